@@ -90,13 +90,14 @@ export const layers = {
     "stored-files": ["store", "artifacts", "hub"],
     checkpoints: ["store", "disk"],
     "training-data": ["store", "stored-files"],
+    sessions: ["store", "chat"],
     chat: ["store", "stored-files", "work"],
     work: ["training-data", "chat"],
     jobs: ["store", "artifacts", "disk", "stored-files", "checkpoints", "training-data", "work"],
     history: ["store", "artifacts", "jobs"],
     dialects: ["store", "chat"],
     openapi: ["chat"],
-    routes: ["dialects", "store", "artifacts", "checkpoints", "training-data", "chat", "work", "jobs", "history", "openapi"],
+    routes: ["dialects", "store", "artifacts", "checkpoints", "training-data", "chat", "sessions", "work", "jobs", "history", "openapi"],
   },
   // The steps of a request, in order; `forward` replaces all steps after `request` for a model on another server.
   "service/chat": {

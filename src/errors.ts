@@ -16,6 +16,7 @@ export type ErrorCode =
   | "E_ARGUMENT"
   | "E_NOT_FOUND"
   | "E_CONFLICT"
+  | "E_FORBIDDEN"
   | "E_UNSUPPORTED"
   | "E_TOO_LARGE"
   | "E_OVERLOADED"
@@ -141,6 +142,14 @@ export class NotFoundError extends WhetstoneError {
 /** The request conflicts with the current state. The service answers 409. */
 export class ConflictError extends WhetstoneError {
   readonly code = "E_CONFLICT";
+}
+
+/**
+ * The key of the request does not permit it: a session key on another route or for another session, or a session that is finished or at a
+ * limit. The service answers 403.
+ */
+export class ForbiddenError extends WhetstoneError {
+  readonly code = "E_FORBIDDEN";
 }
 
 /** A known field, option or file feature that this build does not support. The message names the unsupported feature. */

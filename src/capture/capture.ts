@@ -1,8 +1,10 @@
 /** Public interface of capturing: a fetch for the client, and a scope for the rollout. */
 import { ArgumentError } from "../errors.ts";
+import { driftLine, toHistories, toHistoryMembers } from "../trajectory/histories.ts";
 import { Trajectory, trajectory, type Scalar } from "../trajectory/index.ts";
+import type { Service } from "../client/index.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
-import { toHistories } from "./histories.ts";
+import { sessionTrajectory, type SessionRolloutOptions } from "./session.ts";
 import { CaptureScope, scopes, type CapturedPolicy } from "./scope.ts";
 
 /** Result of a captured rollout. */
@@ -73,10 +75,35 @@ export interface Capture {
    * @throws the signal's reason when it has aborted, else any error of `run`.
    */
   trajectory(run: () => CaptureResult | Promise<CaptureResult>, options?: CaptureOptions): Promise<Trajectory>;
+  /**
+   * Runs one rollout of an agent in any process or language, and returns its trajectory: creates a session, passes its key and base URLs to
+   * `run`, waits for the end, and deletes the session.
+   *
+   * @param service - Connection to the service that samples the policy.
+   * @param options - Model, sampling fields and limits of the session, and the function that starts the agent.
+   * @returns The finished trajectory with the reward of the agent, or of `run`.
+   * @throws ArgumentError `E_ARGUMENT` if the session ends without a reward.
+   * @throws HttpError `E_HTTP` or ConnectionError `E_CONNECTION` of the service; the signal's reason, a `TimeoutError`, or any error of `run`.
+   * @example
+   * ```ts
+   * import { spawn } from "node:child_process";
+   *
+   * const finished = await capture.session(service, {
+   *   model: policy.id,
+   *   samplingDefaults: { temperature: 1 },
+   *   maxSeconds: 120,
+   *   run: (session) => {
+   *     const env = { ...process.env, OPENAI_BASE_URL: session.urls.openai, OPENAI_API_KEY: session.key, SESSION_URL: session.urls.session };
+   *     spawn("python3", ["agent.py"], { env });
+   *   },
+   * });
+   * ```
+   */
+  session(service: Pick<Service, "sessions">, options: SessionRolloutOptions): Promise<Trajectory>;
 }
 
 /** Recording of agents that are unaware of it: give `capture.fetch` to the agent's client and run the agent in `capture.trajectory`. */
-export const capture: Capture = { fetch: captureFetch(), wrap: captureFetch, trajectory: captureTrajectory };
+export const capture: Capture = { fetch: captureFetch(), wrap: captureFetch, trajectory: captureTrajectory, session: sessionTrajectory };
 
 const SETTLE_TIMEOUT_MS = 30_000;
 
@@ -114,23 +141,15 @@ function checkedResult(result: CaptureResult): CaptureResult {
 function toTrajectory(scope: CaptureScope, builder: ReturnType<typeof trajectory>, result: CaptureResult): Trajectory {
   const { calls, logs, policy } = scope;
   const { histories, drifted } = toHistories(calls, policy?.step ?? null);
-  const [main, ...others] = histories;
+  const [main] = histories;
   if (main === undefined) throw nothingCaptured(scope);
   for (const item of main.items) builder.add(item);
   for (const line of logs) builder.log(line);
-  for (const { order } of drifted) {
-    builder.log(`capture: call ${order} continues an earlier turn by its messages but not by its token ids; kept as an additional history`);
-  }
+  for (const call of drifted) builder.log(driftLine(call));
   Object.assign(builder.metadata, result.metadata);
   const { reward, metrics } = result;
   const wire = builder.finish({ reward, metrics }).toJSON();
-  return Trajectory.fromWire({
-    ...wire,
-    tools: main.tools.length === 0 ? null : structuredClone([...main.tools]),
-    additional_histories: others.map(({ items, tools }) =>
-      structuredClone({ messages_and_choices: [...items], tools: tools.length === 0 ? null : [...tools] }),
-    ),
-  });
+  return Trajectory.fromWire({ ...wire, ...toHistoryMembers(histories) });
 }
 
 function nothingCaptured({ policy, logs, otherModels }: CaptureScope): ArgumentError {

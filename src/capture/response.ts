@@ -2,8 +2,8 @@
 import { ConnectionError, ProtocolError } from "../client/index.ts";
 import { readChatStream } from "../client/sse.ts";
 import { chatCompletion, type ChatCompletion } from "../schema/index.ts";
+import { CompletionAssembler } from "../trajectory/assemble.ts";
 import { pushIterator, type PushIterator } from "../util/push-iterator.ts";
-import { CompletionAssembler } from "./assemble.ts";
 
 /** Response to pass on, and the completion in it. */
 export interface WatchedResponse {
@@ -91,7 +91,9 @@ export async function readCompletion(isStream: boolean, bytes: AsyncIterable<Uin
   } catch (error) {
     if (!assembler.isComplete(n)) throw error;
   }
-  return assembler.toCompletion();
+  const completion = assembler.toCompletion();
+  if (completion === null) throw new ProtocolError("The stream ended without a choice");
+  return completion;
 }
 
 async function readText(bytes: AsyncIterable<Uint8Array>): Promise<string> {

@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { HttpError } from "../client/index.ts";
 import { ArgumentError } from "../errors.ts";
 import type { ChatCompletion, ChatCompletionRequest } from "../schema/index.ts";
+import type { RecordedCall } from "../trajectory/histories.ts";
 import { delay } from "../util/delay.ts";
 
 /** Policy to record: a `Policy`, or any object with its `id`. */
@@ -11,14 +12,6 @@ export interface CapturedPolicy {
   readonly id: string;
   /** Step of the checkpoint, for responses that do not report one. @default null */
   readonly step?: number | null | undefined;
-}
-
-/** Completed call to the policy. */
-export interface CapturedCall {
-  /** Number of the call in its scope, in start order. */
-  readonly order: number;
-  readonly request: ChatCompletionRequest;
-  readonly completion: ChatCompletion;
 }
 
 /** Selection of the calls to record. */
@@ -36,7 +29,7 @@ export class CaptureScope {
   readonly signal: AbortSignal | undefined;
   readonly policy: CapturedPolicy | undefined;
   readonly #baseUrl: string | undefined;
-  readonly #calls: CapturedCall[] = [];
+  readonly #calls: RecordedCall[] = [];
   readonly #pending = new Set<Promise<void>>();
   readonly #logs: string[] = [];
   /** Models of the chat requests that were not recorded. */
@@ -59,7 +52,7 @@ export class CaptureScope {
   }
 
   /** Completed calls in start order. */
-  get calls(): readonly CapturedCall[] {
+  get calls(): readonly RecordedCall[] {
     return [...this.#calls].sort((a, b) => a.order - b.order);
   }
 

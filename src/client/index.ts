@@ -16,6 +16,16 @@ export type { ListModelsOptions, Models } from "./models.ts";
 export type { ListOptions } from "./pages.ts";
 export type { BatchFinding, ExamineOptions, FollowOptions } from "./ports.ts";
 export { Service } from "./service.ts";
+export type {
+  CreateSessionOptions,
+  ListSessionsOptions,
+  ReadSessionOptions,
+  SessionInfo,
+  SessionSampling,
+  SessionScore,
+  Sessions,
+  SessionUrls,
+} from "./sessions.ts";
 export type { ListEventsOptions, ListJobsOptions, TrainingJobs } from "./training-jobs.ts";
 export type {
   CamelCase,

@@ -6,6 +6,7 @@ import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
 import { modelsResource, type Models } from "./models.ts";
 import type { BatchFinding, ClientPorts, ExamineOptions, FollowOptions } from "./ports.ts";
+import { sessionsResource, type Sessions } from "./sessions.ts";
 import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
 import type { Transport } from "./transport.ts";
 import { type JobEvent } from "./wire.ts";
@@ -52,6 +53,8 @@ export class Service {
   readonly trainingJobs: TrainingJobs;
   /** Versioned sets of files, such as datasets and adapters. */
   readonly artifacts: Artifacts;
+  /** Sessions of agents that run anywhere. */
+  readonly sessions: Sessions;
   /** Extensions of the service detected so far. */
   readonly features: ServiceFeatures = { jobEvents: undefined, idempotencyKeys: undefined };
   readonly #api: Api;
@@ -78,6 +81,7 @@ export class Service {
     this.checkpoints = checkpointsResource(this.#api);
     this.trainingJobs = trainingJobsResource(this.#api);
     this.artifacts = artifactsResource(this.#api);
+    this.sessions = sessionsResource(this.#api);
     this.models = modelsResource(this.#api, this);
   }
 

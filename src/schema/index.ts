@@ -16,5 +16,6 @@ export * from "./messages.ts";
 export * from "./model.ts";
 export * from "./responses.ts";
 export * from "./tokens.ts";
+export * from "./session.ts";
 export * from "./training-job.ts";
 export * from "./trajectory.ts";

@@ -1,7 +1,7 @@
 import { Hono, type MiddlewareHandler } from "hono";
 import type { Dashboard } from "../dashboard/index.ts";
 import { NotFoundError } from "../errors.ts";
-import { requireKey } from "./auth.ts";
+import { requireKey, sessionPermissions } from "./auth.ts";
 import { BodyBudget, budgetBodies } from "./body-budget.ts";
 import { limitBody, maxBytesOf, type ServiceEnvironment } from "./body.ts";
 import { ChatForwarder } from "./chat/forward/forward.ts";
@@ -12,6 +12,7 @@ import { ChatService } from "./chat/service.ts";
 import { messagesErrors } from "./dialects/messages/errors.ts";
 import { messagesRoutes } from "./routes/messages.ts";
 import { chatRoutes } from "./routes/chat.ts";
+import { sessionPipeline } from "./sessions/pipeline.ts";
 import type { ServiceContext } from "./context.ts";
 import { errorResponse, toErrorResponse } from "./http-errors.ts";
 import { register, type Route } from "./openapi/route.ts";
@@ -24,6 +25,7 @@ import { descriptionRoutes } from "./routes/description.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { responsesRoutes } from "./routes/responses.ts";
+import { sessionRoutes } from "./routes/sessions.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
 import { trainingJobRoutes } from "./routes/training-jobs.ts";
 
@@ -83,8 +85,11 @@ function isUpload(method: string, path: string): boolean {
 function createPipeline(context: ServiceContext, { chatLimits, signal }: Pick<AppOptions, "chatLimits" | "signal">): ChatPipeline {
   const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
   const chat = new ChatService({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal });
-  if (upstream === null) return chat;
-  return forwardingPipeline(chat, new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal }));
+  const sampling =
+    upstream === null
+      ? chat
+      : forwardingPipeline(chat, new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal }));
+  return sessionPipeline(sampling, context.sessions);
 }
 
 /** Creates the complete route table. Every route is also part of the OpenAPI document. */
@@ -94,6 +99,7 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
     ...responsesRoutes(chat, context.store),
     ...messagesRoutes(chat),
     ...completionRoutes(chat),
+    ...sessionRoutes(context),
     ...servedModelRoutes(context),
     ...baseModelRoutes(context),
     ...modelRoutes(context),
@@ -126,6 +132,7 @@ export function createApp(
   app.use(
     requireKey(apiKey, {
       open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
+      permits: sessionPermissions(routes, context.sessions),
       session: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
     }),
   );

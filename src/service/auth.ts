@@ -3,6 +3,9 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { MiddlewareHandler } from "hono";
 import type { ServiceEnvironment, ServiceRequest } from "./body.ts";
 import { errorResponse } from "./http-errors.ts";
+import type { RouteSpec } from "./openapi/route.ts";
+import { isSessionKey } from "./sessions/keys.ts";
+import type { Sessions } from "./sessions/sessions.ts";
 
 function digest(text: string): Buffer {
   return createHash("sha256").update(text).digest();
@@ -18,24 +21,57 @@ export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   return typeof key === "string" ? key : undefined;
 }
 
+/** Requests that {@link requireKey} accepts without the API key. */
+export interface KeyExceptions {
+  readonly open: (path: string) => boolean;
+  readonly permits: (c: ServiceRequest, key: string) => Promise<true | string | null>;
+  readonly session: (c: ServiceRequest) => true | string | null;
+}
+
 /**
- * Creates a middleware that rejects requests without `Authorization: Bearer <key>` or `x-api-key: <key>` with 401. Digests are compared in constant time, so that
- * timing reveals neither the key nor its length. A session of the dashboard replaces the key where `session` allows it.
+ * Creates the `permits` of {@link requireKey}: the key of a session permits only the routes marked with `isForSessions`, and of routes with a
+ * session's id only its own.
+ */
+export function sessionPermissions(routes: readonly RouteSpec[], sessions: Pick<Sessions, "idOfKey">): KeyExceptions["permits"] {
+  const permitted = routes
+    .filter(({ isForSessions }) => isForSessions === true)
+    .map(({ method, path }) => ({ method, pattern: new RegExp(`^${path.replace("{session_id}", "(?<session>[^/]+)")}$`, "u") }));
+  return async (c, key) => {
+    if (!isSessionKey(key)) return null;
+    const own = await sessions.idOfKey(key);
+    if (own === undefined) return null;
+    const { method, path } = c.req;
+    for (const route of permitted) {
+      const match = route.method === method ? route.pattern.exec(path) : null;
+      if (match === null) continue;
+      const id = match.groups?.["session"]?.toLowerCase();
+      return id === undefined || id === own ? true : "The key of a session permits changes of its own session alone";
+    }
+    return `The key of a session permits sampling, and reward, metrics and end of its own session; it does not permit ${method} ${path}`;
+  };
+}
+
+/**
+ * Creates a middleware that rejects requests without `Authorization: Bearer <key>` or `x-api-key: <key>` with 401. Digests are compared in
+ * constant time, so that timing reveals neither the key nor its length. A session of the dashboard replaces the key where `session` allows
+ * it, and the key of an agent's session where `permits` does; with such a key, other requests are answered 403.
  *
  * @param key - The API key of the service.
  * @param open - Returns true for paths that need no key.
+ * @param permits - Returns true if the key is one of an agent's session that permits the request, the reason if it does not, or null for
+ *   any other key.
  * @param session - Returns true if a session of the dashboard authorizes the request, the reason if it does not, or null without a session.
  */
-export function requireKey(
-  key: string,
-  { open, session }: { readonly open: (path: string) => boolean; readonly session: (c: ServiceRequest) => true | string | null },
-): MiddlewareHandler<ServiceEnvironment> {
+export function requireKey(key: string, { open, permits, session }: KeyExceptions): MiddlewareHandler<ServiceEnvironment> {
   const expected = digest(key);
   return async function requireKeyMiddleware(c, next) {
     const { headers } = c.env.incoming;
     const token = presentedKey(headers);
     const header = headers.authorization ?? token;
     if (open(c.req.path) || (token !== undefined && timingSafeEqual(digest(token), expected))) return next();
+    const permitted = token === undefined ? null : await permits(c, token);
+    if (permitted === true) return next();
+    if (permitted !== null) return errorResponse(403, { message: permitted, code: "E_FORBIDDEN" });
     const allowed = header === undefined ? session(c) : null;
     if (allowed === true) return next();
     const message =

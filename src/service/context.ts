@@ -12,6 +12,7 @@ import type { ServiceLimits } from "./limits.ts";
 import type { ServiceLogger } from "./logger.ts";
 import type { Policies } from "./policies.ts";
 import type { StoredFiles } from "./stored-files/stored-files.ts";
+import type { Sessions } from "./sessions/sessions.ts";
 import type { Store } from "./store/tables.ts";
 import type { RequestWork } from "./work/request-work.ts";
 
@@ -32,6 +33,7 @@ export interface ServiceContext {
   readonly retention: Retention;
   readonly space: DiskSpace;
   readonly jobs: JobQueue;
+  readonly sessions: Sessions;
   readonly blobs: BlobStore;
   readonly files: StoredFiles;
   readonly tokenizers: TokenizerSource;

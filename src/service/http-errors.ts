@@ -5,7 +5,7 @@ import { isNoSpace } from "../util/no-space.ts";
 import { messageOf, traceOf } from "./error-text.ts";
 
 /** HTTP statuses of error responses. */
-export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 429 | 431 | 499 | 500 | 503 | 507;
+export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 429 | 431 | 499 | 500 | 503 | 507;
 
 /** Error codes in responses: codes of error classes, and codes that only the service sends. */
 type WireCode = ErrorCode | "E_UNAUTHORIZED" | "E_METHOD" | "E_ABORTED" | "E_REQUEST_TIMEOUT";
@@ -14,6 +14,7 @@ type WireCode = ErrorCode | "E_UNAUTHORIZED" | "E_METHOD" | "E_ABORTED" | "E_REQ
 export const ERROR_TYPES: Readonly<Record<ErrorStatus, string>> = {
   400: "BadRequestError",
   401: "AuthenticationError",
+  403: "PermissionDeniedError",
   404: "NotFoundError",
   405: "MethodNotAllowedError",
   408: "RequestTimeoutError",
@@ -40,6 +41,7 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_OUTPUT: 422,
   E_NOT_FOUND: 404,
   E_CONFLICT: 409,
+  E_FORBIDDEN: 403,
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
   E_DATA_CORRUPTED: 500,

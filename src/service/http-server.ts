@@ -67,8 +67,12 @@ export function shuttingDown(): Response {
  * Creates the HTTP server of an app. The server does not listen yet.
  *
  * @param fetch - Handler of the requests that can be parsed.
+ * @param prepare - Changes a request before it is handled. @default changes nothing
  */
-export function createHttpServer(fetch: Parameters<typeof getRequestListener>[0]): Server {
+export function createHttpServer(
+  fetch: Parameters<typeof getRequestListener>[0],
+  prepare: (request: IncomingMessage) => Promise<void> | undefined = () => undefined,
+): Server {
   // The adapter rejects a path with a backslash, or a request without a host, before the app sees the request.
   const errorHandler = (error: unknown) => {
     const [status, fields] = malformed(error instanceof Error ? error.message : "it cannot be read");
@@ -82,7 +86,9 @@ export function createHttpServer(fetch: Parameters<typeof getRequestListener>[0]
     { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false },
     (request, response) => {
       responses.set(request.socket, response);
-      void listener(request, response);
+      const preparing = prepare(request);
+      if (preparing === undefined) void listener(request, response);
+      else void preparing.then(() => listener(request, response));
     },
   );
 

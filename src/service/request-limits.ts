@@ -56,6 +56,11 @@ function chatLimits(): FieldLimits {
   return Object.fromEntries(limits);
 }
 
+/** Limits of the fields that a session sets in its requests. */
+const SAMPLING: FieldLimits = Object.fromEntries(
+  Object.entries(chatLimits()).filter(([path]) => ["stop", "stop_token_ids", "chat_template_kwargs"].includes(path)),
+);
+
 /** Limits by kind of request. */
 export const REQUEST_LIMITS = {
   chat: {
@@ -105,6 +110,18 @@ export const REQUEST_LIMITS = {
       experimental_config: { json: 64 * KIB },
     },
   },
+  session: {
+    body: SMALL_BODY,
+    fields: {
+      model: { characters: REFERENCE },
+      ...under("sampling_defaults", SAMPLING),
+      ...under("sampling_overrides", SAMPLING),
+      metadata: { items: 1024, each: 256, json: 64 * KIB },
+    },
+  },
+  sessionReward: { body: SMALL_BODY, fields: {} },
+  sessionMetrics: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
+  sessionFinish: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
 } as const satisfies Readonly<Record<string, RequestLimit>>;
 
 /** Kind of a request with a JSON body. */

@@ -6,6 +6,10 @@ import { ArgumentError } from "../errors.ts";
 import {
   createArtifactRequest,
   createModelRequest,
+  createSessionRequest,
+  finishSessionRequest,
+  sessionMetricsRequest,
+  sessionRewardRequest,
   createRlJobRequest,
   createSftJobRequest,
   deleteCheckpointsRequest,
@@ -28,6 +32,10 @@ const SCHEMAS = {
   artifact: createArtifactRequest,
   sft: createSftJobRequest,
   rl: rlEnvelope,
+  session: createSessionRequest,
+  sessionReward: sessionRewardRequest,
+  sessionMetrics: sessionMetricsRequest,
+  sessionFinish: finishSessionRequest,
 } as const satisfies Readonly<Record<Exclude<RequestKind, "chat">, z.ZodType>>;
 
 /** Kind of a request with a single schema for its complete body. */

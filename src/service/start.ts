@@ -37,6 +37,10 @@ import type { ChatLimits } from "./chat/generate/admit.ts";
 import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./server.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
+import { keepSessions } from "./sessions/expiry.ts";
+import { withoutSessionKeys } from "./sessions/keys.ts";
+import { sessionPaths } from "./sessions/path-form.ts";
+import { Sessions } from "./sessions/sessions.ts";
 import type { Store } from "./store/tables.ts";
 import { RequestWork } from "./work/request-work.ts";
 import { messageOf } from "./error-text.ts";
@@ -122,7 +126,7 @@ export interface RunningService {
   readonly apiKey: string;
   /** Absolute path of the data directory. */
   readonly dataDir: string;
-  /** Allows the process to exit while the service is running. */
+  /** Allows the process to exit while the service runs. */
   unref(): void;
   /**
    * Shuts the service down: answers new requests with 503, waits for running requests, then cuts them off; a stream ends with an error
@@ -184,7 +188,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => store.destroy());
     undo.push(() => ending.abort());
     const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
-    const redact = createRedactor([apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)]);
+    const redactKeys = createRedactor([apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)]);
+    const redact = (text: string) => withoutSessionKeys(redactKeys(text));
     safeLogger = redacting(logger, redact);
     const blobs = new BlobStore(directory);
     await unlessFull("An interrupted service's leftovers", () =>
@@ -223,7 +228,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       // A path may contain a pasted key.
       onRequest: onRequest && ((record) => onRequest({ ...record, path: redact(record.path) })),
     });
-    const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)));
+    const prepare = sessionPaths(store, apiKey);
+    const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)), prepare);
     const sockets = trackSockets(server);
     const requests = trackRequests(server);
     limitSilence(server, limits.bodyTimeoutMs);
@@ -233,6 +239,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await space.refill();
     context.jobs.wake();
     undo.push(keepAges(context));
+    undo.push(keepSessions(context));
     let closing: Promise<void> | undefined;
     return {
       url,
@@ -244,6 +251,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
           isDraining = true;
           // Its streams would otherwise last until they are cut off.
           dashboard.close();
+          context.sessions.close();
           // The queue closes first, which ends long polls; the store and the engine close last.
           const jobsClosed = context.jobs.close();
           await closeServer(server, { graceMs, requests, onCut: () => cut.abort() });
@@ -331,6 +339,7 @@ function createContext(parts: {
     retention,
     space,
     jobs,
+    sessions: new Sessions(store),
     blobs,
     files,
     tokenizers,

@@ -2,8 +2,8 @@
 import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
 import { capture } from "../../src/capture/index.ts";
-import { toHistories } from "../../src/capture/histories.ts";
-import type { CapturedCall } from "../../src/capture/scope.ts";
+import { toHistories } from "../../src/trajectory/histories.ts";
+import type { RecordedCall } from "../../src/trajectory/histories.ts";
 import { chatCompletion, chatCompletionRequest, type RequestMessage } from "../../src/schema/index.ts";
 import { isChoice } from "../../src/trajectory/messages.ts";
 import { ADD_SCHEMA, learned, startHarness, tokenizer, turnsOf, type Harness } from "./support.ts";
@@ -147,7 +147,7 @@ function callOf(
   answer: object,
   prompt: readonly number[] | null = null,
   more: object = {},
-): CapturedCall {
+): RecordedCall {
   return {
     order,
     request: chatCompletionRequest.parse({ model: "m", messages, ...more }),

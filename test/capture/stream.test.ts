@@ -4,7 +4,7 @@ import OpenAI from "openai";
 import { fetch as undiciFetch } from "undici";
 import { describe, expect, it } from "vitest";
 import { capture, type Fetch } from "../../src/capture/index.ts";
-import { CompletionAssembler } from "../../src/capture/assemble.ts";
+import { CompletionAssembler } from "../../src/trajectory/assemble.ts";
 import { watchResponse } from "../../src/capture/response.ts";
 import { chatCompletionChunk } from "../../src/schema/index.ts";
 import { fc, test } from "@fast-check/vitest";
@@ -194,7 +194,7 @@ describe("deltas", () => {
   const assemble = (chunks: readonly object[]) => {
     const assembler = new CompletionAssembler();
     for (const one of chunks) assembler.push(chatCompletionChunk.parse(one));
-    return assembler.toCompletion();
+    return assembler.toCompletion()!;
   };
 
   it("are joined by kind, and tool calls by index", () => {

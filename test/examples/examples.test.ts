@@ -1,4 +1,5 @@
 /** Every example is short, runs against the embedded service, and prints the expected output. */
+import { spawnSync } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import { readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -43,6 +44,10 @@ const EXAMPLES: Readonly<Record<string, Expectation>> = {
   "environment-evaluate": {
     prints: [/isValid: true/, /95 % interval/, /pass@1 0\.\d{3}\npass@4 [01]\.\d{3}\nexact 0\.\d{3}/, /scored again \[/],
   },
+  "external-agent": {
+    args: () => ["2", "2"],
+    prints: [/^step 0: reward 0\.\d{3} of 16 sessions\nstep 1: reward 0\.\d{3} of 16 sessions\n$/],
+  },
   "generate-scenarios": {
     args: () => [SCENARIOS],
     prints: [
@@ -72,7 +77,7 @@ const linesOf = async (name: string) => (await readFile(pathOf(name), "utf8")).t
 
 describe("the examples", () => {
   it("are all tested", async () => {
-    const names = (await readdir(join(ROOT, "examples"))).filter((name) => name !== "read-a-sweep.ipynb");
+    const names = (await readdir(join(ROOT, "examples"))).filter((name) => name.endsWith(".ts"));
     expect(names.map((name) => name.replace(/\.ts$/u, "")).toSorted()).toEqual(Object.keys(EXAMPLES).toSorted());
   });
 
@@ -92,7 +97,10 @@ describe("the examples", () => {
   );
 
   // test/capture/clients.test.ts covers the clients of the other capture examples; `EXAMPLES=all` runs these, too.
-  const isRun = (name: string) => process.env["EXAMPLES"] === "all" || name === "capture-openai" || !name.startsWith("capture-");
+  const isRun = (name: string) => {
+    if (name === "external-agent" && spawnSync("python3", ["--version"]).status !== 0) return false;
+    return process.env["EXAMPLES"] === "all" || name === "capture-openai" || !name.startsWith("capture-");
+  };
   it.each(Object.entries(EXAMPLES).filter(([name]) => isRun(name)))(
     "%s runs and prints the expected output",
     async (name, { args, prints }) => {

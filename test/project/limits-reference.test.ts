@@ -45,6 +45,10 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
     artifact: "Opening an artifact version",
     sft: "SFT jobs",
     rl: "RL jobs",
+    session: "Creating a session",
+    sessionReward: "Setting a session's reward",
+    sessionMetrics: "Adding a session's metrics",
+    sessionFinish: "Finishing a session",
   };
   expect(documented(titles[kind])).toEqual(rowsOf(REQUEST_LIMITS[kind].fields));
 });

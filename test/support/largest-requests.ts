@@ -16,6 +16,8 @@ export interface Existing {
   readonly modelId: string;
   /** Address of a committed version with training data. */
   readonly dataUrl: string;
+  /** Open session. */
+  readonly sessionId: string;
 }
 
 type Json = Record<string, any>;
@@ -279,6 +281,24 @@ const SFT: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
   "experimental_config.validation_data_url": ({ characters }) => ({ experimental_config: { validation_data_url: text(characters) } }),
 };
 
+const SESSION: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
+  model: ({ characters }) => ({ model: text(characters) }),
+  ...Object.fromEntries(
+    ["sampling_defaults", "sampling_overrides"].flatMap((name) => [
+      [
+        `${name}.stop`,
+        ({ items, each, total }: Required<FieldLimit>) => ({
+          [name]: { stop: texts(items, { each: Math.min(each, Math.floor(total / items)) }) },
+        }),
+      ],
+      [`${name}.stop_token_ids`, ({ items }: Required<FieldLimit>) => ({ [name]: { stop_token_ids: list(items, (index) => index) } })],
+      [`${name}.chat_template_kwargs`, (limit: Required<FieldLimit>) => ({ [name]: CHAT["chat_template_kwargs"]!(limit) })],
+    ]),
+  ),
+  metadata: ({ json, items }) => ({ metadata: record(items, () => text(Math.floor(json / items) - 12)) }),
+};
+const METRICS = { metrics: ({ items, each }: Required<FieldLimit>): Json => ({ metrics: record(items, (index) => index, each) }) };
+
 const SAMPLES = {
   chat: CHAT,
   model: MODEL,
@@ -286,6 +306,10 @@ const SAMPLES = {
   sft: SFT,
   rl: RL,
   checkpoints: { steps: ({ items }: Required<FieldLimit>): Json => ({ steps: list(items, (index) => 1_000_000 + index) }) },
+  session: SESSION,
+  sessionReward: {},
+  sessionMetrics: METRICS,
+  sessionFinish: METRICS,
 } as const satisfies Readonly<Record<RequestKind, Readonly<Record<string, (limit: Required<FieldLimit>) => Json | Json[]>>>>;
 
 /** Fields that have a limit and no sample, or a sample and no limit. */
@@ -309,7 +333,13 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
       return { model_id: modelId, training_data_url: dataUrl, ...fields };
     case "rl":
       return { model_id: modelId, ...fields };
+    case "session":
+      return { model: "whetstone-tiny", ...fields };
+    case "sessionReward":
+      return { reward: 1, ...fields };
     case "checkpoints":
+    case "sessionMetrics":
+    case "sessionFinish":
       return fields;
   }
 }
@@ -329,6 +359,10 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
     artifact: ["POST", "/v1/preview/artifacts"],
     sft: ["POST", "/v1/preview/sft-training-jobs"],
     rl: ["POST", "/v1/preview/training-jobs"],
+    session: ["POST", "/v1/preview/sessions"],
+    sessionReward: ["POST", `/v1/preview/sessions/${existing.sessionId}/reward`],
+    sessionMetrics: ["POST", `/v1/preview/sessions/${existing.sessionId}/metrics`],
+    sessionFinish: ["POST", `/v1/preview/sessions/${existing.sessionId}/finish`],
   } as const satisfies Readonly<Record<RequestKind, readonly ["POST" | "DELETE", string]>>;
   let number = 0;
   for (const kind of Object.keys(SAMPLES) as RequestKind[]) {

@@ -86,7 +86,8 @@ export class Watch {
     const { id } = await post("/v1/preview/artifacts", { project: "largest", name: "data" });
     await this.send("PUT", `/v1/preview/artifacts/${id}/files/train.jsonl`, lines);
     const { url: dataUrl } = await post(`/v1/preview/artifacts/${id}/commit`);
-    return { modelId, dataUrl };
+    const { id: sessionId } = await post("/v1/preview/sessions", { model: "whetstone-tiny" });
+    return { modelId, dataUrl, sessionId };
   }
 
   async close(): Promise<void> {

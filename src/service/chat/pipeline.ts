@@ -26,6 +26,8 @@ export interface ChatCall {
   readonly requestId: string | undefined;
   /** Credential that authenticated the request; sampled ids are not shared between credentials. */
   readonly credential: string;
+  /** Conversations with different names share no sampled ids, and together the memory of their credential. @default the empty name */
+  readonly conversation?: string | undefined;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   readonly source: CallSource;

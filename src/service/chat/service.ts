@@ -183,7 +183,8 @@ export class ChatService implements ChatPipeline {
     const { base } = lease;
     const tokenizer = await this.#tokenizer(lease);
     signal.throwIfAborted();
-    const splice = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
+    const scope = `${call.conversation ?? ""} ${lease.resolvedName.replace(/:step\d+$/, "")}`;
+    const splice = { memory: this.#sampledIds.of(call.credential), scope };
     const isRaw = call.prompt !== undefined;
     if (!isRaw) {
       checkToolParser(request, this.#limits);

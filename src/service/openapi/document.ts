@@ -13,6 +13,7 @@ export type DocumentPart = { readonly [key: string]: unknown };
 const ERROR_DESCRIPTIONS: Readonly<Record<ErrorStatus, string>> = {
   400: "The request is malformed, or a field of a chat completion is invalid.",
   401: "The key is missing, or not the one of this service.",
+  403: "The key does not permit the request: it belongs to a session.",
   404: "The addressed object does not exist.",
   405: "The path does not support the method.",
   408: "The request was not received in time.",
@@ -37,6 +38,7 @@ const STEP = { type: "string", pattern: "^(?:[0-9]{1,9}|latest)$" };
 const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; readonly schema: z.ZodType | JsonSchema }>> = {
   model_id: { description: "Identifier of a trainable model.", schema: uuid },
   job_id: { description: "Identifier of a training job.", schema: uuid },
+  session_id: { description: "Identifier of a session.", schema: uuid },
   artifact_id: { description: "Identifier of an artifact version.", schema: uuid },
   response_id: { description: "Identifier of a stored response.", schema: { type: "string" } },
   step: { description: "Step of a checkpoint, or `latest`.", schema: STEP },

@@ -5,7 +5,7 @@ import type { ServiceEnvironment, ServiceRequest } from "../body.ts";
 import type { ErrorStatus } from "../http-errors.ts";
 
 /** Tags of the document, in order. */
-export const TAGS = ["Chat", "Models", "Checkpoints", "Training jobs", "Artifacts", "Service"] as const;
+export const TAGS = ["Chat", "Sessions", "Models", "Checkpoints", "Training jobs", "Artifacts", "Service"] as const;
 
 /** Contents of a body: a schema for JSON, or unstructured text or bytes. */
 export type Contents = z.ZodType | "text" | "binary";
@@ -31,6 +31,12 @@ export interface RouteSpec {
   readonly description?: string | undefined;
   /** Whether the path, with any method, needs no API key. @default false */
   readonly isPublic?: boolean | undefined;
+  /**
+   * Whether a session key permits the route. With a parameter `session_id`, only for the key's own session.
+   *
+   * @default false
+   */
+  readonly isForSessions?: boolean | undefined;
   /** Whether the route is an extension of the interface that the service implements. @default false */
   readonly isExtension?: boolean | undefined;
   readonly query?: z.ZodObject | undefined;

@@ -58,8 +58,9 @@ export function chatRoutes(chat: ChatPipeline): Route[] {
       description: "A completion, or a stream of its chunks.",
       content: { "application/json": chatCompletion, "text/event-stream": "text" },
     },
-    errors: [404, 409, 429],
+    errors: [403, 404, 409, 429],
     validationStatus: 400,
+    isForSessions: true,
   };
   const answerTo = (context: ServiceRequest) => handle(chat, context);
   const withSlash = { ...spec, path: `${spec.path}/`, id: "createChatCompletionWithSlash", summary: "The same with a slash at the end" };

@@ -47,7 +47,14 @@ const DETOKENIZE: RenderedRequest = {
   answer: ({ ids, tokenizer }): DetokenizeAnswer => ({ prompt: tokenizer.decode([...ids]) }),
 };
 
-const SHARED = { method: "POST", tag: "Chat", isExtension: true, errors: [404, 409, 429], validationStatus: 400 } as const;
+const SHARED = {
+  method: "POST",
+  tag: "Chat",
+  isExtension: true,
+  isForSessions: true,
+  errors: [403, 404, 409, 429],
+  validationStatus: 400,
+} as const;
 
 /** Creates `POST /v1/completions`, `/inference/v1/generate`, `/tokenize` and `/detokenize`. */
 export function completionRoutes(chat: ChatPipeline): Route[] {

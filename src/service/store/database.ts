@@ -157,6 +157,26 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
 }
 
 /**
+ * Runs a transaction that survives the end of the process, but not a failure of the system before the next synchronized one. Saves the
+ * synchronization of the disk, which takes milliseconds and blocks the event loop.
+ */
+export function unsynchronized(store: Store, body: (transaction: Store) => Promise<void>): Promise<void> {
+  return store.connection().execute(async (connection) => {
+    await sql.raw("PRAGMA synchronous = NORMAL").execute(connection);
+    try {
+      await connection.transaction().execute(body);
+    } finally {
+      await sql.raw("PRAGMA synchronous = FULL").execute(connection);
+    }
+  });
+}
+
+/** Synchronizes earlier {@link unsynchronized} transactions with the disk. */
+export async function synchronize(store: Store): Promise<void> {
+  await sql.raw("PRAGMA wal_checkpoint(PASSIVE)").execute(store);
+}
+
+/**
  * Opens a database of this or any earlier version read-only, without migrating it; rows of an older database lack the columns added by
  * later migrations. Another process may write to the database at the same time.
  *

@@ -5,8 +5,14 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0001-initial": { up: initial },
   "0002-lineage": { up: lineage },
   "0003-digests": { up: digests },
-  "0004-responses": { up: responses },
+  "0004-gateway": { up: gateway },
 };
+
+/** Adds stored responses and sessions. */
+async function gateway(db: Kysely<unknown>): Promise<void> {
+  await responses(db);
+  await sessions(db);
+}
 
 /** Adds the stored responses of the Responses API. */
 async function responses(db: Kysely<unknown>): Promise<void> {
@@ -23,6 +29,44 @@ async function responses(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex("responses_by_age").on("responses").column("created_at").execute();
   // The sum of the sizes is read after each write, from this index alone.
   await db.schema.createIndex("responses_by_size").on("responses").column("size_bytes").execute();
+}
+
+/** Adds sessions and their turns. */
+async function sessions(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable("sessions")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("key", "text", (c) => c.notNull().unique())
+    .addColumn("model", "text", (c) => c.notNull())
+    .addColumn("sampling_defaults", "text", (c) => c.notNull())
+    .addColumn("sampling_overrides", "text", (c) => c.notNull())
+    .addColumn("metadata", "text", (c) => c.notNull())
+    .addColumn("reward", "double precision")
+    .addColumn("metrics", "text", (c) => c.notNull())
+    .addColumn("max_requests", "integer", (c) => c.notNull())
+    .addColumn("max_tokens", "bigint")
+    .addColumn("requests", "integer", (c) => c.notNull())
+    .addColumn("tokens", "bigint", (c) => c.notNull())
+    .addColumn("last_seq", "integer", (c) => c.notNull())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addColumn("open_until", "text", (c) => c.notNull())
+    .addColumn("expires_at", "text", (c) => c.notNull())
+    .addColumn("finished_at", "text")
+    .execute();
+  await db.schema.createIndex("sessions_by_creation").on("sessions").columns(["created_at", "id"]).execute();
+  await db.schema.createIndex("sessions_by_expiry").on("sessions").column("expires_at").execute();
+  await db.schema
+    .createTable("session_turns")
+    .addColumn("session_id", "text", (c) => c.notNull().references("sessions.id").onDelete("cascade"))
+    .addColumn("seq", "integer", (c) => c.notNull())
+    .addColumn("dialect", "text", (c) => c.notNull())
+    .addColumn("digest", "text", (c) => c.notNull())
+    .addColumn("request", "text", (c) => c.notNull())
+    .addColumn("completion", "text", (c) => c.notNull())
+    .addColumn("is_delivered", "integer", (c) => c.notNull())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addPrimaryKeyConstraint("session_turns_pk", ["session_id", "seq"])
+    .execute();
 }
 
 /** Adds digest columns. Digests of existing files are unknown; digests of a checkpoint are recorded at its first use. */

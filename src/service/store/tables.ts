@@ -10,6 +10,8 @@ export interface Tables {
   artifact_files: ArtifactFileRow;
   idempotency_keys: IdempotencyKeyRow;
   responses: ResponseRow;
+  sessions: SessionRow;
+  session_turns: SessionTurnRow;
 }
 
 /** Database connection, or a transaction on it. */
@@ -135,5 +137,51 @@ export interface IdempotencyKeyRow {
   digest: string;
   status: number;
   body: string;
+  created_at: string;
+}
+
+export interface SessionRow {
+  id: string;
+  /** API key of the session. */
+  key: string;
+  /** Model that every request samples, as named at the creation. */
+  model: string;
+  /** Chat fields as JSON: for requests that do not set them, and for all requests. */
+  sampling_defaults: string;
+  sampling_overrides: string;
+  /** Labels of the trajectory as JSON. */
+  metadata: string;
+  reward: number | null;
+  /** Measurements as JSON. */
+  metrics: string;
+  max_requests: number;
+  /** Max sampled tokens; null = no limit. */
+  max_tokens: number | null;
+  /** Number of recorded turns, and of their sampled tokens. */
+  requests: number;
+  tokens: number;
+  /** Greatest `seq` of a recorded turn; 0 without turns. */
+  last_seq: number;
+  created_at: string;
+  /** Time until which requests are accepted. */
+  open_until: string;
+  /** Time at which the session is deleted. */
+  expires_at: string;
+  finished_at: string | null;
+}
+
+export interface SessionTurnRow {
+  session_id: string;
+  /** Number of the turn in its session, in order of the requests' starts. */
+  seq: number;
+  /** API dialect of the request, and the digest of its body: a repeated request has the same. */
+  dialect: string;
+  digest: string;
+  /** Sampled chat completion request as JSON, with the session's fields. */
+  request: string;
+  /** Chat completion as JSON, with token ids and log-probabilities. */
+  completion: string;
+  /** 1 if a client received the answer; 0 if all had disconnected. Turns that no client received are not part of the trajectory. */
+  is_delivered: number;
   created_at: string;
 }

@@ -35,6 +35,7 @@ const HAVE_RULES = [
   "listJobEvents",
   "listJobs",
   "listModels",
+  "listSessions",
   "tokenize",
 ];
 
@@ -63,6 +64,7 @@ async function startService(): Promise<Described> {
   await uploadArtifact(started, { "train.jsonl": '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}' });
   const { id: artifactId } = await started.ok("POST", ARTIFACTS, { project: "demo", name: "open" });
   const jobId = await startRlJob(started, modelId);
+  const { id: sessionId } = await started.ok("POST", "/v1/preview/sessions", { model: "tiny" });
   const { body: document } = await started.call("GET", "/openapi.json", undefined, { key: null });
   const ajv = new Ajv2020({ strict: false, validateFormats: false, schemas: { document } });
   const known = new Map<string, ValidateFunction>();
@@ -71,7 +73,7 @@ async function startService(): Promise<Described> {
     known.set(reference, validate);
     return validate(value);
   };
-  return { ...started, document, ids: [modelId, artifactId, jobId], fits };
+  return { ...started, document, ids: [modelId, artifactId, jobId, sessionId], fits };
 }
 
 const pointer = (...keys: readonly string[]) =>

@@ -49,6 +49,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_UNSUPPORTED: 400,
   E_NOT_FOUND: 404,
   E_CONFLICT: 409,
+  E_FORBIDDEN: 403,
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
   E_OUTPUT: 422,

@@ -6,30 +6,38 @@
  * history of its own, with its messages as context.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { AssistantChoice, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
+import type { AssistantChoice, ChatCompletion, ChatCompletionRequest, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
+import type { Trajectory as WireTrajectory } from "../schema/index.ts";
 import { tool as toolSchema } from "../schema/index.ts";
-import { samplingOf } from "../trajectory/sampling.ts";
-import { stepOf } from "../trajectory/policy.ts";
+import { samplingOf } from "./sampling.ts";
+import { stepOf } from "./policy.ts";
 import { endOfAnswer, startsWithTurn } from "./same-message.ts";
-import type { CapturedCall } from "./scope.ts";
+
+/** Completed chat completion. */
+export interface RecordedCall {
+  /** Number of the call in its rollout, in start order. */
+  readonly order: number;
+  readonly request: ChatCompletionRequest;
+  readonly completion: ChatCompletion;
+}
 
 /** Conversation reconstructed from calls. */
-export interface CapturedHistory {
+export interface RecordedHistory {
   readonly items: readonly MessageOrChoice[];
   readonly tools: readonly Tool[];
 }
 
 /** Result of {@link toHistories}. */
-export interface CapturedHistories {
+export interface RecordedHistories {
   /** Histories, the main one first; empty without calls. */
-  readonly histories: readonly CapturedHistory[];
+  readonly histories: readonly RecordedHistory[];
   /** Calls that continue a turn by their messages but not by their token ids: the history was rendered to, or sampled as, other tokens. */
-  readonly drifted: readonly CapturedCall[];
+  readonly drifted: readonly RecordedCall[];
 }
 
 /** Sampled turn, and the call that continues it. */
 interface Turn {
-  readonly call: CapturedCall;
+  readonly call: RecordedCall;
   readonly choice: AssistantChoice;
   /** Prompt and completion tokens; null if unknown. */
   readonly tokens: readonly number[] | null;
@@ -37,7 +45,7 @@ interface Turn {
 }
 
 interface Call {
-  readonly call: CapturedCall;
+  readonly call: RecordedCall;
   readonly tools: readonly Tool[];
   readonly turns: readonly Turn[];
   /** Messages after the continued turn; all messages for a call that continues no turn. */
@@ -54,10 +62,10 @@ interface Call {
  * @param step - Step of the policy, for responses that do not report one.
  * @returns Histories, and the calls with differing token ids.
  */
-export function toHistories(calls: readonly CapturedCall[], step: number | null): CapturedHistories {
+export function toHistories(calls: readonly RecordedCall[], step: number | null): RecordedHistories {
   const open: Turn[] = [];
   const roots: Call[] = [];
-  const drifted: CapturedCall[] = [];
+  const drifted: RecordedCall[] = [];
   for (const call of calls) {
     const tools = toolsOf(call);
     const parent = findParent(open, call, tools);
@@ -76,7 +84,23 @@ export function toHistories(calls: readonly CapturedCall[], step: number | null)
   return { histories: roots.flatMap(histories), drifted };
 }
 
-function toTurn(call: CapturedCall, choice: CapturedCall["completion"]["choices"][number], step: number | null): Turn {
+/** Returns the conversations of a trajectory in wire form: the first history as the main conversation, the others as additional ones. */
+export function toHistoryMembers([main, ...others]: readonly RecordedHistory[]): Pick<
+  WireTrajectory,
+  "messages_and_choices" | "tools" | "additional_histories"
+> {
+  const toWire = ({ items, tools }: RecordedHistory) =>
+    // Copied because trajectories are frozen, and the messages belong to the requests.
+    structuredClone({ messages_and_choices: [...items], tools: tools.length === 0 ? null : [...tools] });
+  return { ...toWire(main ?? { items: [], tools: [] }), additional_histories: others.map(toWire) };
+}
+
+/** Returns the log line of a call in {@link RecordedHistories.drifted}. */
+export function driftLine({ order }: RecordedCall): string {
+  return `capture: call ${order} continues an earlier turn by its messages but not by its token ids; kept as an additional history`;
+}
+
+function toTurn(call: RecordedCall, choice: RecordedCall["completion"]["choices"][number], step: number | null): Turn {
   const { request, completion } = call;
   const prompt = completion.prompt_token_ids;
   return {
@@ -99,7 +123,7 @@ interface Parent {
 }
 
 /** Returns the turn that a call continues, the longest if several match; null without a match. */
-function findParent(open: readonly Turn[], call: CapturedCall, tools: readonly Tool[]): Parent | null {
+function findParent(open: readonly Turn[], call: RecordedCall, tools: readonly Tool[]): Parent | null {
   let best: Parent | null = null;
   for (const turn of open) {
     const end = endOfTurn(turn, call, tools);
@@ -111,7 +135,7 @@ function findParent(open: readonly Turn[], call: CapturedCall, tools: readonly T
 }
 
 /** Returns the number of the call's messages up to and including the turn's answer; null if the call does not continue the turn. */
-function endOfTurn(turn: Turn, call: CapturedCall, tools: readonly Tool[]): number | null {
+function endOfTurn(turn: Turn, call: RecordedCall, tools: readonly Tool[]): number | null {
   const prompt = call.completion.prompt_token_ids;
   const before = turn.call.request.messages;
   if (prompt && turn.tokens !== null) return startsWith(prompt, turn.tokens) ? endOfAnswer(call.request.messages, before) : null;
@@ -119,7 +143,7 @@ function endOfTurn(turn: Turn, call: CapturedCall, tools: readonly Tool[]): numb
 }
 
 /** Whether the call's messages begin with the turn's. */
-function goesOn(turn: Turn, { request }: CapturedCall): boolean {
+function goesOn(turn: Turn, { request }: RecordedCall): boolean {
   return startsWithTurn(request.messages, turn.call.request.messages, turn.choice.message);
 }
 
@@ -128,9 +152,9 @@ function startsWith(tokens: readonly number[], prefix: readonly number[]): boole
 }
 
 /** Returns the history that begins with a call, then the histories of the other choices of its calls. */
-function histories(first: Call): CapturedHistory[] {
+function histories(first: Call): RecordedHistory[] {
   const items: MessageOrChoice[] = [];
-  const others: CapturedHistory[] = [];
+  const others: RecordedHistory[] = [];
   for (let node: Call | null = first; node !== null;) {
     const { call, messages, tools } = node;
     items.push(...messages);
@@ -146,12 +170,12 @@ function histories(first: Call): CapturedHistory[] {
 }
 
 /** Returns the history of a choice that was not chosen, including its continuation, then the histories that started from it. */
-function branch(turn: Turn, messages: readonly RequestMessage[], tools: readonly Tool[]): CapturedHistory[] {
+function branch(turn: Turn, messages: readonly RequestMessage[], tools: readonly Tool[]): RecordedHistory[] {
   const [rest, ...others] = turn.next === null ? [] : histories(turn.next);
   return [{ items: [...messages, turn.choice, ...(rest?.items ?? [])], tools }, ...others];
 }
 
-function toolsOf({ request }: CapturedCall): readonly Tool[] {
+function toolsOf({ request }: RecordedCall): readonly Tool[] {
   return (request.tools ?? []).flatMap((tool) => {
     const result = toolSchema.safeParse(tool);
     return result.success ? [result.data] : [];

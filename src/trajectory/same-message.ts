@@ -1,7 +1,7 @@
 /** Comparison of the conversation that a client sends with the recorded one, as far as messages allow. */
 import { isDeepStrictEqual } from "node:util";
 import type { RequestMessage, ToolCall } from "../schema/index.ts";
-import { textOf } from "../trajectory/messages.ts";
+import { textOf } from "./messages.ts";
 
 /** Whether `messages` begin with `before`, followed by `answer`. */
 export function startsWithTurn(messages: readonly RequestMessage[], before: readonly RequestMessage[], answer: RequestMessage): boolean {

@@ -1,5 +1,4 @@
 /** Assembly of a streamed completion from its chunks. */
-import { ProtocolError } from "../client/index.ts";
 import type { ChatCompletion, ChatCompletionChunk, Choice, LogprobEntry, ToolCall, Usage } from "../schema/index.ts";
 
 type ChunkChoice = ChatCompletionChunk["choices"][number];
@@ -47,13 +46,9 @@ export class CompletionAssembler {
     return this.#choices.size >= n && [...this.#choices.values()].every((choice) => choice.finishReason !== null);
   }
 
-  /**
-   * Returns the completion so far.
-   *
-   * @throws ProtocolError `E_PROTOCOL` when no choice was received.
-   */
-  toCompletion(): ChatCompletion {
-    if (this.#head === null || this.#choices.size === 0) throw new ProtocolError("The stream ended without a choice");
+  /** Returns the completion so far; null if no choice was received. */
+  toCompletion(): ChatCompletion | null {
+    if (this.#head === null || this.#choices.size === 0) return null;
     const choices = [...this.#choices].sort(([a], [b]) => a - b).map(([index, choice]) => toChoice(index, choice));
     return {
       ...this.#head,

@@ -1,0 +1,200 @@
+/** Routes of sessions. */
+import {
+  createSessionRequest,
+  deleteSessionResponse,
+  finishSessionRequest,
+  session,
+  sessionList,
+  sessionMetricsRequest,
+  sessionQuery,
+  sessionReadQuery,
+  sessionRewardRequest,
+  sessionWithTrajectory,
+  type Session,
+  type SessionList,
+  type SessionWithTrajectory,
+} from "../../schema/index.ts";
+import { readJson, readQuery, type ServiceRequest } from "../body.ts";
+import type { ServiceContext } from "../context.ts";
+import { pathParameter, route, type Route } from "../openapi/route.ts";
+import { recordedTrajectory } from "../sessions/recorded-trajectory.ts";
+import { requireOpen } from "../sessions/sessions.ts";
+import { pageBody } from "../store/paging.ts";
+import { pageOfSessions } from "../store/sessions.ts";
+import type { SessionRow } from "../store/tables.ts";
+import { isSessionKey } from "../sessions/keys.ts";
+import { presentedKey } from "../auth.ts";
+
+const PATH = "/v1/preview/sessions";
+const ONE = `${PATH}/{session_id}`;
+const common = { tag: "Sessions", isExtension: true } as const;
+
+function statusOf({ finished_at: finished, open_until: until }: SessionRow): Session["status"] {
+  if (finished !== null) return "finished";
+  return until <= new Date().toISOString() ? "timed_out" : "open";
+}
+
+function toWire(row: SessionRow, c: ServiceRequest): Session {
+  const { origin } = new URL(c.req.url);
+  const { last_seq: _last, metrics, metadata, sampling_defaults: defaults, sampling_overrides: overrides, ...rest } = row;
+  return {
+    ...rest,
+    status: statusOf(row),
+    metrics: JSON.parse(metrics) as Session["metrics"],
+    metadata: JSON.parse(metadata) as Session["metadata"],
+    sampling_defaults: JSON.parse(defaults) as Session["sampling_defaults"],
+    sampling_overrides: JSON.parse(overrides) as Session["sampling_overrides"],
+    urls: {
+      openai: `${origin}/v1`,
+      anthropic: origin,
+      openai_path: `${origin}/sessions/${row.key}/v1`,
+      anthropic_path: `${origin}/sessions/${row.key}`,
+      session: `${origin}${PATH}/${row.id}`,
+    },
+  };
+}
+
+/** Creates the routes of sessions: create, list, read, score, finish, delete. All are extensions of the interface. */
+export function sessionRoutes(context: ServiceContext): Route[] {
+  const { store, sessions, space, policies, work } = context;
+  const idOf = (c: ServiceRequest) => pathParameter(c, "session_id");
+  /** With its own key, a session changes its score only while it is open. */
+  const checkOpen = async (c: ServiceRequest): Promise<void> => {
+    if (isSessionKey(presentedKey(c.env.incoming.headers) ?? "")) requireOpen(await sessions.get(idOf(c)));
+  };
+  return [
+    route(
+      {
+        ...common,
+        method: "POST",
+        path: PATH,
+        id: "createSession",
+        summary: "Create a session for an agent of any kind",
+        description: "Every request with the key of the session samples its model and becomes part of its trajectory.",
+        body: createSessionRequest,
+        answer: session,
+        errors: [404],
+      },
+      async (c) => {
+        const { value } = await readJson(c, "session", work);
+        await space.requireSpace();
+        const lease = await policies.resolvePolicy(value.model, { signal: c.req.raw.signal });
+        lease.release();
+        return c.json(toWire(await sessions.create(value), c));
+      },
+    ),
+    route(
+      {
+        ...common,
+        method: "GET",
+        path: PATH,
+        id: "listSessions",
+        summary: "List sessions, newest first",
+        query: sessionQuery,
+        answer: sessionList,
+      },
+      async (c) => {
+        const { rows, hasMore } = await pageOfSessions(store, readQuery(c, sessionQuery));
+        return c.json(
+          pageBody(
+            rows.map((row) => toWire(row, c)),
+            hasMore,
+          ) satisfies SessionList,
+        );
+      },
+    ),
+    route(
+      {
+        ...common,
+        method: "GET",
+        path: ONE,
+        id: "getSession",
+        summary: "Read a session with its trajectory",
+        description: "With `wait`, the answer is delayed until the session is no longer open.",
+        query: sessionReadQuery,
+        answer: sessionWithTrajectory,
+      },
+      async (c) => {
+        const { trajectory, wait: waitSeconds } = readQuery(c, sessionReadQuery);
+        if (waitSeconds > 0) await sessions.untilOver(idOf(c), waitSeconds * 1000, c.req.raw.signal);
+        const row = await sessions.get(idOf(c));
+        const recorded = trajectory === "omit" ? null : await recordedTrajectory(store, row);
+        return c.json({ ...toWire(row, c), trajectory: recorded } satisfies SessionWithTrajectory);
+      },
+    ),
+    route(
+      {
+        ...common,
+        method: "POST",
+        path: `${ONE}/reward`,
+        id: "setSessionReward",
+        summary: "Set the reward",
+        description: "Replaces an earlier reward.",
+        isForSessions: true,
+        body: sessionRewardRequest,
+        answer: session,
+        errors: [403],
+      },
+      async (c) => {
+        const { value } = await readJson(c, "sessionReward", work);
+        await checkOpen(c);
+        return c.json(toWire(await sessions.score(idOf(c), value), c));
+      },
+    ),
+    route(
+      {
+        ...common,
+        method: "POST",
+        path: `${ONE}/metrics`,
+        id: "addSessionMetrics",
+        summary: "Add metrics",
+        description: "Replaces earlier values of the same names.",
+        isForSessions: true,
+        body: sessionMetricsRequest,
+        answer: session,
+        errors: [403],
+      },
+      async (c) => {
+        const { value } = await readJson(c, "sessionMetrics", work);
+        await checkOpen(c);
+        return c.json(toWire(await sessions.score(idOf(c), value), c));
+      },
+    ),
+    route(
+      {
+        ...common,
+        method: "POST",
+        path: `${ONE}/finish`,
+        id: "finishSession",
+        summary: "Finish a session, and cancel its running requests",
+        description: "Sets reward and metrics, if given. Finishing again has no other effect.",
+        isForSessions: true,
+        body: finishSessionRequest,
+        answer: session,
+        errors: [403],
+      },
+      async (c) => {
+        const { value } = await readJson(c, "sessionFinish", work);
+        if (value.reward !== undefined || value.metrics !== undefined) {
+          await checkOpen(c);
+          await sessions.score(idOf(c), value);
+        }
+        return c.json(toWire(await sessions.finish(idOf(c)), c));
+      },
+    ),
+    route(
+      {
+        ...common,
+        method: "DELETE",
+        path: ONE,
+        id: "deleteSession",
+        summary: "Delete a session with its trajectory",
+        answer: deleteSessionResponse,
+      },
+      async (c) => {
+        const row = await sessions.get(idOf(c));
+        return c.json({ session_id: row.id, deleted_turns: await sessions.delete(row.id) });
+      },
+    ),
+  ];
+}

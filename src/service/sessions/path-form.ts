@@ -1,0 +1,41 @@
+/** Addresses of sessions in the path, for agents that cannot send another API key. */
+import { timingSafeEqual } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import { presentedKey } from "../auth.ts";
+import { findSession } from "../store/sessions.ts";
+import type { Store } from "../store/tables.ts";
+import { isSessionKey } from "./keys.ts";
+
+const PREFIX = /^\/sessions\/(?<session>[^/?]+)(?<rest>\/[^?]*(?:\?.*)?)$/u;
+
+/**
+ * Returns a function that turns a request to `/sessions/{session}/…` into the request to `/…` with the key of the session.
+ *
+ * `{session}` is the key of a session, and other keys of the request are ignored; or its id, and the request has the key of the session or
+ * of the service. All other requests stay unchanged.
+ */
+export function sessionPaths(store: Store, apiKey: string): (request: IncomingMessage) => Promise<void> | undefined {
+  const keyOf = async (id: string, { headers }: IncomingMessage): Promise<string | null> => {
+    const presented = presentedKey(headers);
+    const row = presented === undefined ? undefined : await findSession(store, id).catch(() => undefined);
+    return row !== undefined && (isEqual(presented!, apiKey) || isEqual(presented!, row.key)) ? row.key : null;
+  };
+  return (request) => {
+    const groups = PREFIX.exec(request.url ?? "")?.groups;
+    if (groups === undefined) return undefined;
+    const { session = "", rest = "" } = groups;
+    const rewrite = (key: string): void => {
+      delete request.headers["x-api-key"];
+      request.headers.authorization = `Bearer ${key}`;
+      request.url = rest;
+    };
+    if (!isSessionKey(session)) return keyOf(session, request).then((key) => (key === null ? undefined : rewrite(key)));
+    rewrite(session);
+    return undefined;
+  };
+}
+
+function isEqual(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}

@@ -1,0 +1,38 @@
+/** Trajectory of a session, reconstructed from its turns. */
+import { chatCompletion, chatCompletionRequest, type Trajectory } from "../../schema/index.ts";
+import { stepOf } from "../../trajectory/policy.ts";
+import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../../trajectory/histories.ts";
+import { deliveredTurns } from "../store/sessions.ts";
+import type { SessionRow, SessionTurnRow, Store } from "../store/tables.ts";
+
+/** Returns the trajectory of a session's turns so far. */
+export async function recordedTrajectory(store: Store, session: SessionRow): Promise<Trajectory> {
+  const calls = (await deliveredTurns(store, session.id)).map(toCall);
+  const { histories, drifted } = toHistories(calls, null);
+  const steps = calls.flatMap(({ completion }) => stepOf(completion.model) ?? []);
+  return {
+    ...toHistoryMembers(histories),
+    reward: session.reward ?? 0,
+    initial_policy_version: steps.length === 0 ? null : Math.min(...steps),
+    final_policy_version: steps.at(-1) ?? null,
+    metrics: JSON.parse(session.metrics) as Trajectory["metrics"],
+    metadata: JSON.parse(session.metadata) as Trajectory["metadata"],
+    logs: drifted.map(driftLine),
+    start_time: session.created_at,
+  };
+}
+
+/** Prompt of a request without messages: a text, or token ids. */
+interface RawPrompt {
+  readonly prompt?: { readonly text?: string };
+}
+
+function toCall({ seq, request, completion }: Pick<SessionTurnRow, "seq" | "request" | "completion">): RecordedCall {
+  const body = JSON.parse(request) as RawPrompt & { readonly messages?: unknown };
+  const messages = body.messages ?? [{ role: "user", content: body.prompt?.text ?? "" }];
+  return {
+    order: seq,
+    request: chatCompletionRequest.parse({ ...body, messages }),
+    completion: chatCompletion.parse(JSON.parse(completion)),
+  };
+}

@@ -1,0 +1,86 @@
+/** Request of a session while it is sampled. */
+import { clientGone, onceAborted } from "../chat/request/client-signal.ts";
+import type { TurnKey } from "../store/sessions.ts";
+import type { SessionTurnRow } from "../store/tables.ts";
+
+/**
+ * Request that is being sampled for one or more clients: the first one, and its repetitions.
+ *
+ * A disconnected client may be about to repeat its request. Sampling therefore continues for a grace period without clients, and is then
+ * cancelled.
+ */
+export class RunningTurn {
+  readonly key: TurnKey;
+  readonly seq: number;
+  /** Recorded turn, once it is durable; rejects with the error of a failed request. */
+  readonly recorded: Promise<SessionTurnRow>;
+  readonly #abort = new AbortController();
+  readonly #graceMs: number;
+  #resolve: (row: SessionTurnRow) => void = () => {};
+  #reject: (error: unknown) => void = () => {};
+  #clients = 0;
+  #grace: NodeJS.Timeout | null = null;
+  /** Called when a repetition waits for the turn. The first client may have stopped reading a stream without closing it. */
+  onJoin: () => void = () => {};
+
+  constructor(key: TurnKey, seq: number, graceMs: number) {
+    this.key = key;
+    this.seq = seq;
+    this.#graceMs = graceMs;
+    this.recorded = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    // Every caller handles the rejection of its own promise; without a waiting repetition nothing awaits this one.
+    this.recorded.catch(() => {});
+  }
+
+  /** Aborted when the request must not continue. */
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** Number of connected clients. */
+  get clients(): number {
+    return this.#clients;
+  }
+
+  /** Cancels sampling. */
+  cancel(reason: unknown): void {
+    this.#abort.abort(reason);
+  }
+
+  /** Adds a client until its signal is aborted or the returned function is called. */
+  attach(client: AbortSignal): () => void {
+    this.#clients++;
+    if (this.#grace !== null) clearTimeout(this.#grace);
+    this.#grace = null;
+    let isAttached = true;
+    const detach = (): void => {
+      if (!isAttached) return;
+      isAttached = false;
+      removeListener();
+      this.#clients--;
+      if (this.#clients === 0) this.#grace = setTimeout(() => this.cancel(clientGone()), this.#graceMs).unref();
+    };
+    const removeListener = onceAborted(client, () => queueMicrotask(detach));
+    return detach;
+  }
+
+  /** Ends the turn with its record. */
+  succeed(row: SessionTurnRow): void {
+    this.#end();
+    this.#resolve(row);
+  }
+
+  /** Ends the turn with an error. */
+  fail(error: unknown): void {
+    this.#end();
+    this.#reject(error);
+  }
+
+  #end(): void {
+    this.#clients = Infinity;
+    if (this.#grace !== null) clearTimeout(this.#grace);
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * Recording of turns. Turns that end in one round of the event loop share a transaction. A recorded turn survives the end of the process at
+ * once, and a failure of the system after five seconds: synchronizing the disk for each turn would block the event loop for milliseconds.
+ */
+import { NoSpaceError } from "../../errors.ts";
+import { isNoSpace } from "../../util/no-space.ts";
+import { synchronize, unsynchronized } from "../store/database.ts";
+import { insertTurns, type NewTurn } from "../store/sessions.ts";
+import type { Store } from "../store/tables.ts";
+
+interface Waiting {
+  readonly turn: NewTurn;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Max turns in one transaction, which blocks the event loop while it runs. */
+const MAX_TURNS = 64;
+/** Milliseconds after a transaction at which the disk is synchronized. */
+const SYNCHRONIZE_MS = 5000;
+
+export class TurnWriter {
+  readonly #store: Store;
+  #waiting: Waiting[] = [];
+  #isWriting = false;
+  #synchronization: NodeJS.Timeout | null = null;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /**
+   * Resolves when the turn survives the end of the process.
+   *
+   * @throws NoSpaceError `E_NO_SPACE` if the disk is full.
+   */
+  record(turn: NewTurn): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ turn, resolve, reject });
+      if (this.#isWriting) return;
+      this.#isWriting = true;
+      setImmediate(() => void this.#writeAll());
+    });
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, MAX_TURNS);
+      try {
+        const turns = batch.map(({ turn }) => turn);
+        await unsynchronized(this.#store, (transaction) => insertTurns(transaction, turns));
+        for (const { resolve } of batch) resolve();
+        this.#synchronization ??= setTimeout(() => this.#synchronize(), SYNCHRONIZE_MS).unref();
+      } catch (error) {
+        const reason = isNoSpace(error)
+          ? new NoSpaceError("The service's disk is full: the turn was not recorded. Make room and send the request again", {
+              cause: error,
+            })
+          : error;
+        for (const { reject } of batch) reject(reason);
+      }
+    }
+    this.#isWriting = false;
+  }
+
+  #synchronize(): void {
+    this.#synchronization = null;
+    // The next synchronized transaction includes all earlier ones, so a failure is not lost turns.
+    synchronize(this.#store).catch(() => {});
+  }
+
+  /** Ends the synchronization; closing the store synchronizes everything. */
+  close(): void {
+    if (this.#synchronization !== null) clearTimeout(this.#synchronization);
+  }
+}

@@ -1,0 +1,125 @@
+import { sql } from "kysely";
+import type { SessionQuery } from "../../schema/index.ts";
+import { pageOf, requireCursor, type Page } from "./paging.ts";
+import type { SessionRow, SessionTurnRow, Store } from "./tables.ts";
+
+/** Inserts a session. */
+export async function insertSession(store: Store, row: SessionRow): Promise<void> {
+  await store.insertInto("sessions").values(row).execute();
+}
+
+/** Changes columns of a session in a transaction, as a function of its row. Returns the changed row. */
+export function updateSession(store: Store, id: string, change: (row: SessionRow) => Partial<SessionRow>): Promise<SessionRow> {
+  return store.transaction().execute(async (transaction) => {
+    const row = await transaction.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirstOrThrow();
+    const changes = change(row);
+    if (Object.keys(changes).length > 0) await transaction.updateTable("sessions").set(changes).where("id", "=", id).execute();
+    return { ...row, ...changes };
+  });
+}
+
+/** Returns the session with an id; undefined for an unknown or expired one. */
+export function findSession(store: Store, id: string): Promise<SessionRow | undefined> {
+  return unexpired(store).selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
+}
+
+/** Returns the session with a key; undefined for an unknown or expired one. */
+export function findSessionByKey(store: Store, key: string): Promise<SessionRow | undefined> {
+  return unexpired(store).selectAll().where("key", "=", key).executeTakeFirst();
+}
+
+function unexpired(store: Store) {
+  return store.selectFrom("sessions").where("expires_at", ">", new Date().toISOString());
+}
+
+/**
+ * Returns a page of sessions, newest first.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not a session.
+ */
+export async function pageOfSessions(store: Store, { after, limit, model }: SessionQuery): Promise<Page<SessionRow>> {
+  let query = unexpired(store)
+    .selectAll()
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc")
+    .limit(limit + 1);
+  if (model !== undefined) query = query.where("model", "=", model);
+  if (after !== undefined) {
+    const cursor = requireCursor(await findSession(store, after), after, "a session");
+    query = query.where(sql<boolean>`(created_at, id) < (${cursor.created_at}, ${cursor.id})`);
+  }
+  return pageOf(await query.execute(), limit);
+}
+
+/** A turn to record, and the number of its sampled tokens. */
+export interface NewTurn {
+  readonly row: SessionTurnRow;
+  readonly tokens: number;
+}
+
+/** Inserts turns and adds them to the counts of their sessions. Call in a transaction. Turns of deleted sessions are dropped. */
+export async function insertTurns(transaction: Store, turns: readonly NewTurn[]): Promise<void> {
+  for (const { row, tokens } of turns) {
+    const { seq } = row;
+    const { numUpdatedRows } = await transaction
+      .updateTable("sessions")
+      .set((eb) => ({
+        requests: eb("requests", "+", 1),
+        tokens: eb("tokens", "+", tokens),
+        last_seq: eb.case().when("last_seq", "<", seq).then(seq).else(eb.ref("last_seq")).end(),
+      }))
+      .where("id", "=", row.session_id)
+      .executeTakeFirst();
+    if (numUpdatedRows === 0n) continue;
+    await transaction.insertInto("session_turns").values(row).execute();
+  }
+}
+
+/** Returns the recorded turns of a session that a client received, in order. */
+export function deliveredTurns(store: Store, id: string): Promise<Pick<SessionTurnRow, "seq" | "request" | "completion">[]> {
+  return store
+    .selectFrom("session_turns")
+    .select(["seq", "request", "completion"])
+    .where("session_id", "=", id)
+    .where("is_delivered", "=", 1)
+    .orderBy("seq")
+    .execute();
+}
+
+/** Request that a repeated request is compared with. */
+export type TurnKey = Pick<SessionTurnRow, "session_id" | "dialect" | "digest">;
+
+/** Returns the recorded turn of a request: one that no client received, otherwise the newest. */
+export function findTurn(store: Store, { session_id, dialect, digest }: TurnKey): Promise<SessionTurnRow | undefined> {
+  return store
+    .selectFrom("session_turns")
+    .selectAll()
+    .where("session_id", "=", session_id)
+    .where("digest", "=", digest)
+    .where("dialect", "=", dialect)
+    .orderBy("is_delivered")
+    .orderBy("seq", "desc")
+    .limit(1)
+    .executeTakeFirst();
+}
+
+/** Records that a client received the answer of a turn. */
+export async function markDelivered(store: Store, { session_id, seq }: Pick<SessionTurnRow, "session_id" | "seq">): Promise<void> {
+  await store.updateTable("session_turns").set({ is_delivered: 1 }).where("session_id", "=", session_id).where("seq", "=", seq).execute();
+}
+
+/** Deletes expired sessions with their turns. Returns the number of sessions. */
+export async function deleteExpired(store: Store): Promise<number> {
+  const now = new Date().toISOString();
+  const { numDeletedRows } = await store.deleteFrom("sessions").where("expires_at", "<=", now).executeTakeFirst();
+  return Number(numDeletedRows);
+}
+
+/** Deletes a session. Returns the number of its turns; null if it does not exist. */
+export function deleteSession(store: Store, id: string): Promise<number | null> {
+  return store.transaction().execute(async (transaction) => {
+    const turns = await transaction.deleteFrom("session_turns").where("session_id", "=", id.toLowerCase()).executeTakeFirst();
+    const { numDeletedRows } = await transaction.deleteFrom("sessions").where("id", "=", id.toLowerCase()).executeTakeFirst();
+    return numDeletedRows === 0n ? null : Number(turns.numDeletedRows);
+  });
+}

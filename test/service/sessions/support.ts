@@ -1,0 +1,32 @@
+/** Sessions of a test service: creation, and requests with their keys. */
+import type { Session } from "../../../src/schema/index.ts";
+import type { Answer, TestService } from "../support.ts";
+
+export const SESSIONS = "/v1/preview/sessions";
+export const CHAT = "/v1/chat/completions";
+
+export function createSession({ ok }: TestService, fields: object = {}): Promise<Session> {
+  return ok("POST", SESSIONS, { model: "tiny", ...fields });
+}
+
+export const user = (content: string) => ({ role: "user", content });
+
+/** Sends a chat completion with the key of a session. */
+export function ask(
+  { call }: TestService,
+  { key }: Pick<Session, "key">,
+  body: object,
+  headers: Record<string, string> = {},
+  signal?: AbortSignal,
+): Promise<Answer> {
+  const { stream } = body as { stream?: boolean };
+  const init = { key, headers, ...(signal === undefined ? {} : { signal }) };
+  return call("POST", CHAT, { model: "any", max_tokens: 8, ...body, ...(stream === undefined ? {} : { stream }) }, init);
+}
+
+/** Returns the chunks of a stream, without `[DONE]`. */
+export function chunksOf(text: string): any[] {
+  const events = text.split("\n\n").filter((event) => event !== "");
+  if (events.pop() !== "data: [DONE]") throw new Error(`The stream has no end: ${text.slice(-200)}`);
+  return events.map((event) => JSON.parse(event.slice("data: ".length)));
+}
