@@ -56,11 +56,16 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
     // Token ids are 64-bit integers.
     extra: { ep: { webgpuexecutionprovider: { enableInt64: "1" } } },
     count(feeds, results) {
-      transferred.uploaded += bytesInProcess(feeds);
-      transferred.downloaded += bytesInProcess(results);
+      addTransfer(transferred, feeds, results);
     },
     onPlacement,
   };
+}
+
+/** Adds the bytes that a run transfers to a count. */
+export function addTransfer(count: TransferCount, feeds: Tensors, results: Tensors): void {
+  count.uploaded += bytesInProcess(feeds);
+  count.downloaded += bytesInProcess(results);
 }
 
 /** Returns the bytes of the tensors that lie in the process's memory. */
