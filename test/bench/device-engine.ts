@@ -110,7 +110,14 @@ async function stream(engine: Engine, task: Extract<DeviceInput["task"], { kind:
   await gapsWhile((count) => count < IDLE_GAPS);
   const idle = await gapsWhile((count) => count < IDLE_GAPS);
   let isTraining = true;
-  const streaming = gapsWhile((count) => isTraining || count === 0);
+  let onGap = () => {};
+  const isStreaming = new Promise<void>((resolve) => (onGap = resolve));
+  const streaming = gapsWhile((count) => {
+    if (count > 0) onGap();
+    return isTraining;
+  });
+  // The wait for a first token is not a gap, so the stream has to run before a step begins.
+  await Promise.race([isStreaming, streaming]);
   for (let step = 0; step < task.steps; step++) await train(engine, model, rows);
   isTraining = false;
   return { idle, training: await streaming };
