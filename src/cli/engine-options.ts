@@ -1,7 +1,8 @@
 /** Options of `whetstone serve` that select the engine and the upstream. */
 import { resolve } from "node:path";
 import { InvalidArgumentError, Option, type Command } from "commander";
-import { createTinkerEngine, type Engine } from "../engine/index.ts";
+import { DEVICE_CHOICES } from "../engine/engine-info.ts";
+import { createTinkerEngine, type DeviceChoice, type Engine } from "../engine/index.ts";
 import { ConfigError } from "../errors.ts";
 import type { UpstreamOptions } from "../service/index.ts";
 import { SHIPPED_BASE, shippedDirectory } from "../service/shipped-base.ts";
@@ -15,6 +16,7 @@ export interface EngineOptions {
   readonly engineEncoding?: "json" | "protobuf";
   readonly baseModel: Readonly<Record<string, string>>;
   readonly baseRoot: readonly string[];
+  readonly device?: DeviceChoice;
   readonly offline?: boolean;
   readonly hubCache?: string;
   readonly upstream?: string;
@@ -52,6 +54,7 @@ export function addEngineOptions(command: Command): Command {
       (path: string, before: readonly string[]) => [...before, path],
       [],
     )
+    .addOption(new Option("--device <name>", "device of the embedded engine (default: WHETSTONE_DEVICE, or cpu)").choices(DEVICE_CHOICES))
     .option("--offline", "use only cached base models of the model hub")
     .option("--hub-cache <path>", "cache of base models from the model hub (default: HF_HUB_CACHE, or hub in the data directory)")
     .option("--upstream <url>", "OpenAI-compatible server, such as vLLM, that samples instead of the engine")
@@ -91,7 +94,12 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
       if (value !== undefined) throw new ConfigError(`${param} is for \`--engine tinker\`; the embedded engine has no server`, { param });
     return undefined;
   }
-  const local = { "--base-root": options.baseRoot.length > 0, "--offline": options.offline, "--hub-cache": options.hubCache };
+  const local = {
+    "--base-root": options.baseRoot.length > 0,
+    "--device": options.device,
+    "--offline": options.offline,
+    "--hub-cache": options.hubCache,
+  };
   for (const [param, value] of Object.entries(local)) {
     if (value !== undefined && value !== false)
       throw new ConfigError(`${param} is for the embedded engine; a Tinker server has its own base models`, { param });

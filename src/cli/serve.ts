@@ -83,6 +83,7 @@ async function serve(options: ServeOptions): Promise<void> {
     port: options.port,
     dataDir: options.dataDir,
     allowedBaseRoots: options.baseRoot,
+    device: options.device,
     runs: options.runs.length === 0 ? undefined : options.runs,
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
     limits: {

@@ -36,6 +36,12 @@ export interface BaseModelInfo {
   readonly parameters: number;
 }
 
+/** Device option of an embedded engine. */
+export type DeviceChoice = "auto" | "cpu" | "webgpu";
+
+/** Values of {@link DeviceChoice}. */
+export const DEVICE_CHOICES = ["auto", "cpu", "webgpu"] as const satisfies readonly DeviceChoice[];
+
 /** Device that an engine computes on. */
 export interface DeviceInfo {
   /** The processor, or a GPU through WebGPU. */

@@ -10,7 +10,7 @@ import type { BaseModelInfo, Capabilities, DeviceInfo, WorkerStatus } from "./en
 import type { SampledToken, SamplingParams } from "./sampling.ts";
 
 export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../training-rows.ts";
-export type { BaseModelInfo, Capabilities, DeviceInfo, WorkerStatus } from "./engine-info.ts";
+export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo, WorkerStatus } from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";
 
 /** Options of every call of an engine that computes. */
@@ -65,6 +65,18 @@ export interface LossMetrics {
   readonly padding?: number | undefined;
   /** Thread count of the computation. Absent if the engine does not report it. */
   readonly threads?: ThreadReport | undefined;
+  /** Use of a device with memory of its own. Absent on the processor, and if the engine does not report it. */
+  readonly device?: DeviceUse | undefined;
+}
+
+/** Use of a device by one call. */
+export interface DeviceUse extends DeviceInfo {
+  /** Tensors in the device's memory after the call, of all models and policies, in bytes. Intermediates of a graph do not count. */
+  readonly bytes: number;
+  /** Bytes that the call copied to the device. */
+  readonly uploadedBytes: number;
+  /** Bytes that the call copied from the device. */
+  readonly downloadedBytes: number;
 }
 
 /** Thread count that an engine trains with, and the throughput that it measured to choose the count. */

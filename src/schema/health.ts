@@ -12,6 +12,14 @@ export const workerHealth = z.object({
   restarts_in_ms: z.number(),
 });
 
+/** Device of the service's engine. */
+export const deviceHealth = z.object({
+  /** `cpu`: the processor. `webgpu`: a GPU through WebGPU. */
+  name: z.string(),
+  /** Name of the GPU as its driver reports it; null for the processor, and where the system does not say. */
+  adapter: z.string().nullable(),
+});
+
 /** State of the file system that holds the service's data. */
 export const storageHealth = z.object({
   /** `low`: less than `minFreeBytes` is free; uploads, new models and new jobs are rejected, and queued jobs wait. */
@@ -28,6 +36,8 @@ export const healthReport = z.object({
   status: z.literal(["ok", "degraded", "unavailable"]),
   /** Workers of the engine; empty for an engine without workers. */
   workers: z.array(workerHealth),
+  /** Devices that models are trained and sampled on; empty for an engine that does not report them. */
+  devices: z.array(deviceHealth),
   /** Free space of the data directory. */
   storage: storageHealth,
 });

@@ -1,5 +1,5 @@
 import { createDashboard } from "../dashboard/index.ts";
-import type { Engine } from "../engine/port.ts";
+import type { DeviceChoice, Engine } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError, NoSpaceError, WhetstoneError } from "../errors.ts";
 import { Holds } from "../util/leases.ts";
@@ -17,6 +17,7 @@ import {
   writeServiceFile,
   type DataDirectory,
 } from "./data-directory.ts";
+import { createDefaultEngine } from "./default-engine.ts";
 import { Reserve } from "./disk/reserve.ts";
 import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
 import { DiskSpace } from "./disk/space.ts";
@@ -35,7 +36,7 @@ import { createRedactor } from "./redact.ts";
 import { Policies } from "./policies.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
 import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./server.ts";
-import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
+import { SHIPPED_BASE } from "./shipped-base.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
 import { keepSessions } from "./sessions/expiry.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
@@ -91,6 +92,13 @@ export interface ServiceOptions {
   readonly samplerThreads?: number | undefined;
   /** Number of threads of the embedded engine's trainer. @default the fastest, measured during the first steps */
   readonly trainerThreads?: number | undefined;
+  /**
+   * Device on which the embedded engine trains and samples: the processor; a GPU through WebGPU; or `"auto"`, the GPU for models of more
+   * than 16 M weights if there is a hardware GPU.
+   *
+   * @default `WHETSTONE_DEVICE`, or "cpu"
+   */
+  readonly device?: DeviceChoice | undefined;
   /** Limits of the service and of chat requests. A property that is absent or undefined has the default stated at its declaration. */
   readonly limits?:
     | Partial<
@@ -159,8 +167,9 @@ async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<v
  * @param options - Address, data directory, engine, limits and logging.
  * @returns the service, listening at `url`.
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
- *   newer version, the port is taken, or an API key is missing.
+ *   newer version, the port is taken, an API key is missing, or the device is unknown.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged.
+ * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.
  * @throws NoSpaceError `E_NO_SPACE` if the disk is too full to start.
  * @example
@@ -271,24 +280,6 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
 
 function definedOnly<T extends object>(values: T | undefined): Partial<T> {
   return Object.fromEntries(Object.entries(values ?? {}).filter(([, value]) => value !== undefined)) as Partial<T>;
-}
-
-async function createDefaultEngine(
-  { baseModels = {}, allowedBaseRoots = [], samplers, samplerThreads, trainerThreads }: ServiceOptions,
-  hub: Hub | null,
-  logger: ServiceLogger,
-): Promise<Engine> {
-  // Imported lazily: a service with a custom engine needs no native binary.
-  const { createOnnxEngine } = await import("../engine/index.ts");
-  return createOnnxEngine({
-    baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...baseModels },
-    allowedRoots: [...allowedBaseRoots],
-    onWorkerDeath: (death) => logger.error("A worker of the engine died; it is restarted", { ...death }),
-    ...(hub === null ? {} : { resolveBase: (base) => hub.directoryOf(base) }),
-    ...(samplers === undefined ? {} : { samplers }),
-    ...(samplerThreads === undefined ? {} : { samplerThreads }),
-    ...(trainerThreads === undefined ? {} : { trainerThreads }),
-  });
 }
 
 function createContext(parts: {

@@ -19,6 +19,8 @@ export interface SampleInput {
   readonly threads: number;
   /** Per batch size. */
   readonly seconds: number;
+  /** Device of PyTorch. @default "cpu" */
+  readonly device?: string | null;
 }
 
 /** What both programs print, one entry per batch size. */

@@ -10,15 +10,17 @@ from torch_llama import build
 
 given = json.loads(sys.argv[1])
 config, model = build(given["directory"], given["threads"])
+device = given.get("device") or "cpu"
+model.to(device)
 prompt, tokens = given["prompt"], given["tokens"]
 
 
 @torch.inference_mode()
 def batch(size):
     """One prefill, then one token for every row at a time; the log-probability of each is kept, as the engine does."""
-    ids = torch.tensor([[(row * 31 + t * 17 + (row * t) % 7) % 500 for t in range(prompt)] for row in range(size)])
+    ids = torch.tensor([[(row * 31 + t * 17 + (row * t) % 7) % 500 for t in range(prompt)] for row in range(size)], device=device)
     shape = (size, config["num_key_value_heads"], prompt + tokens, config["head_dim"])
-    caches = [(torch.empty(shape), torch.empty(shape)) for _ in range(config["num_hidden_layers"])]
+    caches = [(torch.empty(shape, device=device), torch.empty(shape, device=device)) for _ in range(config["num_hidden_layers"])]
     drawn, logprobs, start = [], [], 0
     for _ in range(tokens):
         logprob = torch.log_softmax(model.logits(model.hidden(ids, caches, start)[:, -1]), dim=-1)

@@ -42,13 +42,15 @@ given = json.loads(sys.argv[1])
 config, model = build(given["directory"], given["threads"])
 if given["rank"] is not None:
     add_adapters(config, model, given["rank"])
+device = given.get("device") or "cpu"
+model.to(device)
 rows = given["rows"]
 longest = max(len(row["tokens"]) for row in rows)
-data = torch.tensor([row["tokens"] + [0] * (longest - len(row["tokens"])) for row in rows])
+data = torch.tensor([row["tokens"] + [0] * (longest - len(row["tokens"])) for row in rows], device=device)
 # The flat positions that predict a trained token: as in the engine, only they go through the head.
 width = longest - 1
-selected = torch.tensor([at * width + t - 1 for at, row in enumerate(rows) for t in range(len(row["tokens"]) - row["trained"], len(row["tokens"]))])
-targets = torch.tensor([token for row in rows for token in row["tokens"][len(row["tokens"]) - row["trained"] :]])
+selected = torch.tensor([at * width + t - 1 for at, row in enumerate(rows) for t in range(len(row["tokens"]) - row["trained"], len(row["tokens"]))], device=device)
+targets = torch.tensor([token for row in rows for token in row["tokens"][len(row["tokens"]) - row["trained"] :]], device=device)
 gains = [p for p in model.parameters() if p.requires_grad and p.dim() == 1]
 matrices = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
 optimizer = torch.optim.AdamW(

@@ -23,6 +23,8 @@ export interface TrainInput {
   readonly rank: number | null;
   readonly threads: number;
   readonly seconds: number;
+  /** Device of PyTorch. @default "cpu" */
+  readonly device?: string | null;
 }
 
 /** What both programs print. */
@@ -43,7 +45,7 @@ export interface TrainShape {
 const VOCABULARY = 500;
 
 /** Rows of one length with nothing in common. */
-function equalRows(count: number, length: number, trained: number): TrainShape {
+export function equalRows(count: number, length: number, trained: number): TrainShape {
   const rows = Array.from({ length: count }, (_, row) => ({
     tokens: Array.from({ length }, (__, t) => (row * 31 + t * 17 + ((row * t) % 7)) % VOCABULARY),
     trained,
@@ -52,7 +54,7 @@ function equalRows(count: number, length: number, trained: number): TrainShape {
 }
 
 /** Rows as a job of RL has them: groups of rollouts, each on one prompt, with answers of `shortest` to `longest` tokens. */
-function rolloutRows(groups: number, size: number, prompt: number, shortest: number, longest: number): TrainShape {
+export function rolloutRows(groups: number, size: number, prompt: number, shortest: number, longest: number): TrainShape {
   const rows = Array.from({ length: groups * size }, (_, row) => {
     const group = Math.floor(row / size);
     const trained = shortest + ((row * 53) % (longest - shortest + 1));

@@ -31,6 +31,8 @@ describe("rejects invalid combinations of options", () => {
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--offline"], 1, "--offline"],
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--hub-cache", "/tmp"], 1, "--hub-cache"],
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--base-root", "/tmp"], 1, "--base-root"],
+    [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--device", "webgpu"], 1, "--device"],
+    [["--device", "cuda"], 2, "auto, cpu, webgpu"],
     [["--upstream-adapters"], 1, "--upstream"],
     // Reported at once, before the engine's server answers.
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--upstream-adapters"], 1, "--upstream"],

@@ -6,7 +6,7 @@ import { gunzipSync } from "node:zlib";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { createOnnxEngine } from "../../src/engine/index.ts";
-import type { DeviceChoice } from "../../src/engine/onnx/engine.ts";
+import type { DeviceChoice } from "../../src/engine/engine-info.ts";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout, type Layout } from "../../src/engine/onnx/model/parameters.ts";
 import { readSafetensors, writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";

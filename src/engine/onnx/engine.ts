@@ -5,11 +5,13 @@ import { isAbsolute, join, relative } from "node:path";
 import { ConfigError, NotFoundError } from "../../errors.ts";
 import { Lru, remember } from "../../util/lru.ts";
 import { checkSampling } from "../check-request.ts";
+import { DEVICE_CHOICES } from "../engine-info.ts";
 import type {
   AdamParams,
   BaseModelInfo,
   CallOptions,
   Capabilities,
+  DeviceChoice,
   DeviceInfo,
   Engine,
   Logprobs,
@@ -83,12 +85,6 @@ export interface OnnxEngineOptions {
   /** Called after a worker died, which the engine restarts. @default no callback */
   readonly onWorkerDeath?: ((death: WorkerDeath) => void) | undefined;
 }
-
-/** Device option of the engine. */
-export type DeviceChoice = "auto" | "cpu" | "webgpu";
-
-/** Values of {@link DeviceChoice}. */
-export const DEVICE_CHOICES = ["auto", "cpu", "webgpu"] as const satisfies readonly DeviceChoice[];
 
 /** Maximum of `topLogprobs`, larger than any vocabulary. The service applies the limit for its callers. */
 const MAX_TOP_LOGPROBS = 2 ** 20;
@@ -222,7 +218,10 @@ class OnnxEngine implements Engine {
     loss: LossSpec,
     options: CallOptions = {},
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
-    return (await this.#trainerOf(model)).call(model, "forwardBackward", (id) => [id, rows, loss], options);
+    const { trainer, device } = await this.#unitOfModel(model);
+    const { logprobs, metrics } = await trainer.call(model, "forwardBackward", (id) => [id, rows, loss], options);
+    // The process of the device does not know the adapter's name.
+    return { logprobs, metrics: metrics.device ? { ...metrics, device: { ...metrics.device, ...device } } : metrics };
   }
 
   async optimStep(model: ModelHandle, adam: AdamParams, options: CallOptions = {}): Promise<{ gradNorm: number; step: number }> {
@@ -282,8 +281,12 @@ class OnnxEngine implements Engine {
     await Promise.all([this.#units.close(), this.#inspector.close()]);
   }
 
-  async #trainerOf({ base }: ModelHandle): Promise<ComputeUnit["trainer"]> {
-    return (this.#units.known(base) ?? (await this.#unitOf(await this.#resolve(base)))).trainer;
+  async #trainerOf(model: ModelHandle): Promise<ComputeUnit["trainer"]> {
+    return (await this.#unitOfModel(model)).trainer;
+  }
+
+  async #unitOfModel({ base }: ModelHandle): Promise<ComputeUnit> {
+    return this.#units.known(base) ?? (await this.#unitOf(await this.#resolve(base)));
   }
 
   #unitOf(base: BaseSource): Promise<ComputeUnit> {

@@ -21,6 +21,16 @@ export function paddingShare({ positions = 0, padding = 0 }: Pick<LossMetrics, "
   return positions === 0 ? 0 : padding / positions;
 }
 
+/** Returns metrics of the device's memory and of the bytes copied to and from it; empty if the engine does not report them. */
+export function deviceMetrics({ device }: Pick<LossMetrics, "device">): Record<string, number> {
+  if (device === undefined) return {};
+  return {
+    "engine/device_bytes": device.bytes,
+    "engine/uploaded_bytes": device.uploadedBytes,
+    "engine/downloaded_bytes": device.downloadedBytes,
+  };
+}
+
 /** Returns metrics of the trainer's thread count and the throughput measured per candidate; empty if the engine does not report them. */
 export function threadMetrics({ threads }: Pick<LossMetrics, "threads">): Record<string, number> {
   if (threads === undefined) return {};

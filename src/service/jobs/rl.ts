@@ -5,7 +5,7 @@ import type { RlJobConfig } from "../store/job-configs.ts";
 import { recentRlSteps } from "../store/jobs.ts";
 import { verifyGroups } from "../training-data/job-files.ts";
 import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
-import { knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
+import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import { computeGradient } from "./rl-gradient.ts";
 import { referenceLogprobs } from "./rl-reference.ts";
 import type { JobScope, Trained } from "./run-job.ts";
@@ -69,6 +69,7 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
       "policy/entropy": entropy,
       "tokens/padding_share": paddingShare(metrics),
       ...threadMetrics(metrics),
+      ...deviceMetrics(metrics),
       loss: metrics.loss,
       entropy,
       ...(kl === null ? {} : { kl_policy_ref: kl }),

@@ -3,7 +3,7 @@ import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, typ
 import { getArtifact } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
 import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
-import { knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
+import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import type { JobScope, Trained } from "./run-job.ts";
 import { sftSource, type SftData } from "../training-data/sft-data.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
@@ -103,6 +103,7 @@ async function trainStep(
     "tokens/dropped": data.droppedTokens,
     "tokens/padding_share": paddingShare(metrics),
     ...threadMetrics(metrics),
+    ...deviceMetrics(metrics),
   };
 }
 

@@ -54,8 +54,7 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
       preferredOutputLocation: Object.fromEntries(resident.map((output) => [output, "gpu-buffer"])),
     }),
     count(inputs, outputs) {
-      transferred.uploaded += bytesInProcess(inputs);
-      transferred.downloaded += bytesInProcess(outputs);
+      addTransfer(transferred, inputs, outputs);
     },
     remedyOf: (message) =>
       OUT_OF_MEMORY.test(message)
@@ -67,6 +66,12 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
 
 /** Messages of the provider when a buffer does not fit into the memory or exceeds the adapter's limit. */
 const OUT_OF_MEMORY = /out.of.(?:device.)?memory|max buffer size limit|maxStorageBufferBindingSize/iu;
+
+/** Adds the bytes that a run transfers to a count. */
+export function addTransfer(count: TransferCount, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {
+  count.uploaded += bytesInProcess(inputs);
+  count.downloaded += bytesInProcess(outputs);
+}
 
 /** Returns the bytes of the tensors that lie in the process's memory. */
 function bytesInProcess(tensors: readonly Tensor[]): number {

@@ -88,7 +88,7 @@ export async function deviceUnit({ sampler, onDeath, onFallback }: DeviceOptions
     await close();
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new EngineError(
-      `The device "webgpu" could not be opened: ${reason}. Install the driver of the GPU with its Vulkan, Metal or Direct3D 12 part, or start the service with device "cpu"`,
+      `The device "webgpu" could not be opened: ${reason.trim()}. Install the driver of the GPU with its Vulkan, Metal or Direct3D 12 part, or start the service with device "cpu"`,
       { cause },
     );
   }

@@ -12,10 +12,11 @@ import type { DeviceBase, DeviceBases } from "../model/device-bases.ts";
 import { type Adapter, adapterLayout, type Layout } from "../model/parameters.ts";
 import { readState, type StateVectors, writeState } from "../model/state.ts";
 import { initialAdapter } from "../model/weights.ts";
+import { addTransfer, type TransferCount } from "../runtime/device.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program } from "../runtime/program.ts";
+import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
 import { type Batch, batchLimits, planBatches } from "./batch.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
@@ -204,11 +205,12 @@ export class DeviceTrainer {
     const { base, vectors, layout } = model;
     checkRows(rows, base.config, loss);
     const before = vectors.gradients.clone();
+    const transferred = { uploaded: 0, downloaded: 0 };
     try {
       const results = new Map<Batch, BatchResult>();
       for (const batch of planBatches(rows, { ...batchLimits(base.config), minRows: 1, minPositions: MIN_ROWS })) {
         signal.throwIfAborted();
-        results.set(batch, await this.#runBatch(model, rows, batch, loss));
+        results.set(batch, await this.#runBatch(model, rows, batch, loss, transferred));
         // Between two batches the sampler decodes a token, and an abort message is received.
         await new Promise(setImmediate);
       }
@@ -216,14 +218,22 @@ export class DeviceTrainer {
       if (logprobs.some((row) => row.some((each) => !Number.isFinite(each))) || !Number.isFinite(metrics.loss))
         requireFinitePass({ layout, parameters: await vectors.parameters.download(layout.length) }, logprobs, loss && metrics.loss);
       before.release();
-      return { logprobs, metrics };
+      const { uploaded: uploadedBytes, downloaded: downloadedBytes } = transferred;
+      const device = { name: this.#memory.device.name, adapter: null, bytes: this.#memory.bytes, uploadedBytes, downloadedBytes };
+      return { logprobs, metrics: { ...metrics, device } };
     } catch (error) {
       vectors.gradients.become(before);
       throw error;
     }
   }
 
-  async #runBatch(model: DeviceModel, rows: readonly Row[], batch: Batch, loss: LossSpec | null): Promise<BatchResult> {
+  async #runBatch(
+    model: DeviceModel,
+    rows: readonly Row[],
+    batch: Batch,
+    loss: LossSpec | null,
+    transferred: TransferCount,
+  ): Promise<BatchResult> {
     const { base, lora, layout, vectors } = model;
     const { config } = base;
     const planned = selectAndPlan(config, rows, batch, MIN_ROWS);
@@ -231,7 +241,7 @@ export class DeviceTrainer {
     const { selection, plan } = planned;
     const { Tensor } = await loadRuntime();
     const program = await this.#program(model, batch, loss, plan);
-    const feeds = {
+    const feeds: Tensors = {
       ...base.rotary.feeds(),
       ...batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" }),
       ...(lora ? { ...base.weights.feeds(), ...vectors.parameters.feeds() } : vectors.parameters.feeds()),
@@ -239,6 +249,11 @@ export class DeviceTrainer {
     };
     const accumulators = loss ? layout.parameters.map(({ name }) => ACCUMULATOR + name) : [];
     const results = await program.run(feeds, ["logprob", "entropy", ...(loss ? ["loss"] : []), ...accumulators]);
+    addTransfer(
+      transferred,
+      program.inputNames.map((name) => feeds[name]!),
+      Object.values(results),
+    );
     if (loss) for (const { name } of layout.parameters) vectors.gradients.set(name, this.#memory.adopt(results[ACCUMULATOR + name]!));
     return batchResult(selection, results, loss !== null);
   }

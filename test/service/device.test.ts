@@ -1,0 +1,64 @@
+import { expect, onTestFinished, test, vi } from "vitest";
+import type { DeviceChoice } from "../../src/engine/index.ts";
+import { startService } from "../../src/service/index.ts";
+import { chooseDevice, warnOfFallbacks } from "../../src/service/device.ts";
+import { deviceMetrics } from "../../src/service/jobs/metrics.ts";
+import { jobMetrics } from "../../src/train/metrics.ts";
+import { read } from "../project/files.ts";
+import { startTestService, temporaryDirectory } from "./support.ts";
+
+function setVariable(value: string): void {
+  vi.stubEnv("WHETSTONE_DEVICE", value);
+  onTestFinished(() => void vi.unstubAllEnvs());
+}
+
+test("the option takes precedence over WHETSTONE_DEVICE, which takes precedence over the processor", () => {
+  setVariable("");
+  expect(chooseDevice(undefined)).toBe("cpu");
+  expect(chooseDevice("auto")).toBe("auto");
+  setVariable("webgpu");
+  expect(chooseDevice(undefined)).toBe("webgpu");
+  expect(chooseDevice("cpu")).toBe("cpu");
+});
+
+test("rejects an unknown device in the variable and in the option, and names the accepted values", async () => {
+  setVariable("cuda");
+  const dataDir = await temporaryDirectory();
+  const accepted = '"auto", "cpu", "webgpu"';
+  await expect(startService({ dataDir })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    message: `Expected \`WHETSTONE_DEVICE\` to be one of ${accepted}, got "cuda"`,
+  });
+  await expect(startService({ dataDir, device: "gpu" as DeviceChoice })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    message: `Expected \`device\` to be one of ${accepted}, got "gpu"`,
+  });
+});
+
+test("an engine that does not report its devices has none in /health", async () => {
+  const { ok } = await startTestService();
+  expect(await ok("GET", "/health")).toMatchObject({ devices: [] });
+});
+
+test("logs one warning per operator that the processor computes in place of the device", () => {
+  const warnings: unknown[] = [];
+  const warn = (_message: string, fields?: Readonly<Record<string, unknown>>) => void warnings.push(fields);
+  const onFallback = warnOfFallbacks({ info: () => {}, warn, error: () => {} });
+  onFallback({ program: "train-ppo", onDevice: 9, integers: 2, onProcessor: { LogSoftmax: 1, FusedMatMul: 40 } });
+  onFallback({ program: "decode", onDevice: 5, integers: 1, onProcessor: { LogSoftmax: 2, Einsum: 3 } });
+  expect(warnings).toEqual([
+    { operator: "LogSoftmax", program: "train-ppo", nodes: 1 },
+    { operator: "FusedMatMul", program: "train-ppo", nodes: 40 },
+    { operator: "Einsum", program: "decode", nodes: 3 },
+  ]);
+});
+
+test("converts an engine's use of a device to documented metrics, under time/ in a run's row", () => {
+  const device = { name: "webgpu", adapter: "a GPU", bytes: 5, uploadedBytes: 3, downloadedBytes: 2 } as const;
+  const metrics = deviceMetrics({ device });
+  expect(metrics).toEqual({ "engine/device_bytes": 5, "engine/uploaded_bytes": 3, "engine/downloaded_bytes": 2 });
+  const page = read("docs/reference/metrics.md");
+  for (const key of Object.keys(metrics)) expect(page).toContain(`\`${key}\``);
+  expect(Object.keys(jobMetrics(metrics))).toEqual(Object.keys(metrics).map((name) => `time/${name}`));
+  expect(deviceMetrics({})).toEqual({});
+});
