@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { WebSocketServer } from "ws";
+import { isEqualJson } from "./equal-json.ts";
 
 /** Request and response recorded from the server of openenv-core. */
 export interface Exchange {
@@ -38,24 +39,11 @@ export async function replayOpenEnv(answer: (request: string) => string | null |
         const override = answer(text);
         if (override === "drop") return socket.terminate();
         if (override === null || request.type === "close") return;
-        const recorded = exchanges.find((each) => isEqual(each.request, request));
+        const recorded = exchanges.find((each) => isEqualJson(each.request, request));
         if (override === undefined && recorded === undefined) return socket.close(4000, `not recorded: ${text}`);
         socket.send(override ?? JSON.stringify(recorded?.response));
       });
     });
   });
   return { baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, received, ended, close: () => server.close() };
-}
-
-/** Compares JSON values, objects in any key order. */
-function isEqual(a: unknown, b: unknown): boolean {
-  return sorted(a) === sorted(b);
-}
-
-function sorted(value: unknown): string {
-  return JSON.stringify(value, (_, each: unknown) =>
-    typeof each === "object" && each !== null && !Array.isArray(each)
-      ? Object.fromEntries(Object.entries(each).toSorted(([x], [y]) => (x < y ? -1 : 1)))
-      : each,
-  );
 }

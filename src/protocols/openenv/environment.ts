@@ -1,11 +1,9 @@
 import { defineEnvironment, type Environment, type ScenarioSource } from "../../environment/index.ts";
-import { runAgent, type RunAgentOptions } from "../../rollout/agent/index.ts";
+import { runAgent } from "../../rollout/agent/index.ts";
 import type { JsonObject, RequestMessage } from "../../schema/index.ts";
 import { trajectory } from "../../trajectory/index.ts";
+import type { EnvironmentAgentOptions } from "../agent-options.ts";
 import { connectOpenEnv, type OpenEnvOptions } from "./session.ts";
-
-/** Sampling settings and maximum number of turns of an environment's agent; tools, signal and end come from the environment. */
-export type EnvironmentAgentOptions = Omit<RunAgentOptions, "tools" | "signal" | "isDone">;
 
 /** Arguments of {@link openEnvEnvironment}. */
 export interface OpenEnvEnvironmentOptions extends Omit<OpenEnvOptions, "signal"> {
