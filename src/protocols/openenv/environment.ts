@@ -2,7 +2,7 @@ import { defineEnvironment, type Environment, type ScenarioSource } from "../../
 import { runAgent } from "../../rollout/agent/index.ts";
 import type { JsonObject, RequestMessage } from "../../schema/index.ts";
 import { trajectory } from "../../trajectory/index.ts";
-import type { EnvironmentAgentOptions } from "../agent-options.ts";
+import type { EnvironmentAgentOptions } from "../episode/agent-options.ts";
 import { connectOpenEnv, type OpenEnvOptions } from "./session.ts";
 
 /** Arguments of {@link openEnvEnvironment}. */

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { ProtocolError } from "../../client/errors.ts";
 import { ArgumentError, OverloadedError } from "../../errors.ts";
-import { EnvironmentError } from "../errors.ts";
+import { EnvironmentError } from "../episode/errors.ts";
 
 /** Schema of every frame. */
 export const frame = z.looseObject({ type: z.string(), data: z.record(z.string(), z.unknown()).default({}) });

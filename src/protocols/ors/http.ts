@@ -6,7 +6,7 @@ import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "../../
 import { readRetryAfter } from "../../client/retry.ts";
 import { linkAbort } from "../../util/abort.ts";
 import { shown } from "../../util/shown.ts";
-import { EnvironmentError } from "../errors.ts";
+import { EnvironmentError } from "../episode/errors.ts";
 
 /** Maximum number of times that a broken event stream is resumed. */
 const MAX_RESUMES = 3;

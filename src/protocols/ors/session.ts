@@ -2,7 +2,7 @@ import { z } from "zod";
 import { HttpError } from "../../client/errors.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "../../rollout/agent/tool.ts";
 import type { JsonObject, RequestMessage } from "../../schema/index.ts";
-import { EnvironmentError } from "../errors.ts";
+import { EnvironmentError } from "../episode/errors.ts";
 import { callJson, callStream, createSession, type OrsServer } from "./http.ts";
 import { fromOrsMessages, outputText, type OrsMessage } from "./messages.ts";
 import * as wire from "./wire.ts";

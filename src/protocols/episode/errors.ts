@@ -1,4 +1,4 @@
-import { WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
+import { WhetstoneError, type WhetstoneErrorOptions } from "../../errors.ts";
 
 /**
  * An environment server answered with an error. The rollout that made the request fails; the other rollouts continue. Capacity errors are

@@ -1,0 +1,102 @@
+import { randomUUID } from "node:crypto";
+import { scenarioAt } from "../episode/server.ts";
+import { ServedEpisode } from "../episode/served-episode.ts";
+import type { ToolEnvironment } from "../episode/tool-environment.ts";
+
+/** Interval of the search for idle sessions, in milliseconds. */
+const REAP_INTERVAL_MS = 5000;
+
+/** Names of the splits. */
+export type SplitName = "train" | "eval";
+
+/** Limits of the sessions. */
+export interface SessionLimits {
+  readonly maxSessions: number;
+  readonly idleTimeoutMs: number;
+  /** Number of tasks per split. */
+  readonly counts: Readonly<Record<SplitName, number>>;
+}
+
+/** Session of one client. */
+export interface ServedSession<S> {
+  readonly scenario: S;
+  readonly episode: ServedEpisode<S>;
+  /** Results of tool calls by task id, for clients that resume a broken stream. */
+  readonly results: Map<string, Promise<string>>;
+  /** Settles when the last call has ended. */
+  queue: Promise<unknown>;
+  usedAtMs: number;
+}
+
+/** Sessions of a server, from `/create` until `/delete` or the idle timeout. */
+export class ServedSessions<S> {
+  readonly #environment: ToolEnvironment<S>;
+  readonly #sessions = new Map<string, ServedSession<S>>();
+  readonly #limits: SessionLimits;
+  readonly #timer: NodeJS.Timeout;
+  /** Sessions that are being created. */
+  #starting = 0;
+
+  constructor(environment: ToolEnvironment<S>, limits: SessionLimits) {
+    this.#environment = environment;
+    this.#limits = limits;
+    this.#timer = setInterval(() => this.#reap(), Math.min(REAP_INTERVAL_MS, limits.idleTimeoutMs)).unref();
+  }
+
+  /** Returns the number of tasks of a split. */
+  count(split: SplitName): number {
+    return this.#limits.counts[split];
+  }
+
+  /** Returns a new session id. */
+  newId(): string {
+    return randomUUID();
+  }
+
+  /** Returns a session; undefined if it does not exist. */
+  get(id: string): ServedSession<S> | undefined {
+    const session = this.#sessions.get(id);
+    if (session !== undefined) session.usedAtMs = performance.now();
+    return session;
+  }
+
+  /** Whether another session exceeds the limit. */
+  get isFull(): boolean {
+    return this.#sessions.size + this.#starting >= this.#limits.maxSessions;
+  }
+
+  /** Returns the scenario of a task. */
+  scenario(split: SplitName, index: number): S {
+    return scenarioAt(this.#environment.scenarios[split], index, split);
+  }
+
+  /** Starts the episode of a session. @throws the errors of `ServedEpisode.start`. */
+  async start(id: string, split: SplitName, index: number): Promise<void> {
+    this.#starting++;
+    try {
+      const scenario = this.scenario(split, index);
+      const episode = await ServedEpisode.start(this.#environment, scenario);
+      this.#sessions.set(id, { scenario, episode, results: new Map(), queue: Promise.resolve(), usedAtMs: performance.now() });
+    } finally {
+      this.#starting--;
+    }
+  }
+
+  /** Ends a session, if it exists. */
+  async end(id: string): Promise<void> {
+    const session = this.#sessions.get(id);
+    this.#sessions.delete(id);
+    await session?.episode.close();
+  }
+
+  /** Ends all sessions. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await Promise.all([...this.#sessions.keys()].map((id) => this.end(id)));
+  }
+
+  #reap(): void {
+    const oldest = performance.now() - this.#limits.idleTimeoutMs;
+    for (const [id, { usedAtMs }] of this.#sessions) if (usedAtMs < oldest) this.end(id).catch(() => undefined);
+  }
+}
