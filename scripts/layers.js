@@ -114,7 +114,7 @@ export const layers = {
 };
 
 /** `bottom`: every subfolder may import the folder's own files, and they import no subfolder. `any`: no rule. */
-export const ownFiles = { grammar: "bottom", protocols: "any", service: "any" };
+export const ownFiles = { grammar: "bottom", service: "any" };
 
 /** Imports that only a dynamic `import()` may make: importing file → modules. */
 export const dynamicOnly = {

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { defineEnvironment, evaluate } from "../../src/environment/index.ts";
-import { connectOpenEnv, defineToolEnvironment, openEnvEnvironment, serveOpenEnv } from "../../src/protocols/index.ts";
+import { defineEnvironment, evaluate, type Environment } from "../../src/environment/index.ts";
+import { connectOpenEnv, defineToolEnvironment, openEnvEnvironment, serveOpenEnv, type ServeOptions } from "../../src/protocols/index.ts";
 import { defineTool } from "../../src/rollout/agent/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 import { z } from "zod";
@@ -13,8 +13,8 @@ afterEach(async () => {
   for (const each of open.splice(0).toReversed()) await each.close();
 });
 
-async function served(...args: Parameters<typeof serveOpenEnv>) {
-  const server = await serveOpenEnv(...args);
+async function served<S>(environment: Environment<S>, options?: ServeOptions) {
+  const server = await serveOpenEnv(environment, options);
   open.push(server);
   return server;
 }
