@@ -18,13 +18,13 @@ async function served(...args: Parameters<typeof serveOrs<Sum>>) {
 
 /** Client of one session. */
 async function client(url: string) {
+  const created = await (await fetch(`${url}/create_session`, { method: "POST" })).text();
+  const id = /data: (\S+)/u.exec(created)?.[1] ?? "";
   const call = async (method: string, path: string, body?: unknown) => {
-    const headers = { "content-type": "application/json", ...(id === undefined ? {} : { "x-session-id": id }) };
+    const headers = { "content-type": "application/json", "x-session-id": id };
     const response = await fetch(url + path, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
     return { status: response.status, text: await response.text() };
   };
-  let id: string | undefined;
-  id = /data: (\S+)/u.exec((await call("POST", "/create_session", {})).text)?.[1];
   return call;
 }
 

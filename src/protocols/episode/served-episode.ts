@@ -64,7 +64,7 @@ export class ServedEpisode<S> {
     return this.#isDone;
   }
 
-  /** Calls a tool. @returns its result; null if there is no tool of this name. */
+  /** Calls a tool. @returns its result; null for an unknown name. */
   async call(name: string, input: object): Promise<ToolResult | null> {
     const tool = this.tools.find((each) => each.function.name === name);
     if (tool === undefined) return null;

@@ -1,4 +1,4 @@
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { checkCount } from "../../client/address.ts";
 import type { ScenarioSource } from "../../environment/index.ts";
@@ -39,12 +39,12 @@ export const MAX_REQUEST_BYTES = 16 * 1024 * 1024;
  */
 export async function listen(
   { host = "127.0.0.1", port = 0, maxSessions }: ServeOptions,
-  listener: RequestListener,
+  listener: (request: IncomingMessage, response: ServerResponse) => unknown,
   endSessions: () => Promise<void>,
 ): Promise<{ readonly http: Server; readonly server: EnvironmentServer }> {
   checkCount("port", port, 0);
   checkCount("maxSessions", maxSessions, 1);
-  const http = createServer(listener);
+  const http = createServer((request, response) => void listener(request, response));
   await new Promise<void>((resolve, reject) => {
     http.once("error", reject).listen(port, host, resolve);
   });

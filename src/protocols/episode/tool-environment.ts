@@ -5,7 +5,7 @@ import type { RequestMessage } from "../../schema/index.ts";
 import { trajectory } from "../../trajectory/index.ts";
 import type { EnvironmentAgentOptions } from "./agent-options.ts";
 
-/** One play of a scenario: the prompt, and tools that share the state of this play. */
+/** Play of a scenario: its prompt and its tools, which share the state of this play. */
 export interface Episode {
   /** Initial messages; at least one. */
   readonly messages: readonly RequestMessage[];
@@ -23,7 +23,7 @@ export interface ToolEnvironmentDefinition<S> extends Omit<EnvironmentDefinition
   readonly agent?: EnvironmentAgentOptions | undefined;
 }
 
-/** Environment with tools and rewards whose rollout is the standard agent, so that a server can give the model's part to a client. */
+/** Environment defined by tools and rewards. `runAgent` plays its rollouts; on a server, a client does. */
 export interface ToolEnvironment<S> extends Environment<S> {
   /** Starts an episode. */
   readonly start: ToolEnvironmentDefinition<S>["start"];

@@ -22,7 +22,7 @@ export interface OpenEnvEnvironmentOptions extends Omit<OpenEnvOptions, "signal"
 }
 
 /**
- * Returns an environment whose rollouts play a tool environment on an OpenEnv server: one session per rollout, the tools of the server, and
+ * Returns an environment that is played on an OpenEnv server: one session per rollout, the tools of the server, and
  * the sum of the rewards of all steps as reward. The session is closed when the rollout ends, fails or is aborted.
  *
  * @param options - Server, scenarios and messages.

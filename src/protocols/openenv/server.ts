@@ -10,6 +10,9 @@ import { ServedSession } from "./served-session.ts";
 /** Interval of the pings that detect lost clients, in milliseconds. */
 const PING_INTERVAL_MS = 30_000;
 
+/** Time that clients have to answer the end of their session when the server is closed, in milliseconds. */
+const CLOSE_GRACE_MS = 1000;
+
 /** Maximum number of sessions without the option. */
 const MAX_SESSIONS = 64;
 
@@ -59,7 +62,10 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
   const timer = setInterval(() => pingAll(sessions.keys()), PING_INTERVAL_MS).unref();
   const endSessions = async () => {
     clearInterval(timer);
-    for (const socket of sockets.clients) socket.close(1001, "the server is closing");
+    for (const socket of sockets.clients) {
+      socket.close(1001, "the server is closing");
+      setTimeout(() => socket.terminate(), CLOSE_GRACE_MS).unref();
+    }
     await Promise.all([...sessions.values()].map((session) => session.close()));
   };
   const { http, server } = await listen(options, (request, response) => answer(served, request, response), endSessions);

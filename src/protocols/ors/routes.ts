@@ -16,6 +16,9 @@ import { messages } from "./wire.ts";
 /** Maximum characters of one event of a result, as in openreward. */
 const CHUNK_CHARACTERS = 4096;
 
+/** Maximum number of results per session that are kept for clients that resume. */
+const MAX_RESULTS = 16;
+
 /** Types of message blocks that the server sends and accepts. */
 const BLOCK_TYPES = ["text", "tool_call", "tool_result"];
 
@@ -65,7 +68,7 @@ export function orsRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedSe
       return fail(422, "Expected `task_spec` with `split` and `index`, as `tasks` lists it, or both of them");
     }
     if (position >= sessions.count(split)) fail(400, "Invalid index");
-    if (sessions.get(id) !== undefined) fail(400, "Session already exists");
+    if (sessions.has(id)) fail(400, "Session already exists");
     if (sessions.isFull) fail(429, "The server has no free session; end one, or raise `maxSessions`");
     await sessions.start(id, split, position);
     return c.json({ sid: id });
@@ -180,6 +183,8 @@ function resumable<S>(session: ServedSession<S>, taskId: string | null | undefin
   const result = session.queue.then(run);
   session.queue = result.catch(() => undefined);
   session.results.set(id, result);
+  const [oldest] = session.results.keys();
+  if (session.results.size > MAX_RESULTS && oldest !== undefined) session.results.delete(oldest);
   return eventStream(id, result);
 }
 

@@ -34,8 +34,9 @@ export class ServedSessions<S> {
   readonly #sessions = new Map<string, ServedSession<S>>();
   readonly #limits: SessionLimits;
   readonly #timer: NodeJS.Timeout;
-  /** Sessions that are being created. */
-  #starting = 0;
+  /** Ids of sessions that are being created. */
+  readonly #starting = new Set<string>();
+  #isClosed = false;
 
   constructor(environment: ToolEnvironment<S>, limits: SessionLimits) {
     this.#environment = environment;
@@ -60,9 +61,14 @@ export class ServedSessions<S> {
     return session;
   }
 
+  /** Whether a session exists or is being created. */
+  has(id: string): boolean {
+    return this.#sessions.has(id) || this.#starting.has(id);
+  }
+
   /** Whether another session exceeds the limit. */
   get isFull(): boolean {
-    return this.#sessions.size + this.#starting >= this.#limits.maxSessions;
+    return this.#sessions.size + this.#starting.size >= this.#limits.maxSessions;
   }
 
   /** Returns the scenario of a task. */
@@ -72,13 +78,15 @@ export class ServedSessions<S> {
 
   /** Starts the episode of a session. @throws the errors of `ServedEpisode.start`. */
   async start(id: string, split: SplitName, index: number): Promise<void> {
-    this.#starting++;
+    this.#starting.add(id);
     try {
       const scenario = this.scenario(split, index);
       const episode = await ServedEpisode.start(this.#environment, scenario);
       this.#sessions.set(id, { scenario, episode, results: new Map(), queue: Promise.resolve(), usedAtMs: performance.now() });
+      // The server may have been closed while the episode started.
+      if (this.#isClosed) await this.end(id);
     } finally {
-      this.#starting--;
+      this.#starting.delete(id);
     }
   }
 
@@ -91,6 +99,7 @@ export class ServedSessions<S> {
 
   /** Ends all sessions. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     clearInterval(this.#timer);
     await Promise.all([...this.#sessions.keys()].map((id) => this.end(id)));
   }
