@@ -22,9 +22,21 @@ export interface EnvironmentServer {
    * Ends all sessions and stops listening.
    *
    * @returns a promise that resolves when the episodes have released their resources.
+   * @example
+   * ```ts
+   * const stop = (server: EnvironmentServer) => process.once("SIGTERM", () => void server.close());
+   * ```
    */
   close(): Promise<void>;
-  /** As `close`. */
+  /**
+   * Closes the server at the end of an `await using` block.
+   *
+   * @returns a promise that resolves as `close` does.
+   * @example
+   * ```ts
+   * const using = async (server: EnvironmentServer) => server[Symbol.asyncDispose]();
+   * ```
+   */
   [Symbol.asyncDispose](): Promise<void>;
 }
 

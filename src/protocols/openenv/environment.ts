@@ -11,8 +11,13 @@ export interface OpenEnvEnvironmentOptions extends Omit<OpenEnvOptions, "signal"
   readonly name: string;
   /** Address of the server, http or https. */
   readonly baseUrl: string;
-  /** Parameters of `reset`, one object per scenario, such as `{ seed: 1 }`: to train on, and to evaluate on. */
-  readonly scenarios: { readonly train: ScenarioSource<JsonObject>; readonly eval: readonly JsonObject[] };
+  /** Parameters of `reset`, one object per scenario, such as `{ seed: 1 }`. */
+  readonly scenarios: {
+    /** Scenarios to train on. */
+    readonly train: ScenarioSource<JsonObject>;
+    /** Scenarios to evaluate on. */
+    readonly eval: readonly JsonObject[];
+  };
   /**
    * Returns the initial messages. The observation of `reset` is the environment's own; many environments put the task there.
    */

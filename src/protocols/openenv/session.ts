@@ -116,7 +116,15 @@ export class OpenEnvSession {
    *
    * @param action - Fields of the environment's action type; `GET /schema` of the server describes them.
    * @returns observation, reward and end of the episode.
-   * @throws as `reset`.
+   * @throws the errors of `reset` (`E_ENVIRONMENT`, `E_ARGUMENT`, `E_CONNECTION`, `E_PROTOCOL`), or the signal's reason.
+   * @example
+   * ```ts
+   * import { connectOpenEnv } from "whetstone/protocols";
+   *
+   * await using session = await connectOpenEnv("http://127.0.0.1:8000");
+   * const { observation, reward, done } = await session.step({ message: "hello" });
+   * console.log(observation, reward, done);
+   * ```
    */
   async step(action: JsonObject): Promise<OpenEnvStep> {
     const step = this.#stepOf("step", await this.#socket.exchange("step", action, "observation"));
@@ -129,7 +137,14 @@ export class OpenEnvSession {
    * Returns the state of the environment: `episode_id`, `step_count`, and its own fields.
    *
    * @returns the state as the server sent it.
-   * @throws as `reset`.
+   * @throws the errors of `reset` (`E_ENVIRONMENT`, `E_CONNECTION`, `E_PROTOCOL`), or the signal's reason.
+   * @example
+   * ```ts
+   * import { connectOpenEnv } from "whetstone/protocols";
+   *
+   * await using session = await connectOpenEnv("http://127.0.0.1:8000");
+   * console.log((await session.state())["step_count"]);
+   * ```
    */
   async state(): Promise<JsonObject> {
     return (await this.#socket.exchange("state", undefined, "state")) as JsonObject;
@@ -141,7 +156,16 @@ export class OpenEnvSession {
    * and not sent.
    *
    * @returns the tools in the order of the server.
-   * @throws ProtocolError `E_PROTOCOL` if the environment has no tools; then send its actions with `step`. Otherwise as `reset`.
+   * @throws ProtocolError `E_PROTOCOL` if the environment has no tools; then send its actions with `step`.
+   * @throws the errors of `reset` (`E_ENVIRONMENT`, `E_CONNECTION`), or the signal's reason.
+   * @example
+   * ```ts
+   * import { connectOpenEnv } from "whetstone/protocols";
+   *
+   * await using session = await connectOpenEnv("http://127.0.0.1:8000");
+   * await session.reset();
+   * console.log((await session.tools()).map((tool) => tool.function.name));
+   * ```
    */
   async tools(): Promise<AgentTool[]> {
     const { observation } = this.#stepOf("step", await this.#socket.exchange("step", { type: "list_tools" }, "observation"));
@@ -164,7 +188,17 @@ export class OpenEnvSession {
     this.#socket.close();
   }
 
-  /** Ends the session. */
+  /**
+   * Ends the session at the end of an `await using` block.
+   *
+   * @example
+   * ```ts
+   * import { connectOpenEnv } from "whetstone/protocols";
+   *
+   * await using session = await connectOpenEnv("http://127.0.0.1:8000");
+   * await session.reset();
+   * ```
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
   }

@@ -58,7 +58,8 @@ export interface OrsEnvironmentOptions {
  * @returns an environment for `trainRl` and `evaluate`. Its rollouts fail with `E_ENVIRONMENT` for a failed tool, `E_HTTP`,
  *   `E_CONNECTION` or `E_PROTOCOL` for the server, and `E_UNSUPPORTED` for tasks with images.
  * @throws ConfigError `E_CONFIG` for an invalid address, and names of an environment or a split that the server does not have.
- * @throws HttpError, ConnectionError or ProtocolError if the server's lists cannot be read; the signal's reason, or a TimeoutError.
+ * @throws HttpError `E_HTTP`, ConnectionError `E_CONNECTION` or ProtocolError `E_PROTOCOL` if the server's lists cannot be read.
+ * @throws the signal's reason, or a TimeoutError.
  * @see https://openrewardstandard.io
  * @example
  * ```ts

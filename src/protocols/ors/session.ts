@@ -15,7 +15,7 @@ const CLOSE_TIMEOUT_MS = 5000;
 
 /** Task of an environment: its position in a split. */
 export interface OrsTask {
-  /** `<split>/<index>`. */
+  /** Split and position as `<split>/<index>`, such as `train/0`; the scenario id in records. */
   readonly id: string;
   /** Name of the split. */
   readonly split: string;
