@@ -116,7 +116,9 @@ export class OpenEnvSession {
    *
    * @param action - Fields of the environment's action type; `GET /schema` of the server describes them.
    * @returns observation, reward and end of the episode.
-   * @throws the errors of `reset` (`E_ENVIRONMENT`, `E_ARGUMENT`, `E_CONNECTION`, `E_PROTOCOL`), or the signal's reason.
+   * @throws EnvironmentError `E_ENVIRONMENT` if the environment fails, ArgumentError `E_ARGUMENT` for an invalid action, ConnectionError
+   *   `E_CONNECTION` for a lost session, ProtocolError `E_PROTOCOL` for an invalid response.
+   * @throws the signal's reason, or a TimeoutError.
    * @example
    * ```ts
    * import { connectOpenEnv } from "whetstone/protocols";
@@ -137,7 +139,8 @@ export class OpenEnvSession {
    * Returns the state of the environment: `episode_id`, `step_count`, and its own fields.
    *
    * @returns the state as the server sent it.
-   * @throws the errors of `reset` (`E_ENVIRONMENT`, `E_CONNECTION`, `E_PROTOCOL`), or the signal's reason.
+   * @throws EnvironmentError `E_ENVIRONMENT` if the environment fails, ConnectionError `E_CONNECTION` for a lost session.
+   * @throws the signal's reason, or a TimeoutError.
    * @example
    * ```ts
    * import { connectOpenEnv } from "whetstone/protocols";
@@ -157,7 +160,8 @@ export class OpenEnvSession {
    *
    * @returns the tools in the order of the server.
    * @throws ProtocolError `E_PROTOCOL` if the environment has no tools; then send its actions with `step`.
-   * @throws the errors of `reset` (`E_ENVIRONMENT`, `E_CONNECTION`), or the signal's reason.
+   * @throws EnvironmentError `E_ENVIRONMENT` if the environment fails, ConnectionError `E_CONNECTION` for a lost session.
+   * @throws the signal's reason, or a TimeoutError.
    * @example
    * ```ts
    * import { connectOpenEnv } from "whetstone/protocols";

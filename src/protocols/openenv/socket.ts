@@ -8,6 +8,9 @@ import { frame, frameError } from "./frames.ts";
 /** Maximum size of a received message in bytes, as in OpenEnv's own client. */
 const MAX_MESSAGE_BYTES = 100 * 1024 * 1024;
 
+/** Interval of the pings that keep an idle connection open while the model samples, in milliseconds, as in OpenEnv's own client. */
+const PING_INTERVAL_MS = 20_000;
+
 /** Parameters of {@link OpenEnvSocket.connect}. */
 export interface SocketParams {
   /** Address of the server, http or https. */
@@ -28,6 +31,7 @@ export class OpenEnvSocket {
   #queue: Promise<unknown> = Promise.resolve();
   readonly #opened = deferred<void>();
   #isOpen = false;
+  #ping: NodeJS.Timeout | undefined;
   #pending: { readonly request: string; readonly answer: Deferred<string> } | null = null;
   /** Error of the connection; null while it is open. */
   #failure: unknown = null;
@@ -42,6 +46,7 @@ export class OpenEnvSocket {
     this.#opened.promise.catch(() => undefined);
     socket.on("open", () => {
       this.#isOpen = true;
+      this.#ping = setInterval(() => socket.ping(), PING_INTERVAL_MS).unref();
       this.#opened.resolve();
     });
     socket.on("message", (data) => this.#receive(textOf(data)));
@@ -148,6 +153,7 @@ export class OpenEnvSocket {
 
   #end(error: unknown): void {
     this.#failure = error;
+    clearInterval(this.#ping);
     this.#signal.removeEventListener("abort", this.#onAbort);
     this.#pending?.answer.reject(error);
     if (!this.#isOpen) this.#opened.reject(error);
