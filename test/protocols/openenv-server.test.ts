@@ -100,6 +100,11 @@ describe("an environment served over OpenEnv", () => {
     await expect(second.state()).rejects.toMatchObject({ code: "E_CONNECTION" });
   });
 
+  it("rejects connections of web pages", async () => {
+    const { url } = await served(sums());
+    await expect(connectOpenEnv(url, { headers: { origin: "https://example.com" } })).rejects.toThrow("403");
+  });
+
   it("answers the HTTP routes, and rejects the ones without a session by name", async () => {
     const { url } = await served(sums());
     const get = async (path: string) => {

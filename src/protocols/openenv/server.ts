@@ -24,6 +24,7 @@ const MAX_SESSIONS = 64;
  *   either, the server takes the next one. The observation has `messages`, the prompt, and `scenario_id`.
  * - `step` with `list_tools` and `call_tool`: the tools of the episode, and `submit` with an `answer`, which ends the episode with the total
  *   reward of the environment's `rewards`. Calls of other tools have reward 0.
+ * - Web pages: rejected; a connection with an `Origin` header is answered 403.
  * - `GET /health`, `/metadata` and `/schema`. Other HTTP routes, and MCP messages, are rejected: they have no session or no rewards.
  *
  * @param environment - Environment of `defineToolEnvironment`, without group rewards.
@@ -71,6 +72,8 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
   const { http, server } = await listen(options, (request, response) => answer(served, request, response), endSessions);
   let next = 0;
   http.on("upgrade", (request, socket, head) => {
+    // Only browsers send an origin. Without this check, any web page that the user opens could call the tools on the loopback address.
+    if (request.headers.origin !== undefined) return void socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n");
     if (pathOf(request) !== "/ws") return void socket.end("HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n");
     sockets.handleUpgrade(request, socket, head, (client) => {
       // A connection error is followed by `close`.
