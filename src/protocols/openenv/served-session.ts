@@ -1,3 +1,4 @@
+import PQueue from "p-queue";
 import { z } from "zod";
 import { scenarioIdOf } from "../../environment/index.ts";
 import { scenarioAt } from "../episode/server.ts";
@@ -32,7 +33,7 @@ export class ServedSession<S> {
   readonly #nextIndex: () => number;
   #episode: ServedEpisode<S> | null = null;
   #state: { readonly episode_id: string | null; step_count: number } = { episode_id: null, step_count: 0 };
-  #queue: Promise<unknown> = Promise.resolve();
+  readonly #queue = new PQueue({ concurrency: 1 });
   #isClosed = false;
 
   /** @param nextIndex Returns the index of the next scenario, for clients that do not select one. */
@@ -44,9 +45,7 @@ export class ServedSession<S> {
 
   /** Answers a message; null if the client ends the session. */
   answer(text: string): Promise<Reply | null> {
-    const reply = this.#queue.then(() => this.#answer(text));
-    this.#queue = reply;
-    return reply;
+    return this.#queue.add(() => this.#answer(text));
   }
 
   /** Ends the session and its episode. */

@@ -1,3 +1,4 @@
+import PQueue from "p-queue";
 import { checkCount, readBaseUrl } from "../../client/address.ts";
 import { ProtocolError } from "../../client/errors.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "../../rollout/agent/tool.ts";
@@ -73,8 +74,8 @@ export class OpenEnvSession {
   readonly #socket: OpenEnvSocket;
   #reward = 0;
   #isDone = false;
-  /** Settles when the last tool call has ended; the calls of one turn run one after the other, because each may end the episode. */
-  #calls: Promise<unknown> = Promise.resolve();
+  /** Tool calls, one at a time: each may end the episode. */
+  readonly #calls = new PQueue({ concurrency: 1 });
 
   /**
    * Created by {@link connectOpenEnv}.
@@ -181,9 +182,13 @@ export class OpenEnvSession {
     }
     return parsed.data.tools.map(({ name, description, input_schema, inputSchema }) => {
       const parameters = (input_schema ?? inputSchema ?? { type: "object", properties: {} }) as JsonObject;
-      return agentTool({ name, description: description ?? undefined, parameters }, (input) => this.#queueCall(name, input as JsonObject), {
-        isFatal: () => true,
-      });
+      return agentTool(
+        { name, description: description ?? undefined, parameters },
+        (input) => this.#calls.add(() => this.#call(name, input as JsonObject)),
+        {
+          isFatal: () => true,
+        },
+      );
     });
   }
 
@@ -205,12 +210,6 @@ export class OpenEnvSession {
    */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
-  }
-
-  #queueCall(name: string, input: JsonObject): Promise<ToolResult> {
-    const call = this.#calls.then(() => this.#call(name, input));
-    this.#calls = call.catch(() => undefined);
-    return call;
   }
 
   async #call(name: string, input: JsonObject): Promise<ToolResult> {

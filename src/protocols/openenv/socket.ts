@@ -1,3 +1,4 @@
+import PQueue from "p-queue";
 import type { WebSocket } from "ws";
 import { ConnectionError, ProtocolError } from "../../client/errors.ts";
 import { abortable, linkAbort } from "../../util/abort.ts";
@@ -27,8 +28,8 @@ export class OpenEnvSocket {
   readonly #socket: WebSocket;
   readonly #timeoutMs: number;
   readonly #signal: AbortSignal;
-  /** Settles when the last queued request has ended. */
-  #queue: Promise<unknown> = Promise.resolve();
+  /** Requests, one at a time: responses have no ids. */
+  readonly #queue = new PQueue({ concurrency: 1 });
   readonly #opened = deferred<void>();
   #isOpen = false;
   #ping: NodeJS.Timeout | undefined;
@@ -90,9 +91,7 @@ export class OpenEnvSocket {
    *   connection.
    */
   exchange(request: string, data: Readonly<Record<string, unknown>> | undefined, expected: string): Promise<Record<string, unknown>> {
-    const turn = this.#queue.then(() => this.#exchangeNow(request, data, expected));
-    this.#queue = turn.catch(() => undefined);
-    return turn;
+    return this.#queue.add(() => this.#exchangeNow(request, data, expected));
   }
 
   async #exchangeNow(

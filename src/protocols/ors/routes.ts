@@ -180,8 +180,7 @@ function resumable<S>(session: ServedSession<S>, taskId: string | null | undefin
     return eventStream(taskId, session.results.get(taskId) ?? Promise.reject(new Error("unknown task_id")));
   }
   const id = randomUUID();
-  const result = session.queue.then(run);
-  session.queue = result.catch(() => undefined);
+  const result = session.queue.add(run);
   session.results.set(id, result);
   const [oldest] = session.results.keys();
   if (session.results.size > MAX_RESULTS && oldest !== undefined) session.results.delete(oldest);

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import PQueue from "p-queue";
 import { scenarioAt } from "../episode/server.ts";
 import { ServedEpisode } from "../episode/served-episode.ts";
 import type { ToolEnvironment } from "../episode/tool-environment.ts";
@@ -23,8 +24,8 @@ export interface ServedSession<S> {
   readonly episode: ServedEpisode<S>;
   /** Results of tool calls by task id, for clients that resume a broken stream. */
   readonly results: Map<string, Promise<string>>;
-  /** Settles when the last call has ended. */
-  queue: Promise<unknown>;
+  /** Calls, one at a time. */
+  readonly queue: PQueue;
   usedAtMs: number;
 }
 
@@ -82,7 +83,7 @@ export class ServedSessions<S> {
     try {
       const scenario = this.scenario(split, index);
       const episode = await ServedEpisode.start(this.#environment, scenario);
-      this.#sessions.set(id, { scenario, episode, results: new Map(), queue: Promise.resolve(), usedAtMs: performance.now() });
+      this.#sessions.set(id, { scenario, episode, results: new Map(), queue: new PQueue({ concurrency: 1 }), usedAtMs: performance.now() });
       // The server may have been closed while the episode started.
       if (this.#isClosed) await this.end(id);
     } finally {

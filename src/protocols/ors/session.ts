@@ -1,3 +1,4 @@
+import PQueue from "p-queue";
 import { z } from "zod";
 import { HttpError } from "../../client/errors.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "../../rollout/agent/tool.ts";
@@ -29,7 +30,8 @@ export class OrsSession {
   readonly #path: string;
   readonly #ping: NodeJS.Timeout;
   #terminal: { readonly name: string; readonly arg?: string | null | undefined } | null = null;
-  #calls: Promise<unknown> = Promise.resolve();
+  /** Tool calls, one at a time: each may end the episode. */
+  readonly #calls = new PQueue({ concurrency: 1 });
   /** Rewards of the calls so far, without those that gave none. */
   readonly rewards: number[] = [];
   #isDone = false;
@@ -79,7 +81,7 @@ export class OrsSession {
     this.#terminal = terminal ?? null;
     return tools.map(({ name, description, input_schema: schema }) => {
       const parameters = (schema ?? { type: "object", properties: {} }) as JsonObject;
-      const run = (input: Record<string, unknown>) => this.#queueCall(name, input);
+      const run = (input: Record<string, unknown>) => this.#calls.add(() => this.#call(name, input));
       return agentTool({ name, description: description ?? undefined, parameters }, run, { isFatal: () => true });
     });
   }
@@ -88,7 +90,7 @@ export class OrsSession {
   async answer(text: string): Promise<void> {
     if (this.#terminal === null || this.#isDone) return;
     const { name, arg } = this.#terminal;
-    const result = await this.#queueCall(name, arg === null || arg === undefined ? {} : { [arg]: text });
+    const result = await this.#calls.add(() => this.#call(name, arg === null || arg === undefined ? {} : { [arg]: text }));
     if (result.isError)
       throw new EnvironmentError(`Terminal tool \`${name}\` rejected the answer: ${result.text}`, { reason: "input_validation" });
   }
@@ -111,13 +113,6 @@ export class OrsSession {
   /** Ends the session. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
-  }
-
-  /** Runs calls one after the other, because each may end the episode. */
-  #queueCall(name: string, input: Record<string, unknown>): Promise<ToolResult> {
-    const call = this.#calls.then(() => this.#call(name, input));
-    this.#calls = call.catch(() => undefined);
-    return call;
   }
 
   async #call(name: string, input: Record<string, unknown>): Promise<ToolResult> {
