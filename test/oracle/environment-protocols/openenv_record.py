@@ -5,16 +5,11 @@ Usage: python openenv_record.py
 
 import asyncio
 import json
-import pathlib
-import subprocess
-import sys
-import time
-import urllib.request
 from importlib.metadata import version
 
+from recording import HERE, running
 from websockets.asyncio.client import connect
 
-HERE = pathlib.Path(__file__).parent
 PORT = 8917
 REQUESTS = [
     {"type": "reset", "data": {"seed": 0, "episode_id": "e1"}},
@@ -43,17 +38,8 @@ async def record():
 
 
 def main():
-    server = subprocess.Popen([sys.executable, str(HERE / "openenv_server.py"), str(PORT)])
-    try:
-        for _ in range(120):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health").read()
-                break
-            except OSError:
-                time.sleep(0.5)
+    with running("openenv_server.py", PORT):
         document = {"package": f"openenv-core {version('openenv-core')}", "exchanges": asyncio.run(record())}
-    finally:
-        server.terminate()
     (HERE / "openenv.json").write_text(json.dumps(document, indent=2) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Counter environment on the server of openenv-core 0.3.0 (`pip install openenv-core==0.3.0`), for environment_protocols.py.
+"""Counter environment on the server of openenv-core 0.3.0 (`pip install openenv-core==0.3.0`), for openenv_record.py.
 
 Usage: python openenv_server.py PORT
 """

@@ -4,15 +4,12 @@ Usage: python ors_record.py
 """
 
 import json
-import pathlib
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from importlib.metadata import version
 
-HERE = pathlib.Path(__file__).parent
+from recording import HERE, running
+
 PORT = 8918
 TRANSCRIPT = [{"role": "user", "blocks": [{"type": "text", "text": "What is 2 + 3?"}]}]
 
@@ -71,17 +68,8 @@ def record():
 
 
 def main():
-    server = subprocess.Popen([sys.executable, str(HERE / "ors_server.py"), str(PORT)])
-    try:
-        for _ in range(120):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health").read()
-                break
-            except OSError:
-                time.sleep(0.5)
+    with running("ors_server.py", PORT):
         document = {"package": f"openreward {version('openreward')}", "exchanges": record()}
-    finally:
-        server.terminate()
     (HERE / "ors.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
