@@ -28,6 +28,8 @@ export const modules = {
   capture: agent,
   rollout: [...agent, "progress"],
   environment: loop,
+  // Environments of other frameworks over their protocols, and servers for own ones.
+  protocols: [...loop, "environment"],
   // Scenarios that a model writes for the tools of an agent.
   scenarios: [...base, "schema", "trajectory", "dataset", "rollout"],
   // Rewards computed by a language model; their types are defined in `trajectory`.
@@ -72,6 +74,7 @@ export const modules = {
  * without an entry they are the top layer, which may import every subfolder and which no subfolder may import.
  */
 export const layers = {
+  protocols: { episode: [], openenv: ["episode"], ors: ["episode"] },
   grammar: { compile: [], decode: [] },
   "engine/onnx": {
     graph: [],
@@ -122,6 +125,7 @@ export const dynamicOnly = {
 /** Package → the modules that may import it. */
 export const packageModules = {
   rxjs: ["follow", "train"],
+  ws: ["protocols"],
   "onnxruntime-node": ["engine"],
   "@photostructure/sqlite": ["service"],
   "node:sqlite": ["service"],

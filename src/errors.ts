@@ -37,6 +37,7 @@ export type ErrorCode =
   | "E_REWARD"
   | "E_JUDGE"
   | "E_JUDGE_LIMIT"
+  | "E_ENVIRONMENT"
   | "E_JOB_FAILED"
   | "E_JOB_CANCELLED"
   | "E_JOB_TIMEOUT";

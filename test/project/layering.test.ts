@@ -88,6 +88,7 @@ describe("the client-only entries", () => {
     "whetstone/capture",
     "whetstone/environment",
     "whetstone/judge",
+    "whetstone/protocols",
     "whetstone/agent",
     "whetstone/scenarios",
     "whetstone/train",

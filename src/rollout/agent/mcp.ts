@@ -127,9 +127,10 @@ export async function mcpTools(client: McpClient, { rename = (name) => name, sig
   return [...tools.values()];
 }
 
-function toResult(value: unknown): ToolResult {
+/** Converts an MCP tool result to the text for the model. */
+export function toResult(value: unknown): ToolResult {
   const parsed = toolResult.safeParse(value);
-  if (!parsed.success) return failure(`the MCP server gave no tool result: ${z.prettifyError(parsed.error)}`);
+  if (!parsed.success) return failure(`the server gave no MCP tool result: ${z.prettifyError(parsed.error)}`);
   const { content, structuredContent, isError = false } = parsed.data;
   const texts = content.map(textOf);
   // Servers with structured content should also send its text, but need not.

@@ -13,15 +13,22 @@ export interface RunAgentOptions extends Omit<SampleOptions, "tools"> {
   readonly tools?: readonly AgentTool[] | undefined;
   /** Maximum number of sampled turns, at least 1. @default 8 */
   readonly maxTurns?: number | undefined;
+  /**
+   * Whether the task has ended; called after the tools of each turn. True ends the run without another turn, e.g. because a tool call has
+   * ended the episode of an environment.
+   *
+   * @default never
+   */
+  readonly isDone?: (() => boolean) | undefined;
 }
 
 /** Result of an agent run. */
 export interface AgentRun {
   /**
    * Reason for the end. `answer`: the last turn called no tool. `max-turns`: the last allowed turn called tools, which were not run.
-   * `length`: the last turn was cut off; its calls were not run.
+   * `length`: the last turn was cut off; its calls were not run. `done`: `isDone` returned true.
    */
-  readonly stopReason: "answer" | "max-turns" | "length";
+  readonly stopReason: "answer" | "max-turns" | "length" | "done";
   /** Text of the last sampled turn. */
   readonly text: string;
   /** Number of sampled turns. */
@@ -61,7 +68,7 @@ export interface AgentRun {
 export async function runAgent(
   t: HistoryBuilder,
   policy: Policy,
-  { tools, maxTurns = 8, ...sampling }: RunAgentOptions = {},
+  { tools, maxTurns = 8, isDone = () => false, ...sampling }: RunAgentOptions = {},
 ): Promise<AgentRun> {
   if (!Number.isSafeInteger(maxTurns) || maxTurns < 1) {
     throw new ArgumentError(`Expected \`maxTurns\` to be an integer of at least 1, got \`${maxTurns}\``, { param: "maxTurns" });
@@ -81,6 +88,7 @@ export async function runAgent(
     count(t, counts, "toolCalls", results.length);
     count(t, counts, "toolErrors", results.filter(({ isError }) => isError).length);
     results.forEach(({ text }, index) => t.add(toolMessage(turn.toolCalls[index] as ToolCall, text)));
+    if (isDone()) return ended("done");
   }
 }
 

@@ -73,10 +73,15 @@ export function defineTool<Schema extends z.ZodType>({ name, description, schema
   });
 }
 
-/** Creates a tool in wire form with a function to run; parses the arguments and converts thrown errors to text. */
+/**
+ * Creates a tool in wire form with a function to run; parses the arguments and converts thrown errors to text.
+ *
+ * @param options.isFatal Whether an error of `run` fails the rollout instead, because a further call cannot succeed. @default none does
+ */
 export function agentTool(
   definition: { readonly name: string; readonly description?: string | undefined; readonly parameters: JsonObject },
   run: (input: Record<string, unknown>, context: ToolContext) => Promise<ToolResult>,
+  { isFatal = () => false }: { readonly isFatal?: (error: unknown) => boolean } = {},
 ): AgentTool {
   const { name, description, parameters } = definition;
   const wire: Tool = { type: "function", function: { name, ...(description === undefined ? {} : { description }), parameters } };
@@ -87,6 +92,7 @@ export function agentTool(
     } catch (error) {
       // An abort of the rollout is rethrown; a tool's own timeout is reported to the model.
       context.signal.throwIfAborted();
+      if (isFatal(error)) throw error;
       return failure(error instanceof Error ? error.message || error.name : String(error));
     }
   };

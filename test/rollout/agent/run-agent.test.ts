@@ -51,6 +51,14 @@ describe("runAgent", () => {
     for (const name of ["sample_duration", "tools_duration", "tool/add_duration"]) expect(finished.metrics[name]).toBeGreaterThanOrEqual(0);
   });
 
+  it("ends after the tools of a turn when the task is done, without another turn", async () => {
+    const policy = createScriptedPolicy([{ calls: [["add", '{"a":1}']] }, { calls: [["add", '{"a":2}']] }]);
+    const t = start();
+    const run = await runAgent(t, policy, { isDone: () => results(t).includes("3") });
+    expect(run).toMatchObject({ stopReason: "done", turns: 2, toolCalls: 2 });
+    expect(results(t)).toEqual(["2", "3"]);
+  });
+
   it("offers and records each tool only as JSON Schema of its input", async () => {
     const policy = createScriptedPolicy([{ text: "no" }]);
     const t = start([add]);

@@ -1,0 +1,159 @@
+import PQueue from "p-queue";
+import { z } from "zod";
+import { scenarioIdOf } from "../../environment/index.ts";
+import { scenarioAt } from "../episode/server.ts";
+import { ServedEpisode, SUBMIT } from "../episode/served-episode.ts";
+import type { ToolEnvironment } from "../episode/tool-environment.ts";
+import { frame, RESERVED_TOOL_NAMES } from "./frames.ts";
+
+/** Response of the server. */
+export interface Reply {
+  readonly type: "observation" | "state" | "error";
+  readonly data: object;
+}
+
+const resetData = z.looseObject({
+  seed: z.number().int().nullish(),
+  episode_id: z.string().nullish(),
+  split: z.enum(["train", "eval"]).default("train"),
+  index: z.number().int().nonnegative().nullish(),
+});
+
+const action = z.discriminatedUnion("type", [
+  z.looseObject({ type: z.literal("list_tools") }),
+  z.looseObject({ type: z.literal("call_tool"), tool_name: z.string(), arguments: z.record(z.string(), z.unknown()).default({}) }),
+]);
+
+const submission = z.object({ answer: z.string() });
+
+/** Session of one client: answers its messages one after the other. */
+export class ServedSession<S> {
+  readonly #environment: ToolEnvironment<S>;
+  readonly #id: string;
+  readonly #nextIndex: () => number;
+  #episode: ServedEpisode<S> | null = null;
+  #state: { readonly episode_id: string | null; step_count: number } = { episode_id: null, step_count: 0 };
+  readonly #queue = new PQueue({ concurrency: 1 });
+  #isClosed = false;
+
+  /** @param nextIndex Returns the index of the next scenario, for clients that do not select one. */
+  constructor(environment: ToolEnvironment<S>, id: string, nextIndex: () => number) {
+    this.#environment = environment;
+    this.#id = id;
+    this.#nextIndex = nextIndex;
+  }
+
+  /** Answers a message; null if the client ends the session. */
+  answer(text: string): Promise<Reply | null> {
+    return this.#queue.add(() => this.#answer(text));
+  }
+
+  /** Ends the session and its episode. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#episode?.close();
+  }
+
+  async #answer(text: string): Promise<Reply | null> {
+    let message: unknown;
+    try {
+      message = JSON.parse(text);
+    } catch (error) {
+      return failed("INVALID_JSON", `Invalid JSON: ${error instanceof Error ? error.message : String(error)}`);
+    }
+    const parsed = frame.safeParse(message);
+    if (!parsed.success) return invalid(parsed.error);
+    const { type, data } = parsed.data;
+    try {
+      if (type === "reset") return await this.#reset(data);
+      if (type === "step") return await this.#step(data);
+      if (type === "state") return { type: "state", data: this.#state };
+      if (type === "close") return null;
+    } catch (error) {
+      return failed("EXECUTION_ERROR", error instanceof Error ? error.message : String(error));
+    }
+    const remedy = type === "mcp" ? "; MCP calls have no rewards, send `step` with the action `call_tool`" : "";
+    return failed("UNKNOWN_TYPE", `Unknown message type: ${type}${remedy}`);
+  }
+
+  async #reset(data: unknown): Promise<Reply> {
+    const parsed = resetData.safeParse(data);
+    if (!parsed.success) return invalid(parsed.error);
+    const { seed, split, index, episode_id: episodeId } = parsed.data;
+    await this.#episode?.close();
+    this.#episode = null;
+    const scenario = scenarioAt<S>(this.#environment.scenarios[split], Math.abs(index ?? seed ?? this.#nextIndex()), split);
+    const episode = await ServedEpisode.start(this.#environment, scenario);
+    for (const { function: tool } of episode.tools) {
+      if (!RESERVED_TOOL_NAMES.has(tool.name)) continue;
+      await episode.close();
+      return failed(
+        "FACTORY_ERROR",
+        `Tool \`${tool.name}\` has a name that OpenEnv reserves (${[...RESERVED_TOOL_NAMES].join(", ")}); rename it`,
+      );
+    }
+    this.#episode = episode;
+    // The client may have gone while the episode started.
+    if (this.#isClosed) await episode.close();
+    this.#state = { episode_id: episodeId ?? this.#id, step_count: 0 };
+    return observation({ messages: episode.messages, scenario_id: scenarioIdOf(this.#environment, scenario) });
+  }
+
+  async #step(data: unknown): Promise<Reply> {
+    const parsed = action.safeParse(data);
+    if (!parsed.success) return invalid(parsed.error);
+    const episode = this.#episode;
+    if (episode === null) return failed("SESSION_ERROR", "There is no episode; send `reset` first");
+    this.#state.step_count++;
+    if (parsed.data.type === "list_tools") {
+      const tools = episode.tools.map(({ function: { name, description = "", parameters } }) => ({
+        name,
+        description,
+        input_schema: parameters,
+      }));
+      const { name, description, parameters } = SUBMIT;
+      return observation({ tools: [...tools, { name, description, input_schema: parameters }] });
+    }
+    const { tool_name: name, arguments: input } = parsed.data;
+    if (episode.isDone) return toolFailed(name, "execution_error", "the episode has ended; send `reset`", { reward: null, done: true });
+    if (name === SUBMIT.name) return this.#submit(episode, input);
+    const result = await episode.call(name, input);
+    if (result === null) return toolFailed(name, "tool_not_found", `Unknown tool: '${name}'`);
+    if (result.isError) return toolFailed(name, "execution_error", result.text.replace(/^Error: /u, ""));
+    return toolDone(name, result.text, { reward: 0, done: false });
+  }
+
+  async #submit(episode: ServedEpisode<S>, input: object): Promise<Reply> {
+    const parsed = submission.safeParse(input);
+    if (!parsed.success) return toolFailed(SUBMIT.name, "invalid_args", z.prettifyError(parsed.error));
+    return toolDone(SUBMIT.name, "The episode has ended.", { reward: await episode.submit(parsed.data.answer), done: true });
+  }
+}
+
+/** End of a step. */
+interface StepEnd {
+  readonly reward: number | null;
+  readonly done: boolean;
+}
+
+function observation(fields: object, { reward, done }: StepEnd = { reward: null, done: false }): Reply {
+  return { type: "observation", data: { observation: fields, reward, done } };
+}
+
+function toolDone(name: string, text: string, end: StepEnd): Reply {
+  const result = { content: [{ type: "text", text }], structured_content: null, meta: null, data: text, is_error: false };
+  return observation({ tool_name: name, result, error: null }, end);
+}
+
+function toolFailed(name: string, type: string, message: string, end: StepEnd = { reward: 0, done: false }): Reply {
+  return observation({ tool_name: name, result: null, error: { error_type: type, message } }, end);
+}
+
+function invalid(error: z.ZodError): Reply {
+  const errors = error.issues.map(({ path, message, code }) => ({ type: code, loc: path, msg: message }));
+  return { type: "error", data: { message: "Invalid message", code: "VALIDATION_ERROR", errors } };
+}
+
+function failed(code: string, message: string): Reply {
+  return { type: "error", data: { message, code } };
+}

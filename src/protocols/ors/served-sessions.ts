@@ -1,0 +1,112 @@
+import { randomUUID } from "node:crypto";
+import PQueue from "p-queue";
+import { scenarioAt } from "../episode/server.ts";
+import { ServedEpisode } from "../episode/served-episode.ts";
+import type { ToolEnvironment } from "../episode/tool-environment.ts";
+
+/** Interval of the search for idle sessions, in milliseconds. */
+const REAP_INTERVAL_MS = 5000;
+
+/** Names of the splits. */
+export type SplitName = "train" | "eval";
+
+/** Limits of the sessions. */
+export interface SessionLimits {
+  readonly maxSessions: number;
+  readonly idleTimeoutMs: number;
+  /** Number of tasks per split. */
+  readonly counts: Readonly<Record<SplitName, number>>;
+}
+
+/** Session of one client. */
+export interface ServedSession<S> {
+  readonly scenario: S;
+  readonly episode: ServedEpisode<S>;
+  /** Results of tool calls by task id, for clients that resume a broken stream. */
+  readonly results: Map<string, Promise<string>>;
+  /** Calls, one at a time. */
+  readonly queue: PQueue;
+  usedAtMs: number;
+}
+
+/** Sessions of a server, from `/create` until `/delete` or the idle timeout. */
+export class ServedSessions<S> {
+  readonly #environment: ToolEnvironment<S>;
+  readonly #sessions = new Map<string, ServedSession<S>>();
+  readonly #limits: SessionLimits;
+  readonly #timer: NodeJS.Timeout;
+  /** Ids of sessions that are being created. */
+  readonly #starting = new Set<string>();
+  #isClosed = false;
+
+  constructor(environment: ToolEnvironment<S>, limits: SessionLimits) {
+    this.#environment = environment;
+    this.#limits = limits;
+    this.#timer = setInterval(() => this.#reap(), Math.min(REAP_INTERVAL_MS, limits.idleTimeoutMs)).unref();
+  }
+
+  /** Returns the number of tasks of a split. */
+  count(split: SplitName): number {
+    return this.#limits.counts[split];
+  }
+
+  /** Returns a new session id. */
+  newId(): string {
+    return randomUUID();
+  }
+
+  /** Returns a session; undefined if it does not exist. */
+  get(id: string): ServedSession<S> | undefined {
+    const session = this.#sessions.get(id);
+    if (session !== undefined) session.usedAtMs = performance.now();
+    return session;
+  }
+
+  /** Whether a session exists or is being created. */
+  has(id: string): boolean {
+    return this.#sessions.has(id) || this.#starting.has(id);
+  }
+
+  /** Whether another session exceeds the limit. */
+  get isFull(): boolean {
+    return this.#sessions.size + this.#starting.size >= this.#limits.maxSessions;
+  }
+
+  /** Returns the scenario of a task. */
+  scenario(split: SplitName, index: number): S {
+    return scenarioAt(this.#environment.scenarios[split], index, split);
+  }
+
+  /** Starts the episode of a session. @throws the errors of `ServedEpisode.start`. */
+  async start(id: string, split: SplitName, index: number): Promise<void> {
+    this.#starting.add(id);
+    try {
+      const scenario = this.scenario(split, index);
+      const episode = await ServedEpisode.start(this.#environment, scenario);
+      this.#sessions.set(id, { scenario, episode, results: new Map(), queue: new PQueue({ concurrency: 1 }), usedAtMs: performance.now() });
+      // The server may have been closed while the episode started.
+      if (this.#isClosed) await this.end(id);
+    } finally {
+      this.#starting.delete(id);
+    }
+  }
+
+  /** Ends a session, if it exists. */
+  async end(id: string): Promise<void> {
+    const session = this.#sessions.get(id);
+    this.#sessions.delete(id);
+    await session?.episode.close();
+  }
+
+  /** Ends all sessions. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearInterval(this.#timer);
+    await Promise.all([...this.#sessions.keys()].map((id) => this.end(id)));
+  }
+
+  #reap(): void {
+    const oldest = performance.now() - this.#limits.idleTimeoutMs;
+    for (const [id, { usedAtMs }] of this.#sessions) if (usedAtMs < oldest) this.end(id).catch(() => undefined);
+  }
+}
