@@ -114,7 +114,8 @@ function checkStep(value: AtifStep, index: number, add: (path: PropertyKey[], me
   if (value.step_id !== index + 1) add(["step_id"], `expected ${index + 1}, the position of the step from 1, received ${value.step_id}`);
   for (const field of AGENT_FIELDS) {
     const isGiven = value[field] !== undefined && value[field] !== null;
-    if (isGiven && value.source !== "agent") add([field], `expected only in a step of source \`agent\`, received source \`${value.source}\``);
+    if (isGiven && value.source !== "agent")
+      add([field], `expected only in a step of source \`agent\`, received source \`${value.source}\``);
   }
   for (const field of ["metrics", "reasoning_content"] as const) {
     const isGiven = value[field] !== undefined && value[field] !== null;

@@ -62,7 +62,11 @@ function agentText(content: Content): string {
 }
 
 function readCall(call: Call): ToolCall {
-  const rebuilt = { id: call.tool_call_id, type: "function", function: { name: call.function_name, arguments: JSON.stringify(call.arguments) } };
+  const rebuilt = {
+    id: call.tool_call_id,
+    type: "function",
+    function: { name: call.function_name, arguments: JSON.stringify(call.arguments) },
+  };
   return overlaid(rebuilt, ownOf(call.extra)) as ToolCall;
 }
 
@@ -71,7 +75,9 @@ function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<Assista
   if (!metrics || (count ?? 1) > 1) return {};
   const { prompt_token_ids: prompt, completion_token_ids: ids, logprobs } = metrics;
   const own = metrics.extra?.[OWN];
-  const entries = logprobs?.map((logprob, index) => overlaid({ token: tokenName(ids?.[index]), logprob }, Array.isArray(own) ? own[index] : {}));
+  const entries = logprobs?.map((logprob, index) =>
+    overlaid({ token: tokenName(ids?.[index]), logprob }, Array.isArray(own) ? own[index] : {}),
+  );
   return {
     ...(prompt ? { prompt_token_ids: prompt } : {}),
     ...(ids ? { token_ids: ids } : {}),
@@ -168,7 +174,9 @@ function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {
   const { prompt_token_ids: prompt, token_ids: ids, logprobs } = choice;
   const entries = logprobs?.content;
   if (!prompt && !ids && !entries) return {};
-  const own = entries?.map((entry, index) => difference(plainEntry(entry), { token: tokenName(ids?.[index]), logprob: entry.logprob }) ?? {});
+  const own = entries?.map(
+    (entry, index) => difference(plainEntry(entry), { token: tokenName(ids?.[index]), logprob: entry.logprob }) ?? {},
+  );
   return {
     metrics: {
       ...(prompt ? { prompt_tokens: prompt.length, prompt_token_ids: prompt } : {}),

@@ -1,14 +1,13 @@
 /** Reading and writing of ATIF, the Agent Trajectory Interchange Format of Harbor. */
 import { DataError } from "../../errors.ts";
 import type { History, Tool } from "../../schema/index.ts";
-import { Trajectory, type Scalar } from "../../trajectory/index.ts";
-import { validateTrajectory } from "../../trajectory/validate.ts";
+import type { Scalar, Trajectory } from "../../trajectory/index.ts";
 import { Dataset } from "../dataset.ts";
 import type { Patterns } from "../paths.ts";
 import { writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "../jsonl.ts";
 import { ATIF_VERSION, atifTrajectory, type AtifTrajectory } from "./atif-schema.ts";
 import { itemsOfStep, ownOf, stepsOf, withOwn } from "./atif-steps.ts";
-import { isJson, parseDocument, readDocuments, type Json } from "./documents.ts";
+import { convertedTrajectory, isJson, parseDocument, readDocuments, type Json } from "./documents.ts";
 import { harborReward } from "./harbor-reward.ts";
 
 /** Options of {@link toAtif}. */
@@ -177,10 +176,7 @@ function parseAtif(value: unknown, where: string): Trajectory {
     ...historyOf(document),
     additional_histories: embedded.map((each) => ({ ...ownOf(each.extra), ...historyOf(each) })),
   };
-  const result = validateTrajectory(wire);
-  if (result.success) return Trajectory.fromOwned(result.data);
-  const [issue] = result.error.issues;
-  throw new DataError(`${where}: expected an ATIF document of a trajectory; at \`${issue?.path.join(".")}\`: ${issue?.message}`);
+  return convertedTrajectory(wire, where);
 }
 
 /** Whether a document has the values that {@link toAtif} keeps, among them the reward. */

@@ -3,6 +3,8 @@ import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
 import type { z } from "zod";
 import { DataError } from "../../errors.ts";
+import { Trajectory } from "../../trajectory/index.ts";
+import { validateTrajectory } from "../../trajectory/validate.ts";
 import { parseWith } from "../../util/validation.ts";
 import { readJsonLines, type ReadOptions } from "../jsonl.ts";
 import { expandPaths, type Patterns } from "../paths.ts";
@@ -58,4 +60,16 @@ export function parseDocument<S extends z.ZodType>(schema: S, value: unknown, wh
   const result = parseWith(schema, value, [], "the document");
   if ("data" in result) return result.data;
   throw new DataError(`${where}: expected ${what}; ${result.mismatch.text}`);
+}
+
+/**
+ * Validates the wire form of a converted trajectory, of which it takes ownership.
+ *
+ * @throws DataError `E_DATA` that starts with `where`, with the path inside the trajectory.
+ */
+export function convertedTrajectory(wire: unknown, where: string): Trajectory {
+  const result = validateTrajectory(wire);
+  if (result.success) return Trajectory.fromOwned(result.data);
+  const [issue] = result.error.issues;
+  throw new DataError(`${where}: expected values that a trajectory can hold; at \`${issue?.path.join(".")}\`: ${issue?.message}`);
 }
