@@ -15,6 +15,8 @@ interface TimedCall {
   readonly completion: ChatCompletion;
 }
 
+const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+
 /** Tokens of a sampled turn. */
 interface Tokens {
   readonly ids: readonly number[] | null | undefined;
@@ -60,7 +62,7 @@ function chatCall({ request, response }: ChatExchange): Pick<TimedCall, "request
   const choices = response.choices.map((choice) => ({ ...choice, token_ids: choice.token_ids ?? idsIn(choice.logprobs?.content) }));
   // ART's servers state the prompt in each choice, where it is the same.
   const prompt = response.prompt_token_ids ?? (response.choices[0]?.["prompt_token_ids"] as number[] | null | undefined);
-  return { request, completion: { ...response, choices, prompt_token_ids: prompt ?? null } };
+  return { request, completion: { ...response, usage: response.usage ?? NO_USAGE, choices, prompt_token_ids: prompt ?? null } };
 }
 
 /** Returns the identifiers in entries whose tokens are all written as `token_id:N`. */
@@ -179,8 +181,7 @@ function completionOf(
   prompt: readonly number[] | null | undefined,
   ...choices: Choice[]
 ): ChatCompletion {
-  const usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
-  return { id, model, object: "chat.completion", created: 0, usage, choices, prompt_token_ids: prompt ? [...prompt] : null };
+  return { id, model, object: "chat.completion", created: 0, usage: NO_USAGE, choices, prompt_token_ids: prompt ? [...prompt] : null };
 }
 
 function choiceTokens({ ids, logprobs }: Tokens): Pick<Choice, "token_ids" | "logprobs"> {

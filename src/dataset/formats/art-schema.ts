@@ -96,7 +96,7 @@ const completionsExchange = exchange(
 );
 export type CompletionsExchange = z.infer<typeof completionsExchange>;
 
-const chatExchange = exchange(chatCompletionRequest, chatCompletion);
+const chatExchange = exchange(chatCompletionRequest, chatCompletion.extend({ usage: chatCompletion.shape.usage.nullish() }));
 export type ChatExchange = z.infer<typeof chatExchange>;
 
 /** Schema of the member `exchanges` of a trajectory. */

@@ -107,15 +107,16 @@ export function stepsOf(items: readonly MessageOrChoice[]): AtifStep[] {
     const number = steps.length + 1;
     const step = { step_id: number, ...(isChoice(item) || item.role === "assistant" ? agentStep(item, number) : contextStep(item)) };
     const rebuilt = rebuiltItem(step);
-    const own = difference(withLogprobsOf(rebuilt, item), rebuilt);
+    const own = difference(withEntriesOf(rebuilt, item), rebuilt);
     steps.push({ ...step, ...withOwn(own === undefined ? undefined : { item: own }) });
   }
   return steps;
 }
 
-/** Returns an item with the log-probabilities of its rebuilt form: {@link metricsOf} keeps all values of the entries. */
-function withLogprobsOf(rebuilt: MessageOrChoice, item: MessageOrChoice): MessageOrChoice {
-  return isChoice(item) && isChoice(rebuilt) && item.logprobs?.content ? { ...item, logprobs: rebuilt.logprobs } : item;
+/** Returns an item with the entries of its rebuilt form: {@link metricsOf} keeps all values of the entries. */
+function withEntriesOf(rebuilt: MessageOrChoice, item: MessageOrChoice): MessageOrChoice {
+  if (!isChoice(item) || !isChoice(rebuilt) || !item.logprobs?.content) return item;
+  return { ...item, logprobs: { ...item.logprobs, content: rebuilt.logprobs?.content } };
 }
 
 function contextStep(message: RequestMessage): UnnumberedStep {

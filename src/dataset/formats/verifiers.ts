@@ -34,8 +34,9 @@ interface Collected {
  *   line and field, the expected and the received value.
  * @example
  * ```ts
- * const groups = await Array.fromAsync(readVerifiersTraces("outputs/*\/traces.jsonl"));
- * console.log(preflight(groups).map(({ code }) => code));
+ * for await (const { rewards, exceptions } of readVerifiersTraces("outputs/*\/traces.jsonl")) {
+ *   console.log(rewards, exceptions.length);
+ * }
  * ```
  */
 export function readVerifiersTraces(patterns: Patterns, options: ReadOptions = {}): AsyncIterable<TrajectoryGroup> {
