@@ -1,4 +1,4 @@
-/** Conversion of ART's exchanges to chat completions, from which histories are reconstructed like those of captured calls. */
+/** Conversion of ART's exchanges to chat completions, from which `toHistories` reconstructs histories, as capture does. */
 import { DataError } from "../../errors.ts";
 import type { ChatCompletion, ChatCompletionRequest, Choice, LogprobEntry, RequestMessage } from "../../schema/index.ts";
 import type { RecordedCall } from "../../trajectory/histories.ts";
@@ -65,7 +65,7 @@ function chatCall({ request, response }: ChatExchange): Pick<TimedCall, "request
   return { request, completion: { ...response, usage: response.usage ?? NO_USAGE, choices, prompt_token_ids: prompt ?? null } };
 }
 
-/** Returns the identifiers in entries whose tokens are all written as `token_id:N`. */
+/** Returns the identifiers of tokens written as `token_id:N`; null if any token has another form. */
 function idsIn(entries: readonly LogprobEntry[] | null | undefined): number[] | null {
   const ids = (entries ?? []).map(({ token }) => /^token_id:(\d+)$/u.exec(token)?.[1]);
   return ids.length > 0 && ids.every((id) => id !== undefined) ? ids.map(Number) : null;

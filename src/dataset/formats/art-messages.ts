@@ -57,7 +57,7 @@ export function chatTools(tools: readonly ArtTool[] | null | undefined): Tool[] 
 
 // Messages.
 
-/** Returns the assistant's message of content blocks. @throws DataError `E_DATA` for a block that is no text, thinking or tool call. */
+/** Returns the assistant's message of content blocks. @throws DataError `E_DATA` for a block other than text, thinking and tool calls. */
 export function fromBlocks(content: Content, where: string): AssistantMessage {
   if (typeof content === "string") return assistant([content], [], []);
   const [texts, calls, thoughts]: [string[], ToolCall[], string[]] = [[], [], []];

@@ -1,4 +1,4 @@
-/** Reading of trajectory groups of ART whose trajectories have `exchanges`. */
+/** Reading of trajectory groups of ART, including trajectories with `exchanges`. */
 import { DataError } from "../../errors.ts";
 import { type Trajectory, TrajectoryGroup } from "../../trajectory/index.ts";
 import { driftLine, toHistories, toHistoryMembers } from "../../trajectory/histories.ts";
@@ -24,8 +24,8 @@ export interface ReadArtOptions extends ReadOptions {
  *
  * The `exchanges` of a trajectory, requests and responses of Chat Completions, Messages, Responses and Completions, become histories as in
  * capture: a call that continues an earlier answer extends its history, every other call starts one. Token ids and log-probabilities are
- * read under the names that ART's servers give them. The prompt of a text completion becomes a message of a user. Metadata that is no
- * scalar becomes JSON text. Trajectories with `messages_and_choices` are read, too.
+ * read under the names that ART's servers give them. The prompt of a text completion becomes a message of a user. Lists and objects in
+ * metadata become JSON text. Trajectories with `messages_and_choices` are read, too.
  *
  * @param patterns - Paths or globs, as for `readTrajectories`.
  * @param options - Model, handling of a torn last line, and a signal.

@@ -128,54 +128,61 @@ function checkStep(value: AtifStep, index: number, add: (path: PropertyKey[], me
   }
 }
 
-/** Schema of {@link AtifTrajectory}. */
-export const atifTrajectory = z
-  .strictObject({
-    /** Version of the format, `ATIF-v1.0` to `ATIF-v1.8`. */
-    schema_version: z.string().regex(/^ATIF-v1\.[0-8]$/u, "expected ATIF-v1.0 to ATIF-v1.8"),
-    /** Identifier of the run. */
-    session_id: z.string().nullish(),
-    /** Identifier of the document; required in `subagent_trajectories`. */
-    trajectory_id: z.string().nullish(),
-    /** Agent that produced the trajectory. */
-    agent: z.strictObject({
-      /** Name of the agent. */
-      name: z.string(),
-      /** Version of the agent. */
-      version: z.string(),
-      /** Default model of the agent. */
-      model_name: z.string().nullish(),
-      /** Tools in the form of chat completions. */
-      tool_definitions: z.array(z.record(z.string(), z.unknown())).nullish(),
-      /** Other data of the agent. */
-      extra,
-    }),
-    /** Steps in order; at least one. */
-    steps: z.array(step).min(1),
-    /** Notes on the trajectory. */
-    notes: z.string().nullish(),
-    /** Sums over all steps. */
-    final_metrics: z
-      .strictObject({
-        /** Sum of prompt tokens. */
-        total_prompt_tokens: z.int().nullish(),
-        /** Sum of sampled tokens. */
-        total_completion_tokens: z.int().nullish(),
-        /** Sum of cached tokens. */
-        total_cached_tokens: z.int().nullish(),
-        /** Cost in US dollars. */
-        total_cost_usd: z.number().nullish(),
-        /** Number of steps. */
-        total_steps: z.int().min(0).nullish(),
-        /** Other sums. */
-        extra,
-      })
-      .nullish(),
-    /** File in which the trajectory continues. */
-    continued_trajectory_ref: z.string().nullish(),
-    /** Other data of the trajectory. */
+const flatTrajectory = z.strictObject({
+  /** Version of the format, `ATIF-v1.0` to `ATIF-v1.8`. */
+  schema_version: z.string().regex(/^ATIF-v1\.[0-8]$/u, "expected ATIF-v1.0 to ATIF-v1.8"),
+  /** Identifier of the run. */
+  session_id: z.string().nullish(),
+  /** Identifier of the document; required in `subagent_trajectories`. */
+  trajectory_id: z.string().nullish(),
+  /** Agent that produced the trajectory. */
+  agent: z.strictObject({
+    /** Name of the agent. */
+    name: z.string(),
+    /** Version of the agent. */
+    version: z.string(),
+    /** Default model of the agent. */
+    model_name: z.string().nullish(),
+    /** Tools in the form of chat completions. */
+    tool_definitions: z.array(z.record(z.string(), z.unknown())).nullish(),
+    /** Other data of the agent. */
     extra,
-    /** Embedded trajectories of sub-agents. */
+  }),
+  /** Steps in order; at least one. */
+  steps: z.array(step).min(1),
+  /** Notes on the trajectory. */
+  notes: z.string().nullish(),
+  /** Sums over all steps. */
+  final_metrics: z
+    .strictObject({
+      /** Sum of prompt tokens. */
+      total_prompt_tokens: z.int().nullish(),
+      /** Sum of sampled tokens. */
+      total_completion_tokens: z.int().nullish(),
+      /** Sum of cached tokens. */
+      total_cached_tokens: z.int().nullish(),
+      /** Cost in US dollars. */
+      total_cost_usd: z.number().nullish(),
+      /** Number of steps. */
+      total_steps: z.int().min(0).nullish(),
+      /** Other sums. */
+      extra,
+    })
+    .nullish(),
+  /** File in which the trajectory continues. */
+  continued_trajectory_ref: z.string().nullish(),
+  /** Other data of the trajectory. */
+  extra,
+});
+/** Document of ATIF, the Agent Trajectory Interchange Format of Harbor: one agent's run as steps. @interface */
+export type AtifTrajectory = z.infer<typeof flatTrajectory> & {
+  /** Embedded trajectories of sub-agents. */
+  subagent_trajectories?: AtifTrajectory[] | null | undefined;
+};
+
+/** Schema of {@link AtifTrajectory}. */
+export const atifTrajectory: z.ZodType<AtifTrajectory> = flatTrajectory
+  .extend({
     get subagent_trajectories() {
       return z.array(atifTrajectory).nullish();
     },
@@ -191,5 +198,3 @@ export const atifTrajectory = z
       else ids.add(id);
     }
   });
-/** Document of ATIF, the Agent Trajectory Interchange Format of Harbor: one agent's run as steps. @interface */
-export type AtifTrajectory = z.infer<typeof atifTrajectory>;

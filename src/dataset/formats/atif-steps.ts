@@ -70,7 +70,7 @@ function readCall(call: Call): ToolCall {
   return overlaid(rebuilt, ownOf(call.extra)) as ToolCall;
 }
 
-/** Returns token ids and log-probabilities of a step. A step of several calls has the ids of all of them, which are not those of one turn. */
+/** Returns token ids and log-probabilities of a step. A step of several model calls has the tokens of several turns, and is read without them. */
 function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<AssistantChoice> {
   if (!metrics || (count ?? 1) > 1) return {};
   const { prompt_token_ids: prompt, completion_token_ids: ids, logprobs } = metrics;

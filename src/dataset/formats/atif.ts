@@ -54,6 +54,8 @@ export interface ReadAtifOptions extends ReadOptions {
  *   received value.
  * @example
  * ```ts
+ * import { writeTrajectories } from "whetstone/dataset";
+ *
  * const solved = readAtif("jobs/*\/*\/agent/trajectory.json").filter(({ reward }) => reward === 1);
  * await writeTrajectories("solved.jsonl", solved);
  * ```

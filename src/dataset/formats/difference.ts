@@ -1,4 +1,4 @@
-/** Values that a format cannot hold, kept beside the values that it holds. */
+/** Differences between a value and its form in a format that cannot hold all of it. */
 import { isDeepStrictEqual } from "node:util";
 import { isJson } from "./documents.ts";
 

@@ -21,7 +21,7 @@ interface Collected {
  * Reads groups from `traces.jsonl` files of verifiers (one episode per line, trace version 1).
  *
  * Every successful trace becomes a trajectory: each path of its message graph is a history, sampled messages are choices with token ids and
- * log-probabilities (which verifiers rounds to four decimals unless told otherwise), and the reward is `Σ score · weight`. Scores are the
+ * log-probabilities (which verifiers rounds to four decimals by default), and the reward is `Σ score · weight`. Scores are the
  * metrics `reward/<name>`. Failed traces and episodes become exceptions. Messages of an agent that is not trainable are context.
  * Advantages, reference log-probabilities and loss weights are not read.
  *
