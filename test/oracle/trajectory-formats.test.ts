@@ -1,5 +1,8 @@
 /** Trajectories written by Harbor, verifiers and ART are read as those packages read them, and Harbor accepts the ATIF that is written. */
 import { readFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { readArtGroups, readAtif, readVerifiersTraces, toAtif } from "../../src/dataset/index.ts";
@@ -181,6 +184,27 @@ describe("ART", () => {
         each.choices.map(({ finish_reason: reason }) => reason),
         api,
       ).toEqual(["tool_calls", "stop"]);
+    }
+  });
+
+  it("writes exchanges without token ids that are joined to histories by their messages", async () => {
+    const text = readFileSync(place("art.jsonl"), "utf8");
+    const names = new Set(["prompt_token_ids", "token_ids", "logprobs", "token_generations"]);
+    const bare = JSON.stringify(JSON.parse(text, (key, value: unknown) => (names.has(key) ? null : value)));
+    const directory = await mkdtemp(join(tmpdir(), "whetstone-art-test-"));
+    try {
+      await writeFile(join(directory, "bare.jsonl"), bare);
+      const [group] = await all(readArtGroups(join(directory, "bare.jsonl")));
+      const shapes = group!.trajectories.map((each) => [each.metadata["api"], each.choices.length, each.additionalHistories.length]);
+      expect(shapes).toEqual([
+        ["chat_completions", 2, 0],
+        ["messages", 2, 0],
+        ["responses", 2, 0],
+        ["completions", 1, 0],
+      ]);
+      expect(new Set(preflight([group!]).map(({ code }) => code))).toContain("choice-without-token-ids");
+    } finally {
+      await rm(directory, { recursive: true });
     }
   });
 });
