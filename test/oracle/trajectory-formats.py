@@ -3,7 +3,7 @@
     python test/oracle/trajectory-formats.py
 
 Needs Python 3.12 with harbor 0.25.0, verifiers 0.4.0 and openpipe-art 0.5.23, installed with `--no-deps`, and the packages that their models
-import: pydantic, openai<3, anthropic, numpy, renderers, httpx, python-dotenv, polars and the dependencies of verifiers. Writes to
+import: pydantic 2.12, openai<3, anthropic 0.84, numpy, renderers, httpx, python-dotenv, polars and the dependencies of verifiers. Writes to
 `test/oracle/trajectory-formats/`: `harbor.json`, `traces.jsonl`, `art.jsonl`, `expected.json`. Reads `written.json`, the documents that the
 test wrote; `expected.json` has them as Harbor's model reads them.
 """
