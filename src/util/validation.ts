@@ -52,9 +52,9 @@ function deepest(issue: Issue): Issue {
 /** Max unknown fields named in a message. */
 const MAX_NAMED_KEYS = 10;
 
-function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[]): string {
+function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[], root: string): string {
   const place = [...at, ...issue.path];
-  const where = place.length === 0 ? "the body" : `\`${place.join(".")}\``;
+  const where = place.length === 0 ? root : `\`${place.join(".")}\``;
   if (issue.code === "unrecognized_keys") {
     const allowed = allowedKeys(schema, issue.path);
     const known = allowed.length > 0 ? `; allowed: ${allowed.join(", ")}` : "";
@@ -66,6 +66,40 @@ function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[]): str
   return `${where}: ${issue.message}${issue.message.includes("received") ? "" : `, got ${preview(input)}`}`;
 }
 
+/** Max issues in a message. */
+const MAX_ISSUES = 5;
+
+/** Mismatches of a value and a schema. */
+export interface Mismatch {
+  /** Up to five issues, each with path, expected and received value. */
+  readonly text: string;
+  /** Path of the first issue; null for the value itself. */
+  readonly param: string | null;
+}
+
+/**
+ * Parses `value` with `schema`.
+ *
+ * @param at - Path of `value`, prefixed to every reported path. @default `value` itself
+ * @param root - Name of a value whose path is empty. @default "the body"
+ * @returns The schema's output, or the mismatches.
+ */
+export function parseWith<S extends z.ZodType>(
+  schema: S,
+  value: unknown,
+  at: readonly PropertyKey[] = [],
+  root = "the body",
+): { readonly data: z.output<S> } | { readonly mismatch: Mismatch } {
+  const result = schema.safeParse(value, { reportInput: true });
+  if (result.success) return { data: result.data };
+  const issues = result.error.issues.map(deepest);
+  const shown = issues.slice(0, MAX_ISSUES).map((issue) => describe(issue, schema as unknown as Walked, at, root));
+  const more = issues.length > MAX_ISSUES ? ` (and ${issues.length - MAX_ISSUES} more)` : "";
+  const first = issues[0];
+  const path = [...at, ...(first?.code === "unrecognized_keys" ? [...first.path, first.keys[0]] : (first?.path ?? []))];
+  return { mismatch: { text: `${shown.join("; ")}${more}`, param: path.length > 0 ? path.join(".") : null } };
+}
+
 /**
  * Validates `value` and returns the output of `schema`.
  *
@@ -73,12 +107,7 @@ function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[]): str
  * @throws ArgumentError `E_ARGUMENT` with up to five issues, each with path, expected and received value; `param` is the path of the first.
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, at: readonly PropertyKey[] = []): z.output<S> {
-  const result = schema.safeParse(value, { reportInput: true });
-  if (result.success) return result.data;
-  const issues = result.error.issues.map(deepest);
-  const shown = issues.slice(0, 5).map((issue) => describe(issue, schema as unknown as Walked, at));
-  const more = issues.length > 5 ? ` (and ${issues.length - 5} more)` : "";
-  const first = issues[0];
-  const path = [...at, ...(first?.code === "unrecognized_keys" ? [...first.path, first.keys[0]] : (first?.path ?? []))];
-  throw new ArgumentError(`Invalid request: ${shown.join("; ")}${more}`, { param: path.length > 0 ? path.join(".") : null });
+  const result = parseWith(schema, value, at);
+  if ("data" in result) return result.data;
+  throw new ArgumentError(`Invalid request: ${result.mismatch.text}`, { param: result.mismatch.param });
 }
