@@ -38,6 +38,7 @@ export type ErrorCode =
   | "E_JUDGE"
   | "E_JUDGE_LIMIT"
   | "E_ENVIRONMENT"
+  | "E_AGENT_PROCESS"
   | "E_JOB_FAILED"
   | "E_JOB_CANCELLED"
   | "E_JOB_TIMEOUT";
@@ -133,6 +134,11 @@ export class ShapeError extends WhetstoneError {
 /** An argument outside its bounds. The service answers 400 or 422 and names the parameter. */
 export class ArgumentError extends WhetstoneError {
   readonly code = "E_ARGUMENT";
+}
+
+/** The program of an agent did not start, or left no reward. */
+export class AgentProcessError extends WhetstoneError {
+  readonly code = "E_AGENT_PROCESS";
 }
 
 /** The requested object does not exist. The service answers 404. */

@@ -6,6 +6,7 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { TestProject } from "vitest/node";
+import { adapterDriver, missingAdapter } from "./support/adapter.ts";
 
 /** Runs the bundler in a process of its own, because Vite's module runner has no `import.meta.resolve`. */
 async function build(): Promise<void> {
@@ -14,6 +15,11 @@ async function build(): Promise<void> {
 }
 
 export default async function setup(project: TestProject): Promise<void> {
+  console.log(
+    missingAdapter === null
+      ? `Tests of the device webgpu run on ${adapterDriver}`
+      : `Tests of the device webgpu are skipped: ${missingAdapter}`,
+  );
   await build();
   project.onTestsRerun(build);
 }

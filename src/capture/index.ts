@@ -3,6 +3,7 @@ export { capture } from "./capture.ts";
 export type { Capture, CaptureOptions, CaptureResult } from "./capture.ts";
 export type { Fetch } from "./fetch.ts";
 export type { CapturedPolicy } from "./scope.ts";
+export type { AgentProcess, EndedProcess } from "./process.ts";
 export type { SessionRolloutOptions } from "./session.ts";
 export { captureAll } from "./passive.ts";
 export type { PassiveCapture } from "./passive.ts";

@@ -3,6 +3,7 @@ import { artifactsCommand } from "./artifacts.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
 import { compareCommand } from "./compare.ts";
 import { datasetCommand } from "./dataset.ts";
+import { captureCommand } from "./capture.ts";
 import { chatCommand } from "./chat.ts";
 import { checkpointsCommand } from "./checkpoints.ts";
 import { cleanCommand } from "./clean.ts";
@@ -46,6 +47,7 @@ export function createProgram(version: string): Command {
     trainCommand(),
     sftCommand(),
     evaluateCommand(),
+    captureCommand(),
     validateCommand(),
     datasetCommand(),
     runsCommand(),

@@ -3,6 +3,8 @@ export { defineEnvironment } from "./environment.ts";
 export type { Environment, EnvironmentContext, EnvironmentDefinition, ScenarioSource } from "./environment.ts";
 export { evaluate } from "./evaluate.ts";
 export type { EvaluateOptions, Evaluation } from "./evaluate.ts";
+export { processRollout } from "./process-rollout.ts";
+export type { ProcessRolloutOptions } from "./process-rollout.ts";
 export { rescore } from "./rescore.ts";
 export type { RescoreOptions } from "./rescore.ts";
 export { reward, weighted } from "./reward.ts";

@@ -32,7 +32,7 @@ import { createTokenizers } from "./training-data/tokenizers.ts";
 import { WarmModels } from "./jobs/warm-models.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
 import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
-import { createRedactor } from "./redact.ts";
+import { createRedactor } from "../util/redact.ts";
 import { Policies } from "./policies.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
 import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./server.ts";

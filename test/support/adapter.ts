@@ -6,17 +6,18 @@ import { tmpdir } from "node:os";
 const SOFTWARE_DRIVERS = ["/usr/lib/chromium/vk_swiftshader_icd.json", "/usr/lib64/chromium-browser/vk_swiftshader_icd.json"];
 
 const chosen = process.env["VK_DRIVER_FILES"] ?? process.env["VK_ICD_FILENAMES"];
-const driver = chosen ?? SOFTWARE_DRIVERS.find(existsSync);
+/** Driver file of the adapter; undefined without one. */
+export const adapterDriver = chosen ?? SOFTWARE_DRIVERS.find(existsSync);
 
 const LOADERS = ["/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "/usr/lib/aarch64-linux-gnu/libvulkan.so.1", "/usr/lib64/libvulkan.so.1"];
 
 /** Reason why the tests of the device cannot run here; null if they can. */
-export const missingAdapter = driver === undefined || !LOADERS.some(existsSync) ? "no Vulkan driver, see CONTRIBUTING.md" : null;
+export const missingAdapter = adapterDriver === undefined || !LOADERS.some(existsSync) ? "no Vulkan driver, see CONTRIBUTING.md" : null;
 
 // The Vulkan loader reads these variables, also in child processes.
 if (missingAdapter === null) {
-  process.env["VK_DRIVER_FILES"] = driver;
-  process.env["VK_ICD_FILENAMES"] = driver;
+  process.env["VK_DRIVER_FILES"] = adapterDriver;
+  process.env["VK_ICD_FILENAMES"] = adapterDriver;
   // Otherwise the driver complains on standard error.
   process.env["XDG_RUNTIME_DIR"] ??= tmpdir();
 }

@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { createRedactor } from "../../src/service/redact.ts";
+import { createRedactor } from "../../src/util/redact.ts";
 
 /** What a program may write that holds a key. */
 const WRITERS: readonly ((text: string) => string)[] = [

@@ -1,0 +1,68 @@
+import { Command, Option } from "commander";
+import { agentLogs, runAgent } from "../capture/process.ts";
+import { capture } from "../capture/index.ts";
+import { writeTrajectories } from "../dataset/index.ts";
+import type { Trajectory } from "../trajectory/index.ts";
+import { integer, modelName, positive } from "./arguments.ts";
+import { basePolicy, type ModelName, trainedPolicy, withService } from "./connected.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+
+interface CaptureCommandOptions extends OutputOptions {
+  readonly model?: ModelName;
+  readonly base?: string;
+  readonly step?: number;
+  readonly out: string;
+  readonly reward: "exit-code" | "file" | "agent";
+  readonly temperature: number;
+  readonly timeout?: number;
+}
+
+/** Creates the command `whetstone capture -- <command>`, which runs an agent and records what it samples as a trajectory. */
+export function captureCommand(): Command {
+  return new Command("capture")
+    .description("run an agent in a process of its own and record what it samples: `whetstone capture --base <id> -- python3 agent.py`")
+    .argument("<command...>", "program and its arguments, after --")
+    .addOption(new Option("--model <project/name>", "trained model that the agent samples").argParser(modelName))
+    .addOption(new Option("--base <id>", "base model that the agent samples instead of a trained model").conflicts(["model", "step"]))
+    .option("--step <number>", "checkpoint of the model (default: the newest)", integer(0))
+    .option("--out <file>", "JSONL file for the trajectory", "trajectory.jsonl")
+    .addOption(
+      new Option("--reward <source>", "source of the reward: the exit code, the file in WHETSTONE_REWARD_FILE, or the agent's own request")
+        .choices(["exit-code", "file", "agent"])
+        .default("exit-code"),
+    )
+    .option("--temperature <number>", "sampling temperature of requests that do not set one", positive, 1)
+    .option("--timeout <seconds>", "time limit of the agent", positive)
+    .action(run);
+}
+
+async function run(this: Command, command: readonly string[], options: CaptureCommandOptions): Promise<void> {
+  const { model, base, step, out, reward, temperature, timeout } = options;
+  if (model === undefined && base === undefined)
+    this.error("error: expected --model <project/name>, or --base <id> to sample a base model", { exitCode: 2 });
+  await withService(async (connected) => {
+    const { service, signal } = connected;
+    const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model, step);
+    let kept: ReturnType<typeof agentLogs> = { logs: [], metrics: {} };
+    const recorded = await capture.session(service, {
+      model: policy.id,
+      samplingDefaults: { temperature },
+      signal,
+      ...(timeout === undefined ? {} : { timeoutMs: 1000 * timeout }),
+      run: async (session, { signal: ends }) => {
+        const relay = (name: "stdout" | "stderr", text: string) =>
+          void (name === "stdout" && options.json !== true ? process.stdout : process.stderr).write(text);
+        const { ended, score } = await runAgent({ command, reward }, session, { signal: ends, relay });
+        kept = agentLogs(ended);
+        return score;
+      },
+    });
+    const trajectory: Trajectory = recorded.with(kept);
+    await writeTrajectories(out, [trajectory], { signal });
+    const { choices } = trajectory;
+    const tokens = choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);
+    printResult(options, { out, reward: trajectory.reward, turns: choices.length, tokens }, function* () {
+      yield `${choices.length} turns, ${tokens} sampled tokens, reward ${trajectory.reward}: ${out}`;
+    });
+  });
+}

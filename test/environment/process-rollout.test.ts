@@ -1,0 +1,101 @@
+/** Rollouts of agents that are programs. */
+import { readFile } from "node:fs/promises";
+import { expect, onTestFinished, test } from "vitest";
+import type { Service } from "../../src/client/index.ts";
+import { processRollout, type ProcessRolloutOptions } from "../../src/environment/index.ts";
+import { connect, gatherTrajectoryGroups } from "../../src/index.ts";
+import { startTestService } from "../../src/testing/index.ts";
+import { temporaryDirectory } from "../service/support.ts";
+
+async function connected(): Promise<Service> {
+  const running = await startTestService({ dataDir: await temporaryDirectory(), answer: () => "hi" });
+  onTestFinished(() => running.close({ graceMs: 0 }));
+  const service = await connect({ baseUrl: running.url, apiKey: running.apiKey });
+  onTestFinished(() => service.close());
+  return service;
+}
+
+/** Agent in JavaScript: one request with the variables of OpenAI's client, then `rest`. */
+const agent = (rest: string) => [
+  process.execPath,
+  "--input-type=module",
+  "-e",
+  `const { OPENAI_BASE_URL, OPENAI_API_KEY, WHETSTONE_SCENARIO, WHETSTONE_REWARD_FILE } = process.env;
+   const { writeFileSync } = await import("node:fs");
+   const ask = () => fetch(OPENAI_BASE_URL + "/chat/completions", { method: "POST",
+     headers: { authorization: "Bearer " + OPENAI_API_KEY, "content-type": "application/json" },
+     body: JSON.stringify({ model: "any", messages: [{ role: "user", content: JSON.parse(WHETSTONE_SCENARIO).task }] }) });
+   ${rest}`,
+];
+
+/** Plays one scenario. */
+async function play(more: Omit<ProcessRolloutOptions<{ task: string }>, "service">) {
+  const service = await connected();
+  const rollout = processRollout<{ task: string }>({ service, ...more });
+  const policy = { id: "whetstone-tiny", step: null, complete: () => Promise.reject(new Error("The agent samples over HTTP")) };
+  const groups = await gatherTrajectoryGroups([{ task: "say hi" }], rollout, { policy, groupSize: 1, maxExceptions: 1, progress: false });
+  expect(await service.sessions.list()).toEqual([]);
+  const [group] = groups;
+  return { trajectory: group?.trajectories[0], failure: group?.exceptions[0] };
+}
+
+test("records the requests of the program, its outputs without keys, and its exit code", async () => {
+  const { trajectory } = await play({
+    command: agent(`await (await ask()).text(); console.log("key", OPENAI_API_KEY); console.error("done");`),
+  });
+  expect(trajectory).toMatchObject({ reward: 1, metrics: { exit_code: 0 }, logs: ["stdout:\nkey [key]\n", "stderr:\ndone\n"] });
+  expect(trajectory?.messages().map(({ content }) => content)).toEqual(["say hi", "hi"]);
+  expect(trajectory?.choices[0]?.token_ids?.length).toBeGreaterThan(0);
+});
+
+test("reads the reward from the file, from a function, or from the exit code", async () => {
+  const file = await play({
+    command: agent(`await ask(); writeFileSync(WHETSTONE_REWARD_FILE, '{"reward": 0.25, "metrics": {"calls": 1}}');`),
+    reward: "file",
+  });
+  expect(file.trajectory).toMatchObject({ reward: 0.25, metrics: { calls: 1 } });
+  const scored = await play({
+    command: agent(`await ask(); console.log("solved");`),
+    reward: ({ stdout }) => Number(stdout.includes("solved")) / 2,
+  });
+  expect(scored.trajectory?.reward).toBe(0.5);
+  expect((await play({ command: agent(`await ask(); process.exit(3);`) })).trajectory).toMatchObject({
+    reward: 0,
+    metrics: { exit_code: 3 },
+  });
+});
+
+test("a program that does not start, or leaves no reward, fails its rollout", async () => {
+  expect((await play({ command: ["/nonexistent/agent"] })).failure?.message).toMatch(
+    /program "\/nonexistent\/agent" did not start: .*ENOENT/,
+  );
+  const none = await play({ command: agent(`await ask(); console.error("no idea");`), reward: "file" });
+  expect(none.failure?.message).toMatch(/it wrote none. The agent ended with exit code 0; its last output: no idea/);
+});
+
+test("a timeout ends the program and what it started", async () => {
+  const child = `const { spawn } = await import("node:child_process");
+    const inner = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "ignore" });
+    writeFileSync(process.env.PID_FILE, String(inner.pid)); setInterval(() => {}, 1000);`;
+  const pidFile = `${await temporaryDirectory()}/pid`;
+  const { failure } = await play({ command: agent(child), env: { PID_FILE: pidFile }, timeoutMs: 1500 });
+  expect(failure).toBeDefined();
+  const pid = Number(await readFile(pidFile, "utf8"));
+  await expect.poll(() => isRunning(pid)).toBe(false);
+});
+
+test("the program does not get the key of the service", async () => {
+  process.env["WHETSTONE_API_KEY"] = "a-key-of-the-service";
+  onTestFinished(() => void delete process.env["WHETSTONE_API_KEY"]);
+  const { trajectory } = await play({ command: agent(`await ask(); console.log(process.env.WHETSTONE_API_KEY ?? "none");`) });
+  expect(trajectory?.logs).toEqual(["stdout:\nnone\n"]);
+});
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
