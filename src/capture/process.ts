@@ -14,7 +14,7 @@ export interface AgentProcess {
   readonly command: readonly string[];
   /** Variables of the process in addition to those of this process and of the session; undefined removes one. @default none */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
-  /** Working directory. @default the one of this process */
+  /** Directory that the program starts in. @default the working directory of this process */
   readonly cwd?: string | undefined;
   /** Text for standard input, which is closed after it. @default none */
   readonly input?: string | undefined;

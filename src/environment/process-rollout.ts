@@ -1,7 +1,8 @@
 import { type AgentProcess, capture, type EndedProcess } from "../capture/index.ts";
 import { agentLogs, runAgent } from "../capture/process.ts";
 import type { CreateSessionOptions, Service } from "../client/index.ts";
-import type { Rollout } from "../rollout/index.ts";
+import type { RolloutContext } from "../rollout/index.ts";
+import type { Trajectory } from "../trajectory/index.ts";
 
 /** Options of {@link processRollout}. Options given as functions are called with the scenario. */
 export interface ProcessRolloutOptions<S>
@@ -45,7 +46,7 @@ export interface ProcessRolloutOptions<S>
  * });
  * ```
  */
-export function processRollout<S>(options: ProcessRolloutOptions<S>): Rollout<S> {
+export function processRollout<S>(options: ProcessRolloutOptions<S>): (scenario: S, context: RolloutContext) => Promise<Trajectory> {
   const { service, command, env, input, cwd, reward, maxOutput, timeoutMs, ...session } = options;
   return async (scenario, { policy, sampling: { temperature, seed }, signal }) => {
     const of = <T>(value: T | ((scenario: S) => T)): T => (typeof value === "function" ? (value as (scenario: S) => T)(scenario) : value);

@@ -12,7 +12,8 @@ export const adapterDriver = chosen ?? SOFTWARE_DRIVERS.find(existsSync);
 const LOADERS = ["/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "/usr/lib/aarch64-linux-gnu/libvulkan.so.1", "/usr/lib64/libvulkan.so.1"];
 
 /** Reason why the tests of the device cannot run here; null if they can. */
-export const missingAdapter = adapterDriver === undefined || !LOADERS.some(existsSync) ? "no Vulkan driver, see CONTRIBUTING.md" : null;
+export const missingAdapter =
+  adapterDriver === undefined || !existsSync(adapterDriver) || !LOADERS.some(existsSync) ? "no Vulkan driver, see CONTRIBUTING.md" : null;
 
 // The Vulkan loader reads these variables, also in child processes.
 if (missingAdapter === null) {
