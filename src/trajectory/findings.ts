@@ -16,6 +16,7 @@ export type FindingCode =
   | "non-finite-reward"
   | "rendered-choice"
   | "duplicate-trajectory"
+  | "separate-turns"
   | "overlong-row"
   | "only-overlong-rows"
   | "only-truncated"
@@ -124,6 +125,10 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
   "duplicate-trajectory": [
     "warning",
     "Trajectories of one group are the same, token for token. A few are normal late in training; many mean too little exploration, or one appended twice.",
+  ],
+  "separate-turns": [
+    "warning",
+    "No turn of a trajectory continues the tokens of another, so each is trained as a row of its own with the whole prompt. Usually the chat template drops earlier reasoning or rewrites earlier turns: keep them (with `chat_template_kwargs`, such as `preserve_thinking`, if the template has it), or let the agent send earlier turns unchanged.",
   ],
   "overlong-row": [
     "warning",

@@ -177,15 +177,21 @@ function* examineGroup(group: WireTrajectoryGroup, site: Site): Steps<{ readonly
   return { isVaried, fits };
 }
 
+/** Min turns of a trajectory for the finding that none continues another: one or two may be separate on purpose. */
+const MIN_SEPARATE_TURNS = 3;
+
 function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: Site): Rows {
-  let hasTurns = false;
+  let turns = 0;
+  let isJoined = false;
   let fits = false;
   for (const history of historiesOf(trajectory)) {
     let before: AssistantChoice | null = null;
     for (const [index, item] of history.items.entries()) {
       if (!isChoice(item)) continue;
       const at = `${path}.${history.path}.${index}`;
-      hasTurns = true;
+      turns++;
+      // One pair is enough, so that few tokens are compared. Without the tokens of its prompt, a turn may continue another.
+      isJoined ||= (item.prompt_token_ids ?? null) === null || (before !== null && continues(before, item));
       examineChoice(item, at, { note, options });
       if (!isOverlong(item, options)) fits = true;
       // Turns that continue each other form one row, which is reported once.
@@ -193,8 +199,9 @@ function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: 
       before = item;
     }
   }
+  if (turns >= MIN_SEPARATE_TURNS && !isJoined) note("separate-turns", path);
   // A trajectory without turns has its own finding and does not count as overlong.
-  return { hasTurns, fits: fits || !hasTurns };
+  return { hasTurns: turns > 0, fits: fits || turns === 0 };
 }
 
 function examineChoice(choice: AssistantChoice, path: string, { note, options }: Pick<Site, "note" | "options">): void {
@@ -220,8 +227,11 @@ function isOverlong(choice: AssistantChoice, { maxTokens }: PreflightOptions): b
 
 /** Whether the turn's prompt begins with all tokens of the previous turn. */
 function continues(before: AssistantChoice, { prompt_token_ids: prompt }: AssistantChoice): boolean {
-  const tokens = [...(before.prompt_token_ids ?? []), ...(before.token_ids ?? [])];
-  return tokens.every((token, index) => prompt?.[index] === token);
+  const start = before.prompt_token_ids ?? [];
+  return (
+    start.every((token, index) => prompt?.[index] === token) &&
+    (before.token_ids ?? []).every((token, index) => prompt?.[start.length + index] === token)
+  );
 }
 
 /** Reports the group as stale if its oldest choice is more than `maxStepsOffPolicy` steps older than `currentStep`. */

@@ -19,6 +19,15 @@ const good = () => group(sampled(0), sampled(1));
 const said = (reward: number) => trajectory({ messages: [{ role: "assistant", content: "a" }] }).finish({ reward });
 const bare = (reward: number) => sampled(reward, `b${reward}`, { logprobs: null });
 
+/** Trajectory of three turns, whose prompts begin with the turn before or with other tokens. */
+function threeTurns(reward: number, isJoined: boolean): Trajectory {
+  const wire = sampled(reward, `t${reward}`).toJSON();
+  const choice = wire.messages_and_choices.find((item) => "finish_reason" in item)!;
+  const ids = choice.token_ids as number[];
+  const prompts = [[7], isJoined ? [7, ...ids, 8] : [9], isJoined ? [7, ...ids, 8, ...ids, 8] : [10]];
+  return Trajectory.fromJSON({ ...wire, messages_and_choices: prompts.map((prompt_token_ids) => ({ ...choice, prompt_token_ids })) });
+}
+
 describe("preflight", () => {
   it("has no findings for a valid batch", () => {
     expect(check(good(), good())).toEqual([]);
@@ -48,6 +57,8 @@ describe("preflight", () => {
       ["fatal non-finite-logprob"],
     ],
     ["the same tokens twice", [group(sampled(0, "a"), sampled(0, "a"), sampled(1))], ["warning duplicate-trajectory"]],
+    ["three turns that continue each other", [group(threeTurns(0, true), threeTurns(1, true))], []],
+    ["three turns that do not", [group(threeTurns(0, false), threeTurns(1, false))], ["warning separate-turns"]],
     ["another temperature", [group(sampled(0, "a", { temperature: 0.7 }), sampled(1))], ["warning temperature"]],
     ["greedy sampling", [group(sampled(0, "a", { temperature: 0 }), sampled(1))], ["warning temperature"]],
     ["temperature 1", [group(sampled(0, "a", { temperature: 1, top_p: 1, top_k: -1 }), sampled(1))], []],
@@ -116,7 +127,9 @@ describe("preflight", () => {
         [[9, 9, 9, 9], [8]],
         [[1, 2], [3]],
       );
+      const separate = ["warning separate-turns", "trajectory_groups.0.trajectories.1"];
       expect(found({ maxTokens: 4 }, group(merged, drifted))).toEqual([
+        separate,
         [
           "warning overlong-row",
           place(0, "messages_and_choices.1"),
@@ -124,7 +137,7 @@ describe("preflight", () => {
           place(1, "messages_and_choices.1"),
         ],
       ]);
-      expect(found({ maxTokens: 7 }, group(merged, drifted))).toEqual([]);
+      expect(found({ maxTokens: 7 }, group(merged, drifted))).toEqual([separate]);
     });
 
     it("rejects a batch in which only constant groups fit the context", () => {
