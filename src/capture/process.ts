@@ -12,7 +12,7 @@ import { createRedactor } from "../util/redact.ts";
 export interface AgentProcess {
   /** Program and its arguments; no shell is involved. */
   readonly command: readonly string[];
-  /** Variables of the process in addition to those of this process and of the session; undefined removes one. @default none */
+  /** Variables added to the environment of this process and the variables of the session; undefined removes a variable. @default none */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
   /** Directory that the program starts in. @default the working directory of this process */
   readonly cwd?: string | undefined;
@@ -49,7 +49,7 @@ export interface EndedProcess {
 
 /** Variables with secrets of this process that an agent does not get, because its session has a key of its own. */
 const WITHHELD = ["WHETSTONE_API_KEY"];
-/** Names of variables whose values are removed from the outputs. */
+/** Name endings of variables with secret values, which are redacted in the outputs. */
 const SECRET_NAME = /(?:KEY|TOKEN|SECRET|PASSWORD)$/u;
 const DEFAULT_MAX_OUTPUT = 65_536;
 /** Time between the request to end and the forced end of a process tree, in milliseconds. */
@@ -186,7 +186,7 @@ async function readScore(file: string, ended: EndedProcess): Promise<SessionScor
   throw fail(`got ${JSON.stringify(text.slice(0, 200))}`);
 }
 
-/** Returns what a trajectory keeps of its process: the ends of both outputs as logs, and the exit code as a metric. */
+/** Returns the changes that record a process in its trajectory: the ends of both outputs as logs, and the exit code as a metric. */
 export function agentLogs({ exitCode, stdout, stderr }: EndedProcess): { logs: string[]; metrics: Record<string, number> } {
   const logs = Object.entries({ stdout, stderr }).flatMap(([name, text]) => (text === "" ? [] : [`${name}:\n${text}`]));
   return { logs, metrics: exitCode === null ? {} : { exit_code: exitCode } };

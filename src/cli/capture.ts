@@ -17,7 +17,7 @@ interface CaptureCommandOptions extends OutputOptions {
   readonly timeout?: number;
 }
 
-/** Creates the command `whetstone capture -- <command>`, which runs an agent and records what it samples as a trajectory. */
+/** Creates the command `whetstone capture -- <command>`, which runs an agent and records its requests as a trajectory. */
 export function captureCommand(): Command {
   return new Command("capture")
     .description("run an agent in a process of its own and record what it samples: `whetstone capture --base <id> -- python3 agent.py`")

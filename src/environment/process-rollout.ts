@@ -26,7 +26,7 @@ export interface ProcessRolloutOptions<S>
 }
 
 /**
- * Returns a rollout that starts a program for each rollout and records what it samples. The program finds the endpoint and its key in the
+ * Returns a rollout that starts a program for each rollout and records its requests. The program finds the endpoint and its key in the
  * variables that clients of OpenAI and Anthropic read (`OPENAI_BASE_URL`, `OPENAI_API_KEY`, `ANTHROPIC_BASE_URL`, `ANTHROPIC_API_KEY` …);
  * every request becomes part of the trajectory. When the program ends, or at a timeout or an abort, its whole process tree is ended. The
  * ends of its outputs, without keys, become logs of the trajectory, and its exit code the metric `exit_code`.

@@ -56,7 +56,7 @@ export class DeviceVector {
     this.#tensors.set(name, tensor);
   }
 
-  /** Replaces all parts by those of another vector and takes ownership of them. */
+  /** Replaces all parts with the parts of another vector and takes ownership of them. */
   become(other: DeviceVector): void {
     for (const [name, tensor] of other.#tensors) this.set(name, tensor);
   }

@@ -13,7 +13,7 @@ export interface TransferCount {
   downloaded: number;
 }
 
-/** Where graphs are computed and their resident outputs lie. */
+/** Device that computes graphs and holds their resident outputs. */
 export interface Device {
   readonly name: "cpu" | "webgpu";
   /** Replaces the operators that the device lacks. */
@@ -39,7 +39,7 @@ export const cpu: Device = {
 };
 
 /**
- * Creates the device behind WebGPU.
+ * Creates a device that computes with WebGPU.
  *
  * @param onPlacement - Called once per program, after its first run. @default not called
  */

@@ -1,4 +1,4 @@
-/** Prefill and decode graphs of a device whose memory keeps the cache: each run returns the whole cache with the new tokens in it. */
+/** Prefill and decode graphs of a device with the cache in its memory: each run returns the whole cache with the new tokens in it. */
 import { attention, concat, type Graph, lessOrEqual, MASKED, reshape, type Value, where } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type AttentionLayer, type BatchDims, type ModelInputs, perHeadAttention } from "../model/transformer.ts";

@@ -101,7 +101,7 @@ export class DevicePromptKeys implements PromptKeys {
   }
 }
 
-/** Prompts whose keys and values have not been copied into the cache yet. */
+/** Prompts with keys and values that have not been copied into the cache yet. */
 interface Source {
   readonly prompt: DevicePromptKeys;
   readonly layers: Layers;

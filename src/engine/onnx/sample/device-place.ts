@@ -13,7 +13,7 @@ import { DeviceBatchKeys, DevicePromptKeys, residentKeys } from "./device-keys.t
 import { Forward } from "./forward.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 
-/** Trained weights in a device's memory; whoever receives the vector releases it. */
+/** Trained weights in a device's memory; the receiver releases the vector. */
 export interface DeviceTrained {
   readonly weights: DeviceVector;
   readonly lora: Adapter | null;

@@ -70,7 +70,7 @@ export interface DeviceOptions {
 /**
  * Starts the process of a device and opens the device.
  *
- * @throws EngineError `E_ENGINE` if there is no adapter, or it cannot be opened.
+ * @throws EngineError `E_ENGINE` without an adapter, or if it cannot be opened.
  */
 export async function deviceUnit({ sampler, onDeath, onFallback }: DeviceOptions): Promise<ComputeUnit> {
   const process = new DeviceProcess(sampler);

@@ -10,8 +10,8 @@ export class ComputeUnits {
   #large: Promise<ComputeUnit | null> | null = null;
 
   /**
-   * @param main - Unit of small models, and of large ones if there is no other.
-   * @param startLarge - Starts the unit of large models, when the first of them is used; null = there is none.
+   * @param main - Unit of small models, and of large models without a device.
+   * @param startLarge - Starts the unit of large models, when the first of them is used; null = `main` serves them.
    */
   constructor(main: ComputeUnit, startLarge: (() => Promise<ComputeUnit>) | null) {
     this.#main = main;
