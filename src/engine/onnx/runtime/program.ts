@@ -134,20 +134,31 @@ export class Program {
   }
 }
 
+/** Min bytes of copies that are freed at once; for fewer, freeing takes longer than it saves. */
+const MIN_FREED_BYTES = 2 ** 20;
+
 /**
- * Frees the copies of preallocated outputs, which the binding makes after every run. Left to the garbage collector, the copies of several
- * runs are in memory at once: gigabytes, where every parameter of a large model is trained.
+ * Removes the copies of preallocated outputs, which the binding makes after every run, and frees large ones. Left to the garbage collector,
+ * the copies of several runs are in memory at once: gigabytes, where every parameter of a large model is trained.
  */
 function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Tensors {
-  const isCopy = ([name]: readonly [string, Tensor]) => fetches[name] !== null;
-  const copies = Object.entries(results).filter(isCopy);
+  const kept: Tensors = {};
+  const copies: ArrayBuffer[] = [];
+  let bytes = 0;
+  for (const [name, tensor] of Object.entries(results)) {
+    if (fetches[name] === null) {
+      kept[name] = tensor;
+      continue;
+    }
+    const { buffer } = tensor.data as Float32Array;
+    copies.push(buffer as ArrayBuffer);
+    bytes += buffer.byteLength;
+  }
+  if (bytes < MIN_FREED_BYTES) return kept;
   // A message to a closed port is dropped with the memory transferred to it.
   const { port1, port2 } = new MessageChannel();
   port2.close();
-  port1.postMessage(
-    null,
-    copies.map(([, { data }]) => (data as Float32Array).buffer as ArrayBuffer),
-  );
+  port1.postMessage(null, copies);
   port1.close();
-  return Object.fromEntries(Object.entries(results).filter((entry) => !isCopy(entry)));
+  return kept;
 }
