@@ -3,7 +3,7 @@ import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
-/** Where the nodes of a program are computed. */
+/** Counts of the nodes of a program, by place of computation. */
 export interface Placement {
   /** Number of nodes on the device. */
   readonly onDevice: number;

@@ -9,7 +9,8 @@ import { DeviceProcess } from "./device-process.ts";
 import type { DeviceEvent, DeviceTrainerMethods } from "./device-worker.ts";
 import { SamplerPool } from "./sampler-pool.ts";
 import type { WorkerDeath } from "./supervised-worker.ts";
-import { type CommonMethods, TrainerClient } from "./trainer-client.ts";
+import { TrainerClient } from "./trainer-client.ts";
+import type { CommonMethods } from "./trainer-methods.ts";
 import type { TrainerEvent, TrainerMethods, TrainerSettings } from "./trainer-worker.ts";
 
 /** Samplers and trainer on the same weights. */

@@ -45,7 +45,7 @@ export class ComputeUnits {
     await Promise.all(this.#started.map((unit) => unit.close()));
   }
 
-  /** Opens the device of large models; null if there is none, or only one that the processor computes. */
+  /** Opens the device of large models. Returns null without a device, and for a software adapter. */
   async #open(start: () => Promise<ComputeUnit>): Promise<ComputeUnit | null> {
     const unit = await start().catch(() => null);
     if (unit === null) return null;

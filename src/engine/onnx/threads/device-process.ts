@@ -25,11 +25,6 @@ export class DeviceProcess {
     return this.#adapter;
   }
 
-  /** Identifier of the running process; null while there is none. */
-  get pid(): number | null {
-    return this.#child?.pid ?? null;
-  }
-
   /** Returns the worker of a role; starts the process if none is running. */
   open(role: DeviceRole): WorkerEnd {
     this.#child ??= this.#start();

@@ -6,11 +6,10 @@
  */
 import { MessageChannel } from "node:worker_threads";
 import { serveCalls, type Methods } from "../../../util/worker-rpc.ts";
-import type { AdamParams, LossSpec, Row, StatePath } from "../../port.ts";
 import { Graph, matmul } from "../graph/index.ts";
 import type { BaseSource, ModelConfig } from "../model/config.ts";
 import { DeviceBases } from "../model/device-bases.ts";
-import { type TransferCount, webgpu } from "../runtime/device.ts";
+import { webgpu } from "../runtime/device.ts";
 import { DeviceMemory } from "../runtime/device-memory.ts";
 import type { Placement } from "../runtime/placement.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
@@ -19,8 +18,8 @@ import type { SamplerOptions } from "../sample/options.ts";
 import { BLOCK_TOKENS } from "../sample/prefix-cache.ts";
 import { positionsNeeded } from "../train/batch.ts";
 import { DeviceTrainer } from "../train/device-trainer.ts";
-import type { TrainedModelSpec } from "../train/trainer.ts";
 import { samplerMethods, type SamplerEvent } from "./sampler-methods.ts";
+import { trainerMethods } from "./trainer-methods.ts";
 
 /** Role of a queue of calls. */
 export type DeviceRole = "sampler" | "trainer";
@@ -39,14 +38,6 @@ export interface RoleClosed {
 /** Event of the trainer's queue: nodes of a program that the processor computes instead of the device. */
 export interface DeviceEvent {
   readonly fallback: Placement & { readonly program: string };
-}
-
-/** Use of the device. */
-export interface DeviceReport {
-  /** Bytes of tensors in the device's memory, without the intermediates of a running graph. */
-  readonly bytes: number;
-  /** Bytes that crossed between the process's memory and the device's since the start. */
-  readonly transferred: TransferCount;
 }
 
 const options = JSON.parse(process.argv[2]!) as SamplerOptions;
@@ -99,21 +90,9 @@ const training = {
     await program.run({ x: new Tensor("float32", Float32Array.of(1, 2, 3, 4), [2, 2]) }, ["y"]);
     await program.release();
   },
-  createModel: ([base, spec]: readonly [BaseSource, TrainedModelSpec]) => trainer.createModel(base, spec),
-  forward: ([id, rows]: readonly [string, readonly Row[]], signal: AbortSignal) => trainer.forward(id, rows, signal),
-  forwardBackward: ([id, rows, loss]: readonly [string, readonly Row[], LossSpec], signal: AbortSignal) =>
-    trainer.forwardBackward(id, rows, loss, signal),
-  optimStep: ([id, adam]: readonly [string, AdamParams]) => trainer.optimStep(id, adam),
-  resetOptimizer: ([id]: readonly [string]) => trainer.resetOptimizer(id),
-  saveState: ([id, path]: readonly [string, StatePath]) => trainer.saveState(id, path),
-  loadState: ([id, path]: readonly [string, StatePath]) => trainer.loadState(id, path),
+  ...trainerMethods(trainer),
   /** Makes the weights of a model a policy of the sampler, without a copy. */
   publish: ([id, policy, base]: readonly [string, string, BaseSource]) => sampling.addPolicy([policy, base, trainer.weights(id)]),
-  unload: ([id]: readonly [string]) => trainer.unload(id),
-  report: (): DeviceReport => ({
-    bytes: memory.bytes,
-    transferred: (memory.device as ReturnType<typeof webgpu>).transferred,
-  }),
 };
 
 /** Methods of the trainer's queue. */

@@ -5,10 +5,7 @@ import type { MethodInput, MethodOutput, WorkerClient } from "../../../util/work
 import { SupervisedWorker, type SupervisorOptions } from "./supervised-worker.ts";
 import type { BaseSource } from "../model/config.ts";
 import type { TrainedModelSpec } from "../train/trainer.ts";
-import type { TrainerMethods } from "./trainer-worker.ts";
-
-/** Methods of every trainer. */
-export type CommonMethods = Omit<TrainerMethods, "weights">;
+import type { CommonMethods } from "./trainer-methods.ts";
 
 /** Forwards calls to the trainer's worker. A handle's identifier ends with the incarnation of the worker that holds the model. */
 export class TrainerClient<M extends CommonMethods, E> {

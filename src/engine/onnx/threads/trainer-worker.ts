@@ -3,9 +3,8 @@ import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { HelperThread } from "./helper-thread.ts";
 import { Handover, serveCalls } from "../../../util/worker-rpc.ts";
-import { Trainer, type TrainedModelSpec } from "../train/trainer.ts";
-import type { BaseSource } from "../model/config.ts";
-import type { AdamParams, LossSpec, Row, StatePath } from "../../port.ts";
+import { Trainer } from "../train/trainer.ts";
+import { trainerMethods } from "./trainer-methods.ts";
 
 /** Settings of the thread. */
 export interface TrainerSettings {
@@ -35,19 +34,11 @@ const trainer = new Trainer({
 });
 
 const methods = {
-  createModel: ([base, spec]: readonly [BaseSource, TrainedModelSpec]) => trainer.createModel(base, spec),
-  forward: ([id, rows]: readonly [string, readonly Row[]], signal: AbortSignal) => trainer.forward(id, rows, signal),
-  forwardBackward: ([id, rows, loss]: readonly [string, readonly Row[], LossSpec], signal: AbortSignal) =>
-    trainer.forwardBackward(id, rows, loss, signal),
-  optimStep: ([id, adam]: readonly [string, AdamParams]) => trainer.optimStep(id, adam),
-  resetOptimizer: ([id]: readonly [string]) => trainer.resetOptimizer(id),
-  saveState: ([id, path]: readonly [string, StatePath]) => trainer.saveState(id, path),
-  loadState: ([id, path]: readonly [string, StatePath]) => trainer.loadState(id, path),
+  ...trainerMethods(trainer),
   weights: ([id]: readonly [string]) => {
     const weights = trainer.weights(id);
     return new Handover(weights, [weights.flat.buffer as ArrayBuffer]);
   },
-  unload: ([id]: readonly [string]) => trainer.unload(id),
 };
 
 /** Methods of the trainer thread. */

@@ -28,7 +28,7 @@ export const ACCUMULATOR = "acc_";
 export interface GradientOptions {
   /** Whether the loss has an entropy bonus. @default false */
   readonly hasEntropyBonus?: boolean | undefined;
-  /** Where attention masks come from. @default "given" */
+  /** Source of the attention masks. @default "given" */
   readonly masks?: MaskSource | undefined;
   /** Slices, order and recomputation. @default {@link WHOLE} */
   readonly plan?: MemoryPlan | undefined;

@@ -37,7 +37,7 @@ export const rangeNames = (prefix: string, block: number) => ({
   prompt: `${prefix}last_prompt_key${block}`,
 });
 
-/** Where attention masks come from: graph inputs, or computed in the graph from the range of keys that each query attends to. */
+/** Source of the attention masks: graph inputs, or a computation in the graph from the range of keys that each query attends to. */
 export type MaskSource = "given" | "ranges";
 
 /** Rows of a graph: their model inputs, their tokens, and their attention layer. */
