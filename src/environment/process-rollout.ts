@@ -14,7 +14,7 @@ export interface ProcessRolloutOptions<S>
   /** Program and its arguments; no shell is involved. */
   readonly command: readonly string[] | ((scenario: S) => readonly string[]);
   /**
-   * Variables of the process in addition to those of this process, of the session, and of `WHETSTONE_SCENARIO`, the scenario as JSON.
+   * Variables added to the environment of this process, the variables of the session, and `WHETSTONE_SCENARIO`, the scenario as JSON.
    *
    * @default none
    */

@@ -1,5 +1,5 @@
 /**
- * Peak memory of training steps, each shape in a process of its own: resident in all, and beyond what is resident after loading the model.
+ * Peak memory of training steps, each shape in a separate process: total resident memory, and its growth after the model is loaded.
  *
  *   npm run bench -- memory [--params 2m] [--threads 2]
  *

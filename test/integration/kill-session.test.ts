@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { allChoices } from "../../src/trajectory/trajectory.ts";
 import { trajectory as trajectorySchema } from "../../src/schema/index.ts";
 import { type Address, BASE, send, startProcess, temporaryDirectory } from "./support.ts";
+import type { ChatCompletion } from "../../src/schema/index.ts";
 
 const SESSIONS = "/v1/preview/sessions";
 const AGENTS = 8;
@@ -17,7 +18,7 @@ async function complete(url: string, key: string, messages: readonly object[]): 
         body: JSON.stringify({ model: "any", max_tokens: 12, messages }),
         signal: AbortSignal.timeout(20_000),
       });
-      if (response.ok) return ((await response.json()) as any).choices[0].message.content;
+      if (response.ok) return ((await response.json()) as ChatCompletion).choices[0]!.message.content!;
       if (response.status !== 503) throw new Error(`${response.status}: ${await response.text()}`);
     } catch (error) {
       // The service is down until it is started again.

@@ -34,7 +34,7 @@ interface Expected {
   lora: Computed;
 }
 
-/** Of the adapters in the fixtures. */
+/** Rank and alpha of the adapters in the fixtures. */
 const LORA = { rank: 3, alpha: 5 };
 /** Names of the families with fixtures. */
 export const FAMILIES = readdirSync(join(import.meta.dirname, "../oracle/families"));

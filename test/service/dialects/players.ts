@@ -1,4 +1,4 @@
-/** One conversation through each API dialect: requests, and histories as a client of the dialect keeps them. */
+/** One conversation through each API dialect: requests, and the histories that a client of the dialect keeps. */
 import { createParser } from "eventsource-parser";
 import type { TestService } from "../support.ts";
 
