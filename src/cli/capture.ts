@@ -62,7 +62,7 @@ async function run(this: Command, command: readonly string[], options: CaptureCo
     const { choices } = trajectory;
     const tokens = choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);
     printResult(options, { out, reward: trajectory.reward, turns: choices.length, tokens }, function* () {
-      yield `${choices.length} turns, ${tokens} sampled tokens, reward ${trajectory.reward}: ${out}`;
+      yield `${out}: turns ${choices.length}, sampled tokens ${tokens}, reward ${trajectory.reward}`;
     });
   });
 }
