@@ -33,10 +33,17 @@ export class DeviceVector {
     return vector;
   }
 
-  /** Returns zeros in the shape of this vector, written on the device. */
+  /** Returns zeros in the shape of this vector, written on the device. Parts of equal shape share one tensor. */
   async zeros(): Promise<DeviceVector> {
     const zeros = new DeviceVector(this.#memory, this.#parts, new Map());
-    for (const [name, tensor] of this.#tensors) zeros.set(name, await this.#memory.zerosLike(tensor));
+    const byShape = new Map<string, DeviceTensor>();
+    for (const [name, tensor] of this.#tensors) {
+      const shape = tensor.tensor.dims.join();
+      const known = byShape.get(shape);
+      const zero = known?.hold() ?? (await this.#memory.zerosLike(tensor));
+      if (known === undefined) byShape.set(shape, zero);
+      zeros.set(name, zero);
+    }
     return zeros;
   }
 
