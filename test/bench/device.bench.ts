@@ -1,7 +1,7 @@
 /**
  * Training, sampling and the gaps of a live stream on each available device: the processor, and the GPU that WebGPU selects.
  *
- *   npm run bench -- device [--params tiny|2m|27m|135m] [--steps 3] [--lora 16] [--rows 4] [--prompt 32] [--tokens 16] [--batch 1,8,32,128]
+ *   npm run bench -- device [--params tiny|2m|27m|135m|0.5b] [--steps 3] [--lora 16] [--rows 4] [--prompt 32] [--tokens 16] [--batch 1,8,32,128]
  *     [--device cpu,webgpu] [--vs torch]
  *
  * `--rows` rows per step, either a group on one prompt or single rows. Training includes clipping and AdamW. `--vs torch` adds PyTorch on the

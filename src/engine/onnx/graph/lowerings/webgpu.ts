@@ -17,8 +17,24 @@ const PIECE = 128;
 /** Factor by which a transposed matrix is longer than wide if transposing the other matrix and the result is cheaper. */
 const TALL = 8;
 
+/** Min length of a sum that is cut, of matrices with a static shape, and the number of parts. */
+const LONG = 2048;
+const PARTS = 4;
+
 /** Lowerings of the device `webgpu`. */
 export const WEBGPU_LOWERINGS: LoweringTable = {
+  // One tile goes through a sum step by step: with few rows, the time of a product is the length of its sum.
+  MatMul: (_, [a, b]) => {
+    const [k, n] = b!.shape;
+    if (a!.shape.length !== 2 || b!.shape.length !== 2 || typeof k !== "number" || typeof n !== "number") return null;
+    if (k < LONG || n > k / 2 || k % (4 * PARTS) !== 0) return null;
+    const [m] = a!.shape as [Dim];
+    const length = k / PARTS;
+    const left = transpose(reshape(a!, [m, PARTS, length]), [1, 0, 2]);
+    const product = matmul(left, reshape(b!, [PARTS, length, n]));
+    return [reshape(reduceSum(product, [0]), [m, n])];
+  },
+
   // The kernel reads transposed matrices element by element: on an H100, 6 TFLOP/s instead of 20.
   Gemm: ({ attributes }, [a, b, plus]) => {
     const [isLeft, isRight] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
