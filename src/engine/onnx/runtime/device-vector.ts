@@ -22,10 +22,23 @@ export class DeviceVector {
   }
 
   /** Copies a flat vector to the device, part by part. @throws EngineError `E_ENGINE` if the device has no room for it. */
-  static async upload(memory: DeviceMemory, parts: readonly NamedPart[], flat: Float32Array): Promise<DeviceVector> {
+  static upload(memory: DeviceMemory, parts: readonly NamedPart[], flat: Float32Array): Promise<DeviceVector> {
+    return DeviceVector.load(memory, parts, ({ offset, size }) => flat.subarray(offset, offset + size));
+  }
+
+  /**
+   * Copies parts to the device, each as soon as it is read.
+   *
+   * @throws EngineError `E_ENGINE` if the device has no room for them.
+   */
+  static async load<P extends NamedPart>(
+    memory: DeviceMemory,
+    parts: readonly P[],
+    read: (part: P) => Float32Array | Promise<Float32Array>,
+  ): Promise<DeviceVector> {
     const vector = new DeviceVector(memory, parts, new Map());
     try {
-      for (const { name, offset, size, shape } of parts) vector.set(name, await memory.upload(flat.subarray(offset, offset + size), shape));
+      for (const part of parts) vector.set(part.name, await memory.upload(await read(part), part.shape));
     } catch (error) {
       vector.release();
       throw error;
