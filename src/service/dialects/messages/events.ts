@@ -1,7 +1,8 @@
 /** Events of a streamed message. */
 import type { ChatCompletionChunk, ErrorBody, Usage } from "../../../schema/index.ts";
-import type { EventShaper, Members, ServerEvent } from "../dialect.ts";
-import { isGiven, tokenMembers } from "../translate.ts";
+import { isGiven, type Members } from "../../../dialects/index.ts";
+import type { EventShaper, ServerEvent } from "../dialect.ts";
+import { tokenMembers } from "../translate.ts";
 import { endOf, messageId, messagesUsageOf, signatureOf } from "./answer.ts";
 import { toMessagesError } from "./errors.ts";
 
