@@ -108,7 +108,7 @@ describe("ATIF", () => {
     [[], /expected an ATIF document; the document: .*expected object, received array/],
   ])("rejects the invalid document %j with line and field", async (document, message) => {
     const path = await file("bad.jsonl", `${JSON.stringify(atif(step({})))}\n${JSON.stringify(document)}\n`);
-    await expect(readAtif(path).toArray()).rejects.toMatchObject({ code: "E_DATA", message });
+    await expect(readAtif(path).toArray()).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(message) });
   });
 });
 
