@@ -7,6 +7,7 @@ import { chatCompletion, generateAnswer } from "../schema/index.ts";
 
 const ids = z.array(z.int()).nullish();
 const numbers = z.array(z.number()).nullish();
+const texts = z.array(z.string()).nullish();
 const typed = z.looseObject({ type: z.string() });
 
 const completion = chatCompletion.extend({ usage: chatCompletion.shape.usage.nullish() });
@@ -20,6 +21,7 @@ const message = z.looseObject({
   prompt_token_ids: ids,
   token_ids: ids,
   logprobs: numbers,
+  tokens: texts,
 });
 
 const response = z.looseObject({
@@ -30,6 +32,7 @@ const response = z.looseObject({
   prompt_token_ids: ids,
   token_ids: ids,
   logprobs: numbers,
+  tokens: texts,
   /** Tokens of each generation, from servers that run tools themselves. */
   token_generations: z
     .array(

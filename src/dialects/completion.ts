@@ -14,13 +14,14 @@ export function completionOf(
   return { id, model, object: "chat.completion", created: 0, usage: NO_USAGE, choices, prompt_token_ids: prompt };
 }
 
-/** Returns the token members of a choice. Entries name their tokens by identifier, because only the model's tokenizer has the texts. */
+/** Returns the token members of a choice. Entries without a text name their token by its identifier. */
 export function choiceTokens(
   ids: readonly number[] | null | undefined,
   logprobs: readonly number[] | null | undefined,
+  texts?: readonly string[] | null,
 ): Pick<Choice, "token_ids" | "logprobs"> {
   const content = logprobs?.map((logprob, at) => ({
-    token: ids?.[at] === undefined ? "" : `token_id:${ids[at]}`,
+    token: texts?.[at] ?? (ids?.[at] === undefined ? "" : `token_id:${ids[at]}`),
     logprob,
     top_logprobs: [],
   }));

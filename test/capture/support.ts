@@ -135,7 +135,7 @@ function valueOf(text: string): unknown {
 }
 
 /**
- * Returns a trajectory without the differences between dialects: identifiers of tool calls, texts of tokens, whitespace in arguments,
+ * Returns a trajectory without the differences between dialects: identifiers of tool calls, bytes of tokens, whitespace in arguments,
  * absent values, and `stop_reason`, which the Responses API does not have.
  */
 export function comparable({ messages_and_choices: items, additional_histories: others, tools }: WireTrajectory): unknown {
@@ -144,7 +144,7 @@ export function comparable({ messages_and_choices: items, additional_histories: 
     if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) return undefined;
     if (key === "stop_reason" || key === "index") return undefined;
     if (key === "arguments") return valueOf(value as string);
-    if (key === "logprobs") return (value as { content: { logprob: number }[] }).content.map(({ logprob }) => logprob);
+    if (key === "bytes" || key === "top_logprobs") return undefined;
     if ((key !== "id" && key !== "tool_call_id") || typeof value !== "string") return value;
     if (!ids.has(value)) ids.set(value, `call ${ids.size}`);
     return ids.get(value);

@@ -30,7 +30,7 @@ export function fromTextCompletion(answer: RecordedAnswer<"completions">, { requ
       message: { role: "assistant", content: choice.text, tool_calls: [] },
       finish_reason: choice.finish_reason ?? null,
       stop_reason: choice.stop_reason ?? null,
-      ...choiceTokens(choice.token_ids ?? idsIn(choice.logprobs?.tokens), logprobsOf(choice)),
+      ...choiceTokens(choice.token_ids ?? idsIn(choice.logprobs?.tokens), logprobsOf(choice), choice.logprobs?.tokens),
     }));
     return completionOf(answer, stated ?? given, choices);
   });

@@ -15,14 +15,14 @@ const FINISH_REASONS: Readonly<Record<string, string>> = {
 
 /** Returns the chat completion of a message. @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` as for a message in a request. */
 export function fromMessage(answer: RecordedAnswer<"messages">): ChatCompletion {
-  const { stop_reason: reason, stop_sequence: stop, token_ids: ids, logprobs } = answer;
+  const { stop_reason: reason, stop_sequence: stop, token_ids: ids, logprobs, tokens } = answer;
   const message = sampledMessage([fromAssistantBlocks(answer.content as readonly MessagesBlock[], "content", accept)]);
   const choice = {
     index: 0,
     message,
     finish_reason: FINISH_REASONS[reason ?? ""] ?? reason ?? null,
     stop_reason: stop ?? null,
-    ...choiceTokens(ids, logprobs),
+    ...choiceTokens(ids, logprobs, tokens),
   };
   return completionOf(answer, answer.prompt_token_ids, [choice]);
 }

@@ -39,6 +39,12 @@ export function fromResponse(answer: Response): ChatCompletion {
   const message = sampledMessage(messages);
   const { prompt, ids, logprobs } = tokensOf(answer);
   const hasCalls = (message.tool_calls ?? []).length > 0;
-  const choice = { index: 0, message, finish_reason: finishReason(answer, hasCalls), stop_reason: null, ...choiceTokens(ids, logprobs) };
+  const choice = {
+    index: 0,
+    message,
+    finish_reason: finishReason(answer, hasCalls),
+    stop_reason: null,
+    ...choiceTokens(ids, logprobs, answer.tokens),
+  };
   return completionOf(answer, prompt, [choice]);
 }

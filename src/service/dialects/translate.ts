@@ -1,19 +1,24 @@
 /** Shared parts of translating a chat completion to the answer of a dialect. */
 import { given, type Members } from "../../dialects/index.ts";
-import type { ChatCompletion, Choice, Usage } from "../../schema/index.ts";
+import type { ChatCompletion, Choice, LogprobEntry, Usage } from "../../schema/index.ts";
 
 /** Returns the first choice of a completion. */
 export function firstChoice({ choices }: ChatCompletion): Choice {
   return choices[0]!;
 }
 
-/** Extension members of a response: token ids of prompt and output, and the log-probability of each output token. */
+/** Extension members of a response: token ids of prompt and output, and the log-probability and text of each output token. */
 export function tokenMembers(parts: {
   readonly promptIds: readonly number[] | null | undefined;
   readonly ids: readonly number[] | null | undefined;
-  readonly logprobs: readonly { readonly logprob: number }[] | null | undefined;
+  readonly logprobs: readonly Pick<LogprobEntry, "logprob" | "token">[] | null | undefined;
 }): Members {
-  return given({ prompt_token_ids: parts.promptIds, token_ids: parts.ids, logprobs: parts.logprobs?.map(({ logprob }) => logprob) });
+  return given({
+    prompt_token_ids: parts.promptIds,
+    token_ids: parts.ids,
+    logprobs: parts.logprobs?.map(({ logprob }) => logprob),
+    tokens: parts.logprobs?.map(({ token }) => token),
+  });
 }
 
 /** Returns the number of prompt tokens read from the prefix cache; 0 unless the service reports it. */

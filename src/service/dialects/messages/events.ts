@@ -1,5 +1,5 @@
 /** Events of a streamed message. */
-import type { ChatCompletionChunk, ErrorBody, Usage } from "../../../schema/index.ts";
+import type { ChatCompletionChunk, ErrorBody, LogprobEntry, Usage } from "../../../schema/index.ts";
 import { isGiven, type Members } from "../../../dialects/index.ts";
 import type { EventShaper, ServerEvent } from "../dialect.ts";
 import { tokenMembers } from "../translate.ts";
@@ -35,7 +35,7 @@ export class MessageEvents implements EventShaper {
   #usage: Usage | null | undefined = null;
   #promptIds: readonly number[] | null | undefined = null;
   readonly #ids: number[] = [];
-  readonly #logprobs: { readonly logprob: number }[] = [];
+  readonly #logprobs: LogprobEntry[] = [];
 
   push(chunk: ChatCompletionChunk): readonly ServerEvent[] {
     this.#usage = chunk.usage ?? this.#usage;
