@@ -1,18 +1,7 @@
 /** The interface of an API dialect: translation of requests to chat completions, and of their answers and errors back. */
+import type { Members, TranslatedCall } from "../../dialects/index.ts";
 import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../../schema/index.ts";
 import type { DialectName, RenderedCall } from "../chat/pipeline.ts";
-import type { RawPrompt } from "../chat/prompt/raw-prompt.ts";
-
-/** Members of a JSON object. 64-bit integers beyond 2^53 are bigint. */
-export type Members = Readonly<Record<string, unknown>>;
-
-/** Chat completion to which a request is translated. */
-export interface DialectCall {
-  /** Members of the chat completion's body, without `stream`. */
-  readonly body: Members;
-  /** Prompt of a body without `messages`. @default the rendered messages */
-  readonly prompt?: RawPrompt | undefined;
-}
 
 /** Server-sent event; `data` is serialized as JSON, except for `[DONE]`. */
 export interface ServerEvent {
@@ -34,7 +23,7 @@ export interface EventShaper {
 /** A translated request. */
 export interface Exchange {
   /** Chat completions, which run concurrently; at least one. */
-  readonly calls: readonly DialectCall[];
+  readonly calls: readonly TranslatedCall[];
   /** Returns the response body. `completions` has one completion per call. */
   readonly answer: (completions: readonly ChatCompletion[]) => unknown;
   /** Converter of a streamed response; null for a response that is not streamed. */
@@ -46,7 +35,7 @@ export interface Caller {
   /** Credential that authenticated the request. */
   readonly credential: string;
   /** Renders and encodes the prompt of a chat completion. */
-  readonly render: (call: DialectCall) => Promise<RenderedCall>;
+  readonly render: (call: TranslatedCall) => Promise<RenderedCall>;
 }
 
 /** An API dialect. */

@@ -1,4 +1,5 @@
 /** The request handler shared by the routes of all dialects. */
+import type { Members, TranslatedCall } from "../../dialects/index.ts";
 import type { ChatCompletion } from "../../schema/index.ts";
 import { presentedKey } from "../auth.ts";
 import { readBytes, type ServiceRequest } from "../body.ts";
@@ -7,7 +8,7 @@ import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
 import { checkMediaType, parseBody } from "../chat/request/request.ts";
 import { bodyText } from "../requests.ts";
 import { shapedStream } from "./chunks.ts";
-import type { Dialect, DialectCall, Exchange, Members } from "./dialect.ts";
+import type { Dialect, Exchange } from "./dialect.ts";
 
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
@@ -16,7 +17,7 @@ export interface OpenCall {
   readonly body: Members;
   readonly credential: string;
   /** Returns the call of a pipeline for one chat completion. `index` distinguishes the digests of several. @default 0 */
-  readonly toCall: (call: DialectCall, index?: number) => ChatCall;
+  readonly toCall: (call: TranslatedCall, index?: number) => ChatCall;
 }
 
 /** Serializes a chat body. Integers beyond 2^53 become strings of digits, which the pipeline parses as integers. */
@@ -51,7 +52,7 @@ export async function openCall(dialect: Dialect["name"], context: ServiceRequest
 }
 
 /** Returns the body of a call with streaming as the exchange needs it. */
-function withStream({ body, prompt }: DialectCall, isStream: boolean): DialectCall {
+function withStream({ body, prompt }: TranslatedCall, isStream: boolean): TranslatedCall {
   // The first chunk needs the number of prompt tokens, the last one the number of output tokens.
   const stream = isStream ? { stream: true, stream_options: { include_usage: true, continuous_usage_stats: true } } : { stream: false };
   return { body: { ...body, ...stream }, prompt };
@@ -98,7 +99,7 @@ export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, co
   const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
   try {
     const call = await openCall(dialect.name, context);
-    const render = (part: DialectCall) => pipeline.render(call.toCall(part));
+    const render = (part: TranslatedCall) => pipeline.render(call.toCall(part));
     const exchange = await dialect.open(call.body, { credential: call.credential, render });
     const answers = await start(pipeline, exchange, call);
     const refusal = refused(answers);
@@ -124,7 +125,7 @@ export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, co
 /** Request that is rendered and not sampled. */
 export interface RenderedRequest {
   /** Translates the body to a chat completion. */
-  readonly open: (body: Members) => DialectCall;
+  readonly open: (body: Members) => TranslatedCall;
   /** Returns the response body. */
   readonly answer: (rendered: RenderedCall, body: Members) => unknown;
 }

@@ -1,4 +1,5 @@
 /** The routes of text completions and of tokens. */
+import { BodyError, isGiven, readMembers, type Members, type TranslatedCall } from "../../dialects/index.ts";
 import {
   completionsAnswer,
   completionsRequest,
@@ -12,16 +13,14 @@ import {
   type TokenizeAnswer,
 } from "../../schema/index.ts";
 import type { ChatPipeline } from "../chat/pipeline.ts";
-import { BodyError } from "../chat/request/errors.ts";
 import { completionsDialect } from "../dialects/completions/dialect.ts";
-import type { Dialect, DialectCall, Members } from "../dialects/dialect.ts";
+import type { Dialect } from "../dialects/dialect.ts";
 import { generateDialect } from "../dialects/generate.ts";
 import { answerDialect, answerRendered, type RenderedRequest } from "../dialects/handler.ts";
-import { isGiven, readMembers } from "../dialects/translate.ts";
 import { route, type Route, type RouteSpec } from "../openapi/route.ts";
 
 /** Translates the body of `POST /tokenize`. */
-function openTokenize(members: Members): DialectCall {
+function openTokenize(members: Members): TranslatedCall {
   const { model, prompt, messages, add_special_tokens: addsSpecialTokens } = readMembers(tokenizeRequest, members);
   if (isGiven(prompt) === isGiven(messages))
     throw new BodyError("Expected either `prompt` or `messages`, got both or neither", { param: "prompt" });

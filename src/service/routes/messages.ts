@@ -1,9 +1,9 @@
 /** The routes of the Messages API. */
+import { messagesToChat } from "../../dialects/index.ts";
 import { messagesAnswer, messagesError, messagesRequest, messagesTokenCount } from "../../schema/index.ts";
 import type { ChatPipeline } from "../chat/pipeline.ts";
 import { messagesDialect } from "../dialects/messages/dialect.ts";
 import { answerDialect, answerRendered } from "../dialects/handler.ts";
-import { toChat } from "../dialects/messages/request.ts";
 import { route, type Route } from "../openapi/route.ts";
 
 /** Creates `POST /v1/messages` and `POST /v1/messages/count_tokens`. */
@@ -47,7 +47,7 @@ export function messagesRoutes(chat: ChatPipeline): Route[] {
       },
       (context) =>
         answerRendered(chat, context, {
-          open: (members) => ({ body: toChat(members).body }),
+          open: (members) => ({ body: messagesToChat(members).body }),
           answer: ({ ids }) => ({ input_tokens: ids.length }),
         }),
     ),

@@ -97,7 +97,7 @@ it("the same conversation with the same seed samples the same ids and log-probab
       isStreamed: false,
     }));
     const all: Turn[][] = [];
-    for (const create of PLAYERS) all.push(await play(create({ service } as TestService, "whetstone-tiny"), turns, () => undefined));
+    for (const create of PLAYERS) all.push(await play(create({ service }, "whetstone-tiny"), turns, () => undefined));
     expect(all[0]![0]!.ids.length).toBeGreaterThan(1);
     for (const played of all) expect(played).toEqual(all[0]!.map((said) => ({ ...said, calls: [] })));
   } finally {

@@ -11,7 +11,7 @@ import type {
   Usage,
 } from "../../../schema/index.ts";
 import type { EventShaper, ServerEvent } from "../dialect.ts";
-import type { TranslatedCompletion } from "./request.ts";
+import type { TranslatedCompletion } from "../../../dialects/index.ts";
 
 /** An echoed prompt. */
 export interface Echo {

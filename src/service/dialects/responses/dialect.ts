@@ -1,5 +1,6 @@
 /** The Responses dialect (`POST /v1/responses`). */
 import { createHash, randomBytes } from "node:crypto";
+import { conversationOf, readResponsesRequest, responsesToChat, type ResponseLookup } from "../../../dialects/index.ts";
 import { NoSpaceError, NotFoundError } from "../../../errors.ts";
 import type { ResponsesAnswer, ResponsesItem, ResponsesRequest } from "../../../schema/index.ts";
 import { isNoSpace } from "../../../util/no-space.ts";
@@ -7,10 +8,6 @@ import type { StoredResponses } from "../../store/responses.ts";
 import type { Dialect } from "../dialect.ts";
 import { parseItemId, toResponse } from "./answer.ts";
 import { ResponseEvents } from "./events.ts";
-import { itemsOf, readRequest, toChat } from "./request.ts";
-
-/** Max length of a chain of previous responses. */
-const MAX_CHAIN = 4096;
 
 /** Returns the owner of a credential's stored responses. No other credential can read them. */
 export function ownerOf(credential: string): string {
@@ -24,33 +21,21 @@ export async function requireResponse(stored: StoredResponses, owner: string, id
   throw new NotFoundError(`There is no stored response '${id}': it was not stored, or it has been deleted`, { param });
 }
 
-/** Returns the items of a response and of all responses before it, oldest first. */
-async function chainItems(stored: StoredResponses, owner: string, lastId: string | null): Promise<ResponsesItem[]> {
-  const parts: ResponsesItem[][] = [];
-  for (let id = lastId; id !== null && parts.length < MAX_CHAIN;) {
-    const row = await requireResponse(stored, owner, id, "previous_response_id");
-    const { output } = JSON.parse(row.response) as ResponsesAnswer;
-    parts.push([...(JSON.parse(row.input) as ResponsesItem[]), ...output]);
-    id = row.previous_id;
-  }
-  return parts.toReversed().flat();
-}
-
-/** Replaces references by the items of stored responses. */
-async function resolved(stored: StoredResponses, owner: string, items: readonly ResponsesItem[]): Promise<ResponsesItem[]> {
-  const found: ResponsesItem[] = [];
-  for (const item of items) {
-    if (item.type !== "item_reference") {
-      found.push(item);
-      continue;
-    }
-    const place = parseItemId(item.id ?? "");
-    const row = place === null ? undefined : await stored.find(owner, place.responseId);
-    const target = row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place!.index];
-    if (target === undefined) throw new NotFoundError(`There is no item '${String(item.id)}' in a stored response`, { param: "input" });
-    found.push(target);
-  }
-  return found;
+/** Returns access to the stored responses of an owner. */
+function lookupIn(stored: StoredResponses, owner: string): ResponseLookup {
+  return {
+    async response(id) {
+      const { previous_id: previousId, input, response } = await requireResponse(stored, owner, id, "previous_response_id");
+      return { previousId, input: JSON.parse(input) as ResponsesItem[], output: (JSON.parse(response) as ResponsesAnswer).output };
+    },
+    async item(id) {
+      const place = parseItemId(id);
+      const row = place === null ? undefined : await stored.find(owner, place.responseId);
+      const item = row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place!.index];
+      if (item === undefined) throw new NotFoundError(`There is no item '${id}' in a stored response`, { param: "input" });
+      return item;
+    },
+  };
 }
 
 /** Throws the error of a response that could not be stored. */
@@ -67,19 +52,17 @@ export function responsesDialect(stored: StoredResponses): Dialect {
   return {
     name: "responses",
     async open(members, { credential }) {
-      const request: ResponsesRequest = readRequest(members);
+      const request: ResponsesRequest = readResponsesRequest(members);
       const owner = ownerOf(credential);
-      const previousId = request.previous_response_id ?? null;
-      const input = await resolved(stored, owner, itemsOf(request.input));
-      const items = [...(await chainItems(stored, owner, previousId)), ...input];
+      const { input, items } = await conversationOf(request, lookupIn(stored, owner));
       const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
       const keep = async (response: ResponsesAnswer): Promise<void> => {
         if (request.store === false) return;
         const texts = { input: JSON.stringify(input), response: JSON.stringify(response) };
-        await stored.save({ id: response.id, owner, previous_id: previousId, ...texts }).catch(explainFullDisk);
+        await stored.save({ id: response.id, owner, previous_id: request.previous_response_id ?? null, ...texts }).catch(explainFullDisk);
       };
       return {
-        calls: [{ body: toChat(members, request, items) }],
+        calls: [{ body: responsesToChat(members, request, items) }],
         async answer([completion]) {
           const response = toResponse(head, completion!);
           await keep(response);

@@ -1,7 +1,6 @@
 /** Translation of a Responses request to a chat completion. */
-import { responsesRequest, type ResponsesItem, type ResponsesRequest } from "../../../schema/index.ts";
-import type { Members } from "../dialect.ts";
-import { given, readMembers, rejectFields, unsupported, without } from "../translate.ts";
+import { responsesRequest, type ResponsesItem, type ResponsesRequest } from "../../schema/index.ts";
+import { checkFields, given, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
 import { messagesOf } from "./items.ts";
 import { chatName, chatTools } from "./tools.ts";
 
@@ -16,7 +15,7 @@ const OWN_FIELDS = new Set([
 const INCLUDES = ["message.output_text.logprobs", "reasoning.encrypted_content"];
 
 /** Features that this service does not have, with the values that ask for nothing. */
-const REJECTED = {
+const UNSUPPORTED = {
   background: [false],
   conversation: [],
   prompt: [],
@@ -26,37 +25,34 @@ const REJECTED = {
   n: [1],
 };
 
-function chatChoice(choice: ResponsesRequest["tool_choice"]): unknown {
+function chatChoice(choice: ResponsesRequest["tool_choice"], onUnsupported: OnUnsupported): unknown {
   if (typeof choice !== "object" || choice === null) return choice;
   const { type, name, namespace } = choice;
-  if (type !== "function") throw unsupported("tool_choice.type", type, 'Expected none, auto, required or {"type": "function", "name": …}');
-  return { type, function: { name: typeof namespace === "string" ? chatName({ name: String(name), namespace }) : name } };
+  if (type === "function")
+    return { type, function: { name: typeof namespace === "string" ? chatName({ name: String(name), namespace }) : name } };
+  onUnsupported("tool_choice.type", type, 'Expected none, auto, required or {"type": "function", "name": …}');
+  return null;
 }
 
-function responseFormat(text: ResponsesRequest["text"]): Members | null {
+function responseFormat(text: ResponsesRequest["text"], onUnsupported: OnUnsupported): Members | null {
   const format = text?.format as Members | null | undefined;
   const verbosity = text?.["verbosity"] ?? "medium";
-  if (verbosity !== "medium") throw unsupported("text.verbosity", verbosity, "Leave it out, and ask for brevity in the input");
+  if (verbosity !== "medium") onUnsupported("text.verbosity", verbosity, "Leave it out, and ask for brevity in the input");
   if (!format || format["type"] !== "json_schema") return format ?? null;
   const { type, ...schema } = format;
   return { type, json_schema: schema };
 }
 
-function logprobFields({ include, top_logprobs: top, logprobs }: ResponsesRequest): Members {
+function logprobFields({ include, top_logprobs: top, logprobs }: ResponsesRequest, onUnsupported: OnUnsupported): Members {
   const unknown = include?.find((name) => !INCLUDES.includes(name));
-  if (unknown !== undefined) throw unsupported("include", unknown, `Expected ${INCLUDES.join(" or ")}`);
+  if (unknown !== undefined) onUnsupported("include", unknown, `Expected ${INCLUDES.join(" or ")}`);
   const isAsked = include?.includes(INCLUDES[0]!) === true || (top ?? 0) > 0 || logprobs === true;
   return isAsked ? given({ logprobs: true, top_logprobs: top }) : {};
 }
 
-/** Returns the input as items. */
-export function itemsOf(input: ResponsesRequest["input"]): readonly ResponsesItem[] {
-  return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
-}
-
 /** Parses the body of `POST /v1/responses`. @throws BodyError `E_ARGUMENT` for a malformed body. */
-export function readRequest(members: Members): ResponsesRequest {
-  rejectFields(members, REJECTED);
+export function readResponsesRequest(members: Members, onUnsupported: OnUnsupported = reject): ResponsesRequest {
+  checkFields(members, UNSUPPORTED, onUnsupported);
   return readMembers(responsesRequest, members);
 }
 
@@ -66,21 +62,27 @@ export function readRequest(members: Members): ResponsesRequest {
  * @param members - Members of the body.
  * @param request - The parsed body.
  * @param items - Items of the previous responses and of the input.
+ * @returns Members of the chat completion's body, without `stream`.
  * @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` for fields without an equivalent, such as hosted tools.
  */
-export function toChat(members: Members, request: ResponsesRequest, items: readonly ResponsesItem[]): Members {
+export function responsesToChat(
+  members: Members,
+  request: ResponsesRequest,
+  items: readonly ResponsesItem[],
+  onUnsupported: OnUnsupported = reject,
+): Members {
   const { instructions, tools, reasoning, parallel_tool_calls, max_output_tokens } = request;
   return {
     ...without(members, OWN_FIELDS),
-    messages: [...(instructions ? [{ role: "system", content: instructions }] : []), ...messagesOf(items)],
+    messages: [...(instructions ? [{ role: "system", content: instructions }] : []), ...messagesOf(items, onUnsupported)],
     ...given({
-      tools: tools?.length ? chatTools(tools) : null,
-      tool_choice: tools?.length ? chatChoice(request.tool_choice) : null,
+      tools: tools?.length ? chatTools(tools, onUnsupported) : null,
+      tool_choice: tools?.length ? chatChoice(request.tool_choice, onUnsupported) : null,
       parallel_tool_calls,
       max_completion_tokens: max_output_tokens,
       reasoning_effort: reasoning?.effort,
-      response_format: responseFormat(request.text),
+      response_format: responseFormat(request.text, onUnsupported),
     }),
-    ...logprobFields(request),
+    ...logprobFields(request, onUnsupported),
   };
 }

@@ -1,8 +1,7 @@
 /** Translation of a Messages request to a chat completion. */
-import { messagesRequest, type MessagesMessage, type MessagesRequest, type MessagesTool } from "../../../schema/index.ts";
-import type { Members } from "../dialect.ts";
-import { given, readMembers, rejectFields, unsupported, without } from "../translate.ts";
-import { chatMessages, textsOf } from "./blocks.ts";
+import { messagesRequest, type MessagesMessage, type MessagesRequest, type MessagesTool } from "../../schema/index.ts";
+import { checkFields, given, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
+import { chatMessages, contentOf } from "./blocks.ts";
 
 /** Fields that chat completions do not have; every other field passes unchanged. */
 const OWN_FIELDS = new Set([
@@ -11,34 +10,36 @@ const OWN_FIELDS = new Set([
   ...["container", "mcp_servers", "thread", "n"],
 ]);
 
-/** Tool of a chat completion. @throws UnsupportedError `E_UNSUPPORTED` for a tool that a server runs. */
-function chatTool({ type, name, description, input_schema: parameters }: MessagesTool, index: number): Members {
-  if (type !== undefined && type !== null && type !== "custom")
-    throw unsupported(`tools.${index}.type`, type, "Only tools that the client runs are supported; define the tool with an `input_schema`");
-  return { type: "function", function: { name, ...given({ description, parameters }) } };
+/** Returns the tools of a chat completion. Tools that a server runs are unsupported; accepted ones are left out. */
+function chatTools(tools: readonly MessagesTool[], onUnsupported: OnUnsupported): Members[] {
+  return tools.flatMap(({ type, name, description, input_schema: parameters }, index) => {
+    if (type === undefined || type === null || type === "custom")
+      return [{ type: "function", function: { name, ...given({ description, parameters }) } }];
+    onUnsupported(`tools.${index}.type`, type, "Only tools that the client runs are supported; define the tool with an `input_schema`");
+    return [];
+  });
 }
 
 /** Fields for the choice of tools. */
-function toolFields({ tools, tool_choice: choice }: MessagesRequest): Members {
+function toolFields({ tools, tool_choice: choice }: MessagesRequest, onUnsupported: OnUnsupported): Members {
   const named = { type: "function", function: { name: choice?.name ?? "" } };
   const choices = { auto: "auto", any: "required", none: "none", tool: named };
   return given({
-    tools: tools?.length ? tools.map(chatTool) : null,
+    tools: tools?.length ? chatTools(tools, onUnsupported) : null,
     tool_choice: choice ? choices[choice.type] : null,
     parallel_tool_calls: choice?.disable_parallel_tool_use === true ? false : null,
   });
 }
 
 /** Fields for the form of the text. */
-function formFields({ output_config: config, output_format: older }: MessagesRequest): Members {
+function formFields({ output_config: config, output_format: older }: MessagesRequest, onUnsupported: OnUnsupported): Members {
   const format = (config?.format ?? older ?? null) as Members | null;
   const effort = config?.effort === "xhigh" || config?.effort === "max" ? "high" : config?.effort;
-  if (format !== null && format["type"] !== "json_schema")
-    throw unsupported("output_config.format.type", format["type"], "Expected json_schema");
+  const hasSchema = format?.["type"] === "json_schema";
+  if (format !== null && !hasSchema) onUnsupported("output_config.format.type", format["type"], "Expected json_schema");
   return given({
     reasoning_effort: effort,
-    response_format:
-      format === null ? null : { type: "json_schema", json_schema: { name: "output", schema: format["schema"], strict: true } },
+    response_format: hasSchema ? { type: "json_schema", json_schema: { name: "output", schema: format["schema"], strict: true } } : null,
   });
 }
 
@@ -58,24 +59,31 @@ function prefillFields(messages: readonly MessagesMessage[]): Members {
   return last.role === "assistant" && !hasCalls ? { continue_final_message: true, add_generation_prompt: false } : {};
 }
 
+/** A translated Messages request. */
+export interface TranslatedMessages {
+  /** Members of the chat completion's body, without `stream`. */
+  readonly body: Members;
+  readonly isStream: boolean;
+}
+
 /**
  * Translates the body of `POST /v1/messages` or `/v1/messages/count_tokens`.
  *
  * @throws BodyError `E_ARGUMENT` for a malformed body; UnsupportedError `E_UNSUPPORTED` for images, documents, server tools and other
- *   features that this service does not have.
+ *   features that this service does not have, unless `onUnsupported` accepts them.
  */
-export function toChat(members: Members): { readonly body: Members; readonly isStream: boolean } {
+export function messagesToChat(members: Members, onUnsupported: OnUnsupported = reject): TranslatedMessages {
   const request = readMembers(messagesRequest, members);
-  rejectFields(members, { container: [], thread: [], n: [1] });
+  checkFields(members, { container: [], thread: [], n: [1] }, onUnsupported);
   if (Array.isArray(members["mcp_servers"]) && members["mcp_servers"].length > 0)
-    throw unsupported("mcp_servers", members["mcp_servers"], "Connect to MCP servers in the client, and offer their tools in `tools`");
-  const system = request.system ? [{ role: "system", content: textsOf(request.system, "system") }] : [];
+    onUnsupported("mcp_servers", members["mcp_servers"], "Connect to MCP servers in the client, and offer their tools in `tools`");
+  const system = request.system ? [{ role: "system", content: contentOf(request.system, "system", onUnsupported) }] : [];
   const body = {
     ...without(members, OWN_FIELDS),
-    messages: [...system, ...request.messages.flatMap((message, index) => chatMessages(message, `messages.${index}`))],
+    messages: [...system, ...request.messages.flatMap((message, index) => chatMessages(message, `messages.${index}`, onUnsupported))],
     ...given({ max_tokens: request.max_tokens, stop: request.stop_sequences }),
-    ...toolFields(request),
-    ...formFields(request),
+    ...toolFields(request, onUnsupported),
+    ...formFields(request, onUnsupported),
     ...thinkingFields(request),
     ...prefillFields(request.messages),
   };
