@@ -109,6 +109,14 @@ export interface ChatTokenizer {
   renderChat(messages: readonly ChatMessage[], options?: RenderChatOptions): string;
 
   /**
+   * Whether the template of a conversation reads a variable. A variable that it does not read cannot change the text; a variable that it
+   * reads may have no effect on a particular conversation.
+   *
+   * @throws the errors of {@link renderChat} for a template that is missing or does not parse.
+   */
+  readsVariable(name: string, options?: Pick<RenderChatOptions, "tools" | "template">): boolean;
+
+  /**
    * The tokens of a finished conversation and which of them the assistant says.
    *
    * Each assistant turn is encoded as sampling meets it: the prompt with its generation header, then the completion up to
