@@ -45,7 +45,7 @@ async function record(scope: CaptureScope, order: number, call: ChatCall | null,
   const { send, input, init } = sending;
   const signal = joined(scope.signal, init?.signal ?? (input instanceof Request ? input.signal : undefined));
   if (call === null || !scope.accepts(call.url, call.model)) return send(input, { ...init, ...signal });
-  const body = trainableBody(call.body);
+  const body = trainableBody(call.body, scope.chatTemplateKwargs);
   const request = parseRequest(body);
   const sent = () => send(...withBody(input, { ...init, ...signal }, JSON.stringify(body)));
   if (request === null) {

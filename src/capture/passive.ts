@@ -5,7 +5,7 @@ import { brotliDecompress, gunzip, inflate } from "node:zlib";
 import { ConnectionError, HttpError } from "../client/index.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { ChatCompletion } from "../schema/index.ts";
-import { isChatAddress, parseRequest, readChatCall } from "./request.ts";
+import { isChatAddress, missingKwargs, parseRequest, readChatCall } from "./request.ts";
 import { isEventStream, readCompletion } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 import { watchHandler } from "./undici-handler.ts";
@@ -178,7 +178,12 @@ async function finish(request: UndiciRequest, error: unknown): Promise<void> {
   const call = readChatCall(url, whole(seen.sent).toString("utf8"));
   if (call === null || !scope.accepts(call.url, call.model)) return;
   const parsed = parseRequest(call.body);
-  if (parsed === null) scope.log(`capture: a call to ${call.model} is no turn: its messages have no known shape`);
+  const [missing] = missingKwargs(call.body, scope.chatTemplateKwargs);
+  if (missing !== undefined)
+    scope.log(
+      `capture: a call to ${call.model} is no turn: \`chatTemplateKwargs\` sets \`${missing}\`, which cannot be added to a call that is only observed; use \`capture.fetch\`, or let the client set it`,
+    );
+  else if (parsed === null) scope.log(`capture: a call to ${call.model} is no turn: its messages have no known shape`);
   else await scope.track(order, parsed, readAnswer(seen, error, parsed.n ?? 1));
 }
 

@@ -1,5 +1,5 @@
 /** Recognition of chat requests, and the fields that training needs in them. */
-import { chatCompletionRequest, type ChatCompletionRequest } from "../schema/index.ts";
+import { chatCompletionRequest, type ChatCompletionRequest, type JsonObject } from "../schema/index.ts";
 
 /** Chat request that a client is about to send. */
 export interface ChatCall {
@@ -28,9 +28,27 @@ export function readChatCall(url: string, text: string): ChatCall | null {
   return { url: new URL(url), model: body.model, body: { ...body } };
 }
 
-/** Returns the body with `logprobs` and `return_token_ids`, which training needs. */
-export function trainableBody(body: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return { ...body, logprobs: true, return_token_ids: true };
+/** Returns the body with `logprobs` and `return_token_ids`, which training needs, and with template variables that it does not set. */
+export function trainableBody(
+  body: Readonly<Record<string, unknown>>,
+  chatTemplateKwargs: Readonly<JsonObject> | undefined,
+): Readonly<Record<string, unknown>> {
+  const { chat_template_kwargs: own } = body;
+  const isMerged = chatTemplateKwargs !== undefined && typeof (own ?? {}) === "object" && !Array.isArray(own);
+  return {
+    ...body,
+    logprobs: true,
+    return_token_ids: true,
+    ...(isMerged ? { chat_template_kwargs: { ...chatTemplateKwargs, ...(own as object | null | undefined) } } : {}),
+  };
+}
+
+/** Returns the names in `chatTemplateKwargs` that a body does not set. */
+export function missingKwargs(
+  { chat_template_kwargs: own }: Readonly<Record<string, unknown>>,
+  kwargs: Readonly<JsonObject> = {},
+): string[] {
+  return Object.keys(kwargs).filter((name) => !Object.hasOwn(Object(own), name));
 }
 
 /** Parses the request for a trajectory; null if it does not match the schema. */

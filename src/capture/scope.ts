@@ -2,7 +2,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { HttpError } from "../client/index.ts";
 import { ArgumentError } from "../errors.ts";
-import type { ChatCompletion, ChatCompletionRequest } from "../schema/index.ts";
+import type { ChatCompletion, ChatCompletionRequest, JsonObject } from "../schema/index.ts";
 import type { RecordedCall } from "../trajectory/histories.ts";
 import { delay } from "../util/delay.ts";
 
@@ -18,6 +18,7 @@ export interface CapturedPolicy {
 export interface ScopeOptions {
   readonly policy?: CapturedPolicy | undefined;
   readonly baseUrl?: string | undefined;
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -28,6 +29,8 @@ const MODEL_ADDRESS = /^(?:[a-z][a-z0-9+.-]*:\/\/\/)?[^/:\s]+\/[^/:\s]+\/[^/:\s]
 export class CaptureScope {
   readonly signal: AbortSignal | undefined;
   readonly policy: CapturedPolicy | undefined;
+  /** Template variables for calls that do not set them. */
+  readonly chatTemplateKwargs: Readonly<JsonObject> | undefined;
   readonly #baseUrl: string | undefined;
   readonly #calls: RecordedCall[] = [];
   readonly #pending = new Set<Promise<void>>();
@@ -37,7 +40,7 @@ export class CaptureScope {
   #started = 0;
   #isClosed = false;
 
-  constructor({ policy, baseUrl, signal }: ScopeOptions) {
+  constructor({ policy, baseUrl, chatTemplateKwargs, signal }: ScopeOptions) {
     if (policy !== undefined && (typeof policy.id !== "string" || policy.id === "")) {
       throw new ArgumentError("Expected `policy` to have an `id`, such as `await model.policy()`", { param: "policy" });
     }
@@ -47,6 +50,7 @@ export class CaptureScope {
       });
     }
     this.policy = policy;
+    this.chatTemplateKwargs = chatTemplateKwargs;
     this.#baseUrl = baseUrl === undefined ? undefined : withSlash(new URL(baseUrl));
     this.signal = signal;
   }
