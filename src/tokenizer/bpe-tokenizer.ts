@@ -172,7 +172,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
     const closings = this.eosTokenIds.map((id) => this.tokenText(id));
     const segments = trainingSegments(
       messages,
-      (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, addGenerationPrompt }),
+      (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, variables: options.variables, addGenerationPrompt }),
       closings,
       options.isTrained,
     );

@@ -35,6 +35,8 @@ export interface RenderChatOptions {
 export interface RenderTrainingOptions {
   /** Tool definitions in the wire's shape; absent, null or empty = the template sees none. */
   readonly tools?: readonly unknown[] | null | undefined;
+  /** More template variables, as for {@link ChatTokenizer.renderChat}. */
+  readonly variables?: Readonly<Record<string, unknown>> | undefined;
   /** Whether the assistant message at an index of `messages` is trained; others are context. @default all are */
   readonly isTrained?: ((index: number) => boolean) | undefined;
 }

@@ -5,9 +5,19 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { capture } from "../../src/capture/index.ts";
 import { defineEnvironment, evaluate } from "../../src/environment/index.ts";
 import { openRun } from "../../src/experiment/index.ts";
-import { connect, gatherTrajectoryGroups, preflight, trajectory, type RolloutContext, type Trajectory } from "../../src/index.ts";
+import {
+  connect,
+  gatherTrajectoryGroups,
+  preflight,
+  trajectory,
+  uploadDataset,
+  type RolloutContext,
+  type Trajectory,
+} from "../../src/index.ts";
 import { startTestService } from "../../src/testing/index.ts";
 import { evaluateCheckpoints, trainRl } from "../../src/train/index.ts";
+import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import type { Row } from "../../src/training-rows.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { REASONING_TEMPLATES, reasoningBase } from "../support/reasoning-base.ts";
 
@@ -143,6 +153,36 @@ it("trainRl, its evaluations, and evaluateCheckpoints set the variable for every
 
   const { groups: dropped } = await evaluate(environment, policy, { progress: false });
   expect(dropped[0]!.trajectories.map(continuing)).toEqual([false]);
+});
+
+describe("supervised training on several turns with reasoning", () => {
+  const turn = (index: number) => [
+    { role: "user", content: `question ${index}` },
+    { role: "assistant", content: `answer ${index}`, reasoning: `thought ${index}` },
+  ];
+  const messages = [0, 1, 2].flatMap(turn);
+
+  it("needs the variable that keeps the reasoning, in the chat line", async () => {
+    const { service, model, test } = await start("preserve-thinking");
+    const train = async (example: object) => {
+      const data = await uploadDataset(service, { project: "demo", name: "talks", train: [{ messages, ...example }] });
+      return (await model.trainSft(data)).done();
+    };
+    await expect(train({})).rejects.toThrow(/does not extend/);
+    await expect(train({ chatTemplateKwargs: { keep_thinking: true } })).rejects.toThrow(
+      /`chat_template_kwargs` that the chat template reads, got `keep_thinking`/,
+    );
+    await train({ chatTemplateKwargs: { preserve_thinking: true } });
+    const rows = test.engine.calls.flatMap(({ verb, detail }) => (verb === "forwardBackward" ? (detail as { rows: Row[] }).rows : []));
+    const tokenizer = await loadTokenizer((await reasoningBase("preserve-thinking")).directory);
+    expect(rows.map(({ tokens }) => tokenizer.decode(tokens))).toEqual([
+      messages
+        .map(({ role, content, reasoning }) =>
+          role === "user" ? `<|user|>${content}<|end|>` : `<|assistant|><think>\n${reasoning}\n</think>\n\n${content}<|end|>`,
+        )
+        .join(""),
+    ]);
+  });
 });
 
 describe("an agent that does not know the template", () => {
