@@ -3,7 +3,7 @@ import type { ErrorBody } from "../../../schema/error.ts";
 import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "../generate/generate.ts";
 import type { WireLogprob } from "../generate/logprobs.ts";
 import { ReasoningStream } from "../text/reasoning.ts";
-import { finishReason, toPromptDetails, toUsage, type ShapeOptions } from "./shape.ts";
+import { finishReason, toPromptDetails, toUsage, unusedKwargsMember, type ShapeOptions } from "./shape.ts";
 import type { CallDelta, ForcedCallStream } from "../text/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "../text/tool-calls.ts";
 
@@ -220,7 +220,8 @@ export class CompletionStream {
       // The prompt's ids are the same for all choices and many: only the first chunk carries them.
       const promptIds = this.#options.request.returnTokenIds && index === 0 ? JSON.stringify([...this.#options.promptIds]) : "null";
       const choice = { index, delta: { role: this.#options.role, content: "" }, logprobs: null, finish_reason: null };
-      events += this.#event([choice], `${this.#continuousUsage(0)},"prompt_token_ids":${promptIds}`);
+      const unused = index === 0 ? JSON.stringify(unusedKwargsMember(this.#options)).slice(1, -1) : "";
+      events += this.#event([choice], `${this.#continuousUsage(0)},"prompt_token_ids":${promptIds}${unused === "" ? "" : `,${unused}`}`);
     }
     for (let index = 0; index < this.#choices.length && this.#options.echo !== ""; index++) {
       const choice = { index, delta: { content: this.#options.echo }, logprobs: null, finish_reason: null };
