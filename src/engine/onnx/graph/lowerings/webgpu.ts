@@ -1,5 +1,5 @@
 /** Lowerings for the WebGPU execution provider of ONNX Runtime 1.30: operators without a kernel, or with a kernel that is not exact. */
-import type { Attribute, Dim, DType, NodeSpec, Value } from "../graph.ts";
+import type { Attribute, Dim, DType, Graph, NodeSpec, Value } from "../graph.ts";
 import type { LoweringTable } from "../lower.ts";
 import { reduceSum } from "../ops/broadcast.ts";
 import { add, div, exp, mul, sqrt, sub } from "../ops/elementwise.ts";
@@ -119,16 +119,29 @@ function sumOfPieces(a: Value, b: Value): Value {
 function inPieces(x: Value): Value {
   const { graph } = x;
   const [length, width] = x.shape as [string, number];
-  const integers = (op: string, inputs: readonly Value[], size: number, attributes: NodeSpec["attributes"] = {}) =>
-    graph.record({ op, inputs, attributes, outputs: [{ shape: [size], dtype: "int64" }] })[0]!;
-  const missing = integers("Mod", [integers("Neg", [graph.dim(length)], 1), graph.ints([PIECE])], 1);
-  const pads = integers("Concat", [graph.ints([0, 0]), missing, graph.ints([0])], 4, { axis: { int: 0 } });
-  const [padded] = graph.record({ op: "Pad", inputs: [x, pads], outputs: [{ shape: [`${length}_padded`, width] }] });
+  const [padded] = graph.record({ op: "Pad", inputs: [x, padsOf(graph, length)], outputs: [{ shape: [`${length}_padded`, width] }] });
   return graph.record({
     op: "Reshape",
     inputs: [padded!, graph.ints([-1, PIECE, width])],
     outputs: [{ shape: [`${length}_pieces`, PIECE, width] }],
   })[0]!;
+}
+
+const padsOfGraphs = new WeakMap<Graph, Map<string, Value>>();
+
+/** Returns the padding of a matrix whose first dimension is padded to whole pieces, once per graph and dimension. */
+function padsOf(graph: Graph, length: string): Value {
+  const known = padsOfGraphs.get(graph) ?? new Map<string, Value>();
+  padsOfGraphs.set(graph, known);
+  const integers = (op: string, inputs: readonly Value[], size: number, attributes: NodeSpec["attributes"] = {}) =>
+    graph.record({ op, inputs, attributes, outputs: [{ shape: [size], dtype: "int64" }] })[0]!;
+  let pads = known.get(length);
+  if (pads === undefined) {
+    const missing = integers("Mod", [integers("Neg", [graph.dim(length)], 1), graph.ints([PIECE])], 1);
+    pads = integers("Concat", [graph.ints([0, 0]), missing, graph.ints([0])], 4, { axis: { int: 0 } });
+    known.set(length, pads);
+  }
+  return pads;
 }
 
 function swapLastTwo(x: Value): Value {
