@@ -105,6 +105,20 @@ describe.each(devices)("on the device %s", (_, create, isMissing) => {
       expect(new Set(rows.flatMap(({ logits }, i) => (logits === sparse ? [ids[i]] : [])))).toEqual(new Set([300, 301, 600, 700]));
     });
 
+    test("is next to the border of two blocks, for numbers within the rounding of the border", async () => {
+      const [V, border] = [1024, 512];
+      const rows = Array.from({ length: 16 }, (_s, seed) => Array.from({ length: V }, (_t, id) => noise(seed, id))).flatMap((logits) => {
+        const sums = cumulative(logits.map((logit) => Math.exp(logit)));
+        return Array.from({ length: 33 }, (_r, i) => ({
+          logits,
+          u: sums[border - 1]! / sums.at(-1)! + (i - 16) * 2 ** -25,
+          temperature: 1,
+        }));
+      });
+      const { ids, logprobs } = await drawn(create(), rows);
+      rows.forEach((row, i) => check(row, ids[i]!, logprobs[i]!));
+    });
+
     test("at temperature 0 is the first of the largest logits", async () => {
       const V = 1500;
       const tied = (ids: readonly number[], value: number) =>
