@@ -13,12 +13,27 @@ export type Lowering = (node: Node, inputs: readonly Value[], isUsed: (output: n
 /** Lowerings by operator, with the domain in front for operators outside the standard one, such as `com.microsoft.FusedMatMul`. */
 export type LoweringTable = Readonly<Record<string, Lowering>>;
 
-/** Returns a graph with the same inputs and outputs in which the operators of `table` are replaced; gradients are not copied. */
-export function lower(graph: Graph, table: LoweringTable): Graph {
+/** Name of the flat input. */
+export const PACKED_INPUT = "packed";
+
+/** Returns the names of the int64 inputs with the start, the end and the shape of a packed input. */
+export const packedNames = (name: string) => ({ start: `${name}_start`, end: `${name}_end`, shape: `${name}_shape` });
+
+/**
+ * Returns a graph with the same outputs in which the operators of `table` are replaced; gradients are not copied.
+ *
+ * @param packed - float32 inputs that the new graph takes as one flat input, {@link PACKED_INPUT}, because each input costs a transfer to a
+ *   device. Their places and shapes are inputs, too, see {@link packedNames}. @default none
+ */
+export function lower(graph: Graph, table: LoweringTable, packed: readonly string[] = []): Graph {
   const lowered = new Graph();
+  const isPacked = new Set(packed);
+  const flat = packed.length === 0 ? null : lowered.input(PACKED_INPUT, ["packed_size"]);
+  const inputOf = (input: Value): Value =>
+    flat !== null && isPacked.has(input.name) ? unpacked(flat, input) : lowered.input(input.name, input.shape, input.dtype);
   const nodes = liveNodes(graph);
   const used = new Set<Value>([...nodes.flatMap((node) => node.inputs), ...graph.outputs.values()]);
-  const values = new Map<Value, Value>(graph.inputs.map((input) => [input, lowered.input(input.name, input.shape, input.dtype)]));
+  const values = new Map<Value, Value>(graph.inputs.map((input) => [input, inputOf(input)]));
   const valueOf = (value: Value): Value => {
     let known = values.get(value);
     if (known === undefined) {
@@ -40,4 +55,21 @@ export function lower(graph: Graph, table: LoweringTable): Graph {
   }
   for (const [name, value] of graph.outputs) lowered.output(name, valueOf(value));
   return lowered;
+}
+
+/** Cuts an input out of the flat input. */
+function unpacked(flat: Value, { name, shape }: Value): Value {
+  const { graph } = flat;
+  const names = packedNames(name);
+  const bound = (of: string) => graph.input(of, [1], "int64");
+  const [part] = graph.record({
+    op: "Slice",
+    inputs: [flat, bound(names.start), bound(names.end), graph.ints([0])],
+    outputs: [{ shape: [`${name}_size`] }],
+  });
+  return graph.record({
+    op: "Reshape",
+    inputs: [part!, graph.input(names.shape, [shape.length], "int64")],
+    outputs: [{ shape }],
+  })[0]!;
 }

@@ -16,8 +16,10 @@ export interface TransferCount {
 /** Device that computes graphs and holds their resident outputs. */
 export interface Device {
   readonly name: "cpu" | "webgpu";
-  /** Replaces the operators that the device lacks. */
-  readonly lower: (graph: Graph) => Graph;
+  /** Whether each input from the process's memory costs a transfer of its own. */
+  readonly packsInputs: boolean;
+  /** Replaces the operators that the device lacks. @param packed - Inputs that are packed into one, see `graph/lower.ts`. */
+  readonly lower: (graph: Graph, packed: readonly string[]) => Graph;
   /** Returns the options of a session. @param resident - Outputs that stay in the device's memory. */
   readonly sessionOptions: (resident: readonly string[]) => InferenceSession.SessionOptions;
   /** Counts the bytes that a run transferred. */
@@ -31,6 +33,7 @@ export interface Device {
 /** The processor. */
 export const cpu: Device = {
   name: "cpu",
+  packsInputs: false,
   lower: (graph) => lower(graph, CPU_LOWERINGS),
   sessionOptions: () => ({ executionProviders: ["cpu"] }),
   count: () => {},
@@ -48,7 +51,8 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
   return {
     name: "webgpu",
     transferred,
-    lower: (graph) => lower(graph, WEBGPU_LOWERINGS),
+    packsInputs: true,
+    lower: (graph, packed) => lower(graph, WEBGPU_LOWERINGS, packed),
     sessionOptions: (resident) => ({
       executionProviders: ["webgpu"],
       // These two would turn the products of the lowered graph into the slower kernel for transposed matrices.

@@ -2,6 +2,8 @@
 import type * as Ort from "onnxruntime-node";
 import { EngineError, EngineMissingError } from "../../../errors.ts";
 import { type Graph, writeOnnx } from "../graph/index.ts";
+import { liveNodes } from "../graph/graph.ts";
+import { PACKED_INPUT, packedNames } from "../graph/lower.ts";
 import { cpu, type Device } from "./device.ts";
 import { dropProfile, newProfile, readPlacement } from "./placement.ts";
 
@@ -46,6 +48,8 @@ export interface ProgramOptions {
    * memory is the process's. @default none
    */
   readonly resident?: ((output: string) => boolean) | undefined;
+  /** float32 inputs that every run takes from the process's memory. A device receives them in one transfer. @default none */
+  readonly hosted?: ((input: string) => boolean) | undefined;
 }
 
 /** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
@@ -53,20 +57,23 @@ export class Program {
   readonly #session: Ort.InferenceSession;
   readonly #name: string;
   readonly #device: Device;
+  readonly #packed: readonly string[];
   #profile: string | null;
 
-  private constructor(session: Ort.InferenceSession, name: string, device: Device, profile: string | null) {
+  private constructor(session: Ort.InferenceSession, name: string, device: Device, packed: readonly string[], profile: string | null) {
     this.#session = session;
     this.#name = name;
     this.#device = device;
+    this.#packed = packed;
     this.#profile = profile;
   }
 
   /** Compiles a graph. @throws EngineError `E_ENGINE` if the runtime rejects the graph. */
   static async compile(graph: Graph, name: string, options: ProgramOptions): Promise<Program> {
-    const { device = cpu, resident = () => false } = options;
+    const { device = cpu, resident = () => false, hosted = () => false } = options;
     const ort = await loadRuntime();
-    const lowered = device.lower(graph);
+    const packed = device.packsInputs ? packedInputs(graph, hosted) : [];
+    const lowered = device.lower(graph, packed);
     const outputs = [...graph.outputs.keys()].filter(resident);
     const profile = device.onPlacement === null ? null : await newProfile();
     try {
@@ -85,16 +92,19 @@ export class Program {
         // A spinning thread would occupy a core that samplers, trainer and server share.
         extra: { ...extra, session: { intra_op: { allow_spinning: "0" } } },
       });
-      return new Program(session, name, device, profile);
+      return new Program(session, name, device, packed, profile);
     } catch (cause) {
       if (profile !== null) await dropProfile(profile);
       throw new EngineError(`The graph "${name}" did not compile: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
     }
   }
 
-  /** Names of the inputs that remain in the compiled graph. */
+  /** Names of the inputs that remain in the graph. */
   get inputNames(): readonly string[] {
-    return this.#session.inputNames;
+    const own = new Set(this.#packed.flatMap((name) => Object.values(packedNames(name))).concat(PACKED_INPUT));
+    return this.#packed.length === 0
+      ? this.#session.inputNames
+      : [...this.#packed, ...this.#session.inputNames.filter((name) => !own.has(name))];
   }
 
   /**
@@ -107,9 +117,10 @@ export class Program {
    */
   async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     try {
-      const results = (await this.#session.run(feeds, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
+      const sent = this.#packed.length === 0 ? feeds : pack(this.#packed, feeds, (await loadRuntime()).Tensor);
+      const results = (await this.#session.run(sent, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
       this.#device.count(
-        this.inputNames.map((name) => feeds[name]!),
+        this.#session.inputNames.map((name) => sent[name]!),
         Object.values(results),
       );
       if (this.#profile !== null) await this.#reportPlacement(this.#profile);
@@ -133,6 +144,33 @@ export class Program {
     if (this.#profile !== null) await dropProfile(this.#profile);
     this.#profile = null;
   }
+}
+
+/** Returns the inputs that are packed into one: none if there is only one. */
+function packedInputs(graph: Graph, hosted: (input: string) => boolean): string[] {
+  const used = new Set(liveNodes(graph).flatMap((node) => node.inputs));
+  const names = graph.inputs.filter((input) => used.has(input) && hosted(input.name)).map(({ name }) => name);
+  return names.length === 1 ? [] : names;
+}
+
+/** Joins inputs into the flat input of a lowered graph, and adds their places and shapes. */
+function pack(names: readonly string[], feeds: Tensors, TensorClass: TensorConstructor): Tensors {
+  const sent: Tensors = { ...feeds };
+  const integers = (...values: readonly number[]) => new TensorClass("int64", BigInt64Array.from(values, BigInt), [values.length]);
+  const flat = new Float32Array(names.reduce((size, name) => size + feeds[name]!.size, 0));
+  let at = 0;
+  for (const name of names) {
+    const { data, dims, size } = feeds[name]!;
+    const { start, end, shape } = packedNames(name);
+    flat.set(data as Float32Array, at);
+    sent[start] = integers(at);
+    sent[end] = integers(at + size);
+    sent[shape] = integers(...dims);
+    delete sent[name];
+    at += size;
+  }
+  sent[PACKED_INPUT] = new TensorClass("float32", flat, [flat.length]);
+  return sent;
 }
 
 /** Min bytes of copies that are freed at once; for fewer, freeing takes longer than it saves. */

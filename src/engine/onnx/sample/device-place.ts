@@ -39,6 +39,9 @@ interface DeviceAdapter extends Adapter {
 /** Max tokens of a piece of a prompt: the scores of a piece are `heads × tokens × keys`. */
 const MAX_PIECE = 512;
 
+/** float32 inputs of prefill and decode graphs other than weights and caches. */
+const HOSTED: ReadonlySet<string> = new Set(["key_places", "query_places", "places", "uniforms", "inverse_temperatures", "first_blocks"]);
+
 /** Creates the place of a sampler on a device, and its source of weights. */
 export function onDevice(memory: DeviceMemory, bases: DeviceBases): SamplerPlace<DeviceTrained> {
   return { place: devicePlace(memory), weights: deviceWeights(memory, bases) };
@@ -69,7 +72,7 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
   const { device } = memory;
   const forward = new Forward<OnDevice>({
     build: deviceGraph,
-    options: (_kind, config) => ({ threads: 1, device, resident: residentKeys(config) }),
+    options: (_kind, config) => ({ threads: 1, device, resident: residentKeys(config), hosted: (input) => HOSTED.has(input) }),
     constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
   });
   const rearranging = new ProgramCache(8);

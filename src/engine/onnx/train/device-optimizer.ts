@@ -87,7 +87,12 @@ export class DeviceOptimizer {
     const { Tensor } = await loadRuntime();
     const ranks = parameters.map(({ shape }) => shape.length);
     const program = await this.#programs.get(`ranks ${ranks.join(",")}`, () =>
-      Program.compile(updateGraph(ranks), "adamw", { threads: 1, device: this.#memory.device, resident: () => true }),
+      Program.compile(updateGraph(ranks), "adamw", {
+        threads: 1,
+        device: this.#memory.device,
+        resident: () => true,
+        hosted: (input) => SCALARS.some((scalar) => scalar === input),
+      }),
     );
     const feeds: Tensors = Object.fromEntries(SCALARS.map((each) => [each, new Tensor("float32", Float32Array.of(scalars[each]), [])]));
     const held = [

@@ -240,10 +240,11 @@ export class DeviceTrainer {
     if (planned === null) return NOTHING;
     const { selection, plan } = planned;
     const { Tensor } = await loadRuntime();
-    const program = await this.#program(model, batch, loss, plan);
+    const inputs = batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" });
+    const program = await this.#program(model, batch, loss, plan, (name) => inputs[name]?.type === "float32");
     const feeds: Tensors = {
       ...base.rotary.feeds(),
-      ...batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" }),
+      ...inputs,
       ...(lora ? { ...base.weights.feeds(), ...vectors.parameters.feeds() } : vectors.parameters.feeds()),
       ...(loss ? vectors.gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {}),
     };
@@ -258,7 +259,13 @@ export class DeviceTrainer {
     return batchResult(selection, results, loss !== null);
   }
 
-  #program({ base, lora }: DeviceModel, batch: Batch, loss: LossSpec | null, plan: MemoryPlan): Promise<Program> {
+  #program(
+    { base, lora }: DeviceModel,
+    batch: Batch,
+    loss: LossSpec | null,
+    plan: MemoryPlan,
+    hosted: (input: string) => boolean,
+  ): Promise<Program> {
     const kind = loss?.kind ?? "forward";
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
     const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
@@ -268,6 +275,7 @@ export class DeviceTrainer {
         threads: 1,
         device: this.#memory.device,
         resident: (output) => output.startsWith(ACCUMULATOR),
+        hosted,
       });
     });
   }
