@@ -1,8 +1,10 @@
 /** The request handler shared by the routes of all dialects. */
+import { EngineError } from "../../errors.ts";
 import type { ChatCompletion } from "../../schema/index.ts";
 import { presentedKey } from "../auth.ts";
 import { readBytes, type ServiceRequest } from "../body.ts";
 import { sourceOf, type ChatAnswer, type ChatCall, type ChatPipeline, type RenderedCall } from "../chat/pipeline.ts";
+import type { ChunkSource } from "../chat/answer/chunk-source.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
 import { checkMediaType, parseBody } from "../chat/request/request.ts";
 import { bodyText } from "../requests.ts";
@@ -66,7 +68,7 @@ function refused(answers: readonly ChatAnswer[]): Extract<ChatAnswer, { kind: "r
 
 async function release(answers: readonly ChatAnswer[]): Promise<void> {
   for (const answer of answers) {
-    if (answer.kind === "stream") await answer.events.cancel();
+    if (answer.kind === "stream") await answer.stream.chunks().cancel();
     else if (answer.kind === "json" && typeof answer.body !== "string") await answer.body.cancel();
   }
 }
@@ -82,8 +84,14 @@ async function start(pipeline: ChatPipeline, { calls, shaper }: Exchange, { toCa
 }
 
 async function completionOf(answer: Accepted): Promise<ChatCompletion> {
-  if (answer.kind === "json" && typeof answer.body === "string") return JSON.parse(answer.body) as ChatCompletion;
-  return (await new Response(answer.kind === "json" ? answer.body : answer.events).json()) as ChatCompletion;
+  if (answer.kind === "stream") throw new EngineError("Expected the answer to a request without streaming not to be a stream");
+  if (typeof answer.body === "string") return JSON.parse(answer.body) as ChatCompletion;
+  return (await new Response(answer.body).json()) as ChatCompletion;
+}
+
+function chunksOf(answer: Accepted): ChunkSource {
+  if (answer.kind === "stream") return answer.stream.chunks();
+  throw new EngineError("Expected the answer to a request with streaming to be a stream");
 }
 
 /** Returns the response to a failure in the format of chat completions. */
@@ -112,9 +120,9 @@ export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, co
       const completions = await Promise.all(accepted.map(completionOf));
       return jsonResponse(await exchange.answer(completions), idHeader);
     }
-    const streams = accepted.flatMap((answer) => (answer.kind === "stream" ? [answer.events] : []));
+    const sources = accepted.map(chunksOf);
     const explain = (error: unknown) => pipeline.explain(error).body;
-    const events = shapedStream(streams, { shaper, ping: dialect.ping, explain });
+    const events = shapedStream(sources, { shaper, ping: dialect.ping, explain });
     return new Response(events, { headers: { ...STREAM_HEADERS, ...idHeader } });
   } catch (error) {
     return failedResponse(pipeline, error, idHeader);

@@ -1,6 +1,7 @@
 /** Dialects with the rest of the service: failures, connections, other servers, retries. */
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { sourceOf } from "../../../src/service/chat/pipeline.ts";
+import { eventStream } from "../../../src/service/chat/answer/chunk-source.ts";
 import { shapedStream } from "../../../src/service/dialects/chunks.ts";
 import type { EventShaper } from "../../../src/service/dialects/dialect.ts";
 import { startTestService, testBase, type TestService } from "../support.ts";
@@ -109,6 +110,29 @@ describe("a stream", () => {
     await vi.waitFor(() => expect(ended).toBe(paths.length), { timeout: 10_000 });
   });
 
+  it("of a response whose client leaves is not stored", async () => {
+    let hasEnded = false;
+    const test = await startTestService({
+      engine: {
+        script: ({ params }) => Array.from({ length: params.maxTokens }, () => 5),
+        before: async ({ verb, detail }, { signal }) => {
+          if (verb !== "sampleToken" || detail !== 2) return;
+          await new Promise((resolve) => signal!.addEventListener("abort", resolve, { once: true }));
+          hasEnded = true;
+        },
+      },
+    });
+    const leave = new AbortController();
+    const headers = { "content-type": "application/json", authorization: `Bearer ${test.service.apiKey}` };
+    const body = JSON.stringify({ ...ROUTES["/v1/responses"], stream: true });
+    const { body: stream } = await fetch(`${test.service.url}/v1/responses`, { method: "POST", headers, body, signal: leave.signal });
+    const { value } = await stream!.getReader().read();
+    const [id] = /resp_[0-9a-f]+/u.exec(new TextDecoder().decode(value))!;
+    leave.abort();
+    await vi.waitFor(() => expect(hasEnded).toBe(true), { timeout: 10_000 });
+    expect(await test.call("GET", `/v1/responses/${id}`)).toMatchObject({ status: 404, body: { error: { error_code: "E_NOT_FOUND" } } });
+  });
+
   afterEach(() => void vi.useRealTimers());
   it("gets a ping while it waits", async () => {
     vi.useFakeTimers();
@@ -116,7 +140,7 @@ describe("a stream", () => {
     const source = new ReadableStream<Uint8Array>({ start: (given) => void (controller = given) });
     const shaper: EventShaper = { push: () => [{ data: "chunk" }], end: () => [{ data: "[DONE]" }], fail: () => [] };
     const ping = { name: "ping", data: { type: "ping" } };
-    const reader = shapedStream([source], { shaper, ping, pingMs: 500, explain: () => expect.fail() }).getReader();
+    const reader = shapedStream([eventStream(source).chunks()], { shaper, ping, pingMs: 500, explain: () => expect.fail() }).getReader();
     const next = async (): Promise<string> => new TextDecoder().decode((await reader.read()).value);
     for (let count = 0; count < 2; count++) {
       const first = next();
