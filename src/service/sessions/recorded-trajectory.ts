@@ -29,9 +29,11 @@ interface RawPrompt {
 
 function toCall({ seq, request, completion }: Pick<SessionTurnRow, "seq" | "request" | "completion">): RecordedCall {
   const body = JSON.parse(request) as RawPrompt & { readonly messages?: unknown };
-  const messages = body.messages ?? [{ role: "user", content: body.prompt?.text ?? "" }];
+  const isRaw = body.messages === undefined;
+  const messages = isRaw ? [{ role: "user", content: body.prompt?.text ?? "" }] : body.messages;
   return {
     order: seq,
+    isRaw,
     request: chatCompletionRequest.parse({ ...body, messages }),
     completion: chatCompletion.parse(JSON.parse(completion)),
   };
