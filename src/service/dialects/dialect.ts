@@ -8,10 +8,16 @@ export type Members = Readonly<Record<string, unknown>>;
 
 /** Chat completion to which a request is translated. */
 export interface DialectCall {
-  /** Members of the chat completion's body, without `stream`. */
-  readonly body: Members;
+  /** Body of the chat completion, JSON in a buffer of its own; the pipeline takes ownership. */
+  readonly body: Uint8Array;
   /** Prompt of a body without `messages`. @default the rendered messages */
   readonly prompt?: RawPrompt | undefined;
+}
+
+/** A translated request: plain data, which can be passed between threads. */
+export interface Translation {
+  /** Chat completions, which run concurrently. */
+  readonly calls: readonly DialectCall[];
 }
 
 /** Server-sent event; `data` is serialized as JSON, except for `[DONE]`. */
@@ -31,10 +37,8 @@ export interface EventShaper {
   fail(error: ErrorBody): readonly ServerEvent[];
 }
 
-/** A translated request. */
-export interface Exchange {
-  /** Chat completions, which run concurrently; at least one. */
-  readonly calls: readonly DialectCall[];
+/** A request and the conversion of its answer. */
+export interface Exchange extends Translation {
   /** Returns the response body. `completions` has one completion per call. */
   readonly answer: (completions: readonly ChatCompletion[]) => unknown;
   /** Converter of a streamed response; null for a response that is not streamed. */
@@ -49,16 +53,11 @@ export interface Caller {
   readonly render: (call: DialectCall) => Promise<RenderedCall>;
 }
 
-/** An API dialect. */
-export interface Dialect {
-  readonly name: DialectName;
-  /**
-   * Translates a request.
-   *
-   * @param body - Members of the request body.
-   * @throws BodyError `E_ARGUMENT` for a malformed body; UnsupportedError `E_UNSUPPORTED` naming an unsupported field or value.
-   */
-  open(body: Members, caller: Caller): Exchange | Promise<Exchange>;
+/** An API dialect. `T` is its translated request; see `translations.ts`. */
+export interface Dialect<T extends Translation, N extends DialectName = DialectName> {
+  readonly name: N;
+  /** Completes a translated request. @throws Any error of the request. */
+  open(translated: T, caller: Caller): Exchange | Promise<Exchange>;
   /** Event that keeps an idle connection open. @default a comment */
   readonly ping?: ServerEvent | undefined;
 }

@@ -6,6 +6,8 @@ import { BodyError } from "../chat/request/errors.ts";
 import { shown } from "../../util/shown.ts";
 import type { Members } from "./dialect.ts";
 
+const encoder = new TextEncoder();
+
 /** Whether a value is given: neither undefined nor null. */
 export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
@@ -19,6 +21,18 @@ export function given(members: Members): Members {
 /** Returns the members of `body` except those in `names`. */
 export function without(body: Members, names: ReadonlySet<string>): Members {
   return Object.fromEntries(Object.entries(body).filter(([name]) => !names.has(name)));
+}
+
+/**
+ * Serializes the body of a chat completion. Integers beyond 2^53 become strings of digits, which the pipeline parses as integers.
+ *
+ * @returns The bytes, in a buffer of their own.
+ */
+export function chatBytes(body: Members, isStream: boolean): Uint8Array {
+  const entries = Object.entries(body).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value]);
+  // The first chunk of a stream needs the number of prompt tokens, the last one the number of output tokens.
+  const stream = isStream ? { stream: true, stream_options: { include_usage: true, continuous_usage_stats: true } } : { stream: false };
+  return encoder.encode(JSON.stringify({ ...Object.fromEntries(entries), ...stream }));
 }
 
 /** Validates a body. @throws {@link BodyError} `E_ARGUMENT` naming up to five fields. */

@@ -156,6 +156,51 @@ describe("a stream", () => {
   });
 });
 
+describe("a body over 64 KiB, which is translated on a work thread,", () => {
+  const text = "the fox and ".repeat(6000);
+  it("is answered as the same request of chat completions", async () => {
+    const test = await startTestService({ engine: { bases: await testBase(200_000) } });
+    const post = async (path: string, body: object) => (await send(test, path, { model: "tiny", ...body })).body;
+    const more = { return_token_ids: true, seed: 3 };
+    const history = [{ role: "user", content: text }];
+    const chat = await post("/v1/chat/completions", { messages: history, max_tokens: 8, ...more });
+    const promptIds = chat.prompt_token_ids;
+    expect(promptIds.length).toBeGreaterThan(6000);
+    const expected = { prompt_token_ids: promptIds, token_ids: chat.choices[0].token_ids };
+    expect(await post("/v1/messages", { messages: history, max_tokens: 8, ...more })).toMatchObject(expected);
+    const response = await post("/v1/responses", { input: text, max_output_tokens: 8, ...more });
+    expect(response).toMatchObject(expected);
+    const { events } = await send(test, "/v1/messages", { messages: history, max_tokens: 8, ...more, stream: true });
+    expect(assembledMessage(events)).toMatchObject(expected);
+    expect(await post("/v1/messages/count_tokens", { messages: history })).toEqual({ input_tokens: promptIds.length });
+    expect((await post("/tokenize", { messages: history })).tokens).toEqual(promptIds);
+    const { tokens } = await post("/tokenize", { prompt: text });
+    const completion = await post("/v1/completions", { prompt: [text, text], max_tokens: 2, echo: true, ...more });
+    expect(completion.choices.map((choice: any) => choice.prompt_token_ids)).toEqual([tokens, tokens]);
+    expect(completion.choices[0].text.startsWith(text)).toBe(true);
+    const next = await post("/v1/responses", { input: text, previous_response_id: response.id, max_output_tokens: 8, ...more });
+    expect(next.prompt_token_ids.slice(0, promptIds.length)).toEqual(promptIds);
+    expect(next.prompt_token_ids.length).toBeGreaterThan(2 * promptIds.length);
+  });
+  it("has the errors of a small body", async () => {
+    const test = await startTestService();
+    const wrong = [
+      ["/v1/messages", { messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }],
+      ["/v1/responses", { input: "a", tools: [{ type: "web_search" }] }],
+      ["/v1/completions", { prompt: "a", suffix: "b" }],
+      ["/v1/completions", { prompt: 1 }],
+    ] as const;
+    for (const [path, body] of wrong) {
+      const small = await send(test, path, body);
+      const large = await send(test, path, { ...body, metadata: { text } });
+      expect([path, small.status, small.body.error.param]).toEqual([path, 400, expect.any(String)]);
+      expect(large).toEqual(small);
+    }
+    const { status, body } = await send(test, "/v1/messages", text as unknown as object);
+    expect([status, body.error.error_code]).toEqual([400, "E_ARGUMENT"]);
+  });
+});
+
 describe("a model that another server samples", () => {
   it("answers messages and responses, and rejects prompts without messages", async () => {
     const bases = await testBase();

@@ -12,7 +12,7 @@ const user = { role: "user", content: "hi" };
 const messages = (body: object) => messagesToChat({ messages: [user], ...body }).body;
 const responses = (body: object) => {
   const members = { input: "hi", ...body };
-  return responsesToChat(members, readRequest(members), []);
+  return responsesToChat(readRequest(members), []);
 };
 
 describe("a Messages request", () => {

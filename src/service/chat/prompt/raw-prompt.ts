@@ -24,8 +24,9 @@ export async function encodeRawPrompt(prompt: RawPrompt, request: ChatRequest, e
   if ("ids" in prompt) {
     checkIds(prompt.ids, tokenizer.vocabularySize);
     // Clients take the ids from `/tokenize`. With its text, the turn is remembered for the conversation that continues it.
-    const text = tokenizer.decode(prompt.ids, { skipSpecialTokens: false });
-    return { text, ids: notEmpty(Int32Array.from(prompt.ids)), isWhole: true };
+    const isWhole = request.truncatePromptTokens === null;
+    const text = isWhole ? tokenizer.decode(prompt.ids, { skipSpecialTokens: false }) : "";
+    return { text, ids: notEmpty(Int32Array.from(prompt.ids)), isWhole };
   }
   const ids = await encoder.encode(prompt.text, { ...request, addsSpecialTokens: prompt.addsSpecialTokens });
   // Not whole: the ids may include special tokens that the text does not have.

@@ -2,7 +2,7 @@
 import type { RenderedCall } from "../../chat/pipeline.ts";
 import type { Dialect, DialectCall } from "../dialect.ts";
 import { CompletionEvents, toTextCompletion, type Echo } from "./answer.ts";
-import { toChats } from "./request.ts";
+import type { TranslatedCompletion } from "./request.ts";
 
 function echoOf({ prompt }: DialectCall, { ids, tokenizer }: RenderedCall): Echo {
   const list = [...ids];
@@ -11,10 +11,9 @@ function echoOf({ prompt }: DialectCall, { ids, tokenizer }: RenderedCall): Echo
 }
 
 /** Dialect of OpenAI's text completions. */
-export const completionsDialect: Dialect = {
+export const completionsDialect: Dialect<TranslatedCompletion, "completions"> = {
   name: "completions",
-  async open(members, { render }) {
-    const translated = toChats(members);
+  async open(translated, { render }) {
     const { request, calls } = translated;
     const echoes = request.echo === true ? await Promise.all(calls.map(async (call) => echoOf(call, await render(call)))) : null;
     const context = { ...translated, echoes };

@@ -4,8 +4,8 @@ import { completionsRequest, type CompletionsRequest } from "../../../schema/ind
 import type { RawPrompt } from "../../chat/prompt/raw-prompt.ts";
 import { BodyError } from "../../chat/request/errors.ts";
 import { isDefault } from "../../chat/request/fields.ts";
-import type { DialectCall, Members } from "../dialect.ts";
-import { readMembers, rejectFields, unsupported, without } from "../translate.ts";
+import type { Members, Translation } from "../dialect.ts";
+import { chatBytes, readMembers, rejectFields, unsupported, without } from "../translate.ts";
 
 /** Default of `max_tokens`, as in other servers with this interface. */
 const DEFAULT_MAX_TOKENS = 16;
@@ -49,9 +49,9 @@ function promptsOf({ prompt, add_special_tokens: addsSpecialTokens }: Completion
 }
 
 /** A translated text completion. */
-export interface TranslatedCompletion {
+export interface TranslatedCompletion extends Translation {
+  /** The body; its prompt is in the calls alone. */
   readonly request: CompletionsRequest;
-  readonly calls: readonly DialectCall[];
   /** Whether no token is to be returned: `max_tokens` is 0. One token is sampled and left out. */
   readonly isEchoAlone: boolean;
 }
@@ -61,7 +61,7 @@ export interface TranslatedCompletion {
  *
  * @throws BodyError `E_ARGUMENT` for a malformed body; UnsupportedError `E_UNSUPPORTED` for `best_of`, `suffix` and fields on messages.
  */
-export function toChats(members: Members): TranslatedCompletion {
+export function translateCompletions(members: Members): TranslatedCompletion {
   rejectFields(members, { best_of: [1, members["n"] ?? 1], suffix: [""] });
   rejectMessageFields(members);
   const request = readMembers(completionsRequest, members);
@@ -83,5 +83,6 @@ export function toChats(members: Members): TranslatedCompletion {
     max_tokens: isEchoAlone ? 1 : (maxTokens ?? DEFAULT_MAX_TOKENS),
     ...(hasLogprobs ? { logprobs: true, top_logprobs: logprobs, ...(echo === true ? { prompt_logprobs: logprobs } : {}) } : {}),
   };
-  return { request, isEchoAlone, calls: promptsOf(request).map((prompt) => ({ body, prompt })) };
+  const calls = promptsOf(request).map((prompt) => ({ body: chatBytes(body, stream === true), prompt }));
+  return { request: { ...request, prompt: "" }, isEchoAlone, calls };
 }

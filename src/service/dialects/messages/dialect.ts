@@ -2,16 +2,15 @@
 import type { Dialect } from "../dialect.ts";
 import { toMessage } from "./answer.ts";
 import { MessageEvents, PING } from "./events.ts";
-import { toChat } from "./request.ts";
+import type { TranslatedMessages } from "./request.ts";
 
 /** Dialect of Anthropic's Messages API. */
-export const messagesDialect: Dialect = {
+export const messagesDialect: Dialect<TranslatedMessages, "messages"> = {
   name: "messages",
   ping: PING,
-  open(members) {
-    const { body, isStream } = toChat(members);
+  open({ calls, isStream }) {
     return {
-      calls: [{ body }],
+      calls,
       answer: ([completion]) => toMessage(completion!),
       shaper: isStream ? new MessageEvents() : null,
     };

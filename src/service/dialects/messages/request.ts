@@ -1,7 +1,7 @@
 /** Translation of a Messages request to a chat completion. */
 import { messagesRequest, type MessagesMessage, type MessagesRequest, type MessagesTool } from "../../../schema/index.ts";
-import type { Members } from "../dialect.ts";
-import { given, readMembers, rejectFields, unsupported, without } from "../translate.ts";
+import type { Members, Translation } from "../dialect.ts";
+import { chatBytes, given, readMembers, rejectFields, unsupported, without } from "../translate.ts";
 import { chatMessages, textsOf } from "./blocks.ts";
 
 /** Fields that chat completions do not have; every other field passes unchanged. */
@@ -80,4 +80,20 @@ export function toChat(members: Members): { readonly body: Members; readonly isS
     ...prefillFields(request.messages),
   };
   return { body, isStream: request.stream === true };
+}
+
+/** A translated request. */
+export interface TranslatedMessages extends Translation {
+  readonly isStream: boolean;
+}
+
+/** Translates the body of `POST /v1/messages`; see {@link toChat}. */
+export function translateMessages(members: Members): TranslatedMessages {
+  const { body, isStream } = toChat(members);
+  return { calls: [{ body: chatBytes(body, isStream) }], isStream };
+}
+
+/** Translates the body of `POST /v1/messages/count_tokens`; see {@link toChat}. */
+export function translateCount(members: Members): Translation {
+  return { calls: [{ body: chatBytes(toChat(members).body, false) }] };
 }

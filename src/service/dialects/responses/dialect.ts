@@ -1,13 +1,13 @@
 /** The Responses dialect (`POST /v1/responses`). */
 import { createHash, randomBytes } from "node:crypto";
 import { NoSpaceError, NotFoundError } from "../../../errors.ts";
-import type { ResponsesAnswer, ResponsesItem, ResponsesRequest } from "../../../schema/index.ts";
+import type { ResponsesAnswer, ResponsesItem } from "../../../schema/index.ts";
 import { isNoSpace } from "../../../util/no-space.ts";
 import type { StoredResponses } from "../../store/responses.ts";
 import type { Dialect } from "../dialect.ts";
 import { parseItemId, toResponse } from "./answer.ts";
 import { ResponseEvents } from "./events.ts";
-import { itemsOf, readRequest, toChat } from "./request.ts";
+import { callOf, type TranslatedResponse } from "./request.ts";
 
 /** Max length of a chain of previous responses. */
 const MAX_CHAIN = 4096;
@@ -63,23 +63,27 @@ function explainFullDisk(error: unknown): never {
 }
 
 /** Creates the dialect of OpenAI's Responses API, which keeps responses in `stored`. */
-export function responsesDialect(stored: StoredResponses): Dialect {
+export function responsesDialect(stored: StoredResponses): Dialect<TranslatedResponse, "responses"> {
   return {
     name: "responses",
-    async open(members, { credential }) {
-      const request: ResponsesRequest = readRequest(members);
+    async open(translated, { credential }) {
+      const { request } = translated;
       const owner = ownerOf(credential);
       const previousId = request.previous_response_id ?? null;
-      const input = await resolved(stored, owner, itemsOf(request.input));
-      const items = [...(await chainItems(stored, owner, previousId)), ...input];
+      let { calls, input } = translated;
+      if (calls.length === 0) {
+        const items = await resolved(stored, owner, JSON.parse(input) as ResponsesItem[]);
+        if (translated.hasReferences) input = JSON.stringify(items);
+        calls = [callOf(request, [...(await chainItems(stored, owner, previousId)), ...items])];
+      }
       const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
       const keep = async (response: ResponsesAnswer): Promise<void> => {
         if (request.store === false) return;
-        const texts = { input: JSON.stringify(input), response: JSON.stringify(response) };
-        await stored.save({ id: response.id, owner, previous_id: previousId, ...texts }).catch(explainFullDisk);
+        const row = { id: response.id, owner, previous_id: previousId, input, response: JSON.stringify(response) };
+        await stored.save(row).catch(explainFullDisk);
       };
       return {
-        calls: [{ body: toChat(members, request, items) }],
+        calls,
         async answer([completion]) {
           const response = toResponse(head, completion!);
           await keep(response);

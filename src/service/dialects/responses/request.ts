@@ -1,7 +1,7 @@
 /** Translation of a Responses request to a chat completion. */
 import { responsesRequest, type ResponsesItem, type ResponsesRequest } from "../../../schema/index.ts";
-import type { Members } from "../dialect.ts";
-import { given, readMembers, rejectFields, unsupported, without } from "../translate.ts";
+import type { DialectCall, Members, Translation } from "../dialect.ts";
+import { chatBytes, given, readMembers, rejectFields, unsupported, without } from "../translate.ts";
 import { messagesOf } from "./items.ts";
 import { chatName, chatTools } from "./tools.ts";
 
@@ -50,7 +50,7 @@ function logprobFields({ include, top_logprobs: top, logprobs }: ResponsesReques
 }
 
 /** Returns the input as items. */
-export function itemsOf(input: ResponsesRequest["input"]): readonly ResponsesItem[] {
+function itemsOf(input: ResponsesRequest["input"]): readonly ResponsesItem[] {
   return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
@@ -63,15 +63,14 @@ export function readRequest(members: Members): ResponsesRequest {
 /**
  * Translates a request to a chat completion.
  *
- * @param members - Members of the body.
  * @param request - The parsed body.
  * @param items - Items of the previous responses and of the input.
  * @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` for fields without an equivalent, such as hosted tools.
  */
-export function toChat(members: Members, request: ResponsesRequest, items: readonly ResponsesItem[]): Members {
+export function toChat(request: ResponsesRequest, items: readonly ResponsesItem[]): Members {
   const { instructions, tools, reasoning, parallel_tool_calls, max_output_tokens } = request;
   return {
-    ...without(members, OWN_FIELDS),
+    ...without(request, OWN_FIELDS),
     messages: [...(instructions ? [{ role: "system", content: instructions }] : []), ...messagesOf(items)],
     ...given({
       tools: tools?.length ? chatTools(tools) : null,
@@ -82,5 +81,33 @@ export function toChat(members: Members, request: ResponsesRequest, items: reado
       response_format: responseFormat(request.text),
     }),
     ...logprobFields(request),
+  };
+}
+
+/** Returns the chat completion of a request; see {@link toChat}. */
+export function callOf(request: ResponsesRequest, items: readonly ResponsesItem[]): DialectCall {
+  return { body: chatBytes(toChat(request, items), request.stream === true) };
+}
+
+/** A translated request. Without calls, it needs stored responses. */
+export interface TranslatedResponse extends Translation {
+  /** The body without its input. */
+  readonly request: ResponsesRequest;
+  /** Items of the input, as JSON. */
+  readonly input: string;
+  readonly hasReferences: boolean;
+}
+
+/** Translates the body of `POST /v1/responses`; see {@link toChat}. */
+export function translateResponses(members: Members): TranslatedResponse {
+  const request = readRequest(members);
+  const items = itemsOf(request.input);
+  const hasReferences = items.some(({ type }) => type === "item_reference");
+  const needsStored = hasReferences || (request.previous_response_id ?? null) !== null;
+  return {
+    request: { ...request, input: [] },
+    input: JSON.stringify(items),
+    hasReferences,
+    calls: needsStored ? [] : [callOf(request, items)],
   };
 }
