@@ -6,6 +6,7 @@
  *   util, errors ← progress ← rollout, train
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
+ *   schema ← dialects ← dataset, capture, service
  *   schema, trajectory, dataset ← report ← train, experiment, dashboard ← service
  *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
@@ -18,14 +19,16 @@ export const modules = {
   errors: [],
   util: ["errors"],
   schema: base,
+  // Translation of API dialects to chat completions, for the service, which samples them, and for readers of recorded requests.
+  dialects: [...base, "schema"],
   progress: base,
   tokenizer: base,
   grammar: base,
   "training-rows": [],
   trajectory: [...base, "schema"],
   client: [...base, "schema"],
-  dataset: [...base, "schema", "trajectory"],
-  capture: agent,
+  dataset: [...base, "schema", "dialects", "trajectory"],
+  capture: [...agent, "dialects"],
   rollout: [...agent, "progress"],
   environment: loop,
   // Environments of other frameworks over their protocols, and servers for own ones.
@@ -40,7 +43,7 @@ export const modules = {
   trackers: [...base, "schema", "trajectory", "train"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
   engine: [...base, "tokenizer", "grammar", "training-rows"],
-  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
+  service: [...base, "schema", "dialects", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
   report: [...base, "schema", "trajectory", "dataset"],
   // Reads weights and tokenizers from files; loads no native code.
   export: [...base, "schema", "client", "tokenizer", "engine"],

@@ -1,8 +1,9 @@
 /** Public interface of capturing: a fetch for the client, and a scope for the rollout. */
 import { ArgumentError } from "../errors.ts";
-import { driftLine, toHistories, toHistoryMembers } from "../trajectory/histories.ts";
+import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../trajectory/histories.ts";
 import { Trajectory, trajectory, type Scalar } from "../trajectory/index.ts";
 import type { Service } from "../client/index.ts";
+import { recordedCalls } from "./calls.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
 import { sessionTrajectory, type SessionRolloutOptions } from "./session.ts";
 import { CaptureScope, scopes, type CapturedPolicy } from "./scope.ts";
@@ -51,8 +52,9 @@ export interface CaptureOptions {
  */
 export interface Capture {
   /**
-   * WHATWG `fetch` for any client that accepts one. In a scope it adds `logprobs` and `return_token_ids` to the calls to the policy and
-   * records them; the agent receives every response as it arrives. Outside a scope it is `globalThis.fetch`.
+   * WHATWG `fetch` for any client that accepts one. In a scope it adds the fields that request token ids and log-probabilities (`logprobs`
+   * and `return_token_ids`) to the calls to the policy and records them; the agent receives every response as it arrives. Outside a scope it
+   * is `globalThis.fetch`.
    */
   readonly fetch: Fetch;
   /**
@@ -65,8 +67,10 @@ export interface Capture {
   /**
    * Runs one rollout and returns its trajectory: every call to the policy made by `run` or by asynchronous work that `run` starts.
    *
-   * Chat completions are recorded if their `model` is `policy.id`, or without a policy any `entity/project/name`. Calls to other models,
-   * failed attempts and truncated responses are not recorded as turns. Scopes are independent: an inner scope keeps its own calls.
+   * Requests of Chat Completions, Responses, Messages, text completions and `/inference/v1/generate` are recorded if their `model` is
+   * `policy.id`, or without a policy any `entity/project/name`. All become chat messages, so the trajectory does not depend on the API.
+   * Calls to other models, failed attempts and truncated responses are not recorded as turns. Scopes are independent: an inner scope keeps
+   * its own calls.
    *
    * @param run - Function that runs the agent and returns the reward.
    * @param options - Calls to record, a signal and a timeout.
@@ -123,7 +127,7 @@ async function captureTrajectory(
   try {
     const result = await scopes.run(scope, async () => run());
     await scope.settle(settleTimeoutMs);
-    return toTrajectory(scope, builder, checkedResult(result));
+    return toTrajectory(scope, builder, await recordedCalls(scope), checkedResult(result));
   } catch (error) {
     // Clients throw errors of their own for an abort.
     signal?.throwIfAborted();
@@ -138,8 +142,13 @@ function checkedResult(result: CaptureResult): CaptureResult {
   throw new ArgumentError(`Expected the captured function to return \`{ reward }\`, got \`${String(result)}\``, { param: "run" });
 }
 
-function toTrajectory(scope: CaptureScope, builder: ReturnType<typeof trajectory>, result: CaptureResult): Trajectory {
-  const { calls, logs, policy } = scope;
+function toTrajectory(
+  scope: CaptureScope,
+  builder: ReturnType<typeof trajectory>,
+  calls: readonly RecordedCall[],
+  result: CaptureResult,
+): Trajectory {
+  const { logs, policy } = scope;
   const { histories, drifted } = toHistories(calls, policy?.step ?? null);
   const [main] = histories;
   if (main === undefined) throw nothingCaptured(scope);
@@ -154,10 +163,10 @@ function toTrajectory(scope: CaptureScope, builder: ReturnType<typeof trajectory
 
 function nothingCaptured({ policy, logs, otherModels }: CaptureScope): ArgumentError {
   const expected = policy === undefined ? "a model address such as `entity/project/name:step7`" : `\`${policy.id}\``;
-  const seen = otherModels.length === 0 ? "no other chat completion was seen" : `seen were calls to ${otherModels.join(", ")}`;
+  const seen = otherModels.length === 0 ? "no other sampling request was seen" : `seen were calls to ${otherModels.join(", ")}`;
   const dropped = logs.length === 0 ? "" : ` ${logs.join(" ")}`;
   return new ArgumentError(
-    `No turn was captured: expected at least one chat completion by ${expected}; ${seen}.${dropped} Hand \`capture.fetch\` to the agent's client, and let it call the policy through \`/chat/completions\`.`,
+    `No turn was captured: expected at least one request that samples ${expected}; ${seen}.${dropped} Hand \`capture.fetch\` to the agent's client, and let it sample the policy through \`/chat/completions\`, \`/responses\`, \`/messages\` or \`/completions\`.`,
     { param: "run" },
   );
 }

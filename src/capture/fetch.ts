@@ -1,8 +1,8 @@
 /** Fetch that records calls to the policy. */
 import { HttpError } from "../client/index.ts";
-import type { ChatCompletion, ChatCompletionRequest } from "../schema/index.ts";
+import type { RecordedAnswer } from "../dialects/index.ts";
 import { deferred } from "../util/deferred.ts";
-import { isChatAddress, parseRequest, readChatCall, trainableBody, type ChatCall } from "./request.ts";
+import { dialectOf, readSamplingCall, trainableBody, type SamplingCall } from "./request.ts";
 import { watchResponse } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 
@@ -41,35 +41,29 @@ interface Sending {
   readonly init: FetchInit | undefined;
 }
 
-async function record(scope: CaptureScope, order: number, call: ChatCall | null, sending: Sending): Promise<Response> {
+async function record(scope: CaptureScope, order: number, call: SamplingCall | null, sending: Sending): Promise<Response> {
   const { send, input, init } = sending;
   const signal = joined(scope.signal, init?.signal ?? (input instanceof Request ? input.signal : undefined));
-  if (call === null || !scope.accepts(call.url, call.model)) return send(input, { ...init, ...signal });
-  const body = trainableBody(call.body);
-  const request = parseRequest(body);
-  const sent = () => send(...withBody(input, { ...init, ...signal }, JSON.stringify(body)));
-  if (request === null) {
-    scope.log(`capture: a call to ${call.model} is no turn: its messages have no known shape`);
-    return sent();
-  }
-  const answer = deferred<ChatCompletion>();
-  void scope.track(order, request, answer.promise);
+  if (call === null || !scope.accepts(call)) return send(input, { ...init, ...signal });
+  const sent = { ...call, body: trainableBody(call) };
+  const answer = deferred<RecordedAnswer>();
+  void scope.track(order, sent, answer.promise);
   try {
-    return watched(await sent(), request, answer);
+    return watched(await send(...withBody(input, { ...init, ...signal }, JSON.stringify(sent.body))), sent, answer);
   } catch (error) {
     answer.reject(error);
     throw error;
   }
 }
 
-function watched(response: Response, request: ChatCompletionRequest, answer: ReturnType<typeof deferred<ChatCompletion>>): Response {
+function watched(response: Response, call: SamplingCall, answer: ReturnType<typeof deferred<RecordedAnswer>>): Response {
   if (!response.ok) {
     // A failed attempt is not a turn; retrying is up to the client.
     answer.reject(new HttpError(`The service answered ${response.status}`, { status: response.status }));
     return response;
   }
-  const { response: copy, completion } = watchResponse(response, request.n ?? 1);
-  answer.resolve(completion);
+  const { response: copy, answer: received } = watchResponse(response, call);
+  answer.resolve(received);
   return copy;
 }
 
@@ -78,13 +72,14 @@ function joined(scope: AbortSignal | undefined, own: AbortSignal | null | undefi
   return { signal: own ? AbortSignal.any([scope, own]) : scope };
 }
 
-/** Parses the chat call of a request; null for other requests. The request can still be sent afterwards. */
-async function readCall(input: FetchInput, init: FetchInit | undefined): Promise<ChatCall | null> {
+/** Parses a request that samples; null for other requests. The request can still be sent afterwards. */
+async function readCall(input: FetchInput, init: FetchInit | undefined): Promise<SamplingCall | null> {
   const isRequest = input instanceof Request;
   const url = isRequest ? input.url : String(input);
-  if (!isChatAddress(init?.method ?? (isRequest ? input.method : "GET"), url)) return null;
+  const dialect = dialectOf(init?.method ?? (isRequest ? input.method : "GET"), url);
+  if (dialect === undefined) return null;
   const text = await readText(init?.body ?? (isRequest ? input : null));
-  return text === null ? null : readChatCall(url, text);
+  return text === null ? null : readSamplingCall(dialect, url, text);
 }
 
 async function readText(body: NonNullable<FetchInit["body"]> | Request | null): Promise<string | null> {

@@ -4,9 +4,9 @@ import { promisify } from "node:util";
 import { brotliDecompress, gunzip, inflate } from "node:zlib";
 import { ConnectionError, HttpError } from "../client/index.ts";
 import { UnsupportedError } from "../errors.ts";
-import type { ChatCompletion } from "../schema/index.ts";
-import { isChatAddress, parseRequest, readChatCall } from "./request.ts";
-import { isEventStream, readCompletion } from "./response.ts";
+import type { DialectName, RecordedAnswer } from "../dialects/index.ts";
+import { dialectOf, readSamplingCall, type SamplingCall } from "./request.ts";
+import { isEventStream, readAnswer } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 import { watchHandler } from "./undici-handler.ts";
 
@@ -61,6 +61,7 @@ interface Message {
 interface Watched {
   readonly scope: CaptureScope;
   readonly order: number;
+  readonly dialect: DialectName;
   readonly url: string;
   readonly sent: { readonly channel: Buffer[]; readonly handler: Buffer[] };
   readonly received: { readonly channel: Buffer[]; readonly handler: Buffer[] };
@@ -148,12 +149,14 @@ function onCreate({ request }: Message): void {
   const scope = scopes.getStore();
   if (scope === undefined || scope.isClosed) return;
   const url = String(request.origin) + request.path;
-  if (!isChatAddress(request.method, url)) return;
+  const dialect = dialectOf(request.method, url);
+  if (dialect === undefined) return;
   const order = scope.nextOrder();
   const isOver = new Promise<unknown>((resolve) => {
     const seen: Watched = {
       scope,
       order,
+      dialect,
       url,
       sent: { channel: [], handler: [] },
       received: { channel: [], handler: [] },
@@ -174,15 +177,12 @@ async function finish(request: UndiciRequest, error: unknown): Promise<void> {
   const seen = watched.get(request);
   if (seen === undefined) return;
   watched.delete(request);
-  const { scope, order, url } = seen;
-  const call = readChatCall(url, whole(seen.sent).toString("utf8"));
-  if (call === null || !scope.accepts(call.url, call.model)) return;
-  const parsed = parseRequest(call.body);
-  if (parsed === null) scope.log(`capture: a call to ${call.model} is no turn: its messages have no known shape`);
-  else await scope.track(order, parsed, readAnswer(seen, error, parsed.n ?? 1));
+  const { scope, order, dialect, url } = seen;
+  const call = readSamplingCall(dialect, url, whole(seen.sent).toString("utf8"));
+  if (call !== null && scope.accepts(call)) await scope.track(order, call, receivedAnswer(seen, error, call));
 }
 
-async function readAnswer({ response, received }: Watched, error: unknown, n: number): Promise<ChatCompletion> {
+async function receivedAnswer({ response, received }: Watched, error: unknown, call: SamplingCall): Promise<RecordedAnswer> {
   if (response !== null && (response.statusCode < 200 || response.statusCode > 299)) {
     throw new HttpError(`The service answered ${response.statusCode}`, { status: response.statusCode });
   }
@@ -190,7 +190,7 @@ async function readAnswer({ response, received }: Watched, error: unknown, n: nu
   // A stream abandoned after its choices have ended is complete; any other truncated response is not.
   if (response === null || (error !== null && !isEventStream(type))) throw error ?? new ConnectionError("There was no answer");
   const bytes = await decode(whole(received), header(response, "content-encoding"));
-  return readCompletion(isEventStream(type), one(bytes), n);
+  return readAnswer(isEventStream(type), one(bytes), call);
 }
 
 async function decode(bytes: Buffer, encodings: string | null): Promise<Buffer> {

@@ -1,23 +1,33 @@
-/** Recognition of chat requests, and the fields that training needs in them. */
-import { chatCompletionRequest, type ChatCompletionRequest } from "../schema/index.ts";
+/** Recognition of sampling requests, and the fields that training needs in them. */
+import type { DialectName, Members } from "../dialects/index.ts";
 
-/** Chat request that a client is about to send. */
-export interface ChatCall {
+/** Request that a client is about to send. */
+export interface SamplingCall {
+  readonly dialect: DialectName;
   readonly url: URL;
   readonly model: string;
   /** Body as the client wrote it, parsed. */
-  readonly body: Readonly<Record<string, unknown>>;
+  readonly body: Members;
 }
 
-const PATH = /\/chat\/completions\/?$/;
+/** Ends of the paths of the routes that sample. */
+const PATHS: readonly (readonly [RegExp, DialectName])[] = [
+  [/\/chat\/completions\/?$/u, "chat"],
+  [/\/completions\/?$/u, "completions"],
+  [/\/responses\/?$/u, "responses"],
+  [/\/messages\/?$/u, "messages"],
+  [/\/inference\/v1\/generate\/?$/u, "generate"],
+];
 
-/** Whether a request can be a chat completion, judged by method and URL. */
-export function isChatAddress(method: string, url: string): boolean {
-  return method.toUpperCase() === "POST" && URL.canParse(url) && PATH.test(new URL(url).pathname);
+/** Returns the dialect in which a request can sample, judged by method and URL; undefined for any other request. */
+export function dialectOf(method: string, url: string): DialectName | undefined {
+  if (method.toUpperCase() !== "POST" || !URL.canParse(url)) return undefined;
+  const { pathname } = new URL(url);
+  return PATHS.find(([path]) => path.test(pathname))?.[1];
 }
 
-/** Parses the call from the text of a body; null for any other body. */
-export function readChatCall(url: string, text: string): ChatCall | null {
+/** Parses a request from the text of its body; null for any other body. */
+export function readSamplingCall(dialect: DialectName, url: string, text: string): SamplingCall | null {
   let body: unknown;
   try {
     body = JSON.parse(text);
@@ -25,16 +35,22 @@ export function readChatCall(url: string, text: string): ChatCall | null {
     return null;
   }
   if (typeof body !== "object" || body === null || !("model" in body) || typeof body.model !== "string") return null;
-  return { url: new URL(url), model: body.model, body: { ...body } };
+  return { dialect, url: new URL(url), model: body.model, body: { ...body } };
 }
 
-/** Returns the body with `logprobs` and `return_token_ids`, which training needs. */
-export function trainableBody(body: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return { ...body, logprobs: true, return_token_ids: true };
-}
-
-/** Parses the request for a trajectory; null if it does not match the schema. */
-export function parseRequest(body: Readonly<Record<string, unknown>>): ChatCompletionRequest | null {
-  const result = chatCompletionRequest.safeParse(body);
-  return result.success ? result.data : null;
+/** Returns the body with the fields that request token ids and log-probabilities. */
+export function trainableBody({ dialect, body }: SamplingCall): Members {
+  switch (dialect) {
+    case "completions": {
+      // An echoed prompt is not recorded; its log-probabilities would be computed, and are not available in a stream.
+      if (body["echo"] === true) return body;
+      return { ...body, logprobs: body["logprobs"] ?? 0, return_token_ids: true };
+    }
+    case "generate": {
+      const { logprobs = 0, ...sampling } = (body["sampling_params"] ?? {}) as Members;
+      return { ...body, sampling_params: { ...sampling, logprobs: logprobs ?? 0 } };
+    }
+    default:
+      return { ...body, logprobs: true, return_token_ids: true };
+  }
 }

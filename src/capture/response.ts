@@ -1,17 +1,22 @@
 /** Observation of responses while the agent reads them. */
 import { ConnectionError, ProtocolError } from "../client/index.ts";
-import { readChatStream } from "../client/sse.ts";
-import { chatCompletion, type ChatCompletion } from "../schema/index.ts";
-import { CompletionAssembler } from "../trajectory/assemble.ts";
+import { readEvents } from "../client/sse.ts";
+import { ANSWERS, type DialectName, type RecordedAnswer } from "../dialects/index.ts";
 import { pushIterator, type PushIterator } from "../util/push-iterator.ts";
+import { createAssembler } from "./create-assembler.ts";
+import type { SamplingCall } from "./request.ts";
 
-/** Response to pass on, and the completion in it. */
+/** Dialect and body of a request, which determine the form of its answer. */
+export type AnsweredCall = Pick<SamplingCall, "dialect" | "body">;
+
+/** Response to pass on, and the answer in it. */
 export interface WatchedResponse {
   readonly response: Response;
   /**
-   * Completion in the response; rejects if the response is truncated, cancelled or not a completion, so that no partial turn is recorded.
+   * Answer in the response; rejects if the response is truncated, cancelled or not an answer of the dialect, so that no partial turn is
+   * recorded.
    */
-  readonly completion: Promise<ChatCompletion>;
+  readonly answer: Promise<RecordedAnswer>;
 }
 
 /** Whether a response is an event stream. */
@@ -20,23 +25,23 @@ export function isEventStream(contentType: string | null): boolean {
 }
 
 /**
- * Returns a response with the same bytes, and the completion in them.
+ * Returns a response with the same bytes, and the answer in them.
  *
  * Every chunk is passed to the agent first and at once. The body is read as fast as it arrives, whether or not the agent reads it, so
  * neither reader can block the other; memory use is one response. If the agent cancels, the request is cancelled too.
  *
  * @param response - Response of the service; its body is consumed.
- * @param n - Number of requested choices.
- * @returns Response for the agent, and the completion.
+ * @param call - The request.
+ * @returns Response for the agent, and the answer.
  */
-export function watchResponse(response: Response, n: number): WatchedResponse {
+export function watchResponse(response: Response, call: AnsweredCall): WatchedResponse {
   const { body } = response;
-  if (body === null) return { response, completion: Promise.reject(new ProtocolError("The answer has no body")) };
+  if (body === null) return { response, answer: Promise.reject(new ProtocolError("The answer has no body")) };
   const bytes = pushIterator<Uint8Array>(() => {});
   const copy = new Response(passOn(body.getReader(), bytes), response);
   // A constructed response has no URL, which clients show in their messages.
   Object.defineProperty(copy, "url", { value: response.url });
-  return { response: copy, completion: readCompletion(isEventStream(response.headers.get("content-type")), bytes, n) };
+  return { response: copy, answer: readAnswer(isEventStream(response.headers.get("content-type")), bytes, call) };
 }
 
 function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, bytes: PushIterator<Uint8Array>): ReadableStream<Uint8Array> {
@@ -74,26 +79,26 @@ function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, bytes: PushIter
 }
 
 /**
- * Parses the completion from the bytes of a response.
+ * Parses the answer from the bytes of a response.
  *
  * @param isStream - Whether the response is an event stream.
  * @param bytes - Body of the response.
- * @param n - Number of requested choices.
- * @returns The completion.
+ * @param call - The request.
+ * @returns The answer.
  * @throws ConnectionError, HttpError, ProtocolError for a truncated, failed or invalid response. A stream that is truncated after all its
  *   choices have ended is complete.
  */
-export async function readCompletion(isStream: boolean, bytes: AsyncIterable<Uint8Array>, n: number): Promise<ChatCompletion> {
-  if (!isStream) return parseCompletion(await readText(bytes));
-  const assembler = new CompletionAssembler();
+export async function readAnswer(isStream: boolean, bytes: AsyncIterable<Uint8Array>, call: AnsweredCall): Promise<RecordedAnswer> {
+  if (!isStream) return parseAnswer(call.dialect, parseJson(await readText(bytes)));
+  const assembler = createAssembler(call.dialect, call.body);
   try {
-    for await (const chunk of readChatStream(bytes)) assembler.push(chunk);
+    for await (const event of readEvents(bytes)) assembler.push(event);
   } catch (error) {
-    if (!assembler.isComplete(n)) throw error;
+    if (!assembler.isComplete) throw error;
   }
-  const completion = assembler.toCompletion();
-  if (completion === null) throw new ProtocolError("The stream ended without a choice");
-  return completion;
+  const answer = assembler.toAnswer();
+  if (answer === null) throw new ProtocolError("The stream ended without an answer");
+  return parseAnswer(call.dialect, answer);
 }
 
 async function readText(bytes: AsyncIterable<Uint8Array>): Promise<string> {
@@ -103,15 +108,17 @@ async function readText(bytes: AsyncIterable<Uint8Array>): Promise<string> {
   return text + decoder.decode();
 }
 
-function parseCompletion(text: string): ChatCompletion {
-  let value: unknown;
+function parseJson(text: string): unknown {
   try {
-    value = JSON.parse(text);
+    return JSON.parse(text);
   } catch (cause) {
     throw new ProtocolError("The answer is no JSON", { cause });
   }
-  const result = chatCompletion.safeParse(value);
-  if (!result.success) throw new ProtocolError("The answer is no chat completion");
-  if (result.data.choices.length === 0) throw new ProtocolError("The answer has no choice");
-  return result.data;
+}
+
+function parseAnswer(dialect: DialectName, value: unknown): RecordedAnswer {
+  const { success, data } = ANSWERS[dialect].safeParse(value);
+  if (!success) throw new ProtocolError(`The answer has another form than the API's (${dialect})`);
+  if ("choices" in data && (data.choices as readonly unknown[]).length === 0) throw new ProtocolError("The answer has no choice");
+  return data;
 }

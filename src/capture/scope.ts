@@ -1,10 +1,10 @@
 /** State recorded during one rollout, and the rule that selects its calls. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { HttpError } from "../client/index.ts";
+import type { Exchange, RecordedAnswer } from "../dialects/index.ts";
 import { ArgumentError } from "../errors.ts";
-import type { ChatCompletion, ChatCompletionRequest } from "../schema/index.ts";
-import type { RecordedCall } from "../trajectory/histories.ts";
 import { delay } from "../util/delay.ts";
+import type { SamplingCall } from "./request.ts";
 
 /** Policy to record: a `Policy`, or any object with its `id`. */
 export interface CapturedPolicy {
@@ -24,15 +24,23 @@ export interface ScopeOptions {
 /** Pattern of addresses of trainable models: `entity/project/name`, with or without a step and the beginning of a URI. */
 const MODEL_ADDRESS = /^(?:[a-z][a-z0-9+.-]*:\/\/\/)?[^/:\s]+\/[^/:\s]+\/[^/:\s]+(?::step\d+)?$/i;
 
+/** Completed request of a rollout. */
+export interface RecordedExchange {
+  /** Number of the request in its rollout, in start order. */
+  readonly order: number;
+  readonly model: string;
+  readonly exchange: Exchange;
+}
+
 /** Scope of one rollout. Propagated by the async context, so that parallel rollouts stay separate. */
 export class CaptureScope {
   readonly signal: AbortSignal | undefined;
   readonly policy: CapturedPolicy | undefined;
   readonly #baseUrl: string | undefined;
-  readonly #calls: RecordedCall[] = [];
+  readonly #exchanges: RecordedExchange[] = [];
   readonly #pending = new Set<Promise<void>>();
   readonly #logs: string[] = [];
-  /** Models of the chat requests that were not recorded. */
+  /** Models of the sampling requests that were not recorded. */
   readonly #otherModels = new Set<string>();
   #started = 0;
   #isClosed = false;
@@ -51,9 +59,9 @@ export class CaptureScope {
     this.signal = signal;
   }
 
-  /** Completed calls in start order. */
-  get calls(): readonly RecordedCall[] {
-    return [...this.#calls].sort((a, b) => a.order - b.order);
+  /** Completed requests in start order. */
+  get exchanges(): readonly RecordedExchange[] {
+    return this.#exchanges.toSorted((a, b) => a.order - b.order);
   }
 
   /** Log of dropped calls, with the reasons. */
@@ -61,7 +69,7 @@ export class CaptureScope {
     return this.#logs;
   }
 
-  /** Models of the chat requests that were not recorded. */
+  /** Models of the sampling requests that were not recorded. */
   get otherModels(): readonly string[] {
     return [...this.#otherModels];
   }
@@ -71,8 +79,8 @@ export class CaptureScope {
     return this.#isClosed;
   }
 
-  /** Whether a chat request for `model` at `url` belongs to the rollout. */
-  accepts(url: URL, model: string): boolean {
+  /** Whether a request that samples `model` at `url` belongs to the rollout. */
+  accepts({ url, model }: Pick<SamplingCall, "url" | "model">): boolean {
     const isPolicy = this.policy === undefined ? MODEL_ADDRESS.test(model) : model === this.policy.id;
     const isAccepted = isPolicy && (this.#baseUrl === undefined || withSlash(url).startsWith(this.#baseUrl));
     if (!isAccepted) this.#otherModels.add(model);
@@ -84,13 +92,15 @@ export class CaptureScope {
     return this.#started++;
   }
 
-  /** Records a call when `answer` resolves; a failed answer becomes a line in the log instead of a turn. Never rejects. */
-  track(order: number, request: ChatCompletionRequest, answer: Promise<ChatCompletion>): Promise<void> {
+  /** Records a request when `answer` resolves; a failed answer becomes a line in the log instead of a turn. Never rejects. */
+  track(order: number, { dialect, model, body: request }: SamplingCall, answer: Promise<RecordedAnswer>): Promise<void> {
     const recorded = answer.then(
-      (completion) => {
-        if (!this.#isClosed) this.#calls.push({ order, request, completion });
+      (value) => {
+        // The answer was parsed as an answer of the dialect.
+        const exchange = { dialect, request, answer: value } as Exchange;
+        if (!this.#isClosed) this.#exchanges.push({ order, model, exchange });
       },
-      (error: unknown) => this.log(`capture: a call to ${request.model ?? "the default model"} is no turn: ${describe(error)}`),
+      (error: unknown) => this.drop(model, describe(error)),
     );
     this.hold(recorded);
     return recorded;
@@ -100,6 +110,11 @@ export class CaptureScope {
   hold(work: Promise<void>): void {
     this.#pending.add(work);
     void work.finally(() => this.#pending.delete(work));
+  }
+
+  /** Logs why a request is not recorded as a turn. */
+  drop(model: string, why: string): void {
+    this.log(`capture: a call to ${model} is no turn: ${why}`);
   }
 
   /** Adds a line to the log. */
@@ -142,7 +157,7 @@ function withSlash({ origin, pathname }: URL): string {
 }
 
 /** Describes an error by class and code only: the text of a foreign error may quote a header. */
-function describe(error: unknown): string {
+export function describe(error: unknown): string {
   if (!(error instanceof Error)) return "it failed";
   if (error instanceof HttpError && error.status !== null) return `the service answered ${error.status}`;
   const code = "code" in error && typeof error.code === "string" ? ` (${error.code})` : "";

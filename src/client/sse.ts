@@ -6,15 +6,25 @@ import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./erro
 const MAX_EVENT_CHARACTERS = 64 * 1024 * 1024;
 
 /**
- * Parses the bytes of an event stream into chat completion chunks.
+ * Parses the bytes of an event stream of chat completions into chunks.
+ *
+ * @throws {@link HttpError}, {@link ConnectionError} and {@link ProtocolError} as {@link readEvents}; `E_PROTOCOL` also for a payload that
+ *   is not a chunk.
+ */
+export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<ChatCompletionChunk, void, undefined> {
+  for await (const event of readEvents(bytes)) yield toChunk(event);
+}
+
+/**
+ * Parses the bytes of an event stream into the JSON payloads of its events.
  *
  * `[DONE]` ends the stream; later bytes are ignored.
  *
  * @throws {@link HttpError} `E_HTTP` (status null) for an `error` payload.
- * @throws {@link ProtocolError} `E_PROTOCOL` for a payload that is not a chunk.
- * @throws {@link ConnectionError} `E_CONNECTION` if the bytes end before `[DONE]`.
+ * @throws {@link ProtocolError} `E_PROTOCOL` for a payload that is not JSON.
+ * @throws {@link ConnectionError} `E_CONNECTION` if the bytes end before `[DONE]`, which some APIs do not send.
  */
-export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<ChatCompletionChunk, void, undefined> {
+export async function* readEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<unknown, void, undefined> {
   const payloads: string[] = [];
   const decoder = new TextDecoder();
   const parser = createParser({
@@ -29,13 +39,13 @@ export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGe
     parser.feed(decoder.decode(piece, { stream: true }));
     for (const payload of payloads.splice(0)) {
       if (payload === "[DONE]") return;
-      yield readChunk(payload);
+      yield readPayload(payload);
     }
   }
   throw new ConnectionError("The stream ended before `[DONE]`; the answer is incomplete");
 }
 
-function readChunk(payload: string): ChatCompletionChunk {
+function readPayload(payload: string): unknown {
   let value: unknown;
   try {
     value = JSON.parse(payload);
@@ -51,6 +61,11 @@ function readChunk(payload: string): ChatCompletionChunk {
       serviceCode: facts.serviceCode,
     });
   }
+  return value;
+}
+
+/** Validates a chunk. @throws {@link ProtocolError} `E_PROTOCOL` for any other value. */
+export function toChunk(value: unknown): ChatCompletionChunk {
   const result = chatCompletionChunk.safeParse(value);
   if (result.success) return result.data;
   const issue = result.error.issues[0];

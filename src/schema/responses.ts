@@ -124,6 +124,8 @@ export const responsesAnswer = z.looseObject({
   token_ids: z.array(z.int()).optional(),
   /** Extension: log-probability of each sampled token, if the request sets `logprobs`. */
   logprobs: z.array(z.number()).optional(),
+  /** Extension: text of each sampled token, if the request sets `logprobs`. */
+  tokens: z.array(z.string()).optional(),
 });
 /** Answer of `POST /v1/responses` without `stream`. @interface */
 export type ResponsesAnswer = z.infer<typeof responsesAnswer>;

@@ -1,7 +1,7 @@
 /**
  * Training, sampling and the gaps of a live stream on each available device: the processor, and the GPU that WebGPU selects.
  *
- *   npm run bench -- device [--params tiny|2m|27m|135m] [--steps 3] [--lora 16] [--rows 4] [--prompt 32] [--tokens 16] [--batch 1,8,32]
+ *   npm run bench -- device [--params tiny|2m|27m|135m|0.5b] [--steps 3] [--lora 16] [--rows 4] [--prompt 32] [--tokens 16] [--batch 1,8,32,128]
  *     [--device cpu,webgpu] [--vs torch]
  *
  * `--rows` rows per step, either a group on one prompt or single rows. Training includes clipping and AdamW. `--vs torch` adds PyTorch on the
@@ -125,12 +125,12 @@ export async function run(args: string[]): Promise<void> {
     }
     if (sides.length === 0) return;
     const title = ({ name, adapter }: DeviceInfo) => adapter ?? name;
-    const trainingRows: string[][] = [];
-    const samplingRows: string[][] = [];
-    const streamRows: string[][] = [];
     for (const { device, torch } of sides) {
+      const trainingRows: string[][] = [];
+      const samplingRows: string[][] = [];
+      const streamRows: string[][] = [];
       const steps = whole("steps", values.steps ?? (isSoftware(device) ? "1" : "3"));
-      const batches = (values.batch ?? (isSoftware(device) ? "1,8" : "1,8,32")).split(",").map((text) => whole("batch", text));
+      const batches = (values.batch ?? (isSoftware(device) ? "1,8" : "1,8,32,128")).split(",").map((text) => whole("batch", text));
       const measure = (task: DeviceInput["task"]) => runOnDevice({ directory, device: device.name, task });
       const forTorch = { directory, threads: availableParallelism(), seconds: steps, device: torch };
       for (const trained of [null, rank]) {
@@ -152,6 +152,8 @@ export async function run(args: string[]): Promise<void> {
           ]);
         }
       }
+      const head = ["device", "trains", "rows", "tokens/s", "ms/step", "KB up / down", "device memory, MB", "PyTorch, tokens/s"];
+      printTable(head, trainingRows);
       const { sampling } = await measure({ kind: "sampling", batches, prompt, tokens, steps });
       const input = { ...forTorch, batches, prompt, tokens } satisfies SampleInput;
       const peers = torch === null ? null : await runTorch<SampleResult[]>("torch_sample.py", input);
@@ -159,14 +161,12 @@ export async function run(args: string[]): Promise<void> {
         const rate = (ms: number) => short((batch * tokens * 1000) / ms);
         samplingRows.push([title(device), String(batch), rate(sampling![at]!), peers === null ? "–" : rate(peers[at]!.ms)]);
       }
+      printTable(["device", "batch", "tokens/s", "PyTorch, tokens/s"], samplingRows);
       const { stream } = await measure({ kind: "stream", shape: shapes[0]!, prompt, steps });
       for (const [during, gaps] of [["nothing else", stream!.idle] as const, ["training steps", stream!.training] as const])
         streamRows.push([title(device), during, ...[gaps.median, gaps.p99, gaps.max].map((ms) => ms.toFixed(1))]);
+      printTable(["device", "one stream during", "median gap, ms", "p99, ms", "max, ms"], streamRows);
     }
-    const head = ["device", "trains", "rows", "tokens/s", "ms/step", "KB up / down", "device memory, MB", "PyTorch, tokens/s"];
-    printTable(head, trainingRows);
-    printTable(["device", "batch", "tokens/s", "PyTorch, tokens/s"], samplingRows);
-    printTable(["device", "one stream during", "median gap, ms", "p99, ms", "max, ms"], streamRows);
   });
 }
 

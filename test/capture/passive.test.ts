@@ -153,6 +153,6 @@ describe("captureAll", () => {
     watching.stop();
     watching.stop();
     const after = capture.trajectory(async () => ({ reward: (await ask(harness, viaFetch)).length }));
-    await expect(after).rejects.toThrow("no other chat completion was seen");
+    await expect(after).rejects.toThrow("no other sampling request was seen");
   });
 });

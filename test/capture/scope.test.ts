@@ -193,7 +193,7 @@ describe("the end of a rollout", () => {
     const plain = clientOf(harness, { fetch: undefined });
     await expect(capture.trajectory(async () => ({ reward: (await ask(plain, harness.policy.id, "x")).length }))).rejects.toMatchObject({
       code: "E_ARGUMENT",
-      message: expect.stringMatching(/No turn was captured.*no other chat completion was seen.*capture\.fetch/),
+      message: expect.stringMatching(/No turn was captured.*no other sampling request was seen.*capture\.fetch/),
     });
     const once = async (reward: number) =>
       capture.trajectory(async () => ({ reward: (await ask(clientOf(harness), harness.policy.id, "x")) === "x" ? reward : 0 }));

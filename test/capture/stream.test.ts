@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest";
 import { capture, type Fetch } from "../../src/capture/index.ts";
 import { CompletionAssembler } from "../../src/trajectory/assemble.ts";
 import { watchResponse } from "../../src/capture/response.ts";
+import type { RecordedAnswer } from "../../src/dialects/index.ts";
 import { chatCompletionChunk } from "../../src/schema/index.ts";
 import { fc, test } from "@fast-check/vitest";
 import { conversation, startHarness, turnsOf, type Harness } from "./support.ts";
@@ -273,12 +274,10 @@ describe("deltas", () => {
         controller.close();
       },
     });
-    const { response, completion } = watchResponse(
-      new Response(cut, { headers: { "content-type": "text/event-stream; charset=utf-8" } }),
-      1,
-    );
+    const streamed = new Response(cut, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
+    const { response, answer } = watchResponse(streamed, { dialect: "chat", body: {} });
     expect(new Uint8Array(await response.arrayBuffer())).toEqual(bytes);
-    expect((await completion).choices[0]).toMatchObject({
+    expect(((await answer) as RecordedAnswer<"chat">).choices[0]).toMatchObject({
       message: { content: texts.join("") },
       token_ids: [...texts.keys(), 99],
       finish_reason: "stop",

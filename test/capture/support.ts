@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import { connect, type Service } from "../../src/index.ts";
+import type { Trajectory as WireTrajectory } from "../../src/schema/index.ts";
 import { buildRlBatch } from "../../src/learner/index.ts";
 import type { Trajectory } from "../../src/trajectory/index.ts";
 import { isChoice } from "../../src/trajectory/messages.ts";
@@ -33,14 +34,27 @@ export interface Harness {
   readonly address: { readonly baseURL: string; readonly apiKey: string };
 }
 
+/** Options of {@link startHarness} besides the answers. */
+export interface HarnessOptions {
+  /** Parser of the service for reasoning. @default "none" */
+  readonly reasoningParser?: "none" | "think";
+  /** Returns the sampled ids in place of spelled answers. */
+  readonly script?: () => readonly number[];
+}
+
 /** @param says - Returns the model's answer for the text of a prompt, without the end token. */
-export async function startHarness(says: (prompt: string) => string, before?: ScriptedEngineOptions["before"]): Promise<Harness> {
+export async function startHarness(
+  says: (prompt: string) => string,
+  before?: ScriptedEngineOptions["before"],
+  { reasoningParser = "none", script }: HarnessOptions = {},
+): Promise<Harness> {
   const sampled: Sampled[] = [];
   const test = await startTestService({
+    limits: { chat: { reasoningParser } },
     engine: {
       bases: [{ id: "tiny", directory: MODEL_DIRECTORY, vocabularySize: tokenizer.vocabularySize, contextLength: CONTEXT, parameters: 1 }],
       script: ({ prompt }) => {
-        const ids = [...spelled(says(tokenizer.decode(prompt))), END];
+        const ids = script === undefined ? [...spelled(says(tokenizer.decode(prompt))), END] : [...script()];
         sampled.push({ prompt: [...prompt], ids });
         return ids;
       },
@@ -102,12 +116,38 @@ export function learned(recorded: Trajectory) {
   };
 }
 
-/** Expects every sampled token in one row and no drifted turn. */
-export function expectOneRow(recorded: Trajectory, { sampled, policy }: Harness): void {
+/** Expects every sampled token in one row, no drifted turn, and the lines `logs` of rejected requests. */
+export function expectOneRow(recorded: Trajectory, { sampled, policy }: Harness, logs: readonly unknown[] = []): void {
   expect(turnsOf(recorded)).toEqual(sampled);
   expect(recorded.toJSON().additional_histories).toEqual([]);
-  expect(recorded.logs).toEqual([]);
+  expect(recorded.logs).toEqual(logs);
   expect(recorded.choices.every((choice) => choice.policy_version === policy.step)).toBe(true);
   const last = sampled.at(-1)!;
   expect(learned(recorded)).toEqual({ rows: 1, mergedTurns: sampled.length - 1, driftedTurns: 0, tokens: [...last.prompt, ...last.ids] });
+}
+
+function valueOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/**
+ * Returns a trajectory without the differences between dialects: identifiers of tool calls, bytes of tokens, whitespace in arguments,
+ * absent values, and `stop_reason`, which the Responses API does not have.
+ */
+export function comparable({ messages_and_choices: items, additional_histories: others, tools }: WireTrajectory): unknown {
+  const ids = new Map<string, string>();
+  const plain = JSON.stringify({ items, others, tools }, (key, value: unknown) => {
+    if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) return undefined;
+    if (key === "stop_reason" || key === "index") return undefined;
+    if (key === "arguments") return valueOf(value as string);
+    if (key === "bytes" || key === "top_logprobs") return undefined;
+    if ((key !== "id" && key !== "tool_call_id") || typeof value !== "string") return value;
+    if (!ids.has(value)) ids.set(value, `call ${ids.size}`);
+    return ids.get(value);
+  });
+  return JSON.parse(plain);
 }

@@ -59,7 +59,10 @@ describe("ATIF", () => {
     const single = join(directory, "one.json");
     await writeAtif(single, [sampled(0.25)]);
     expect((await readAtif(single).toArray()).map(essence)).toEqual([essence(sampled(0.25))]);
-    await expect(writeAtif(single, [sampled(1), sampled(0.5)])).rejects.toMatchObject({ code: "E_DATA", message: /got several/ });
+    await expect(writeAtif(single, [sampled(1), sampled(0.5)])).rejects.toMatchObject({
+      code: "E_DATA",
+      message: expect.stringMatching(/got several/),
+    });
     expect(() => toAtif(Trajectory.fromJSON({}))).toThrow(/at least one message/);
   });
 
@@ -77,7 +80,7 @@ describe("ATIF", () => {
       message: `${rewards}: expected a reward \`reward\`, got ["speed","tests"]; set \`rewardName\` to one of them`,
     });
     await file("trial/verifier/reward.json", "high");
-    await expect(read()).rejects.toMatchObject({ code: "E_DATA", message: /expected a JSON document, got "high"/ });
+    await expect(read()).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(/expected a JSON document, got "high"/) });
   });
 
   it.each([
@@ -105,7 +108,7 @@ describe("ATIF", () => {
     [[], /expected an ATIF document; the document: .*expected object, received array/],
   ])("rejects the invalid document %j with line and field", async (document, message) => {
     const path = await file("bad.jsonl", `${JSON.stringify(atif(step({})))}\n${JSON.stringify(document)}\n`);
-    await expect(readAtif(path).toArray()).rejects.toMatchObject({ code: "E_DATA", message });
+    await expect(readAtif(path).toArray()).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(message) });
   });
 });
 
@@ -143,11 +146,13 @@ describe("readers of other formats", () => {
     [
       readArtGroups,
       exchanges({ messages: [{ ...claude, response: { id: "m", model: "m", content: [{ type: "server_tool_use" }] } }] }),
-      /exchanges.messages.0.response.content.0.type: expected text, thinking or tool_use, got "server_tool_use"/,
+      /exchanges.messages.0: `content.0.type`: "server_tool_use" is not supported. Expected text, thinking or tool_use/,
     ],
     [
       readArtGroups,
-      exchanges({ responses: [{ request: { previous_response_id: "gone" }, response: { id: "r", model: "m", output: [] }, ...times }] }),
+      exchanges({
+        responses: [{ request: { input: "q", previous_response_id: "gone" }, response: { id: "r", model: "m", output: [] }, ...times }],
+      }),
       /previous_response_id: expected a response of the same trajectory, got "gone"/,
     ],
     [
@@ -157,6 +162,6 @@ describe("readers of other formats", () => {
     ],
   ] as const)("%o rejects %j with line and field", async (read, line, message) => {
     const path = await file("bad-line.jsonl", line);
-    await expect(first(read(path))).rejects.toMatchObject({ code: "E_DATA", message });
+    await expect(first(read(path))).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(message) });
   });
 });

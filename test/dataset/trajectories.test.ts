@@ -43,7 +43,7 @@ describe("trajectory files", () => {
   ])("are rejected with the line of the invalid value %j", async (value, message) => {
     const path = join(directory, "bad.jsonl");
     await writeFile(path, `${JSON.stringify(sampled(1))}\n${JSON.stringify(value)}\n`);
-    await expect(readAll(path)).rejects.toMatchObject({ code: "E_DATA", message });
+    await expect(readAll(path)).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(message) });
   });
 
   test.prop([fc.array(trajectoryValue, { maxLength: 3 }), fc.constantFrom("x.jsonl", "x.jsonl.gz")], { numRuns: 60 })(
@@ -107,7 +107,7 @@ describe("versions", () => {
   ])("version %j is rejected with its line", async (version, message) => {
     const path = join(directory, "newer.jsonl");
     await writeFile(path, `${JSON.stringify(sampled(1))}\n${JSON.stringify({ schema_version: version, ...sampled(1).toJSON() })}\n`);
-    await expect(readAll(path)).rejects.toMatchObject({ code: "E_DATA", message });
+    await expect(readAll(path)).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(message) });
   });
 });
 
@@ -151,7 +151,10 @@ describe("writeDataset", () => {
     expect(path).toMatch(/trajectories\.jsonl\.gz$/);
     await expect(writeDataset(at, [], { gzip: true })).rejects.toMatchObject({ code: "E_DATA" });
     const broken = Trajectory.fromWire({ ...sampled(1).toJSON(), reward: Number.NaN });
-    await expect(writeDataset(at, [broken], { gzip: true })).rejects.toMatchObject({ code: "E_DATA", message: /item 1.*`reward` is NaN/ });
+    await expect(writeDataset(at, [broken], { gzip: true })).rejects.toMatchObject({
+      code: "E_DATA",
+      message: expect.stringMatching(/item 1.*`reward` is NaN/),
+    });
     expect((await readAll(path)).map(({ reward }) => reward)).toEqual([1]);
     expect(JSON.parse(await readFile(join(at, "metadata.json"), "utf8"))).toMatchObject({ num_trajectories: 1 });
   });

@@ -209,3 +209,20 @@ export function feedsOf(op: OpCase, graph: g.Graph, sizes: Record<string, number
   }
   return feeds;
 }
+
+/** Cases of shapes that a device computes in another way; too large for finite differences. */
+export const DEVICE_CASES: OpCase[] = [
+  {
+    name: "matmul, b transposed and tall",
+    inputs: [matrix, { shape: [200, 24] }],
+    build: ([a, b]) => g.matmul(a!, b!, { transposeB: true }),
+    ...R,
+  },
+  {
+    name: "matmul, long sum",
+    inputs: [{ shape: ["R", 2048] }, { shape: [2048, 8] }],
+    build: ([a, b]) => g.matmul(a!, b!),
+    small: { R: 3 },
+    large: { R: 64 },
+  },
+];

@@ -41,19 +41,19 @@ export interface ReadArtOptions extends ReadOptions {
 export function readArtGroups(patterns: Patterns, { model, ...options }: ReadArtOptions = {}): AsyncIterable<TrajectoryGroup> {
   return {
     async *[Symbol.asyncIterator]() {
-      for await (const { value, where } of readDocuments(patterns, options)) yield groupOf(value, model, where);
+      for await (const { value, where } of readDocuments(patterns, options)) yield await groupOf(value, model, where);
     },
   };
 }
 
-function groupOf(value: unknown, model: string | undefined, where: string): TrajectoryGroup {
+async function groupOf(value: unknown, model: string | undefined, where: string): Promise<TrajectoryGroup> {
   if (!isJson(value)) throw new DataError(`${where}: expected a trajectory or a trajectory group of ART, an object`);
   if (value["format"] === "art.trajectories")
     throw new DataError(`${where}: expected a plain dump of ART, got its compact form; write it with \`model_dump_json()\``);
-  if (!Array.isArray(value["trajectories"])) return new TrajectoryGroup({ trajectories: [trajectoryOf(value, model, where)] });
-  const trajectories = (value["trajectories"] as unknown[]).map((each, index) =>
-    trajectoryOf(each, model, `${where}: trajectories.${index}`),
-  );
+  if (!Array.isArray(value["trajectories"])) return new TrajectoryGroup({ trajectories: [await trajectoryOf(value, model, where)] });
+  const trajectories: Trajectory[] = [];
+  for (const [index, each] of (value["trajectories"] as unknown[]).entries())
+    trajectories.push(await trajectoryOf(each, model, `${where}: trajectories.${index}`));
   const { trajectories: _, ...members } = value;
   try {
     // Validates the other members; the trajectories are valid.
@@ -64,14 +64,14 @@ function groupOf(value: unknown, model: string | undefined, where: string): Traj
   }
 }
 
-function trajectoryOf(value: unknown, model: string | undefined, where: string): Trajectory {
+async function trajectoryOf(value: unknown, model: string | undefined, where: string): Promise<Trajectory> {
   if (!isJson(value) || !("exchanges" in value || "messages_and_choices" in value))
     throw new DataError(`${where}: expected a trajectory of ART with \`exchanges\` or \`messages_and_choices\``);
   const { exchanges, ...members } = value;
   const wire = { ...members, metadata: scalars(value["metadata"]) };
   if (!hasExchanges(exchanges)) return convertedTrajectory(wire, where);
   const parsed = parseDocument(artExchanges, exchanges, "exchanges of ART", `${where}: exchanges`);
-  const { histories, drifted } = toHistories(callsOf(parsed, model, `${where}: exchanges`), null);
+  const { histories, drifted } = toHistories(await callsOf(parsed, model, `${where}: exchanges`), null);
   const logs = [...((value["logs"] as string[] | undefined) ?? []), ...drifted.map(driftLine)];
   const { chat_completions: chats, completions, responses, messages } = parsed;
   const starts = [...chats, ...completions, ...responses, ...messages].map((each) => each.start_time);

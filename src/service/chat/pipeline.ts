@@ -1,9 +1,9 @@
 /** The interface between the routes of all API dialects and the chat pipeline. */
 import { createHash } from "node:crypto";
+import type { RawPrompt } from "../../dialects/index.ts";
 import type { ErrorBody } from "../../schema/error.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import type { AnswerStream } from "./answer/chunk-source.ts";
-import type { RawPrompt } from "./prompt/raw-prompt.ts";
 import type { ChatErrorAnswer } from "./request/errors.ts";
 
 /** API dialects, by the path of their main route. */

@@ -1,10 +1,7 @@
 /** The interface of an API dialect: translation of requests to chat completions, and of their answers and errors back. */
+import type { RawPrompt } from "../../dialects/index.ts";
 import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../../schema/index.ts";
 import type { DialectName, RenderedCall } from "../chat/pipeline.ts";
-import type { RawPrompt } from "../chat/prompt/raw-prompt.ts";
-
-/** Members of a JSON object. 64-bit integers beyond 2^53 are bigint. */
-export type Members = Readonly<Record<string, unknown>>;
 
 /** Chat completion to which a request is translated. */
 export interface DialectCall {

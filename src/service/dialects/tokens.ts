@@ -1,8 +1,8 @@
 /** The routes `POST /tokenize` and `POST /detokenize`. */
+import { BodyError, given, isGiven, readMembers, type Members } from "../../dialects/index.ts";
 import { detokenizeRequest, tokenizeRequest } from "../../schema/index.ts";
-import { BodyError } from "../chat/request/errors.ts";
-import type { Members, Translation } from "./dialect.ts";
-import { chatBytes, given, isGiven, readMembers } from "./translate.ts";
+import { chatBytes } from "./chat-bytes.ts";
+import type { Translation } from "./dialect.ts";
 
 /** A translated request of `POST /tokenize`. */
 export interface TranslatedTokenize extends Translation {

@@ -1,4 +1,5 @@
 /** Trajectory of a session, reconstructed from its turns. */
+import { promptMessages, type RawPrompt } from "../../dialects/index.ts";
 import { chatCompletion, chatCompletionRequest, type Trajectory } from "../../schema/index.ts";
 import { stepOf } from "../../trajectory/policy.ts";
 import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../../trajectory/histories.ts";
@@ -22,15 +23,10 @@ export async function recordedTrajectory(store: Store, session: SessionRow): Pro
   };
 }
 
-/** Prompt of a request without messages: a text, or token ids. */
-interface RawPrompt {
-  readonly prompt?: { readonly text?: string };
-}
-
 function toCall({ seq, request, completion }: Pick<SessionTurnRow, "seq" | "request" | "completion">): RecordedCall {
-  const body = JSON.parse(request) as RawPrompt & { readonly messages?: unknown };
+  const body = JSON.parse(request) as { readonly prompt?: RawPrompt; readonly messages?: unknown };
   const isRaw = body.messages === undefined;
-  const messages = isRaw ? [{ role: "user", content: body.prompt?.text ?? "" }] : body.messages;
+  const messages = isRaw ? promptMessages(body.prompt) : body.messages;
   return {
     order: seq,
     isRaw,

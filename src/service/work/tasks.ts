@@ -33,8 +33,8 @@ export const TASKS = {
 
   readChat: (body: ChatBody): ParsedChat => readChat(body),
 
-  translate: ({ name, bytes }: { readonly name: TranslationName; readonly bytes: Uint8Array }): Handover<Translated<TranslationName>> => {
-    const translated = translateBody(name, bytes);
+  translate: async ({ name, bytes }: { readonly name: TranslationName; readonly bytes: Uint8Array }) => {
+    const translated: Translated<TranslationName> = await translateBody(name, bytes);
     return new Handover(
       translated,
       translated.calls.map(({ body }) => body.buffer as ArrayBuffer),

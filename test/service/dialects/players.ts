@@ -1,6 +1,14 @@
 /** One conversation through each API dialect: requests, and the histories that a client of the dialect keeps. */
 import { createParser } from "eventsource-parser";
-import type { TestService } from "../support.ts";
+
+/** Service that the players talk to. */
+export interface Target {
+  readonly service: { readonly url: string; readonly apiKey: string };
+  /** Sends the requests. @default globalThis.fetch */
+  readonly fetch?: typeof globalThis.fetch;
+  /** Fields of every request besides the conversation. @default token ids and log-probabilities */
+  readonly extensions?: object;
+}
 
 /** An event of a stream. */
 export interface SentEvent {
@@ -30,11 +38,12 @@ export interface Player {
 
 export const SYSTEM = "you talk";
 const PARAMETERS = { type: "object", properties: {} };
-const EXTENSIONS = { return_token_ids: true, logprobs: true, max_tokens: 400 };
+const EXTENSIONS = { return_token_ids: true, logprobs: true };
+const MAX_TOKENS = 400;
 
 /** Sends a body and returns the parsed answer, or the events of a streamed one. */
 export async function send(
-  { service }: TestService,
+  { service, fetch = globalThis.fetch }: Target,
   path: string,
   body: object,
   headers: Record<string, string> = { authorization: `Bearer ${service.apiKey}` },
@@ -53,15 +62,16 @@ export async function send(
   return { status: response.status, body: isStream ? null : JSON.parse(text), events };
 }
 
-async function ok(test: TestService, path: string, body: object): ReturnType<typeof send> {
+async function ok(test: Target, path: string, body: object): ReturnType<typeof send> {
   const answer = await send(test, path, body);
   if (answer.status !== 200) throw new Error(`${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
   return answer;
 }
 
+const extensionsOf = ({ extensions = EXTENSIONS }: Target): object => extensions;
 const numbers = (entries: readonly { logprob: number }[]): number[] => entries.map(({ logprob }) => logprob);
 
-function chatPlayer(test: TestService, model: string): Player {
+function chatPlayer(test: Target, model: string): Player {
   const messages: any[] = [{ role: "system", content: SYSTEM }];
   const tools = [{ type: "function", function: { name: "add", parameters: PARAMETERS } }];
   return {
@@ -69,7 +79,14 @@ function chatPlayer(test: TestService, model: string): Player {
     say: (content) => void messages.push({ role: "user", content }),
     returnResults: (calls) => void messages.push(...calls.map((id) => ({ role: "tool", tool_call_id: id, content: "done" }))),
     async ask(more) {
-      const { body } = await ok(test, "/v1/chat/completions", { model, messages, tools, ...EXTENSIONS, ...more });
+      const { body } = await ok(test, "/v1/chat/completions", {
+        model,
+        messages,
+        tools,
+        max_tokens: MAX_TOKENS,
+        ...extensionsOf(test),
+        ...more,
+      });
       const [choice] = body.choices;
       const { content, tool_calls, reasoning } = choice.message;
       messages.push({ role: "assistant", content, tool_calls, reasoning });
@@ -105,7 +122,7 @@ export function assembledMessage(events: readonly SentEvent[]): any {
   return message;
 }
 
-function messagesPlayer(test: TestService, model: string): Player {
+function messagesPlayer(test: Target, model: string): Player {
   const messages: any[] = [];
   const tools = [{ name: "add", input_schema: PARAMETERS }];
   let results: object[] = [];
@@ -117,7 +134,8 @@ function messagesPlayer(test: TestService, model: string): Player {
       results = calls.map((id) => ({ type: "tool_result", tool_use_id: id, content: [{ type: "text", text: "done" }] }));
     },
     async ask(more, isStreamed) {
-      const ask = { model, messages, system: SYSTEM, tools, ...EXTENSIONS, ...more, stream: isStreamed };
+      const own = { system: SYSTEM, max_tokens: MAX_TOKENS, ...extensionsOf(test), ...more, stream: isStreamed };
+      const ask = { model, messages, tools, ...own };
       const { body, events } = await ok(test, "/v1/messages?beta=true", ask);
       const message = isStreamed ? assembledMessage(events) : body;
       messages.push({ role: "assistant", content: message.content });
@@ -127,7 +145,7 @@ function messagesPlayer(test: TestService, model: string): Player {
   };
 }
 
-function responsesPlayer(test: TestService, model: string, isStored: boolean): Player {
+function responsesPlayer(test: Target, model: string, isStored: boolean): Player {
   let input: any[] = [];
   const tools = [{ type: "function", name: "add", parameters: PARAMETERS }];
   let previous: string | null = null;
@@ -136,9 +154,8 @@ function responsesPlayer(test: TestService, model: string, isStored: boolean): P
     say: (content) => void input.push({ role: "user", content }),
     returnResults: (calls) => void input.push(...calls.map((call_id) => ({ type: "function_call_output", call_id, output: "done" }))),
     async ask({ max_tokens, ...more }: any, isStreamed) {
-      const own = { store: isStored, previous_response_id: previous, max_output_tokens: max_tokens ?? EXTENSIONS.max_tokens };
-      const { max_tokens: _, ...extensions } = EXTENSIONS;
-      const ask = { model, input, instructions: SYSTEM, tools, ...extensions, ...more, ...own, stream: isStreamed };
+      const own = { store: isStored, previous_response_id: previous, max_output_tokens: max_tokens ?? MAX_TOKENS };
+      const ask = { model, input, instructions: SYSTEM, tools, ...extensionsOf(test), ...more, ...own, stream: isStreamed };
       const { body, events } = await ok(test, "/v1/responses", ask);
       const response = isStreamed ? events.at(-1)!.data.response : body;
       if (isStored) {
@@ -152,7 +169,7 @@ function responsesPlayer(test: TestService, model: string, isStored: boolean): P
 }
 
 /** Sends token ids and returns the sampled turn with its text. */
-type SampleTokens = (test: TestService, ids: readonly number[], ask: any, isStreamed: boolean) => Promise<Turn & { readonly text: string }>;
+type SampleTokens = (test: Target, ids: readonly number[], ask: any, isStreamed: boolean) => Promise<Turn & { readonly text: string }>;
 
 /** Samples with `POST /v1/completions`, which shows no special tokens. */
 const sampleCompletion: SampleTokens = async (test, prompt, ask, isStreamed) => {
@@ -177,7 +194,7 @@ const generate: SampleTokens = async (test, token_ids, { model, ...sampling }) =
 };
 
 /** Agent that adds the ids of its new text to the ids of the last prompt and answer. */
-function concatenatingPlayer(name: string, sample: SampleTokens): (test: TestService, model: string) => Player {
+function concatenatingPlayer(name: string, sample: SampleTokens): (test: Target, model: string) => Player {
   return (test, model) => {
     let known: readonly number[] = [];
     let text = `${SYSTEM}\n`;
@@ -187,7 +204,7 @@ function concatenatingPlayer(name: string, sample: SampleTokens): (test: TestSer
       returnResults: () => void (text += "\ntool: done"),
       async ask(more, isStreamed) {
         const { tokens } = (await ok(test, "/tokenize", { model, prompt: text, add_special_tokens: false })).body;
-        const turn = await sample(test, [...known, ...tokens], { model, max_tokens: EXTENSIONS.max_tokens, ...more }, isStreamed);
+        const turn = await sample(test, [...known, ...tokens], { model, max_tokens: MAX_TOKENS, ...more }, isStreamed);
         known = [...turn.prompt, ...turn.ids];
         text = "";
         return turn;
@@ -197,7 +214,7 @@ function concatenatingPlayer(name: string, sample: SampleTokens): (test: TestSer
 }
 
 /** Agent that renders its whole conversation with `POST /tokenize` in each turn. */
-function renderingPlayer(name: string, sample: SampleTokens): (test: TestService, model: string) => Player {
+function renderingPlayer(name: string, sample: SampleTokens): (test: Target, model: string) => Player {
   return (test, model) => {
     const messages: object[] = [{ role: "system", content: SYSTEM }];
     return {
@@ -206,7 +223,7 @@ function renderingPlayer(name: string, sample: SampleTokens): (test: TestService
       returnResults: () => undefined,
       async ask(more, isStreamed) {
         const { tokens } = (await ok(test, "/tokenize", { model, messages })).body;
-        const turn = await sample(test, tokens, { model, max_tokens: EXTENSIONS.max_tokens, ...more }, isStreamed);
+        const turn = await sample(test, tokens, { model, max_tokens: MAX_TOKENS, ...more }, isStreamed);
         messages.push({ role: "assistant", content: turn.text });
         return turn;
       },
@@ -215,7 +232,7 @@ function renderingPlayer(name: string, sample: SampleTokens): (test: TestService
 }
 
 /** Agents that send token ids. */
-export const TOKEN_PLAYERS: readonly ((test: TestService, model: string) => Player)[] = [
+export const TOKEN_PLAYERS: readonly ((test: Target, model: string) => Player)[] = [
   concatenatingPlayer("completions", sampleCompletion),
   concatenatingPlayer("generate", generate),
   renderingPlayer("completions", sampleCompletion),
@@ -223,7 +240,7 @@ export const TOKEN_PLAYERS: readonly ((test: TestService, model: string) => Play
 ];
 
 /** Clients of all dialects with conversations. */
-export const PLAYERS: readonly ((test: TestService, model: string) => Player)[] = [
+export const PLAYERS: readonly ((test: Target, model: string) => Player)[] = [
   chatPlayer,
   messagesPlayer,
   (test, model) => responsesPlayer(test, model, false),

@@ -95,7 +95,7 @@ it("with prompts of token ids, each prompt starts with the previous one and its 
     fc.asyncProperty(fc.array(turn, { minLength: 2, maxLength: 4 }), async (turns) => {
       for (const create of TOKEN_PLAYERS) {
         const { id, key } = await createSession(test);
-        const player = create({ service: { url: test.service.url, apiKey: key } } as TestService, "any");
+        const player = create({ service: { url: test.service.url, apiKey: key } }, "any");
         const played = await play(player, turns, prepare);
         const { trajectory } = await test.ok("GET", `${SESSIONS}/${id}`);
         expect([player.name, trajectory.additional_histories, trajectory.logs]).toEqual([player.name, [], []]);
@@ -120,7 +120,7 @@ it("the same conversation with the same seed samples the same ids and log-probab
       isStreamed: false,
     }));
     const all: Turn[][] = [];
-    for (const create of PLAYERS) all.push(await play(create({ service } as TestService, "whetstone-tiny"), turns, () => undefined));
+    for (const create of PLAYERS) all.push(await play(create({ service }, "whetstone-tiny"), turns, () => undefined));
     expect(all[0]![0]!.ids.length).toBeGreaterThan(1);
     for (const played of all) expect(played).toEqual(all[0]!.map((said) => ({ ...said, calls: [] })));
   } finally {

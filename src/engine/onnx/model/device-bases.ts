@@ -5,7 +5,7 @@ import { DeviceVector } from "../runtime/device-vector.ts";
 import { type ModelConfig, readModelConfig } from "./config.ts";
 import { baseLayout, type Layout } from "./parameters.ts";
 import { rotaryTables } from "./rope.ts";
-import { freshWeights, readBaseWeights } from "./weights.ts";
+import { freshWeights, openParameters } from "./weights.ts";
 
 /** Weights in a device's memory, with the rotary tables `cos` and `sin`, `[positions, headSize / 2]`. */
 export interface DeviceBase {
@@ -37,10 +37,12 @@ export class DeviceBases {
     return this.#bases.lease(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async () => {
       const config = await readModelConfig(directory);
       const layout = baseLayout(config);
-      const flat = freshSeed === undefined ? await readBaseWeights(directory, layout) : freshWeights(config, layout, freshSeed);
       const rotary = await this.rotary(config);
       try {
-        const weights = await DeviceVector.upload(this.#memory, layout.parameters, flat);
+        const weights =
+          freshSeed === undefined
+            ? await this.#read(directory, layout)
+            : await DeviceVector.upload(this.#memory, layout.parameters, freshWeights(config, layout, freshSeed));
         const release = () => {
           weights.release();
           rotary.release();
@@ -51,6 +53,16 @@ export class DeviceBases {
         throw error;
       }
     });
+  }
+
+  /** Copies the weights of a directory to the device, one parameter at a time. */
+  async #read(directory: string, layout: Layout): Promise<DeviceVector> {
+    const { read, close } = await openParameters(directory, layout);
+    try {
+      return await DeviceVector.load(this.#memory, layout.parameters, read);
+    } finally {
+      await close();
+    }
   }
 
   /** Leases the rotary tables of a model. */

@@ -24,18 +24,31 @@ function firstWithExponent(raw: ArrayBuffer, exponent: number): number {
   return -1;
 }
 
+/** Decodes bfloat16, the upper half of a float32. */
 function fromBfloat16(raw: ArrayBuffer): Float32Array {
-  return new Float32Array(Uint32Array.from(new Uint16Array(raw), (bits) => bits << 16).buffer);
+  const halves = new Uint16Array(raw);
+  const bits = new Uint32Array(halves.length);
+  for (let i = 0; i < halves.length; i++) bits[i] = halves[i]! << 16;
+  return new Float32Array(bits.buffer);
 }
 
-/** Decodes IEEE 754 half precision: 1 sign, 5 exponent and 10 fraction bits. */
+let float16Values: Float32Array | undefined;
+
+/** Decodes IEEE 754 half precision. */
 function fromFloat16(raw: ArrayBuffer): Float32Array {
-  return Float32Array.from(new Uint16Array(raw), (bits) => {
-    const sign = bits & 0x8000 ? -1 : 1;
-    const exponent = (bits >> 10) & 31;
-    const fraction = bits & 1023;
-    if (exponent === 0) return sign * fraction * 2 ** -24;
-    if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
-    return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-  });
+  float16Values ??= Float32Array.from({ length: 2 ** 16 }, (_, bits) => float16Value(bits));
+  const halves = new Uint16Array(raw);
+  const values = new Float32Array(halves.length);
+  for (let i = 0; i < halves.length; i++) values[i] = float16Values[halves[i]!]!;
+  return values;
+}
+
+/** Returns the number with the given bits: 1 sign, 5 exponent and 10 fraction bits. */
+function float16Value(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }

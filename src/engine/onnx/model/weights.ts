@@ -66,12 +66,36 @@ export async function readWeightsInto(flat: Float32Array, path: string, layout: 
   }
 }
 
-async function fill(flat: Float32Array, source: WeightSource, layout: Layout): Promise<void> {
-  for (const parameter of layout.parameters) {
-    const view = viewOf(flat, parameter);
-    for (const file of parameter.files)
-      await source.readPieces(file.name, (piece, first) => packPiece(piece, first, parameter, view, file));
+/**
+ * Opens a base model's weights, to read them parameter by parameter without a copy of all of them.
+ *
+ * @throws DataError `E_DATA` if a tensor is missing or has another shape; the message names the tensor.
+ */
+export async function openParameters(
+  directory: string,
+  layout: Layout,
+): Promise<{ readonly read: (parameter: Parameter) => Promise<Float32Array>; readonly close: () => Promise<void> }> {
+  const source = await openBaseWeights(directory);
+  try {
+    checkShapes(source, layout);
+  } catch (error) {
+    await source.close();
+    throw error;
   }
+  const read = async (parameter: Parameter) => {
+    const values = new Float32Array(parameter.size);
+    await readParameter(values, source, parameter);
+    return values;
+  };
+  return { read, close: () => source.close() };
+}
+
+async function fill(flat: Float32Array, source: WeightSource, layout: Layout): Promise<void> {
+  for (const parameter of layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter);
+}
+
+async function readParameter(view: Float32Array, source: WeightSource, parameter: Parameter): Promise<void> {
+  for (const file of parameter.files) await source.readPieces(file.name, (piece, first) => packPiece(piece, first, parameter, view, file));
 }
 
 /**

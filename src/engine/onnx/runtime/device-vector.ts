@@ -22,10 +22,23 @@ export class DeviceVector {
   }
 
   /** Copies a flat vector to the device, part by part. @throws EngineError `E_ENGINE` if the device has no room for it. */
-  static async upload(memory: DeviceMemory, parts: readonly NamedPart[], flat: Float32Array): Promise<DeviceVector> {
+  static upload(memory: DeviceMemory, parts: readonly NamedPart[], flat: Float32Array): Promise<DeviceVector> {
+    return DeviceVector.load(memory, parts, ({ offset, size }) => flat.subarray(offset, offset + size));
+  }
+
+  /**
+   * Copies parts to the device, each as soon as it is read.
+   *
+   * @throws EngineError `E_ENGINE` if the device has no room for them.
+   */
+  static async load<P extends NamedPart>(
+    memory: DeviceMemory,
+    parts: readonly P[],
+    read: (part: P) => Float32Array | Promise<Float32Array>,
+  ): Promise<DeviceVector> {
     const vector = new DeviceVector(memory, parts, new Map());
     try {
-      for (const { name, offset, size, shape } of parts) vector.set(name, await memory.upload(flat.subarray(offset, offset + size), shape));
+      for (const part of parts) vector.set(part.name, await memory.upload(await read(part), part.shape));
     } catch (error) {
       vector.release();
       throw error;
@@ -33,10 +46,17 @@ export class DeviceVector {
     return vector;
   }
 
-  /** Returns zeros in the shape of this vector, written on the device. */
+  /** Returns zeros in the shape of this vector, written on the device. Parts of equal shape share one tensor. */
   async zeros(): Promise<DeviceVector> {
     const zeros = new DeviceVector(this.#memory, this.#parts, new Map());
-    for (const [name, tensor] of this.#tensors) zeros.set(name, await this.#memory.zerosLike(tensor));
+    const byShape = new Map<string, DeviceTensor>();
+    for (const [name, tensor] of this.#tensors) {
+      const shape = tensor.tensor.dims.join();
+      const known = byShape.get(shape);
+      const zero = known?.hold() ?? (await this.#memory.zerosLike(tensor));
+      if (known === undefined) byShape.set(shape, zero);
+      zeros.set(name, zero);
+    }
     return zeros;
   }
 

@@ -51,6 +51,8 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
     lower: (graph) => lower(graph, WEBGPU_LOWERINGS),
     sessionOptions: (resident) => ({
       executionProviders: ["webgpu"],
+      // These two would turn the products of the lowered graph into the slower kernel for transposed matrices.
+      extra: { optimization: { disable_specified_optimizers: "MatMulAddFusion;GemmTransposeFusion" } },
       preferredOutputLocation: Object.fromEntries(resident.map((output) => [output, "gpu-buffer"])),
     }),
     count(inputs, outputs) {

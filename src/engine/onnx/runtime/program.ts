@@ -70,8 +70,9 @@ export class Program {
     const outputs = [...graph.outputs.keys()].filter(resident);
     const profile = device.onPlacement === null ? null : await newProfile();
     try {
+      const { extra, ...ofDevice } = device.sessionOptions(outputs);
       const session = await ort.InferenceSession.create(writeOnnx(lowered, name), {
-        ...device.sessionOptions(outputs),
+        ...ofDevice,
         ...(profile === null ? {} : { enableProfiling: true, profileFilePrefix: profile }),
         intraOpNumThreads: options.threads,
         interOpNumThreads: 1,
@@ -82,7 +83,7 @@ export class Program {
         enableMemPattern: options.memoryPattern ?? true,
         logSeverityLevel: 3,
         // A spinning thread would occupy a core that samplers, trainer and server share.
-        extra: { session: { intra_op: { allow_spinning: "0" } } },
+        extra: { ...extra, session: { intra_op: { allow_spinning: "0" } } },
       });
       return new Program(session, name, device, profile);
     } catch (cause) {

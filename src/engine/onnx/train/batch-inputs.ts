@@ -8,7 +8,7 @@ import { type Batch, type PaddedBlock, positionsIn } from "./batch.ts";
 import { sliceName } from "./head-loss.ts";
 import { promptOfPackedRows, type Selection, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
 import { attentionRanges, type Mask, packedMasks, promptMasks, type Range } from "./masks.ts";
-import { type MemoryPlan, memoryPlan } from "./memory-plan.ts";
+import { type MemoryBudget, type MemoryPlan, memoryPlan } from "./memory-plan.ts";
 import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames } from "./padded-blocks.ts";
 import { queryBlocks } from "./query-blocks.ts";
 
@@ -39,6 +39,7 @@ export interface BatchRequest {
  * Selects the trained tokens of a batch and plans its memory.
  *
  * @param minEntries - Min number of entries; padding entries have weight 0.
+ * @param budget - Memory that the batch may take. @default that of the processor
  * @returns Null if the batch has no trained tokens.
  */
 export function selectAndPlan(
@@ -46,11 +47,12 @@ export function selectAndPlan(
   rows: readonly Row[],
   batch: Batch,
   minEntries: number,
+  budget?: MemoryBudget,
 ): { readonly selection: Selection; readonly plan: MemoryPlan } | null {
   const trained = batch.groups.reduce((sum, group) => sum + group.trained, 0);
   if (trained === 0) return null;
   const entries = Math.max(trained, minEntries);
-  const plan = memoryPlan(config, positionsIn(batch), entries);
+  const plan = memoryPlan(config, positionsIn(batch), entries, budget);
   return { plan, selection: selectTrained(rows, batch, Math.ceil(entries / plan.headSlices) * plan.headSlices) };
 }
 

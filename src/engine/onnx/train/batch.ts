@@ -2,6 +2,7 @@
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
+import { DEVICE_BUDGET, keptBytesPerToken } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
 import { paddedTime } from "./query-blocks.ts";
 
@@ -56,6 +57,27 @@ export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, 
     // With narrow heads the inner dimension is short enough to be summed in one piece, however a product is cut.
     minRows: headSize < 128 ? 1 : Math.ceil(4 / kvHeads),
     pairCost: 1 / (3 * hiddenSize),
+  };
+}
+
+/** Max tokens of a batch on a device. */
+const MAX_DEVICE_TOKENS = 4096;
+
+/**
+ * Returns the limits on a device, whose products are fast only for thousands of rows: as many tokens as fit without recomputed layers, in
+ * whole thousands.
+ */
+export function deviceBatchLimits(config: ModelConfig): BatchLimits {
+  const affordable = Math.floor(DEVICE_BUDGET.keptBytes / keptBytesPerToken(config) / 1024) * 1024;
+  const maxTokens = Math.min(Math.max(affordable, 1024), MAX_DEVICE_TOKENS);
+  return {
+    ...batchLimits(config),
+    maxTokens,
+    maxSharing: maxTokens,
+    // Trained tokens pass through the head in slices.
+    maxTrained: maxTokens,
+    minRows: 1,
+    minPositions: MIN_ROWS,
   };
 }
 

@@ -17,12 +17,12 @@ import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
-import { type Batch, batchLimits, planBatches } from "./batch.ts";
+import { type Batch, deviceBatchLimits, planBatches } from "./batch.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
 import { DeviceOptimizer, type DeviceVectors } from "./device-optimizer.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
-import type { MemoryPlan } from "./memory-plan.ts";
+import { DEVICE_BUDGET, type MemoryPlan } from "./memory-plan.ts";
 import { graphShape } from "./query-blocks.ts";
 import { requireFinitePass } from "./require-finite.ts";
 import { summarize } from "./summary.ts";
@@ -208,7 +208,7 @@ export class DeviceTrainer {
     const transferred = { uploaded: 0, downloaded: 0 };
     try {
       const results = new Map<Batch, BatchResult>();
-      for (const batch of planBatches(rows, { ...batchLimits(base.config), minRows: 1, minPositions: MIN_ROWS })) {
+      for (const batch of planBatches(rows, deviceBatchLimits(base.config))) {
         signal.throwIfAborted();
         results.set(batch, await this.#runBatch(model, rows, batch, loss, transferred));
         // Between two batches the sampler decodes a token, and an abort message is received.
@@ -236,7 +236,7 @@ export class DeviceTrainer {
   ): Promise<BatchResult> {
     const { base, lora, layout, vectors } = model;
     const { config } = base;
-    const planned = selectAndPlan(config, rows, batch, MIN_ROWS);
+    const planned = selectAndPlan(config, rows, batch, MIN_ROWS, DEVICE_BUDGET);
     if (planned === null) return NOTHING;
     const { selection, plan } = planned;
     const { Tensor } = await loadRuntime();

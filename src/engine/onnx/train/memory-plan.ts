@@ -21,14 +21,24 @@ export interface MemoryPlan {
 /** Plan of a batch that fits into memory whole. */
 export const WHOLE: MemoryPlan = { headSlices: 1, isOrdered: false, recomputedLayers: 0 };
 
-/** Max bytes of logits in one piece. */
-const MAX_LOGITS_BYTES = 2 ** 26;
-/** Max trained tokens in a slice. In shorter slices, reading the head's weights takes longer than the products. */
-const MAX_SLICE_ROWS = 128;
-/** Max bytes of kept activations in a batch without order. */
-const MAX_UNORDERED_BYTES = 2 ** 28;
-/** Max bytes of kept activations in a batch without recomputed layers. */
-const MAX_KEPT_BYTES = 400 * 2 ** 20;
+/** Memory that a batch may take, by place. */
+export interface MemoryBudget {
+  /** Max bytes of logits in one piece. */
+  readonly logitsBytes: number;
+  /** Max trained tokens in a slice. In shorter slices, reading the head's weights takes longer than the products. */
+  readonly sliceRows: number;
+  /** Max bytes of kept activations in a batch without order. */
+  readonly unorderedBytes: number;
+  /** Max bytes of kept activations in a batch without recomputed layers. */
+  readonly keptBytes: number;
+}
+
+/** Budget of the processor, whose caches favor small batches. */
+export const PROCESSOR_BUDGET: MemoryBudget = { logitsBytes: 2 ** 26, sliceRows: 128, unorderedBytes: 2 ** 28, keptBytes: 400 * 2 ** 20 };
+
+/** Budget of a device: with 0.5 B weights and an adapter, a batch takes less than 8 GB in all. */
+export const DEVICE_BUDGET: MemoryBudget = { logitsBytes: 2 ** 27, sliceRows: 256, unorderedBytes: 2 ** 30, keptBytes: 7 * 2 ** 29 };
+
 /** Recomputed layers are a multiple of this fraction of all layers. */
 const RECOMPUTED_PARTS = 8;
 
@@ -38,24 +48,27 @@ const RECOMPUTED_PARTS = 8;
  * @param positions - Token positions of the batch, padding included.
  * @param entries - Trained tokens of the batch, padding included.
  */
-export function memoryPlan(config: ModelConfig, positions: number, entries: number): MemoryPlan {
-  const { layers, hiddenSize, innerSize } = config;
-  // An ordered backward pass keeps some 10 hidden and 2 inner vectors per layer and token.
-  const keptBytes = 4 * positions * layers * (10 * hiddenSize + 2 * innerSize);
-  const headSlices = slicesOf(config, entries);
-  const excess = Math.max(0, 1 - MAX_KEPT_BYTES / keptBytes);
+export function memoryPlan(config: ModelConfig, positions: number, entries: number, budget: MemoryBudget = PROCESSOR_BUDGET): MemoryPlan {
+  const keptBytes = positions * keptBytesPerToken(config);
+  const headSlices = slicesOf(config, entries, budget);
+  const excess = Math.max(0, 1 - budget.keptBytes / keptBytes);
   return {
     headSlices,
-    isOrdered: headSlices > 1 || keptBytes > MAX_UNORDERED_BYTES,
-    recomputedLayers: Math.ceil((Math.ceil(excess * RECOMPUTED_PARTS) / RECOMPUTED_PARTS) * layers),
+    isOrdered: headSlices > 1 || keptBytes > budget.unorderedBytes,
+    recomputedLayers: Math.ceil((Math.ceil(excess * RECOMPUTED_PARTS) / RECOMPUTED_PARTS) * config.layers),
   };
 }
 
+/** Returns the bytes that an ordered backward pass keeps per token: some 10 hidden and 2 inner vectors per layer. */
+export function keptBytesPerToken({ layers, hiddenSize, innerSize }: ModelConfig): number {
+  return 4 * layers * (10 * hiddenSize + 2 * innerSize);
+}
+
 /** Returns the number of slices, a power of two, so that batches of many sizes run through few graphs. */
-function slicesOf({ hiddenSize, vocabularySize }: ModelConfig, entries: number): number {
-  if (4 * entries * vocabularySize <= MAX_LOGITS_BYTES) return 1;
+function slicesOf({ hiddenSize, vocabularySize }: ModelConfig, entries: number, { logitsBytes, sliceRows }: MemoryBudget): number {
+  if (4 * entries * vocabularySize <= logitsBytes) return 1;
   // Products with a narrow result need more rows, so that their bits do not depend on the thread count.
   return hiddenSize < WIDE
     ? Math.max(1, 2 ** Math.floor(Math.log2(entries / MIN_PRODUCT_ROWS)))
-    : Math.max(1, 2 ** Math.ceil(Math.log2(entries / MAX_SLICE_ROWS)));
+    : Math.max(1, 2 ** Math.ceil(Math.log2(entries / sliceRows)));
 }

@@ -1,10 +1,8 @@
 /** Encoding of a prompt that is given as text or as token ids, without a chat template. */
+import type { RawPrompt } from "../../../dialects/index.ts";
 import { ArgumentError } from "../../../errors.ts";
 import type { ChatRequest } from "../request/request.ts";
 import type { PromptEncoder, RenderedPrompt } from "./render.ts";
-
-/** Prompt that replaces the messages of a body: a text, or token ids. The chat template is not applied. */
-export type RawPrompt = { readonly text: string; readonly addsSpecialTokens: boolean } | { readonly ids: readonly number[] };
 
 function checkIds(ids: readonly number[], vocabularySize: number): void {
   const wrong = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= vocabularySize);

@@ -1,9 +1,9 @@
-import { ArgumentError, WhetstoneError } from "../../../errors.ts";
+import { BodyError } from "../../../dialects/index.ts";
+import { WhetstoneError } from "../../../errors.ts";
 import type { ErrorBody } from "../../../schema/error.ts";
 import { codeOfFailure, isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../../http-errors.ts";
 
-/** Malformed body: invalid JSON, wrong media type, wrong field type, contradicting fields. */
-export class BodyError extends ArgumentError {}
+export { BodyError };
 
 /** Error of requests that are still running when the service shuts down. */
 export class ShutdownError extends WhetstoneError {

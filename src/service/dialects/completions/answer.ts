@@ -11,7 +11,7 @@ import type {
   Usage,
 } from "../../../schema/index.ts";
 import type { EventShaper, ServerEvent } from "../dialect.ts";
-import type { TranslatedCompletion } from "./request.ts";
+import type { TranslatedCompletion } from "../../../dialects/index.ts";
 
 /** An echoed prompt. */
 export interface Echo {
@@ -22,7 +22,7 @@ export interface Echo {
 }
 
 /** A translated request with its echoed prompts. */
-export interface CompletionContext extends TranslatedCompletion {
+export interface CompletionContext extends Omit<TranslatedCompletion, "calls"> {
   /** Echoed prompts, in the order of the calls; null without `echo`. */
   readonly echoes: readonly Echo[] | null;
 }

@@ -1,8 +1,8 @@
 /** The text completion dialect (`POST /v1/completions`). */
 import type { RenderedCall } from "../../chat/pipeline.ts";
 import type { Dialect, DialectCall } from "../dialect.ts";
+import type { TranslatedTexts } from "../translations.ts";
 import { CompletionEvents, toTextCompletion, type Echo } from "./answer.ts";
-import type { TranslatedCompletion } from "./request.ts";
 
 function echoOf({ prompt }: DialectCall, { ids, tokenizer }: RenderedCall): Echo {
   const list = [...ids];
@@ -11,7 +11,7 @@ function echoOf({ prompt }: DialectCall, { ids, tokenizer }: RenderedCall): Echo
 }
 
 /** Dialect of OpenAI's text completions. */
-export const completionsDialect: Dialect<TranslatedCompletion, "completions"> = {
+export const completionsDialect: Dialect<TranslatedTexts, "completions"> = {
   name: "completions",
   async open(translated, { render }) {
     const { request, calls } = translated;

@@ -1,7 +1,8 @@
 /** Events of a streamed message. */
-import type { ChatCompletionChunk, ErrorBody, Usage } from "../../../schema/index.ts";
-import type { EventShaper, Members, ServerEvent } from "../dialect.ts";
-import { isGiven, tokenMembers } from "../translate.ts";
+import type { ChatCompletionChunk, ErrorBody, LogprobEntry, Usage } from "../../../schema/index.ts";
+import { isGiven, type Members } from "../../../dialects/index.ts";
+import type { EventShaper, ServerEvent } from "../dialect.ts";
+import { tokenMembers } from "../translate.ts";
 import { endOf, messageId, messagesUsageOf, signatureOf } from "./answer.ts";
 import { toMessagesError } from "./errors.ts";
 
@@ -32,7 +33,7 @@ export class MessageEvents implements EventShaper {
   #usage: Usage | null | undefined = null;
   #promptIds: readonly number[] | null | undefined = null;
   readonly #ids: number[] = [];
-  readonly #logprobs: { readonly logprob: number }[] = [];
+  readonly #logprobs: LogprobEntry[] = [];
 
   #add(type: string, members: Members): void {
     this.#events.push({ name: type, data: { type, ...members } });

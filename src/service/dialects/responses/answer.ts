@@ -1,9 +1,7 @@
 /** Translation of a chat completion to a response of the Responses API. */
 import type { ChatCompletion, LogprobEntry, ResponsesAnswer, ResponsesItem, ResponsesRequest, Usage } from "../../../schema/index.ts";
-import type { Members } from "../dialect.ts";
+import { calledName, toOpaque, type Members } from "../../../dialects/index.ts";
 import { cachedTokens, firstChoice, tokenMembers } from "../translate.ts";
-import { toOpaque } from "./items.ts";
-import { calledName } from "./tools.ts";
 
 /** A request and the identity of its response. */
 export interface ResponseHead {

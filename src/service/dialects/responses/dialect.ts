@@ -1,16 +1,14 @@
 /** The Responses dialect (`POST /v1/responses`). */
 import { createHash, randomBytes } from "node:crypto";
+import { conversationOf, type ResponseLookup } from "../../../dialects/index.ts";
 import { NoSpaceError, NotFoundError } from "../../../errors.ts";
 import type { ResponsesAnswer, ResponsesItem } from "../../../schema/index.ts";
 import { isNoSpace } from "../../../util/no-space.ts";
 import type { StoredResponses } from "../../store/responses.ts";
 import type { Dialect } from "../dialect.ts";
+import { responsesCall, type TranslatedResponse } from "../translations.ts";
 import { parseItemId, toResponse } from "./answer.ts";
 import { ResponseEvents } from "./events.ts";
-import { callOf, type TranslatedResponse } from "./request.ts";
-
-/** Max length of a chain of previous responses. */
-const MAX_CHAIN = 4096;
 
 /** Returns the owner of a credential's stored responses. No other credential can read them. */
 export function ownerOf(credential: string): string {
@@ -24,33 +22,21 @@ export async function requireResponse(stored: StoredResponses, owner: string, id
   throw new NotFoundError(`There is no stored response '${id}': it was not stored, or it has been deleted`, { param });
 }
 
-/** Returns the items of a response and of all responses before it, oldest first. */
-async function chainItems(stored: StoredResponses, owner: string, lastId: string | null): Promise<ResponsesItem[]> {
-  const parts: ResponsesItem[][] = [];
-  for (let id = lastId; id !== null && parts.length < MAX_CHAIN;) {
-    const row = await requireResponse(stored, owner, id, "previous_response_id");
-    const { output } = JSON.parse(row.response) as ResponsesAnswer;
-    parts.push([...(JSON.parse(row.input) as ResponsesItem[]), ...output]);
-    id = row.previous_id;
-  }
-  return parts.toReversed().flat();
-}
-
-/** Replaces references by the items of stored responses. */
-async function resolved(stored: StoredResponses, owner: string, items: readonly ResponsesItem[]): Promise<ResponsesItem[]> {
-  const found: ResponsesItem[] = [];
-  for (const item of items) {
-    if (item.type !== "item_reference") {
-      found.push(item);
-      continue;
-    }
-    const place = parseItemId(item.id ?? "");
-    const row = place === null ? undefined : await stored.find(owner, place.responseId);
-    const target = row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place!.index];
-    if (target === undefined) throw new NotFoundError(`There is no item '${String(item.id)}' in a stored response`, { param: "input" });
-    found.push(target);
-  }
-  return found;
+/** Returns access to the stored responses of an owner. */
+function lookupIn(stored: StoredResponses, owner: string): ResponseLookup {
+  return {
+    async response(id) {
+      const { previous_id: previousId, input, response } = await requireResponse(stored, owner, id, "previous_response_id");
+      return { previousId, input: JSON.parse(input) as ResponsesItem[], output: (JSON.parse(response) as ResponsesAnswer).output };
+    },
+    async item(id) {
+      const place = parseItemId(id);
+      const row = place === null ? undefined : await stored.find(owner, place.responseId);
+      const item = row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place!.index];
+      if (item === undefined) throw new NotFoundError(`There is no item '${id}' in a stored response`, { param: "input" });
+      return item;
+    },
+  };
 }
 
 /** Throws the error of a response that could not be stored. */
@@ -66,21 +52,20 @@ function explainFullDisk(error: unknown): never {
 export function responsesDialect(stored: StoredResponses): Dialect<TranslatedResponse, "responses"> {
   return {
     name: "responses",
-    async open(translated, { credential }) {
-      const { request } = translated;
+    async open({ request, ...translated }, { credential }) {
       const owner = ownerOf(credential);
-      const previousId = request.previous_response_id ?? null;
-      let { calls, input } = translated;
-      if (calls.length === 0) {
-        const items = await resolved(stored, owner, JSON.parse(input) as ResponsesItem[]);
-        if (translated.hasReferences) input = JSON.stringify(items);
-        calls = [callOf(request, [...(await chainItems(stored, owner, previousId)), ...items])];
+      let { input, calls } = translated;
+      if (input === null) {
+        const conversation = await conversationOf(request, lookupIn(stored, owner));
+        input = JSON.stringify(conversation.input);
+        calls = [responsesCall(request, conversation.items)];
       }
+      const inputText = input;
       const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
       const keep = async (response: ResponsesAnswer): Promise<void> => {
         if (request.store === false) return;
-        const row = { id: response.id, owner, previous_id: previousId, input, response: JSON.stringify(response) };
-        await stored.save(row).catch(explainFullDisk);
+        const texts = { input: inputText, response: JSON.stringify(response) };
+        await stored.save({ id: response.id, owner, previous_id: request.previous_response_id ?? null, ...texts }).catch(explainFullDisk);
       };
       return {
         calls,

@@ -1,7 +1,8 @@
 /** Events of a streamed response. */
 import type { ChatCompletionChunk, ErrorBody, LogprobEntry, ResponsesAnswer, ResponsesItem, Usage } from "../../../schema/index.ts";
-import type { EventShaper, Members, ServerEvent } from "../dialect.ts";
-import { isGiven, tokenMembers } from "../translate.ts";
+import { calledName, isGiven, type Members } from "../../../dialects/index.ts";
+import type { EventShaper, ServerEvent } from "../dialect.ts";
+import { tokenMembers } from "../translate.ts";
 import {
   callItem,
   echoedMembers,
@@ -14,7 +15,6 @@ import {
   textPart,
   type ResponseHead,
 } from "./answer.ts";
-import { calledName } from "./tools.ts";
 
 type ChunkChoice = ChatCompletionChunk["choices"][number];
 type CallDelta = NonNullable<ChunkChoice["delta"]["tool_calls"]>[number];

@@ -1,20 +1,14 @@
 /** Translation of the items of the Responses API to chat messages. */
-import type { ResponsesItem } from "../../../schema/index.ts";
-import { BodyError } from "../../chat/request/errors.ts";
-import type { Members } from "../dialect.ts";
-import { unsupported } from "../translate.ts";
+import { isUtf8 } from "node:buffer";
+import type { RequestMessage, ResponsesItem, ToolCall } from "../../schema/index.ts";
+import { assistantMessage, chatContent } from "../chat-messages.ts";
+import { BodyError, reject, unsupported, type Members, type OnUnsupported } from "../members.ts";
 import { chatName } from "./tools.ts";
 
 const TEXT_TYPES = new Set(["input_text", "output_text", "text", "refusal"]);
 
-/** Returns the text parts of content. @throws UnsupportedError `E_UNSUPPORTED` for images, files and audio. */
-function textContent(content: string | readonly Members[] | null | undefined, at: string): string | readonly Members[] {
-  if (content === null || content === undefined) return "";
-  if (typeof content === "string") return content;
-  const wrong = content.findIndex(({ type }) => !TEXT_TYPES.has(String(type)));
-  if (wrong !== -1) throw unsupported(`${at}.${wrong}.type`, content[wrong]!["type"], "This model reads text alone; send input_text parts");
-  return content;
-}
+/** Content of an item. */
+type ItemContent = string | readonly Members[] | null | undefined;
 
 function required(item: ResponsesItem, name: "call_id" | "name" | "arguments" | "role", at: string): string {
   const value = item[name];
@@ -35,25 +29,34 @@ export function toOpaque(reasoning: string): string {
   return Buffer.from(reasoning).toString("base64");
 }
 
+/** Returns the reasoning in `encrypted_content`; null if a provider has encrypted it. */
+function fromOpaque(opaque: unknown): string | null {
+  if (typeof opaque !== "string" || opaque === "") return null;
+  const bytes = Buffer.from(opaque, "base64");
+  return isUtf8(bytes) ? bytes.toString() : null;
+}
+
 /** Returns the text of a reasoning item: its content, or else its opaque content, or else its summary. */
-function reasoningText({ content, ...item }: ResponsesItem): string {
-  const said = joinTexts(content);
-  if (said !== "") return said;
-  const { encrypted_content: opaque } = item;
-  return typeof opaque === "string" && opaque !== "" ? Buffer.from(opaque, "base64").toString() : joinTexts(item["summary"]);
+function reasoningText({ content, encrypted_content: opaque, summary }: ResponsesItem): string {
+  return joinTexts(content) || (fromOpaque(opaque) ?? joinTexts(summary));
 }
 
 /** Message of the assistant under construction. */
 interface AssistantDraft {
   reasoning: string;
-  content: string | readonly Members[] | null;
-  readonly calls: Members[];
+  content: NonNullable<RequestMessage["content"]> | null;
+  readonly calls: ToolCall[];
 }
 
 /** Converter of items, in order, to messages: adjacent items of the assistant are one message. */
 class Messages {
-  readonly messages: Members[] = [];
+  readonly messages: RequestMessage[] = [];
+  readonly #onUnsupported: OnUnsupported;
   #draft: AssistantDraft | null = null;
+
+  constructor(onUnsupported: OnUnsupported) {
+    this.#onUnsupported = onUnsupported;
+  }
 
   /** Returns the message of the assistant that an item continues, or a new one if `isNext`. */
   #assistant(isNext: (draft: AssistantDraft) => boolean): AssistantDraft {
@@ -67,18 +70,21 @@ class Messages {
   flush(): void {
     const draft = this.#draft;
     this.#draft = null;
-    if (draft === null) return;
-    this.messages.push({
-      role: "assistant",
-      content: draft.content ?? "",
-      ...(draft.calls.length > 0 ? { tool_calls: draft.calls } : {}),
-      ...(draft.reasoning === "" ? {} : { reasoning: draft.reasoning }),
-    });
+    if (draft !== null) this.messages.push(assistantMessage(draft.content ?? "", draft.calls, draft.reasoning));
+  }
+
+  /** Returns the content of a message. Images, files and audio are unsupported; accepted ones stay as they are. */
+  #content(content: ItemContent, at: string): NonNullable<RequestMessage["content"]> {
+    if (content === null || content === undefined || typeof content === "string") return content ?? "";
+    for (const [index, { type }] of content.entries())
+      if (!TEXT_TYPES.has(String(type)))
+        this.#onUnsupported(`${at}.${index}.type`, type, "This model reads text alone; send input_text parts");
+    return chatContent(content);
   }
 
   #message(item: ResponsesItem, at: string): void {
     const role = required(item, "role", at);
-    const content = textContent(item.content, `${at}.content`);
+    const content = this.#content(item.content, `${at}.content`);
     if (role === "assistant") {
       this.#assistant((draft) => draft.content !== null || draft.calls.length > 0).content = content;
       return;
@@ -107,7 +113,7 @@ class Messages {
         this.messages.push({
           role: "tool",
           tool_call_id: required(item, "call_id", at),
-          content: textContent(item.output, `${at}.output`),
+          content: this.#content(item.output, `${at}.output`),
         });
         return;
       default:
@@ -123,12 +129,13 @@ class Messages {
 /**
  * Returns the chat messages of items.
  *
- * @throws BodyError `E_ARGUMENT` for an item without a required member; UnsupportedError `E_UNSUPPORTED` for images, files and items of
- *   hosted tools.
+ * @param at - Path of the items in the body.
+ * @throws BodyError `E_ARGUMENT` for an item without a required member; UnsupportedError `E_UNSUPPORTED` for items of hosted tools, and for
+ *   images and files unless `onUnsupported` accepts them.
  */
-export function messagesOf(items: readonly ResponsesItem[]): readonly Members[] {
-  const converter = new Messages();
-  for (const [index, item] of items.entries()) converter.add(item, `input.${index}`);
+export function messagesOf(items: readonly ResponsesItem[], onUnsupported: OnUnsupported = reject, at = "input"): RequestMessage[] {
+  const converter = new Messages(onUnsupported);
+  for (const [index, item] of items.entries()) converter.add(item, `${at}.${index}`);
   converter.flush();
   return converter.messages;
 }

@@ -1,8 +1,6 @@
 /** Tools of the Responses API as functions of a chat completion. */
-import type { ResponsesRequest, ResponsesTool } from "../../../schema/index.ts";
-import { BodyError } from "../../chat/request/errors.ts";
-import type { Members } from "../dialect.ts";
-import { given, unsupported } from "../translate.ts";
+import type { ResponsesRequest, ResponsesTool } from "../../schema/index.ts";
+import { BodyError, given, type Members, type OnUnsupported } from "../members.ts";
 
 /** Name of a function, and its namespace if it is in one. */
 export interface QualifiedName {
@@ -20,10 +18,12 @@ function required(tool: Members, at: string): string {
   throw new BodyError(`Expected \`${at}.name\` to be a string`, { param: `${at}.name` });
 }
 
-function chatTool(tool: Members, at: string, namespace?: string): Members {
+function chatTool(tool: Members, at: string, onUnsupported: OnUnsupported, namespace?: string): Members[] {
   const { type, description, parameters } = tool;
-  if (type !== "function") throw unsupported(`${at}.type`, type, "Only functions that the client runs are supported");
-  return { type, function: { name: chatName({ name: required(tool, at), namespace }), ...given({ description, parameters }) } };
+  if (type === "function")
+    return [{ type, function: { name: chatName({ name: required(tool, at), namespace }), ...given({ description, parameters }) } }];
+  onUnsupported(`${at}.type`, type, "Only functions that the client runs are supported");
+  return [];
 }
 
 /** Returns the functions of a namespace. */
@@ -32,16 +32,17 @@ function membersOf({ tools }: ResponsesTool): readonly Members[] {
 }
 
 /**
- * Returns the tools of a chat completion. The functions of a namespace are named `namespace.function`.
+ * Returns the tools of a chat completion. The functions of a namespace are named `namespace.function`. Hosted and custom tools are
+ * unsupported; accepted ones are left out.
  *
- * @throws BodyError `E_ARGUMENT` for a tool without a name; UnsupportedError `E_UNSUPPORTED` for hosted and custom tools.
+ * @throws BodyError `E_ARGUMENT` for a tool without a name.
  */
-export function chatTools(tools: readonly ResponsesTool[]): Members[] {
+export function chatTools(tools: readonly ResponsesTool[], onUnsupported: OnUnsupported): Members[] {
   return tools.flatMap((tool, index) => {
     const at = `tools.${index}`;
-    if (tool.type !== "namespace") return [chatTool(tool, at)];
+    if (tool.type !== "namespace") return chatTool(tool, at, onUnsupported);
     const namespace = required(tool, at);
-    return membersOf(tool).map((inner, place) => chatTool(inner, `${at}.tools.${place}`, namespace));
+    return membersOf(tool).flatMap((inner, place) => chatTool(inner, `${at}.tools.${place}`, onUnsupported, namespace));
   });
 }
 

@@ -1,18 +1,13 @@
-/** Translation of fields, items and blocks, and streams that end in the answer of a request without a stream. */
-import { fileURLToPath } from "node:url";
+/** Translation of the fields, items and blocks of requests. */
 import { describe, expect, it } from "vitest";
-import { toChat as messagesToChat } from "../../../src/service/dialects/messages/request.ts";
-import { messagesOf } from "../../../src/service/dialects/responses/items.ts";
-import { readRequest, toChat as responsesToChat } from "../../../src/service/dialects/responses/request.ts";
-import { loadTokenizer } from "../../../src/tokenizer/index.ts";
-import { startTestService } from "../support.ts";
-import { assembledMessage, send } from "./players.ts";
+import { messagesToChat, readResponsesRequest, responsesToChat } from "../../src/dialects/index.ts";
+import { messagesOf } from "../../src/dialects/responses/items.ts";
 
 const user = { role: "user", content: "hi" };
 const messages = (body: object) => messagesToChat({ messages: [user], ...body }).body;
 const responses = (body: object) => {
   const members = { input: "hi", ...body };
-  return responsesToChat(readRequest(members), []);
+  return responsesToChat(members, readResponsesRequest(members), []);
 };
 
 describe("a Messages request", () => {
@@ -53,12 +48,12 @@ describe("a Messages request", () => {
       user,
       {
         role: "assistant",
-        content: [{ type: "text", text: "so" }],
+        content: "so",
         tool_calls: [{ id: "c1", type: "function", function: { name: "add", arguments: '{"b":1,"a":2}' } }],
         reasoning: "why",
       },
-      { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "3" }] },
-      { role: "user", content: [{ type: "text", text: "and?" }] },
+      { role: "tool", tool_call_id: "c1", content: "3" },
+      { role: "user", content: "and?" },
       { role: "system", content: "remember" },
     ]);
   });
@@ -127,10 +122,10 @@ describe("a Responses request", () => {
       ]),
     ).toEqual([
       { role: "user", content: "hi" },
-      { role: "assistant", content: output, tool_calls: [called("c1"), called("c2", "math.add")], reasoning: "why" },
+      { role: "assistant", content: "so", tool_calls: [called("c1"), called("c2", "math.add")], reasoning: "why" },
       { role: "tool", tool_call_id: "c1", content: "3" },
-      { role: "tool", tool_call_id: "c2", content: [{ type: "input_text", text: "4" }] },
-      { role: "assistant", content: "", tool_calls: [called("c3")], reasoning: "hidden" },
+      { role: "tool", tool_call_id: "c2", content: "4" },
+      { role: "assistant", content: null, tool_calls: [called("c3")], reasoning: "hidden" },
       { role: "assistant", content: "one" },
       { role: "assistant", content: "two" },
     ]);
@@ -171,45 +166,4 @@ describe("a Responses request", () => {
   ])("%o is rejected by name", (body, param) => {
     expect(() => responses(body)).toThrow(expect.objectContaining({ param }));
   });
-});
-
-it("a stream with reasoning, text and calls ends in the answer of a request without a stream", async () => {
-  const directory = fileURLToPath(new URL("../../../models/whetstone-tiny", import.meta.url));
-  const tokenizer = await loadTokenizer(directory);
-  const call = (name: string): string => `<tool_call>{"name": "${name}", "arguments": {"a": "naïve 🦊"}}</tool_call>`;
-  const texts = [
-    `the plan</think>See. ${call("add")}${call("math.sub")}`,
-    `</think>${call("add")}`,
-    "all reasoning",
-    "why</think>so",
-    "</think>",
-  ];
-  let said = "";
-  const test = await startTestService({
-    limits: { chat: { reasoningParser: "think" } },
-    engine: {
-      bases: [{ id: "tiny", directory, vocabularySize: tokenizer.vocabularySize, contextLength: 4000, parameters: 1 }],
-      script: () => [...tokenizer.encode(said), tokenizer.eosTokenIds[0]!],
-    },
-  });
-  const functions = [
-    { type: "function", name: "add" },
-    { type: "namespace", name: "math", tools: [{ type: "function", name: "sub" }] },
-  ];
-  const more = { return_token_ids: true, logprobs: true };
-  const stable = (value: object): unknown =>
-    JSON.parse(JSON.stringify(value, (key, inner: unknown) => (["id", "call_id", "created_at"].includes(key) ? undefined : inner)));
-  for (const text of texts) {
-    said = text;
-    const message = { messages: [user], tools: [{ name: "add" }, { name: "math.sub" }], ...more };
-    const plain = (await send(test, "/v1/messages", message)).body;
-    expect(stable(assembledMessage((await send(test, "/v1/messages", { ...message, stream: true })).events))).toEqual(stable(plain));
-    const response = { input: "hi", tools: functions, include: ["reasoning.encrypted_content"], reasoning: { summary: "auto" }, ...more };
-    const whole = (await send(test, "/v1/responses", response)).body;
-    const { events } = await send(test, "/v1/responses", { ...response, stream: true });
-    expect(stable(events.at(-1)!.data.response)).toEqual(stable(whole));
-    expect(events.map(({ data }) => data.sequence_number)).toEqual(events.map((_, index) => index));
-    const done = events.filter(({ name }) => name === "response.output_item.done").map(({ data }) => data.item);
-    expect(done).toEqual(events.at(-1)!.data.response.output);
-  }
 });

@@ -1,0 +1,79 @@
+/** Assembly of a streamed message of the Messages API. */
+import { z } from "zod";
+import { ProtocolError } from "../client/index.ts";
+import type { AnswerAssembler } from "./answer-assembler.ts";
+
+const members = z.record(z.string(), z.unknown());
+const index = z.int().min(0);
+
+/** Schema of the events that contain parts of the message; all other events are ignored. */
+const messageEvent = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("message_start"), message: members }),
+  z.object({ type: z.literal("content_block_start"), index, content_block: members }),
+  z.object({
+    type: z.literal("content_block_delta"),
+    index,
+    delta: z.looseObject({
+      text: z.string().optional(),
+      thinking: z.string().optional(),
+      signature: z.string().optional(),
+      partial_json: z.string().optional(),
+    }),
+  }),
+  z.looseObject({ type: z.literal("message_delta"), delta: members }),
+  z.object({ type: z.literal("message_stop") }),
+]);
+const TYPES: ReadonlySet<unknown> = new Set(messageEvent.options.flatMap(({ shape }) => [...shape.type.values]));
+
+/** Members of blocks to which deltas append. */
+const TEXTS = ["text", "thinking", "signature"] as const;
+
+/** Assembler of one message. The arguments of a tool call stay the text that was streamed. */
+export class MessageAssembler implements AnswerAssembler {
+  #message: Record<string, unknown> | null = null;
+  readonly #blocks: Record<string, unknown>[] = [];
+  #isComplete = false;
+
+  get isComplete(): boolean {
+    return this.#isComplete;
+  }
+
+  push(value: unknown): void {
+    if (!TYPES.has((value as { readonly type?: unknown } | null)?.type)) return;
+    const { success, data: event, error } = messageEvent.safeParse(value);
+    if (!success) throw new ProtocolError(`Expected an event of a message: ${z.prettifyError(error)}`);
+    switch (event.type) {
+      case "message_start":
+        this.#message = { ...event.message };
+        return;
+      case "content_block_start":
+        this.#blocks[event.index] = { ...event.content_block };
+        return;
+      case "content_block_delta":
+        this.#append(event.index, event.delta);
+        return;
+      case "message_delta": {
+        const { type: _, delta, ...more } = event;
+        Object.assign((this.#message ??= {}), delta, more);
+        this.#isComplete ||= typeof delta["stop_reason"] === "string";
+        return;
+      }
+      case "message_stop":
+        this.#isComplete = true;
+    }
+  }
+
+  #append(at: number, delta: { readonly [Name in (typeof TEXTS)[number] | "partial_json"]?: string | undefined }): void {
+    const block = this.#blocks[at];
+    if (block === undefined) throw new ProtocolError(`Expected the start of content block ${at} before its deltas`);
+    const append = (name: string, text: string) => {
+      block[name] = (typeof block[name] === "string" ? block[name] : "") + text;
+    };
+    for (const name of TEXTS) if (delta[name] !== undefined) append(name, delta[name]);
+    if (delta.partial_json) append("input", delta.partial_json);
+  }
+
+  toAnswer(): unknown {
+    return this.#message === null ? null : { ...this.#message, content: this.#blocks };
+  }
+}

@@ -1,0 +1,82 @@
+/** Assembly of a streamed text completion. */
+import { z } from "zod";
+import { ProtocolError } from "../client/index.ts";
+import type { AnswerAssembler } from "./answer-assembler.ts";
+
+const ids = z.array(z.int()).nullish();
+
+const chunk = z.looseObject({
+  id: z.string(),
+  model: z.string(),
+  choices: z.array(
+    z.looseObject({
+      index: z.int(),
+      text: z.string(),
+      finish_reason: z.string().nullish(),
+      stop_reason: z.union([z.number(), z.string()]).nullish(),
+      prompt_token_ids: ids,
+      token_ids: ids,
+      logprobs: z.looseObject({ tokens: z.array(z.string()), token_logprobs: z.array(z.number().nullable()) }).nullish(),
+    }),
+  ),
+});
+
+interface PartialChoice {
+  readonly index: number;
+  text: string;
+  finish_reason: string | null;
+  stop_reason: number | string | null;
+  prompt_token_ids: number[] | null;
+  token_ids: number[] | null;
+  logprobs: { readonly tokens: string[]; readonly token_logprobs: (number | null)[] } | null;
+}
+
+/** Assembler of one text completion. */
+export class TextAssembler implements AnswerAssembler {
+  readonly #count: number;
+  readonly #choices = new Map<number, PartialChoice>();
+  #head: { readonly id: string; readonly model: string } | null = null;
+
+  /** @param count - Number of choices of all prompts. */
+  constructor(count: number) {
+    this.#count = count;
+  }
+
+  get isComplete(): boolean {
+    return this.#choices.size >= this.#count && [...this.#choices.values()].every((choice) => choice.finish_reason !== null);
+  }
+
+  push(value: unknown): void {
+    const { success, data, error } = chunk.safeParse(value);
+    if (!success) throw new ProtocolError(`Expected a chunk of a text completion: ${z.prettifyError(error)}`);
+    const { id, model, choices } = data;
+    this.#head ??= { id, model };
+    for (const part of choices) {
+      const choice = this.#choice(part.index);
+      choice.text += part.text;
+      choice.finish_reason = part.finish_reason ?? choice.finish_reason;
+      choice.stop_reason = part.stop_reason ?? choice.stop_reason;
+      choice.prompt_token_ids ??= part.prompt_token_ids ?? null;
+      if (part.token_ids) (choice.token_ids ??= []).push(...part.token_ids);
+      if (part.logprobs) {
+        choice.logprobs ??= { tokens: [], token_logprobs: [] };
+        choice.logprobs.tokens.push(...part.logprobs.tokens);
+        choice.logprobs.token_logprobs.push(...part.logprobs.token_logprobs);
+      }
+    }
+  }
+
+  #choice(index: number): PartialChoice {
+    let choice = this.#choices.get(index);
+    if (choice === undefined) {
+      const empty = { finish_reason: null, stop_reason: null, prompt_token_ids: null, token_ids: null, logprobs: null };
+      this.#choices.set(index, (choice = { index, text: "", ...empty }));
+    }
+    return choice;
+  }
+
+  toAnswer(): unknown {
+    if (this.#head === null || this.#choices.size === 0) return null;
+    return { ...this.#head, choices: [...this.#choices.values()].toSorted((a, b) => a.index - b.index) };
+  }
+}

@@ -1,0 +1,37 @@
+/** Translation of a recorded text completion to chat completions, one per prompt. */
+import type { ChatCompletion } from "../../schema/index.ts";
+import type { RecordedAnswer } from "../answers.ts";
+import { choiceTokens, completionOf, idsIn } from "../completion.ts";
+import { unsupported } from "../members.ts";
+import type { TranslatedCompletion } from "./request.ts";
+
+type TextChoice = RecordedAnswer<"completions">["choices"][number];
+
+/** Returns the log-probabilities of a choice; null if any is missing. */
+function logprobsOf({ logprobs }: TextChoice): readonly number[] | null {
+  const values = logprobs?.token_logprobs ?? null;
+  return values?.every((value) => value !== null) ? values : null;
+}
+
+/**
+ * Returns the chat completions of a text completion.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` for an echoed prompt, which is not part of the sampled text.
+ */
+export function fromTextCompletion(answer: RecordedAnswer<"completions">, { request, calls }: TranslatedCompletion): ChatCompletion[] {
+  if (request.echo === true) throw unsupported("echo", true, "An echoed prompt is not part of the sampled text; leave `echo` out");
+  const count = request.n ?? 1;
+  return calls.map(({ prompt }, call) => {
+    const own = answer.choices.filter(({ index }) => Math.floor(index / count) === call);
+    const given = prompt !== undefined && "ids" in prompt ? prompt.ids : null;
+    const stated = own.find(({ prompt_token_ids: ids }) => ids)?.prompt_token_ids ?? answer.prompt_token_ids;
+    const choices = own.map((choice) => ({
+      index: choice.index % count,
+      message: { role: "assistant", content: choice.text, tool_calls: [] },
+      finish_reason: choice.finish_reason ?? null,
+      stop_reason: choice.stop_reason ?? null,
+      ...choiceTokens(choice.token_ids ?? idsIn(choice.logprobs?.tokens), logprobsOf(choice), choice.logprobs?.tokens),
+    }));
+    return completionOf(answer, stated ?? given, choices);
+  });
+}

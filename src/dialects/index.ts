@@ -1,0 +1,12 @@
+/** Translation of API dialects to chat completions, for the service and for readers of recorded requests. */
+export { ANSWERS, type DialectName, type RecordedAnswer } from "./answers.ts";
+export { completionsToChats, type TranslatedCompletion } from "./completions/request.ts";
+export { promptMessages, toChatExchanges, type ChatExchange, type Exchange } from "./exchange.ts";
+export { generateToChat } from "./generate.ts";
+export { accept, BodyError, given, isGiven, readMembers, unsupported, type Members } from "./members.ts";
+export { messagesToChat } from "./messages/request.ts";
+export { continued, conversationOf, type ResponseLookup } from "./responses/conversation.ts";
+export { toOpaque } from "./responses/items.ts";
+export { readResponsesRequest, responsesToChat } from "./responses/request.ts";
+export { calledName } from "./responses/tools.ts";
+export type { RawPrompt, TranslatedCall } from "./translated-call.ts";

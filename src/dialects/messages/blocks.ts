@@ -1,0 +1,93 @@
+/** Translation of the content blocks of Messages to chat messages. */
+import type { MessagesBlock, MessagesMessage, RequestMessage, ToolCall } from "../../schema/index.ts";
+import { assistantMessage, chatContent } from "../chat-messages.ts";
+import { BodyError, unsupported, type OnUnsupported } from "../members.ts";
+
+function required(block: MessagesBlock, name: string, at: string): string {
+  const value = block[name];
+  if (typeof value === "string") return value;
+  throw new BodyError(`Expected \`${at}.${name}\` of a ${block.type} block to be a string`, { param: `${at}.${name}` });
+}
+
+function textPart(block: MessagesBlock, at: string, onUnsupported: OnUnsupported): MessagesBlock {
+  if (block.type === "text") return { type: "text", text: required(block, "text", at) };
+  onUnsupported(`${at}.type`, block.type, "This model reads text alone; send text blocks");
+  return block;
+}
+
+/** Returns blocks as content of a chat message. Blocks other than text are unsupported; accepted ones stay as they are. */
+export function contentOf(content: string | readonly MessagesBlock[], at: string, onUnsupported: OnUnsupported): RequestMessage["content"] {
+  if (typeof content === "string") return content;
+  return chatContent(content.map((block, index) => textPart(block, `${at}.${index}`, onUnsupported)));
+}
+
+function isBlocks(value: unknown): value is string | readonly MessagesBlock[] {
+  return typeof value === "string" || Array.isArray(value);
+}
+
+function toolMessage(block: MessagesBlock, at: string, onUnsupported: OnUnsupported): RequestMessage {
+  const content = block["content"] ?? "";
+  if (!isBlocks(content))
+    throw new BodyError(`Expected \`${at}.content\` to be a string or an array of blocks`, { param: `${at}.content` });
+  return { role: "tool", tool_call_id: required(block, "tool_use_id", at), content: contentOf(content, `${at}.content`, onUnsupported) };
+}
+
+/** Splits the blocks of a user's message into tool results and texts, in order; adjacent texts are one message. */
+function userMessages(blocks: readonly MessagesBlock[], role: string, at: string, onUnsupported: OnUnsupported): RequestMessage[] {
+  const messages: RequestMessage[] = [];
+  let texts: MessagesBlock[] = [];
+  const flush = (): void => {
+    if (texts.length > 0) messages.push({ role, content: chatContent(texts) });
+    texts = [];
+  };
+  for (const [index, block] of blocks.entries()) {
+    const place = `${at}.${index}`;
+    if (block.type === "tool_result") {
+      flush();
+      messages.push(toolMessage(block, place, onUnsupported));
+    } else texts.push(textPart(block, place, onUnsupported));
+  }
+  flush();
+  return messages.length > 0 ? messages : [{ role, content: "" }];
+}
+
+function toolCall(block: MessagesBlock, at: string): ToolCall {
+  // A stream is recorded with the text of the arguments.
+  const { input = {} } = block as { readonly input?: unknown };
+  const called = { name: required(block, "name", at), arguments: typeof input === "string" ? input : JSON.stringify(input) };
+  return { id: required(block, "id", at), type: "function", function: called };
+}
+
+/**
+ * Returns the blocks of the assistant as one chat message.
+ *
+ * @throws BodyError `E_ARGUMENT` for a block without a required member; UnsupportedError `E_UNSUPPORTED` for blocks other than text,
+ *   reasoning and tool calls, such as calls of tools that a server runs.
+ */
+export function fromAssistantBlocks(blocks: readonly MessagesBlock[], at: string, onUnsupported: OnUnsupported): RequestMessage {
+  const texts: MessagesBlock[] = [];
+  const calls: ToolCall[] = [];
+  const thoughts: string[] = [];
+  for (const [index, block] of blocks.entries()) {
+    const place = `${at}.${index}`;
+    if (block.type === "thinking") thoughts.push(required(block, "thinking", place));
+    else if (block.type === "tool_use") calls.push(toolCall(block, place));
+    else if (block.type === "text") texts.push(textPart(block, place, onUnsupported));
+    else if (block.type === "redacted_thinking") onUnsupported(`${place}.type`, block.type, "Leave the block out");
+    else throw unsupported(`${place}.type`, block.type, "Expected text, thinking or tool_use; tools run in the client");
+  }
+  return assistantMessage(chatContent(texts), calls, thoughts.filter((text) => text !== "").join("\n"));
+}
+
+/**
+ * Returns the chat messages of a message.
+ *
+ * @param at - Path of the message in the body.
+ * @throws BodyError `E_ARGUMENT` for a block without a required member; UnsupportedError `E_UNSUPPORTED` for blocks of the assistant that
+ *   are not text, reasoning or tool calls.
+ */
+export function chatMessages({ role, content }: MessagesMessage, at: string, onUnsupported: OnUnsupported): RequestMessage[] {
+  if (typeof content === "string") return [{ role, content }];
+  const place = `${at}.content`;
+  return role === "assistant" ? [fromAssistantBlocks(content, place, onUnsupported)] : userMessages(content, role, place, onUnsupported);
+}

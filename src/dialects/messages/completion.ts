@@ -1,0 +1,28 @@
+/** Translation of a recorded message to a chat completion. */
+import type { ChatCompletion, MessagesBlock } from "../../schema/index.ts";
+import type { RecordedAnswer } from "../answers.ts";
+import { choiceTokens, completionOf, sampledMessage } from "../completion.ts";
+import { accept } from "../members.ts";
+import { fromAssistantBlocks } from "./blocks.ts";
+
+/** Finish reasons by stop reason; others keep their name. */
+const FINISH_REASONS: Readonly<Record<string, string>> = {
+  end_turn: "stop",
+  stop_sequence: "stop",
+  max_tokens: "length",
+  tool_use: "tool_calls",
+};
+
+/** Returns the chat completion of a message. @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` as for a message in a request. */
+export function fromMessage(answer: RecordedAnswer<"messages">): ChatCompletion {
+  const { stop_reason: reason, stop_sequence: stop, token_ids: ids, logprobs, tokens } = answer;
+  const message = sampledMessage([fromAssistantBlocks(answer.content as readonly MessagesBlock[], "content", accept)]);
+  const choice = {
+    index: 0,
+    message,
+    finish_reason: FINISH_REASONS[reason ?? ""] ?? reason ?? null,
+    stop_reason: stop ?? null,
+    ...choiceTokens(ids, logprobs, tokens),
+  };
+  return completionOf(answer, answer.prompt_token_ids, [choice]);
+}

@@ -1,0 +1,91 @@
+/** Translation of a Messages request to a chat completion. */
+import { messagesRequest, type MessagesMessage, type MessagesRequest, type MessagesTool } from "../../schema/index.ts";
+import { checkFields, given, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
+import { chatMessages, contentOf } from "./blocks.ts";
+
+/** Fields that chat completions do not have; every other field passes unchanged. */
+const OWN_FIELDS = new Set([
+  ...["system", "messages", "tools", "tool_choice", "stop_sequences", "thinking", "output_config", "output_format", "stream"],
+  ...["metadata", "service_tier", "betas", "context_management", "cache_control", "inference_geo", "speed", "max_tokens"],
+  ...["container", "mcp_servers", "thread", "n"],
+]);
+
+/** Returns the tools of a chat completion. Tools that a server runs are unsupported; accepted ones are left out. */
+function chatTools(tools: readonly MessagesTool[], onUnsupported: OnUnsupported): Members[] {
+  return tools.flatMap(({ type, name, description, input_schema: parameters }, index) => {
+    if (type === undefined || type === null || type === "custom")
+      return [{ type: "function", function: { name, ...given({ description, parameters }) } }];
+    onUnsupported(`tools.${index}.type`, type, "Only tools that the client runs are supported; define the tool with an `input_schema`");
+    return [];
+  });
+}
+
+/** Fields for the choice of tools. */
+function toolFields({ tools, tool_choice: choice }: MessagesRequest, onUnsupported: OnUnsupported): Members {
+  const named = { type: "function", function: { name: choice?.name ?? "" } };
+  const choices = { auto: "auto", any: "required", none: "none", tool: named };
+  return given({
+    tools: tools?.length ? chatTools(tools, onUnsupported) : null,
+    tool_choice: choice ? choices[choice.type] : null,
+    parallel_tool_calls: choice?.disable_parallel_tool_use === true ? false : null,
+  });
+}
+
+/** Fields for the form of the text. */
+function formFields({ output_config: config, output_format: older }: MessagesRequest, onUnsupported: OnUnsupported): Members {
+  const format = (config?.format ?? older ?? null) as Members | null;
+  const effort = config?.effort === "xhigh" || config?.effort === "max" ? "high" : config?.effort;
+  const hasSchema = format?.["type"] === "json_schema";
+  if (format !== null && !hasSchema) onUnsupported("output_config.format.type", format["type"], "Expected json_schema");
+  return given({
+    reasoning_effort: effort,
+    response_format: hasSchema ? { type: "json_schema", json_schema: { name: "output", schema: format["schema"], strict: true } } : null,
+  });
+}
+
+/** Fields for reasoning. The template decides whether `enable_thinking` has an effect. */
+function thinkingFields({ thinking, chat_template_kwargs: kwargs }: MessagesRequest): Members {
+  if (!thinking) return {};
+  return {
+    chat_template_kwargs: { enable_thinking: thinking.type !== "disabled", ...(kwargs as Members | undefined) },
+    ...(thinking.display === "omitted" ? { include_reasoning: false } : {}),
+  };
+}
+
+/** Fields with which the model continues a last message of the assistant. */
+function prefillFields(messages: readonly MessagesMessage[]): Members {
+  const last = messages.at(-1)!;
+  const hasCalls = Array.isArray(last.content) && last.content.some(({ type }) => type === "tool_use");
+  return last.role === "assistant" && !hasCalls ? { continue_final_message: true, add_generation_prompt: false } : {};
+}
+
+/** A translated Messages request. */
+export interface TranslatedMessages {
+  /** Members of the chat completion's body, without `stream`. */
+  readonly body: Members;
+  readonly isStream: boolean;
+}
+
+/**
+ * Translates the body of `POST /v1/messages` or `/v1/messages/count_tokens`.
+ *
+ * @throws BodyError `E_ARGUMENT` for a malformed body; UnsupportedError `E_UNSUPPORTED` for images, documents, server tools and other
+ *   features that this service does not have, unless `onUnsupported` accepts them.
+ */
+export function messagesToChat(members: Members, onUnsupported: OnUnsupported = reject): TranslatedMessages {
+  const request = readMembers(messagesRequest, members);
+  checkFields(members, { container: [], thread: [], n: [1] }, onUnsupported);
+  if (Array.isArray(members["mcp_servers"]) && members["mcp_servers"].length > 0)
+    onUnsupported("mcp_servers", members["mcp_servers"], "Connect to MCP servers in the client, and offer their tools in `tools`");
+  const system = request.system ? [{ role: "system", content: contentOf(request.system, "system", onUnsupported) }] : [];
+  const body = {
+    ...without(members, OWN_FIELDS),
+    messages: [...system, ...request.messages.flatMap((message, index) => chatMessages(message, `messages.${index}`, onUnsupported))],
+    ...given({ max_tokens: request.max_tokens, stop: request.stop_sequences }),
+    ...toolFields(request, onUnsupported),
+    ...formFields(request, onUnsupported),
+    ...thinkingFields(request),
+    ...prefillFields(request.messages),
+  };
+  return { body, isStream: request.stream === true };
+}

@@ -1,0 +1,66 @@
+/** Conversation that a request continues: the items of previous responses, and references to items. */
+import type { ResponsesItem, ResponsesRequest } from "../../schema/index.ts";
+
+/** Max length of a chain of previous responses. */
+const MAX_CHAIN = 4096;
+
+type MaybePromise<T> = T | Promise<T>;
+
+/** Response that a later request can continue. */
+export interface ContinuedResponse {
+  /** Response that its request continued; null for none. */
+  readonly previousId: string | null;
+  /** Items of its request, without the items of earlier responses. */
+  readonly input: readonly ResponsesItem[];
+  readonly output: readonly ResponsesItem[];
+}
+
+/** Access to earlier responses. */
+export interface ResponseLookup {
+  /** Returns a response. Throws if there is none with this identifier. */
+  readonly response: (id: string) => MaybePromise<ContinuedResponse>;
+  /** Returns the output item with an identifier. Throws if there is none. */
+  readonly item: (id: string) => MaybePromise<ResponsesItem>;
+}
+
+/** Items of a request with its conversation. */
+export interface Conversation {
+  /** Items of the request; references are replaced by their items. */
+  readonly input: readonly ResponsesItem[];
+  /** Items of the previous responses, oldest first, and of the request. */
+  readonly items: readonly ResponsesItem[];
+}
+
+/** Returns the input as items. */
+function itemsOf(input: ResponsesRequest["input"]): readonly ResponsesItem[] {
+  return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
+}
+
+async function resolved(items: readonly ResponsesItem[], { item: find }: ResponseLookup): Promise<ResponsesItem[]> {
+  const found: ResponsesItem[] = [];
+  for (const item of items) found.push(item.type === "item_reference" ? await find(item.id ?? "") : item);
+  return found;
+}
+
+/** Returns the items of a request and of all responses before it. @throws Any error of the lookup. */
+export async function conversationOf(
+  { input: given, previous_response_id: previousId }: Pick<ResponsesRequest, "input" | "previous_response_id">,
+  lookup: ResponseLookup,
+): Promise<Conversation> {
+  const input = await resolved(itemsOf(given), lookup);
+  const parts: (readonly ResponsesItem[])[] = [input];
+  for (let id = previousId ?? null; id !== null && parts.length <= MAX_CHAIN;) {
+    const previous = await lookup.response(id);
+    parts.push([...(await resolved(previous.input, lookup)), ...previous.output]);
+    id = previous.previousId;
+  }
+  return { input, items: parts.toReversed().flat() };
+}
+
+/** Returns the part of a recorded request and its response that a later request can continue. */
+export function continued(
+  { input, previous_response_id: previousId }: Pick<ResponsesRequest, "input" | "previous_response_id">,
+  output: readonly ResponsesItem[],
+): ContinuedResponse {
+  return { previousId: previousId ?? null, input: itemsOf(input), output };
+}

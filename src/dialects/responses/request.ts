@@ -1,0 +1,88 @@
+/** Translation of a Responses request to a chat completion. */
+import { responsesRequest, type ResponsesItem, type ResponsesRequest } from "../../schema/index.ts";
+import { checkFields, given, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
+import { messagesOf } from "./items.ts";
+import { chatName, chatTools } from "./tools.ts";
+
+/** Fields that chat completions do not have; every other field passes unchanged. */
+const OWN_FIELDS = new Set([
+  ...["input", "instructions", "previous_response_id", "store", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens"],
+  ...["reasoning", "text", "include", "top_logprobs", "metadata", "stream", "stream_options", "truncation", "background"],
+  ...["conversation", "prompt", "context_management", "moderation", "max_tool_calls", "service_tier", "safety_identifier"],
+  ...["prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "client_metadata", "n"],
+]);
+
+const INCLUDES = ["message.output_text.logprobs", "reasoning.encrypted_content"];
+
+/** Features that this service does not have, with the values that ask for nothing. */
+const UNSUPPORTED = {
+  background: [false],
+  conversation: [],
+  prompt: [],
+  context_management: [],
+  moderation: [],
+  truncation: ["disabled"],
+  n: [1],
+};
+
+function chatChoice(choice: ResponsesRequest["tool_choice"], onUnsupported: OnUnsupported): unknown {
+  if (typeof choice !== "object" || choice === null) return choice;
+  const { type, name, namespace } = choice;
+  if (type === "function")
+    return { type, function: { name: typeof namespace === "string" ? chatName({ name: String(name), namespace }) : name } };
+  onUnsupported("tool_choice.type", type, 'Expected none, auto, required or {"type": "function", "name": …}');
+  return null;
+}
+
+function responseFormat(text: ResponsesRequest["text"], onUnsupported: OnUnsupported): Members | null {
+  const format = text?.format as Members | null | undefined;
+  const verbosity = text?.["verbosity"] ?? "medium";
+  if (verbosity !== "medium") onUnsupported("text.verbosity", verbosity, "Leave it out, and ask for brevity in the input");
+  if (!format || format["type"] !== "json_schema") return format ?? null;
+  const { type, ...schema } = format;
+  return { type, json_schema: schema };
+}
+
+function logprobFields({ include, top_logprobs: top, logprobs }: ResponsesRequest, onUnsupported: OnUnsupported): Members {
+  const unknown = include?.find((name) => !INCLUDES.includes(name));
+  if (unknown !== undefined) onUnsupported("include", unknown, `Expected ${INCLUDES.join(" or ")}`);
+  const isAsked = include?.includes(INCLUDES[0]!) === true || (top ?? 0) > 0 || logprobs === true;
+  return isAsked ? given({ logprobs: true, top_logprobs: top }) : {};
+}
+
+/** Parses the body of `POST /v1/responses`. @throws BodyError `E_ARGUMENT` for a malformed body. */
+export function readResponsesRequest(members: Members, onUnsupported: OnUnsupported = reject): ResponsesRequest {
+  checkFields(members, UNSUPPORTED, onUnsupported);
+  return readMembers(responsesRequest, members);
+}
+
+/**
+ * Translates a request to a chat completion.
+ *
+ * @param members - Members of the body.
+ * @param request - The parsed body.
+ * @param items - Items of the previous responses and of the input.
+ * @returns Members of the chat completion's body, without `stream`.
+ * @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` for fields without an equivalent, such as hosted tools.
+ */
+export function responsesToChat(
+  members: Members,
+  request: ResponsesRequest,
+  items: readonly ResponsesItem[],
+  onUnsupported: OnUnsupported = reject,
+): Members {
+  const { instructions, tools, reasoning, parallel_tool_calls, max_output_tokens } = request;
+  return {
+    ...without(members, OWN_FIELDS),
+    messages: [...(instructions ? [{ role: "system", content: instructions }] : []), ...messagesOf(items, onUnsupported)],
+    ...given({
+      tools: tools?.length ? chatTools(tools, onUnsupported) : null,
+      tool_choice: tools?.length ? chatChoice(request.tool_choice, onUnsupported) : null,
+      parallel_tool_calls,
+      max_completion_tokens: max_output_tokens,
+      reasoning_effort: reasoning?.effort,
+      response_format: responseFormat(request.text, onUnsupported),
+    }),
+    ...logprobFields(request, onUnsupported),
+  };
+}

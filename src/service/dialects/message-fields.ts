@@ -1,0 +1,15 @@
+/** Fields of chat completions that act on messages, in dialects without messages. */
+import { unsupported, type Members } from "../../dialects/index.ts";
+import { FIELD_ROWS } from "../../schema/chat-fields.ts";
+import { isDefault } from "../chat/request/fields.ts";
+
+const MESSAGE_FIELDS = FIELD_ROWS.filter(
+  ([name, { changes }]) => (changes === "prompt" && name !== "add_special_tokens") || name === "tool_choice",
+).map(([name]) => name);
+
+/** Rejects the fields of chat completions that act on messages. @throws UnsupportedError `E_UNSUPPORTED` */
+export function rejectMessageFields(members: Members): void {
+  for (const name of MESSAGE_FIELDS)
+    if (!isDefault(name, members[name]))
+      throw unsupported(name, members[name], "This route has no messages; leave the field out, or use /v1/chat/completions");
+}
