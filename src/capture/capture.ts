@@ -3,6 +3,7 @@ import { ArgumentError } from "../errors.ts";
 import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../trajectory/histories.ts";
 import { Trajectory, trajectory, type Scalar } from "../trajectory/index.ts";
 import type { Service } from "../client/index.ts";
+import type { JsonObject } from "../schema/index.ts";
 import { recordedCalls } from "./calls.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
 import { sessionTrajectory, type SessionRolloutOptions } from "./session.ts";
@@ -24,6 +25,11 @@ export interface CaptureOptions {
   readonly policy?: CapturedPolicy | undefined;
   /** URL below which calls are recorded, e.g. `service.inferenceUrl`. @default any */
   readonly baseUrl?: string | undefined;
+  /**
+   * Variables of the chat template, such as `{ preserve_thinking: true }`, added to the recorded calls; a call that sets a variable itself
+   * keeps its value. Calls that `captureAll` only observes are not turns unless they set all of them. @default none
+   */
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   /** Aborts the calls made in the scope and the wait for pending responses; the capture rejects with the signal's own reason. */
   readonly signal?: AbortSignal | undefined;
   /** Maximum time in milliseconds to wait for pending responses after `run` has ended. At least 0. @default 30000 */

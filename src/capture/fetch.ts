@@ -45,7 +45,7 @@ async function record(scope: CaptureScope, order: number, call: SamplingCall | n
   const { send, input, init } = sending;
   const signal = joined(scope.signal, init?.signal ?? (input instanceof Request ? input.signal : undefined));
   if (call === null || !scope.accepts(call)) return send(input, { ...init, ...signal });
-  const sent = { ...call, body: trainableBody(call) };
+  const sent = { ...call, body: trainableBody(call, scope.chatTemplateKwargs) };
   const answer = deferred<RecordedAnswer>();
   void scope.track(order, sent, answer.promise);
   try {

@@ -5,7 +5,7 @@ import { brotliDecompress, gunzip, inflate } from "node:zlib";
 import { ConnectionError, HttpError } from "../client/index.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { DialectName, RecordedAnswer } from "../dialects/index.ts";
-import { dialectOf, readSamplingCall, type SamplingCall } from "./request.ts";
+import { dialectOf, missingKwargs, readSamplingCall, type SamplingCall } from "./request.ts";
 import { isEventStream, readAnswer } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 import { watchHandler } from "./undici-handler.ts";
@@ -179,7 +179,14 @@ async function finish(request: UndiciRequest, error: unknown): Promise<void> {
   watched.delete(request);
   const { scope, order, dialect, url } = seen;
   const call = readSamplingCall(dialect, url, whole(seen.sent).toString("utf8"));
-  if (call !== null && scope.accepts(call)) await scope.track(order, call, receivedAnswer(seen, error, call));
+  if (call === null || !scope.accepts(call)) return;
+  const [missing] = missingKwargs(call, scope.chatTemplateKwargs);
+  if (missing === undefined) await scope.track(order, call, receivedAnswer(seen, error, call));
+  else
+    scope.drop(
+      call.model,
+      `\`chatTemplateKwargs\` sets \`${missing}\`, which cannot be added to a call that is only observed; use \`capture.fetch\`, or let the client set it`,
+    );
 }
 
 async function receivedAnswer({ response, received }: Watched, error: unknown, call: SamplingCall): Promise<RecordedAnswer> {

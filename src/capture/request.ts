@@ -1,5 +1,6 @@
 /** Recognition of sampling requests, and the fields that training needs in them. */
 import type { DialectName, Members } from "../dialects/index.ts";
+import type { JsonObject } from "../schema/index.ts";
 
 /** Request that a client is about to send. */
 export interface SamplingCall {
@@ -38,8 +39,11 @@ export function readSamplingCall(dialect: DialectName, url: string, text: string
   return { dialect, url: new URL(url), model: body.model, body: { ...body } };
 }
 
-/** Returns the body with the fields that request token ids and log-probabilities. */
-export function trainableBody({ dialect, body }: SamplingCall): Members {
+/**
+ * Returns the body with the fields that request token ids and log-probabilities, and with template variables that it does not set. A prompt
+ * of text or token ids has no template.
+ */
+export function trainableBody({ dialect, body }: SamplingCall, chatTemplateKwargs?: Readonly<JsonObject>): Members {
   switch (dialect) {
     case "completions": {
       // An echoed prompt is not recorded; its log-probabilities would be computed, and are not available in a stream.
@@ -50,7 +54,21 @@ export function trainableBody({ dialect, body }: SamplingCall): Members {
       const { logprobs = 0, ...sampling } = (body["sampling_params"] ?? {}) as Members;
       return { ...body, sampling_params: { ...sampling, logprobs: logprobs ?? 0 } };
     }
-    default:
-      return { ...body, logprobs: true, return_token_ids: true };
+    default: {
+      const { chat_template_kwargs: own } = body;
+      const isMerged = chatTemplateKwargs !== undefined && typeof (own ?? {}) === "object" && !Array.isArray(own);
+      return {
+        ...body,
+        logprobs: true,
+        return_token_ids: true,
+        ...(isMerged ? { chat_template_kwargs: { ...chatTemplateKwargs, ...(own as object | null | undefined) } } : {}),
+      };
+    }
   }
+}
+
+/** Returns the names in `chatTemplateKwargs` that a request with a template does not set. */
+export function missingKwargs({ dialect, body }: SamplingCall, chatTemplateKwargs: Readonly<JsonObject> = {}): string[] {
+  if (dialect === "completions" || dialect === "generate") return [];
+  return Object.keys(chatTemplateKwargs).filter((name) => !Object.hasOwn(Object(body["chat_template_kwargs"]), name));
 }

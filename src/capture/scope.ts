@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { HttpError } from "../client/index.ts";
 import type { Exchange, RecordedAnswer } from "../dialects/index.ts";
 import { ArgumentError } from "../errors.ts";
+import type { JsonObject } from "../schema/index.ts";
 import { delay } from "../util/delay.ts";
 import type { SamplingCall } from "./request.ts";
 
@@ -18,6 +19,7 @@ export interface CapturedPolicy {
 export interface ScopeOptions {
   readonly policy?: CapturedPolicy | undefined;
   readonly baseUrl?: string | undefined;
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -36,6 +38,8 @@ export interface RecordedExchange {
 export class CaptureScope {
   readonly signal: AbortSignal | undefined;
   readonly policy: CapturedPolicy | undefined;
+  /** Template variables for calls that do not set them. */
+  readonly chatTemplateKwargs: Readonly<JsonObject> | undefined;
   readonly #baseUrl: string | undefined;
   readonly #exchanges: RecordedExchange[] = [];
   readonly #pending = new Set<Promise<void>>();
@@ -45,7 +49,7 @@ export class CaptureScope {
   #started = 0;
   #isClosed = false;
 
-  constructor({ policy, baseUrl, signal }: ScopeOptions) {
+  constructor({ policy, baseUrl, chatTemplateKwargs, signal }: ScopeOptions) {
     if (policy !== undefined && (typeof policy.id !== "string" || policy.id === "")) {
       throw new ArgumentError("Expected `policy` to have an `id`, such as `await model.policy()`", { param: "policy" });
     }
@@ -55,6 +59,7 @@ export class CaptureScope {
       });
     }
     this.policy = policy;
+    this.chatTemplateKwargs = chatTemplateKwargs;
     this.#baseUrl = baseUrl === undefined ? undefined : withSlash(new URL(baseUrl));
     this.signal = signal;
   }

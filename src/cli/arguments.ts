@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "commander";
+import type { JsonObject } from "../schema/index.ts";
 import type { ModelName } from "./connected.ts";
 
 /** Returns a parser of integers of at least `min`. */
@@ -23,4 +24,20 @@ export function modelName(text: string): ModelName {
   const [project, name] = parts.length === 1 ? ["default", parts[0]] : parts;
   if (parts.length > 2 || !project || !name) throw new InvalidArgumentError("Expected project/name, or a name alone.");
   return { project, name };
+}
+
+/** Flags of the template variables of every sampled turn. */
+export const TEMPLATE_KWARGS_OPTION = "--chat-template-kwargs <json>";
+/** Description of {@link TEMPLATE_KWARGS_OPTION}. */
+export const TEMPLATE_KWARGS_DESCRIPTION = `variables of the chat template, as a JSON object: '{"preserve_thinking":true}'`;
+
+/** Parses a JSON object. */
+export function jsonObject(text: string): JsonObject {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as JsonObject;
+  } catch {
+    // Falls through to the message below.
+  }
+  throw new InvalidArgumentError(`Expected a JSON object, such as '{"preserve_thinking":true}'.`);
 }

@@ -2,8 +2,9 @@ import { Command, Option } from "commander";
 import { agentLogs, runAgent } from "../capture/process.ts";
 import { capture } from "../capture/index.ts";
 import { writeTrajectories } from "../dataset/index.ts";
+import type { JsonObject } from "../schema/index.ts";
 import type { Trajectory } from "../trajectory/index.ts";
-import { integer, modelName, positive } from "./arguments.ts";
+import { integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { basePolicy, type ModelName, trainedPolicy, withService } from "./connected.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
@@ -14,6 +15,7 @@ interface CaptureCommandOptions extends OutputOptions {
   readonly out: string;
   readonly reward: "exit-code" | "file" | "agent";
   readonly temperature: number;
+  readonly chatTemplateKwargs?: JsonObject;
   readonly timeout?: number;
 }
 
@@ -32,12 +34,13 @@ export function captureCommand(): Command {
         .default("exit-code"),
     )
     .option("--temperature <number>", "sampling temperature of requests that do not set one", positive, 1)
+    .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObject)
     .option("--timeout <seconds>", "time limit of the agent", positive)
     .action(run);
 }
 
 async function run(this: Command, command: readonly string[], options: CaptureCommandOptions): Promise<void> {
-  const { model, base, step, out, reward, temperature, timeout } = options;
+  const { model, base, step, out, reward, temperature, chatTemplateKwargs, timeout } = options;
   if (model === undefined && base === undefined)
     this.error("error: expected --model <project/name>, or --base <id> to sample a base model", { exitCode: 2 });
   await withService(async (connected) => {
@@ -46,7 +49,7 @@ async function run(this: Command, command: readonly string[], options: CaptureCo
     let kept: ReturnType<typeof agentLogs> = { logs: [], metrics: {} };
     const recorded = await capture.session(service, {
       model: policy.id,
-      samplingDefaults: { temperature },
+      samplingDefaults: { temperature, chatTemplateKwargs },
       signal,
       ...(timeout === undefined ? {} : { timeoutMs: 1000 * timeout }),
       run: async (session, { signal: ends }) => {

@@ -6,6 +6,7 @@ import { evaluationEstimates, type EvaluationEstimates } from "../environment/ev
 import { NotFoundError } from "../errors.ts";
 import { compare, openRun, type Comparison, type Run } from "../experiment/index.ts";
 import { evaluateCheckpoints } from "../train/index.ts";
+import type { JsonObject } from "../schema/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
 import { comparisonLines } from "./compare.ts";
 
@@ -19,6 +20,7 @@ export interface SavedEvaluationSettings {
   readonly out: string;
   readonly samples: number;
   readonly temperature?: number | undefined;
+  readonly chatTemplateKwargs?: JsonObject | undefined;
   readonly concurrency: number;
   readonly signal: AbortSignal;
 }
@@ -59,7 +61,7 @@ export function addCheckpointOptions(command: Command): Command {
  * @throws NotFoundError `E_NOT_FOUND` for a checkpoint that does not exist.
  */
 export async function savedEvaluation(settings: SavedEvaluationSettings): Promise<SavedEvaluation> {
-  const { model, environment, out, samples, temperature, concurrency, signal } = settings;
+  const { model, environment, out, samples, temperature, chatTemplateKwargs, concurrency, signal } = settings;
   const kept = (await model.checkpoints({ signal })).map(({ step }) => step).sort((a, b) => a - b);
   const checkpoints = settings.checkpoints === "all" ? kept : settings.checkpoints;
   const missing = checkpoints.find((step) => !kept.includes(step));
@@ -68,7 +70,8 @@ export async function savedEvaluation(settings: SavedEvaluationSettings): Promis
       param: "checkpoints",
     });
   }
-  await evaluateCheckpoints({ model, environment, checkpoints, runDir: out, samples, temperature, concurrency, signal }).done;
+  const options = { samples, temperature, chatTemplateKwargs, concurrency, signal };
+  await evaluateCheckpoints({ model, environment, checkpoints, runDir: out, ...options }).done;
   const run = await openRun(out, { signal });
   const results = [];
   for (const step of checkpoints) results.push({ step, ...(await estimatesOf(run, step, { environment, samples })) });

@@ -1,7 +1,8 @@
 import { Command, Option } from "commander";
 import { evaluate } from "../environment/index.ts";
+import type { JsonObject } from "../schema/index.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { integer, modelName, positive } from "./arguments.ts";
+import { integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { basePolicy, trainedModel, trainedPolicy, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import { addCheckpointOptions, savedEvaluation, savedEvaluationLines } from "./evaluate-checkpoints.ts";
@@ -12,6 +13,7 @@ interface EvaluateOptions extends EnvironmentOptions, OutputOptions {
   readonly step?: number;
   readonly samples: number;
   readonly temperature?: number;
+  readonly chatTemplateKwargs?: JsonObject;
   readonly concurrency: number;
   readonly checkpoints?: readonly number[] | "all";
   readonly out?: string;
@@ -28,12 +30,13 @@ export function evaluateCommand(): Command {
     .option("--step <number>", "checkpoint of the model (default: the newest)", integer(0))
     .option("--samples <number>", "rollouts per scenario", integer(1), 1)
     .option("--temperature <number>", "sampling temperature (default: 0 with one sample, else 1)", positive)
+    .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObject)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64);
   return addCheckpointOptions(command).action(run);
 }
 
 async function run(this: Command, file: string, options: EvaluateOptions): Promise<void> {
-  const { model, base, step, samples, temperature, concurrency, checkpoints } = options;
+  const { model, base, step, samples, temperature, chatTemplateKwargs, concurrency, checkpoints } = options;
   if (model === undefined && base === undefined)
     this.error("error: expected --model <project/name>, or --base <id> to evaluate a base model", { exitCode: 2 });
   if (step !== undefined && checkpoints !== undefined)
@@ -45,7 +48,7 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
       const trained = await trainedModel(connected, model);
       const out = options.out ?? `runs/eval-${environment.name}-${model.name}`;
       const steps = checkpoints ?? [step ?? (await trained.step({ signal }))];
-      const saved = { model: trained, environment, checkpoints: steps, out, samples, temperature, concurrency, signal };
+      const saved = { model: trained, environment, checkpoints: steps, out, samples, temperature, chatTemplateKwargs, concurrency, signal };
       printResult(options, await savedEvaluation(saved), savedEvaluationLines);
       return;
     }
@@ -54,7 +57,7 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
       groups: _groups,
       metrics: _metrics,
       ...found
-    } = await evaluate(environment, policy, { samples, temperature, concurrency, signal });
+    } = await evaluate(environment, policy, { samples, temperature, chatTemplateKwargs, concurrency, signal });
     printResult(options, found, function* () {
       const interval = ({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }) =>
         `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;

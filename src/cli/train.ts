@@ -1,8 +1,9 @@
 import { Command } from "commander";
+import type { JsonObject } from "../schema/index.ts";
 import { eventToDisk } from "../train/events.ts";
 import { trainRl } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
-import { integer, modelName, positive } from "./arguments.ts";
+import { integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import type { OutputOptions } from "./output.ts";
@@ -19,6 +20,7 @@ interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly evalEvery?: number;
   readonly seed: number;
   readonly concurrency: number;
+  readonly chatTemplateKwargs?: JsonObject;
   readonly runDir?: string;
   readonly tracker: readonly TrackerChoice[];
 }
@@ -37,6 +39,7 @@ export function trainCommand(): Command {
     .option("--eval-every <number>", "steps between evaluations on the eval scenarios (default: none)", integer(1))
     .option("--seed <number>", "seed of scenarios and rollouts", integer(0), 0)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
+    .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObject)
     .option("--run-dir <path>", "directory of the run; an existing run is resumed (default: runs/<environment>-<model>)")
     .option(TRACKER_OPTION, TRACKER_DESCRIPTION, trackerChoice, [])
     .action(train);
@@ -61,6 +64,7 @@ async function train(file: string, options: TrainOptions): Promise<void> {
       maxStepsOffPolicy: options.offPolicy,
       seed: options.seed,
       concurrency: options.concurrency,
+      chatTemplateKwargs: options.chatTemplateKwargs,
       ...(options.learningRate === undefined ? {} : { train: { learningRate: options.learningRate } }),
       ...(options.evalEvery === undefined ? {} : { evaluation: { every: options.evalEvery } }),
     });

@@ -1,7 +1,8 @@
 import type { z } from "zod";
 import { DataError } from "../errors.ts";
+import { jsonObject } from "../schema/common.ts";
 import { exampleWeight } from "../schema/example-weight.ts";
-import { requestMessage, tool, type History, type RequestMessage, type Tool } from "../schema/index.ts";
+import { requestMessage, tool, type History, type JsonObject, type RequestMessage, type Tool } from "../schema/index.ts";
 import { Trajectory } from "../trajectory/index.ts";
 import { isChoice, toMessage } from "../trajectory/messages.ts";
 import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
@@ -10,8 +11,8 @@ import { expandPaths, type Patterns } from "./paths.ts";
 /**
  * Conversation for supervised training: every assistant message is trained, except messages with `weight: 0`.
  *
- * The common fine-tuning format has one object `{messages, tools?, parallel_tool_calls?}` per line; `weight` on an example is an extension
- * of this package.
+ * The common fine-tuning format has one object `{messages, tools?, parallel_tool_calls?, chat_template_kwargs?}` per line; `weight` on an
+ * example is an extension of this package.
  */
 export interface ChatExample {
   /** Conversation in order; assistant messages are trained. */
@@ -20,11 +21,14 @@ export interface ChatExample {
   readonly tools?: readonly Tool[] | undefined;
   /** Stored for trainers that use it; no chat template of this package reads it. */
   readonly parallelToolCalls?: boolean | undefined;
+  /** Variables of the chat template, such as `{ preserve_thinking: true }`. @default none */
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   /** Loss weight of each trained token relative to other examples, 1e-6 to 1e6. @default 1 */
   readonly weight?: number | undefined;
 }
 
 const PARALLEL = "parallel_tool_calls";
+const KWARGS = "chat_template_kwargs";
 
 /**
  * Reads conversations from chat JSON Lines files, lazily. Other keys of a line are dropped; other keys of a message are kept.
@@ -46,7 +50,7 @@ export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = 
 }
 
 /**
- * Writes `{messages, tools?, parallel_tool_calls?, weight?}` per line, the plain format that other trainers read. Atomic: a failed call
+ * Writes `{messages, tools?, parallel_tool_calls?, chat_template_kwargs?, weight?}` per line, the plain format that other trainers read. Atomic: a failed call
  * leaves `path` unchanged.
  *
  * A trajectory becomes one line per history, the main one first; additional histories without a trained message are skipped. In a history
@@ -92,12 +96,13 @@ export function writeChatJsonl(
  */
 export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
   if (example instanceof Trajectory) return example;
-  const { messages, tools = null, [PARALLEL]: parallel, weight } = toLine(example, `Example ${index}`);
+  const { messages, tools = null, [PARALLEL]: parallel, [KWARGS]: kwargs, weight } = toLine(example, `Example ${index}`);
   // Copied through the schema, so that the caller's messages are not frozen.
   return Trajectory.fromJSON({
     messages_and_choices: messages,
     tools,
     ...(parallel === undefined ? {} : { [PARALLEL]: parallel }),
+    ...(kwargs === undefined ? {} : { [KWARGS]: kwargs }),
     ...(weight === undefined ? {} : { weight }),
   });
 }
@@ -106,15 +111,17 @@ interface ChatLine {
   readonly messages: readonly RequestMessage[];
   readonly tools?: readonly Tool[];
   readonly parallel_tool_calls?: boolean;
+  readonly chat_template_kwargs?: Readonly<JsonObject>;
   readonly weight?: number;
 }
 
 function toLine(example: ChatExample, where: string): ChatLine {
-  const { messages, tools = [], parallelToolCalls, weight } = checkedExample(example, where);
+  const { messages, tools = [], parallelToolCalls, chatTemplateKwargs, weight } = checkedExample(example, where);
   return {
     messages,
     ...(tools.length === 0 ? {} : { tools }),
     ...(parallelToolCalls === undefined ? {} : { [PARALLEL]: parallelToolCalls }),
+    ...(chatTemplateKwargs === undefined ? {} : { [KWARGS]: chatTemplateKwargs }),
     ...(weight === undefined ? {} : { weight }),
   };
 }
@@ -127,17 +134,20 @@ export function chatExampleOf(value: unknown, where: string): ChatExample {
     messages,
     tools,
     [PARALLEL]: parallel,
+    [KWARGS]: kwargs,
     weight,
   } = value as {
     messages: ChatLine["messages"];
     tools?: Tool[];
     [PARALLEL]?: boolean;
+    [KWARGS]?: JsonObject | null;
     weight?: number | null;
   };
   const example: ChatExample = {
     messages,
     ...(tools === undefined || tools === null ? {} : { tools }),
     ...(parallel === undefined || parallel === null ? {} : { parallelToolCalls: parallel }),
+    ...(kwargs === undefined || kwargs === null ? {} : { chatTemplateKwargs: kwargs }),
     ...(weight === undefined || weight === null ? {} : { weight }),
   };
   return checkedExample(example, where);
@@ -147,10 +157,11 @@ function examplesOf(trajectory: Trajectory): ChatExample[] {
   const wire = trajectory.toJSON();
   const parallel = wire[PARALLEL];
   const parallelToolCalls = typeof parallel === "boolean" ? parallel : undefined;
+  const { data: chatTemplateKwargs } = jsonObject.safeParse(wire[KWARGS]);
   const weight = typeof wire["weight"] === "number" ? wire["weight"] : undefined;
   return (
     [wire, ...wire.additional_histories]
-      .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls, weight }))
+      .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls, chatTemplateKwargs, weight }))
       // An additional history may lack an answer; a trajectory may not.
       .filter(({ messages }, index) => index === 0 || messages.some(isTrained))
   );
@@ -177,7 +188,7 @@ function isTrained(message: RequestMessage): boolean {
 
 /** Validates an example and returns it as the schemas parse it: tool-call arguments as JSON text, missing types added. */
 function checkedExample(example: ChatExample, where: string): ChatExample {
-  const { tools, parallelToolCalls, weight } = example;
+  const { tools, parallelToolCalls, chatTemplateKwargs, weight } = example;
   if (!Array.isArray(example.messages) || example.messages.length === 0)
     throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
   const messages = (example.messages as readonly unknown[]).map((value, at) => {
@@ -192,6 +203,8 @@ function checkedExample(example: ChatExample, where: string): ChatExample {
   if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
     throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
   }
+  if (chatTemplateKwargs !== undefined)
+    parsed(jsonObject, chatTemplateKwargs, `${where}: expected an object of template variables by name at \`${KWARGS}`);
   const { error } = exampleWeight.optional().safeParse(weight);
   if (error !== undefined) throw new DataError(`${where}: \`weight\`: ${error.issues[0]?.message ?? "invalid"}`);
   if (!messages.some(isTrained)) {

@@ -22,7 +22,7 @@ import { scenarioIdOf } from "./scenarios.ts";
 /** Options of {@link evaluate}; options shared with `gatherTrajectoryGroups` have the same meaning. */
 export interface EvaluateOptions<S> extends Pick<
   GatherOptions<S>,
-  "concurrency" | "concurrencyBy" | "timeoutMs" | "maxExceptions" | "retries" | "progress" | "onProgress" | "signal"
+  "concurrency" | "concurrencyBy" | "chatTemplateKwargs" | "timeoutMs" | "maxExceptions" | "retries" | "progress" | "onProgress" | "signal"
 > {
   /** Scenarios to play, at least one. @default the environment's `eval` scenarios */
   readonly scenarios?: readonly S[] | undefined;

@@ -48,13 +48,13 @@ export interface ProcessRolloutOptions<S>
  */
 export function processRollout<S>(options: ProcessRolloutOptions<S>): (scenario: S, context: RolloutContext) => Promise<Trajectory> {
   const { service, command, env, input, cwd, reward, maxOutput, timeoutMs, ...session } = options;
-  return async (scenario, { policy, sampling: { temperature, seed }, signal }) => {
+  return async (scenario, { policy, sampling: { temperature, seed, chatTemplateKwargs }, signal }) => {
     const of = <T>(value: T | ((scenario: S) => T)): T => (typeof value === "function" ? (value as (scenario: S) => T)(scenario) : value);
     let ended: EndedProcess | undefined;
     const recorded = await capture.session(service, {
       ...session,
       model: policy.id,
-      samplingDefaults: { temperature, seed, ...session.samplingDefaults },
+      samplingDefaults: { temperature, seed, chatTemplateKwargs, ...session.samplingDefaults },
       signal,
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       run: async (opened, { signal: ends }) => {

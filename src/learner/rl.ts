@@ -44,7 +44,7 @@ export interface RlBatch {
   /**
    * Metrics of the batch: `reward/mean` (all trajectories), `reward/std` (population deviation, averaged over groups of at least two
    * trajectories), `advantage/zero_groups` (groups in which every advantage is 0), `data/groups`, `data/trajectories`,
-   * `data/trainable_trajectories`, `data/sequences`, `data/merged_turns`, `data/drifted_turns`, `data/dropped_sequences`
+   * `data/trainable_trajectories`, `data/sequences`, `data/sequences_per_rollout` (mean over the trajectories with rows), `data/merged_turns`, `data/drifted_turns`, `data/dropped_sequences`
    * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences). With
    * `mask_truncated`, also `data/truncated_trajectories` (trajectories with a turn that ended at the token limit). If choices were rendered, also `data/rendered_turns` and `data/rendered_drift` (rendered turns with known sampled tokens that differ from
    * the template's rendering).
@@ -121,7 +121,7 @@ export function* rlBatchSteps(
     }
     yield;
   }
-  const counts = { "data/sequences": rows.length, "tokens/total": total };
+  const counts = { "data/sequences": rows.length, "data/sequences_per_rollout": rows.length / kept.length, "tokens/total": total };
   const { loss, objective, reference, adam } = settings;
   return { rows, sources, loss, objective, reference, adam, metrics: { ...metrics, ...counts } };
 }

@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { DataError } from "../errors.ts";
+import { jsonObject } from "../schema/common.ts";
 import { exampleWeight } from "../schema/example-weight.ts";
 import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } from "../schema/index.ts";
 import type { ChatMessage, ChatTokenizer } from "../tokenizer/index.ts";
@@ -11,12 +12,14 @@ import { fitsContext, requireTokenIds, trainedTokens } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 
 const weight = exampleWeight.nullish();
+const kwargs = jsonObject.nullish();
 const chatLine = z.looseObject({
   messages: z.array(requestMessage).min(1),
   tools: z.array(tool).nullish(),
   weight,
+  chat_template_kwargs: kwargs,
 });
-const trajectoryLine = trajectory.extend({ weight });
+const trajectoryLine = trajectory.extend({ weight, chat_template_kwargs: kwargs });
 
 /** Conversation in the format of chat fine-tuning files, or a trajectory, which is recognized by the key `messages_and_choices`. */
 export type SftExample = z.infer<typeof chatLine> | z.infer<typeof trajectoryLine>;
@@ -67,7 +70,7 @@ export function readSftExample(value: unknown, where: string): SftExample {
  * - Additional histories become separate sequences.
  * - With `assistantTurns: "last"` only the last trained turn of each history is trained, in its original context.
  *
- * The example's `weight` becomes the weight of its sequences.
+ * The example's `weight` becomes the weight of its sequences; its `chat_template_kwargs` are variables of the template.
  *
  * @param example - Validated example, see {@link readSftExample}.
  * @param tokenizer - Tokenizer of the model, with its chat template.
@@ -99,16 +102,19 @@ export function sftSequences(
 interface HistoryAt {
   readonly items: readonly MessageOrChoice[];
   readonly tools: readonly Tool[] | null | undefined;
+  readonly variables: Readonly<Record<string, unknown>>;
   readonly at: string;
 }
 
 function historiesOf(example: SftExample, where: string): HistoryAt[] {
-  if (!isTrajectory(example)) return [{ items: example.messages, tools: example.tools, at: `${where}: messages` }];
+  const variables = example.chat_template_kwargs ?? {};
+  if (!isTrajectory(example)) return [{ items: example.messages, tools: example.tools, variables, at: `${where}: messages` }];
   return [
-    { items: example.messages_and_choices, tools: example.tools, at: `${where}: messages_and_choices` },
+    { items: example.messages_and_choices, tools: example.tools, variables, at: `${where}: messages_and_choices` },
     ...example.additional_histories.map((history, index) => ({
       items: history.messages_and_choices,
       tools: history.tools,
+      variables,
       at: `${where}: additional_histories.${index}.messages_and_choices`,
     })),
   ];
@@ -119,7 +125,7 @@ function isTrajectory(example: SftExample): example is z.infer<typeof trajectory
 }
 
 function historySequences(history: HistoryAt, tokenizer: ChatTokenizer, lastOnly: boolean): readonly TokenSequence[] {
-  const { items, tools, at } = history;
+  const { items, tools, variables, at } = history;
   const choices = items.filter(isChoice);
   const exact = choices.filter((choice) => Array.isArray(choice.token_ids) && Array.isArray(choice.prompt_token_ids));
   if (choices.length > 0 && exact.length === choices.length) {
@@ -140,10 +146,16 @@ function historySequences(history: HistoryAt, tokenizer: ChatTokenizer, lastOnly
   const turns = items.flatMap((item, index) => ((isChoice(item) || item.role === "assistant") && isTrained(index) ? [index] : []));
   if (turns.length === 0) return [];
   const trained = new Set(lastOnly ? turns.slice(-1) : turns);
+  const unused = Object.keys(variables).find((name) => !tokenizer.readsVariable(name, { tools }));
+  if (unused !== undefined) {
+    throw new DataError(
+      `${at}: expected variables in \`chat_template_kwargs\` that the chat template reads, got \`${unused}\`. Correct its name, or leave it out.`,
+    );
+  }
   try {
     const { ids, mask } = tokenizer.renderTraining(
       items.map((item) => toMessage(item) as ChatMessage),
-      { tools, isTrained: (index) => trained.has(index) },
+      { tools, variables, isTrained: (index) => trained.has(index) },
     );
     // Nothing predicts the first token, so the first token of an answer at the very start is not trained.
     if (mask[0] === 1) mask[0] = 0;

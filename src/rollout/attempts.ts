@@ -33,7 +33,7 @@ type Attempt = RolloutId & { readonly seed: number };
 /** Settings shared by all rollouts of a run. */
 export interface AttemptsInit<S> {
   readonly rollout: Rollout<S>;
-  readonly options: Pick<GatherOptions, "policy" | "temperature" | "timeoutMs" | "retries" | "replacements">;
+  readonly options: Pick<GatherOptions, "policy" | "temperature" | "chatTemplateKwargs" | "timeoutMs" | "retries" | "replacements">;
   readonly groupSize: number;
   /** Seed of the run. */
   readonly seed: number;
@@ -174,9 +174,9 @@ class SlowDowns {
 function contextOf(
   { group, index, attempt, seed }: Attempt,
   signal: AbortSignal,
-  { policy, temperature = 1 }: AttemptsInit<never>["options"],
+  { policy, temperature = 1, chatTemplateKwargs }: AttemptsInit<never>["options"],
 ): RolloutContext {
-  const sampling = { temperature, seed, signal };
+  const sampling = { temperature, seed, signal, ...(chatTemplateKwargs === undefined ? {} : { chatTemplateKwargs }) };
   if (policy !== undefined) return { signal, seed, index, group, attempt, policy, sampling };
   const context = { signal, seed, index, group, attempt, sampling };
   // Not enumerable, so that spreading a context without a policy does not throw.

@@ -12,7 +12,7 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
   const { retries } = options;
   if (typeof retries === "object") checkInteger("retries.limit", retries.limit, 0);
   else checkInteger("retries", retries, 0);
-  const { timeoutMs, maxExceptions, temperature } = options;
+  const { timeoutMs, maxExceptions, temperature, chatTemplateKwargs: kwargs } = options;
   if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= 2 ** 31 - 1)) {
     refuse("timeoutMs", "above 0 and at most 2147483647", timeoutMs);
   }
@@ -21,6 +21,9 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
   }
   if (temperature !== undefined && !(temperature >= 0 && temperature < Infinity)) {
     refuse("temperature", "a finite number of at least 0", temperature);
+  }
+  if (kwargs !== undefined && (typeof kwargs !== "object" || kwargs === null || Array.isArray(kwargs))) {
+    refuse("chatTemplateKwargs", "an object of template variables by name", kwargs);
   }
   checkIndices(options.indices, scenarios);
   checkProgress(options.progress);

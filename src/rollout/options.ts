@@ -1,4 +1,5 @@
 import type { Writable } from "node:stream";
+import type { JsonObject } from "../schema/index.ts";
 import type { Policy, Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
 import type { RolloutEvent } from "./events.ts";
 
@@ -10,6 +11,8 @@ export interface RolloutSampling {
   readonly seed: number;
   /** Signal of the rollout. */
   readonly signal: AbortSignal;
+  /** Option `chatTemplateKwargs` of the run; absent without it. */
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
 }
 
 /** Context of a rollout, in addition to its scenario. */
@@ -115,6 +118,8 @@ export interface GatherOptions<S = unknown> {
   readonly policy?: Policy | undefined;
   /** Sampling temperature (`context.sampling.temperature`), at least 0; training expects 1. @default 1 */
   readonly temperature?: number | undefined;
+  /** Variables of the chat template for every turn (`context.sampling.chatTemplateKwargs`). @default none */
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   /**
    * Indices of the scenarios: scenario k has the index `indices[k]` in `context.group`, in its seeds, and in its group's `scenario_index`.
    * Allows an interrupted run to resume with the missing groups only, with unchanged seeds.

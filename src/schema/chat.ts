@@ -147,6 +147,8 @@ export const assistantChoice = choice.extend({
   prompt_token_ids: z.array(z.int()).nullish(),
   /** Step of the checkpoint that sampled the choice. */
   policy_version: z.int().nullish(),
+  /** Extension: names in `chat_template_kwargs` of the request that the chat template does not read. */
+  unused_template_kwargs: z.array(z.string()).nullish(),
   /** Extension: part of the trajectory's reward earned by this turn; used by jobs with `turn_rewards`. */
   reward: z.number().nullish(),
   /**
@@ -208,6 +210,8 @@ export const chatCompletion = z.looseObject({
   prompt_token_ids: z.array(z.int()).nullish(),
   /** Parameters for the transfer of a KV cache between vLLM servers; null on this service. */
   kv_transfer_params: z.unknown().optional(),
+  /** Extension: names in `chat_template_kwargs` that the chat template does not read; absent without any. */
+  unused_template_kwargs: z.array(z.string()).optional(),
 });
 /** Answer of `POST /v1/chat/completions` without `stream`. @interface */
 export type ChatCompletion = z.infer<typeof chatCompletion>;
@@ -273,6 +277,8 @@ export const chatCompletionChunk = z.looseObject({
   usage: usage.nullish(),
   /** Token identifiers of the prompt, in the first chunk; absent unless the request sets `return_token_ids`. */
   prompt_token_ids: z.array(z.int()).nullish(),
+  /** Extension: names in `chat_template_kwargs` that the chat template does not read, in the first chunk; absent without any. */
+  unused_template_kwargs: z.array(z.string()).optional(),
 });
 /** A chunk of the event stream of `POST /v1/chat/completions` with `stream`. @interface */
 export type ChatCompletionChunk = z.infer<typeof chatCompletionChunk>;

@@ -164,11 +164,15 @@ export class BpeChatTokenizer implements ChatTokenizer {
     });
   }
 
+  readsVariable(name: string, options: Pick<RenderChatOptions, "tools" | "template"> = {}): boolean {
+    return this.#templateFor(options.tools, options.template).template.names.has(name);
+  }
+
   renderTraining(messages: readonly ChatMessage[], options: RenderTrainingOptions = {}): RenderedTraining {
     const closings = this.eosTokenIds.map((id) => this.tokenText(id));
     const segments = trainingSegments(
       messages,
-      (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, addGenerationPrompt }),
+      (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, variables: options.variables, addGenerationPrompt }),
       closings,
       options.isTrained,
     );

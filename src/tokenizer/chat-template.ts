@@ -20,6 +20,8 @@ export interface TemplateLimits {
 
 /** Compiled chat template. */
 export interface ChatTemplate {
+  /** Names that the template reads: variables, and names of the template's own such as loop variables. */
+  readonly names: ReadonlySet<string>;
   /**
    * Renders the template.
    *
@@ -46,6 +48,7 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   }
   const template = cached(source);
   return {
+    names: template.names,
     render(variables) {
       try {
         return template.render(variables, meterLimits);

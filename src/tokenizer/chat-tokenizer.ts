@@ -35,6 +35,8 @@ export interface RenderChatOptions {
 export interface RenderTrainingOptions {
   /** Tool definitions in the wire's shape; absent, null or empty = the template sees none. */
   readonly tools?: readonly unknown[] | null | undefined;
+  /** More template variables, as for {@link ChatTokenizer.renderChat}. */
+  readonly variables?: Readonly<Record<string, unknown>> | undefined;
   /** Whether the assistant message at an index of `messages` is trained; others are context. @default all are */
   readonly isTrained?: ((index: number) => boolean) | undefined;
 }
@@ -107,6 +109,14 @@ export interface ChatTokenizer {
    * @throws ArgumentError `E_ARGUMENT` with the template's message when it refuses the conversation or exceeds its limits.
    */
   renderChat(messages: readonly ChatMessage[], options?: RenderChatOptions): string;
+
+  /**
+   * Whether the template of a conversation reads a variable. A variable that it does not read cannot change the text; a variable that it
+   * reads may have no effect on a particular conversation.
+   *
+   * @throws the errors of {@link renderChat} for a template that is missing or does not parse.
+   */
+  readsVariable(name: string, options?: Pick<RenderChatOptions, "tools" | "template">): boolean;
 
   /**
    * The tokens of a finished conversation and which of them the assistant says.

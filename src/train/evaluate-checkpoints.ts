@@ -11,7 +11,7 @@ import { TrainingRun } from "./training-run.ts";
 /** Options of {@link evaluateCheckpoints}. */
 export interface EvaluateCheckpointsOptions<S>
   extends
-    Pick<RunOptions, "runDir" | "concurrency" | "timeoutMs" | "report" | "progress" | "trackers" | "signal">,
+    Pick<RunOptions, "runDir" | "chatTemplateKwargs" | "concurrency" | "timeoutMs" | "report" | "progress" | "trackers" | "signal">,
     Omit<EvaluationOptions, "every"> {
   /** Model that has the checkpoints. */
   readonly model: Model;
@@ -71,6 +71,7 @@ function configOf<S>({ model, environment, checkpoints, ...options }: EvaluateCh
       group_size: samples,
       seed,
       temperature,
+      chat_template_kwargs: options.chatTemplateKwargs ?? null,
     },
     free: { evaluation: { checkpoints }, concurrency, timeout_ms: timeoutMs },
   };

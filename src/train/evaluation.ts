@@ -31,7 +31,7 @@ export async function evaluateCheckpoint({
   checkpointStep,
   signal,
 }: Measurement): Promise<void> {
-  const { evaluation = {}, model, concurrency = 64, timeoutMs } = options;
+  const { evaluation = {}, model, concurrency = 64, timeoutMs, chatTemplateKwargs } = options;
   const { samples = 1, temperature = samples === 1 ? 0 : 1 } = evaluation;
   const startedMs = performance.now();
   await directory.record({ type: "evaluation-start", step, checkpointStep });
@@ -46,7 +46,16 @@ export async function evaluateCheckpoint({
     isLabeled: environments.length > 1,
     checkpointStep,
     policyVersion: step,
-    gather: { groupSize: samples, concurrency, timeoutMs, maxExceptions: MAX_EXCEPTIONS, temperature, seed, retries: 2 },
+    gather: {
+      groupSize: samples,
+      concurrency,
+      timeoutMs,
+      maxExceptions: MAX_EXCEPTIONS,
+      temperature,
+      chatTemplateKwargs,
+      seed,
+      retries: 2,
+    },
     signal,
   });
   const metrics: Metrics = Object.fromEntries(

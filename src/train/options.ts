@@ -2,6 +2,7 @@ import type { Writable } from "node:stream";
 import type { Model, RlOptions, SftDataset, SftOptions } from "../client/index.ts";
 import type { Environment } from "../environment/index.ts";
 import { ArgumentError } from "../errors.ts";
+import type { JsonObject } from "../schema/index.ts";
 import { checkProgress } from "../progress/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
 import { checkBatchOptions, weightedEnvironments, type BatchOptions } from "./batch/options.ts";
@@ -51,6 +52,11 @@ export interface RunOptions {
    * services without idempotency keys. Must exceed the duration of a job, or a batch may be trained twice. @default 600_000
    */
   readonly orphanWaitMs?: number | undefined;
+  /**
+   * Variables of the chat template for every turn of training and evaluation (`context.sampling.chatTemplateKwargs`), such as
+   * `{ preserve_thinking: true }`. @default none
+   */
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   /** Max concurrent rollouts. @default 64 */
   readonly concurrency?: number | undefined;
   /** Timeout of one attempt of a rollout in milliseconds. @default no limit */

@@ -67,6 +67,7 @@ function configOf<S>(options: TrainRlOptions<S>): RunConfig {
       group_size: groupSize,
       seed,
       temperature,
+      chat_template_kwargs: options.chatTemplateKwargs ?? null,
       ...batchConfig(options),
     },
     free: {

@@ -32,7 +32,7 @@ export interface PlayOptions {
   /** Completed steps of the run at `checkpointStep`. */
   readonly policyVersion: number;
   /** Options for `streamTrajectoryGroups`; `retries` counts retries of a rollout that failed with a transient error. */
-  readonly gather: Pick<GatherOptions, "concurrency" | "timeoutMs" | "temperature" | "seed" | "replacements"> & {
+  readonly gather: Pick<GatherOptions, "concurrency" | "timeoutMs" | "temperature" | "chatTemplateKwargs" | "seed" | "replacements"> & {
     readonly groupSize: number;
     readonly retries: number;
     /** Max failed rollouts of the step, as a count or, below 1, as a fraction of the rollouts of `scenarios`. */

@@ -51,6 +51,7 @@ function configOf<S>(options: TrainSftOptions<S>, jobs: number): RunConfig {
       evaluation: toDisk(options.evaluation ?? null),
       keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
       keep_trajectories: toDisk(options.keepTrajectories ?? null),
+      chat_template_kwargs: options.chatTemplateKwargs ?? null,
       concurrency: options.concurrency ?? 64,
       timeout_ms: options.timeoutMs ?? null,
     },

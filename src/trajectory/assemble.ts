@@ -29,6 +29,7 @@ export class CompletionAssembler {
   readonly #choices = new Map<number, PartialChoice>();
   #head: Pick<ChatCompletion, "id" | "created" | "model"> | null = null;
   #promptTokenIds: number[] | null = null;
+  #unusedTemplateKwargs: string[] | undefined;
   #usage: Usage | null = null;
 
   /** Adds one chunk. */
@@ -37,6 +38,7 @@ export class CompletionAssembler {
     this.#head ??= { id, created, model };
     // Only the first chunk carries the prompt.
     this.#promptTokenIds ??= chunk.prompt_token_ids ?? null;
+    this.#unusedTemplateKwargs ??= chunk.unused_template_kwargs;
     this.#usage = chunk.usage ?? this.#usage;
     for (const part of chunk.choices) this.#take(part);
   }
@@ -56,6 +58,7 @@ export class CompletionAssembler {
       choices,
       usage: this.#usage ?? { prompt_tokens: 0, total_tokens: 0, completion_tokens: 0 },
       prompt_token_ids: this.#promptTokenIds,
+      ...(this.#unusedTemplateKwargs === undefined ? {} : { unused_template_kwargs: this.#unusedTemplateKwargs }),
     };
   }
 

@@ -17,6 +17,7 @@ export type FindingCode =
   | "rendered-choice"
   | "duplicate-trajectory"
   | "separate-turns"
+  | "unused-template-kwargs"
   | "overlong-row"
   | "only-overlong-rows"
   | "only-truncated"
@@ -128,7 +129,11 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
   ],
   "separate-turns": [
     "warning",
-    "No turn of a trajectory continues the tokens of another, so each is trained as a row of its own with the whole prompt. Usually the chat template drops earlier reasoning or rewrites earlier turns: keep them (with `chat_template_kwargs`, such as `preserve_thinking`, if the template has it), or let the agent send earlier turns unchanged.",
+    "No turn of a trajectory continues the tokens of another, so each is trained as a row of its own with the whole prompt. Usually the chat template drops earlier reasoning or rewrites earlier turns: keep the reasoning with the variable of the template in `chat_template_kwargs`, if it has one (`preserve_thinking: true` for Qwen 3.6, `clear_thinking: false` for GLM 5.1), or let the agent send earlier turns unchanged.",
+  ],
+  "unused-template-kwargs": [
+    "warning",
+    "Turns were sampled with variables in `chat_template_kwargs` that the chat template does not read: they have no effect. Correct their names, leave them out, or use a template that reads them; `unused_template_kwargs` of the choice lists them.",
   ],
   "overlong-row": [
     "warning",

@@ -10,8 +10,7 @@ import type { AssistantChoice, ChatCompletion, ChatCompletionRequest, MessageOrC
 import type { Trajectory as WireTrajectory } from "../schema/index.ts";
 import { tool as toolSchema } from "../schema/index.ts";
 import { textOf } from "./messages.ts";
-import { samplingOf } from "./sampling.ts";
-import { stepOf } from "./policy.ts";
+import { storedChoice } from "./sample.ts";
 import { endOfAnswer, startsWithTurn } from "./same-message.ts";
 
 /** Completed chat completion. */
@@ -108,12 +107,7 @@ function toTurn(call: RecordedCall, choice: RecordedCall["completion"]["choices"
   const prompt = completion.prompt_token_ids;
   return {
     call,
-    choice: {
-      ...choice,
-      prompt_token_ids: prompt ?? null,
-      policy_version: stepOf(completion.model) ?? step,
-      ...samplingOf(request),
-    },
+    choice: storedChoice(choice, { completion, request, step }),
     tokens: prompt && choice.token_ids ? [...prompt, ...choice.token_ids] : null,
     next: null,
   };

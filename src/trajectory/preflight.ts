@@ -211,6 +211,7 @@ function examineChoice(choice: AssistantChoice, path: string, { note, options }:
   else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) note(problem, path);
   const invalid = tokenValueProblem(choice);
   if (invalid !== null) note(invalid, path);
+  if (choice.unused_template_kwargs?.length) note("unused-template-kwargs", path);
   for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], path);
 }
 

@@ -4,6 +4,7 @@ import type {
   AssistantChoice,
   ChatCompletion,
   ChatCompletionRequest,
+  Choice,
   JsonObject,
   RequestMessage,
   Tool,
@@ -34,6 +35,8 @@ export interface SampleOptions {
   readonly tools?: readonly Tool[] | undefined;
   /** Whether the model may or must call tools; an object names the function to call. @default "auto" with tools, else "none" */
   readonly toolChoice?: "none" | "auto" | "required" | JsonObject | undefined;
+  /** Variables of the chat template, such as `{ preserve_thinking: true }`; the template determines their effect. */
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   /** Aborts the request, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -60,7 +63,7 @@ export interface TurnInput extends Omit<SampleOptions, "signal"> {
 /** Builds the chat request of a turn. */
 export function toRequest(
   policy: Policy,
-  { messages, tools, turnPosition, temperature, topP, topK, maxCompletionTokens, seed, stop, toolChoice }: TurnInput,
+  { messages, tools, turnPosition, temperature, topP, topK, maxCompletionTokens, seed, stop, toolChoice, chatTemplateKwargs }: TurnInput,
 ): ChatCompletionRequest {
   return {
     model: policy.id,
@@ -76,6 +79,7 @@ export function toRequest(
     ...(stop === undefined ? {} : { stop: typeof stop === "string" ? stop : [...stop] }),
     ...(tools.length === 0 ? {} : { tools: [...tools] }),
     ...(toolChoice === undefined ? {} : { tool_choice: toolChoice }),
+    ...(chatTemplateKwargs === undefined ? {} : { chat_template_kwargs: { ...chatTemplateKwargs } }),
   };
 }
 
@@ -83,10 +87,24 @@ export function toRequest(
 export function toChoice(completion: ChatCompletion, policy: Policy, request: ChatCompletionRequest): AssistantChoice {
   const choice = completion.choices[0];
   if (choice === undefined) throw new ArgumentError(`The policy \`${policy.id}\` answered without a choice; expected one`);
+  return storedChoice(choice, { completion, request, step: policy.step });
+}
+
+/** Adds to a choice what a trajectory stores of its completion and its request. `step` is for completions that do not report one. */
+export function storedChoice(
+  choice: Choice,
+  {
+    completion,
+    request,
+    step,
+  }: { readonly completion: ChatCompletion; readonly request: ChatCompletionRequest; readonly step: number | null },
+): AssistantChoice {
+  const { prompt_token_ids: prompt, unused_template_kwargs: unused } = completion;
   return {
     ...choice,
-    prompt_token_ids: completion.prompt_token_ids ?? null,
-    policy_version: stepOf(completion.model) ?? policy.step,
+    prompt_token_ids: prompt ?? null,
+    policy_version: stepOf(completion.model) ?? step,
+    ...(unused === undefined ? {} : { unused_template_kwargs: unused }),
     // The loss assumes log-probabilities of the plain softmax; preflight warns if the tokens came from another distribution.
     ...samplingOf(request),
   };

@@ -56,6 +56,17 @@ describe.each(clients)("%s", (_, send) => {
     expect(findings[0]).toMatchObject({ code: "choice-without-token-ids", severity: "fatal" });
   });
 
+  it("records no call that lacks a variable of `chatTemplateKwargs`, which cannot be added", async () => {
+    using watching = captureAll();
+    void watching;
+    const harness = await startHarness(conversation);
+    const chatTemplateKwargs = { preserve_thinking: true };
+    const record = (body: object) =>
+      capture.trajectory(async () => ({ reward: (await ask(harness, send, { ...TRAINABLE, ...body })).length }), { chatTemplateKwargs });
+    await expect(record({})).rejects.toThrow(/`chatTemplateKwargs` sets `preserve_thinking`, which cannot be added/);
+    expect((await record({ chat_template_kwargs: { preserve_thinking: false } })).choices).toHaveLength(1);
+  });
+
   it.each<[string, (text: string) => Uint8Array]>([
     ["gzip", (text) => gzipSync(text)],
     ["deflate", (text) => deflateSync(text)],

@@ -37,3 +37,13 @@ test("capture takes the reward that the agent posts, and names a missing model",
   expect(JSON.parse(stdout)).toMatchObject({ reward: 0.75, turns: 1, out });
   expect(await runHere("capture", "--", "true")).toMatchObject({ code: 2, stderr: expect.stringContaining("expected --model") });
 });
+
+test("capture passes template variables, and rejects text that is not a JSON object", async () => {
+  const out = join(await temporaryDirectory(), "trajectory.jsonl");
+  const withKwargs = (json: string) =>
+    runHere("capture", "--base", "whetstone-tiny", "--out", out, "--chat-template-kwargs", json, "--", ...agent(""));
+  expect(await withKwargs('{"keep_thinking":true}')).toMatchObject({ code: 0 });
+  for await (const { choices } of readTrajectories(out)) expect(choices[0]).toMatchObject({ unused_template_kwargs: ["keep_thinking"] });
+  for (const json of ["[]", "keep_thinking", "null"])
+    expect(await withKwargs(json)).toMatchObject({ code: 2, stderr: expect.stringContaining("Expected a JSON object") });
+});

@@ -47,18 +47,20 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
 
   it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", { timeout: 90_000 }, async () => {
     const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run"), "--tracker", "csv"];
-    const first = await runHere("train", ENVIRONMENT, "--steps", "1", ...settings);
+    const kwargs = ["--chat-template-kwargs", '{"keep_thinking":true}'];
+    const first = await runHere("train", ENVIRONMENT, "--steps", "1", ...settings, ...kwargs);
     expect(first).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^completed after 1 steps; checkpoint 1; report in .*\n$/) as string,
     });
     expect(first.stderr).toMatch(/: 1 of 1 steps, reward \d/);
     expect(first.stderr).toMatch(/: completed after 1 of 1 steps in /);
-    const second = await runHere("train", ENVIRONMENT, "--steps", "2", ...settings);
+    const second = await runHere("train", ENVIRONMENT, "--steps", "2", ...settings, ...kwargs);
+    expect(await readFile(join(home, "run", "events.jsonl"), "utf8")).toContain("unused-template-kwargs");
     expect(second.stderr.match(/resumes after 1 of 2 steps, from checkpoint 1/g)).toHaveLength(1);
     expect(second.stdout).toMatch(/completed after 2 steps; checkpoint 2; report in .*report\.html/);
     expect((await readFile(join(home, "run", "metrics.csv"), "utf8")).trimEnd().split("\n")).toHaveLength(3);
-    const measured = await runHere("eval", ENVIRONMENT, "--model", "cli/sums", "--step", "1", "--json");
+    const measured = await runHere("eval", ENVIRONMENT, "--model", "cli/sums", "--step", "1", "--json", ...kwargs);
     expect(measured.stderr).toMatch(/^evaluation of local\/cli\/sums:step1 on arithmetic: (\d+)\/\1 rollouts, reward/m);
     expect(JSON.parse(measured.stdout)).toMatchObject({ environment: "arithmetic", policy: "local/cli/sums:step1", samples: 1 });
     const missing = await runHere("eval", ENVIRONMENT, "--model", "cli/none");
@@ -69,6 +71,8 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
   it.each([
     [["train", ENVIRONMENT], 2, "--model"],
     [["train", ENVIRONMENT, "--model", "a/b/c"], 2, "project/name"],
+    [["train", ENVIRONMENT, "--model", "a", "--chat-template-kwargs", "[1]"], 2, "a JSON object, such as"],
+    [["eval", ENVIRONMENT, "--model", "a", "--chat-template-kwargs", "{"], 2, "a JSON object, such as"],
     [["train", ENVIRONMENT, "--model", "a", "--group-size", "1"], 2, "a whole number from 2"],
     [["train", ENVIRONMENT, "--model", "a", "--tracker", "wandb"], 2, "one of csv, tensorboard, mlflow, trackio"],
     [["train", ENVIRONMENT, "--model", "a", "--tracker", "mlflow=nowhere"], 1, "an http or https address"],

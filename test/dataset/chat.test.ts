@@ -33,7 +33,7 @@ async function readAll(text: string): Promise<ChatExample[]> {
 describe("writeChatJsonl", () => {
   it("writes conversations, with sampled turns as assistant messages", async () => {
     const path = join(directory, "chat.jsonl");
-    await writeChatJsonl(path, [sampled(1, "yes"), { ...example, tools, parallelToolCalls: false }]);
+    await writeChatJsonl(path, [sampled(1, "yes"), { ...example, tools, parallelToolCalls: false, chatTemplateKwargs: { a: 1 } }]);
     expect(await lines(path)).toEqual([
       {
         messages: [
@@ -41,7 +41,7 @@ describe("writeChatJsonl", () => {
           { role: "assistant", content: "yes" },
         ],
       },
-      { ...example, tools, parallel_tool_calls: false },
+      { ...example, tools, parallel_tool_calls: false, chat_template_kwargs: { a: 1 } },
     ]);
   });
 
@@ -69,6 +69,7 @@ describe("writeChatJsonl", () => {
     [{ messages: [user, { ...assistant, weight: 0 }] }, /Example 1: .*weight: 0/],
     [{ messages: [user, { ...assistant, weight: 0.5 }] }, /Example 1: `messages.1.weight`: expected 0 .*got 0.5/],
     [{ ...example, parallelToolCalls: "yes" }, /Example 1: .*`parallel_tool_calls`/],
+    [{ ...example, chatTemplateKwargs: ["a"] }, /Example 1: expected an object of template variables by name at `chat_template_kwargs`/],
     [{ ...example, weight: 0 }, /Example 1: `weight`: expected a number from 0.000001 to 1000000, got 0/],
     [{ ...example, weight: 1e7 }, /Example 1: `weight`: expected a number from 0.000001 to 1000000, got 10000000/],
   ])("rejects %j", async (bad, message) => {
@@ -97,6 +98,7 @@ describe("readChatJsonl", () => {
       ],
       tools,
       parallelToolCalls: true,
+      chatTemplateKwargs: { preserve_thinking: true, level: [1, null] },
       weight: 2.5,
     };
     const path = join(directory, "both.jsonl");

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { expect, onTestFinished, test } from "vitest";
 import type { Service } from "../../src/client/index.ts";
 import { processRollout, type ProcessRolloutOptions } from "../../src/environment/index.ts";
-import { connect, gatherTrajectoryGroups } from "../../src/index.ts";
+import { connect, gatherTrajectoryGroups, type GatherOptions } from "../../src/index.ts";
 import { startTestService } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 
@@ -29,11 +29,17 @@ const agent = (rest: string) => [
 ];
 
 /** Plays one scenario. */
-async function play(more: Omit<ProcessRolloutOptions<{ task: string }>, "service">) {
+async function play(more: Omit<ProcessRolloutOptions<{ task: string }>, "service">, options: GatherOptions = {}) {
   const service = await connected();
   const rollout = processRollout<{ task: string }>({ service, ...more });
   const policy = { id: "whetstone-tiny", step: null, complete: () => Promise.reject(new Error("The agent samples over HTTP")) };
-  const groups = await gatherTrajectoryGroups([{ task: "say hi" }], rollout, { policy, groupSize: 1, maxExceptions: 1, progress: false });
+  const groups = await gatherTrajectoryGroups([{ task: "say hi" }], rollout, {
+    policy,
+    groupSize: 1,
+    maxExceptions: 1,
+    progress: false,
+    ...options,
+  });
   expect(await service.sessions.list()).toEqual([]);
   const [group] = groups;
   return { trajectory: group?.trajectories[0], failure: group?.exceptions[0] };
@@ -63,6 +69,11 @@ test("reads the reward from the file, from a function, or from the exit code", a
     reward: 0,
     metrics: { exit_code: 3 },
   });
+});
+
+test("passes the template variables of the run to the session", async () => {
+  const { trajectory } = await play({ command: agent("await ask();") }, { chatTemplateKwargs: { keep_thinking: true } });
+  expect(trajectory?.choices[0]).toMatchObject({ unused_template_kwargs: ["keep_thinking"] });
 });
 
 test("a program that does not start, or leaves no reward, fails its rollout", async () => {

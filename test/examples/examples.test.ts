@@ -110,6 +110,18 @@ describe("the examples", () => {
     RUN_TIMEOUT_MS,
   );
 
+  it.skipIf(process.env["EXAMPLES"] !== "all" || !isRun("external-agent"))(
+    "external-agent raises the mean reward of 64 sessions over ten steps",
+    async () => {
+      const stdout = await runProgram(pathOf("external-agent"), { cwd: ROOT, timeoutMs: RUN_TIMEOUT_MS });
+      const rewards = [...stdout.matchAll(/reward (0\.\d+) of 64 sessions/gu)].map(([, reward]) => Number(reward));
+      expect(rewards).toHaveLength(10);
+      const mean = (part: readonly number[]) => part.reduce((sum, reward) => sum + reward, 0) / part.length;
+      expect(mean(rewards.slice(-3)) - mean(rewards.slice(0, 3))).toBeGreaterThan(0.1);
+    },
+    RUN_TIMEOUT_MS,
+  );
+
   it(
     "read-a-sweep.ipynb has the outputs of its cells, up to the numbers of the training",
     async () => {

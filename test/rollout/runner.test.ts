@@ -67,6 +67,7 @@ describe("the context of a rollout", () => {
     { indices: [0, -1] },
     { temperature: -1 },
     { temperature: NaN },
+    { chatTemplateKwargs: [] as never },
     { concurrencyBy: { key: String, limit: 0 } },
     { retries: { limit: -1 } },
   ])("rejects %j before anything runs", async (options) => {

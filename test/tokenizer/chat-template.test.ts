@@ -34,6 +34,15 @@ describe("compileTemplate", () => {
     expect(() => lengthOf("'x'")).toThrow(/cannot be interpreted as an integer/);
   });
 
+  it("knows the names that it reads, at any depth, and not those that it only assigns", () => {
+    const source = `{%- macro m(p, q=dflt) -%}{{ p.attribute | default(filtered) }}{%- endmacro -%}
+      {%- for item in items if keep -%}{%- if flag is defined and loop.first -%}{{ m(item[key]) ~ 'text' }}{%- endif -%}{%- endfor -%}
+      {%- set only_set = 1 -%}{%- set ns = namespace(v=start) -%}{%- set ns.member = 2 -%}`;
+    const { names } = compileTemplate(source);
+    for (const name of ["dflt", "filtered", "items", "keep", "flag", "key", "start"]) expect(names).toContain(name);
+    for (const name of ["only_set", "attribute", "member", "text", "q", "v"]) expect(names).not.toContain(name);
+  });
+
   it("prints the date", () => {
     expect(compileTemplate("{{ strftime_now('%Y-%m-%d %%') }}").render({})).toMatch(/^\d{4}-\d{2}-\d{2} %$/);
   });

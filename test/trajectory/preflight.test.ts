@@ -59,6 +59,11 @@ describe("preflight", () => {
     ["the same tokens twice", [group(sampled(0, "a"), sampled(0, "a"), sampled(1))], ["warning duplicate-trajectory"]],
     ["three turns that continue each other", [group(threeTurns(0, true), threeTurns(1, true))], []],
     ["three turns that do not", [group(threeTurns(0, false), threeTurns(1, false))], ["warning separate-turns"]],
+    [
+      "variables that the template does not read",
+      [group(sampled(0, "a", { unused_template_kwargs: ["x"] }), sampled(1, "b", { unused_template_kwargs: [] }))],
+      ["warning unused-template-kwargs"],
+    ],
     ["another temperature", [group(sampled(0, "a", { temperature: 0.7 }), sampled(1))], ["warning temperature"]],
     ["greedy sampling", [group(sampled(0, "a", { temperature: 0 }), sampled(1))], ["warning temperature"]],
     ["temperature 1", [group(sampled(0, "a", { temperature: 1, top_p: 1, top_k: -1 }), sampled(1))], []],

@@ -25,7 +25,7 @@ import { toWirePrompt } from "./generate/logprobs.ts";
 import { truncatePrompt } from "./prompt/length.ts";
 import { echoedText, responseRole } from "./request/prompt-request.ts";
 import { RecentPrompts } from "./prompt/recent-prompts.ts";
-import { hasEndedReasoning } from "./text/reasoning.ts";
+import { hasEndedReasoning, hasReasoningTags } from "./text/reasoning.ts";
 import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
 import { rememberTurn, renderPrompt, terminatorsOf, type PromptEncoder } from "./prompt/render.ts";
 import { generateRun, type Run } from "./run.ts";
@@ -40,7 +40,7 @@ import { chunkStream } from "./answer/chunk-source.ts";
 import { CompletionStream } from "./answer/stream.ts";
 import { type ChatAnswer, type ChatCall, type ChatPipeline, type RenderedCall } from "./pipeline.ts";
 import { textStream } from "./answer/text-stream.ts";
-import { IgnoredFieldLog } from "./request/ignored-fields.ts";
+import { IgnoredParts } from "./request/ignored-fields.ts";
 
 /** Dependencies of {@link ChatService}. */
 export interface ChatDependencies {
@@ -77,8 +77,7 @@ export class ChatService implements ChatPipeline {
   readonly #admission: Admission;
   readonly #sampledIds: SampledIdsByKey;
   readonly #recentPrompts = new RecentPrompts();
-  readonly #unknownFields = new IgnoredFieldLog("A chat completion request carries a field that nothing here knows; it is ignored");
-  readonly #inertFields = new IgnoredFieldLog("A chat completion request sets a field that acts on nothing here; it has no effect");
+  readonly #ignored: IgnoredParts;
   readonly #outputGrammars: OutputGrammars;
   readonly #work: RequestWork;
   readonly #running = new Set<AbortController>();
@@ -86,6 +85,7 @@ export class ChatService implements ChatPipeline {
 
   constructor(dependencies: ChatDependencies) {
     this.#dependencies = dependencies;
+    this.#ignored = new IgnoredParts(dependencies.logger);
     this.#limits = resolveLimits(dependencies.limits);
     this.#work = dependencies.work ?? new RequestWork(dependencies.tokenizers);
     this.#outputGrammars = new OutputGrammars((request, options) => this.#work.compileOutput(request, options));
@@ -151,8 +151,7 @@ export class ChatService implements ChatPipeline {
     const needs = { parsesReasoning: this.#limits.reasoningParser !== "none" };
     const body = { bytes: call.body, contentType: call.contentType, needs, hasMessages: call.prompt === undefined };
     const request = toChatRequest(await this.#work.readChat(body, call.signal));
-    this.#unknownFields.report(request.unknownFields, this.#dependencies.logger);
-    this.#inertFields.report(request.inertFields, this.#dependencies.logger);
+    this.#ignored.reportFields(request);
     return request;
   }
 
@@ -248,6 +247,7 @@ export class ChatService implements ChatPipeline {
         echo: echoedText(request),
         reportsCachedTokens: this.#limits.reportCachedTokens,
         shouldParseReasoning,
+        unusedTemplateKwargs: this.#ignored.reportKwargs(request, isRaw ? null : tokenizer),
       },
     };
   }
@@ -290,7 +290,9 @@ export class ChatService implements ChatPipeline {
     const { request } = plan;
     const message = toMessage(choice, shape);
     if (check !== null) await validateOutput(check, { choice, message, validate: (schema, text) => this.#work.validate(schema, text) });
-    const rewritten = returningMessages(message, choice.text);
+    const hasTags = hasReasoningTags(prompt.text, choice.text, terminatorsOf(tokenizer));
+    // A prompt without messages is continued as text.
+    const rewritten = request.messages.length === 0 ? [] : returningMessages(message, choice.text, hasTags);
     try {
       const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
       // A text that includes its end token would contain two of them when it is sent back.

@@ -88,12 +88,18 @@ function withSampling(given: Fields, session: SessionRow): Record<string, unknow
   for (const [name, value] of settings(session.sampling_defaults)) {
     const names = SAME_SETTING.includes(name) ? SAME_SETTING : [name];
     if (names.every((each) => fields[each] === undefined || fields[each] === null)) fields[name] = value;
+    else if (isMap(fields[name]) && isMap(value)) fields[name] = { ...value, ...fields[name] };
   }
   for (const [name, value] of settings(session.sampling_overrides)) {
     if (SAME_SETTING.includes(name)) for (const each of SAME_SETTING) delete fields[each];
-    fields[name] = value;
+    fields[name] = isMap(fields[name]) && isMap(value) ? { ...fields[name], ...value } : value;
   }
   return fields;
+}
+
+/** Whether a value is an object by name, as `chat_template_kwargs`: default, request and override are merged by key. */
+function isMap(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function settings(json: string): [string, unknown][] {

@@ -10,6 +10,7 @@ import { GLOBALS } from "./globals.ts";
 import { Meter, type MeterLimits } from "./meter.ts";
 import { parseTemplate } from "./parser.ts";
 import { Output, Scope } from "./scope.ts";
+import { readNames } from "./scoping.ts";
 import { compileStatements } from "./statements.ts";
 import { fromJson } from "./values.ts";
 
@@ -21,6 +22,8 @@ export type { MeterLimits } from "./meter.ts";
 
 /** Compiled template. */
 export interface Template {
+  /** Names that the template reads: variables, and names of the template's own such as loop variables. */
+  readonly names: ReadonlySet<string>;
   /**
    * Renders the template.
    *
@@ -39,8 +42,10 @@ export interface Template {
  * @throws TemplateFailure for a filter or test that does not exist.
  */
 export function compile(source: string): Template {
-  const { run, own } = compileStatements(parseTemplate(source));
+  const statements = parseTemplate(source);
+  const { run, own } = compileStatements(statements);
   return {
+    names: readNames(statements),
     render(variables, limits) {
       const meter = new Meter(limits);
       const globals = new Scope(meter, undefined, new Map(GLOBALS));

@@ -80,14 +80,25 @@ function assignTarget(target: Target, uses: Uses, assign: (name: string) => void
   else if (!uses.has(target.name)) uses.set(target.name, "outer");
 }
 
+/** Returns every name that statements read, at any depth. Targets of assignments are not read. */
+export function readNames(statements: readonly Statement[]): ReadonlySet<string> {
+  const names = new Set<string>();
+  visitNames(statements, (name) => names.add(name));
+  return names;
+}
+
 /** Notes every name in an expression. */
 function read(node: Expression, uses: Uses): void {
-  const visit = (value: unknown): void => {
-    if (typeof value !== "object" || value === null) return;
-    const { kind, name } = value as { readonly kind?: unknown; readonly name?: unknown };
-    if (kind === "constant") return;
-    if (kind === "name" && typeof name === "string" && !uses.has(name)) uses.set(name, "outer");
-    for (const part of Object.values(value)) visit(part);
-  };
-  visit(node);
+  visitNames(node, (name) => {
+    if (!uses.has(name)) uses.set(name, "outer");
+  });
+}
+
+/** Calls `note` with each name in a part of a syntax tree, except targets of assignments. */
+function visitNames(node: unknown, note: (name: string) => void): void {
+  if (typeof node !== "object" || node === null) return;
+  const { kind, name } = node as { readonly kind?: unknown; readonly name?: unknown };
+  if (kind === "constant") return;
+  if (kind === "name" && typeof name === "string") note(name);
+  for (const [key, part] of Object.entries(node)) if (key !== "target" && key !== "targets") visitNames(part, note);
 }

@@ -30,7 +30,7 @@ export async function prepareBatch<S>(
   { policyVersion, checkpointStep, signal, stopSignal }: PrepareContext,
 ): Promise<Batch | null> {
   const { model, scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, replacements } = options;
-  const { concurrency = 64, timeoutMs, retries = 0, maxExceptions = 0.05, refill, scoreTimeouts, scoreGroup } = options;
+  const { concurrency = 64, timeoutMs, retries = 0, maxExceptions = 0.05, refill, scoreTimeouts, scoreGroup, chatTemplateKwargs } = options;
   const filters = { ...options.filters, constant: options.filters?.constant ?? refill !== undefined };
   const startedMs = performance.now();
   await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
@@ -55,7 +55,7 @@ export async function prepareBatch<S>(
       isLabeled: weightedEnvironments(options.environment).length > 1,
       checkpointStep,
       policyVersion,
-      gather: { groupSize, concurrency, timeoutMs, maxExceptions, temperature, seed, retries, replacements },
+      gather: { groupSize, concurrency, timeoutMs, maxExceptions, temperature, chatTemplateKwargs, seed, retries, replacements },
       scoreTimeouts,
       scoreGroup,
       signal,

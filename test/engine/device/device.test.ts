@@ -3,17 +3,16 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { createOnnxEngine, type Row, type SamplingParams } from "../../../src/engine/index.ts";
+import { createOnnxEngine, type Row } from "../../../src/engine/index.ts";
 import { DeviceBases } from "../../../src/engine/onnx/model/device-bases.ts";
 import { webgpu } from "../../../src/engine/onnx/runtime/device.ts";
 import { DeviceMemory } from "../../../src/engine/onnx/runtime/device-memory.ts";
 import { onDevice } from "../../../src/engine/onnx/sample/device-place.ts";
-import { Sampler } from "../../../src/engine/onnx/sample/sampler.ts";
 import { positionsNeeded } from "../../../src/engine/onnx/train/batch.ts";
 import { DeviceTrainer } from "../../../src/engine/onnx/train/device-trainer.ts";
 import { Trainer } from "../../../src/engine/onnx/train/trainer.ts";
-import { deferred } from "../../../src/util/deferred.ts";
 import { missingAdapter } from "../../support/adapter.ts";
+import { params, startSampler } from "./sampling.ts";
 
 const base = { id: "oracle", directory: join(import.meta.dirname, "../../oracle/llama/model") };
 const lora = { rank: 4, alpha: 8 };
@@ -67,23 +66,23 @@ describe.skipIf(missingAdapter !== null)(
       await trained(trainer, 1);
       await trained(trainer, 1, {});
       const model = await trained(trainer, 1);
-      const finished = deferred<void>();
-      const onTokens = (events: readonly { readonly token: { readonly finish?: string | undefined } }[]) =>
-        events.some(({ token }) => token.finish !== undefined) && finished.resolve();
-      const sampler = new Sampler({ threads: 1 }, onTokens, (_, error) => finished.reject(error), onDevice(memory, bases));
-      await sampler.addPolicy("p", base, trainer.weights(model));
-      sampler.add(1, "p", Int32Array.of(1, 2, 3), {
-        maxTokens: 3,
-        temperature: 1,
-        topP: 1,
-        topK: 0,
-        seed: 1n,
-        stopTokenIds: [],
-        topLogprobs: 0,
-      });
-      await finished.promise;
+      const sampler = await startSampler(onDevice(memory, bases), base, trainer.weights(model));
+      const prompt = Int32Array.of(1, 2, 3);
+      await Promise.all([sampler.sample(prompt, params(1)), sampler.sample(prompt, params(2, { topP: 0.9 }))]);
+      await sampler.sample(prompt, params(1));
       expect([...programs.keys()].toSorted()).toEqual(
-        ["adamw", "decode", "gather-cache", "gradient-norm", "prompt", "stack-adapters", "train-cispo", "upload", "zeros"].toSorted(),
+        [
+          "adamw",
+          "decode",
+          "draw",
+          "gather-cache",
+          "gradient-norm",
+          "prompt",
+          "stack-adapters",
+          "train-cispo",
+          "upload",
+          "zeros",
+        ].toSorted(),
       );
       expect(Object.fromEntries(programs)).toEqual(Object.fromEntries([...programs.keys()].map((name) => [name, {}])));
     });
@@ -152,10 +151,9 @@ describe.skipIf(missingAdapter !== null)(
       onTestFinished(() => engine.close());
       expect(engine.devices!()).toEqual([{ name: "webgpu", adapter: expect.any(String) }]);
       const policy = await engine.loadPolicy({ base: "oracle" });
-      const params: SamplingParams = { maxTokens: 4, temperature: 1, topP: 1, topK: 0, seed: 7n, stopTokenIds: [], topLogprobs: 0 };
       const sample = async (of: typeof policy) => {
         const ids: number[] = [];
-        for await (const { id } of engine.sample(of, Int32Array.of(1, 2, 3), params)) ids.push(id);
+        for await (const { id } of engine.sample(of, Int32Array.of(1, 2, 3), params(7))) ids.push(id);
         return ids;
       };
       const expected = await sample(policy);

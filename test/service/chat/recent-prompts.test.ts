@@ -12,6 +12,7 @@ const asked = (content: string): PromptRequest => ({
   continuesFinalMessage: false,
   addsSpecialTokens: false,
   variables: {},
+  templateKwargs: [],
   template: null,
 });
 

@@ -2,7 +2,8 @@
 import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { advance } from "./advance.ts";
-import type { Distributions } from "./forward.ts";
+import { drawInputs, isPlain } from "./draw-inputs.ts";
+import type { Distributions, ForwardOutput } from "./forward.ts";
 import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace } from "./place.ts";
 import type { Request, RunningRow, SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
@@ -50,6 +51,12 @@ export class Batch {
     return this.#rows.length;
   }
 
+  /** Graph that {@link decode} runs: with distributions only if a row needs one. */
+  get #kind(): "decode" | "draw" {
+    const { vocabularySize } = this.weights.config;
+    return this.#place.drawsTokens && this.#rows.every(({ request }) => isPlain(request, vocabularySize)) ? "draw" : "decode";
+  }
+
   /** Returns the stack with these adapters and the adapters of the rows; each adapter is in it once. */
   adaptersWith(more: readonly Adapter[]): PlacedStack | null {
     const all = [...this.#rows.flatMap((row) => row.request.policy.adapter ?? []), ...more];
@@ -73,12 +80,12 @@ export class Batch {
       this.#cache.load(this.size, source, slot, row.length);
       this.#rows.push(row);
     }
-    this.#advance(distributions, first, (index) => rows[index - first]!.index);
+    this.#advance({ distributions, drawn: null }, first, (index) => rows[index - first]!.index);
   }
 
   /** Compiles the graph that {@link decode} runs, so that the time of a step does not include compilation. */
   prepare(): Promise<void> {
-    return this.#place.prepare("decode", this.weights, this.adaptersWith([]) !== null);
+    return this.#place.prepare(this.#kind, this.weights, this.adaptersWith([]) !== null);
   }
 
   /** Decodes one more token for every row. */
@@ -96,8 +103,8 @@ export class Batch {
     });
     this.#cache.reserve(size, longest, rows.length);
     const { Tensor } = await loadRuntime();
-    const distributions = await this.#place.run({
-      kind: "decode",
+    const output = await this.#place.run({
+      kind: this.#kind,
       weights: this.weights,
       adapters: this.adaptersWith([]),
       owners: Array.from({ length: size }, (_, b) => rows[b]?.request.policy.adapter ?? null),
@@ -110,10 +117,11 @@ export class Batch {
       fetches: this.#fetches,
       last: Int32Array.from({ length: padded }, (_, b) => b),
       needsLogits: rows.some((row) => row.request.rules?.needsLogits),
+      draws: this.#place.drawsTokens ? drawInputs(rows, padded) : null,
     });
-    this.#cache.append(distributions.results, pasts, rows.length);
+    this.#cache.append(output.results, pasts, rows.length);
     for (const row of rows) row.length++;
-    this.#advance(distributions, 0, (index) => index);
+    this.#advance(output, 0, (index) => index);
   }
 
   /** Frees the cache and the adapters; the batch must not be used again. */
@@ -127,14 +135,15 @@ export class Batch {
     this.#removeAt(this.#rows.flatMap(({ request }, index) => (isEnded(request) ? [index] : [])));
   }
 
-  /** Draws a token for each row from index `first` on, and removes the rows that ended. */
-  #advance(distributions: Distributions, first: number, indexOf: (row: number) => number): void {
-    const { contextLength } = this.weights.config;
+  /** Takes or draws a token for each row from index `first` on, and removes the rows that ended. */
+  #advance({ distributions, drawn }: Omit<ForwardOutput, "results">, first: number, indexOf: (row: number) => number): void {
+    const { contextLength, vocabularySize } = this.weights.config;
     const ended: number[] = [];
     for (let at = first; at < this.size; at++) {
       const row = this.#rows[at]!;
       try {
-        const token = advance(row, distributions, indexOf(at), contextLength);
+        const source = drawn !== null && isPlain(row.request, vocabularySize) ? drawn : distributions!;
+        const token = advance(row, source, indexOf(at), contextLength);
         this.#listener.onToken({ request: row.request.id, token });
         if (token.finish) ended.push(at);
       } catch (error) {

@@ -49,8 +49,21 @@ export function chooseToken(
  * @throws NonFiniteError `E_NON_FINITE` if the log-probabilities are NaN.
  */
 export function requireDistribution(logprobs: Float32Array, position: number): void {
-  if (!Number.isNaN(logprobs[0])) return;
-  throw new NonFiniteError(
+  if (Number.isNaN(logprobs[0])) throw nonFinite(position);
+}
+
+/**
+ * Checks the log-probability of a token that a graph drew.
+ *
+ * @param position - Position of the token in its sequence, from 0; for the message.
+ * @throws NonFiniteError `E_NON_FINITE` if the log-probability is not finite.
+ */
+export function requireFinite(logprob: number, position: number): void {
+  if (!Number.isFinite(logprob)) throw nonFinite(position);
+}
+
+function nonFinite(position: number): NonFiniteError {
+  return new NonFiniteError(
     `The weights give no finite log-probabilities for the token at position ${position}: values in the network are NaN or overflow. Sample from another checkpoint, or train this one again with a lower learning rate`,
   );
 }

@@ -78,6 +78,7 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
     batchRows: (_config, count) => ({ cached: paddedRows(count), grouped: null }),
     prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
+    drawsTokens: true,
     keepsPrefixes: false,
     maxPiece: MAX_PIECE,
     newPromptKeys: (TensorClass, config) => new DevicePromptKeys(memory, config, TensorClass),

@@ -1,15 +1,19 @@
-/** Forward pass of a sampler: new tokens of some rows of a cache in, distributions over the next tokens out. */
+/** Forward pass of a sampler: new tokens of some rows of a cache in, distributions over the next tokens, or drawn tokens, out. */
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import type { Graph } from "../graph/index.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type ProgramOptions, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { drawFeeds, type DrawInputs, type DrawnTokens } from "./draw-graph.ts";
 import type { PlacedStack, PlacedWeights } from "./place.ts";
 
-/** Graph to run: prefill of prompts from their start, or after their first piece; or the next token of running rows. */
-export type ForwardKind = "prompt" | "continuation" | "decode";
+/**
+ * Graph to run: prefill of prompts from their start, or after their first piece; or the next token of running rows, with distributions
+ * (`decode`) or only with drawn tokens (`draw`).
+ */
+export type ForwardKind = "prompt" | "continuation" | "decode" | "draw";
 
-/** Max compiled graphs kept. A model shape has at most six: three kinds, with and without adapters. */
+/** Max compiled graphs kept. A model shape has at most eight: four kinds, with and without adapters. */
 const MAX_PROGRAMS = 16;
 
 /** Graphs of a place and the weights that they read. */
@@ -43,15 +47,25 @@ export interface ForwardInput<W extends PlacedWeights = PlacedWeights> {
   readonly last: Int32Array;
   /** Whether to return raw logits too. */
   readonly needsLogits: boolean;
+  /** Inputs of the draw; null for graphs that draw no tokens. */
+  readonly draws: DrawInputs | null;
 }
 
-/** Outputs of one forward pass: distributions over the vocabulary, `[S, V]` each. */
+/** Distributions over the vocabulary, `[S, V]` each. */
 export interface Distributions {
   readonly vocabularySize: number;
   readonly logprobs: Float32Array;
   readonly probs: Float32Array;
   /** Null unless `needsLogits` was set. */
   readonly logits: Float32Array | null;
+}
+
+/** Outputs of one forward pass. */
+export interface ForwardOutput {
+  /** Null for the kind `draw`. */
+  readonly distributions: Distributions | null;
+  /** Null unless `draws` was set. */
+  readonly drawn: DrawnTokens | null;
   /** Outputs of the graph by name, such as the new keys and values. */
   readonly results: Tensors;
 }
@@ -70,8 +84,9 @@ export class Forward<W extends PlacedWeights> {
     await this.#program(kind, config, hasAdapters);
   }
 
-  async run(input: ForwardInput<W>): Promise<Distributions> {
-    const { kind, weights, adapters, owners, tokens, pasts, last } = input;
+  async run(input: ForwardInput<W>): Promise<ForwardOutput> {
+    const { kind, weights, adapters, owners, tokens, pasts, last, draws, needsLogits } = input;
+    const { vocabularySize } = weights.config;
     const { Tensor } = await loadRuntime();
     const program = await this.#program(kind, weights.config, adapters !== null);
     const size = pasts.length;
@@ -81,18 +96,24 @@ export class Forward<W extends PlacedWeights> {
         ...this.#place.constants(Tensor, weights),
         ...(await adapters?.feeds(Tensor, owners)),
         ...input.feeds,
+        ...(draws ? drawFeeds(Tensor, draws, vocabularySize) : {}),
         tokens: new Tensor("int64", wide(tokens), [size, time]),
         positions: new Tensor("int64", wide(positionsOf(pasts, time)), [size, time]),
         last: new Tensor("int64", wide(last), [last.length]),
       },
-      { ...input.fetches, logprobs: null, probs: null, ...(input.needsLogits ? { logits: null } : {}) },
+      {
+        ...input.fetches,
+        ...(kind === "draw" ? {} : { logprobs: null, probs: null, ...(needsLogits ? { logits: null } : {}) }),
+        ...(draws ? { drawn_ids: null, drawn_logprobs: null } : {}),
+      },
     );
     const data = (name: string) => results[name]!.data as Float32Array;
     return {
-      vocabularySize: weights.config.vocabularySize,
-      logprobs: data("logprobs"),
-      probs: data("probs"),
-      logits: input.needsLogits ? data("logits") : null,
+      distributions:
+        kind === "draw"
+          ? null
+          : { vocabularySize, logprobs: data("logprobs"), probs: data("probs"), logits: needsLogits ? data("logits") : null },
+      drawn: draws ? { ids: data("drawn_ids"), logprobs: data("drawn_logprobs") } : null,
       results,
     };
   }

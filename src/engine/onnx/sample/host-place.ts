@@ -62,7 +62,10 @@ export function hostGraphs(maxThreads: number): ForwardPlace<Weights> {
     return tensors;
   };
   return {
-    build: (kind, config, hasAdapters) => (kind === "decode" ? decodeGraph : promptGraph)(config, hasAdapters),
+    build(kind, config, hasAdapters) {
+      if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
+      return (kind === "decode" ? decodeGraph : promptGraph)(config, hasAdapters);
+    },
     options: (kind, config, hasAdapters) => ({
       threads: (kind === "decode" ? decodeThreads : promptThreads)(config, hasAdapters, maxThreads),
     }),
@@ -91,6 +94,7 @@ function hostPlace(maxThreads: number): SamplingPlace {
     batchRows: (config, count) => ({ cached: count, grouped: isLarge(config) ? inGroups(count) : null }),
     prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
+    drawsTokens: false,
     keepsPrefixes: true,
     maxPiece: Infinity,
     newPromptKeys: (TensorClass, config, slots, capacity) => new PromptCache(config, TensorClass, slots, capacity),

@@ -3,7 +3,7 @@ import type { Lease } from "../../../util/leases.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
-import type { Distributions, ForwardInput, ForwardKind } from "./forward.ts";
+import type { ForwardInput, ForwardKind, ForwardOutput } from "./forward.ts";
 
 /** Weights that a batch runs on, in the memory of a place. */
 export interface PlacedWeights {
@@ -82,7 +82,9 @@ export interface SamplingPlace {
   batchRows(config: ModelConfig, count: number): { readonly cached: number; readonly grouped: number | null };
   /** Compiles a graph, so that the time of a run does not include compilation. */
   prepare(kind: ForwardKind, weights: PlacedWeights, hasAdapters: boolean): Promise<void>;
-  run(input: ForwardInput): Promise<Distributions>;
+  run(input: ForwardInput): Promise<ForwardOutput>;
+  /** Whether the graphs `decode` and `draw` draw tokens; they then need `draws`. If false, there is no graph `draw`. */
+  readonly drawsTokens: boolean;
   /** Whether keys and values of prompts can be kept as blocks in the process's memory. */
   readonly keepsPrefixes: boolean;
   /** Max tokens of a piece of a prompt. */

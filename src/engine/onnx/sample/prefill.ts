@@ -106,7 +106,7 @@ export class PrefillTask {
     this.prompts.forEach(({ prompt }, b) => tokens.set(prompt.subarray(start, end), b * time));
     const isLast = end === this.#time;
     const last = this.#scored === null ? this.#lastTokens(time, isLast) : Int32Array.from({ length: time }, (_, t) => t);
-    const distributions = await this.#place.run({
+    const { distributions: all, results } = await this.#place.run({
       kind: this.#cache.kind,
       weights: head.policy.weights,
       adapters,
@@ -117,8 +117,11 @@ export class PrefillTask {
       fetches: this.#cache.fetches,
       last,
       needsLogits: isLast && this.requests.some((request) => request.rules?.needsLogits),
+      draws: null,
     });
-    this.#cache.update(distributions.results);
+    // Graphs of prompts always return distributions.
+    const distributions = all!;
+    this.#cache.update(results);
     this.#done = end;
     this.#keep();
     this.#score(distributions, start, time);

@@ -33,7 +33,7 @@ export interface TransposedProduct {
 /**
  * Builds a graph for `B` rows of `T` tokens each, `tokens` and `positions` `[B, T]`.
  *
- * Outputs, for the tokens with the flat indices in `last`: `logits`, `logprobs` (`log softmax`) and `probs` (`softmax`), `[S, V]` each.
+ * `declareOutputs` receives the logits `[S, V]` of the tokens with the flat indices in `last`.
  *
  * If rows are padded to whole groups, `R` in all, each row has one token. `tokens`, `positions` and `last` then cover all `R` rows; the
  * other inputs and the outputs cover the first `B` rows, which `real` `[B]` lists. `spread` `[R]` gives for each row the row to take
@@ -42,6 +42,7 @@ export interface TransposedProduct {
  * @param hasAdapters - Whether rows have low-rank adapters, each row its own.
  * @param transposed - Product with transposed matrices; null for a small model.
  * @param attend - Creates the attention layer, which reads and writes the cache.
+ * @param declareOutputs - Declares the outputs other than the cache. @default {@link distributionOutputs}
  */
 export function samplerGraph(
   config: ModelConfig,
@@ -49,6 +50,7 @@ export function samplerGraph(
   dims: BatchDims,
   transposed: TransposedProduct | null,
   attend: (inputs: ModelInputs) => AttentionLayer,
+  declareOutputs: (logits: Value) => void = distributionOutputs,
 ): Graph {
   const graph = new Graph();
   const filling = transposed?.isGrouped ? paddingOf(graph, dims) : null;
@@ -79,10 +81,16 @@ export function samplerGraph(
   );
   const found = logits(inputs, gatherRows(hidden, graph.input("last", ["selected"], "int64")));
   const raw = filling ? filling.real(found) : found;
+  declareOutputs(raw);
+  return graph;
+}
+
+/** Declares the outputs `logits`, `logprobs` (`log softmax`) and `probs` (`softmax`), `[S, V]` each. */
+export function distributionOutputs(raw: Value): void {
+  const { graph } = raw;
   graph.output("logits", raw);
   graph.output("logprobs", logSoftmax(raw));
   graph.output("probs", softmax(raw));
-  return graph;
 }
 
 /** Declares the inputs `real` and `spread`, and returns the gathers from all rows to real rows and back. */

@@ -10,7 +10,6 @@ import { promptOfPackedRows, type Selection, selectTrained, type Tokens, tokenIn
 import { attentionRanges, type Mask, packedMasks, promptMasks, type Range } from "./masks.ts";
 import { type MemoryBudget, type MemoryPlan, memoryPlan } from "./memory-plan.ts";
 import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames } from "./padded-blocks.ts";
-import { queryBlocks } from "./query-blocks.ts";
 
 /** Results of a batch, except gradients. */
 export interface BatchResult {
@@ -130,8 +129,7 @@ function blockInputs(TensorClass: TensorConstructor, rows: readonly Row[], batch
       );
     });
   const add = (prefix: string, block: PaddedBlock, { tokens, positions }: Tokens) => {
-    const { count, time } = block;
-    const blocks = queryBlocks(time);
+    const { count, time, blocks } = block;
     feeds[`${prefix}tokens`] = new TensorClass("int64", tokens, [count * time]);
     feeds[`${prefix}positions`] = new TensorClass("int64", positions, [count, blocks, time / blocks]);
     if (source === "ranges") return addRanges(prefix, block, attentionRanges(batch, prefix === PROMPT, copies));

@@ -4,12 +4,24 @@ import type { ModelConfig } from "../model/config.ts";
 import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
 import { DEVICE_BUDGET, keptBytesPerToken } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
-import { paddedTime } from "./query-blocks.ts";
+import { deviceQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
 
-/** Padded block: `count` rows of `time` tokens each, padding included. */
-export interface PaddedBlock {
+/** Extent of a padded block: `count` rows of `time` tokens each, padding included. */
+interface Extent {
   readonly count: number;
   readonly time: number;
+}
+
+/** Padded block of rows. */
+export interface PaddedBlock extends Extent {
+  /** Blocks that the queries of a row are cut into for attention. */
+  readonly blocks: number;
+}
+
+/** Extents of a batch. */
+interface Extents {
+  readonly prompts: Extent | null;
+  readonly packedRows: Extent;
 }
 
 /** Prefix groups that run together. */
@@ -36,6 +48,8 @@ export interface BatchLimits {
   readonly minRows: number;
   /** Min positions of a batch. @default {@link MIN_PRODUCT_ROWS} */
   readonly minPositions?: number | undefined;
+  /** Returns the number of query blocks of a row. @default {@link queryBlocks} */
+  readonly blocksOf?: ((time: number) => number) | undefined;
   /** Cost of one query-key pair, in tokens: attention cost grows with the square of a row's length. */
   readonly pairCost: number;
 }
@@ -78,6 +92,7 @@ export function deviceBatchLimits(config: ModelConfig): BatchLimits {
     maxTrained: maxTokens,
     minRows: 1,
     minPositions: MIN_ROWS,
+    blocksOf: deviceQueryBlocks,
   };
 }
 
@@ -99,7 +114,7 @@ export function minTrainedEntries({ hiddenSize, innerSize, heads, headSize, voca
 const BATCH_OVERHEAD = 128;
 
 /** Returns the cost of a batch in tokens, whether or not the batch is padded to `minPositions` positions yet. */
-export function costOf(shape: Pick<Batch, "prompts" | "packedRows">, minPositions = MIN_PRODUCT_ROWS): number {
+export function costOf(shape: Extents, minPositions = MIN_PRODUCT_ROWS): number {
   return Math.max(positionsIn(shape), minPositions) + BATCH_OVERHEAD;
 }
 
@@ -109,7 +124,7 @@ export function positionsNeeded({ contextLength }: ModelConfig): number {
 }
 
 /** Returns the token positions of a batch, padding included. */
-export function positionsIn({ prompts, packedRows }: Pick<Batch, "prompts" | "packedRows">): number {
+export function positionsIn({ prompts, packedRows }: Extents): number {
   return (prompts ? prompts.count * prompts.time : 0) + packedRows.count * packedRows.time;
 }
 
@@ -131,12 +146,12 @@ export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] 
 function cut(
   groups: readonly PrefixGroup[],
   maxTokens: number,
-  { maxTrained, minRows, minPositions = MIN_PRODUCT_ROWS }: BatchLimits,
+  { maxTrained, minRows, minPositions = MIN_PRODUCT_ROWS, blocksOf = queryBlocks }: BatchLimits,
 ): Batch[] {
   // cheapest[i]: the lowest cost of the first i groups, and the start of the last batch of that plan.
   const cheapest = [{ cost: 0, start: 0 }];
   for (let end = 1; end <= groups.length; end++) {
-    const shape = new Shape();
+    const shape = new Shape(blocksOf);
     let best = { cost: Infinity, start: end - 1 };
     for (let start = end - 1; start >= 0; start--) {
       shape.add(groups[start]!);
@@ -149,22 +164,28 @@ function cut(
   const batches: Batch[] = [];
   for (let end = groups.length; end > 0; end = cheapest[end]!.start) {
     const members = groups.slice(cheapest[end]!.start, end);
-    const shape = new Shape();
+    const shape = new Shape(blocksOf);
     for (const group of members) shape.add(group);
-    batches.push({ groups: members, ...padded(shape, minRows, minPositions) });
+    batches.push({ groups: members, ...cutIntoBlocks(padded(shape, minRows, minPositions), blocksOf) });
   }
   return batches.reverse();
 }
 
 /** Padded blocks that hold prefix groups, extended group by group. */
 class Shape {
-  prompts: PaddedBlock | null = null;
-  packedRows: PaddedBlock = { count: 0, time: 0 };
+  prompts: Extent | null = null;
+  packedRows: Extent = { count: 0, time: 0 };
   trained = 0;
+  readonly #paddedTime: (length: number) => number;
+
+  constructor(blocksOf: (time: number) => number) {
+    this.#paddedTime = (length) => paddedTime(length, blocksOf);
+  }
 
   add({ shared, packedRows, packedLength, trained }: PrefixGroup): void {
-    if (shared > 0) this.prompts = { count: (this.prompts?.count ?? 0) + 1, time: Math.max(this.prompts?.time ?? 0, paddedTime(shared)) };
-    this.packedRows = { count: this.packedRows.count + packedRows, time: Math.max(this.packedRows.time, paddedTime(packedLength)) };
+    if (shared > 0)
+      this.prompts = { count: (this.prompts?.count ?? 0) + 1, time: Math.max(this.prompts?.time ?? 0, this.#paddedTime(shared)) };
+    this.packedRows = { count: this.packedRows.count + packedRows, time: Math.max(this.packedRows.time, this.#paddedTime(packedLength)) };
     this.trained += trained;
   }
 }
@@ -173,7 +194,7 @@ class Shape {
  * Pads a shape to at least `minPositions` positions in all and `minRows` rows per block: by more rows, or by one longer row if
  * that adds fewer positions.
  */
-function padded({ prompts, packedRows }: Shape, minRows: number, minPositions: number): Pick<Batch, "prompts" | "packedRows"> {
+function padded({ prompts, packedRows }: Shape, minRows: number, minPositions: number): Extents {
   if (prompts) {
     const filled = { ...prompts, count: Math.max(prompts.count, minRows) };
     const missing = minPositions - filled.count * filled.time;
@@ -187,4 +208,9 @@ function padded({ prompts, packedRows }: Shape, minRows: number, minPositions: n
   const long = paddedTime(minPositions);
   const isLonger = count === 1 && minRows === 1 && long < filled * time;
   return { prompts, packedRows: isLonger ? { count: 1, time: Math.max(time, long) } : { count: filled, time } };
+}
+
+function cutIntoBlocks({ prompts, packedRows }: Extents, blocksOf: (time: number) => number): Pick<Batch, "prompts" | "packedRows"> {
+  const block = (extent: Extent): PaddedBlock => ({ ...extent, blocks: blocksOf(extent.time) });
+  return { prompts: prompts && block(prompts), packedRows: block(packedRows) };
 }

@@ -2,7 +2,6 @@
 import { MASKED } from "../graph/index.ts";
 import type { Batch, PaddedBlock } from "./batch.ts";
 import { forEachGroup } from "./inputs.ts";
-import { queryBlocks } from "./query-blocks.ts";
 
 /** Attention mask, `[B or 1, 1, copies·queries, keys]`: 0 where a query may attend, {@link MASKED} elsewhere. */
 export interface Mask {
@@ -16,8 +15,8 @@ export interface Mask {
  *
  * @param copies - Query heads per key head.
  */
-export function promptMasks({ time }: PaddedBlock, copies: number): Mask[] {
-  return causalMasks(time, 0, copies);
+export function promptMasks(prompts: PaddedBlock, copies: number): Mask[] {
+  return causalMasks(prompts, 0, copies);
 }
 
 /**
@@ -28,15 +27,14 @@ export function promptMasks({ time }: PaddedBlock, copies: number): Mask[] {
  */
 export function packedMasks(batch: Batch, copies: number): Mask[] {
   const before = batch.prompts?.time ?? 0;
-  const causal = causalMasks(batch.packedRows.time, before, copies);
+  const causal = causalMasks(batch.packedRows, before, copies);
   return before === 0
     ? causal
     : causal.map((mask, block) => continuationMask(batch, mask, block * (batch.packedRows.time / causal.length), copies));
 }
 
 /** Builds the causal masks of rows of `time` queries, which attend to `before` prompt keys and to their own keys up to themselves. */
-function causalMasks(time: number, before: number, copies: number): Mask[] {
-  const count = queryBlocks(time);
+function causalMasks({ time, blocks: count }: PaddedBlock, before: number, copies: number): Mask[] {
   const size = time / count;
   return Array.from({ length: count }, (_, block) => {
     const start = before + block * size;
@@ -96,9 +94,8 @@ export interface Range {
  * @param copies - Query heads per key head.
  */
 export function attentionRanges(batch: Batch, isPrompt: boolean, copies: number): Range[] {
-  const { count, time } = isPrompt ? batch.prompts! : batch.packedRows;
+  const { count, time, blocks } = isPrompt ? batch.prompts! : batch.packedRows;
   const before = isPrompt ? 0 : (batch.prompts?.time ?? 0);
-  const blocks = queryBlocks(time);
   const size = time / blocks;
   const starts = new Int32Array(count * time);
   const prompt = new Float32Array(count).fill(before - 1);

@@ -26,16 +26,21 @@ export function queryBlocks(time: number): number {
   return 2 ** Math.ceil(Math.log2(time / (time <= 1024 ? 128 : 256)));
 }
 
+/** Returns the number of blocks on a device, where few kernels matter more than the work that blocks save. */
+export function deviceQueryBlocks(time: number): number {
+  return time <= 1024 ? 1 : 2 ** Math.ceil(Math.log2(time / 1024));
+}
+
 /**
  * Returns the graph shape of a batch. Attention probabilities are kept for the backward pass until the probabilities of a query would take
  * more memory than everything else kept for it; they are recomputed if rows, or the prompts they continue, are longer than 512 tokens, or
  * both are longer than 128.
  */
 export function graphShape({ prompts, packedRows }: Pick<Batch, "prompts" | "packedRows">): GraphShape {
-  const [before, count] = [prompts ? queryBlocks(prompts.time) : 0, queryBlocks(packedRows.time)];
+  const [before, own] = [prompts?.time ?? 0, packedRows.time];
   return {
-    prompts: prompts && { count: before, recompute: before > 4 },
-    packedRows: { count, recompute: Math.max(before, count) > 4 || Math.min(before, count) === 4 },
+    prompts: prompts && { count: prompts.blocks, recompute: before > 512 },
+    packedRows: { count: packedRows.blocks, recompute: Math.max(before, own) > 512 || Math.min(before, own) > 128 },
   };
 }
 
@@ -43,7 +48,7 @@ export function graphShape({ prompts, packedRows }: Pick<Batch, "prompts" | "pac
 const TIME_STEP = 8;
 
 /** Returns the length that a row of `length` tokens is padded to; at least one step. */
-export function paddedTime(length: number): number {
-  const step = TIME_STEP * queryBlocks(length);
+export function paddedTime(length: number, blocksOf = queryBlocks): number {
+  const step = TIME_STEP * blocksOf(length);
   return Math.max(step, Math.ceil(length / step) * step);
 }

@@ -27,8 +27,15 @@ export interface ShapeOptions {
   readonly promptLogprobs?: readonly unknown[] | null | undefined;
   /** Whether the text begins with reasoning. */
   readonly shouldParseReasoning: boolean;
+  /** Names in `chat_template_kwargs` that the chat template does not read. */
+  readonly unusedTemplateKwargs: readonly string[];
   /** Whether `usage` reports the number of cached prompt tokens. */
   readonly reportsCachedTokens: boolean;
+}
+
+/** Returns the extension member with the names that the template does not read; absent without any. */
+export function unusedKwargsMember({ unusedTemplateKwargs: names }: ShapeOptions): { readonly unused_template_kwargs?: readonly string[] } {
+  return names.length === 0 ? {} : { unused_template_kwargs: names };
 }
 
 /** Token counts of the wire format. */
@@ -155,7 +162,8 @@ export function* completionPieces(
   yield `],${JSON.stringify({ service_tier: null, system_fingerprint: null, usage }).slice(1, -1)},"prompt_logprobs":`;
   if (promptLogprobs === null) yield "null";
   else yield* listPieces(promptLogprobs);
-  yield `,${JSON.stringify({ prompt_token_ids: options.request.returnTokenIds ? [...promptIds] : null, kv_transfer_params: null }).slice(1)}`;
+  const promptTokenIds = options.request.returnTokenIds ? [...promptIds] : null;
+  yield `,${JSON.stringify({ prompt_token_ids: promptTokenIds, kv_transfer_params: null, ...unusedKwargsMember(options) }).slice(1)}`;
 }
 
 /** Returns the number of log-probabilities in a response, alternatives included. */

@@ -4,7 +4,7 @@ import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "../generate/gen
 import type { WireLogprob } from "../generate/logprobs.ts";
 import type { ChunkBatch, ChunkSource } from "./chunk-source.ts";
 import { ReasoningStream } from "../text/reasoning.ts";
-import { finishReason, toPromptDetails, toUsage, type ShapeOptions, type WireUsage } from "./shape.ts";
+import { finishReason, toPromptDetails, toUsage, unusedKwargsMember, type ShapeOptions, type WireUsage } from "./shape.ts";
 import type { CallDelta, ForcedCallStream } from "../text/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "../text/tool-calls.ts";
 
@@ -213,7 +213,8 @@ export class CompletionStream implements ChunkSource {
       const choice = { index, delta: { role, content: "" }, logprobs: null, finish_reason: null };
       // The prompt's ids are the same for all choices and many: only the first chunk carries them.
       const prompt_token_ids = request.returnTokenIds && index === 0 ? [...promptIds] : null;
-      chunks.push({ ...this.#chunk([choice], this.#continuousUsage(0)), prompt_token_ids });
+      const unused: object = index === 0 ? unusedKwargsMember(this.#options) : {};
+      chunks.push({ ...this.#chunk([choice], this.#continuousUsage(0)), prompt_token_ids, ...unused });
     }
     for (let index = 0; index < this.#choices.length && echo !== ""; index++) {
       const choice = { index, delta: { content: echo }, logprobs: null, finish_reason: null };

@@ -99,9 +99,9 @@ export interface SampledTurn {
   readonly closedBy: number | null;
   /**
    * Messages as which the turn may be sent back, if the template renders them differently from `text`: with tool calls, or with reasoning.
-   * Empty if the turn is sent back as `text`.
+   * Messages that follow are listed if the template may render the turn differently before them. Empty if the turn is sent back as `text`.
    */
-  readonly rewritten: readonly ChatMessage[];
+  readonly rewritten: readonly (readonly [ChatMessage, ...ChatMessage[]])[];
 }
 
 /** Remembers the ids of a turn, for a later request that contains its message. */
@@ -124,16 +124,31 @@ export async function rememberTurn(
       splice.memory.remember(splice.scope, prompt.text + turn.text + terminator, entry);
     return;
   }
-  for (const message of turn.rewritten) {
+  for (const messages of turn.rewritten) {
     const rendered = await encoder.render({
       ...request,
-      messages: [...request.messages, message],
+      messages: [...request.messages, ...messages],
       addGenerationPrompt: false,
       continuesFinalMessage: false,
     });
-    const terminator = closing ?? terminators.find((text) => rendered.includes(text, prompt.text.length));
-    const end = terminator === undefined ? -1 : rendered.lastIndexOf(terminator);
-    if (terminator === undefined || end < prompt.text.length || !rendered.startsWith(prompt.text)) continue;
-    splice.memory.remember(splice.scope, rendered.slice(0, end + terminator.length), entry);
+    if (!rendered.startsWith(prompt.text)) continue;
+    for (const tail of endingsOf(rendered.slice(prompt.text.length), closing === null ? terminators : [closing], messages.length))
+      splice.memory.remember(splice.scope, prompt.text + tail, entry);
   }
+}
+
+/**
+ * Returns the texts with which a rendered turn may end, each with a terminator.
+ *
+ * @param tail - The turn, and the rest of `count` messages.
+ * @param terminators - Texts that may end the turn.
+ */
+function endingsOf(tail: string, terminators: readonly string[], count: number): string[] {
+  const terminator = terminators.find((text) => tail.includes(text));
+  // Templates without an end of messages end a turn with the header of the next message.
+  if (terminator === undefined) return count === 1 ? terminators.map((text) => tail + text) : [];
+  if (count === 1) return [tail.slice(0, tail.lastIndexOf(terminator) + terminator.length)];
+  const [turn = "", ...rest] = tail.split(terminator);
+  // A text may spell the terminator; the end of the turn is then unknown.
+  return rest.length === count ? [turn + terminator] : [];
 }

@@ -1,4 +1,6 @@
+import type { ChatTokenizer } from "../../../tokenizer/index.ts";
 import type { ServiceLogger } from "../../logger.ts";
+import type { ChatRequest } from "./request.ts";
 
 /** Maximum number of names that are remembered; clients may send any number of different names. */
 const MAX_NAMES = 1000;
@@ -22,5 +24,38 @@ export class IgnoredFieldLog {
       this.#seen.add(short);
       logger?.warn(this.#message, { field: short });
     }
+  }
+}
+
+/** Logger of everything in chat requests that has no effect here. */
+export class IgnoredParts {
+  readonly #logger: ServiceLogger | undefined;
+  readonly #unknown = new IgnoredFieldLog("A chat completion request carries a field that nothing here knows; it is ignored");
+  readonly #inert = new IgnoredFieldLog("A chat completion request sets a field that acts on nothing here; it has no effect");
+  readonly #kwargs = new IgnoredFieldLog(
+    "A chat completion request sets a variable in `chat_template_kwargs` that the chat template does not read; it has no effect",
+  );
+
+  constructor(logger: ServiceLogger | undefined) {
+    this.#logger = logger;
+  }
+
+  /** Logs the fields of a request that have no effect. */
+  reportFields({ unknownFields, inertFields }: Pick<ChatRequest, "unknownFields" | "inertFields">): void {
+    this.#unknown.report(unknownFields, this.#logger);
+    this.#inert.report(inertFields, this.#logger);
+  }
+
+  /**
+   * Logs the names in `chat_template_kwargs` that cannot change the prompt.
+   *
+   * @param tokenizer - Tokenizer with the chat template; null for a prompt without a template.
+   * @returns the names.
+   */
+  reportKwargs({ templateKwargs, tools, template }: ChatRequest, tokenizer: ChatTokenizer | null): readonly string[] {
+    const options = { tools, template: template ?? undefined };
+    const unused = templateKwargs.filter((name) => tokenizer === null || !tokenizer.readsVariable(name, options));
+    this.#kwargs.report(unused, this.#logger);
+    return unused;
   }
 }

@@ -20,6 +20,8 @@ export interface PromptRequest {
   readonly addsSpecialTokens: boolean;
   /** Additional template variables. */
   readonly variables: Readonly<Record<string, unknown>>;
+  /** Names of the variables from `chat_template_kwargs`. */
+  readonly templateKwargs: readonly string[];
   /** Template from the request; null for the model's own. */
   readonly template: string | null;
 }
@@ -52,6 +54,7 @@ export function toPromptRequest(body: ChatFields): PromptRequest {
     continuesFinalMessage,
     addsSpecialTokens: body.add_special_tokens === true,
     variables: { ...kwargs, ...Object.fromEntries(set), ...(continuesFinalMessage ? { continue_final_message: true } : {}) },
+    templateKwargs: Object.keys(kwargs),
     template: templateOf(body),
   };
 }

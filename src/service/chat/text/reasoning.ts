@@ -30,6 +30,18 @@ export function hasEndedReasoning(prompt: string, terminators: readonly string[]
 }
 
 /**
+ * Whether a turn has tags of reasoning, which chat templates write in their own way when the turn is sent back.
+ *
+ * @param prompt - The prompt's text.
+ * @param text - The sampled text.
+ * @param terminators - Texts of the tokens that end a turn; text before the last of them is history.
+ */
+export function hasReasoningTags(prompt: string, text: string, terminators: readonly string[]): boolean {
+  const last = Math.max(...terminators.map((each) => prompt.lastIndexOf(each)), 0);
+  return text.includes(CLOSE) || prompt.lastIndexOf(OPEN) > last;
+}
+
+/**
  * Splits a whole text into reasoning and content.
  *
  * @example

@@ -1,9 +1,10 @@
 /** Lowerings for the WebGPU execution provider of ONNX Runtime 1.30: operators without a kernel, or with a kernel that is not exact. */
-import type { Attribute, Dim, DType, NodeSpec, Value } from "../graph.ts";
+import type { Attribute, Dim, DType, Graph, NodeSpec, Value } from "../graph.ts";
 import type { LoweringTable } from "../lower.ts";
 import { reduceSum } from "../ops/broadcast.ts";
-import { add, div, exp, mul, sqrt, sub } from "../ops/elementwise.ts";
+import { add, cast, div, equal, exp, log, mul, sqrt, sub } from "../ops/elementwise.ts";
 import { matmul } from "../ops/linear.ts";
+import { reduceMax } from "../ops/reduce.ts";
 import { reshape, transpose } from "../ops/shape.ts";
 
 const int = (attribute: Attribute | undefined) => (attribute !== undefined && "int" in attribute ? Number(attribute.int) : 0);
@@ -76,18 +77,9 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
 
   // No kernel.
   LogSoftmax: (_, [x]) => {
-    const { graph } = x!;
     const axis = x!.shape.length - 1;
-    const shape = x!.shape.map((dim, i) => (i === axis ? 1 : dim));
-    const [max] = graph.record({
-      op: "ReduceMax",
-      inputs: [x!, graph.ints([axis])],
-      attributes: { keepdims: { int: 1 } },
-      outputs: [{ shape }],
-    });
-    const centered = sub(x!, max!);
-    const [logSum] = graph.record({ op: "Log", inputs: [reduceSum(exp(centered), [axis])], outputs: [{ shape }] });
-    return [sub(centered, logSum!)];
+    const centered = sub(x!, reduceMax(x!, [axis]));
+    return [sub(centered, log(reduceSum(exp(centered), [axis])))];
   },
 
   // ScatterElements with addition sums rows of equal index in no fixed order. Here each row becomes the old row plus the sum of all updates
@@ -97,9 +89,8 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const [rows] = updates!.shape as [Dim, Dim];
     const record = (op: string, inputs: readonly Value[], shape: readonly Dim[], dtype: DType, attributes: NodeSpec["attributes"] = {}) =>
       graph.record({ op, inputs, attributes, outputs: [{ shape, dtype }] })[0]!;
-    const ids = record("Cast", [indices!], [rows], "float32", { to: { int: 1 } });
-    const isEqual = record("Equal", [reshape(ids, [rows, 1]), ids], [rows, rows], "bool");
-    const sums = matmul(record("Cast", [isEqual], [rows, rows], "float32", { to: { int: 1 } }), updates!);
+    const ids = cast(indices!, "float32");
+    const sums = matmul(cast(equal(reshape(ids, [rows, 1]), ids), "float32"), updates!);
     const changed = add(record("Gather", [table!, indices!], updates!.shape, "float32", { axis: { int: 0 } }), sums);
     return [record("ScatterND", [table!, reshape(indices!, [rows, 1]), changed], table!.shape, "float32")];
   },
@@ -119,16 +110,29 @@ function sumOfPieces(a: Value, b: Value): Value {
 function inPieces(x: Value): Value {
   const { graph } = x;
   const [length, width] = x.shape as [string, number];
-  const integers = (op: string, inputs: readonly Value[], size: number, attributes: NodeSpec["attributes"] = {}) =>
-    graph.record({ op, inputs, attributes, outputs: [{ shape: [size], dtype: "int64" }] })[0]!;
-  const missing = integers("Mod", [integers("Neg", [graph.dim(length)], 1), graph.ints([PIECE])], 1);
-  const pads = integers("Concat", [graph.ints([0, 0]), missing, graph.ints([0])], 4, { axis: { int: 0 } });
-  const [padded] = graph.record({ op: "Pad", inputs: [x, pads], outputs: [{ shape: [`${length}_padded`, width] }] });
+  const [padded] = graph.record({ op: "Pad", inputs: [x, padsOf(graph, length)], outputs: [{ shape: [`${length}_padded`, width] }] });
   return graph.record({
     op: "Reshape",
     inputs: [padded!, graph.ints([-1, PIECE, width])],
     outputs: [{ shape: [`${length}_pieces`, PIECE, width] }],
   })[0]!;
+}
+
+const padsOfGraphs = new WeakMap<Graph, Map<string, Value>>();
+
+/** Returns the padding of a matrix whose first dimension is padded to whole pieces, once per graph and dimension. */
+function padsOf(graph: Graph, length: string): Value {
+  const known = padsOfGraphs.get(graph) ?? new Map<string, Value>();
+  padsOfGraphs.set(graph, known);
+  const integers = (op: string, inputs: readonly Value[], size: number, attributes: NodeSpec["attributes"] = {}) =>
+    graph.record({ op, inputs, attributes, outputs: [{ shape: [size], dtype: "int64" }] })[0]!;
+  let pads = known.get(length);
+  if (pads === undefined) {
+    const missing = integers("Mod", [integers("Neg", [graph.dim(length)], 1), graph.ints([PIECE])], 1);
+    pads = integers("Concat", [graph.ints([0, 0]), missing, graph.ints([0])], 4, { axis: { int: 0 } });
+    known.set(length, pads);
+  }
+  return pads;
 }
 
 function swapLastTwo(x: Value): Value {

@@ -63,6 +63,11 @@ export function exp(x: Value): Value {
   return unary("Exp", x, mul);
 }
 
+/** Returns the natural logarithm of `x`. */
+export function log(x: Value): Value {
+  return unary("Log", x, (g) => div(g, x));
+}
+
 /** Returns `√x`, with derivative `1 / (2√x)`. */
 export function sqrt(x: Value): Value {
   return unary("Sqrt", x, (g, y) => div(g, mul(y, x.graph.scalar(2))));
@@ -94,6 +99,17 @@ export function maximum(a: Value, b: Value): Value {
 /** Returns `a ≤ b` as booleans, without gradient. */
 export function lessOrEqual(a: Value, b: Value): Value {
   return binary("LessOrEqual", a, b, undefined, "bool");
+}
+
+/** Returns `a = b` as booleans, without gradient. */
+export function equal(a: Value, b: Value): Value {
+  return binary("Equal", a, b, undefined, "bool");
+}
+
+/** Returns `x` with another element type: false and true as 0 and 1, numbers rounded toward 0. Has no gradient. */
+export function cast(x: Value, dtype: "float32" | "int32"): Value {
+  const to = { float32: 1, int32: 6 }[dtype];
+  return x.graph.record({ op: "Cast", inputs: [x], attributes: { to: { int: to } }, outputs: [{ shape: x.shape, dtype }] })[0]!;
 }
 
 /** Returns `condition ? a : b`. */

@@ -91,7 +91,7 @@ export function rotaryEmbedding(x: Value, positions: Value, cos: Value, sin: Val
  * Gathers rows of a table: `y[r] = table[indices[r]]`. The gradient scatter-adds rows.
  *
  * @param table - `[V, H]`.
- * @param indices - `[R]`, int64.
+ * @param indices - `[R]`, int64 or int32.
  */
 export function gatherRows(table: Value, indices: Value): Value {
   const [rows, width] = [indices.shape[0], table.shape[1]];

@@ -1,4 +1,4 @@
-/** Reduction over all axes; the sum over some axes is in broadcast.ts. */
+/** Reductions and cumulative sums; the sum over some axes is in broadcast.ts. */
 import type { Value } from "../graph.ts";
 import { reduceSum } from "./broadcast.ts";
 import { reshape } from "./shape.ts";
@@ -13,4 +13,19 @@ export function sumAll(x: Value): Value {
     ),
     [],
   );
+}
+
+/** Returns the maximum over `axes`, which are kept as dimensions of size 1. Has no gradient. */
+export function reduceMax(x: Value, axes: readonly number[]): Value {
+  return x.graph.record({
+    op: "ReduceMax",
+    inputs: [x, x.graph.ints(axes)],
+    attributes: { keepdims: { int: 1 } },
+    outputs: [{ shape: x.shape.map((dim, i) => (axes.includes(i) ? 1 : dim)) }],
+  })[0]!;
+}
+
+/** Returns the sums `y[i] = x[0] + … + x[i]` along `axis`. Has no gradient. */
+export function cumulativeSum(x: Value, axis: number): Value {
+  return x.graph.record({ op: "CumSum", inputs: [x, x.graph.ints([axis])], outputs: [{ shape: x.shape }] })[0]!;
 }

@@ -29,3 +29,16 @@ export function transpose(x: Value, permutation: readonly number[]): Value {
     vjp: ([g]) => [transpose(g!, inverse)],
   })[0]!;
 }
+
+/** Appends `value` to the last dimension, a fixed one, until it has `size` elements. Has no gradient. */
+export function padLast(x: Value, size: number, value: number): Value {
+  const { graph, shape } = x;
+  const missing = size - (shape.at(-1) as number);
+  if (missing === 0) return x;
+  const zeros = shape.map(() => 0);
+  return graph.record({
+    op: "Pad",
+    inputs: [x, graph.ints([...zeros, ...zeros.slice(1), missing]), graph.scalar(value)],
+    outputs: [{ shape: [...shape.slice(0, -1), size], dtype: x.dtype }],
+  })[0]!;
+}
