@@ -22,6 +22,8 @@ export type Exchange = {
 export interface ChatExchange {
   readonly request: ChatCompletionRequest;
   readonly completion: ChatCompletion;
+  /** Whether the request had a prompt instead of messages; see {@link promptMessages}. @default false */
+  readonly isRaw?: boolean | undefined;
 }
 
 /** Returns the messages that stand for a prompt without messages: its text as a message of the user, which is empty for token ids. */
@@ -52,11 +54,11 @@ export async function toChatExchanges(exchange: Exchange, lookup: ResponseLookup
     case "completions": {
       const translated = completionsToChats(request, accept);
       const completions = fromTextCompletion(answer, translated);
-      return translated.calls.map((call, index) => ({ request: chatRequest(call), completion: completions[index]! }));
+      return translated.calls.map((call, index) => ({ request: chatRequest(call), completion: completions[index]!, isRaw: true }));
     }
     case "generate": {
       const call = generateToChat(request, accept);
-      return [{ request: chatRequest(call), completion: fromGenerated(answer, call) }];
+      return [{ request: chatRequest(call), completion: fromGenerated(answer, call), isRaw: true }];
     }
   }
 }

@@ -94,11 +94,12 @@ function createPipeline(context: ServiceContext, { chatLimits, signal }: Pick<Ap
 
 /** Creates the complete route table. Every route is also part of the OpenAPI document. */
 function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
+  const dialects = { pipeline: chat, work: context.work };
   const routes = [
     ...chatRoutes(chat),
-    ...responsesRoutes(chat, context.store),
-    ...messagesRoutes(chat),
-    ...completionRoutes(chat),
+    ...responsesRoutes(dialects, context.store),
+    ...messagesRoutes(dialects),
+    ...completionRoutes(dialects),
     ...sessionRoutes(context),
     ...servedModelRoutes(context),
     ...baseModelRoutes(context),

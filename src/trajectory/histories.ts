@@ -9,6 +9,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { AssistantChoice, ChatCompletion, ChatCompletionRequest, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
 import type { Trajectory as WireTrajectory } from "../schema/index.ts";
 import { tool as toolSchema } from "../schema/index.ts";
+import { textOf } from "./messages.ts";
 import { storedChoice } from "./sample.ts";
 import { endOfAnswer, startsWithTurn } from "./same-message.ts";
 
@@ -18,6 +19,8 @@ export interface RecordedCall {
   readonly order: number;
   readonly request: ChatCompletionRequest;
   readonly completion: ChatCompletion;
+  /** Whether the request had a prompt instead of messages; its only message has the text of the prompt, if known. @default false */
+  readonly isRaw?: boolean | undefined;
 }
 
 /** Conversation reconstructed from calls. */
@@ -69,7 +72,7 @@ export function toHistories(calls: readonly RecordedCall[], step: number | null)
     const tools = toolsOf(call);
     const parent = findParent(open, call, tools);
     const turns = call.completion.choices.map((choice): Turn => toTurn(call, choice, step));
-    const messages = parent === null ? call.request.messages : call.request.messages.slice(parent.end);
+    const messages = parent === null ? call.request.messages : newMessages(parent, call);
     const node = { call, tools, turns, messages };
     if (parent === null) {
       roots.push(node);
@@ -132,8 +135,25 @@ function findParent(open: readonly Turn[], call: RecordedCall, tools: readonly T
 function endOfTurn(turn: Turn, call: RecordedCall, tools: readonly Tool[]): number | null {
   const prompt = call.completion.prompt_token_ids;
   const before = turn.call.request.messages;
-  if (prompt && turn.tokens !== null) return startsWith(prompt, turn.tokens) ? endOfAnswer(call.request.messages, before) : null;
+  if (prompt && turn.tokens !== null) {
+    if (!startsWith(prompt, turn.tokens)) return null;
+    return call.isRaw === true ? 0 : endOfAnswer(call.request.messages, before);
+  }
   return goesOn(turn, call) && isDeepStrictEqual(tools, toolsOf(turn.call)) ? before.length + 1 : null;
+}
+
+/** Returns the messages of a call after the turn that it continues. */
+function newMessages({ turn, end }: Parent, call: RecordedCall): readonly RequestMessage[] {
+  if (call.isRaw !== true) return call.request.messages.slice(end);
+  if (call.completion.prompt_token_ids?.length === turn.tokens?.length) return [];
+  const prompt = promptText(call);
+  const known = promptText(turn.call) + textOf(turn.choice.message);
+  return [{ role: "user", content: prompt.startsWith(known) ? prompt.slice(known.length) : "" }];
+}
+
+/** Returns the text of a prompt without messages. */
+function promptText({ request }: RecordedCall): string {
+  return textOf(request.messages[0]!);
 }
 
 /** Whether the call's messages begin with the turn's. */

@@ -9,7 +9,7 @@ import { parseArgs } from "node:util";
 import { Agent, request } from "undici";
 import type { Address } from "./latency.bench.ts";
 import { withHost } from "./latency-service.ts";
-import { median, printTable, short, whole } from "./support.ts";
+import { median, printTable, processorMs, short, whole } from "./support.ts";
 
 interface Message {
   readonly role: string;
@@ -140,12 +140,6 @@ function requireTurns(items: readonly any[], said: readonly Message[]): void {
   const recorded = items.map(({ message, ...item }) => (message ?? item).content as string);
   const expected = said.map(({ content }) => content);
   if (recorded.join("\0") !== expected.join("\0")) throw new Error(`Expected the turns ${String(expected)}, got ${String(recorded)}`);
-}
-
-/** Returns the processor time of a process, in clock ticks of 10 ms; NaN where the system does not report it. */
-async function processorMs(pid: number): Promise<number> {
-  const fields = (await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "")).split(") ")[1]?.split(" ");
-  return 10 * (Number(fields?.[11]) + Number(fields?.[12]));
 }
 
 /** Returns the resident memory of a process; NaN where the system does not report it. */

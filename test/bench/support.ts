@@ -171,3 +171,18 @@ export function wantsTorch(vs: string | undefined): boolean {
 export function short(value: number): string {
   return value >= 1000 ? `${Number((value / 1000).toPrecision(3))} k` : String(Number(value.toPrecision(3)));
 }
+
+/** Returns the processor time of a process, in clock ticks of 10 ms; NaN where the system does not report it. */
+export function processorMs(pid: number): Promise<number> {
+  return ticksOf(`/proc/${pid}/stat`);
+}
+
+/** Returns the processor time of the main thread of a process, in clock ticks of 10 ms; NaN where the system does not report it. */
+export function threadMs(pid: number): Promise<number> {
+  return ticksOf(`/proc/${pid}/task/${pid}/stat`);
+}
+
+async function ticksOf(path: string): Promise<number> {
+  const fields = (await readFile(path, "utf8").catch(() => "")).split(") ")[1]?.split(" ");
+  return 10 * (Number(fields?.[11]) + Number(fields?.[12]));
+}

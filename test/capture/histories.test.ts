@@ -220,6 +220,25 @@ describe("with token ids", () => {
     expect(histories).toHaveLength(2);
     expect(drifted.map(({ order }) => order)).toEqual([1]);
   });
+  it("joins turns of prompts without messages, with the text between them if it is known", () => {
+    const raw = (order: number, text: string, said: string, prompt: readonly number[]) => ({
+      ...callOf(order, [user(text)], { content: said }, prompt),
+      isRaw: true,
+    });
+    const calls = [
+      raw(0, "Q: a\nA:", " one", [1, 2]),
+      raw(1, "Q: a\nA: one\nQ: b\nA:", " two", [1, 2, 9, 3]),
+      raw(2, "", "three", [1, 2, 9, 3, 9, 4]),
+      raw(3, "", "four", [1, 2, 9, 3, 9, 4, 9]),
+      raw(4, "Q: c\nA:", " five", [1, 2, 3]),
+    ];
+    const { histories, drifted } = toHistories(calls, null);
+    expect(histories.map(({ items }) => textsOf(items))).toEqual([
+      ["Q: a\nA:", "* one", "\nQ: b\nA:", "* two", "", "*three", "*four"],
+      ["Q: c\nA:", "* five"],
+    ]);
+    expect(drifted).toEqual([]);
+  });
   it("returns no histories for no calls", () => {
     expect(toHistories([], null)).toEqual({ histories: [], drifted: [] });
   });

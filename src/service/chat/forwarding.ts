@@ -2,6 +2,7 @@
 import { errorBody } from "../../schema/index.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { bodyText } from "../requests.ts";
+import { eventStream } from "./answer/chunk-source.ts";
 import type { ChatForwarder } from "./forward/forward.ts";
 import type { ChatAnswer, ChatCall, ChatPipeline } from "./pipeline.ts";
 
@@ -14,7 +15,7 @@ async function toAnswer(response: Response): Promise<ChatAnswer> {
       retryAfter: response.headers.get("retry-after"),
     };
   const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
-  return isStream ? { kind: "stream", events: response.body! } : { kind: "json", body: response.body! };
+  return isStream ? { kind: "stream", stream: eventStream(response.body!) } : { kind: "json", body: response.body! };
 }
 
 /**

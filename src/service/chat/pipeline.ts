@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import type { RawPrompt } from "../../dialects/index.ts";
 import type { ErrorBody } from "../../schema/error.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import type { AnswerStream } from "./answer/chunk-source.ts";
 import type { ChatErrorAnswer } from "./request/errors.ts";
 
 /** API dialects, by the path of their main route. */
@@ -35,10 +36,10 @@ export interface ChatCall {
   readonly prompt?: RawPrompt | undefined;
 }
 
-/** Response to a request: a whole body, a stream of events, or the error response of a server to which the request was forwarded. */
+/** Response to a request: a whole body, a stream, or the error response of a server to which the request was forwarded. */
 export type ChatAnswer =
   | { readonly kind: "json"; readonly body: string | ReadableStream<Uint8Array> }
-  | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> }
+  | { readonly kind: "stream"; readonly stream: AnswerStream }
   | { readonly kind: "refusal"; readonly status: number; readonly body: ErrorBody; readonly retryAfter: string | null };
 
 /** Prompt of a request that is not sampled. */

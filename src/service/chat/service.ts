@@ -36,6 +36,7 @@ import { validateOutput } from "./answer/validate-output.ts";
 import { OutputGrammars } from "./generate/output-grammar.ts";
 import { returningMessages } from "./answer/returning-messages.ts";
 import { completionPieces, countLogprobs, toMessage, type ChoiceMessage } from "./answer/shape.ts";
+import { chunkStream } from "./answer/chunk-source.ts";
 import { CompletionStream } from "./answer/stream.ts";
 import { type ChatAnswer, type ChatCall, type ChatPipeline, type RenderedCall } from "./pipeline.ts";
 import { textStream } from "./answer/text-stream.ts";
@@ -99,11 +100,6 @@ export class ChatService implements ChatPipeline {
     return this.#limits.requestIdHeader ? { "x-request-id": given ?? randomBytes(16).toString("hex") } : {};
   }
 
-  /** Number of choices that run now. */
-  get runningChoices(): number {
-    return this.#admission.running;
-  }
-
   /**
    * Answers one request. A stream is returned once the request is admitted; a later failure is an event of the stream.
    *
@@ -120,7 +116,7 @@ export class ChatService implements ChatPipeline {
       const run = await this.#prepare(call, request, held);
       if (request.isStream) {
         isStreaming = true;
-        return { kind: "stream", events: this.#stream(run, held) };
+        return { kind: "stream", stream: chunkStream(this.#stream(run, held)) };
       }
       const choices = await generateRun(run, { signal: held.abort.signal });
       const messages: ChoiceMessage[] = [];
@@ -294,7 +290,9 @@ export class ChatService implements ChatPipeline {
     const { request } = plan;
     const message = toMessage(choice, shape);
     if (check !== null) await validateOutput(check, { choice, message, validate: (schema, text) => this.#work.validate(schema, text) });
-    const rewritten = returningMessages(message, choice.text, hasReasoningTags(prompt.text, choice.text, terminatorsOf(tokenizer)));
+    const hasTags = hasReasoningTags(prompt.text, choice.text, terminatorsOf(tokenizer));
+    // A prompt without messages is continued as text.
+    const rewritten = request.messages.length === 0 ? [] : returningMessages(message, choice.text, hasTags);
     try {
       const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
       // A text that includes its end token would contain two of them when it is sent back.
@@ -307,7 +305,7 @@ export class ChatService implements ChatPipeline {
     return message;
   }
 
-  #stream(run: Run, held: Held): ReadableStream<Uint8Array> {
+  #stream(run: Run, held: Held): CompletionStream {
     const { usage, useBeamSearch } = run.plan.request;
     const { signal } = held.abort;
     const stream = new CompletionStream({
@@ -327,7 +325,7 @@ export class ChatService implements ChatPipeline {
     void generateRun(run, options)
       .catch((error: unknown) => stream.fail(this.explain(error).body))
       .finally(() => release(held));
-    return stream.readable;
+    return stream;
   }
 
   /**

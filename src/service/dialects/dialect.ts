@@ -1,7 +1,21 @@
 /** The interface of an API dialect: translation of requests to chat completions, and of their answers and errors back. */
-import type { Members, TranslatedCall } from "../../dialects/index.ts";
+import type { RawPrompt } from "../../dialects/index.ts";
 import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../../schema/index.ts";
 import type { DialectName, RenderedCall } from "../chat/pipeline.ts";
+
+/** Chat completion to which a request is translated. */
+export interface DialectCall {
+  /** Body of the chat completion, JSON in a buffer of its own; the pipeline takes ownership. */
+  readonly body: Uint8Array;
+  /** Prompt of a body without `messages`. @default the rendered messages */
+  readonly prompt?: RawPrompt | undefined;
+}
+
+/** A translated request: plain data, which can be passed between threads. */
+export interface Translation {
+  /** Chat completions, which run concurrently. */
+  readonly calls: readonly DialectCall[];
+}
 
 /** Server-sent event; `data` is serialized as JSON, except for `[DONE]`. */
 export interface ServerEvent {
@@ -20,10 +34,8 @@ export interface EventShaper {
   fail(error: ErrorBody): readonly ServerEvent[];
 }
 
-/** A translated request. */
-export interface Exchange {
-  /** Chat completions, which run concurrently; at least one. */
-  readonly calls: readonly TranslatedCall[];
+/** A request and the conversion of its answer. */
+export interface Exchange extends Translation {
   /** Returns the response body. `completions` has one completion per call. */
   readonly answer: (completions: readonly ChatCompletion[]) => unknown;
   /** Converter of a streamed response; null for a response that is not streamed. */
@@ -35,19 +47,14 @@ export interface Caller {
   /** Credential that authenticated the request. */
   readonly credential: string;
   /** Renders and encodes the prompt of a chat completion. */
-  readonly render: (call: TranslatedCall) => Promise<RenderedCall>;
+  readonly render: (call: DialectCall) => Promise<RenderedCall>;
 }
 
-/** An API dialect. */
-export interface Dialect {
-  readonly name: DialectName;
-  /**
-   * Translates a request.
-   *
-   * @param body - Members of the request body.
-   * @throws BodyError `E_ARGUMENT` for a malformed body; UnsupportedError `E_UNSUPPORTED` naming an unsupported field or value.
-   */
-  open(body: Members, caller: Caller): Exchange | Promise<Exchange>;
+/** An API dialect. `T` is its translated request; see `translations.ts`. */
+export interface Dialect<T extends Translation, N extends DialectName = DialectName> {
+  readonly name: N;
+  /** Completes a translated request. @throws Any error of the request. */
+  open(translated: T, caller: Caller): Exchange | Promise<Exchange>;
   /** Event that keeps an idle connection open. @default a comment */
   readonly ping?: ServerEvent | undefined;
 }

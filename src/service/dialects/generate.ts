@@ -1,8 +1,6 @@
 /** The dialect of token ids (`POST /inference/v1/generate`). */
-import { generateToChat, type Members } from "../../dialects/index.ts";
 import type { ChatCompletion, GenerateAnswer } from "../../schema/index.ts";
-import type { Dialect } from "./dialect.ts";
-import { rejectMessageFields } from "./message-fields.ts";
+import type { Dialect, Translation } from "./dialect.ts";
 
 function toAnswer({ id, choices, prompt_token_ids: promptIds, usage }: ChatCompletion): GenerateAnswer {
   return {
@@ -19,11 +17,7 @@ function toAnswer({ id, choices, prompt_token_ids: promptIds, usage }: ChatCompl
 }
 
 /** Dialect of vLLM's interface for token ids. */
-export const generateDialect: Dialect = {
+export const generateDialect: Dialect<Translation, "generate"> = {
   name: "generate",
-  open(members) {
-    const call = generateToChat(members);
-    rejectMessageFields((members["sampling_params"] ?? {}) as Members);
-    return { calls: [call], answer: ([completion]) => toAnswer(completion!), shaper: null };
-  },
+  open: ({ calls }) => ({ calls, answer: ([completion]) => toAnswer(completion!), shaper: null }),
 };

@@ -1,29 +1,36 @@
 /** The request handler shared by the routes of all dialects. */
-import type { Members, TranslatedCall } from "../../dialects/index.ts";
+import { EngineError } from "../../errors.ts";
 import type { ChatCompletion } from "../../schema/index.ts";
 import { presentedKey } from "../auth.ts";
 import { readBytes, type ServiceRequest } from "../body.ts";
-import { sourceOf, type ChatAnswer, type ChatCall, type ChatPipeline, type RenderedCall } from "../chat/pipeline.ts";
+import { sourceOf, type ChatAnswer, type ChatCall, type ChatPipeline, type DialectName, type RenderedCall } from "../chat/pipeline.ts";
+import type { ChunkSource } from "../chat/answer/chunk-source.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
-import { checkMediaType, parseBody } from "../chat/request/request.ts";
-import { bodyText } from "../requests.ts";
+import { checkMediaType } from "../chat/request/request.ts";
+import type { RequestWork } from "../work/request-work.ts";
 import { shapedStream } from "./chunks.ts";
-import type { Dialect, Exchange } from "./dialect.ts";
+import type { Dialect, DialectCall, Exchange } from "./dialect.ts";
+import type { Translated, TranslationName } from "./translations.ts";
 
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
-/** A request of any dialect, parsed as JSON. */
-export interface OpenCall {
-  readonly body: Members;
+/** Name of a dialect that is translated to chat completions. */
+export type SampledName = DialectName & TranslationName;
+
+/** A request of any dialect. */
+interface OpenCall {
+  /** Body of the request. */
+  readonly bytes: Uint8Array;
   readonly credential: string;
   /** Returns the call of a pipeline for one chat completion. `index` distinguishes the digests of several. @default 0 */
-  readonly toCall: (call: TranslatedCall, index?: number) => ChatCall;
+  readonly toCall: (call: DialectCall, index?: number) => ChatCall;
 }
 
-/** Serializes a chat body. Integers beyond 2^53 become strings of digits, which the pipeline parses as integers. */
-function bytesOf(body: Members): Uint8Array {
-  const entries = Object.entries(body).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value]);
-  return Buffer.from(JSON.stringify(Object.fromEntries(entries)));
+/** Dependencies of the routes of all dialects. */
+export interface DialectContext {
+  readonly pipeline: ChatPipeline;
+  /** Threads for large bodies. */
+  readonly work: RequestWork;
 }
 
 /** Returns a response with a JSON body. A body given as text is written without a stream. */
@@ -31,12 +38,8 @@ function jsonResponse(body: unknown, headers: Readonly<Record<string, string>>):
   return new Response(JSON.stringify(body), { headers: { "content-type": "application/json", ...headers } });
 }
 
-/**
- * Reads the body of a request.
- *
- * @throws BodyError `E_ARGUMENT` for another media type than JSON, and a body that is not a JSON object.
- */
-export async function openCall(dialect: Dialect["name"], context: ServiceRequest): Promise<OpenCall> {
+/** Reads the body of a request. @throws BodyError `E_ARGUMENT` for another media type than JSON. */
+async function openCall(dialect: DialectName, context: ServiceRequest): Promise<OpenCall> {
   const { req } = context;
   const bytes = await readBytes(context);
   checkMediaType(req.header("content-type"));
@@ -45,17 +48,10 @@ export async function openCall(dialect: Dialect["name"], context: ServiceRequest
   const rest = { contentType: "application/json", requestId: req.header("x-request-id"), credential, signal: req.raw.signal };
   const sourceAt = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
   return {
-    body: parseBody(bodyText("chat", bytes)),
+    bytes,
     credential,
-    toCall: ({ body, prompt }, index = 0) => ({ ...rest, body: bytesOf(body), prompt, source: sourceAt(index) }),
+    toCall: ({ body, prompt }, index = 0) => ({ ...rest, body, prompt, source: sourceAt(index) }),
   };
-}
-
-/** Returns the body of a call with streaming as the exchange needs it. */
-function withStream({ body, prompt }: TranslatedCall, isStream: boolean): TranslatedCall {
-  // The first chunk needs the number of prompt tokens, the last one the number of output tokens.
-  const stream = isStream ? { stream: true, stream_options: { include_usage: true, continuous_usage_stats: true } } : { stream: false };
-  return { body: { ...body, ...stream }, prompt };
 }
 
 /** Answers that are not the error of another server. */
@@ -67,14 +63,14 @@ function refused(answers: readonly ChatAnswer[]): Extract<ChatAnswer, { kind: "r
 
 async function release(answers: readonly ChatAnswer[]): Promise<void> {
   for (const answer of answers) {
-    if (answer.kind === "stream") await answer.events.cancel();
+    if (answer.kind === "stream") await answer.stream.chunks().cancel();
     else if (answer.kind === "json" && typeof answer.body !== "string") await answer.body.cancel();
   }
 }
 
 /** Starts all completions of an exchange. If one is rejected, the others are cancelled. */
-async function start(pipeline: ChatPipeline, { calls, shaper }: Exchange, { toCall }: OpenCall): Promise<readonly ChatAnswer[]> {
-  const settled = await Promise.allSettled(calls.map((call, index) => pipeline.complete(toCall(withStream(call, shaper !== null), index))));
+async function start(pipeline: ChatPipeline, { calls }: Exchange, { toCall }: OpenCall): Promise<readonly ChatAnswer[]> {
+  const settled = await Promise.allSettled(calls.map((call, index) => pipeline.complete(toCall(call, index))));
   const answers = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
   const failure = settled.find((each) => each.status === "rejected");
   if (failure !== undefined || refused(answers) !== undefined) await release(answers);
@@ -83,8 +79,14 @@ async function start(pipeline: ChatPipeline, { calls, shaper }: Exchange, { toCa
 }
 
 async function completionOf(answer: Accepted): Promise<ChatCompletion> {
-  if (answer.kind === "json" && typeof answer.body === "string") return JSON.parse(answer.body) as ChatCompletion;
-  return (await new Response(answer.kind === "json" ? answer.body : answer.events).json()) as ChatCompletion;
+  if (answer.kind === "stream") throw new EngineError("Expected the answer to a request without streaming not to be a stream");
+  if (typeof answer.body === "string") return JSON.parse(answer.body) as ChatCompletion;
+  return (await new Response(answer.body).json()) as ChatCompletion;
+}
+
+function chunksOf(answer: Accepted): ChunkSource {
+  if (answer.kind === "stream") return answer.stream.chunks();
+  throw new EngineError("Expected the answer to a request with streaming to be a stream");
 }
 
 /** Returns the response to a failure in the format of chat completions. */
@@ -95,12 +97,18 @@ export function failedResponse(pipeline: ChatPipeline, error: unknown, idHeader:
 }
 
 /** Answers a request of a dialect: translates it, runs its chat completions, and shapes their answer. */
-export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, context: ServiceRequest): Promise<Response> {
+export async function answerDialect<N extends SampledName>(
+  { pipeline, work }: DialectContext,
+  dialect: Dialect<Translated<N>, N>,
+  context: ServiceRequest,
+): Promise<Response> {
   const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
   try {
     const call = await openCall(dialect.name, context);
-    const render = (part: TranslatedCall) => pipeline.render(call.toCall(part));
-    const exchange = await dialect.open(call.body, { credential: call.credential, render });
+    // The pipeline takes ownership of a body, and the rendered call is sampled afterwards.
+    const render = ({ body, prompt }: DialectCall) => pipeline.render(call.toCall({ body: body.slice(), prompt }));
+    const translated = await work.translate(dialect.name, call.bytes, context.req.raw.signal);
+    const exchange = await dialect.open(translated, { credential: call.credential, render });
     const answers = await start(pipeline, exchange, call);
     const refusal = refused(answers);
     if (refusal !== undefined) {
@@ -113,9 +121,9 @@ export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, co
       const completions = await Promise.all(accepted.map(completionOf));
       return jsonResponse(await exchange.answer(completions), idHeader);
     }
-    const streams = accepted.flatMap((answer) => (answer.kind === "stream" ? [answer.events] : []));
+    const sources = accepted.map(chunksOf);
     const explain = (error: unknown) => pipeline.explain(error).body;
-    const events = shapedStream(streams, { shaper, ping: dialect.ping, explain });
+    const events = shapedStream(sources, { shaper, ping: dialect.ping, explain });
     return new Response(events, { headers: { ...STREAM_HEADERS, ...idHeader } });
   } catch (error) {
     return failedResponse(pipeline, error, idHeader);
@@ -123,24 +131,24 @@ export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, co
 }
 
 /** Request that is rendered and not sampled. */
-export interface RenderedRequest {
-  /** Translates the body to a chat completion. */
-  readonly open: (body: Members) => TranslatedCall;
+export interface RenderedRequest<N extends TranslationName> {
+  readonly name: N;
   /** Returns the response body. */
-  readonly answer: (rendered: RenderedCall, body: Members) => unknown;
+  readonly answer: (rendered: RenderedCall, translated: Translated<N>) => unknown;
 }
 
 /** Answers a request about tokens, for which the prompt is rendered and encoded, and nothing is sampled. */
-export async function answerRendered(
-  pipeline: ChatPipeline,
+export async function answerRendered<N extends TranslationName>(
+  { pipeline, work }: DialectContext,
+  { name, answer }: RenderedRequest<N>,
   context: ServiceRequest,
-  { open, answer }: RenderedRequest,
 ): Promise<Response> {
   const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
   try {
-    const { body, toCall } = await openCall("tokenize", context);
-    const rendered = await pipeline.render(toCall(open(body)));
-    return jsonResponse(answer(rendered, body), idHeader);
+    const { bytes, toCall } = await openCall("tokenize", context);
+    const translated = await work.translate(name, bytes, context.req.raw.signal);
+    const rendered = await pipeline.render(toCall(translated.calls[0]!));
+    return jsonResponse(answer(rendered, translated), idHeader);
   } catch (error) {
     return failedResponse(pipeline, error, idHeader);
   }

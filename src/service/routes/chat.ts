@@ -30,7 +30,7 @@ async function handle(chat: ChatPipeline, context: ServiceRequest): Promise<Resp
       case "json":
         return new Response(answer.body, { headers: { ...JSON_HEADERS, ...idHeader } });
       case "stream":
-        return new Response(answer.events, { headers: { ...STREAM_HEADERS, ...idHeader } });
+        return new Response(answer.stream.events(), { headers: { ...STREAM_HEADERS, ...idHeader } });
       case "refusal": {
         const retry = answer.retryAfter === null ? {} : { "retry-after": answer.retryAfter };
         return Response.json(answer.body, { status: answer.status, headers: { ...idHeader, ...retry } });

@@ -1,5 +1,4 @@
 /** The routes of text completions and of tokens. */
-import { BodyError, isGiven, readMembers, type Members, type TranslatedCall } from "../../dialects/index.ts";
 import {
   completionsAnswer,
   completionsRequest,
@@ -12,37 +11,24 @@ import {
   type DetokenizeAnswer,
   type TokenizeAnswer,
 } from "../../schema/index.ts";
-import type { ChatPipeline } from "../chat/pipeline.ts";
 import { completionsDialect } from "../dialects/completions/dialect.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { generateDialect } from "../dialects/generate.ts";
-import { answerDialect, answerRendered, type RenderedRequest } from "../dialects/handler.ts";
+import { answerDialect, answerRendered, type DialectContext, type RenderedRequest, type SampledName } from "../dialects/handler.ts";
+import type { Translated, TranslationName } from "../dialects/translations.ts";
 import { route, type Route, type RouteSpec } from "../openapi/route.ts";
 
-/** Translates the body of `POST /tokenize`. */
-function openTokenize(members: Members): TranslatedCall {
-  const { model, prompt, messages, add_special_tokens: addsSpecialTokens } = readMembers(tokenizeRequest, members);
-  if (isGiven(prompt) === isGiven(messages))
-    throw new BodyError("Expected either `prompt` or `messages`, got both or neither", { param: "prompt" });
-  const { prompt: _, return_token_strs: __, ...body } = members;
-  if (typeof prompt !== "string") return { body };
-  return { body: isGiven(model) ? { model } : {}, prompt: { text: prompt, addsSpecialTokens: addsSpecialTokens ?? true } };
-}
-
-const TOKENIZE: RenderedRequest = {
-  open: openTokenize,
-  answer: ({ ids, contextLength, tokenizer }, { return_token_strs: hasTexts }): TokenizeAnswer => {
+const TOKENIZE: RenderedRequest<"tokenize"> = {
+  name: "tokenize",
+  answer: ({ ids, contextLength, tokenizer }, { hasTexts }): TokenizeAnswer => {
     const tokens = [...ids];
-    const texts = hasTexts === true ? tokens.map((id) => tokenizer.tokenText(id)) : null;
+    const texts = hasTexts ? tokens.map((id) => tokenizer.tokenText(id)) : null;
     return { count: tokens.length, max_model_len: contextLength, tokens, token_strs: texts };
   },
 };
 
-const DETOKENIZE: RenderedRequest = {
-  open: (members) => {
-    const { model, tokens } = readMembers(detokenizeRequest, members);
-    return { body: isGiven(model) ? { model } : {}, prompt: { ids: tokens } };
-  },
+const DETOKENIZE: RenderedRequest<"detokenize"> = {
+  name: "detokenize",
   answer: ({ ids, tokenizer }): DetokenizeAnswer => ({ prompt: tokenizer.decode([...ids]) }),
 };
 
@@ -56,11 +42,12 @@ const SHARED = {
 } as const;
 
 /** Creates `POST /v1/completions`, `/inference/v1/generate`, `/tokenize` and `/detokenize`. */
-export function completionRoutes(chat: ChatPipeline): Route[] {
-  const sampled = (dialect: Dialect, spec: Omit<RouteSpec, keyof typeof SHARED>): Route =>
-    route({ ...SHARED, ...spec }, (context) => answerDialect(chat, dialect, context));
-  const rendered = (request: RenderedRequest, spec: Omit<RouteSpec, keyof typeof SHARED>): Route =>
-    route({ ...SHARED, ...spec }, (context) => answerRendered(chat, context, request));
+export function completionRoutes(context: DialectContext): Route[] {
+  type Spec = Omit<RouteSpec, keyof typeof SHARED>;
+  const sampled = <N extends SampledName>(dialect: Dialect<Translated<N>, N>, spec: Spec): Route =>
+    route({ ...SHARED, ...spec }, (c) => answerDialect(context, dialect, c));
+  const rendered = <N extends TranslationName>(request: RenderedRequest<N>, spec: Spec): Route =>
+    route({ ...SHARED, ...spec }, (c) => answerRendered(context, request, c));
   return [
     sampled(completionsDialect, {
       path: "/v1/completions",

@@ -1,13 +1,11 @@
 /** The routes of the Messages API. */
-import { messagesToChat } from "../../dialects/index.ts";
 import { messagesAnswer, messagesError, messagesRequest, messagesTokenCount } from "../../schema/index.ts";
-import type { ChatPipeline } from "../chat/pipeline.ts";
 import { messagesDialect } from "../dialects/messages/dialect.ts";
-import { answerDialect, answerRendered } from "../dialects/handler.ts";
+import { answerDialect, answerRendered, type DialectContext } from "../dialects/handler.ts";
 import { route, type Route } from "../openapi/route.ts";
 
 /** Creates `POST /v1/messages` and `POST /v1/messages/count_tokens`. */
-export function messagesRoutes(chat: ChatPipeline): Route[] {
+export function messagesRoutes(context: DialectContext): Route[] {
   return [
     route(
       {
@@ -28,7 +26,7 @@ export function messagesRoutes(chat: ChatPipeline): Route[] {
         validationStatus: 400,
         errorBody: messagesError,
       },
-      (context) => answerDialect(chat, messagesDialect, context),
+      (request) => answerDialect(context, messagesDialect, request),
     ),
     route(
       {
@@ -45,11 +43,7 @@ export function messagesRoutes(chat: ChatPipeline): Route[] {
         validationStatus: 400,
         errorBody: messagesError,
       },
-      (context) =>
-        answerRendered(chat, context, {
-          open: (members) => ({ body: messagesToChat(members).body }),
-          answer: ({ ids }) => ({ input_tokens: ids.length }),
-        }),
+      (request) => answerRendered(context, { name: "count", answer: ({ ids }) => ({ input_tokens: ids.length }) }, request),
     ),
   ];
 }

@@ -2,8 +2,7 @@
 import { deletedResponse, responsesAnswer, responsesRequest, type DeletedResponse } from "../../schema/index.ts";
 import { presentedKey } from "../auth.ts";
 import type { ServiceRequest } from "../body.ts";
-import type { ChatPipeline } from "../chat/pipeline.ts";
-import { answerDialect } from "../dialects/handler.ts";
+import { answerDialect, type DialectContext } from "../dialects/handler.ts";
 import { ownerOf, requireResponse, responsesDialect } from "../dialects/responses/dialect.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { StoredResponses } from "../store/responses.ts";
@@ -15,7 +14,7 @@ function caller(c: ServiceRequest): string {
 }
 
 /** Creates `POST /v1/responses`, and `GET` and `DELETE` of `/v1/responses/{response_id}`. */
-export function responsesRoutes(chat: ChatPipeline, store: Store): Route[] {
+export function responsesRoutes(context: DialectContext, store: Store): Route[] {
   const stored = new StoredResponses(store);
   const dialect = responsesDialect(stored);
   return [
@@ -37,7 +36,7 @@ export function responsesRoutes(chat: ChatPipeline, store: Store): Route[] {
         errors: [403, 404, 409, 429],
         validationStatus: 400,
       },
-      (context) => answerDialect(chat, dialect, context),
+      (request) => answerDialect(context, dialect, request),
     ),
     route(
       {

@@ -1,5 +1,6 @@
 /** Answers of recorded turns, without the parts that the agent did not ask for. */
 import type { ChatCompletion, ChatCompletionChunk } from "../../schema/index.ts";
+import { chunkStream } from "../chat/answer/chunk-source.ts";
 import type { ChatAnswer } from "../chat/pipeline.ts";
 import type { Asked } from "./effective-request.ts";
 
@@ -39,15 +40,16 @@ function isEmptyChoice({ delta, finish_reason: end, logprobs }: ChatCompletionCh
 export function recordedAnswer(completion: ChatCompletion, asked: Asked): ChatAnswer {
   const answer = withoutUnasked(completion, asked);
   if (!asked.isStream) return { kind: "json", body: JSON.stringify(answer) };
-  const text = `${chunksOf(answer, asked)
-    .map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`)
-    .join("")}data: [DONE]\n\n`;
-  return { kind: "stream", events: new Blob([text]).stream() };
+  const batch = { chunks: chunksOf(answer, asked), failure: null, isLast: true };
+  return { kind: "stream", stream: chunkStream({ next: () => Promise.resolve(batch), cancel: () => Promise.resolve() }) };
 }
 
 /** Returns the chunks of a stream with a completion: per choice its role, and the whole message with its end. */
-function chunksOf({ id, created, model, choices, usage, prompt_token_ids: promptIds }: ChatCompletion, asked: Asked): object[] {
-  const head = { id, object: "chat.completion.chunk", created, model };
+function chunksOf(
+  { id, created, model, choices, usage, prompt_token_ids: promptIds }: ChatCompletion,
+  asked: Asked,
+): ChatCompletionChunk[] {
+  const head = { id, object: "chat.completion.chunk" as const, created, model };
   const opening = choices.map(({ index, message }, at) => ({
     ...head,
     choices: [{ index, delta: { role: message.role, content: "" }, logprobs: null, finish_reason: null }],

@@ -3,6 +3,7 @@ import { ForbiddenError } from "../../errors.ts";
 import type { ChatCompletion } from "../../schema/index.ts";
 import { findSessionByKey, findTurn, markDelivered, type TurnKey } from "../store/sessions.ts";
 import type { SessionRow, SessionTurnRow } from "../store/tables.ts";
+import { chunkStream, type ChunkSource } from "../chat/answer/chunk-source.ts";
 import type { ChatAnswer, ChatCall, ChatPipeline } from "../chat/pipeline.ts";
 import { clientGone, onceAborted } from "../chat/request/client-signal.ts";
 import { recordedAnswer, withoutUnasked } from "./answers.ts";
@@ -68,7 +69,7 @@ async function complete(inner: ChatPipeline, sessions: Sessions, session: Sessio
         turn.fail(new Error(`The request was refused with ${answer.status}`));
         return answer;
       case "stream":
-        return { kind: "stream", events: stream(inner, answer.events, { sessions, turn, request, detach }) };
+        return { kind: "stream", stream: chunkStream(stream(inner, answer.stream.chunks(), { sessions, turn, request, detach })) };
       case "json": {
         const text = typeof answer.body === "string" ? answer.body : await new Response(answer.body).text();
         const completion = JSON.parse(text) as ChatCompletion;
@@ -150,24 +151,24 @@ async function record(
 
 function stream(
   inner: ChatPipeline,
-  source: ReadableStream<Uint8Array>,
+  source: ChunkSource,
   {
     sessions,
     turn,
     request,
     detach,
   }: { readonly sessions: Sessions; readonly turn: RunningTurn; readonly request: EffectiveRequest; readonly detach: () => void },
-): ReadableStream<Uint8Array> {
-  const events = new TurnStream(source, {
+): ChunkSource {
+  const chunks = new TurnStream(source, {
     asked: request.asked,
     onCompletion: (completion) => record(sessions, turn, request, { completion, text: textOf(completion) }),
-    onFailure(event) {
-      turn.fail(turn.signal.aborted ? turn.signal.reason : new Error(event.error.message));
-      return turn.signal.aborted ? inner.explain(turn.signal.reason).body : event;
+    onFailure(failure) {
+      turn.fail(turn.signal.aborted ? turn.signal.reason : new Error(failure.error.message));
+      return turn.signal.aborted ? inner.explain(turn.signal.reason).body : failure;
     },
     explain: (error) => inner.explain(error).body,
     onDisconnect: detach,
   });
-  turn.onJoin = () => events.drain();
-  return events.readable;
+  turn.onJoin = () => chunks.drain();
+  return chunks;
 }

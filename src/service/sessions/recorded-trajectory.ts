@@ -25,9 +25,11 @@ export async function recordedTrajectory(store: Store, session: SessionRow): Pro
 
 function toCall({ seq, request, completion }: Pick<SessionTurnRow, "seq" | "request" | "completion">): RecordedCall {
   const body = JSON.parse(request) as { readonly prompt?: RawPrompt; readonly messages?: unknown };
-  const messages = body.messages ?? promptMessages(body.prompt);
+  const isRaw = body.messages === undefined;
+  const messages = isRaw ? promptMessages(body.prompt) : body.messages;
   return {
     order: seq,
+    isRaw,
     request: chatCompletionRequest.parse({ ...body, messages }),
     completion: chatCompletion.parse(JSON.parse(completion)),
   };

@@ -11,6 +11,7 @@ import { renderText } from "../chat/prompt/render-text.ts";
 import { readChat, type ChatBody, type ParsedChat } from "../chat/request/request.ts";
 import { compileOutput, type CompiledOutput, type OutputGrammarOptions } from "../chat/generate/output-grammar.ts";
 import type { OutputRequest } from "../chat/request/output-request.ts";
+import { translateBody, type Translated, type TranslationName } from "../dialects/translations.ts";
 import { groupsBytes } from "../training-data/job-files.ts";
 import { readSftData, sftBytes, type SftData, type SftSource } from "../training-data/sft-data.ts";
 import type { TokenizerSource } from "../training-data/tokenizers.ts";
@@ -76,6 +77,13 @@ export class RequestWork {
     if (body.bytes.length <= SMALL_CHAT_BYTES) return readChat(body);
     const own = ownBuffer(body.bytes);
     return this.#onChatThread("readChat", { ...body, bytes: new Uint8Array(own) }, signal, [own]);
+  }
+
+  /** Translates a request of a dialect; see `translateBody`. Transfers the buffer of `bytes`. */
+  async translate<N extends TranslationName>(name: N, bytes: Uint8Array, signal?: AbortSignal): Promise<Translated<N>> {
+    if (bytes.length <= SMALL_CHAT_BYTES) return translateBody(name, bytes);
+    const own = ownBuffer(bytes);
+    return (await this.#onChatThread("translate", { name, bytes: new Uint8Array(own) }, signal, [own])) as Translated<N>;
   }
 
   /** Renders a prompt; see `renderText`. */

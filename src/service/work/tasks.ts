@@ -14,6 +14,7 @@ import { schemasOf, type OutputCheck } from "../chat/generate/output-check.ts";
 import { compileOutput, type OutputGrammarOptions } from "../chat/generate/output-grammar.ts";
 import type { OutputRequest } from "../chat/request/output-request.ts";
 import { checkValidator, violationOf } from "../chat/answer/output-validation.ts";
+import { translateBody, type Translated, type TranslationName } from "../dialects/translations.ts";
 import { readSftData, type SftSource } from "../training-data/sft-data.ts";
 import { createTokenizers } from "../training-data/tokenizers.ts";
 import { readBody, type JsonBody, type PlainBody, type PlainKind } from "../requests.ts";
@@ -31,6 +32,14 @@ export const TASKS = {
     readBody(kind, bytes),
 
   readChat: (body: ChatBody): ParsedChat => readChat(body),
+
+  translate: async ({ name, bytes }: { readonly name: TranslationName; readonly bytes: Uint8Array }) => {
+    const translated: Translated<TranslationName> = await translateBody(name, bytes);
+    return new Handover(
+      translated,
+      translated.calls.map(({ body }) => body.buffer as ArrayBuffer),
+    );
+  },
 
   renderText: async ({ directory, request }: { readonly directory: string; readonly request: PromptRequest }): Promise<string> =>
     renderText(await tokenizers(directory), request),

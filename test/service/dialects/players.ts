@@ -168,6 +168,77 @@ function responsesPlayer(test: Target, model: string, isStored: boolean): Player
   };
 }
 
+/** Sends token ids and returns the sampled turn with its text. */
+type SampleTokens = (test: Target, ids: readonly number[], ask: any, isStreamed: boolean) => Promise<Turn & { readonly text: string }>;
+
+/** Samples with `POST /v1/completions`, which shows no special tokens. */
+const sampleCompletion: SampleTokens = async (test, prompt, ask, isStreamed) => {
+  const { body, events } = await ok(test, "/v1/completions", { prompt, ...ask, logprobs: 1, return_token_ids: true, stream: isStreamed });
+  const parts: any[] = isStreamed ? events.flatMap(({ data }) => (data === "[DONE]" ? [] : data.choices)) : body.choices;
+  return {
+    prompt: parts.find((part) => part.prompt_token_ids).prompt_token_ids,
+    ids: parts.flatMap((part) => part.token_ids ?? []),
+    logprobs: parts.flatMap((part) => part.logprobs?.token_logprobs ?? []),
+    calls: [],
+    text: parts.map(({ text }) => text).join(""),
+  };
+};
+
+/** Samples with `POST /inference/v1/generate`, which returns no text. */
+const generate: SampleTokens = async (test, token_ids, { model, ...sampling }) => {
+  const { body } = await ok(test, "/inference/v1/generate", { model, token_ids, sampling_params: { ...sampling, logprobs: 1 } });
+  const [{ token_ids: ids, logprobs, finish_reason: reason }] = body.choices;
+  const shown = reason === "stop" ? ids.slice(0, -1) : ids;
+  const text = shown.length === 0 ? "" : (await ok(test, "/detokenize", { model, tokens: shown })).body.prompt;
+  return { prompt: body.prompt_token_ids, ids, logprobs: numbers(logprobs.content), calls: [], text };
+};
+
+/** Agent that adds the ids of its new text to the ids of the last prompt and answer. */
+function concatenatingPlayer(name: string, sample: SampleTokens): (test: Target, model: string) => Player {
+  return (test, model) => {
+    let known: readonly number[] = [];
+    let text = `${SYSTEM}\n`;
+    return {
+      name: `${name}, concatenated`,
+      say: (said) => void (text += `\nuser: ${said}\nassistant: `),
+      returnResults: () => void (text += "\ntool: done"),
+      async ask(more, isStreamed) {
+        const { tokens } = (await ok(test, "/tokenize", { model, prompt: text, add_special_tokens: false })).body;
+        const turn = await sample(test, [...known, ...tokens], { model, max_tokens: MAX_TOKENS, ...more }, isStreamed);
+        known = [...turn.prompt, ...turn.ids];
+        text = "";
+        return turn;
+      },
+    };
+  };
+}
+
+/** Agent that renders its whole conversation with `POST /tokenize` in each turn. */
+function renderingPlayer(name: string, sample: SampleTokens): (test: Target, model: string) => Player {
+  return (test, model) => {
+    const messages: object[] = [{ role: "system", content: SYSTEM }];
+    return {
+      name: `${name}, rendered`,
+      say: (content) => void messages.push({ role: "user", content }),
+      returnResults: () => undefined,
+      async ask(more, isStreamed) {
+        const { tokens } = (await ok(test, "/tokenize", { model, messages })).body;
+        const turn = await sample(test, tokens, { model, max_tokens: MAX_TOKENS, ...more }, isStreamed);
+        messages.push({ role: "assistant", content: turn.text });
+        return turn;
+      },
+    };
+  };
+}
+
+/** Agents that send token ids. */
+export const TOKEN_PLAYERS: readonly ((test: Target, model: string) => Player)[] = [
+  concatenatingPlayer("completions", sampleCompletion),
+  concatenatingPlayer("generate", generate),
+  renderingPlayer("completions", sampleCompletion),
+  renderingPlayer("generate", generate),
+];
+
 /** Clients of all dialects with conversations. */
 export const PLAYERS: readonly ((test: Target, model: string) => Player)[] = [
   chatPlayer,

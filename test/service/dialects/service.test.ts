@@ -1,6 +1,7 @@
 /** Dialects with the rest of the service: failures, connections, other servers, retries. */
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { sourceOf } from "../../../src/service/chat/pipeline.ts";
+import { eventStream } from "../../../src/service/chat/answer/chunk-source.ts";
 import { shapedStream } from "../../../src/service/dialects/chunks.ts";
 import type { EventShaper } from "../../../src/service/dialects/dialect.ts";
 import { startTestService, testBase, type TestService } from "../support.ts";
@@ -109,6 +110,29 @@ describe("a stream", () => {
     await vi.waitFor(() => expect(ended).toBe(paths.length), { timeout: 10_000 });
   });
 
+  it("of a response whose client leaves is not stored", async () => {
+    let hasEnded = false;
+    const test = await startTestService({
+      engine: {
+        script: ({ params }) => Array.from({ length: params.maxTokens }, () => 5),
+        before: async ({ verb, detail }, { signal }) => {
+          if (verb !== "sampleToken" || detail !== 2) return;
+          await new Promise((resolve) => signal!.addEventListener("abort", resolve, { once: true }));
+          hasEnded = true;
+        },
+      },
+    });
+    const leave = new AbortController();
+    const headers = { "content-type": "application/json", authorization: `Bearer ${test.service.apiKey}` };
+    const body = JSON.stringify({ ...ROUTES["/v1/responses"], stream: true });
+    const { body: stream } = await fetch(`${test.service.url}/v1/responses`, { method: "POST", headers, body, signal: leave.signal });
+    const { value } = await stream!.getReader().read();
+    const [id] = /resp_[0-9a-f]+/u.exec(new TextDecoder().decode(value))!;
+    leave.abort();
+    await vi.waitFor(() => expect(hasEnded).toBe(true), { timeout: 10_000 });
+    expect(await test.call("GET", `/v1/responses/${id}`)).toMatchObject({ status: 404, body: { error: { error_code: "E_NOT_FOUND" } } });
+  });
+
   afterEach(() => void vi.useRealTimers());
   it("gets a ping while it waits", async () => {
     vi.useFakeTimers();
@@ -116,7 +140,7 @@ describe("a stream", () => {
     const source = new ReadableStream<Uint8Array>({ start: (given) => void (controller = given) });
     const shaper: EventShaper = { push: () => [{ data: "chunk" }], end: () => [{ data: "[DONE]" }], fail: () => [] };
     const ping = { name: "ping", data: { type: "ping" } };
-    const reader = shapedStream([source], { shaper, ping, pingMs: 500, explain: () => expect.fail() }).getReader();
+    const reader = shapedStream([eventStream(source).chunks()], { shaper, ping, pingMs: 500, explain: () => expect.fail() }).getReader();
     const next = async (): Promise<string> => new TextDecoder().decode((await reader.read()).value);
     for (let count = 0; count < 2; count++) {
       const first = next();
@@ -129,6 +153,51 @@ describe("a stream", () => {
     expect(await next()).toBe("data: [DONE]\n\n");
     expect((await reader.read()).done).toBe(true);
     expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe("a body over 64 KiB, which is translated on a work thread,", () => {
+  const text = "the fox and ".repeat(6000);
+  it("is answered as the same request of chat completions", async () => {
+    const test = await startTestService({ engine: { bases: await testBase(200_000) } });
+    const post = async (path: string, body: object) => (await send(test, path, { model: "tiny", ...body })).body;
+    const more = { return_token_ids: true, seed: 3 };
+    const history = [{ role: "user", content: text }];
+    const chat = await post("/v1/chat/completions", { messages: history, max_tokens: 8, ...more });
+    const promptIds = chat.prompt_token_ids;
+    expect(promptIds.length).toBeGreaterThan(6000);
+    const expected = { prompt_token_ids: promptIds, token_ids: chat.choices[0].token_ids };
+    expect(await post("/v1/messages", { messages: history, max_tokens: 8, ...more })).toMatchObject(expected);
+    const response = await post("/v1/responses", { input: text, max_output_tokens: 8, ...more });
+    expect(response).toMatchObject(expected);
+    const { events } = await send(test, "/v1/messages", { messages: history, max_tokens: 8, ...more, stream: true });
+    expect(assembledMessage(events)).toMatchObject(expected);
+    expect(await post("/v1/messages/count_tokens", { messages: history })).toEqual({ input_tokens: promptIds.length });
+    expect((await post("/tokenize", { messages: history })).tokens).toEqual(promptIds);
+    const { tokens } = await post("/tokenize", { prompt: text });
+    const completion = await post("/v1/completions", { prompt: [text, text], max_tokens: 2, echo: true, ...more });
+    expect(completion.choices.map((choice: any) => choice.prompt_token_ids)).toEqual([tokens, tokens]);
+    expect(completion.choices[0].text.startsWith(text)).toBe(true);
+    const next = await post("/v1/responses", { input: text, previous_response_id: response.id, max_output_tokens: 8, ...more });
+    expect(next.prompt_token_ids.slice(0, promptIds.length)).toEqual(promptIds);
+    expect(next.prompt_token_ids.length).toBeGreaterThan(2 * promptIds.length);
+  });
+  it("has the errors of a small body", async () => {
+    const test = await startTestService();
+    const wrong = [
+      ["/v1/messages", { messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }],
+      ["/v1/responses", { input: "a", tools: [{ type: "web_search" }] }],
+      ["/v1/completions", { prompt: "a", suffix: "b" }],
+      ["/v1/completions", { prompt: 1 }],
+    ] as const;
+    for (const [path, body] of wrong) {
+      const small = await send(test, path, body);
+      const large = await send(test, path, { ...body, metadata: { text } });
+      expect([path, small.status, small.body.error.param]).toEqual([path, 400, expect.any(String)]);
+      expect(large).toEqual(small);
+    }
+    const { status, body } = await send(test, "/v1/messages", text as unknown as object);
+    expect([status, body.error.error_code]).toEqual([400, "E_ARGUMENT"]);
   });
 });
 

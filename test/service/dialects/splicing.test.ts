@@ -2,10 +2,12 @@
 import fc from "fast-check";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import type { TestServiceOptions } from "../../../src/testing/index.ts";
 import { startService } from "../../../src/service/index.ts";
 import { loadTokenizer } from "../../../src/tokenizer/index.ts";
 import { startTestService, type TestService } from "../support.ts";
-import { PLAYERS, type Player, type Turn } from "./players.ts";
+import { createSession, SESSIONS } from "../sessions/support.ts";
+import { PLAYERS, TOKEN_PLAYERS, type Player, type Turn } from "./players.ts";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -56,19 +58,20 @@ const turn = fc.record({
   more: fc.constantFrom<object>({}, {}, {}, { max_tokens: 3 }, { stop_token_ids: [spelled("g")[0]!] }),
 });
 
+/** Starts a service whose engine samples the text of the prepared turn. */
+async function startScripted(limits: TestServiceOptions["limits"] = {}) {
+  let next: readonly number[] = [];
+  const bases = [{ id: "tiny", directory: DIRECTORY, vocabularySize: tokenizer.vocabularySize, contextLength: 20_000, parameters: 1 }];
+  const test: TestService = await startTestService({ limits, engine: { bases, script: () => next } });
+  const prepare = ({ text, isSpelled }: Script): void => {
+    next = [...(isSpelled ? spelled(text) : tokenizer.encode(text)), END];
+  };
+  return { test, prepare };
+}
+
 describe.each(["none", "think"] as const)("with the reasoning parser %s", (reasoningParser) => {
   it("each prompt starts with the previous prompt and its sampled ids, the same in every dialect", async () => {
-    let next: readonly number[] = [];
-    const test: TestService = await startTestService({
-      limits: { chat: { reasoningParser } },
-      engine: {
-        bases: [{ id: "tiny", directory: DIRECTORY, vocabularySize: tokenizer.vocabularySize, contextLength: 20_000, parameters: 1 }],
-        script: () => next,
-      },
-    });
-    const prepare = ({ text, isSpelled }: Script): void => {
-      next = [...(isSpelled ? spelled(text) : tokenizer.encode(text)), END];
-    };
+    const { test, prepare } = await startScripted({ chat: { reasoningParser } });
     let conversations = 0;
     await fc.assert(
       fc.asyncProperty(fc.array(turn, { minLength: 2, maxLength: 4 }), async (turns) => {
@@ -85,6 +88,26 @@ describe.each(["none", "think"] as const)("with the reasoning parser %s", (reaso
     );
   }, 120_000);
 });
+
+it("with prompts of token ids, each prompt starts with the previous one and its sampled ids, and a session has one history", async () => {
+  const { test, prepare } = await startScripted();
+  await fc.assert(
+    fc.asyncProperty(fc.array(turn, { minLength: 2, maxLength: 4 }), async (turns) => {
+      for (const create of TOKEN_PLAYERS) {
+        const { id, key } = await createSession(test);
+        const player = create({ service: { url: test.service.url, apiKey: key } }, "any");
+        const played = await play(player, turns, prepare);
+        const { trajectory } = await test.ok("GET", `${SESSIONS}/${id}`);
+        expect([player.name, trajectory.additional_histories, trajectory.logs]).toEqual([player.name, [], []]);
+        const choices = trajectory.messages_and_choices.filter((item: any) => item.message !== undefined);
+        expect(choices.map(({ prompt_token_ids: prompt, token_ids: ids }: any) => ({ prompt, ids }))).toEqual(
+          played.map(({ prompt, ids }) => ({ prompt, ids })),
+        );
+      }
+    }),
+    { numRuns: RUNS },
+  );
+}, 120_000);
 
 it("the same conversation with the same seed samples the same ids and log-probabilities in every dialect", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-dialects-"));

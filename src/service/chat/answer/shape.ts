@@ -43,6 +43,7 @@ export interface WireUsage {
   readonly prompt_tokens: number;
   readonly total_tokens: number;
   readonly completion_tokens: number;
+  readonly prompt_tokens_details?: { readonly cached_tokens: number };
 }
 
 /** Returns the token counts of a response; the prompt counts once, for any number of choices. */

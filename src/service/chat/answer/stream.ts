@@ -1,9 +1,10 @@
-/** Server-sent events of a chat completion, generated on demand at the rate of the reader. */
-import type { ErrorBody } from "../../../schema/error.ts";
+/** Chunks of a chat completion, generated on demand at the rate of the reader. */
+import type { ChatCompletionChunk, ErrorBody } from "../../../schema/index.ts";
 import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "../generate/generate.ts";
 import type { WireLogprob } from "../generate/logprobs.ts";
+import type { ChunkBatch, ChunkSource } from "./chunk-source.ts";
 import { ReasoningStream } from "../text/reasoning.ts";
-import { finishReason, toPromptDetails, toUsage, unusedKwargsMember, type ShapeOptions } from "./shape.ts";
+import { finishReason, toPromptDetails, toUsage, unusedKwargsMember, type ShapeOptions, type WireUsage } from "./shape.ts";
 import type { CallDelta, ForcedCallStream } from "../text/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "../text/tool-calls.ts";
 
@@ -31,8 +32,6 @@ interface PendingChoice {
   isFinished: boolean;
 }
 
-const encoder = new TextEncoder();
-
 /** Returns the pieces of tool calls as one member of a delta, with adjacent pieces of the same call joined. */
 function callsMember(deltas: readonly CallDelta[]): { readonly tool_calls?: readonly CallDelta[] } {
   const joined: CallDelta[] = [];
@@ -48,35 +47,35 @@ function callsMember(deltas: readonly CallDelta[]): { readonly tool_calls?: read
   return joined.length === 0 ? {} : { tool_calls: joined };
 }
 
-/** Length of events generated at once, in UTF-16 units; the remainder follows with the reader's next read. */
-const MAX_EVENTS_LENGTH = 256 * 1024;
+/** Max tokens of a batch, counted with their alternatives, unless one choice has more; the remainder follows with the reader's next read. */
+const MAX_BATCH_TOKENS = 2048;
 
 /**
  * Converter of tokens to the chunks of a chat completion stream.
  *
- * Chunks are generated when the reader asks, from all output since the last: one write carries one chunk for each choice with new output,
- * and a slow reader gets fewer, longer chunks. A reader that stops reading holds the tokens of one request in memory, which `max_tokens`
- * bounds; the request's engine slot is not blocked.
+ * Chunks are generated when the reader asks, from all output since the last: one batch has one chunk for each choice with new output, and a
+ * slow reader gets fewer, longer chunks. A reader that stops reading holds the tokens of one request in memory, which `max_tokens` bounds;
+ * the request's engine slot is not blocked.
  */
-export class CompletionStream {
-  readonly readable: ReadableStream<Uint8Array>;
+export class CompletionStream implements ChunkSource {
   readonly #options: StreamOptions;
-  readonly #opening: string;
+  readonly #head: Pick<ChatCompletionChunk, "id" | "object" | "created" | "model">;
   readonly #choices: PendingChoice[];
   #cachedTokens = 0;
   #failure: ErrorBody | null = null;
   #hasStarted = false;
-  /** Index of the choice that comes first in the next chunks. */
+  /** Index of the choice that comes first in the next batch. */
   #nextChoice = 0;
-  #isClosed = false;
-  #wake: (() => void) | null = null;
+  /** Whether there may be output that was not returned. */
+  #hasOutput = false;
+  #waiting: ((batch: ChunkBatch) => void) | null = null;
   #scheduled: NodeJS.Immediate | null = null;
 
   constructor(options: StreamOptions) {
     this.#options = options;
     const { head, request } = options;
     const { id, created, model } = head;
-    this.#opening = `data: ${JSON.stringify({ id, object: "chat.completion.chunk", created, model }).slice(0, -1)},"choices":`;
+    this.#head = { id, object: "chat.completion.chunk", created, model };
     this.#choices = Array.from({ length: request.n }, (_, index) => ({
       forced: request.forcedCalls?.stream(index) ?? null,
       calls: [],
@@ -91,17 +90,22 @@ export class CompletionStream {
       count: 0,
       isFinished: false,
     }));
-    this.readable = new ReadableStream<Uint8Array>(
-      {
-        pull: (controller) => this.#pull(controller),
-        cancel: () => {
-          this.#close();
-          options.onCancel();
-        },
-      },
-      // Nothing is generated ahead of the reader.
-      { highWaterMark: 0 },
-    );
+  }
+
+  next(): Promise<ChunkBatch> {
+    return new Promise((resolve) => {
+      this.#waiting = resolve;
+      if (this.#hasOutput) this.#schedule();
+    });
+  }
+
+  cancel(): Promise<void> {
+    if (this.#scheduled !== null) clearImmediate(this.#scheduled);
+    this.#scheduled = null;
+    this.#waiting?.({ chunks: [], failure: null, isLast: true });
+    this.#waiting = null;
+    this.#options.onCancel();
+    return Promise.resolve();
   }
 
   /** Sets the tool calls of a choice's whole text. Must be called before the choice's last token is pushed. */
@@ -146,91 +150,80 @@ export class CompletionStream {
     this.#notify();
   }
 
-  /** Wakes a waiting reader at the end of the current turn of the event loop, so that one chunk covers all tokens of the turn. */
   #notify(): void {
-    if (this.#wake === null) return;
+    this.#hasOutput = true;
+    if (this.#waiting !== null) this.#schedule();
+  }
+
+  /** Answers the waiting reader at the end of the current turn of the event loop, so that one chunk covers all tokens of the turn. */
+  #schedule(): void {
     this.#scheduled ??= setImmediate(() => {
       this.#scheduled = null;
-      this.#wake?.();
+      const batch = this.#take();
+      if (batch.chunks.length === 0 && !batch.isLast) return;
+      const resolve = this.#waiting!;
+      this.#waiting = null;
+      resolve(batch);
     });
   }
 
-  #close(): void {
-    this.#isClosed = true;
-    this.#wake = null;
-    if (this.#scheduled !== null) clearImmediate(this.#scheduled);
-    this.#scheduled = null;
-  }
-
-  #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-    return new Promise((resolve) => {
-      this.#wake = () => {
-        const events = this.#takeEvents();
-        if (events === "") return;
-        this.#wake = null;
-        controller.enqueue(encoder.encode(events));
-        if (this.#isClosed) controller.close();
-        resolve();
-      };
-      this.#notify();
-    });
-  }
-
-  #takeEvents(): string {
-    if (this.#failure !== null) {
-      this.#close();
-      return `data: ${JSON.stringify(this.#failure)}\n\ndata: [DONE]\n\n`;
-    }
-    let events = "";
-    if (!this.#hasStarted && this.#choices.some((choice) => choice.count > 0 || choice.end !== null)) events += this.#roleEvents();
+  #take(): ChunkBatch {
+    this.#hasOutput = false;
+    if (this.#failure !== null) return { chunks: [], failure: this.#failure, isLast: true };
+    const chunks: ChatCompletionChunk[] = [];
+    if (!this.#hasStarted && this.#choices.some((choice) => choice.count > 0 || choice.end !== null)) this.#addRoles(chunks);
     const { length } = this.#choices;
-    for (let at = 0; at < length && events.length < MAX_EVENTS_LENGTH; at++) {
+    let tokens = 0;
+    for (let at = 0; at < length && !this.#hasOutput; at++) {
       const index = this.#nextChoice;
       this.#nextChoice = (index + 1) % length;
       const choice = this.#choices[index]!;
-      if ((choice.ids.length > 0 || choice.end !== null) && !choice.isFinished) events += this.#choiceEvents(index, choice);
+      if ((choice.ids.length === 0 && choice.end === null) || choice.isFinished) continue;
+      tokens += choice.ids.length * (1 + (choice.logprobs[0]?.top_logprobs.length ?? 0));
+      this.#addChoice(chunks, index, choice);
+      this.#hasOutput = tokens > MAX_BATCH_TOKENS;
     }
-    if (this.#choices.every((choice) => choice.isFinished)) {
-      this.#close();
-      if (this.#options.usage !== "none")
-        events += this.#event([], this.#usageMember(this.#choices.reduce((sum, choice) => sum + choice.count, 0)));
-      events += "data: [DONE]\n\n";
-    }
-    return events;
+    const isLast = this.#choices.every((choice) => choice.isFinished);
+    if (isLast && this.#options.usage !== "none")
+      chunks.push(this.#chunk([], this.#usage(this.#choices.reduce((sum, choice) => sum + choice.count, 0))));
+    return { chunks, failure: null, isLast };
   }
 
-  #event(choices: readonly object[], more: string): string {
-    return `${this.#opening}${JSON.stringify(choices)}${more}}\n\n`;
+  #chunk(choices: readonly object[], usage: WireUsage | null): ChatCompletionChunk {
+    const { id, object, created, model } = this.#head;
+    const chunk = usage === null ? { id, object, created, model, choices } : { id, object, created, model, choices, usage };
+    // The lists of the schema's type are mutable; these are not.
+    return chunk as unknown as ChatCompletionChunk;
   }
 
-  #usageMember(completionTokens: number): string {
+  #usage(completionTokens: number): WireUsage {
     const details = toPromptDetails(this.#cachedTokens, this.#options);
     const usage = toUsage(this.#options.promptIds.length, completionTokens);
-    return `,"usage":${JSON.stringify(details === null ? usage : { ...usage, prompt_tokens_details: details })}`;
+    return details === null ? usage : { ...usage, prompt_tokens_details: details };
   }
 
-  #continuousUsage(completionTokens: number): string {
-    return this.#options.usage === "continuous" ? this.#usageMember(completionTokens) : "";
+  #continuousUsage(completionTokens: number): WireUsage | null {
+    return this.#options.usage === "continuous" ? this.#usage(completionTokens) : null;
   }
 
-  #roleEvents(): string {
+  #addRoles(chunks: ChatCompletionChunk[]): void {
     this.#hasStarted = true;
-    let events = "";
+    const { request, promptIds, role, echo } = this.#options;
     for (let index = 0; index < this.#choices.length; index++) {
+      const choice = { index, delta: { role, content: "" }, logprobs: null, finish_reason: null };
       // The prompt's ids are the same for all choices and many: only the first chunk carries them.
-      const promptIds = this.#options.request.returnTokenIds && index === 0 ? JSON.stringify([...this.#options.promptIds]) : "null";
-      const choice = { index, delta: { role: this.#options.role, content: "" }, logprobs: null, finish_reason: null };
-      const unused = index === 0 ? JSON.stringify(unusedKwargsMember(this.#options)).slice(1, -1) : "";
-      events += this.#event([choice], `${this.#continuousUsage(0)},"prompt_token_ids":${promptIds}${unused === "" ? "" : `,${unused}`}`);
+      const prompt_token_ids = request.returnTokenIds && index === 0 ? [...promptIds] : null;
+      const unused: object = index === 0 ? unusedKwargsMember(this.#options) : {};
+      chunks.push({ ...this.#chunk([choice], this.#continuousUsage(0)), prompt_token_ids, ...unused });
     }
-    for (let index = 0; index < this.#choices.length && this.#options.echo !== ""; index++) {
-      const choice = { index, delta: { content: this.#options.echo }, logprobs: null, finish_reason: null };
-      events += this.#event([choice], this.#continuousUsage(0));
+    for (let index = 0; index < this.#choices.length && echo !== ""; index++) {
+      const choice = { index, delta: { content: echo }, logprobs: null, finish_reason: null };
+      chunks.push(this.#chunk([choice], this.#continuousUsage(0)));
     }
-    return events;
   }
 
-  #choiceEvents(index: number, choice: PendingChoice): string {
+  /** Adds the chunks of a choice's output since its last chunk, unless all of it is held back. */
+  #addChoice(chunks: ChatCompletionChunk[], index: number, choice: PendingChoice): void {
     const { returnTokenIds } = this.#options.request;
     const { end, ids, logprobs: entries, toolCalls } = choice;
     let text = choice.text;
@@ -254,7 +247,7 @@ export class CompletionStream {
     ) {
       // All text is held back: no chunk. The ids are counted already.
       choice.ids = [];
-      return "";
+      return;
     }
     choice.text = "";
     choice.ids = [];
@@ -264,28 +257,33 @@ export class CompletionStream {
     const tokenIds = returnTokenIds ? ids : null;
     if (end === null) {
       const delta = text === "" ? { ...reasoning, ...calls } : { ...reasoning, content: text };
-      return this.#event([{ index, delta, logprobs, finish_reason: null, token_ids: tokenIds }], usage);
+      chunks.push(this.#chunk([{ index, delta, logprobs, finish_reason: null, token_ids: tokenIds }], usage));
+      return;
     }
     choice.isFinished = true;
-    const last = { logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
-    const reason = finishReason(end, toolCalls, this.#options.request.forcedCalls);
+    const add = (delta: object): void => {
+      chunks.push(this.#chunk([{ index, delta, logprobs: null, finish_reason: null, token_ids: null }], usage));
+    };
+    const addLast = (delta: object, finish: string): void => {
+      const last = { finish_reason: finish, logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
+      chunks.push(this.#chunk([{ index, delta, ...last }], usage));
+    };
     if (forced?.hasCalls) {
       // As in vLLM, which does not know during a stream whether the array of calls will be complete.
-      const forcedReason = this.#options.request.forcedCalls!.name === null ? "tool_calls" : end.finishReason;
-      return this.#event([{ index, delta: { ...reasoning, ...calls }, finish_reason: forcedReason, ...last }], usage);
+      addLast({ ...reasoning, ...calls }, this.#options.request.forcedCalls!.name === null ? "tool_calls" : end.finishReason);
+      return;
     }
-    if (toolCalls.length === 0)
-      return this.#event([{ index, delta: { ...reasoning, content: text }, finish_reason: reason, ...last }], usage);
-    let events = "";
-    const between = (delta: object): void => {
-      events += this.#event([{ index, delta, logprobs: null, finish_reason: null, token_ids: null }], usage);
-    };
-    if (reasoning.reasoning !== undefined) between(reasoning);
-    if (text !== "") between({ content: text });
+    const reason = finishReason(end, toolCalls, this.#options.request.forcedCalls);
+    if (toolCalls.length === 0) {
+      addLast({ ...reasoning, content: text }, reason);
+      return;
+    }
+    if (reasoning.reasoning !== undefined) add(reasoning);
+    if (text !== "") add({ content: text });
     for (const [at, { id, type, function: called }] of toolCalls.entries()) {
-      between({ tool_calls: [{ index: at, id, type, function: { name: called.name, arguments: "" } }] });
-      between({ tool_calls: [{ index: at, function: { arguments: called.arguments } }] });
+      add({ tool_calls: [{ index: at, id, type, function: { name: called.name, arguments: "" } }] });
+      add({ tool_calls: [{ index: at, function: { arguments: called.arguments } }] });
     }
-    return events + this.#event([{ index, delta: {}, finish_reason: reason, ...last }], usage);
+    addLast({}, reason);
   }
 }

@@ -72,15 +72,11 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
  */
 export class Admission {
   readonly #capacity: number;
+  /** Number of choices that run now. */
   #running = 0;
 
   constructor(capacity: number) {
     this.#capacity = capacity;
-  }
-
-  /** Number of choices that run now. */
-  get running(): number {
-    return this.#running;
   }
 
   /**

@@ -19,12 +19,19 @@ function checkIds(ids: readonly number[], vocabularySize: number): void {
  */
 export async function encodeRawPrompt(prompt: RawPrompt, request: ChatRequest, encoder: PromptEncoder): Promise<RenderedPrompt> {
   const { tokenizer } = encoder;
-  if ("ids" in prompt) checkIds(prompt.ids, tokenizer.vocabularySize);
-  const ids =
-    "ids" in prompt
-      ? Int32Array.from(prompt.ids)
-      : await encoder.encode(prompt.text, { ...request, addsSpecialTokens: prompt.addsSpecialTokens });
+  if ("ids" in prompt) {
+    checkIds(prompt.ids, tokenizer.vocabularySize);
+    // Clients take the ids from `/tokenize`. With its text, the turn is remembered for the conversation that continues it.
+    const isWhole = request.truncatePromptTokens === null;
+    const text = isWhole ? tokenizer.decode(prompt.ids, { skipSpecialTokens: false }) : "";
+    return { text, ids: notEmpty(Int32Array.from(prompt.ids)), isWhole };
+  }
+  const ids = await encoder.encode(prompt.text, { ...request, addsSpecialTokens: prompt.addsSpecialTokens });
+  // Not whole: the ids may include special tokens that the text does not have.
+  return { text: prompt.text, ids: notEmpty(ids), isWhole: false };
+}
+
+function notEmpty(ids: Int32Array): Int32Array {
   if (ids.length === 0) throw new ArgumentError("Expected a prompt of at least one token, got none", { param: "prompt" });
-  // Not whole: no conversation starts with a raw prompt, so its turn is not remembered.
-  return { text: "text" in prompt ? prompt.text : "", ids, isWhole: false };
+  return ids;
 }

@@ -22,7 +22,7 @@ export interface Echo {
 }
 
 /** A translated request with its echoed prompts. */
-export interface CompletionContext extends TranslatedCompletion {
+export interface CompletionContext extends Omit<TranslatedCompletion, "calls"> {
   /** Echoed prompts, in the order of the calls; null without `echo`. */
   readonly echoes: readonly Echo[] | null;
 }

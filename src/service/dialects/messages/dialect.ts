@@ -1,17 +1,16 @@
 /** The Messages dialect (`POST /v1/messages`). */
-import { messagesToChat } from "../../../dialects/index.ts";
 import type { Dialect } from "../dialect.ts";
+import type { TranslatedMessage } from "../translations.ts";
 import { toMessage } from "./answer.ts";
 import { MessageEvents, PING } from "./events.ts";
 
 /** Dialect of Anthropic's Messages API. */
-export const messagesDialect: Dialect = {
+export const messagesDialect: Dialect<TranslatedMessage, "messages"> = {
   name: "messages",
   ping: PING,
-  open(members) {
-    const { body, isStream } = messagesToChat(members);
+  open({ calls, isStream }) {
     return {
-      calls: [{ body }],
+      calls,
       answer: ([completion]) => toMessage(completion!),
       shaper: isStream ? new MessageEvents() : null,
     };

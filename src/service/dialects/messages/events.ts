@@ -12,10 +12,6 @@ type CallDelta = NonNullable<ChunkChoice["delta"]["tool_calls"]>[number];
 /** Event that keeps a connection open. */
 export const PING: ServerEvent = { name: "ping", data: { type: "ping" } };
 
-function event(type: string, members: Members): ServerEvent {
-  return { name: type, data: { type, ...members } };
-}
-
 /** Open content block of a stream. */
 interface OpenBlock {
   readonly kind: "thinking" | "text" | "tool_use";
@@ -26,6 +22,8 @@ interface OpenBlock {
 
 /** Converter of chat completion chunks to the events of a message. */
 export class MessageEvents implements EventShaper {
+  /** Events since the last call. */
+  #events: ServerEvent[] = [];
   #block: OpenBlock | null = null;
   /** Number of blocks begun. */
   #count = 0;
@@ -37,23 +35,33 @@ export class MessageEvents implements EventShaper {
   readonly #ids: number[] = [];
   readonly #logprobs: LogprobEntry[] = [];
 
+  #add(type: string, members: Members): void {
+    this.#events.push({ name: type, data: { type, ...members } });
+  }
+
+  #takeEvents(): readonly ServerEvent[] {
+    const events = this.#events;
+    this.#events = [];
+    return events;
+  }
+
   push(chunk: ChatCompletionChunk): readonly ServerEvent[] {
     this.#usage = chunk.usage ?? this.#usage;
     this.#promptIds ??= chunk.prompt_token_ids;
-    const events = this.#hasStarted ? [] : this.#start(chunk);
+    if (!this.#hasStarted) this.#start(chunk);
     for (const choice of chunk.choices) {
       this.#ids.push(...(choice.token_ids ?? []));
       this.#logprobs.push(...(choice.logprobs?.content ?? []));
       if (isGiven(choice.finish_reason)) this.#last = choice;
       const { content, reasoning, tool_calls: calls } = choice.delta;
-      if (reasoning) events.push(...this.#append("thinking", reasoning));
-      if (content) events.push(...this.#append("text", content));
-      for (const call of calls ?? []) events.push(...this.#call(call));
+      if (reasoning) this.#append("thinking", reasoning);
+      if (content) this.#append("text", content);
+      for (const call of calls ?? []) this.#call(call);
     }
-    return events;
+    return this.#takeEvents();
   }
 
-  #start({ id, model }: ChatCompletionChunk): ServerEvent[] {
+  #start({ id, model }: ChatCompletionChunk): void {
     this.#hasStarted = true;
     const usage = messagesUsageOf(this.#usage);
     const head = {
@@ -66,40 +74,40 @@ export class MessageEvents implements EventShaper {
       stop_sequence: null,
       usage,
     };
-    return [event("message_start", { message: head }), PING];
+    this.#add("message_start", { message: head });
+    this.#events.push(PING);
   }
 
-  #open(kind: OpenBlock["kind"], block: Members, call?: number): ServerEvent[] {
-    const events = this.#close();
+  #open(kind: OpenBlock["kind"], block: Members, call?: number): void {
+    this.#close();
     this.#block = { kind, call, text: "" };
-    return [...events, event("content_block_start", { index: this.#count++, content_block: { type: kind, ...block } })];
+    this.#add("content_block_start", { index: this.#count++, content_block: { type: kind, ...block } });
   }
 
-  #close(): ServerEvent[] {
+  #close(): void {
     const block = this.#block;
-    if (block === null) return [];
+    if (block === null) return;
     this.#block = null;
-    const signature = block.kind === "thinking" ? [this.#delta("signature_delta", { signature: signatureOf(block.text) })] : [];
-    return [...signature, event("content_block_stop", { index: this.#count - 1 })];
+    if (block.kind === "thinking") this.#delta({ type: "signature_delta", signature: signatureOf(block.text) });
+    this.#add("content_block_stop", { index: this.#count - 1 });
   }
 
-  #delta(type: string, members: Members): ServerEvent {
-    return event("content_block_delta", { index: this.#count - 1, delta: { type, ...members } });
+  #delta(delta: Members): void {
+    this.#add("content_block_delta", { index: this.#count - 1, delta });
   }
 
-  #append(kind: "thinking" | "text", text: string): ServerEvent[] {
-    const empty = kind === "text" ? { text: "" } : { thinking: "", signature: "" };
-    const opened = this.#block?.kind === kind ? [] : this.#open(kind, empty);
+  #append(kind: "thinking" | "text", text: string): void {
+    if (this.#block?.kind !== kind) this.#open(kind, kind === "text" ? { text: "" } : { thinking: "", signature: "" });
     this.#block!.text += text;
-    return [...opened, this.#delta(`${kind}_delta`, { [kind]: text })];
+    this.#delta(kind === "text" ? { type: "text_delta", text } : { type: "thinking_delta", thinking: text });
   }
 
-  #call({ index, id, function: called }: CallDelta): ServerEvent[] {
+  #call({ index, id, function: called }: CallDelta): void {
     this.#hasCalls = true;
-    const isOpen = this.#block?.kind === "tool_use" && this.#block.call === index;
-    const opened = isOpen ? [] : this.#open("tool_use", { id: id ?? "", name: called?.name ?? "", input: {} }, index);
+    if (this.#block?.kind !== "tool_use" || this.#block.call !== index)
+      this.#open("tool_use", { id: id ?? "", name: called?.name ?? "", input: {} }, index);
     const text = called?.arguments ?? "";
-    return text === "" ? opened : [...opened, this.#delta("input_json_delta", { partial_json: text })];
+    if (text !== "") this.#delta({ type: "input_json_delta", partial_json: text });
   }
 
   end(): readonly ServerEvent[] {
@@ -109,11 +117,10 @@ export class MessageEvents implements EventShaper {
       logprobs: this.#logprobs.length > 0 ? this.#logprobs : null,
     });
     const end = endOf(this.#last ?? {}, this.#hasCalls);
-    return [
-      ...this.#close(),
-      event("message_delta", { delta: end, usage: messagesUsageOf(this.#usage), ...tokens }),
-      event("message_stop", {}),
-    ];
+    this.#close();
+    this.#add("message_delta", { delta: end, usage: messagesUsageOf(this.#usage), ...tokens });
+    this.#add("message_stop", {});
+    return this.#takeEvents();
   }
 
   fail(error: ErrorBody): readonly ServerEvent[] {

@@ -1,11 +1,12 @@
 /** The Responses dialect (`POST /v1/responses`). */
 import { createHash, randomBytes } from "node:crypto";
-import { conversationOf, readResponsesRequest, responsesToChat, type ResponseLookup } from "../../../dialects/index.ts";
+import { conversationOf, type ResponseLookup } from "../../../dialects/index.ts";
 import { NoSpaceError, NotFoundError } from "../../../errors.ts";
-import type { ResponsesAnswer, ResponsesItem, ResponsesRequest } from "../../../schema/index.ts";
+import type { ResponsesAnswer, ResponsesItem } from "../../../schema/index.ts";
 import { isNoSpace } from "../../../util/no-space.ts";
 import type { StoredResponses } from "../../store/responses.ts";
 import type { Dialect } from "../dialect.ts";
+import { responsesCall, type TranslatedResponse } from "../translations.ts";
 import { parseItemId, toResponse } from "./answer.ts";
 import { ResponseEvents } from "./events.ts";
 
@@ -48,21 +49,26 @@ function explainFullDisk(error: unknown): never {
 }
 
 /** Creates the dialect of OpenAI's Responses API, which keeps responses in `stored`. */
-export function responsesDialect(stored: StoredResponses): Dialect {
+export function responsesDialect(stored: StoredResponses): Dialect<TranslatedResponse, "responses"> {
   return {
     name: "responses",
-    async open(members, { credential }) {
-      const request: ResponsesRequest = readResponsesRequest(members);
+    async open({ request, ...translated }, { credential }) {
       const owner = ownerOf(credential);
-      const { input, items } = await conversationOf(request, lookupIn(stored, owner));
+      let { input, calls } = translated;
+      if (input === null) {
+        const conversation = await conversationOf(request, lookupIn(stored, owner));
+        input = JSON.stringify(conversation.input);
+        calls = [responsesCall(request, conversation.items)];
+      }
+      const inputText = input;
       const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
       const keep = async (response: ResponsesAnswer): Promise<void> => {
         if (request.store === false) return;
-        const texts = { input: JSON.stringify(input), response: JSON.stringify(response) };
+        const texts = { input: inputText, response: JSON.stringify(response) };
         await stored.save({ id: response.id, owner, previous_id: request.previous_response_id ?? null, ...texts }).catch(explainFullDisk);
       };
       return {
-        calls: [{ body: responsesToChat(members, request, items) }],
+        calls,
         async answer([completion]) {
           const response = toResponse(head, completion!);
           await keep(response);

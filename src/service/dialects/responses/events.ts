@@ -19,9 +19,16 @@ import {
 type ChunkChoice = ChatCompletionChunk["choices"][number];
 type CallDelta = NonNullable<ChunkChoice["delta"]["tool_calls"]>[number];
 
+/** Identity of the open item in its events. */
+interface ItemPlace {
+  readonly item_id: string;
+  readonly output_index: number;
+}
+
 /** Open item of a stream. */
 interface OpenItem {
   readonly type: "reasoning" | "message" | "function_call";
+  readonly place: ItemPlace;
   /** Index of the function call in the completion, its identifier and name. */
   readonly call?: { readonly index: number; readonly id: string; readonly name: string } | undefined;
   text: string;
@@ -31,6 +38,8 @@ interface OpenItem {
 export class ResponseEvents implements EventShaper {
   readonly #head: ResponseHead;
   readonly #onEnd: (response: ResponsesAnswer) => Promise<void>;
+  /** Events since the last call. */
+  #events: ServerEvent[] = [];
   #sequence = 0;
   #start: ChatCompletionChunk | null = null;
   readonly #output: ResponsesItem[] = [];
@@ -47,8 +56,14 @@ export class ResponseEvents implements EventShaper {
     this.#onEnd = onEnd;
   }
 
-  #event(type: string, members: Members): ServerEvent {
-    return { name: type, data: { type, sequence_number: this.#sequence++, ...members } };
+  #add(type: string, members: Members): void {
+    this.#events.push({ name: type, data: { type, sequence_number: this.#sequence++, ...members } });
+  }
+
+  #takeEvents(): readonly ServerEvent[] {
+    const events = this.#events;
+    this.#events = [];
+    return events;
   }
 
   #response(
@@ -69,55 +84,57 @@ export class ResponseEvents implements EventShaper {
   }
 
   push(chunk: ChatCompletionChunk): readonly ServerEvent[] {
-    const events: ServerEvent[] = [];
     if (this.#start === null) {
       this.#start = chunk;
       const response = this.#response({ status: "in_progress", incomplete_details: null }, null);
-      events.push(this.#event("response.created", { response }), this.#event("response.in_progress", { response }));
+      this.#add("response.created", { response });
+      this.#add("response.in_progress", { response });
     }
     this.#usage = chunk.usage ?? this.#usage;
     this.#promptIds ??= chunk.prompt_token_ids;
-    for (const choice of chunk.choices) events.push(...this.#choice(choice));
-    return events;
+    for (const choice of chunk.choices) this.#choice(choice);
+    return this.#takeEvents();
   }
 
-  #choice(choice: ChunkChoice): ServerEvent[] {
+  #choice(choice: ChunkChoice): void {
     const entries = choice.logprobs?.content ?? [];
     this.#ids.push(...(choice.token_ids ?? []));
     this.#logprobs.push(...entries);
     if (isGiven(choice.finish_reason)) this.#last = choice;
     const { content, reasoning, tool_calls: calls } = choice.delta;
-    const events: ServerEvent[] = [];
-    if (reasoning) events.push(...this.#open("reasoning"), ...this.#append("response.reasoning_text.delta", reasoning));
-    if (content) {
-      const logprobs = shownLogprobs(this.#head.request, entries);
-      events.push(...this.#open("message"), ...this.#append("response.output_text.delta", content, { logprobs }));
+    if (reasoning) {
+      const { item_id, output_index } = this.#open("reasoning");
+      this.#add("response.reasoning_text.delta", { item_id, output_index, content_index: 0, delta: reasoning });
+      this.#item!.text += reasoning;
     }
-    for (const call of calls ?? []) events.push(...this.#call(call));
-    return events;
+    if (content) {
+      // Named members, because an object from a spread takes several times as long to create and serialize.
+      const { item_id, output_index } = this.#open("message");
+      const logprobs = shownLogprobs(this.#head.request, entries);
+      this.#add("response.output_text.delta", { item_id, output_index, content_index: 0, delta: content, logprobs });
+      this.#item!.text += content;
+    }
+    for (const call of calls ?? []) this.#call(call);
   }
 
-  #at(): { readonly item_id: string; readonly output_index: number } {
+  #openItem(type: OpenItem["type"], call?: OpenItem["call"]): OpenItem {
+    this.#close("completed");
     const index = this.#output.length;
-    return { item_id: itemId(this.#head, this.#item!.type, index), output_index: index };
+    return (this.#item = { type, place: { item_id: itemId(this.#head, type, index), output_index: index }, call, text: "" });
   }
 
-  /** Opens an item, unless one of the type is open. */
-  #open(type: "reasoning" | "message"): ServerEvent[] {
-    if (this.#item?.type === type) return [];
-    const closed = this.#close("completed");
-    this.#item = { type, text: "" };
-    const index = this.#output.length;
-    const { item_id, output_index } = this.#at();
+  /** Returns the place of the open item, after opening one unless one of the type is open. */
+  #open(type: "reasoning" | "message"): ItemPlace {
+    if (this.#item?.type === type) return this.#item.place;
+    const { place } = this.#openItem(type);
+    const { output_index } = place;
     const item =
       type === "message"
-        ? messageItem(this.#head, index, [], "in_progress")
-        : { ...reasoningItem(this.#head, index, ""), content: [], summary: [], status: "in_progress" };
-    return [
-      ...closed,
-      this.#event("response.output_item.added", { output_index, item }),
-      this.#event("response.content_part.added", { item_id, output_index, content_index: 0, part: this.#part() }),
-    ];
+        ? messageItem(this.#head, output_index, [], "in_progress")
+        : { ...reasoningItem(this.#head, output_index, ""), content: [], summary: [], status: "in_progress" };
+    this.#add("response.output_item.added", { output_index, item });
+    this.#add("response.content_part.added", { ...place, content_index: 0, part: this.#part() });
+    return place;
   }
 
   /** Returns the content part of the open item. */
@@ -127,57 +144,46 @@ export class ResponseEvents implements EventShaper {
     return textPart(text, text === "" ? [] : shownLogprobs(this.#head.request, this.#logprobs));
   }
 
-  #append(type: string, delta: string, more: Members = {}): ServerEvent[] {
-    this.#item!.text += delta;
-    return [this.#event(type, { ...this.#at(), content_index: 0, delta, ...more })];
-  }
-
-  #call({ index, id, function: called }: CallDelta): ServerEvent[] {
-    const events: ServerEvent[] = [];
+  #call({ index, id, function: called }: CallDelta): void {
     if (this.#item?.call?.index !== index) {
-      events.push(...this.#close("completed"));
       const call = { index, id: id ?? "", name: called?.name ?? "" };
-      this.#item = { type: "function_call", call, text: "" };
-      const item = callItem(this.#head, this.#output.length, { ...call, text: "" }, "in_progress");
-      events.push(this.#event("response.output_item.added", { output_index: this.#output.length, item }));
+      const { output_index } = this.#openItem("function_call", call).place;
+      const item = callItem(this.#head, output_index, { ...call, text: "" }, "in_progress");
+      this.#add("response.output_item.added", { output_index, item });
     }
     const delta = called?.arguments ?? "";
-    if (delta === "") return events;
+    if (delta === "") return;
     this.#item!.text += delta;
-    return [...events, this.#event("response.function_call_arguments.delta", { ...this.#at(), delta })];
+    this.#add("response.function_call_arguments.delta", { ...this.#item!.place, delta });
   }
 
   /** Closes the open item. */
-  #close(status: string): ServerEvent[] {
-    if (this.#item === null) return [];
-    const { type, call, text } = this.#item;
-    const index = this.#output.length;
-    const at = this.#at();
-    const events: ServerEvent[] = [];
+  #close(status: string): void {
+    if (this.#item === null) return;
+    const { type, call, text, place } = this.#item;
+    const { output_index: index } = place;
     let item: ResponsesItem;
     if (call !== undefined) {
       item = callItem(this.#head, index, { ...call, text }, status);
-      events.push(
-        this.#event("response.function_call_arguments.done", { ...at, ...calledName(this.#head.request, call.name), arguments: text }),
-      );
+      this.#add("response.function_call_arguments.done", { ...place, ...calledName(this.#head.request, call.name), arguments: text });
     } else {
       const part = this.#part();
       item = type === "message" ? messageItem(this.#head, index, [part], status) : reasoningItem(this.#head, index, text);
       const done = type === "message" ? "response.output_text.done" : "response.reasoning_text.done";
       const logprobs = type === "message" ? { logprobs: part["logprobs"] } : {};
-      events.push(this.#event(done, { ...at, content_index: 0, text, ...logprobs }));
-      events.push(this.#event("response.content_part.done", { ...at, content_index: 0, part }));
+      this.#add(done, { ...place, content_index: 0, text, ...logprobs });
+      this.#add("response.content_part.done", { ...place, content_index: 0, part });
     }
     this.#item = null;
     this.#output.push(item);
-    return [...events, this.#event("response.output_item.done", { output_index: index, item })];
+    this.#add("response.output_item.done", { output_index: index, item });
   }
 
   async end(): Promise<readonly ServerEvent[]> {
     const end = statusOf(this.#last?.finish_reason);
     // A turn without text is an empty message, so that clients send it back.
-    const opened = this.#output.length === 0 && this.#item === null ? this.#open("message") : [];
-    const events = [...opened, ...this.#close(end.status)];
+    if (this.#output.length === 0 && this.#item === null) this.#open("message");
+    this.#close(end.status);
     const tokens = tokenMembers({
       promptIds: this.#promptIds,
       ids: isGiven(this.#last?.token_ids) ? this.#ids : null,
@@ -185,12 +191,15 @@ export class ResponseEvents implements EventShaper {
     });
     const response = this.#response(end, responsesUsage(this.#usage), tokens);
     await this.#onEnd(response);
-    return [...events, this.#event(end.status === "completed" ? "response.completed" : "response.incomplete", { response })];
+    this.#add(end.status === "completed" ? "response.completed" : "response.incomplete", { response });
+    return this.#takeEvents();
   }
 
   fail({ error }: ErrorBody): readonly ServerEvent[] {
     const { message, param, error_code: code } = error;
     const response = { ...this.#response({ status: "failed", incomplete_details: null }, null), error: { code, message } };
-    return [this.#event("error", { code, message, param }), this.#event("response.failed", { response })];
+    this.#add("error", { code, message, param });
+    this.#add("response.failed", { response });
+    return this.#takeEvents();
   }
 }
