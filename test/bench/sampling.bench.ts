@@ -2,9 +2,9 @@
  * Rollouts that the RL stage of the arithmetic recipe samples until a share of the held-out problems is exact, with problems in random order
  * (`uniform`) and with a curriculum and refill (`curriculum`).
  *
- *   npm run bench -- sampling [--seeds 1,2,3] [--target 0.8] [--prompts 32] [--attempts 16] [--learning-rate 3e-4] [--max-steps 200]
+ *   npm run bench -- sampling [--seeds 1,2,3] [--target 0.8] [--prompts 64] [--attempts 4] [--learning-rate 3e-4] [--max-steps 200]
  *     [--every 5] [--only uniform|curriculum] [--key difficulty|units|problem] [--pool 4096] [--pass-rate 0.5] [--decay 0.95]
- *     [--max-groups 64] [--dir DIR]
+ *     [--max-groups 128] [--dir DIR]
  *
  * `--key`, `--pool`, `--pass-rate` (`curriculum.target`), `--decay` and `--max-groups` (of the refill) apply to the curriculum. With
  * `--max-groups` equal to `--prompts`, no group is replaced.
