@@ -18,6 +18,10 @@ interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly learningRate?: number;
   readonly offPolicy: number;
   readonly evalEvery?: number;
+  readonly refill?: number;
+  /** Number of scenarios to sample from; true without a number. */
+  readonly curriculum?: number | true;
+  readonly replacements: number;
   readonly seed: number;
   readonly concurrency: number;
   readonly chatTemplateKwargs?: JsonObject;
@@ -37,6 +41,13 @@ export function trainCommand(): Command {
     .option("--learning-rate <number>", "learning rate (default: the service's)", positive)
     .option("--off-policy <number>", "max steps by which rollouts may be ahead of training", integer(0), 0)
     .option("--eval-every <number>", "steps between evaluations on the eval scenarios (default: none)", integer(1))
+    .option("--refill <groups>", "replace groups with equal rewards; max groups that a step samples (default: no replacement)", integer(1))
+    .option(
+      "--curriculum [scenarios]",
+      "sample scenarios by pass rate; number of scenarios to sample from if the environment generates them (default: in order)",
+      integer(1),
+    )
+    .option("--replacements <number>", "max replacements of a failed rollout", integer(0), 0)
     .option("--seed <number>", "seed of scenarios and rollouts", integer(0), 0)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
     .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObject)
@@ -65,6 +76,9 @@ async function train(file: string, options: TrainOptions): Promise<void> {
       seed: options.seed,
       concurrency: options.concurrency,
       chatTemplateKwargs: options.chatTemplateKwargs,
+      replacements: options.replacements,
+      ...(options.refill === undefined ? {} : { refill: { maxGroups: options.refill } }),
+      ...(options.curriculum === undefined ? {} : { curriculum: options.curriculum === true ? {} : { pool: options.curriculum } }),
       ...(options.learningRate === undefined ? {} : { train: { learningRate: options.learningRate } }),
       ...(options.evalEvery === undefined ? {} : { evaluation: { every: options.evalEvery } }),
     });

@@ -212,6 +212,7 @@ export class Model implements ModelInfo {
       allowsUnknownLogprobs: isLenient,
       rendersTokenIds: isLenient,
       masksTruncated: config.maskTruncated === true,
+      usesTurnRewards: config.turnRewards === true,
     });
     const baselineStep = await this.#baselineStep(signal);
     const body = { model_id: this.id, trajectory_groups: wireGroups, experimental_config: experimental };

@@ -59,6 +59,8 @@ export interface ExamineOptions {
   readonly rendersTokenIds?: boolean | undefined;
   /** Whether the job does not train trajectories with a turn that ended at the token limit. @default false */
   readonly masksTruncated?: boolean | undefined;
+  /** Whether the job computes the advantages of turns from the rewards of the choices. @default false */
+  readonly usesTurnRewards?: boolean | undefined;
 }
 
 /** Injected functions of {@link connectWith}. */

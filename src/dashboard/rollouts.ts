@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { LinePosition } from "../dataset/lines.ts";
 import { NotFoundError } from "../errors.ts";
-import { detailData, groupData } from "../report/groups.ts";
+import { detailData, groupData, type StoredGroupData } from "../report/groups.ts";
 import type { GroupData, Split, TrajectoryData } from "../report/page-data.ts";
 import { stepFile } from "../report/read-run.ts";
 import { readGroups, readTrained } from "../report/read-steps.ts";
@@ -22,7 +22,7 @@ interface IndexedGroup {
   /** Position of the group's line. */
   readonly start: LinePosition;
   readonly scenario: number;
-  readonly data: GroupData;
+  readonly data: StoredGroupData;
   readonly previews: readonly string[];
 }
 
@@ -31,6 +31,8 @@ export interface RolloutFile {
   readonly run: FoundRun;
   readonly split: Split;
   readonly step: number;
+  /** Scenario indices of the groups that the filters of the run discarded. */
+  readonly discarded: ReadonlySet<number>;
 }
 
 /** Index of one trajectory file. It grows with the file. */
@@ -80,6 +82,11 @@ class RolloutIndex {
   }
 }
 
+/** Adds the decision of the run's filters, which is recorded after the groups of the step. */
+function dataOf({ scenario, data }: IndexedGroup, { discarded }: RolloutFile): GroupData {
+  return { ...data, isDiscarded: discarded.has(scenario) };
+}
+
 /** Start of the last text that the model wrote. */
 function previewOf({ messages_and_choices: items }: TrajectoryGroup["trajectories"][number]): string {
   const content = items.findLast(isChoice)?.message.content;
@@ -97,7 +104,7 @@ export class Rollouts {
    * @throws DataError `E_DATA` with file and line for a damaged line.
    */
   async groups(file: RolloutFile): Promise<{ readonly scenario: number; readonly data: GroupData }[]> {
-    return (await this.#indexOf(file)).groups;
+    return (await this.#indexOf(file)).groups.map((group) => ({ scenario: group.scenario, data: dataOf(group, file) }));
   }
 
   /** Returns a row for each trajectory of a step, by scenario, then index. @throws see {@link groups}. */
@@ -135,7 +142,7 @@ export class Rollouts {
       const withDetail = groupData(group, line, (each, at) => (at === index ? detailData(each, turns) : null));
       return {
         ...{ split, step, line, index, hasTrained: trained !== null },
-        group: found.data,
+        group: dataOf(found, file),
         trajectory: withDetail.trajectories[index] as TrajectoryData,
       };
     }

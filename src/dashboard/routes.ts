@@ -49,7 +49,7 @@ export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Ho
   const app = new Hono();
   const fileOf = async (parameters: object): Promise<RolloutFile> => {
     const { run, split, step } = validate(stepPath, parameters);
-    return { run: (await runs.get(run)).run, split, step };
+    return (await runs.get(run)).file(split, step);
   };
 
   app.get("/runs", async (c) => c.json((await runs.list()).map((reader) => reader.summary())));
@@ -75,8 +75,9 @@ export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Ho
   });
   app.get("/runs/:run/compare", async (c) => {
     const query = validate(compareQuery, c.req.query());
-    const { run } = await runs.get(c.req.param("run"));
-    return c.json(pageOf(await compareSteps(rollouts, { run, ...query }), query));
+    const reader = await runs.get(c.req.param("run"));
+    const { split, a, b } = query;
+    return c.json(pageOf(await compareSteps(rollouts, reader.file(split, a), reader.file(split, b)), query));
   });
 
   app.get("/metrics", async (c) => {

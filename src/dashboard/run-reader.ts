@@ -7,6 +7,7 @@ import type { ColumnsData, Split } from "../report/page-data.ts";
 import {
   checkpointRow,
   columnsOf,
+  discardedOf,
   endOf,
   eventRow,
   metricsRow,
@@ -20,6 +21,7 @@ import type { RunDetails, RunMetrics, RunStateName, RunSummary, StepSummary } fr
 import { type FoundRun, isInside } from "./find-runs.ts";
 import { LineTail } from "./line-tail.ts";
 import { formatPosition } from "./position.ts";
+import type { RolloutFile } from "./rollouts.ts";
 
 /** Max number of rewards in the summary of a run. */
 const SPARKLINE_VALUES = 60;
@@ -165,6 +167,12 @@ export class RunReader {
       metrics: { train: chosen(columnsOf(rows, "train"), names), eval: chosen(columnsOf(rows, "eval"), names) },
       position: this.position,
     };
+  }
+
+  /** Returns the trajectory file of a step, with the groups that were discarded as of the last refresh. */
+  file(split: Split, step: number): RolloutFile {
+    const discarded = split === "train" ? discardedOf(this.#events.rows).get(step) : undefined;
+    return { run: this.run, split, step, discarded: discarded ?? new Set() };
   }
 
   /** Lists the steps with a trajectory file: train before eval, ascending. */

@@ -237,10 +237,9 @@ function checkTokenAdvantages(read: readonly ReadTrajectory[], { turnRewards }: 
     throw new DataError(`${place}: ${TOKEN_VALUE_PROBLEMS["mixed-token-advantages"]}`, { param: place });
   }
   if (!turnRewards || !hasTokenAdvantages(read)) return;
-  throw new ArgumentError(
-    `${place}: expected no \`token_advantages\` in a job with \`turn_rewards\`, which computes the advantages from the rewards of the choices. Use one of them.`,
-    { param: "experimental_config.turn_rewards" },
-  );
+  throw new ArgumentError(`${place}: ${TOKEN_VALUE_PROBLEMS["token-advantages-with-turn-rewards"]}`, {
+    param: "experimental_config.turn_rewards",
+  });
 }
 
 function nothingToTrain(found: {

@@ -12,12 +12,15 @@ export type Details = (trajectory: WireTrajectory, index: number) => DetailData 
 /** Constant added to the standard deviation before division, as in the trainer. */
 const DEVIATION_EPSILON = 1e-6;
 
+/** Data of a group that its line in the file determines. */
+export type StoredGroupData = Omit<GroupData, "isDiscarded">;
+
 /**
  * Converts a group for the page. Every trajectory has its reward and advantage.
  *
  * @param line - Line number in the file, from 1.
  */
-export function groupData(group: WireTrajectoryGroup, line: number, details: Details): GroupData {
+export function groupData(group: WireTrajectoryGroup, line: number, details: Details): StoredGroupData {
   const rewards = group.trajectories.map(({ reward }) => reward);
   const { mean, std } = summarize(rewards);
   const hasSpread = isTrainableGroup(rewards);

@@ -74,6 +74,8 @@ export interface GroupData {
   readonly mean: number | null;
   readonly deviation: number | null;
   readonly isTrainable: boolean;
+  /** Whether the filters of the run discarded the group before training. */
+  readonly isDiscarded: boolean;
   readonly metadata: Scalars;
   readonly metrics: Scalars;
   readonly logs: readonly string[];

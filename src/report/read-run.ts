@@ -24,6 +24,7 @@ export const eventRow = z.object({
   steps: z.unknown().optional(),
   message: z.string().nullish(),
   reason: z.string().nullish(),
+  discarded_scenarios: z.array(z.int()).nullish(),
 });
 /** Max number of notices in a page; the newest are kept. */
 const MAX_NOTICES = 100;
@@ -40,6 +41,8 @@ export interface RunFiles {
   readonly ended: string | null;
   /** First and last time recorded in any file, in milliseconds since 1970; null if no file records a time. */
   readonly span: readonly [firstMs: number, lastMs: number] | null;
+  /** Scenario indices of the groups that the filters discarded, by training step; without an entry for a step that discarded none. */
+  readonly discarded: ReadonlyMap<number, ReadonlySet<number>>;
   /** Steps with a trajectory file, ascending. */
   readonly trajectories: Readonly<Record<Split, readonly number[]>>;
 }
@@ -84,6 +87,7 @@ export function summarizeRows({ metrics, checkpoints, events }: RunRows): Omit<R
     events: countsOf(events.map(({ type }) => type)),
     notices: noticesOf(events),
     ended: endOf(events),
+    discarded: discardedOf(events),
     span: spanOf([...metrics, ...checkpoints, ...events].map(({ time }) => time)),
   };
 }
@@ -197,6 +201,15 @@ function noticesOf(events: RunRows["events"]): NoticeData[] {
     .flatMap(({ type, step, message }) => (typeof message === "string" ? [{ type, step: step ?? null, message }] : []))
     .slice(-MAX_NOTICES)
     .reverse();
+}
+
+/** Returns the scenario indices of the discarded groups by training step. */
+export function discardedOf(events: RunRows["events"]): RunFiles["discarded"] {
+  return new Map(
+    events.flatMap(({ type, step, discarded_scenarios: scenarios }) =>
+      type === "batch-end" && typeof step === "number" && scenarios?.length ? [[step, new Set(scenarios)] as const] : [],
+    ),
+  );
 }
 
 /** Returns the reason for the end of the run. The last event counts, because a failed run may have been resumed. */

@@ -55,7 +55,8 @@ export async function readSteps(
     const room: Room = { bytes: Math.floor(Math.min(left, selection.bytes * LARGEST_SHARE)) };
     if (steps.length > 0 && room.bytes <= 0) break;
     const before = room.bytes;
-    steps.push(await readStep(runDir, split, { selected, room, signal }));
+    const discarded = split === "train" ? run.discarded.get(selected.step) : undefined;
+    steps.push(await readStep(runDir, split, { selected, discarded, room, signal }));
     left -= before - room.bytes;
   }
   return steps.sort((a, b) => b.split.localeCompare(a.split, "en") || a.step - b.step);
@@ -79,11 +80,15 @@ function rewardsOf({ metrics }: RunFiles, split: Split): Map<number, number> {
   return new Map(steps.flatMap((step, index) => (typeof rewards[index] === "number" ? [[step, rewards[index]]] : [])));
 }
 
-async function readStep(
-  runDir: string,
-  split: Split,
-  { selected, room, signal }: { selected: SelectedStep; room: Room; signal: AbortSignal | undefined },
-): Promise<StepData> {
+interface StepOptions {
+  readonly selected: SelectedStep;
+  /** Scenario indices of the discarded groups. */
+  readonly discarded: ReadonlySet<number> | undefined;
+  readonly room: Room;
+  readonly signal: AbortSignal | undefined;
+}
+
+async function readStep(runDir: string, split: Split, { selected, discarded, room, signal }: StepOptions): Promise<StepData> {
   const file = stepFile(`trajectories/${split}`, selected.step);
   const trained = split === "train" ? await readTrained(join(runDir, stepFile("trained", selected.step)), signal) : null;
   const found = new Map<number, GroupData>();
@@ -97,7 +102,7 @@ async function readStep(
       room.bytes -= size;
       return detail;
     };
-    found.set(scenario, groupData(group, line, details));
+    found.set(scenario, { ...groupData(group, line, details), isDiscarded: discarded?.has(scenario) === true });
   }
   // The file has the groups in order of completion, which differs from run to run.
   const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);

@@ -196,12 +196,13 @@ async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>,
  *
  * @throws PreflightError `E_PREFLIGHT` for a broken batch. A batch with nothing to learn is not an error.
  */
-function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogprobs, maskTruncated }: RlOptions): Finding[] {
-  const isLenient = allowTrainingWithoutLogprobs === true;
+function examine(groups: readonly TrajectoryGroup[], settings: RlOptions): Finding[] {
+  const isLenient = settings.allowTrainingWithoutLogprobs === true;
   const findings = preflight(groups, {
     allowsUnknownLogprobs: isLenient,
     rendersTokenIds: isLenient,
-    masksTruncated: maskTruncated === true,
+    masksTruncated: settings.maskTruncated === true,
+    usesTurnRewards: settings.turnRewards === true,
   });
   if (findings.some((each) => isFatal(each) && !isNothingToLearn(each))) throw new PreflightError(findings);
   return findings;

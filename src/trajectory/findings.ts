@@ -95,6 +95,7 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
   "token-value-mismatch": ["fatal", TOKEN_VALUE_PROBLEMS["token-value-mismatch"]],
   "invalid-token-value": ["fatal", TOKEN_VALUE_PROBLEMS["invalid-token-value"]],
   "mixed-token-advantages": ["fatal", TOKEN_VALUE_PROBLEMS["mixed-token-advantages"]],
+  "token-advantages-with-turn-rewards": ["fatal", TOKEN_VALUE_PROBLEMS["token-advantages-with-turn-rewards"]],
   "no-logprobs": ["fatal", NO_SAMPLED_TURN],
   "nothing-to-learn": [
     "fatal",

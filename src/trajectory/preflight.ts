@@ -5,7 +5,7 @@ import { Findings, refuseFatal, type Finding, type FindingCode } from "./finding
 import { isChoice } from "./messages.ts";
 import { samplingKinds } from "./sampling.ts";
 import { sequenceTokens } from "./statistics.ts";
-import { hasMixedAdvantages, isTrainableWire, tokenValueProblem } from "./token-values.ts";
+import { hasAdvantages, hasMixedAdvantages, isTrainableWire, tokenValueProblem } from "./token-values.ts";
 import { allChoices, historiesOf } from "./trajectory.ts";
 import { turnProblem } from "./turn.ts";
 
@@ -32,6 +32,8 @@ export interface PreflightOptions {
   readonly rendersTokenIds?: boolean | undefined;
   /** Whether the job does not train trajectories with a turn that ended at the token limit (`mask_truncated`). @default false */
   readonly masksTruncated?: boolean | undefined;
+  /** Whether the job computes the advantages of turns from the rewards of the choices (`turn_rewards`). @default false */
+  readonly usesTurnRewards?: boolean | undefined;
 }
 
 /** Group as a `TrajectoryGroup` or in its wire form. */
@@ -212,6 +214,7 @@ function examineChoice(choice: AssistantChoice, path: string, { note, options }:
   const invalid = tokenValueProblem(choice);
   if (invalid !== null) note(invalid, path);
   if (choice.unused_template_kwargs?.length) note("unused-template-kwargs", path);
+  if (options.usesTurnRewards === true && hasAdvantages(choice)) note("token-advantages-with-turn-rewards", path);
   for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], path);
 }
 

@@ -6,7 +6,11 @@ import { allChoices, Trajectory } from "./trajectory.ts";
 import { isTrainableGroup } from "./trainable.ts";
 
 /** Reason why the token advantages or weights of a choice or group are invalid. */
-export type TokenValueProblem = "token-value-mismatch" | "invalid-token-value" | "mixed-token-advantages";
+export type TokenValueProblem =
+  | "token-value-mismatch"
+  | "invalid-token-value"
+  | "mixed-token-advantages"
+  | "token-advantages-with-turn-rewards";
 
 /** Message for each problem, with its fix; preflight and the learner share these messages. */
 export const TOKEN_VALUE_PROBLEMS: Readonly<Record<TokenValueProblem, string>> = {
@@ -16,6 +20,8 @@ export const TOKEN_VALUE_PROBLEMS: Readonly<Record<TokenValueProblem, string>> =
     "A value of `token_advantages` or `token_weights` is not a finite number, or a weight is negative. Give finite advantages, and weights of at least 0.",
   "mixed-token-advantages":
     "Some choices of a group have `token_advantages` and others have none. Supplied advantages replace the advantages from rewards; give them to every choice of the group, or to none.",
+  "token-advantages-with-turn-rewards":
+    "A choice has `token_advantages` in a job with `turn_rewards`, which computes the advantages from the rewards of the choices. Use one of them.",
 };
 
 /** Returns the first problem of a choice's token advantages and weights; null if they are valid or absent. */
@@ -51,7 +57,8 @@ export function isTrainableWire({ trajectories }: WireTrajectoryGroup): boolean 
   );
 }
 
-function hasAdvantages({ token_advantages: advantages }: Pick<AssistantChoice, "token_advantages">): boolean {
+/** Whether a choice supplies the advantages of its tokens. */
+export function hasAdvantages({ token_advantages: advantages }: Pick<AssistantChoice, "token_advantages">): boolean {
   return Array.isArray(advantages);
 }
 

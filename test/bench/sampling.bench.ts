@@ -2,7 +2,12 @@
  * Rollouts that the RL stage of the arithmetic recipe samples until a share of the held-out problems is exact, with problems in random order
  * (`uniform`) and with a curriculum and refill (`curriculum`).
  *
- *   npm run bench -- sampling [--seeds 1,2,3] [--target 0.8] [--prompts 32] [--attempts 16] [--max-steps 200] [--every 5] [--only uniform|curriculum] [--dir DIR]
+ *   npm run bench -- sampling [--seeds 1,2,3] [--target 0.8] [--prompts 64] [--attempts 4] [--learning-rate 3e-4] [--max-steps 200]
+ *     [--every 5] [--only uniform|curriculum] [--key difficulty|units|problem] [--pool 4096] [--pass-rate 0.5] [--decay 0.95]
+ *     [--max-groups 128] [--dir DIR]
+ *
+ * `--key`, `--pool`, `--pass-rate` (`curriculum.target`), `--decay` and `--max-groups` (of the refill) apply to the curriculum. With
+ * `--max-groups` equal to `--prompts`, no group is replaced.
  *
  * All runs of a seed start from the same checkpoint, trained on the recipe's examples. The held-out problems are answered greedily before
  * the first step and every `--every` steps; a run stops at the first evaluation that reaches the target. Rollouts of discarded groups
@@ -23,8 +28,13 @@ import { median, printTable, whole } from "./support.ts";
 const VARIANTS = ["uniform", "curriculum"] as const;
 type Variant = (typeof VARIANTS)[number];
 
-/** Number of problems that the curriculum samples from. */
-const POOL = 4096;
+/** Keys of problems that share a pass rate; `problem` gives every problem its own. */
+const KEYS = {
+  difficulty,
+  units: ({ x, y }: ArithmeticScenario) => `${x % 10}+${y % 10}`,
+  problem: undefined,
+} as const;
+type Key = keyof typeof KEYS;
 
 interface Settings {
   readonly target: number;
@@ -32,6 +42,14 @@ interface Settings {
   readonly attempts: number;
   readonly maxSteps: number;
   readonly every: number;
+  /** Peak learning rate of the RL stage. */
+  readonly learningRate: number;
+  readonly key: Key;
+  /** Number of problems that the curriculum samples from. */
+  readonly pool: number;
+  readonly passRate: number;
+  readonly decay: number;
+  readonly maxGroups: number;
   readonly dir: string;
 }
 
@@ -55,6 +73,12 @@ export async function run(args: string[]): Promise<void> {
       attempts: { type: "string", default: String(defaults.rl.groupSize) },
       "max-steps": { type: "string", default: String(defaults.rl.steps) },
       every: { type: "string", default: "5" },
+      "learning-rate": { type: "string", default: String(defaults.rl.peakLearningRate) },
+      key: { type: "string", default: "difficulty" },
+      pool: { type: "string", default: "4096" },
+      "pass-rate": { type: "string", default: "0.5" },
+      decay: { type: "string", default: "0.95" },
+      "max-groups": { type: "string" },
       only: { type: "string" },
       dir: { type: "string" },
     },
@@ -63,13 +87,24 @@ export async function run(args: string[]): Promise<void> {
   if (!(target > 0 && target <= 1)) throw new RangeError(`Expected --target to be above 0 and at most 1, got "${values.target}"`);
   const variants = VARIANTS.filter((variant) => values.only === undefined || values.only === variant);
   if (variants.length === 0) throw new RangeError(`Expected --only to be ${VARIANTS.join(" or ")}, got "${values.only}"`);
+  if (!Object.hasOwn(KEYS, values.key)) throw new RangeError(`Expected --key to be ${Object.keys(KEYS).join(", ")}, got "${values.key}"`);
+  const learningRate = Number(values["learning-rate"]);
+  if (!(learningRate > 0)) throw new RangeError(`Expected --learning-rate to be above 0, got "${values["learning-rate"]}"`);
+  const prompts = whole("prompts", values.prompts);
   const temporary = values.dir === undefined ? await mkdtemp(join(tmpdir(), "whetstone-bench-")) : null;
   const settings: Settings = {
     target,
-    prompts: whole("prompts", values.prompts),
+    prompts,
     attempts: whole("attempts", values.attempts, 2),
     maxSteps: whole("max-steps", values["max-steps"]),
     every: whole("every", values.every),
+    learningRate,
+    key: values.key as Key,
+    pool: whole("pool", values.pool),
+    // `trainRl` checks both.
+    passRate: Number(values["pass-rate"]),
+    decay: Number(values.decay),
+    maxGroups: whole("max-groups", values["max-groups"] ?? String(2 * prompts), prompts),
     dir: temporary ?? resolve(values.dir ?? ""),
   };
   const outcomes: Outcome[] = [];
@@ -97,8 +132,8 @@ export async function run(args: string[]): Promise<void> {
 
 /** Trains the examples of a seed unless they are trained, then one variant from their checkpoint. */
 async function practice(service: Service, seed: number, variant: Variant, settings: Settings): Promise<Outcome> {
-  const { prompts, attempts, maxSteps, every, target, dir } = settings;
-  const config = { ...defaults, seed };
+  const { prompts, attempts, maxSteps, every, target, dir, learningRate, key, pool, passRate, decay, maxGroups } = settings;
+  const config = { ...defaults, seed, rl: { ...defaults.rl, peakLearningRate: learningRate } };
   const { signal } = new AbortController();
   const environment = arithmeticEnvironment(seed, config.heldOut);
   const recipe: Recipe<ArithmeticScenario> = {
@@ -114,12 +149,13 @@ async function practice(service: Service, seed: number, variant: Variant, settin
   const taught = await service.models.create({ ...base, name: "taught" });
   const { checkpointStep } = await learnFromExamples({ service, model: taught, recipe, config, runDir: join(dir, `sft-${seed}`), signal })
     .done;
-  const name = `${variant}-${prompts}x${attempts}`;
+  const selected = variant === "uniform" ? [] : [key, pool, passRate, decay, maxGroups];
+  const name = [variant, `${prompts}x${attempts}`, learningRate, ...selected].join("-");
   const model = await service.models.create({ ...base, name, from: (await taught.policy(checkpointStep)).id, keepOptimizer: true });
   const selection: Partial<TrainRlOptions<ArithmeticScenario>> =
     variant === "uniform"
       ? {}
-      : { curriculum: { pool: POOL, key: difficulty, metric: "reward/correct" }, refill: { maxGroups: 2 * prompts } };
+      : { curriculum: { pool, key: KEYS[key], metric: "reward/correct", target: passRate, decay }, refill: { maxGroups } };
   const run = trainRl({
     model,
     environment,

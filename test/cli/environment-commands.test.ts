@@ -68,6 +68,28 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     expect(missing.stderr).toContain("which has cli/sums");
   });
 
+  it("train replaces groups with equal rewards and samples by pass rate", { timeout: 90_000 }, async () => {
+    const run = join(home, "selected");
+    const settings = ["--model", "cli/selected", "--scenarios", "2", "--group-size", "2", "--steps", "2", "--run-dir", run, "--json"];
+    const { code, stdout } = await runHere("train", ENVIRONMENT, ...settings, "--refill", "6", "--curriculum", "3", "--replacements", "1");
+    expect(code).toBe(0);
+    const events = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    const batches = events.filter(({ type }) => type === "batch-end");
+    expect(batches).toHaveLength(2);
+    for (const batch of batches) {
+      expect(batch["sampled"]).toBeLessThanOrEqual(6);
+      expect(batch["pass_rates"]).toHaveLength(batch["sampled"] as number);
+    }
+    // Every group with equal rewards is discarded; without `refill`, none is.
+    const discarded = batches.map((batch) => (batch["discarded"] as { constant?: number }).constant ?? 0);
+    expect(batches.map((batch, step) => Number(batch["kept"]) + Number(discarded[step]))).toEqual(batches.map(({ sampled }) => sampled));
+    const config: unknown = JSON.parse(await readFile(join(run, "config.json"), "utf8"));
+    expect(config).toMatchObject({ refill: { max_groups: 6 }, curriculum: { pool: 3 }, replacements: 1 });
+  });
+
   it.each([
     [["train", ENVIRONMENT], 2, "--model"],
     [["train", ENVIRONMENT, "--model", "a/b/c"], 2, "project/name"],
@@ -76,6 +98,8 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     [["train", ENVIRONMENT, "--model", "a", "--group-size", "1"], 2, "a whole number from 2"],
     [["train", ENVIRONMENT, "--model", "a", "--tracker", "wandb"], 2, "one of csv, tensorboard, mlflow, trackio"],
     [["train", ENVIRONMENT, "--model", "a", "--tracker", "mlflow=nowhere"], 1, "an http or https address"],
+    [["train", ENVIRONMENT, "--model", "a", "--refill", "4"], 1, "`refill.maxGroups` to be an integer of at least `scenariosPerStep` (16)"],
+    [["train", ENVIRONMENT, "--model", "a", "--curriculum"], 1, "`curriculum.pool` to be an integer of at least 1"],
     [["eval", "nothing.ts", "--model", "a"], 1, "found no such file"],
     [["eval", ENVIRONMENT], 2, "expected --model <project/name>, or --base <id>"],
     [["eval", ENVIRONMENT, "--model", "a", "--base", "whetstone-tiny"], 2, "cannot be used with"],

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { gatherTrajectoryGroups, preflight, PreflightError, trajectory, TrajectoryGroup, type JobEvent } from "../../src/index.ts";
+import { withTokenAdvantages } from "../../src/trajectory/index.ts";
+import { group, sampled } from "../trajectory/samples.ts";
 import { rejection, useServer } from "./connection.ts";
 
 const open = useServer();
@@ -65,6 +67,18 @@ describe("the RL loop on a service with only the nine routes", () => {
     const error = await rejection(model.train([constant]));
     expect(error).toBeInstanceOf(PreflightError);
     expect((error as PreflightError).findings.map(({ code }) => code)).toEqual(expect.arrayContaining(["no-logprobs", "nothing-to-learn"]));
+    expect(server.requests.length).toBe(before);
+  });
+
+  it("rejects token advantages in a job with turn rewards before it sends a request", async () => {
+    const { server, service } = await open();
+    const model = await service.models.create({ project: "demo", name: "m", baseModel: "tiny" });
+    const before = server.requests.length;
+    const supplied = [0, 1].map((reward) =>
+      withTokenAdvantages(sampled(reward, `a${reward}`), ({ token_ids: ids }) => ids!.map(() => reward)),
+    );
+    const error = await rejection(model.train([group(...supplied)], { turnRewards: true }));
+    expect(error).toMatchObject({ code: "E_PREFLIGHT", findings: [{ code: "token-advantages-with-turn-rewards", count: 2 }] });
     expect(server.requests.length).toBe(before);
   });
 

@@ -164,6 +164,16 @@ describe("the data", () => {
     expect(group.trajectories[0]).toMatchObject({ reward: 1, advantage: expect.closeTo(Math.SQRT2, 4) as number, detail: null });
   });
 
+  it("marks the groups that the filters of the run discarded", async () => {
+    const marks = async (step: number) =>
+      (await json(`/ui/api/runs/${run}/steps/train/${step}/groups`)).items.map(({ isDiscarded }: any) => isDiscarded);
+    expect([await marks(1), await marks(2)]).toEqual([
+      [false, true],
+      [false, false],
+    ]);
+    expect((await json(`/ui/api/runs/${run}/steps/train/1/trajectories/2/0`)).group).toMatchObject({ id: "item-1", isDiscarded: true });
+  });
+
   it("sorts and selects the trajectories of a step", async () => {
     const rows = async (query: string) =>
       (await json(`/ui/api/runs/${run}/steps/train/0/trajectories?${query}`)).items.map(({ line, index, reward }: any) => [

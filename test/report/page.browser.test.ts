@@ -92,6 +92,15 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.textContent(".group:nth-child(2) .hint")).toBe("All rewards equal: nothing to learn from.");
   });
 
+  it("labels the groups that were discarded before training", async () => {
+    const { page: step1 } = await openReport(browser, path, { hash: "#train/1/0/0" });
+    const labels = await step1.$$eval(".group:nth-child(2) .hint", (all) => all.map((each) => each.textContent));
+    expect(labels).toEqual(["All rewards equal: nothing to learn from.", "Discarded before training."]);
+    expect(await step1.$$eval(".group:nth-child(1) .hint", (all) => all.length)).toBe(0);
+    expect(await step1.textContent("#groups .about")).toContain("1 group discarded before training");
+    await step1.close();
+  });
+
   it("shows a trajectory: roles in order, tool call and result, timing, metadata, logs, additional history", async () => {
     const roles = await page.$$eval(".conversation > .turns .turn", (all) => all.map((each) => each.dataset["role"]));
     expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant"]);

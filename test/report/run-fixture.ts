@@ -84,7 +84,10 @@ export interface RunFixtureOptions {
   readonly trained?: boolean;
 }
 
-/** Writes a run directory of literal data: each step has a group with tools and one with a failed rollout. Returns its path. */
+/**
+ * Writes a run directory of literal data: each step has a group with tools and one with a failed rollout, which step 1 discards.
+ * Returns its path.
+ */
 export async function writeRun({ steps = 3, trained = true }: RunFixtureOptions = {}): Promise<string> {
   const runDir = await mkdtemp(join(tmpdir(), "whetstone-report-"));
   const at = (...parts: string[]) => join(runDir, ...parts);
@@ -141,7 +144,8 @@ export async function writeRun({ steps = 3, trained = true }: RunFixtureOptions 
     lines([
       { seq: 0, time: "2026-01-02T03:04:00.000Z", type: "run-start" },
       { seq: 1, time: "2026-01-02T03:04:06.000Z", type: "warning", step: 1, message: `careful ${HOSTILE}` },
-      { seq: 2, time: "2026-01-02T03:05:05.000Z", type: "run-end", reason: "completed" },
+      { seq: 2, time: "2026-01-02T03:04:06.000Z", type: "batch-end", step: 1, sampled: 2, kept: 1, discarded_scenarios: [1] },
+      { seq: 3, time: "2026-01-02T03:05:05.000Z", type: "run-end", reason: "completed" },
     ]),
   );
   return runDir;

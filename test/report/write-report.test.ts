@@ -48,6 +48,20 @@ describe("writeReport", () => {
     expect(flat!.exceptions[0]!.type).toBe("TimeoutError");
   });
 
+  it("marks the groups that the filters of the run discarded", async () => {
+    const runDir = await writeRun();
+    // The evaluation of a step has other scenarios with the same indices.
+    await writeFile(join(runDir, "trajectories/eval/000001.jsonl"), `${JSON.stringify(groupLine(1, 1, [trajectoryLine(1)]))}\n`);
+    const { steps } = await pageOf((await writeReport(runDir)).path);
+    expect(steps.map(({ split, step, groups }) => [split, step, groups.map(({ isDiscarded }) => isDiscarded)])).toEqual([
+      ["train", 0, [false, false]],
+      ["train", 1, [false, true]],
+      ["train", 2, [false, false]],
+      ["eval", 1, [false]],
+      ["eval", 2, [false]],
+    ]);
+  });
+
   it("assigns the trainer's log-probabilities to their turns, with additional histories last", async () => {
     const { steps } = await pageOf((await writeReport(await writeRun())).path);
     const last = steps.findLast(({ split }) => split === "train")!;
@@ -87,6 +101,7 @@ describe("writeReport", () => {
       [2, "kept"],
     ]);
     expect(page.events).toEqual([
+      ["batch-end", 1],
       ["run-end", 1],
       ["run-start", 1],
       ["warning", 1],

@@ -107,6 +107,20 @@ describe("preflight", () => {
     expect(codes(group(...trajectories))).toEqual([`fatal ${code}`]);
   });
 
+  it("reports token advantages in a job with turn rewards", () => {
+    const batch = [group(supplied(1, "a", 1), supplied(0, "b", 2))];
+    expect(preflight(batch, { usesTurnRewards: true })).toMatchObject([
+      {
+        code: "token-advantages-with-turn-rewards",
+        severity: "fatal",
+        count: 2,
+        examples: [0, 1].map((index) => `trajectory_groups.0.trajectories.${index}.messages_and_choices.1`),
+      },
+    ]);
+    expect(preflight(batch, { usesTurnRewards: false })).toEqual([]);
+    expect(preflight([group(sampled(1), sampled(0))], { usesTurnRewards: true })).toEqual([]);
+  });
+
   it("reports values that are not finite, which JSON cannot have", () => {
     const wire = sampled(1, "a").toJSON();
     for (const change of [{ token_advantages: [Number.NaN] }, { token_weights: [Number.POSITIVE_INFINITY] }, { token_weights: [-1] }]) {

@@ -8,12 +8,14 @@ export function groupFacts({ groups, omitted }: Pick<StepData, "groups" | "omitt
   const trajectories = groups.flatMap((group) => group.trajectories);
   const failed = groups.reduce((sum, group) => sum + group.exceptions.length, 0);
   const mean = trajectories.reduce((sum, each) => sum + each.reward, 0) / trajectories.length;
+  const discarded = groups.filter((group) => group.isDiscarded).length;
   const flat = groups.filter((group) => group.trajectories.length > 1 && !group.isTrainable).length;
   const parts = [
     `${count(groups.length, "group")}, ${count(trajectories.length, "trajectory", "trajectories")}`,
     trajectories.length > 0 && `mean reward ${rewardText(mean)}`,
     failed > 0 && `${count(failed, "rollout")} failed`,
     flat > 0 && `${count(flat, "group")} with equal rewards, nothing to learn from`,
+    discarded > 0 && `${count(discarded, "group")} discarded before training`,
     omitted > 0 && `${count(omitted, "trajectory", "trajectories")} without contents, to keep this page small`,
   ];
   return parts.filter((part) => part !== false);
@@ -124,6 +126,7 @@ function GroupCard({ group, at, rows }: { readonly group: GroupData; readonly at
         ))}
       </div>
       {!group.isTrainable && trajectories.length > 1 && <p class="hint">All rewards equal: nothing to learn from.</p>}
+      {group.isDiscarded && <p class="hint">Discarded before training.</p>}
       {logs.length > 0 && (
         <details>
           <summary>{count(logs.length, "log line")}</summary>

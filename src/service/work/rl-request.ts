@@ -78,8 +78,8 @@ export async function acceptGroups(
   { directory, jobId, config, base }: RlJobPlan,
   tokenizers: TokenizerSource,
 ): Promise<AcceptedGroups> {
-  const { allowsUnknownLogprobs, masksTruncated } = checkRlConfig(config);
-  const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true, masksTruncated };
+  const { allowsUnknownLogprobs, masksTruncated, turnRewards: usesTurnRewards } = checkRlConfig(config);
+  const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true, masksTruncated, usesTurnRewards };
   const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, examined)));
   // Groups that cannot be trained must be rejected before the job is accepted.
   const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
