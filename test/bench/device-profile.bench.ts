@@ -1,0 +1,225 @@
+/**
+ * Time of each compiled program on a GPU, for training steps and sampled batches in this process, without the engine's own process:
+ *
+ *   npm run bench -- device-profile [--params 27m] [--train 16:16:256,full:16:256] [--sample 32:64:32] [--steps 3] [--vs torch] [--kernels]
+ *
+ * `--train` lists `rank:rows:tokens`, with `full` for every parameter; the second half of each row is trained. `--sample` lists
+ * `requests:prompt:tokens`. `--kernels` adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
+ */
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs, promisify } from "node:util";
+import { InferenceSession } from "onnxruntime-node";
+import type { Row } from "../../src/engine/index.ts";
+import { DeviceBases } from "../../src/engine/onnx/model/device-bases.ts";
+import { webgpu } from "../../src/engine/onnx/runtime/device.ts";
+import { DeviceMemory } from "../../src/engine/onnx/runtime/device-memory.ts";
+import { onDevice } from "../../src/engine/onnx/sample/device-place.ts";
+import { Sampler } from "../../src/engine/onnx/sample/sampler.ts";
+import type { SampledEvent } from "../../src/engine/onnx/sample/request.ts";
+import { DeviceTrainer } from "../../src/engine/onnx/train/device-trainer.ts";
+import type { SampleInput, SampleResult } from "./sample.bench.ts";
+import { hasTorch, hasWeights, median, printTable, short, wantsTorch, whole, withShape } from "./support.ts";
+import { equalRows, type TrainInput, type TrainResult } from "./train.bench.ts";
+
+const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, weightDecay: 0.01, maxGradNorm: 1 };
+/** Positions of the rotary tables. */
+const POSITIONS = 2048;
+/** Programs and kernels that are listed. */
+const LISTED = 12;
+
+/** Times in milliseconds by label. */
+type Times = Map<string, number[]>;
+
+/** Records the time of every run of every session that is created from now on; returns the times since the last call. */
+function watchSessions(kernels: string | null): () => Times {
+  let times: Times = new Map();
+  const create = InferenceSession.create.bind(InferenceSession) as (model: Uint8Array, options: object) => Promise<InferenceSession>;
+  let count = 0;
+  const watched = async (model: Uint8Array, options: object) => {
+    const label = `${count++}`;
+    const profile = kernels === null ? {} : { enableProfiling: true, profileFilePrefix: join(kernels, label) };
+    const session = await create(model, { ...options, ...profile });
+    const run = session.run.bind(session) as (...args: unknown[]) => ReturnType<InferenceSession["run"]>;
+    const name = `${label}: ${session.outputNames[0]} and ${session.outputNames.length - 1} more outputs, ${session.inputNames.length} inputs`;
+    session.run = async (...args: unknown[]) => {
+      const startMs = performance.now();
+      const results = await run(...args);
+      times.set(name, [...(times.get(name) ?? []), performance.now() - startMs]);
+      return results;
+    };
+    if (kernels !== null) sessions.push(session);
+    return session;
+  };
+  Object.assign(InferenceSession, { create: watched });
+  return () => {
+    const seen = times;
+    times = new Map();
+    return seen;
+  };
+}
+
+const sessions: InferenceSession[] = [];
+
+function rowsOf(count: number, length: number): { readonly rows: readonly Row[]; readonly shape: ReturnType<typeof equalRows> } {
+  const shape = equalRows(count, length, length - Math.floor(length / 2));
+  const weight = 1 / shape.rows.reduce((sum, { trained }) => sum + trained, 0);
+  const rows = shape.rows.map(({ tokens, trained }) => ({
+    tokens: Int32Array.from(tokens),
+    weights: new Float32Array(tokens.length).fill(weight, tokens.length - trained),
+  }));
+  return { rows, shape };
+}
+
+/** Prints the programs that took longest. */
+function printPrograms(times: Times): void {
+  const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);
+  const rows = [...times].toSorted(([, a], [, b]) => sum(b) - sum(a)).slice(0, LISTED);
+  const head = ["program", "runs", "median, ms", "total, ms"];
+  printTable(
+    head,
+    rows.map(([name, each]) => [name, String(each.length), median(each).toFixed(2), sum(each).toFixed(0)]),
+  );
+}
+
+/** Prints the time of the GPU per kernel and shape, from the profiles in a directory. */
+async function printKernels(directory: string): Promise<void> {
+  for (const session of sessions) session.endProfiling();
+  const times = new Map<string, number>();
+  for (const file of await readdir(directory)) {
+    const events = JSON.parse(await readFile(join(directory, file), "utf8")) as {
+      readonly cat: string;
+      readonly name: string;
+      readonly dur: number;
+      readonly args?: { readonly shapes?: string };
+    }[];
+    for (const { cat, name, dur, args } of events) {
+      if (cat !== "Api") continue;
+      const key = `${name.split("&").at(-1)} ${args?.shapes ?? ""}`;
+      times.set(key, (times.get(key) ?? 0) + dur / 1000);
+    }
+  }
+  const rows = [...times].toSorted(([, a], [, b]) => b - a).slice(0, 3 * LISTED);
+  printTable(
+    ["kernel", "total on the GPU, ms"],
+    rows.map(([name, ms]) => [name, ms.toFixed(1)]),
+  );
+}
+
+async function torch<T>(program: string, input: object): Promise<T> {
+  const { stdout } = await promisify(execFile)("python3", [join(import.meta.dirname, program), JSON.stringify(input)]);
+  return JSON.parse(stdout.trim().split("\n").at(-1)!) as T;
+}
+
+/** Reads a list such as `16:16:256,full:16:256`. */
+function tasks(name: string, text: string): { readonly first: string; readonly counts: readonly number[] }[] {
+  return text
+    .split(",")
+    .filter((task) => task !== "")
+    .map((task) => {
+      const [first = "", ...counts] = task.split(":");
+      return { first, counts: counts.map((count) => whole(name, count)) };
+    });
+}
+
+export async function run(args: string[]): Promise<void> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      params: { type: "string", default: "27m" },
+      train: { type: "string", default: "16:16:256,full:16:256" },
+      sample: { type: "string", default: "32:64:32" },
+      steps: { type: "string", default: "3" },
+      vs: { type: "string" },
+      kernels: { type: "boolean", default: false },
+    },
+  });
+  const steps = whole("steps", values.steps);
+  const withTorch = wantsTorch(values.vs) && (await hasTorch());
+  const kernels = values.kernels ? await mkdtemp(join(tmpdir(), "whetstone-kernels-")) : null;
+  const timesOf = watchSessions(kernels);
+  try {
+    await withShape(values.params, async (directory) => {
+      const memory = new DeviceMemory(webgpu());
+      const bases = new DeviceBases(memory, () => POSITIONS);
+      const trainer = new DeviceTrainer(memory, bases);
+      const base = { id: "bench", directory };
+      const spec = { seed: 1, ...(hasWeights(values.params) ? {} : { fresh: true }) };
+      const peer = { directory, threads: 1, seconds: steps, device: "cuda" };
+      const { signal } = new AbortController();
+
+      for (const { first, counts } of tasks("train", values.train)) {
+        const [count, length] = counts as [number, number];
+        const rank = first === "full" ? null : whole("train", first);
+        const { rows, shape } = rowsOf(count, length);
+        const id = await trainer.createModel(base, { ...spec, ...(rank === null ? {} : { lora: { rank } }) });
+        const times: number[] = [];
+        for (let step = 0; step <= steps; step++) {
+          if (step === 1) timesOf();
+          const startMs = performance.now();
+          await trainer.forwardBackward(id, rows, { kind: "cross-entropy" }, signal);
+          await trainer.optimStep(id, ADAM);
+          times.push(performance.now() - startMs);
+        }
+        await trainer.unload(id);
+        const [compiled, ...measured] = times as [number, ...number[]];
+        const rate = (ms: number) => `${short((count * length * 1000) / ms)} tokens/s`;
+        const ms = median(measured);
+        console.log(
+          `train ${first}, ${count} rows of ${length}: ${ms.toFixed(1)} ms/step, ${rate(ms)}; first step ${compiled.toFixed(0)} ms`,
+        );
+        if (withTorch) {
+          const { msPerStep } = await torch<TrainResult>("torch_train.py", { ...peer, rows: shape.rows, rank } satisfies TrainInput);
+          console.log(`PyTorch: ${msPerStep.toFixed(1)} ms/step, ${rate(msPerStep)}`);
+        }
+        printPrograms(timesOf());
+      }
+
+      for (const { first, counts } of tasks("sample", values.sample)) {
+        const [batch, [prompt, tokens]] = [whole("sample", first), counts as [number, number]];
+        const ended = new Map<number, (error?: unknown) => void>();
+        const onEvents = (events: readonly SampledEvent[]) => {
+          for (const { request, token } of events) if (token.finish) ended.get(request)?.();
+        };
+        const onError = (requests: readonly number[], error: unknown) => requests.forEach((request) => ended.get(request)?.(error));
+        const sampler = new Sampler({ threads: 1, maxRows: batch }, onEvents, onError, onDevice(memory, bases));
+        const id = await trainer.createModel(base, spec);
+        await sampler.addPolicy("policy", base, trainer.weights(id));
+        let next = 0;
+        const one = (row: number) =>
+          new Promise<void>((resolve, reject) => {
+            const request = next++;
+            ended.set(request, (error) => (error === undefined ? resolve() : reject(error as Error)));
+            const ids = Int32Array.from({ length: prompt }, (_, t) => (row * 31 + t * 17 + ((row * t) % 7)) % 500);
+            const params = { maxTokens: tokens, temperature: 1, topP: 1, topK: 0, seed: BigInt(request), stopTokenIds: [], topLogprobs: 0 };
+            sampler.add(request, "policy", ids, params);
+          });
+        const times: number[] = [];
+        for (let step = 0; step <= steps; step++) {
+          if (step === 1) timesOf();
+          const startMs = performance.now();
+          await Promise.all(Array.from({ length: batch }, (_, row) => one(row)));
+          times.push(performance.now() - startMs);
+        }
+        sampler.releasePolicy("policy");
+        await trainer.unload(id);
+        const ms = median(times.slice(1));
+        const rate = (total: number) => `${short((batch * tokens * 1000) / total)} tokens/s`;
+        console.log(`sample ${batch} requests, ${prompt} + ${tokens} tokens: ${ms.toFixed(0)} ms, ${rate(ms)}`);
+        if (withTorch) {
+          const input = { ...peer, batches: [batch], prompt, tokens } satisfies SampleInput;
+          const [result] = await torch<SampleResult[]>("torch_sample.py", input);
+          console.log(`PyTorch: ${result!.ms.toFixed(0)} ms, ${rate(result!.ms)}`);
+        }
+        printPrograms(timesOf());
+      }
+    });
+    if (kernels !== null) await printKernels(kernels);
+  } finally {
+    if (kernels !== null) await rm(kernels, { recursive: true, force: true });
+  }
+  // Sessions of the device keep the process alive.
+  process.exit(0);
+}
