@@ -2,6 +2,7 @@
 import {
   add,
   cast,
+  concat,
   cumulativeSum,
   equal,
   exp,
@@ -58,8 +59,8 @@ function blockSize(vocabularySize: number): number {
 }
 
 /**
- * Draws a token from `softmax(logits / temperature)` for each row, by the inverse of the cumulative distribution, and declares the outputs
- * `drawn_ids` and `drawn_logprobs`, `[S, 1]`.
+ * Draws a token from `softmax(logits / temperature)` for each row, by the inverse of the cumulative distribution, and declares the output
+ * `drawn`, `[S, 2]`: ids and log-probabilities. One output, because each costs a transfer.
  *
  * Sums are computed in blocks of the vocabulary: first the block is found in which the cumulative weight exceeds the target, then the token
  * in the block. Cumulative weights never decrease, so the number of elements at or below the target is the index of the drawn element, and
@@ -101,8 +102,14 @@ export function drawOutputs(logits: Value): void {
     [size],
   );
   const chosen = reduceSum(where(equal(places, place), blockOf(centered), graph.scalar(0)), [1]);
-  graph.output("drawn_ids", add(mul(block, graph.scalar(size)), place));
-  graph.output("drawn_logprobs", sub(chosen, reshape(logTotal, [rows, 1])));
+  const ids = add(mul(block, graph.scalar(size)), place);
+  graph.output("drawn", concat([ids, sub(chosen, reshape(logTotal, [rows, 1]))], 1, 2));
+}
+
+/** Reads the output of {@link drawOutputs}. */
+export function drawnTokens(drawn: Float32Array): DrawnTokens {
+  const column = (at: number) => Float32Array.from({ length: drawn.length / 2 }, (_, row) => drawn[2 * row + at]!);
+  return { ids: column(0), logprobs: column(1) };
 }
 
 /** Returns the number of true elements in each row of a matrix, `[S, 1]`. */

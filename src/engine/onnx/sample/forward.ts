@@ -4,7 +4,7 @@ import type { Adapter } from "../model/parameters.ts";
 import type { Graph } from "../graph/index.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type ProgramOptions, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
-import { drawFeeds, type DrawInputs, type DrawnTokens } from "./draw-graph.ts";
+import { drawFeeds, drawnTokens, type DrawInputs, type DrawnTokens } from "./draw-graph.ts";
 import type { PlacedStack, PlacedWeights } from "./place.ts";
 
 /**
@@ -99,12 +99,12 @@ export class Forward<W extends PlacedWeights> {
         ...(draws ? drawFeeds(Tensor, draws, vocabularySize) : {}),
         tokens: new Tensor("int64", wide(tokens), [size, time]),
         positions: new Tensor("int64", wide(positionsOf(pasts, time)), [size, time]),
-        last: new Tensor("int64", wide(last), [last.length]),
+        ...(program.inputNames.includes("last") ? { last: new Tensor("int64", wide(last), [last.length]) } : {}),
       },
       {
         ...input.fetches,
         ...(kind === "draw" ? {} : { logprobs: null, probs: null, ...(needsLogits ? { logits: null } : {}) }),
-        ...(draws ? { drawn_ids: null, drawn_logprobs: null } : {}),
+        ...(draws ? { drawn: null } : {}),
       },
     );
     const data = (name: string) => results[name]!.data as Float32Array;
@@ -113,7 +113,7 @@ export class Forward<W extends PlacedWeights> {
         kind === "draw"
           ? null
           : { vocabularySize, logprobs: data("logprobs"), probs: data("probs"), logits: needsLogits ? data("logits") : null },
-      drawn: draws ? { ids: data("drawn_ids"), logprobs: data("drawn_logprobs") } : null,
+      drawn: draws ? drawnTokens(data("drawn")) : null,
       results,
     };
   }

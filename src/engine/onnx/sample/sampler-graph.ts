@@ -43,6 +43,7 @@ export interface TransposedProduct {
  * @param transposed - Product with transposed matrices; null for a small model.
  * @param attend - Creates the attention layer, which reads and writes the cache.
  * @param declareOutputs - Declares the outputs other than the cache. @default {@link distributionOutputs}
+ * @param selectsTokens - Whether only the tokens in `last` have outputs, instead of all. @default true
  */
 export function samplerGraph(
   config: ModelConfig,
@@ -51,6 +52,7 @@ export function samplerGraph(
   transposed: TransposedProduct | null,
   attend: (inputs: ModelInputs) => AttentionLayer,
   declareOutputs: (logits: Value) => void = distributionOutputs,
+  selectsTokens = true,
 ): Graph {
   const graph = new Graph();
   const filling = transposed?.isGrouped ? paddingOf(graph, dims) : null;
@@ -79,7 +81,7 @@ export function samplerGraph(
     reshape(tokens, [all.rows]),
     filling ? (layer, projected) => filling.spread(attentionLayer(layer, filling.real(projected))) : attentionLayer,
   );
-  const found = logits(inputs, gatherRows(hidden, graph.input("last", ["selected"], "int64")));
+  const found = logits(inputs, selectsTokens ? gatherRows(hidden, graph.input("last", ["selected"], "int64")) : hidden);
   const raw = filling ? filling.real(found) : found;
   declareOutputs(raw);
   return graph;

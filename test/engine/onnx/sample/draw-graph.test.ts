@@ -6,6 +6,7 @@ import { loadRuntime, Program } from "../../../../src/engine/onnx/runtime/progra
 import {
   BELOW_ONE,
   drawFeeds,
+  drawnTokens,
   type DrawnTokens,
   drawOutputs,
   MAX_INVERSE_TEMPERATURE,
@@ -31,9 +32,9 @@ async function drawn(device: Device, rows: readonly DrawnRow[]): Promise<DrawnTo
     inverseTemperatures: Float32Array.from(rows, ({ temperature }) => Math.min(1 / temperature, MAX_INVERSE_TEMPERATURE)),
   };
   const logits = new Tensor("float32", Float32Array.from(rows.flatMap((row) => row.logits)), [rows.length, V]);
-  const results = await program.run({ logits, ...drawFeeds(Tensor, draws, V) }, ["drawn_ids", "drawn_logprobs"]);
+  const results = await program.run({ logits, ...drawFeeds(Tensor, draws, V) }, ["drawn"]);
   await program.release();
-  return { ids: results["drawn_ids"]!.data as Float32Array, logprobs: results["drawn_logprobs"]!.data as Float32Array };
+  return drawnTokens(results["drawn"]!.data as Float32Array);
 }
 
 function cumulative(weights: readonly number[]): number[] {
