@@ -1,5 +1,5 @@
 /** Sampling from models whose matrices come from the left of their products. */
-import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -9,6 +9,7 @@ import { baseLayout, viewOf } from "../../../../src/engine/onnx/model/parameters
 import { isLarge } from "../../../../src/engine/onnx/model/size.ts";
 import { decodeThreads, promptThreads } from "../../../../src/engine/onnx/sample/thread-counts.ts";
 import { GROUP_ROWS, inGroups, turnMatrices } from "../../../../src/engine/onnx/sample/transposed.ts";
+import { writeRandomWeights } from "../../../bench/random-weights.ts";
 import type { Engine, ModelHandle, PolicyVersion, Row, SampledToken } from "../../../../src/engine/port.ts";
 
 const SHIPPED = join(import.meta.dirname, "../../../../models/whetstone-tiny");
@@ -27,15 +28,6 @@ async function largeShape(isTied: boolean): Promise<void> {
   const config = JSON.parse(await readFile(join(SHIPPED, "config.json"), "utf8")) as object;
   const shape = isTied ? { vocab_size: 123_000 } : { vocab_size: 62_000, tie_word_embeddings: false };
   await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...shape, num_hidden_layers: 2, initializer_range: 0.1 }));
-}
-
-/** Gives the shape random weights: adapters are on a base that has some. */
-async function writeWeights(): Promise<void> {
-  const base = await engine!.createModel({ base: "large", seed: 1, fresh: true });
-  await mkdir(join(directory, "state"));
-  await engine!.saveState(base, join(directory, "state"));
-  await engine!.unload(base);
-  await rename(join(directory, "state", "model.safetensors"), join(directory, "model.safetensors"));
 }
 
 /** A step of training: before the first one an adapter adds nothing. */
@@ -71,7 +63,7 @@ describe.each([
     await largeShape(isTied);
     expect(isLarge(await readModelConfig(directory))).toBe(true);
     engine = await createOnnxEngine({ baseModels: { large: directory }, trainerThreads: 1 });
-    if (lora) await writeWeights();
+    if (lora) await writeRandomWeights(directory);
     const model = await engine.createModel({ base: "large", seed: 1, fresh: lora === undefined, lora });
     await takeStep(model);
     const policy = await engine.publish(model);
@@ -117,7 +109,7 @@ describe.each([
     const threadCounts = [1, 4];
     for (const samplerThreads of threadCounts) {
       engine = await createOnnxEngine({ baseModels: { large: directory }, samplerThreads, trainerThreads: 1, prefixCacheBytes: 0 });
-      if (samplerThreads === 1) await writeWeights();
+      if (samplerThreads === 1) await writeRandomWeights(directory);
       const model = await engine.createModel({ base: "large", seed: 1, lora });
       if (lora) await takeStep(model);
       const policy = await engine.publish(model);
