@@ -1,5 +1,5 @@
 /** Lowerings for the WebGPU execution provider of ONNX Runtime 1.30: operators without a kernel, or with a kernel that is not exact. */
-import type { Attribute, Dim, DType, Graph, NodeSpec, Value } from "../graph.ts";
+import type { Attribute, Dim, DType, NodeSpec, Value } from "../graph.ts";
 import type { LoweringTable } from "../lower.ts";
 import { reduceSum } from "../ops/broadcast.ts";
 import { add, cast, div, equal, exp, log, mul, sqrt, sub } from "../ops/elementwise.ts";
@@ -31,9 +31,9 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     if (k < LONG || n > k / 2 || k % (4 * PARTS) !== 0) return null;
     const [m] = a!.shape as [Dim];
     const length = k / PARTS;
-    const left = transpose(reshape(a!, [m, PARTS, length]), [1, 0, 2]);
+    const left = transpose(reshapeRows(a!, m, [PARTS, length]), [1, 0, 2]);
     const product = matmul(left, reshape(b!, [PARTS, length, n]));
-    return [reshape(reduceSum(product, [0]), [m, n])];
+    return [reshapeRows(reduceSum(product, [0]), m, [n])];
   },
 
   // The kernel reads transposed matrices element by element: on an H100, 6 TFLOP/s instead of 20.
@@ -110,29 +110,20 @@ function sumOfPieces(a: Value, b: Value): Value {
 function inPieces(x: Value): Value {
   const { graph } = x;
   const [length, width] = x.shape as [string, number];
-  const [padded] = graph.record({ op: "Pad", inputs: [x, padsOf(graph, length)], outputs: [{ shape: [`${length}_padded`, width] }] });
-  return graph.record({
-    op: "Reshape",
-    inputs: [padded!, graph.ints([-1, PIECE, width])],
-    outputs: [{ shape: [`${length}_pieces`, PIECE, width] }],
-  })[0]!;
-}
-
-const padsOfGraphs = new WeakMap<Graph, Map<string, Value>>();
-
-/** Returns the padding of a matrix whose first dimension is padded to whole pieces, once per graph and dimension. */
-function padsOf(graph: Graph, length: string): Value {
-  const known = padsOfGraphs.get(graph) ?? new Map<string, Value>();
-  padsOfGraphs.set(graph, known);
   const integers = (op: string, inputs: readonly Value[], size: number, attributes: NodeSpec["attributes"] = {}) =>
     graph.record({ op, inputs, attributes, outputs: [{ shape: [size], dtype: "int64" }] })[0]!;
-  let pads = known.get(length);
-  if (pads === undefined) {
-    const missing = integers("Mod", [integers("Neg", [graph.dim(length)], 1), graph.ints([PIECE])], 1);
-    pads = integers("Concat", [graph.ints([0, 0]), missing, graph.ints([0])], 4, { axis: { int: 0 } });
-    known.set(length, pads);
-  }
-  return pads;
+  // Read from this value: values of different lengths may have the same name of a dimension.
+  const rows = integers("Shape", [x], 1, { start: { int: 0 }, end: { int: 1 } });
+  const missing = integers("Mod", [integers("Neg", [rows], 1), graph.ints([PIECE])], 1);
+  const pads = integers("Concat", [graph.ints([0, 0]), missing, graph.ints([0])], 4, { axis: { int: 0 } });
+  const [padded] = graph.record({ op: "Pad", inputs: [x, pads], outputs: [{ shape: [`${length}_padded`, width] }] });
+  return reshapeRows(padded!, `${length}_pieces`, [PIECE, width]);
+}
+
+/** Reshapes to `[rows, ...rest]` with as many rows as there are elements for. */
+function reshapeRows(x: Value, rows: Dim, rest: readonly number[]): Value {
+  const shape = x.graph.ints([-1, ...rest]);
+  return x.graph.record({ op: "Reshape", inputs: [x, shape], outputs: [{ shape: [rows, ...rest] }] })[0]!;
 }
 
 function swapLastTwo(x: Value): Value {
