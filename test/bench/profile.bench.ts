@@ -1,7 +1,7 @@
 /**
  * Time of each compiled program on a GPU, for training steps and sampled batches in this process, without the engine's own process:
  *
- *   npm run bench -- device-profile [--params 27m] [--train 16:16:256,full:16:256] [--sample 32:64:32] [--steps 3] [--vs torch] [--kernels]
+ *   npm run bench -- profile [--params 27m] [--train 16:16:256,full:16:256] [--sample 32:64:32] [--steps 3] [--vs torch] [--kernels]
  *
  * `--train` lists `rank:rows:tokens`, with `full` for every parameter; the second half of each row is trained. `--sample` lists
  * `requests:prompt:tokens`. `--kernels` adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
