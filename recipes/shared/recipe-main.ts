@@ -61,9 +61,14 @@ function commandOf<S>({ name, defaults, flags = {}, recipeFor }: RecipeCommand<S
     const given = new Set(Object.keys(flags).filter((flag) => command.getOptionValueSource(camelCase(flag)) === "cli"));
     const runDir = resolve(options.runDir ?? join("runs", `${name}-${new Date().toISOString().replaceAll(/[:.]/g, "-")}`));
     const controller = new AbortController();
-    process.once("SIGINT", () => controller.abort(new Error("stopped by the user")));
-    const result = await runRecipe(recipeFor(config, given), config, runDir, controller.signal);
-    if (options.json === true) console.log(JSON.stringify(result));
+    const stop = () => controller.abort(new Error("stopped by the user"));
+    process.once("SIGINT", stop);
+    try {
+      const result = await runRecipe(recipeFor(config, given), config, runDir, controller.signal);
+      if (options.json === true) console.log(JSON.stringify(result));
+    } finally {
+      process.off("SIGINT", stop);
+    }
   });
 }
 
