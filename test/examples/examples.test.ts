@@ -96,10 +96,12 @@ describe("the examples", () => {
     },
   );
 
+  // Each trains for a quarter of a minute; their parts have tests of their own.
+  const SLOW: ReadonlySet<string> = new Set(["external-agent", "train-with-a-judge"]);
   // test/capture/clients.test.ts covers the clients of the other capture examples; `EXAMPLES=all` runs these, too.
   const isRun = (name: string) => {
     if (name === "external-agent" && spawnSync("python3", ["--version"]).status !== 0) return false;
-    return process.env["EXAMPLES"] === "all" || name === "capture-openai" || !name.startsWith("capture-");
+    return process.env["EXAMPLES"] === "all" || name === "capture-openai" || !(name.startsWith("capture-") || SLOW.has(name));
   };
   it.each(Object.entries(EXAMPLES).filter(([name]) => isRun(name)))(
     "%s runs and prints the expected output",
