@@ -33,7 +33,7 @@ export const sessionSampling = z.strictObject({
   stop_token_ids: shape.stop_token_ids,
   /** Whether sampling continues after the end token. */
   ignore_eos: shape.ignore_eos,
-  /** Variables of the chat template; merged by name with those of the request. */
+  /** Variables of the chat template; merged by name with the variables of the request. */
   chat_template_kwargs: shape.chat_template_kwargs,
   /** Reasoning effort, a variable of the chat template. */
   reasoning_effort: shape.reasoning_effort,

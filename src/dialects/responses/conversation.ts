@@ -17,9 +17,9 @@ export interface ContinuedResponse {
 
 /** Access to earlier responses. */
 export interface ResponseLookup {
-  /** Returns a response. Throws if there is none with this identifier. */
+  /** Returns the response with an id. Throws if there is none. */
   readonly response: (id: string) => MaybePromise<ContinuedResponse>;
-  /** Returns the output item with an identifier. Throws if there is none. */
+  /** Returns the output item with an id. Throws if there is none. */
   readonly item: (id: string) => MaybePromise<ResponsesItem>;
 }
 

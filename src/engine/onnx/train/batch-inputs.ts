@@ -38,7 +38,7 @@ export interface BatchRequest {
  * Selects the trained tokens of a batch and plans its memory.
  *
  * @param minEntries - Min number of entries; padding entries have weight 0.
- * @param budget - Memory that the batch may take. @default that of the processor
+ * @param budget - Memory that the batch may take. @default `PROCESSOR_BUDGET`
  * @returns Null if the batch has no trained tokens.
  */
 export function selectAndPlan(

@@ -15,7 +15,7 @@ export function ownerOf(credential: string): string {
   return createHash("sha256").update(credential).digest("hex");
 }
 
-/** Returns a stored response. @throws NotFoundError `E_NOT_FOUND`, param `param`, if the owner has none with this identifier. */
+/** Returns a stored response. @throws NotFoundError `E_NOT_FOUND`, param `param`, if the owner has none with this id. */
 export async function requireResponse(stored: StoredResponses, owner: string, id: string, param: string) {
   const row = await stored.find(owner, id);
   if (row !== undefined) return row;
