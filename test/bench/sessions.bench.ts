@@ -87,24 +87,24 @@ export async function run(args: string[]): Promise<void> {
       }
     }
     await agent.close();
-    const medians = ([side, costs]: [string, readonly Cost[]]) => ({
-      side,
-      ms: median(costs.map(({ ms }) => ms)),
-      cpuMs: median(costs.map(({ cpuMs }) => cpuMs)),
-    });
-    const rows = [...times].map(medians);
-    const [base] = rows;
+    const base = times.get("plain chat completions")!;
+    // Compared round by round: other processes slow both sides of a round more equally than different rounds.
+    const ratio = (costs: readonly Cost[], part: keyof Cost): string =>
+      `${median(costs.map((cost, index) => cost[part] / base[index]![part])).toFixed(2)} ×`;
     printTable(
       ["", "ms", "turns/s", "time", "processor ms", "processor time", "MiB in memory"],
-      rows.map(({ side, ms, cpuMs }) => [
-        side,
-        short(ms),
-        short((count * load.turns * 1000) / ms),
-        `${(ms / base!.ms).toFixed(2)} ×`,
-        short(cpuMs),
-        `${(cpuMs / base!.cpuMs).toFixed(2)} ×`,
-        String(memory.get(side)),
-      ]),
+      [...times].map(([side, costs]) => {
+        const ms = median(costs.map((cost) => cost.ms));
+        return [
+          side,
+          short(ms),
+          short((count * load.turns * 1000) / ms),
+          ratio(costs, "ms"),
+          short(median(costs.map(({ cpuMs }) => cpuMs))),
+          ratio(costs, "cpuMs"),
+          String(memory.get(side)),
+        ];
+      }),
     );
   });
 }

@@ -48,7 +48,7 @@ export class TurnWriter {
       const batch = this.#waiting.splice(0, MAX_TURNS);
       try {
         const turns = batch.map(({ turn }) => turn);
-        await unsynchronized(this.#store, (transaction) => insertTurns(transaction, turns));
+        await unsynchronized(this.#store, (connection) => insertTurns(connection, turns));
         for (const { resolve } of batch) resolve();
         this.#synchronization ??= setTimeout(() => this.#synchronize(), SYNCHRONIZE_MS).unref();
       } catch (error) {

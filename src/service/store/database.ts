@@ -15,7 +15,10 @@ const MAX_STATEMENTS = 500;
 /** Number of statements executed per store that may have changed data. */
 const revisions = new WeakMap<Store, { count: number }>();
 
-/** Returns a revision number that differs after every change. A value read at the same revision is still current. */
+/** Connection of each store that can be written to. */
+const connections = new WeakMap<Store, SqliteConnection>();
+
+/** Returns a revision number that differs after every change outside {@link unsynchronized}. A value read at the same revision is still current. */
 export function revisionOf(store: Store): number {
   return revisions.get(store)?.count ?? 0;
 }
@@ -145,6 +148,7 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
   const revision = { count: 0 };
   const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, revision) }) });
   revisions.set(store, revision);
+  connections.set(store, connection);
   const migrator = new Migrator({ db: store, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
   const { error } = await migrator.migrateToLatest();
   if (error !== undefined) {
@@ -157,16 +161,26 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
 }
 
 /**
- * Runs a transaction that survives the end of the process, but not a failure of the system before the next synchronized one. Saves the
- * synchronization of the disk, which takes milliseconds and blocks the event loop.
+ * Runs a synchronous transaction on the connection of a store. It survives the end of the process, but not a failure of the system before
+ * the next synchronized one: this saves the synchronization of the disk, which takes milliseconds and blocks the event loop. It does not
+ * change the {@link revisionOf} the store, so it must not write to tables whose values are cached by revision.
  */
-export function unsynchronized(store: Store, body: (transaction: Store) => Promise<void>): Promise<void> {
-  return store.connection().execute(async (connection) => {
-    await sql.raw("PRAGMA synchronous = NORMAL").execute(connection);
+export function unsynchronized(store: Store, body: (connection: SqliteConnection) => void): Promise<void> {
+  // Kysely lends its only connection to one caller at a time.
+  return store.connection().execute(async () => {
+    const connection = connections.get(store)!;
+    connection.exec("PRAGMA synchronous = NORMAL");
     try {
-      await connection.transaction().execute(body);
+      connection.exec("BEGIN");
+      try {
+        body(connection);
+        connection.exec("COMMIT");
+      } catch (error) {
+        rollbackOf(connection).run([]);
+        throw error;
+      }
     } finally {
-      await sql.raw("PRAGMA synchronous = FULL").execute(connection);
+      connection.exec("PRAGMA synchronous = FULL");
     }
   });
 }

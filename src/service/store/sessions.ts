@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { SessionQuery } from "../../schema/index.ts";
 import { pageOf, requireCursor, type Page } from "./paging.ts";
+import type { SqliteConnection } from "./connection.ts";
 import type { SessionRow, SessionTurnRow, Store } from "./tables.ts";
 
 /** Inserts a session. */
@@ -23,9 +24,10 @@ export function findSession(store: Store, id: string): Promise<SessionRow | unde
   return unexpired(store).selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
 }
 
-/** Returns the session with a key; undefined for an unknown or expired one. */
-export function findSessionByKey(store: Store, key: string): Promise<SessionRow | undefined> {
-  return unexpired(store).selectAll().where("key", "=", key).executeTakeFirst();
+/** Returns the session with a key; undefined for an unknown or expired one. In SQL, because every request of a session needs it. */
+export async function findSessionByKey(store: Store, key: string): Promise<SessionRow | undefined> {
+  const query = sql<SessionRow>`select * from sessions where key = ${key} and expires_at > ${new Date().toISOString()}`;
+  return (await query.execute(store)).rows[0];
 }
 
 function unexpired(store: Store) {
@@ -57,21 +59,19 @@ export interface NewTurn {
   readonly tokens: number;
 }
 
-/** Inserts turns and adds them to the counts of their sessions. Call in a transaction. Turns of deleted sessions are dropped. */
-export async function insertTurns(transaction: Store, turns: readonly NewTurn[]): Promise<void> {
+const COUNT_TURN = "update sessions set requests = requests + 1, tokens = tokens + ?, last_seq = max(last_seq, ?) where id = ?";
+const INSERT_TURN =
+  "insert into session_turns (session_id, seq, dialect, digest, request, completion, is_delivered, created_at) values (?, ?, ?, ?, ?, ?, ?, ?)";
+
+/**
+ * Inserts turns and adds them to the counts of their sessions. Call in a transaction. Turns of deleted sessions are dropped. In SQL, because
+ * a turn is short, and building the queries would cost more than running them.
+ */
+export function insertTurns(transaction: SqliteConnection, turns: readonly NewTurn[]): void {
+  const [count, insert] = [transaction.prepare(COUNT_TURN), transaction.prepare(INSERT_TURN)];
   for (const { row, tokens } of turns) {
-    const { seq } = row;
-    const { numUpdatedRows } = await transaction
-      .updateTable("sessions")
-      .set((eb) => ({
-        requests: eb("requests", "+", 1),
-        tokens: eb("tokens", "+", tokens),
-        last_seq: eb.case().when("last_seq", "<", seq).then(seq).else(eb.ref("last_seq")).end(),
-      }))
-      .where("id", "=", row.session_id)
-      .executeTakeFirst();
-    if (numUpdatedRows === 0n) continue;
-    await transaction.insertInto("session_turns").values(row).execute();
+    if (Number(count.run(tokens, row.seq, row.session_id).changes) === 0) continue;
+    insert.run(row.session_id, row.seq, row.dialect, row.digest, row.request, row.completion, row.is_delivered, row.created_at);
   }
 }
 

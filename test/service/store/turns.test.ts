@@ -1,0 +1,42 @@
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { Sessions } from "../../../src/service/sessions/sessions.ts";
+import { openStore, revisionOf, unsynchronized } from "../../../src/service/store/database.ts";
+import { deliveredTurns, insertTurns, type NewTurn } from "../../../src/service/store/sessions.ts";
+import type { Store } from "../../../src/service/store/tables.ts";
+import { temporaryDirectory } from "../support.ts";
+
+async function newStore(): Promise<Store> {
+  const store = await openStore(join(await temporaryDirectory(), "whetstone.db"));
+  onTestFinished(() => store.destroy());
+  return store;
+}
+
+function turn(session: string, seq: number, tokens: number): NewTurn {
+  const row = { session_id: session, seq, dialect: "chat", digest: `digest ${seq}`, request: `{"seq":${seq}}`, completion: "{}" };
+  return { row: { ...row, is_delivered: 1, created_at: new Date().toISOString() }, tokens };
+}
+
+test("recorded turns are counted, keep values that are cached by revision, and are dropped if their session was deleted", async () => {
+  const store = await newStore();
+  const sessions = new Sessions(store);
+  const { id } = await sessions.create({ model: "whetstone-tiny" });
+  const before = revisionOf(store);
+  const recorded = [turn(id, 2, 7), turn(id, 1, 5), turn(randomUUID(), 1, 3)];
+  await unsynchronized(store, (connection) => insertTurns(connection, recorded));
+  expect(await sessions.get(id)).toMatchObject({ requests: 2, tokens: 12, last_seq: 2 });
+  expect((await deliveredTurns(store, id)).map(({ request }) => request)).toEqual(['{"seq":1}', '{"seq":2}']);
+  expect(await store.selectFrom("session_turns").selectAll().execute()).toHaveLength(2);
+  expect(revisionOf(store)).toBe(before);
+});
+
+test("a transaction of turns that fails records none of them, and the next one succeeds", async () => {
+  const store = await newStore();
+  const sessions = new Sessions(store);
+  const { id } = await sessions.create({ model: "whetstone-tiny" });
+  await expect(unsynchronized(store, (connection) => insertTurns(connection, [turn(id, 1, 5), turn(id, 1, 5)]))).rejects.toThrow(/UNIQUE/u);
+  expect(await sessions.get(id)).toMatchObject({ requests: 0, tokens: 0 });
+  await unsynchronized(store, (connection) => insertTurns(connection, [turn(id, 1, 5)]));
+  expect(await sessions.get(id)).toMatchObject({ requests: 1, tokens: 5 });
+});
