@@ -28,7 +28,7 @@ const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, weightDecay: 0.01, m
 /** Positions of the rotary tables. */
 const POSITIONS = 2048;
 /** Programs and kernels that are listed. */
-const LISTED = 12;
+const LISTED = 30;
 
 /** Times in milliseconds by label. */
 type Times = Map<string, number[]>;
@@ -87,7 +87,7 @@ function printPrograms(times: Times): void {
 /** Prints the time of the GPU per kernel and shape, from the profiles in a directory. */
 async function printKernels(directory: string): Promise<void> {
   for (const session of sessions) session.endProfiling();
-  const times = new Map<string, number>();
+  const times = new Map<string, { ms: number; runs: number }>();
   for (const file of await readdir(directory)) {
     const events = JSON.parse(await readFile(join(directory, file), "utf8")) as {
       readonly cat: string;
@@ -98,13 +98,15 @@ async function printKernels(directory: string): Promise<void> {
     for (const { cat, name, dur, args } of events) {
       if (cat !== "Api") continue;
       const key = `${name.split("&").at(-1)} ${args?.shapes ?? ""}`;
-      times.set(key, (times.get(key) ?? 0) + dur / 1000);
+      const { ms, runs } = times.get(key) ?? { ms: 0, runs: 0 };
+      times.set(key, { ms: ms + dur / 1000, runs: runs + 1 });
     }
   }
-  const rows = [...times].toSorted(([, a], [, b]) => b - a).slice(0, 3 * LISTED);
+  const sum = (part: "ms" | "runs") => [...times.values()].reduce((total, each) => total + each[part], 0);
+  const rows = [...times].toSorted(([, a], [, b]) => b.ms - a.ms).slice(0, 3 * LISTED);
   printTable(
-    ["kernel", "total on the GPU, ms"],
-    rows.map(([name, ms]) => [name, ms.toFixed(1)]),
+    ["kernel", "runs", "total on the GPU, ms"],
+    [...rows, ["all kernels", { ms: sum("ms"), runs: sum("runs") }] as const].map(([name, { ms, runs }]) => [name, String(runs), ms.toFixed(1)]),
   );
 }
 

@@ -189,6 +189,7 @@ function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor
       kept[name] = tensor;
       continue;
     }
+    if (tensor.location !== "cpu") continue;
     const { buffer } = tensor.data as Float32Array;
     copies.push(buffer as ArrayBuffer);
     bytes += buffer.byteLength;
