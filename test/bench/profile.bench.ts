@@ -26,7 +26,7 @@ import { equalRows, type TrainInput, type TrainResult } from "./train.bench.ts";
 
 const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, weightDecay: 0.01, maxGradNorm: 1 };
 /** Positions of the rotary tables. */
-const POSITIONS = 2048;
+const POSITIONS = 4096;
 /** Programs and kernels that are listed. */
 const LISTED = 30;
 

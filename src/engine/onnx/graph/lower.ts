@@ -1,5 +1,6 @@
 /** Replacement of operators that an execution provider lacks, before a graph is serialized. */
 import { Graph, liveNodes, type Node, type Value } from "./graph.ts";
+import { cast } from "./ops/elementwise.ts";
 
 /**
  * Records nodes that compute the same as `node` and returns their outputs, one per output of `node`; null keeps the node.
@@ -22,8 +23,9 @@ export const packedNames = (name: string) => ({ start: `${name}_start`, end: `${
 /**
  * Returns a graph with the same outputs in which the operators of `table` are replaced; gradients are not copied.
  *
- * @param packed - float32 inputs that the new graph takes as one flat input, {@link PACKED_INPUT}, because each input costs a transfer to a
- *   device. Their places and shapes are inputs, too, see {@link packedNames}. @default none
+ * @param packed - Inputs that the new graph takes as one flat float32 input, {@link PACKED_INPUT}, because each input costs a transfer to a
+ *   device. Their places and shapes are inputs, too, see {@link packedNames}. Integers, exact below 2^24, become int32, so their nodes must
+ *   accept that. @default none
  */
 export function lower(graph: Graph, table: LoweringTable, packed: readonly string[] = []): Graph {
   const lowered = new Graph();
@@ -58,7 +60,7 @@ export function lower(graph: Graph, table: LoweringTable, packed: readonly strin
 }
 
 /** Cuts an input out of the flat input. */
-function unpacked(flat: Value, { name, shape }: Value): Value {
+function unpacked(flat: Value, { name, shape, dtype }: Value): Value {
   const { graph } = flat;
   const names = packedNames(name);
   const bound = (of: string) => graph.input(of, [1], "int64");
@@ -67,9 +69,10 @@ function unpacked(flat: Value, { name, shape }: Value): Value {
     inputs: [flat, bound(names.start), bound(names.end), graph.ints([0])],
     outputs: [{ shape: [`${name}_size`] }],
   });
-  return graph.record({
+  const [whole] = graph.record({
     op: "Reshape",
     inputs: [part!, graph.input(names.shape, [shape.length], "int64")],
     outputs: [{ shape }],
-  })[0]!;
+  });
+  return dtype === "float32" ? whole! : cast(whole!, "int32");
 }

@@ -48,7 +48,10 @@ export interface ProgramOptions {
    * memory is the process's. @default none
    */
   readonly resident?: ((output: string) => boolean) | undefined;
-  /** float32 inputs that every run takes from the process's memory. A device receives them in one transfer. @default none */
+  /**
+   * Inputs that every run takes from the process's memory: float32, or integers below 2^24 for operators that accept int32. A device receives
+   * them in one transfer. @default none
+   */
   readonly hosted?: ((input: string) => boolean) | undefined;
 }
 
@@ -162,7 +165,7 @@ function pack(names: readonly string[], feeds: Tensors, TensorClass: TensorConst
   for (const name of names) {
     const { data, dims, size } = feeds[name]!;
     const { start, end, shape } = packedNames(name);
-    flat.set(data as Float32Array, at);
+    flat.set(data instanceof BigInt64Array ? Array.from(data, Number) : (data as Float32Array | Int32Array), at);
     sent[start] = integers(at);
     sent[end] = integers(at + size);
     sent[shape] = integers(...dims);

@@ -28,8 +28,8 @@ const WORTH_TOKENS = 4 * BLOCK_TOKENS;
 /**
  * Takes the first waiting request off the queue, together with other requests for the same prompt. If the cached prefix of that prompt is
  * shorter than {@link WORTH_TOKENS}, also takes other prompts of the same batch and padded length with as short a cached prefix, up to
- * `most` tokens. Of prompts with the same first {@link WORTH_TOKENS} tokens only one is taken: the others find its blocks in the cache
- * later.
+ * `maxTokens` tokens. Of prompts with the same first {@link WORTH_TOKENS} tokens only one is taken, if there is a cache: the others find its
+ * blocks in it later.
  *
  * @returns Null if no request waits or no row is free.
  */
@@ -51,8 +51,8 @@ export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, maxTok
     if (same) same.requests.push(request);
     else if (prompts.length === 0) prompts.push({ prompt: request.prompt, requests: [request] });
     else if (isAlone || (prompts.length + 1) * time > maxTokens || paddedLength(request.prompt.length) !== time) return false;
-    else if (prompts.some(({ requests }) => haveSamePrefix(requests[0]!, request)) || isWorthIt(knownBlocks(prefixes, request)))
-      return false;
+    else if (isWorthIt(knownBlocks(prefixes, request))) return false;
+    else if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(requests[0]!, request))) return false;
     else prompts.push({ prompt: request.prompt, requests: [request] });
     taken++;
     return true;

@@ -1,26 +1,27 @@
 /** Prefill and decode graphs of a device with the cache in its memory: each run returns the whole cache with the new tokens in it. */
-import { attention, concat, equal, type Graph, lessOrEqual, MASKED, reshape, type Value, where } from "../graph/index.ts";
+import { attention, concat, type Graph, lessOrEqual, MASKED, reshape, type Value, where } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type AttentionLayer, type BatchDims, type ModelInputs, perHeadAttention } from "../model/transformer.ts";
+import { cachingAttention } from "./caching-attention.ts";
 import { drawOutputs } from "./draw-graph.ts";
 import type { ForwardKind } from "./forward.ts";
 import { cacheNames, distributionOutputs, samplerGraph } from "./sampler-graph.ts";
 
 /**
  * Builds a graph for `T` new tokens of each of `B` rows. Caches are `[B, kv, C, d]` for keys and values, inputs as `past_k0`, `past_v0`, …
- * and outputs as `k0`, `v0`, … `key_places` `[C]` counts the positions of the cache, `0, 1, …`.
+ * and outputs as `k0`, `v0`, …
  *
- * For prompts, all rows have the same tokens in the cache, and the output has room for just the tokens so far; `query_places` `[(h/kv)·T,
- * 1]` are the positions of the new tokens, once per query head of a key head. For decoding, `T` is 1, the output has the capacity of the
- * input, and `places` `[B, 1, 1, 1]` is the position of each row's new token. The graph `draw` returns drawn tokens, the graph `decode`
- * distributions, too: see {@link drawOutputs}.
+ * For prompts, all rows have the same tokens in the cache, and the output has room for just the tokens so far. `key_places` `[C]` counts the
+ * positions of the cache, `0, 1, …`, and `query_places` `[(h/kv)·T, 1]` are the positions of the new tokens, once per query head of a key
+ * head. For decoding, `T` is 1, and the cache is the one of {@link cachingAttention}. The graph `draw` returns drawn tokens, the graph
+ * `decode` distributions, too: see {@link drawOutputs}.
  */
 export function deviceGraph(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Graph {
   const isDecoding = kind === "decode" || kind === "draw";
   const dims: BatchDims = isDecoding
-    ? { batch: "batch", time: 1, rows: "batch", grouped: config.heads / config.kvHeads }
+    ? { batch: "batch", time: 1, rows: "batch" }
     : { batch: "batch", time: "time", rows: "rows", grouped: "grouped" };
-  const attend = (inputs: ModelInputs) => (isDecoding ? decoding(inputs) : prefilling(inputs, kind));
+  const attend = (inputs: ModelInputs) => (isDecoding ? cachingAttention(inputs) : prefilling(inputs, kind));
   return samplerGraph(config, hasAdapters, dims, null, attend, outputsOf(kind), !isDecoding);
 }
 
@@ -50,24 +51,6 @@ function prefilling(inputs: ModelInputs, kind: "prompt" | "continuation"): Atten
     graph.output(names.keys, keys);
     graph.output(names.values, values);
     return attended(inputs, queries, keys, values, wide);
-  });
-}
-
-function decoding(inputs: ModelInputs): AttentionLayer {
-  const { graph, config, dims } = inputs;
-  const { kvHeads, headSize: d } = config;
-  const capacity = "capacity";
-  const keyPlaces = graph.input("key_places", [capacity]);
-  const places = graph.input("places", [dims.batch, 1, 1, 1]);
-  const mask = visible(keyPlaces, places);
-  const isNew = equal(reshape(keyPlaces, [capacity, 1]), places);
-  return perHeadAttention(inputs, (layer, queries, newKeys, newValues) => {
-    const names = cacheNames(layer);
-    const placed = (past: string, added: Value) => where(isNew, added, graph.input(past, [dims.batch, kvHeads, capacity, d]));
-    const [keys, values] = [placed(names.pastKeys, newKeys), placed(names.pastValues, newValues)];
-    graph.output(names.keys, keys);
-    graph.output(names.values, values);
-    return attended(inputs, queries, keys, values, mask);
   });
 }
 

@@ -149,12 +149,11 @@ export class DeviceBatchKeys implements BatchKeys {
 
   async feeds(TensorClass: TensorConstructor, rows: number, lengths: Int32Array): Promise<Tensors> {
     await this.#rearrange(rows);
-    const places = new Float32Array(rows);
-    for (let row = 0; row < rows; row++) places[row] = lengths[row] ?? 0;
+    const places = Int32Array.from({ length: rows }, (_, row) => lengths[row] ?? 0);
     return {
       ...pastFeeds(this.#config, this.#layers!),
-      key_places: new TensorClass("float32", range(this.#capacity), [this.#capacity]),
-      places: new TensorClass("float32", places, [rows, 1, 1, 1]),
+      last_places: new TensorClass("int32", places, [rows]),
+      total: new TensorClass("int32", Int32Array.of(Math.max(...places) + 1), [1]),
     };
   }
 

@@ -36,11 +36,23 @@ interface DeviceAdapter extends Adapter {
   readonly layout: Layout;
 }
 
+/** Tokens of a piece that take as long as its launch: with 0.5 B parameters on an H100, some 15 ms each. */
+const MIN_PIECE = 256;
 /** Max tokens of a piece of a prompt: the scores of a piece are `heads × tokens × keys`. */
 const MAX_PIECE = 512;
 
-/** float32 inputs of prefill and decode graphs other than weights and caches. */
-const HOSTED: ReadonlySet<string> = new Set(["key_places", "query_places", "places", "uniforms", "inverse_temperatures", "first_blocks"]);
+/** Inputs of prefill and decode graphs other than weights and caches; `positions` are not among them, because their operator needs int64. */
+const HOSTED: ReadonlySet<string> = new Set([
+  "tokens",
+  "adapter",
+  "last",
+  "last_places",
+  "key_places",
+  "query_places",
+  "uniforms",
+  "inverse_temperatures",
+  "first_blocks",
+]);
 
 /** Creates the place of a sampler on a device, and its source of weights. */
 export function onDevice(memory: DeviceMemory, bases: DeviceBases): SamplerPlace<DeviceTrained> {
@@ -83,6 +95,7 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: true,
     keepsPrefixes: false,
+    minPiece: MIN_PIECE,
     maxPiece: MAX_PIECE,
     newPromptKeys: (TensorClass, config) => new DevicePromptKeys(memory, config, TensorClass),
     newBatchKeys: (config) => new DeviceBatchKeys(memory, config, rearranging),

@@ -98,7 +98,9 @@ export class Forward<W extends PlacedWeights> {
         ...input.feeds,
         ...(draws ? drawFeeds(Tensor, draws, vocabularySize) : {}),
         tokens: new Tensor("int64", wide(tokens), [size, time]),
-        positions: new Tensor("int64", wide(positionsOf(pasts, time)), [size, time]),
+        ...(program.inputNames.includes("positions")
+          ? { positions: new Tensor("int64", wide(positionsOf(pasts, time)), [size, time]) }
+          : {}),
         ...(program.inputNames.includes("last") ? { last: new Tensor("int64", wide(last), [last.length]) } : {}),
       },
       {

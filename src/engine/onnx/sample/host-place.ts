@@ -96,6 +96,7 @@ function hostPlace(maxThreads: number): SamplingPlace {
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: false,
     keepsPrefixes: true,
+    minPiece: BLOCK_TOKENS,
     maxPiece: Infinity,
     newPromptKeys: (TensorClass, config, slots, capacity) => new PromptCache(config, TensorClass, slots, capacity),
     newBatchKeys: (config) => new KvCache(config),

@@ -87,6 +87,8 @@ export interface SamplingPlace {
   readonly drawsTokens: boolean;
   /** Whether keys and values of prompts can be kept as blocks in the process's memory. */
   readonly keepsPrefixes: boolean;
+  /** Tokens of a piece that is computed however long running rows wait for it: the fixed time of a run exceeds that of a shorter piece. */
+  readonly minPiece: number;
   /** Max tokens of a piece of a prompt. */
   readonly maxPiece: number;
   newPromptKeys(TensorClass: TensorConstructor, config: ModelConfig, slots: number, capacity: number): PromptKeys;

@@ -39,6 +39,11 @@ export class PrefixCache {
     this.#maxBytes = maxBytes;
   }
 
+  /** Whether the cache keeps anything. */
+  get isEnabled(): boolean {
+    return this.#maxBytes > 0;
+  }
+
   /** Bytes that all blocks hold. */
   get bytes(): number {
     return this.#bytes;
@@ -73,7 +78,7 @@ export class PrefixCache {
    * @param read - Returns the keys and values of the block that starts at a token; called only for blocks that are not stored yet.
    */
   keep(owner: object, salt: string | null, prompt: Int32Array, computed: number, read: (start: number) => Float32Array): void {
-    if (this.#maxBytes === 0) return;
+    if (!this.isEnabled) return;
     const path: Block[] = [];
     const tree = this.#trees.get(owner)?.get(salt) ?? { owner, salt, children: new Map() };
     let node: Node = tree;

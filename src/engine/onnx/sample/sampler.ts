@@ -133,7 +133,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     if (task && !(first && priorityOf(first) < priorityOf(task.requests[0]!))) return task;
     const underWay = this.#tasks.reduce((sum, each) => sum + each.requests.length, 0);
     const room = this.#maxRows - this.#running - underWay;
-    const admitted = first ? admit(this.#queue, this.#prefixes, { room, maxTokens: this.#promptTokens(first.policy, endMs) }) : null;
+    const admitted = first ? admit(this.#queue, this.#prefixes, { room, maxTokens: this.#pieceTokens(first.policy, endMs) }) : null;
     return (admitted && (await this.#start(admitted))) ?? task ?? null;
   }
 
@@ -160,7 +160,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       const adapters = batch.adaptersWith(task.requests.flatMap((request) => request.policy.adapter ?? []));
       await this.#place.prepare(task.kind, weights, adapters !== null);
       const startMs = performance.now();
-      const result = await task.step(adapters, this.#promptTokens(policy, endMs));
+      const result = await task.step(adapters, this.#pieceTokens(policy, endMs));
       this.#limiterOf(weights.config).notePrefill(result.computed, performance.now() - startMs);
       if (result.completed.length === 0) return;
       this.#enter(batch, policy.batchKey, result);
@@ -230,6 +230,11 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   #promptTokens({ weights }: Policy, endMs: number | null): number {
     if (endMs === null) return this.#maxPrefillTokens;
     return Math.min(this.#maxPrefillTokens, this.#limiterOf(weights.config).promptTokensIn(endMs - performance.now()));
+  }
+
+  /** Returns the max number of prompt tokens to compute in one run. */
+  #pieceTokens(policy: Policy, endMs: number | null): number {
+    return Math.max(Math.min(this.#place.minPiece, this.#maxPrefillTokens), this.#promptTokens(policy, endMs));
   }
 
   #limiterOf(config: ModelConfig): PrefillLimiter {
