@@ -28,7 +28,7 @@ const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, weightDecay: 0.01, m
 /** Positions of the rotary tables. */
 const POSITIONS = 4096;
 /** Programs and kernels that are listed. */
-const LISTED = 30;
+const LISTED = 12;
 
 /** Times in milliseconds by label. */
 type Times = Map<string, number[]>;

@@ -1,20 +1,30 @@
 /** Attention of prefill and decode graphs that extend the cache themselves. */
-import { cachedAttention, concat, reshape, rmsNorm, rotaryEmbedding, split, transpose, type Value } from "../graph/index.ts";
+import { cachedAttention, concat, type Dim, reshape, rmsNorm, rotaryEmbedding, split, transpose, type Value } from "../graph/index.ts";
 import type { AttentionLayer, ModelInputs } from "../model/transformer.ts";
 import { cacheNames } from "./sampler-graph.ts";
+
+/** Capacities of the cache before and after a run. */
+export interface CacheDims {
+  /** Null if nothing is in the cache. */
+  readonly past: Dim | null;
+  readonly present: Dim;
+}
+
+const FIXED: CacheDims = { past: "capacity", present: "capacity" };
 
 /**
  * Returns the attention layer over a cache that the graph extends. The op applies the rotary embedding itself if it supports the head size.
  *
  * The cache, `[B, kv, C, d]` for keys and values, is an input as `past_k0`, `past_v0`, … and an output as `k0`, `v0`, … with the new tokens
- * in it. If input and output are the same memory, only the new tokens are written. `last_places` `[B]` and `total` `[1]` give the lengths
+ * in it. If input and output are the same memory, only the new tokens are written. Without `past`, there are no such inputs. `last_places` `[B]` and `total` `[1]` give the lengths
  * of the rows after the pass, see {@link cachedAttention}.
  */
-export function cachingAttention(inputs: ModelInputs): AttentionLayer {
+export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDims = FIXED): AttentionLayer {
   const { graph, config, dims, cos, sin } = inputs;
   const { heads, kvHeads, headSize: d, unrotatedLayers } = config;
   const lastPlaces = graph.input("last_places", ["batch"], "int32");
   const total = graph.input("total", [1], "int32");
+  const cacheInput = (name: string, capacity: Dim) => graph.input(name, ["batch", kvHeads, capacity, d]);
   return (layer, projected) => {
     const names = cacheNames(layer);
     const isRotated = !unrotatedLayers.includes(layer);
@@ -26,13 +36,14 @@ export function cachingAttention(inputs: ModelInputs): AttentionLayer {
         dims.time,
         (heads + 2 * kvHeads) * d,
       ]),
-      pastKeys: graph.input(names.pastKeys, ["batch", kvHeads, "capacity", d]),
-      pastValues: graph.input(names.pastValues, ["batch", kvHeads, "capacity", d]),
+      past: past === null ? null : { keys: cacheInput(names.pastKeys, past), values: cacheInput(names.pastValues, past) },
+      capacity: present,
       lastPositions: lastPlaces,
       total,
       rotary: doesOpRotate ? { cos, sin } : undefined,
       heads,
       kvHeads,
+      headSize: d,
     });
     graph.output(names.keys, keys);
     graph.output(names.values, values);

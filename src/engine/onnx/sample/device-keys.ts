@@ -19,8 +19,6 @@ const namesOf = ({ layers }: ModelConfig) =>
     { output: values, input: pastValues },
   ]);
 
-const range = (count: number) => Float32Array.from({ length: count }, (_, i) => i);
-
 function adoptLayers(memory: DeviceMemory, config: ModelConfig, results: Tensors): Layers {
   return new Map(namesOf(config).map(({ output }) => [output, memory.adopt(results[output]!)]));
 }
@@ -52,13 +50,15 @@ export class DevicePromptKeys implements PromptKeys {
   readonly #memory: DeviceMemory;
   readonly #config: ModelConfig;
   readonly #TensorClass: TensorConstructor;
+  readonly #slots: number;
   readonly fetches: Readonly<Record<string, null>>;
   #layers: Layers | null = null;
 
-  constructor(memory: DeviceMemory, config: ModelConfig, TensorClass: TensorConstructor) {
+  constructor(memory: DeviceMemory, config: ModelConfig, TensorClass: TensorConstructor, slots: number) {
     this.#memory = memory;
     this.#config = config;
     this.#TensorClass = TensorClass;
+    this.#slots = slots;
     this.fetches = fetchesOf(config);
   }
 
@@ -66,14 +66,12 @@ export class DevicePromptKeys implements PromptKeys {
     return this.#layers === null ? "prompt" : "continuation";
   }
 
-  feeds(start: number, end: number): Tensors {
-    const { heads, kvHeads } = this.#config;
-    const [group, time] = [heads / kvHeads, end - start];
-    const queries = Float32Array.from({ length: group * time }, (_, i) => start + (i % time));
+  feeds(_start: number, end: number): Tensors {
+    const ints = (values: Int32Array) => new this.#TensorClass("int32", values, [values.length]);
     return {
       ...(this.#layers === null ? {} : pastFeeds(this.#config, this.#layers)),
-      key_places: new this.#TensorClass("float32", range(end), [end]),
-      query_places: new this.#TensorClass("float32", queries, [group * time, 1]),
+      last_places: ints(new Int32Array(this.#slots).fill(end - 1)),
+      total: ints(Int32Array.of(end)),
     };
   }
 

@@ -47,8 +47,6 @@ const HOSTED: ReadonlySet<string> = new Set([
   "adapter",
   "last",
   "last_places",
-  "key_places",
-  "query_places",
   "uniforms",
   "inverse_temperatures",
   "first_blocks",
@@ -97,7 +95,7 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
     keepsPrefixes: false,
     minPiece: MIN_PIECE,
     maxPiece: MAX_PIECE,
-    newPromptKeys: (TensorClass, config) => new DevicePromptKeys(memory, config, TensorClass),
+    newPromptKeys: (TensorClass, config, slots) => new DevicePromptKeys(memory, config, TensorClass, slots),
     newBatchKeys: (config) => new DeviceBatchKeys(memory, config, rearranging),
     stack(config, adapters, previous) {
       const members = [...new Set(adapters as readonly DeviceAdapter[])];

@@ -22,12 +22,16 @@ async function compile({ heads, kvHeads, d }: Shape): Promise<Program> {
   const width = (heads + 2 * kvHeads) * d;
   const { mixed, keys, values } = cachedAttention({
     projected: graph.input("projected", ["batch", "time", width]),
-    pastKeys: graph.input("past_k", ["batch", kvHeads, "capacity", d]),
-    pastValues: graph.input("past_v", ["batch", kvHeads, "capacity", d]),
+    past: {
+      keys: graph.input("past_k", ["batch", kvHeads, "capacity", d]),
+      values: graph.input("past_v", ["batch", kvHeads, "capacity", d]),
+    },
+    capacity: "capacity",
     lastPositions: graph.input("last_places", ["batch"], "int32"),
     total: graph.input("total", [1], "int32"),
     heads,
     kvHeads,
+    headSize: d,
   });
   graph.output("mixed", mixed);
   graph.output("k", keys);

@@ -5,10 +5,10 @@ import { type Dim, formatShape, type Value } from "../graph.ts";
 export interface CachedAttention {
   /** Concatenated queries, keys and values of the new tokens, `[B, T, (h + 2·kv)·d]`. */
   readonly projected: Value;
-  /** Cached keys with capacity `C`, `[B, kv, C, d]`; each row's tokens start at position 0. */
-  readonly pastKeys: Value;
-  /** Cached values, `[B, kv, C, d]`. */
-  readonly pastValues: Value;
+  /** Cached keys and values with capacity `C`, `[B, kv, C, d]`; each row's tokens start at position 0. Null without cached tokens. */
+  readonly past: { readonly keys: Value; readonly values: Value } | null;
+  /** Capacity of the updated cache: `C`, or the number of tokens if there are more. */
+  readonly capacity: Dim;
   /** Position of each row's last token: the number of tokens including new ones, minus one; `[B]`, int32. */
   readonly lastPositions: Value;
   /** Number of tokens of the longest row, including new ones; `[1]`, int32. */
@@ -19,6 +19,8 @@ export interface CachedAttention {
   readonly heads: number;
   /** Number of key and value heads, `kv`. */
   readonly kvHeads: number;
+  /** Elements of a head, `d`. */
+  readonly headSize: number;
 }
 
 /**
@@ -33,27 +35,37 @@ export interface CachedAttention {
  * @throws ShapeError `E_SHAPE` if projection and cache do not match, or `d` is not a multiple of 8.
  */
 export function cachedAttention(operands: CachedAttention): { mixed: Value; keys: Value; values: Value } {
-  const { projected, pastKeys, pastValues, lastPositions: lastPlaces, total, rotary, heads, kvHeads } = operands;
+  const { projected, past, capacity, lastPositions: lastPlaces, total, rotary, heads, kvHeads, headSize } = operands;
   const { graph } = projected;
-  const [batch, time, width] = projected.shape;
-  const headSize = pastKeys.shape[3];
-  if (typeof headSize !== "number" || headSize % 8 !== 0 || width !== (heads + 2 * kvHeads) * headSize) {
+  const [batch, time, width] = projected.shape as [Dim, Dim, Dim];
+  if (headSize % 8 !== 0 || width !== (heads + 2 * kvHeads) * headSize || (past !== null && past.keys.shape[3] !== headSize)) {
+    const given = past === null ? "no cache" : formatShape(past.keys.shape);
     throw new ShapeError(
-      `Expected a projection [B, T, (h + 2·kv)·d] and a cache [B, kv, C, d] with d a multiple of 8, got ${formatShape(projected.shape)} and ${formatShape(pastKeys.shape)}`,
+      `Expected a projection [B, T, (h + 2·kv)·d] and a cache [B, kv, C, d] with d = ${headSize} a multiple of 8, got ${formatShape(projected.shape)} and ${given}`,
     );
   }
   const absent = graph.absent();
+  const cache: Dim[] = [batch, kvHeads, capacity, headSize];
   const [mixed, keys, values] = graph.record({
     op: "GroupQueryAttention",
     domain: "com.microsoft",
-    inputs: [projected, absent, absent, pastKeys, pastValues, lastPlaces, total, ...(rotary ? [rotary.cos, rotary.sin] : [])],
+    inputs: [
+      projected,
+      absent,
+      absent,
+      past?.keys ?? absent,
+      past?.values ?? absent,
+      lastPlaces,
+      total,
+      ...(rotary ? [rotary.cos, rotary.sin] : []),
+    ],
     attributes: {
       num_heads: { int: heads },
       kv_num_heads: { int: kvHeads },
       scale: { float: 1 / Math.sqrt(headSize) },
       do_rotary: { int: Number(rotary !== undefined) },
     },
-    outputs: [{ shape: [batch, time, heads * headSize] as Dim[] }, { shape: pastKeys.shape }, { shape: pastValues.shape }],
+    outputs: [{ shape: [batch, time, heads * headSize] }, { shape: cache }, { shape: cache }],
   });
   return { mixed: mixed!, keys: keys!, values: values! };
 }
