@@ -106,7 +106,11 @@ async function printKernels(directory: string): Promise<void> {
   const rows = [...times].toSorted(([, a], [, b]) => b.ms - a.ms).slice(0, 3 * LISTED);
   printTable(
     ["kernel", "runs", "total on the GPU, ms"],
-    [...rows, ["all kernels", { ms: sum("ms"), runs: sum("runs") }] as const].map(([name, { ms, runs }]) => [name, String(runs), ms.toFixed(1)]),
+    [...rows, ["all kernels", { ms: sum("ms"), runs: sum("runs") }] as const].map(([name, { ms, runs }]) => [
+      name,
+      String(runs),
+      ms.toFixed(1),
+    ]),
   );
 }
 

@@ -15,7 +15,7 @@ test("a script that connects and never closes still exits, and releases the dire
     console.log(JSON.stringify(await service.health()));
   `;
   const run = async () => {
-    const args = ["--import", "tsx", "--input-type=module", "--eval", script];
+    const args = ["--input-type=module", "--eval", script];
     // Without the environment's settings the script starts its own service.
     const env = { ...process.env, WHETSTONE_BASE_URL: "", WHETSTONE_API_KEY: "" };
     const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });

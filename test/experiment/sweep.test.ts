@@ -2,13 +2,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ConfigError } from "../../src/errors.ts";
 import { bootstrapMean, compare, sweep, type CellResult } from "../../src/experiment/index.ts";
 import { connect } from "../../src/index.ts";
 import { deferred } from "../../src/util/deferred.ts";
 import { startTestService, temporaryDirectory, testBase } from "../service/support.ts";
+import { builtProgram } from "../support/built-program.ts";
 import { readLines, script } from "../train/support.ts";
 import { trainingSweep } from "./training-sweep.ts";
 
@@ -17,8 +17,8 @@ describe("a sweep of training runs that is killed in the middle of a cell", () =
     const { service } = await startTestService({ engine: { script, bases: await testBase() } });
     const dir = await temporaryDirectory();
     const [first, second, third] = ["groupSize-2_seed-0", "groupSize-3_seed-0", "groupSize-4_seed-0"] as const;
-    const command = ["--import", "tsx", fileURLToPath(new URL("sweep-host.ts", import.meta.url))];
-    const child = spawn(process.execPath, [...command, service.url, service.apiKey, dir, second, "step-end"], { stdio: "inherit" });
+    const host = await builtProgram(new URL("sweep-host.ts", import.meta.url));
+    const child = spawn(process.execPath, [host, service.url, service.apiKey, dir, second, "step-end"], { stdio: "inherit" });
     onTestFinished(() => void child.kill("SIGKILL"));
     expect(await once(child, "exit")).toEqual([null, "SIGKILL"]);
     const finished = await readFile(join(dir, first, "events.jsonl"), "utf8");

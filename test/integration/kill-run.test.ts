@@ -4,12 +4,12 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { defineEnvironment, reward } from "../../src/environment/index.ts";
 import { connect, trajectory } from "../../src/index.ts";
 import { trainRl } from "../../src/train/index.ts";
 import { uniform } from "../../src/util/rng.ts";
+import { builtProgram } from "../support/built-program.ts";
 import { readLines, timelessMetrics } from "../train/support.ts";
 import type { HostSettings } from "./train-host.ts";
 import { type Address, startProcess, temporaryDirectory } from "./support.ts";
@@ -25,8 +25,7 @@ const [NEAREST, FARTHEST] = [3, 12];
 
 /** Runs the host until it ends (true) or kills itself (false). */
 async function runHost({ url, apiKey }: Address, runDir: string, settings: HostSettings): Promise<boolean> {
-  const script = fileURLToPath(new URL("train-host.ts", import.meta.url));
-  const args = ["--import", "tsx", script, url, apiKey, runDir, JSON.stringify(settings)];
+  const args = [await builtProgram(new URL("train-host.ts", import.meta.url)), url, apiKey, runDir, JSON.stringify(settings)];
   const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
   onTestFinished(() => void child.kill("SIGKILL"));
   const [code] = (await once(child, "exit")) as [number | null];

@@ -5,8 +5,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
+import { builtProgram } from "../support/built-program.ts";
 import type { HostSettings } from "./service-host.ts";
 
 export const MODELS = "/v1/preview/models";
@@ -65,8 +65,7 @@ export async function startProcess(dataDir: string, { port = 0, ...settings }: P
 }
 
 async function tryProcess(dataDir: string, port: number, settings: HostSettings): Promise<ServiceProcess | null> {
-  const script = fileURLToPath(new URL("service-host.ts", import.meta.url));
-  const args = ["--import", "tsx", script, dataDir, String(port), JSON.stringify(settings)];
+  const args = [await builtProgram(new URL("service-host.ts", import.meta.url)), dataDir, String(port), JSON.stringify(settings)];
   const child: ChildProcess = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
   const exited = once(child, "exit");
   const kill = async () => {

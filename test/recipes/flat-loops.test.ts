@@ -1,9 +1,12 @@
 import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { ROOT } from "../project/files.ts";
+import { builtProgram } from "../support/built-program.ts";
 import { startNineRoutesServer } from "../support/nine-routes-server.ts";
 
 const run = promisify(execFile);
@@ -12,8 +15,8 @@ const run = promisify(execFile);
 async function lines(file: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<string[]> {
   const home = await mkdtemp(join(tmpdir(), "whetstone-recipe-"));
   onTestFinished(() => rm(home, { recursive: true, force: true }));
-  const { stdout } = await run(process.execPath, ["--import", "tsx", file, ...args], {
-    cwd: resolve(import.meta.dirname, "../.."),
+  const { stdout } = await run(process.execPath, [await builtProgram(pathToFileURL(join(ROOT, file))), ...args], {
+    cwd: ROOT,
     env: { ...process.env, WHETSTONE_HOME: home, ...env },
   });
   return stdout.trimEnd().split("\n");

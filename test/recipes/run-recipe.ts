@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect } from "vitest";
+import { builtProgram } from "../support/built-program.ts";
 import type { RecipeResult } from "../../recipes/shared/run-recipe.ts";
 
 /** Result of a recipe run. */
@@ -35,9 +36,9 @@ export async function runRecipe(
 ): Promise<RecipeRun> {
   const runDir = await mkdtemp(join(tmpdir(), `whetstone-${name}-`));
   const root = join(import.meta.dirname, "..", "..");
-  const main = join(root, "recipes", name, "main.ts");
+  const main = await builtProgram(new URL(`../../recipes/${name}/main.ts`, import.meta.url));
   try {
-    const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", main, "--json", "--run-dir", runDir, ...args], {
+    const { stdout } = await promisify(execFile)(process.execPath, [main, "--json", "--run-dir", runDir, ...args], {
       cwd: root,
       timeout: timeoutMs,
       env: { ...process.env, ...environment },

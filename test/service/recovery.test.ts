@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { builtProgram } from "../support/built-program.ts";
 import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import {
   ARTIFACTS,
@@ -154,8 +154,8 @@ test("removes incomplete files at the start and moves other unknown files to the
 
 test("keeps every acknowledged change after kill -9", async () => {
   const { bases, dataDir, start } = await restartable();
-  const script = fileURLToPath(new URL("held-service.ts", import.meta.url));
-  const child = spawn(process.execPath, ["--import", "tsx", script, dataDir, JSON.stringify(bases)], {
+  const script = await builtProgram(new URL("held-service.ts", import.meta.url));
+  const child = spawn(process.execPath, [script, dataDir, JSON.stringify(bases)], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const exited = once(child, "exit");

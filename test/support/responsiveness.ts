@@ -17,7 +17,7 @@ export interface Responsiveness {
   /** Of the serving thread's event loop. */
   readonly loopMs: number;
   readonly healthMs: number;
-  /** Between two tokens of the stream. */
+  /** Between two tokens of a stream; 0 without streams. */
   readonly gapMs: number;
   /** Beginning of an answer other than 200. */
   readonly message: string;
@@ -31,10 +31,11 @@ export class Watch {
   readonly #agent = new Agent({ connections: null, headersTimeout: 0, bodyTimeout: 0 });
   readonly #healthAgent = new Agent();
 
-  constructor(address: Address, host: ChildProcess) {
+  /** @param streams - Streams that are open meanwhile; each keeps a sampler busy. */
+  constructor(address: Address, host: ChildProcess, { streams = 1 }: { readonly streams?: number } = {}) {
     this.#address = address;
     this.#host = host;
-    this.#streams = new LiveStreams(address, 1);
+    this.#streams = new LiveStreams(address, streams);
   }
 
   /** Sends requests at one time and measures until the last is answered. */

@@ -1,11 +1,12 @@
-/** Runs a program of the project as its user would: `node`, against an embedded service whose data are gone afterwards. */
+/** Runs a program of the project with `node`, against an embedded service whose data are removed afterwards. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
-import { ROOT } from "../project/files.ts";
+import { builtProgram } from "./built-program.ts";
 
 /** What {@link runProgram} takes. */
 export interface ProgramOptions {
@@ -21,10 +22,10 @@ export async function runProgram(path: string, { args = () => [], cwd, timeoutMs
   const directory = await mkdtemp(join(tmpdir(), "whetstone-program-"));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const { WHETSTONE_BASE_URL: _, WHETSTONE_API_KEY: __, ...inherited } = process.env;
-  const command = ["--import", import.meta.resolve("tsx"), path, ...args(directory)];
+  const command = [await builtProgram(pathToFileURL(path)), ...args(directory)];
   const { stdout } = await promisify(execFile)(process.execPath, command, {
     cwd: cwd ?? directory,
-    env: { ...inherited, WHETSTONE_HOME: join(directory, "home"), TSX_TSCONFIG_PATH: join(ROOT, "tsconfig.json") },
+    env: { ...inherited, WHETSTONE_HOME: join(directory, "home") },
     timeout: timeoutMs,
   });
   return stdout;

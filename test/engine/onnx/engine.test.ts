@@ -12,6 +12,7 @@ import {
   type SampledToken,
   type SamplingParams,
 } from "../../../src/engine/index.ts";
+import { builtProgram } from "../../support/built-program.ts";
 
 const base = join(import.meta.dirname, "../../oracle/llama/model");
 const VOCABULARY = 48;
@@ -241,10 +242,10 @@ describe("training", () => {
   });
 
   test("weights after ten steps are bit-identical with 1 and 4 threads in separate processes", async () => {
-    const program = join(import.meta.dirname, "ten-steps.ts");
+    const program = await builtProgram(new URL("ten-steps.ts", import.meta.url));
     const hashes: string[] = [];
     for (const threads of [1, 4]) {
-      const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", program, String(threads)]);
+      const { stdout } = await promisify(execFile)(process.execPath, [program, String(threads)]);
       hashes.push(stdout.trim());
     }
     expect(hashes[0]).toMatch(/^[0-9a-f]{64}$/);

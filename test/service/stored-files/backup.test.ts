@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { mkdir, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { backUp } from "../../../src/service/stored-files/backup.ts";
 import { restore } from "../../../src/service/stored-files/restore.ts";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
+import { builtProgram } from "../../support/built-program.ts";
 import {
   chatLines,
   createModel,
@@ -40,8 +40,8 @@ async function filled() {
 
 test("backups made under load restore, verify and serve every checkpoint", async () => {
   const [dataDir, bases, parent] = [await temporaryDirectory(), await testBase(), await temporaryDirectory()];
-  const script = fileURLToPath(new URL("loaded-service.ts", import.meta.url));
-  const child = spawn(process.execPath, ["--import", "tsx", script, dataDir, JSON.stringify(bases)], {
+  const script = await builtProgram(new URL("loaded-service.ts", import.meta.url));
+  const child = spawn(process.execPath, [script, dataDir, JSON.stringify(bases)], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   onTestFinished(() => void child.kill("SIGKILL"));
