@@ -225,4 +225,14 @@ export const DEVICE_CASES: OpCase[] = [
     small: { R: 3 },
     large: { R: 64 },
   },
+  {
+    name: "split, more pieces than a kernel can write",
+    inputs: [{ shape: [120] }],
+    build: ([a]) => {
+      const sizes = Array.from({ length: 60 }, (_, i) => 1 + (i % 3));
+      return g.concat(g.split(a!, 0, sizes).toReversed(), 0, 120);
+    },
+    small: {},
+    large: {},
+  },
 ];

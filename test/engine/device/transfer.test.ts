@@ -6,6 +6,7 @@ import { countParameters } from "../../../src/engine/onnx/model/transformer.ts";
 import { loadRuntime } from "../../../src/engine/onnx/runtime/program.ts";
 import { batchInputs, selectAndPlan } from "../../../src/engine/onnx/train/batch-inputs.ts";
 import { deviceBatchLimits, planBatches } from "../../../src/engine/onnx/train/batch.ts";
+import { groupsOf } from "../../../src/engine/onnx/train/device-optimizer.ts";
 
 /** Shape of 27 M parameters. */
 const config: ModelConfig = {
@@ -27,7 +28,7 @@ const config: ModelConfig = {
   rope: { theta: 10_000, scaling: null },
 } as unknown as ModelConfig;
 
-/** Bytes of the optimizer's scalars for one tensor. */
+/** Bytes of the optimizer's scalars for one group of tensors. */
 const SCALAR_BYTES = 9 * 4;
 
 test.each([0, 128])("a step of 64 rows of 256 tokens that share %i transfers at most 3 MB", async (shared) => {
@@ -43,7 +44,7 @@ test.each([0, 128])("a step of 64 rows of 256 tokens that share %i transfers at 
     };
   });
   const loss = { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.2 } as const;
-  let bytes = SCALAR_BYTES * adapterLayout(config, 16).parameters.length;
+  let bytes = SCALAR_BYTES * groupsOf(adapterLayout(config, 16)).length;
   for (const batch of planBatches(rows, deviceBatchLimits(config))) {
     const { selection, plan } = selectAndPlan(config, rows, batch, 2)!;
     const inputs = batchInputs(

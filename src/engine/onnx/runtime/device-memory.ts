@@ -1,8 +1,8 @@
 /** Memory of a device: tensors with reference counts, and programs that fill and read them. */
 import { EngineError } from "../../../errors.ts";
-import { expandTo, Graph, type Value } from "../graph/index.ts";
+import { Graph, type Value } from "../graph/index.ts";
 import type { Device } from "./device.ts";
-import { loadRuntime, Program, type Tensor } from "./program.ts";
+import { loadRuntime, Program, type Tensor, type Tensors, withShape } from "./program.ts";
 
 /** Tensor in a device's memory, freed when its last holder has released it. */
 export class DeviceTensor {
@@ -26,7 +26,6 @@ export class DeviceTensor {
   /** Removes a holder. */
   release(): void {
     if (--this.#holders > 0) return;
-    this.tensor.dispose();
     this.#onFree();
   }
 }
@@ -46,9 +45,17 @@ export class DeviceMemory {
     return this.#bytes;
   }
 
-  /** Takes ownership of a resident output of a program. */
-  adopt(tensor: Tensor): DeviceTensor {
-    const held = new DeviceTensor(tensor, () => (this.#bytes -= held.bytes));
+  /**
+   * Takes ownership of a resident output of a program.
+   *
+   * @param shape - Shape of the tensor, with as many elements as the output. @default the shape of the output
+   */
+  adopt(output: Tensor, shape?: readonly number[]): DeviceTensor {
+    const tensor = shape === undefined ? output : withShape(output, shape);
+    const held = new DeviceTensor(tensor, () => {
+      output.dispose();
+      this.#bytes -= held.bytes;
+    });
     this.#bytes += held.bytes;
     return held;
   }
@@ -56,7 +63,7 @@ export class DeviceMemory {
   /** Copies data to the device. @throws EngineError `E_ENGINE` if the device has no room for it. */
   async upload(data: Float32Array, shape: readonly number[]): Promise<DeviceTensor> {
     const { Tensor } = await loadRuntime();
-    return this.#allocate(data.byteLength, "upload", new Tensor("float32", data, shape));
+    return this.#allocate(data.byteLength, "upload", shape.length, { x: new Tensor("float32", data, shape) });
   }
 
   /** Copies a tensor to the process's memory. */
@@ -65,15 +72,19 @@ export class DeviceMemory {
     return (await program.run({ x: tensor }, ["y"]))["y"]!.data as Float32Array;
   }
 
-  /** Returns zeros in the shape of a tensor. @throws EngineError `E_ENGINE` if the device has no room for them. */
-  zerosLike({ tensor, bytes }: DeviceTensor): Promise<DeviceTensor> {
-    return this.#allocate(bytes, "zeros", tensor);
+  /** Returns zeros, written on the device. @throws EngineError `E_ENGINE` if the device has no room for them. */
+  async zeros(shape: readonly number[]): Promise<DeviceTensor> {
+    const { Tensor } = await loadRuntime();
+    const bytes = 4 * shape.reduce((a, b) => a * b, 1);
+    return this.#allocate(bytes, "zeros", shape.length, {
+      shape: new Tensor("int64", BigInt64Array.from(shape, BigInt), [shape.length]),
+    });
   }
 
-  async #allocate(bytes: number, kind: keyof typeof PROGRAMS, x: Tensor): Promise<DeviceTensor> {
-    const program = await this.#program(kind, x.dims.length);
+  async #allocate(bytes: number, kind: keyof typeof PROGRAMS, rank: number, feeds: Tensors): Promise<DeviceTensor> {
+    const program = await this.#program(kind, rank);
     try {
-      return this.adopt((await program.run({ x }, ["y"]))["y"]!);
+      return this.adopt((await program.run(feeds, ["y"]))["y"]!);
     } catch (cause) {
       const megabytes = (count: number) => `${Math.ceil(count / 2 ** 20)} MiB`;
       throw new EngineError(
@@ -88,12 +99,9 @@ export class DeviceMemory {
     let program = this.#programs.get(key);
     if (program === undefined) {
       const graph = new Graph();
-      const x = graph.input(
-        "x",
-        Array.from({ length: rank }, (_, i) => `d${i}`),
-      );
-      const { of, isResident } = PROGRAMS[kind];
-      graph.output("y", of(x));
+      const { build, isResident } = PROGRAMS[kind];
+      const shape = Array.from({ length: rank }, (_, i) => `d${i}`);
+      graph.output("y", build(graph, shape));
       program = Program.compile(graph, kind, { threads: 1, device: this.device, resident: () => isResident });
       this.#programs.set(key, program);
     }
@@ -101,9 +109,16 @@ export class DeviceMemory {
   }
 }
 
+/** Builds the copy of the input `x`. */
+const copy = (graph: Graph, shape: readonly string[]): Value => graph.input("x", shape);
+
+/** Builds zeros in the shape that is the input `shape`. */
+const zeros = (graph: Graph, shape: readonly string[]): Value =>
+  graph.record({ op: "Expand", inputs: [graph.scalar(0), graph.input("shape", [shape.length], "int64")], outputs: [{ shape }] })[0]!;
+
 /** Programs that fill or read memory. */
 const PROGRAMS = {
-  upload: { of: (x: Value) => x, isResident: true },
-  download: { of: (x: Value) => x, isResident: false },
-  zeros: { of: (x: Value) => expandTo(x.graph.scalar(0), x.shape), isResident: true },
+  upload: { build: copy, isResident: true },
+  download: { build: copy, isResident: false },
+  zeros: { build: zeros, isResident: true },
 };

@@ -9,7 +9,7 @@ export interface NamedPart {
   readonly shape: readonly number[];
 }
 
-/** Vector in a device's memory, one tensor per parameter. Several holders may share a tensor, which is never changed in place. */
+/** Vector in a device's memory, one tensor per part. Several holders may share a tensor, which is never changed in place. */
 export class DeviceVector {
   readonly #memory: DeviceMemory;
   readonly #parts: readonly NamedPart[];
@@ -46,18 +46,37 @@ export class DeviceVector {
     return vector;
   }
 
-  /** Returns zeros in the shape of this vector, written on the device. Parts of equal shape share one tensor. */
-  async zeros(): Promise<DeviceVector> {
-    const zeros = new DeviceVector(this.#memory, this.#parts, new Map());
+  /**
+   * Returns zeros, written on the device. Parts of equal shape share one tensor.
+   *
+   * @throws EngineError `E_ENGINE` if the device has no room for them.
+   */
+  static async zeros(memory: DeviceMemory, parts: readonly NamedPart[]): Promise<DeviceVector> {
+    const zeros = new DeviceVector(memory, parts, new Map());
     const byShape = new Map<string, DeviceTensor>();
-    for (const [name, tensor] of this.#tensors) {
-      const shape = tensor.tensor.dims.join();
-      const known = byShape.get(shape);
-      const zero = known?.hold() ?? (await this.#memory.zerosLike(tensor));
-      if (known === undefined) byShape.set(shape, zero);
-      zeros.set(name, zero);
+    try {
+      for (const { name, shape } of parts) {
+        const key = shape.join();
+        const known = byShape.get(key);
+        const zero = known?.hold() ?? (await memory.zeros(shape));
+        if (known === undefined) byShape.set(key, zero);
+        zeros.set(name, zero);
+      }
+    } catch (error) {
+      zeros.release();
+      throw error;
     }
     return zeros;
+  }
+
+  /** Replaces all elements with zeros. @throws EngineError `E_ENGINE` if the device has no room for them. */
+  async clear(): Promise<void> {
+    this.become(await DeviceVector.zeros(this.#memory, this.#parts));
+  }
+
+  /** Replaces all elements with a flat vector. @throws EngineError `E_ENGINE` if the device has no room for it. */
+  async write(flat: Float32Array): Promise<void> {
+    this.become(await DeviceVector.upload(this.#memory, this.#parts, flat));
   }
 
   /** Returns another holder of the same tensors. */

@@ -32,6 +32,15 @@ export function loadRuntime(): Promise<typeof Ort> {
   return loading;
 }
 
+/**
+ * Returns a tensor of another shape on the memory of a resident float32 output, without a copy. It cannot be used after the output is
+ * disposed.
+ */
+export function withShape(tensor: Tensor, dims: readonly number[]): Tensor {
+  const TensorClass = tensor.constructor as TensorConstructor;
+  return TensorClass.fromGpuBuffer(tensor.gpuBuffer, { dataType: "float32", dims });
+}
+
 /** Settings of a compiled graph. */
 export interface ProgramOptions {
   /** Threads per operator. */

@@ -1,21 +1,27 @@
 /** Global-norm clipping and AdamW on a device, where parameters, moments and gradients stay. */
 import type { AdamParams } from "../../../training-rows.ts";
-import { add, concat, div, expandTo, Graph, mul, reduceSum, reshape, sqrt, sub, sumAll, type Value } from "../graph/index.ts";
+import { add, concat, div, expandTo, Graph, mul, reduceSum, reshape, split, sqrt, sub, sumAll, type Value } from "../graph/index.ts";
 import type { Layout, Parameter } from "../model/parameters.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
-import type { DeviceVector } from "../runtime/device-vector.ts";
+import type { DeviceVector, NamedPart } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
+import { loadRuntime, Program, type Tensors, withShape } from "../runtime/program.ts";
 import type { AdamScalars } from "./adam-kernel.ts";
 import { mayOverflow, scalarsOf } from "./optimizer.ts";
 import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts";
 
-/** Vectors of a model in a device's memory. */
+/** Vectors of a model in a device's memory. Moments have one flat tensor per group of {@link groupsOf}, the others one per parameter. */
 export interface DeviceVectors {
   readonly parameters: DeviceVector;
   readonly gradients: DeviceVector;
   readonly first: DeviceVector;
   readonly second: DeviceVector;
+}
+
+/** Consecutive parameters that one run updates as one flat vector. */
+export interface ParameterGroup extends NamedPart {
+  readonly parameters: readonly Parameter[];
+  readonly isDecayed: boolean;
 }
 
 const SCALARS = [
@@ -30,15 +36,15 @@ const SCALARS = [
   "epsilon",
 ] as const satisfies readonly (keyof AdamScalars)[];
 
-/** Max tensors that one run updates: a run has a fixed cost of a millisecond, and its graph some 20 nodes per tensor. */
-const MAX_UPDATED_TENSORS = 64;
-/** Max bytes of the parameters that one run updates: old and new values are in memory during it. */
-const MAX_UPDATED_BYTES = 2 ** 26;
+/** Max bytes of a group of several parameters: their concatenation, old values and new values are in memory during a run. */
+const MAX_GROUP_BYTES = 2 ** 26;
+/** Max compiled graphs. The groups of a model have at most some ten different lists of sizes. */
+const MAX_PROGRAMS = 32;
 
 /** Optimizer of all models of a device; the formula is the one of {@link AdamScalars}. */
 export class DeviceOptimizer {
   readonly #memory: DeviceMemory;
-  readonly #programs = new ProgramCache(16);
+  readonly #programs = new ProgramCache(MAX_PROGRAMS);
 
   constructor(memory: DeviceMemory) {
     this.#memory = memory;
@@ -53,15 +59,14 @@ export class DeviceOptimizer {
    *   unchanged.
    */
   async step(vectors: DeviceVectors, layout: Layout, adam: AdamParams, step: number): Promise<number> {
-    const gradNorm = await this.#norm(vectors.gradients, layout);
+    const groups = groupsOf(layout);
+    const gradNorm = await this.#norm(vectors.gradients, groups);
     if (!Number.isFinite(gradNorm)) requireFiniteGradient(layout, await vectors.gradients.download(layout.length), gradNorm);
     const { decayed, rest } = scalarsOf(adam, gradNorm, step);
     const before = mayOverflow(decayed)
       ? { parameters: vectors.parameters.clone(), first: vectors.first.clone(), second: vectors.second.clone() }
       : null;
-    const isDecayed = ({ offset }: Parameter) => offset < layout.decayed;
-    for (const group of groupsOf(layout.parameters.filter(isDecayed))) await this.#update(vectors, group, decayed);
-    for (const group of groupsOf(layout.parameters.filter((each) => !isDecayed(each)))) await this.#update(vectors, group, rest);
+    for (const group of groups) await this.#update(vectors, group, group.isDecayed ? decayed : rest);
     if (before === null) return gradNorm;
     try {
       requireFiniteWeights({ layout, parameters: await vectors.parameters.download(layout.length) });
@@ -73,101 +78,124 @@ export class DeviceOptimizer {
     return gradNorm;
   }
 
-  async #norm(gradients: DeviceVector, { parameters }: Layout): Promise<number> {
-    const shapes = parameters.map(({ name, shape }) => [name, shape] as const);
-    const program = await this.#programs.get(JSON.stringify(shapes), () =>
+  async #norm(gradients: DeviceVector, groups: readonly ParameterGroup[]): Promise<number> {
+    // A single tensor is read in its own shape, without a copy.
+    const shapes = groups.map((group) => (group.parameters.length === 1 ? [group.parameters[0]!.shape] : flatShapes(group)));
+    const program = await this.#programs.get(`norm ${JSON.stringify(shapes)}`, () =>
       Program.compile(normGraph(shapes), "gradient-norm", { threads: 1, device: this.#memory.device }),
     );
-    const { gradient_norm: norm } = await program.run(gradients.feeds(), ["gradient_norm"]);
+    const feeds = groups.flatMap((group, at) => feedsOf(gradients, group, shapes[at]!, `g${at}_`));
+    const { gradient_norm: norm } = await program.run(Object.fromEntries(feeds), ["gradient_norm"]);
     return (norm!.data as Float32Array)[0]!;
   }
 
-  /** Updates parameters and moments of some parameters in one run. */
-  async #update(vectors: DeviceVectors, parameters: readonly Parameter[], scalars: AdamScalars): Promise<void> {
+  /** Updates parameters and moments of a group in one run. */
+  async #update(vectors: DeviceVectors, group: ParameterGroup, scalars: AdamScalars): Promise<void> {
     const { Tensor } = await loadRuntime();
-    const ranks = parameters.map(({ shape }) => shape.length);
-    const program = await this.#programs.get(`ranks ${ranks.join(",")}`, () =>
-      Program.compile(updateGraph(ranks), "adamw", {
+    const shapes = flatShapes(group);
+    const sizes = group.parameters.map(({ size }) => size);
+    const program = await this.#programs.get(`update ${sizes.join(",")}`, () =>
+      Program.compile(updateGraph(sizes), "adamw", {
         threads: 1,
         device: this.#memory.device,
         resident: () => true,
         hosted: (input) => SCALARS.some((scalar) => scalar === input),
       }),
     );
-    const feeds: Tensors = Object.fromEntries(SCALARS.map((each) => [each, new Tensor("float32", Float32Array.of(scalars[each]), [])]));
-    const held = [
-      ["p", vectors.parameters],
-      ["m", vectors.first],
-      ["v", vectors.second],
-    ] as const;
-    parameters.forEach(({ name }, at) => {
-      for (const [letter, vector] of [...held, ["g", vectors.gradients] as const]) feeds[letter + at] = vector.get(name).tensor;
-    });
-    const results = await program.run(
-      feeds,
-      parameters.flatMap((_, at) => held.map(([letter]) => `${letter}${at}_next`)),
-    );
-    parameters.forEach(({ name }, at) => {
-      for (const [letter, vector] of held) vector.set(name, this.#memory.adopt(results[`${letter}${at}_next`]!));
-    });
+    const feeds: Tensors = Object.fromEntries([
+      ...SCALARS.map((each) => [each, new Tensor("float32", Float32Array.of(scalars[each]), [])] as const),
+      ...feedsOf(vectors.parameters, group, shapes, "p"),
+      ...feedsOf(vectors.gradients, group, shapes, "g"),
+      ["m", vectors.first.get(group.name).tensor],
+      ["v", vectors.second.get(group.name).tensor],
+    ]);
+    const results = await program.run(feeds, [...sizes.map((_, at) => `p${at}_next`), "m_next", "v_next"]);
+    group.parameters.forEach(({ name, shape }, at) => vectors.parameters.set(name, this.#memory.adopt(results[`p${at}_next`]!, shape)));
+    vectors.first.set(group.name, this.#memory.adopt(results["m_next"]!));
+    vectors.second.set(group.name, this.#memory.adopt(results["v_next"]!));
   }
 }
-
-/** Cuts parameters into groups that are updated in one run each. */
-function groupsOf(parameters: readonly Parameter[]): Parameter[][] {
-  const groups: Parameter[][] = [];
-  let bytes = Infinity;
-  for (const parameter of parameters) {
-    const own = 4 * parameter.size;
-    if (groups.length === 0 || groups.at(-1)!.length === MAX_UPDATED_TENSORS || bytes + own > MAX_UPDATED_BYTES) {
-      groups.push([]);
-      bytes = 0;
-    }
-    groups.at(-1)!.push(parameter);
-    bytes += own;
-  }
-  return groups;
-}
-
-/** Number of row sums that are added up in one piece. */
-const ROWS = 512;
 
 /**
- * Builds the graph of the norm `√Σ x²` of all tensors. Sums the rows of each tensor, then rows in pieces, then the pieces: one running sum
- * over millions of squares loses three digits.
+ * Cuts the parameters of a layout into groups, in order: each has weight decay or none, and at most {@link MAX_GROUP_BYTES} or a single
+ * parameter.
  */
-function normGraph(shapes: readonly (readonly [name: string, shape: readonly number[]])[]): Graph {
-  const graph = new Graph();
-  const sums = shapes.map(([name, shape]) => {
-    const x = graph.input(name, shape);
-    const rows = shape.slice(0, -1).reduce((a, b) => a * b, 1);
-    return reshape(reduceSum(mul(x, x), [shape.length - 1]), [rows]);
+export function groupsOf({ parameters, decayed }: Layout): ParameterGroup[] {
+  const groups: { parameters: Parameter[]; isDecayed: boolean; size: number }[] = [];
+  for (const parameter of parameters) {
+    const isDecayed = parameter.offset < decayed;
+    const last = groups.at(-1);
+    if (last?.isDecayed === isDecayed && 4 * (last.size + parameter.size) <= MAX_GROUP_BYTES) {
+      last.parameters.push(parameter);
+      last.size += parameter.size;
+    } else groups.push({ parameters: [parameter], isDecayed, size: parameter.size });
+  }
+  return groups.map((group) => {
+    const { name, offset } = group.parameters[0]!;
+    return { ...group, name, offset, shape: [group.size] };
   });
-  const count = sums.reduce((sum, { shape }) => sum + (shape[0] as number), 0);
-  const pieces = Math.ceil(count / ROWS);
-  const filling = expandTo(graph.scalar(0), [pieces * ROWS - count]);
-  const all = concat(pieces * ROWS === count ? sums : [...sums, filling], 0, pieces * ROWS);
-  graph.output("gradient_norm", sqrt(sumAll(reduceSum(reshape(all, [pieces, ROWS]), [1]))));
+}
+
+function flatShapes({ parameters }: ParameterGroup): (readonly number[])[] {
+  return parameters.map(({ size }) => [size]);
+}
+
+/** Returns the tensors of a group in other shapes, by the names of graph inputs: `prefix` and an index. */
+function feedsOf(vector: DeviceVector, { parameters }: ParameterGroup, shapes: readonly (readonly number[])[], prefix: string) {
+  return parameters.map(({ name }, at) => [`${prefix}${at}`, withShape(vector.get(name).tensor, shapes[at]!)] as const);
+}
+
+/** Number of terms that are added up in one piece. */
+const PIECE = 512;
+
+/**
+ * Builds the graph of the norm `√Σ x²` of groups of tensors. Input `g<group>_<index>` has the given shape, flat in a group of several.
+ * Sums the squares of each group in pieces, then these sums in pieces, then the rest: one running sum over millions of squares loses three
+ * digits.
+ */
+function normGraph(groups: readonly (readonly (readonly number[])[])[]): Graph {
+  const graph = new Graph();
+  const sums = groups.map((shapes, group) => {
+    const tensors = shapes.map((shape, at) => graph.input(`g${group}_${at}`, shape));
+    const x = tensors.length === 1 ? tensors[0]! : inPieces(tensors);
+    const sum = reduceSum(mul(x, x), [x.shape.length - 1]);
+    return reshape(sum, [sum.shape.reduce<number>((size, dim) => size * Number(dim), 1)]);
+  });
+  graph.output("gradient_norm", sqrt(sumAll(reduceSum(inPieces(sums), [1]))));
   return graph;
 }
 
+/** Concatenates flat vectors and zeros as `[pieces, PIECE]`. */
+function inPieces(vectors: readonly Value[]): Value {
+  const { graph } = vectors[0]!;
+  const size = vectors.reduce((sum, { shape }) => sum + Number(shape[0]), 0);
+  const pieces = Math.ceil(size / PIECE);
+  const padding = pieces * PIECE - size;
+  const padded = padding === 0 ? vectors : [...vectors, expandTo(graph.scalar(0), [padding])];
+  return reshape(concat(padded, 0, pieces * PIECE), [pieces, PIECE]);
+}
+
 /**
- * Builds the update of tensors of the given ranks: inputs `p0`, `m0`, `v0`, `g0`, `p1`, … and the scalars, outputs `p0_next`, `m0_next`,
- * `v0_next`, ….
+ * Builds the update of flat tensors of the given sizes as one vector: inputs `p0`, `g0`, `p1`, …, the joined moments `m` and `v`, and the
+ * scalars; outputs `p0_next`, `p1_next`, …, `m_next` and `v_next`.
  */
-function updateGraph(ranks: readonly number[]): Graph {
+function updateGraph(sizes: readonly number[]): Graph {
   const graph = new Graph();
+  const total = sizes.reduce((a, b) => a + b, 0);
+  const joined = (name: string) => {
+    const tensors = sizes.map((size, at) => graph.input(name + at, [size]));
+    return tensors.length === 1 ? tensors[0]! : concat(tensors, 0, total);
+  };
   const scalar = Object.fromEntries(SCALARS.map((name) => [name, graph.input(name, [])])) as Record<(typeof SCALARS)[number], Value>;
-  for (const [at, rank] of ranks.entries()) {
-    const shape = Array.from({ length: rank }, (_, i) => `d${at}_${i}`);
-    const [p, m, v, gradient] = ["p", "m", "v", "g"].map((name) => graph.input(name + at, shape)) as [Value, Value, Value, Value];
-    const g = mul(gradient, scalar.clip);
-    const first = add(mul(m, scalar.beta1), mul(g, scalar.oneMinusBeta1));
-    const second = add(mul(v, scalar.beta2), mul(mul(g, g), scalar.oneMinusBeta2));
-    const update = div(first, add(div(sqrt(second), scalar.correction), scalar.epsilon));
-    graph.output(`p${at}_next`, sub(sub(p, mul(p, scalar.shrink)), mul(update, scalar.scaledRate)));
-    graph.output(`m${at}_next`, first);
-    graph.output(`v${at}_next`, second);
-  }
+  const [p, m, v] = [joined("p"), graph.input("m", [total]), graph.input("v", [total])];
+  const g = mul(joined("g"), scalar.clip);
+  const first = add(mul(m, scalar.beta1), mul(g, scalar.oneMinusBeta1));
+  const second = add(mul(v, scalar.beta2), mul(mul(g, g), scalar.oneMinusBeta2));
+  const update = div(first, add(div(sqrt(second), scalar.correction), scalar.epsilon));
+  const next = sub(sub(p, mul(p, scalar.shrink)), mul(update, scalar.scaledRate));
+  const parts = sizes.length === 1 ? [next] : split(next, 0, sizes);
+  parts.forEach((part, at) => graph.output(`p${at}_next`, part));
+  graph.output("m_next", first);
+  graph.output("v_next", second);
   return graph;
 }

@@ -20,7 +20,7 @@ import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
 import { type Batch, deviceBatchLimits, planBatches } from "./batch.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
-import { DeviceOptimizer, type DeviceVectors } from "./device-optimizer.ts";
+import { DeviceOptimizer, type DeviceVectors, groupsOf } from "./device-optimizer.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
 import { DEVICE_BUDGET, type MemoryPlan } from "./memory-plan.ts";
 import { graphShape } from "./query-blocks.ts";
@@ -66,6 +66,7 @@ export class DeviceTrainer {
     try {
       const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
+      const groups = groupsOf(layout);
       const seed = BigInt(spec.seed);
       const parameters = lora
         ? await DeviceVector.upload(
@@ -81,9 +82,9 @@ export class DeviceTrainer {
         layout,
         vectors: {
           parameters,
-          gradients: await parameters.zeros(),
-          first: await parameters.zeros(),
-          second: await parameters.zeros(),
+          gradients: await DeviceVector.zeros(this.#memory, layout.parameters),
+          first: await DeviceVector.zeros(this.#memory, groups),
+          second: await DeviceVector.zeros(this.#memory, groups),
         },
         release,
         step: 0,
@@ -125,14 +126,14 @@ export class DeviceTrainer {
       model.step++;
       return { gradNorm, step: model.step };
     } finally {
-      vectors.gradients.become(await vectors.gradients.zeros());
+      await vectors.gradients.clear();
     }
   }
 
   /** Zeroes a model's optimizer moments and gradients and sets its step to 0. */
   async resetOptimizer(id: string): Promise<void> {
     const model = this.#model(id);
-    for (const vector of [model.vectors.first, model.vectors.second, model.vectors.gradients]) vector.become(await vector.zeros());
+    for (const vector of [model.vectors.first, model.vectors.second, model.vectors.gradients]) await vector.clear();
     model.step = 0;
   }
 
@@ -147,9 +148,8 @@ export class DeviceTrainer {
     const empty = () => new Float32Array(layout.length);
     const stored: StateVectors = { parameters: empty(), first: empty(), second: empty(), step: 0 };
     await readState(path, this.#identity(model), stored);
-    for (const name of ["parameters", "first", "second"] as const)
-      vectors[name].become(await DeviceVector.upload(this.#memory, layout.parameters, stored[name]));
-    vectors.gradients.become(await vectors.gradients.zeros());
+    for (const name of ["parameters", "first", "second"] as const) await vectors[name].write(stored[name]);
+    await vectors.gradients.clear();
     model.step = stored.step;
   }
 

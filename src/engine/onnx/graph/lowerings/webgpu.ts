@@ -3,6 +3,7 @@ import type { Attribute, Dim, DType, NodeSpec, Value } from "../graph.ts";
 import type { LoweringTable } from "../lower.ts";
 import { reduceSum } from "../ops/broadcast.ts";
 import { add, cast, div, equal, exp, log, mul, sqrt, sub } from "../ops/elementwise.ts";
+import { split } from "../ops/join.ts";
 import { matmul } from "../ops/linear.ts";
 import { reduceMax } from "../ops/reduce.ts";
 import { reshape, transpose } from "../ops/shape.ts";
@@ -21,6 +22,9 @@ const TALL = 8;
 /** Min length of a sum that is cut, of matrices with a static shape, and the number of parts. */
 const LONG = 2048;
 const PARTS = 4;
+
+/** Max outputs of a kernel: every adapter has at least eight storage buffers per shader stage, and one is the input. */
+const MAX_OUTPUTS = 7;
 
 /** Lowerings of the device `webgpu`. */
 export const WEBGPU_LOWERINGS: LoweringTable = {
@@ -75,6 +79,14 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     return [mul(mul(x!, inverse), gain!), inverse];
   },
 
+  // The kernel writes all outputs at once, and fails if the adapter has fewer storage buffers.
+  Split: ({ attributes, outputs }, [x]) => {
+    const axis = int(attributes["axis"]);
+    const sizes = outputs.map(({ shape }) => shape[axis]!);
+    const isStatic = (size: Dim): size is number => typeof size === "number";
+    return sizes.length > MAX_OUTPUTS && sizes.every(isStatic) ? splitInStages(x!, axis, sizes) : null;
+  },
+
   // No kernel.
   LogSoftmax: (_, [x]) => {
     const axis = x!.shape.length - 1;
@@ -104,6 +116,20 @@ function sumOfPieces(a: Value, b: Value): Value {
   const [left, right] = [transpose(inPieces(a), [0, 2, 1]), inPieces(b)];
   const product = matmul(left, right);
   return reshape(reduceSum(product, [0]), product.shape.slice(1));
+}
+
+/** Splits `x` into at most {@link MAX_OUTPUTS} parts, and each part in the same way, until the pieces have the given sizes. */
+function splitInStages(x: Value, axis: number, sizes: readonly number[]): Value[] {
+  if (sizes.length === 1) return [x];
+  let perPart = 1;
+  while (perPart * MAX_OUTPUTS < sizes.length) perPart *= MAX_OUTPUTS;
+  const parts = Array.from({ length: Math.ceil(sizes.length / perPart) }, (_, i) => sizes.slice(i * perPart, (i + 1) * perPart));
+  const pieces = split(
+    x,
+    axis,
+    parts.map((part) => part.reduce((a, b) => a + b, 0)),
+  );
+  return parts.flatMap((part, i) => splitInStages(pieces[i]!, axis, part));
 }
 
 /** Pads `x` `[K, N]` with zeros and returns it as `[pieces, PIECE, N]`. */
