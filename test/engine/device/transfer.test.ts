@@ -45,7 +45,7 @@ test.each([0, 128])("a step of 64 rows of 256 tokens that share %i transfers at 
   const loss = { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.2 } as const;
   let bytes = SCALAR_BYTES * adapterLayout(config, 16).parameters.length;
   for (const batch of planBatches(rows, deviceBatchLimits(config))) {
-    const { selection, plan } = selectAndPlan(config, rows, batch, 2)!;
+    const { selection, plan } = selectAndPlan(config, rows, batch, { minEntries: 2, entryStep: 8 })!;
     const inputs = batchInputs(
       Tensor,
       { config, lora: { rank: 16, alpha: 32 } },

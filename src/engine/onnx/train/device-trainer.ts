@@ -23,7 +23,7 @@ import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } fr
 import { DeviceOptimizer, type DeviceVectors } from "./device-optimizer.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
 import { DEVICE_BUDGET, type MemoryPlan } from "./memory-plan.ts";
-import { graphShape } from "./query-blocks.ts";
+import { graphShape, PADDING_STEP } from "./query-blocks.ts";
 import { requireFinitePass } from "./require-finite.ts";
 import { summarize } from "./summary.ts";
 import type { TrainedModelSpec } from "./trainer.ts";
@@ -236,7 +236,7 @@ export class DeviceTrainer {
   ): Promise<BatchResult> {
     const { base, lora, layout, vectors } = model;
     const { config } = base;
-    const planned = selectAndPlan(config, rows, batch, MIN_ROWS, DEVICE_BUDGET);
+    const planned = selectAndPlan(config, rows, batch, { minEntries: MIN_ROWS, entryStep: PADDING_STEP, budget: DEVICE_BUDGET });
     if (planned === null) return NOTHING;
     const { selection, plan } = planned;
     const { Tensor } = await loadRuntime();

@@ -7,6 +7,7 @@ import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/m
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
 import { batchLimits, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { selectAndPlan } from "../../../../src/engine/onnx/train/batch-inputs.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
 import { type MemoryPlan, memoryPlan, WHOLE } from "../../../../src/engine/onnx/train/memory-plan.ts";
@@ -87,6 +88,22 @@ test("keeps whole what fits, and orders, slices and recomputes by bytes", async 
   expect(memoryPlan(deep, 1024, 256)).toEqual({ headSlices: 1, isOrdered: true, recomputedLayers: 12 });
   // Narrow products have at least 320 rows.
   expect(memoryPlan({ ...wide, hiddenSize: 256 }, 1024, 1000).headSlices).toBe(2);
+});
+
+test.each([
+  { label: "one slice", length: 46, slices: 1, entries: 45, multiple: 48 },
+  { label: "four slices", length: 475, slices: 4, entries: 476, multiple: 480 },
+])("$label: the number of trained tokens is padded to whole slices and to a given multiple", ({ length, slices, entries, multiple }) => {
+  const rows: Row[] = [{ tokens: new Int32Array(length), weights: new Float32Array(length).fill(1, 1) }];
+  const [batch] = planBatches(rows, batchLimits(wide));
+  const count = (entryStep?: number) => {
+    const { selection, plan } = selectAndPlan(wide, rows, batch!, { minEntries: 2, entryStep })!;
+    expect(plan.headSlices).toBe(slices);
+    expect(selection.count).toBe(length - 1);
+    return selection.selected.length;
+  };
+  expect(count()).toBe(entries);
+  expect(count(8)).toBe(multiple);
 });
 
 test.each([
