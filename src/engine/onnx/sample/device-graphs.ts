@@ -21,7 +21,9 @@ export function deviceGraph(kind: ForwardKind, config: ModelConfig, hasAdapters:
     ? { batch: "batch", time: 1, rows: "batch", grouped: config.heads / config.kvHeads }
     : { batch: "batch", time: "time", rows: "rows", grouped: "grouped" };
   const attend = (inputs: ModelInputs) => (isDecoding ? decoding(inputs) : prefilling(inputs, kind));
-  return samplerGraph(config, hasAdapters, dims, null, attend, outputsOf(kind), !isDecoding);
+  const graph = samplerGraph(config, hasAdapters, dims, null, attend, outputsOf(kind), !isDecoding);
+  if (isDecoding) graph.smallDims.add("batch");
+  return graph;
 }
 
 /** Returns the function that declares the outputs of a kind of graph: distributions, drawn tokens or both. */
