@@ -6,6 +6,7 @@ import { countParameters } from "../../../src/engine/onnx/model/transformer.ts";
 import { loadRuntime } from "../../../src/engine/onnx/runtime/program.ts";
 import { batchInputs, selectAndPlan } from "../../../src/engine/onnx/train/batch-inputs.ts";
 import { deviceBatchLimits, planBatches } from "../../../src/engine/onnx/train/batch.ts";
+import { deviceBudget } from "../../../src/engine/onnx/train/memory-plan.ts";
 
 /** Shape of 27 M parameters. */
 const config: ModelConfig = {
@@ -44,7 +45,7 @@ test.each([0, 128])("a step of 64 rows of 256 tokens that share %i transfers at 
   });
   const loss = { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.2 } as const;
   let bytes = SCALAR_BYTES * adapterLayout(config, 16).parameters.length;
-  for (const batch of planBatches(rows, deviceBatchLimits(config))) {
+  for (const batch of planBatches(rows, deviceBatchLimits(config, deviceBudget()))) {
     const { selection, plan } = selectAndPlan(config, rows, batch, { minEntries: 2, entryStep: 8 })!;
     const inputs = batchInputs(
       Tensor,
