@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import type { JsonObject } from "../schema/index.ts";
+import { parseBytes } from "../util/units.ts";
 import type { ModelName } from "./connected.ts";
 
 /** Returns a parser of integers of at least `min`. */
@@ -16,6 +17,13 @@ export function positive(text: string): number {
   const value = Number(text);
   if (text.trim() === "" || !(value >= 0)) throw new InvalidArgumentError("Expected a number of at least 0.");
   return value;
+}
+
+/** Parses a size in bytes, with or without a decimal unit. */
+export function parseSize(text: string): number {
+  const bytes = parseBytes(text);
+  if (bytes === null) throw new InvalidArgumentError("Expected a size such as 500MB or 20GB, or a number of bytes.");
+  return bytes;
 }
 
 /** Parses `project/name`, or `name` in the project `default`. */

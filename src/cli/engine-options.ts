@@ -4,6 +4,7 @@ import { InvalidArgumentError, Option, type Command } from "commander";
 import { DEVICE_CHOICES } from "../engine/engine-info.ts";
 import { createTinkerEngine, type DeviceChoice, type Engine } from "../engine/index.ts";
 import { ConfigError } from "../errors.ts";
+import { parseSize } from "./arguments.ts";
 import type { UpstreamOptions } from "../service/index.ts";
 import { SHIPPED_BASE, shippedDirectory } from "../service/shipped-base.ts";
 
@@ -17,6 +18,7 @@ export interface EngineOptions {
   readonly baseModel: Readonly<Record<string, string>>;
   readonly baseRoot: readonly string[];
   readonly device?: DeviceChoice;
+  readonly deviceMemory?: number;
   readonly offline?: boolean;
   readonly hubCache?: string;
   readonly upstream?: string;
@@ -55,6 +57,11 @@ export function addEngineOptions(command: Command): Command {
       [],
     )
     .addOption(new Option("--device <name>", "device of the embedded engine (default: WHETSTONE_DEVICE, or cpu)").choices(DEVICE_CHOICES))
+    .option(
+      "--device-memory <size>",
+      "memory of the GPU, such as 24GB; with more, training batches are larger (default: WHETSTONE_DEVICE_MEMORY, or 8GB)",
+      parseSize,
+    )
     .option("--offline", "use only cached base models of the model hub")
     .option("--hub-cache <path>", "cache of base models from the model hub (default: HF_HUB_CACHE, or hub in the data directory)")
     .option("--upstream <url>", "OpenAI-compatible server, such as vLLM, that samples instead of the engine")
@@ -97,6 +104,7 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
   const local = {
     "--base-root": options.baseRoot.length > 0,
     "--device": options.device,
+    "--device-memory": options.deviceMemory,
     "--offline": options.offline,
     "--hub-cache": options.hubCache,
   };

@@ -3,6 +3,7 @@ import { Command, InvalidArgumentError } from "commander";
 import { logLine } from "../util/output.ts";
 import { exitNow, onStop, type StopReason } from "./stop-signal.ts";
 import { type OutputOptions, printResult } from "./output.ts";
+import { parseSize } from "./arguments.ts";
 import { addEngineOptions, engineOf, type EngineOptions, upstreamOf } from "./engine-options.ts";
 
 interface ServeOptions extends EngineOptions, OutputOptions {
@@ -15,15 +16,6 @@ interface ServeOptions extends EngineOptions, OutputOptions {
   readonly retainArtifacts?: number;
   readonly runs: readonly string[];
   readonly logRequests?: boolean;
-}
-
-const UNITS: Readonly<Record<string, number>> = { "": 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
-
-function parseSize(text: string): number {
-  const [, digits = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*([KMGT]?B?)$/iu.exec(text.trim()) ?? [];
-  const factor = UNITS[unit.toUpperCase() === "B" ? "" : unit.toUpperCase()];
-  if (digits === "" || factor === undefined) throw new InvalidArgumentError("Expected a size such as 500MB or 20GB, or a number of bytes.");
-  return Math.floor(Number(digits) * factor);
 }
 
 const TIMES: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -84,6 +76,7 @@ async function serve(options: ServeOptions): Promise<void> {
     dataDir: options.dataDir,
     allowedBaseRoots: options.baseRoot,
     device: options.device,
+    deviceMemory: options.deviceMemory,
     runs: options.runs.length === 0 ? undefined : options.runs,
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
     limits: {

@@ -1,12 +1,15 @@
 import type { OnnxEngineOptions } from "../engine/onnx/engine.ts";
 import type { Engine } from "../engine/port.ts";
-import { chooseDevice, warnOfFallbacks } from "./device.ts";
+import { chooseDevice, chooseDeviceMemory, warnOfFallbacks } from "./device.ts";
 import type { Hub } from "./hub/hub.ts";
 import type { ServiceLogger } from "./logger.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
 
 /** Options of the service that configure its embedded engine. */
-export interface DefaultEngineOptions extends Pick<OnnxEngineOptions, "samplers" | "samplerThreads" | "trainerThreads" | "device"> {
+export interface DefaultEngineOptions extends Pick<
+  OnnxEngineOptions,
+  "samplers" | "samplerThreads" | "trainerThreads" | "device" | "deviceMemory"
+> {
   readonly baseModels?: Readonly<Record<string, string>> | undefined;
   readonly allowedBaseRoots?: readonly string[] | undefined;
 }
@@ -16,10 +19,12 @@ export async function createDefaultEngine(options: DefaultEngineOptions, hub: Hu
   const { baseModels = {}, allowedBaseRoots = [], samplers, samplerThreads, trainerThreads } = options;
   // Imported lazily: a service with a custom engine needs no native binary.
   const { createOnnxEngine } = await import("../engine/index.ts");
+  const device = chooseDevice(options.device);
   return createOnnxEngine({
     baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...baseModels },
     allowedRoots: [...allowedBaseRoots],
-    device: chooseDevice(options.device),
+    device,
+    deviceMemory: chooseDeviceMemory(options.deviceMemory, device),
     onFallback: warnOfFallbacks(logger),
     onWorkerDeath: (death) => logger.error("A worker of the engine died; it is restarted", { ...death }),
     resolveBase: hub === null ? undefined : (base) => hub.directoryOf(base),

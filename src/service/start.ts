@@ -99,6 +99,13 @@ export interface ServiceOptions {
    * @default `WHETSTONE_DEVICE`, or "cpu"
    */
   readonly device?: DeviceChoice | undefined;
+  /**
+   * Memory of the GPU in bytes, from 1 GB, which WebGPU does not report: with more, training batches have more tokens. An error with the
+   * device "cpu".
+   *
+   * @default `WHETSTONE_DEVICE_MEMORY`, or 8 GB
+   */
+  readonly deviceMemory?: number | undefined;
   /** Limits of the service and of chat requests. A property that is absent or undefined has the default stated at its declaration. */
   readonly limits?:
     | Partial<
@@ -167,7 +174,7 @@ async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<v
  * @param options - Address, data directory, engine, limits and logging.
  * @returns the service, listening at `url`.
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
- *   newer version, the port is taken, an API key is missing, or the device is unknown.
+ *   newer version, the port is taken, an API key is missing, the device is unknown, or its memory is not valid.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.

@@ -15,6 +15,15 @@ export function formatBytes(bytes: number): string {
   return withUnit(value, SIZE_UNITS[index] ?? "byte", index === 0 ? 0 : 1);
 }
 
+const SIZE_FACTORS: Readonly<Record<string, number>> = { "": 1, B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
+
+/** Parses a size with a decimal unit, such as `500MB` or `1.5 GB`, or a number of bytes. Returns null for any other text. */
+export function parseBytes(text: string): number | null {
+  const [, digits, unit = ""] = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/iu.exec(text.trim()) ?? [];
+  const factor = SIZE_FACTORS[unit.toUpperCase()];
+  return digits === undefined || factor === undefined ? null : Math.floor(Number(digits) * factor);
+}
+
 /** Returns a duration in its two largest units: `340 ms`, `5.2 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`. */
 export function formatDuration(ms: number): string {
   if (ms < 999.5) return `${Math.round(ms)} ms`;

@@ -32,7 +32,9 @@ describe("rejects invalid combinations of options", () => {
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--hub-cache", "/tmp"], 1, "--hub-cache"],
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--base-root", "/tmp"], 1, "--base-root"],
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--device", "webgpu"], 1, "--device"],
+    [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--device-memory", "24GB"], 1, "--device-memory"],
     [["--device", "cuda"], 2, "auto, cpu, webgpu"],
+    [["--device-memory", "large"], 2, "500MB or 20GB"],
     [["--upstream-adapters"], 1, "--upstream"],
     // Reported at once, before the engine's server answers.
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--upstream-adapters"], 1, "--upstream"],

@@ -1,14 +1,14 @@
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { DeviceChoice } from "../../src/engine/index.ts";
 import { startService } from "../../src/service/index.ts";
-import { chooseDevice, warnOfFallbacks } from "../../src/service/device.ts";
+import { chooseDevice, chooseDeviceMemory, warnOfFallbacks } from "../../src/service/device.ts";
 import { deviceMetrics } from "../../src/service/jobs/metrics.ts";
 import { jobMetrics } from "../../src/train/metrics.ts";
 import { read } from "../project/files.ts";
 import { startTestService, temporaryDirectory } from "./support.ts";
 
-function setVariable(value: string): void {
-  vi.stubEnv("WHETSTONE_DEVICE", value);
+function setVariable(value: string, name = "WHETSTONE_DEVICE"): void {
+  vi.stubEnv(name, value);
   onTestFinished(() => void vi.unstubAllEnvs());
 }
 
@@ -32,6 +32,33 @@ test("rejects an unknown device in the variable and in the option, and names the
   await expect(startService({ dataDir, device: "gpu" as DeviceChoice })).rejects.toMatchObject({
     code: "E_CONFIG",
     message: `Expected \`device\` to be one of ${accepted}, got "gpu"`,
+  });
+});
+
+test("the memory of the device is the option, else WHETSTONE_DEVICE_MEMORY, which the processor ignores", () => {
+  setVariable("", "WHETSTONE_DEVICE_MEMORY");
+  expect(chooseDeviceMemory(undefined, "webgpu")).toBeUndefined();
+  setVariable("24GB", "WHETSTONE_DEVICE_MEMORY");
+  expect(chooseDeviceMemory(undefined, "webgpu")).toBe(24e9);
+  expect(chooseDeviceMemory(undefined, "auto")).toBe(24e9);
+  expect(chooseDeviceMemory(16e9, "webgpu")).toBe(16e9);
+  expect(chooseDeviceMemory(undefined, "cpu")).toBeUndefined();
+});
+
+test("rejects a memory that is no size, is below 1 GB or belongs to the processor", async () => {
+  const dataDir = await temporaryDirectory();
+  await expect(startService({ dataDir, device: "webgpu", deviceMemory: 24 })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    message: "Expected `deviceMemory` to be a whole number of bytes from 1000000000 (1 GB), got 24",
+  });
+  await expect(startService({ dataDir, device: "cpu", deviceMemory: 24e9 })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    message: '`deviceMemory` is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"',
+  });
+  setVariable("large", "WHETSTONE_DEVICE_MEMORY");
+  await expect(startService({ dataDir, device: "webgpu" })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    message: 'Expected `WHETSTONE_DEVICE_MEMORY` to be a size such as 24GB, or a number of bytes, got "large"',
   });
 });
 

@@ -210,20 +210,19 @@ export function feedsOf(op: OpCase, graph: g.Graph, sizes: Record<string, number
   return feeds;
 }
 
+/** Declares that there are few rows. */
+const withFewRows = (x: Value | undefined): Value => {
+  x!.graph.smallDims.add("R");
+  return x!;
+};
+
 /** Cases of shapes that a device computes in another way; too large for finite differences. */
 export const DEVICE_CASES: OpCase[] = [
   {
-    name: "matmul, b transposed and tall",
+    name: "matmul of few rows, b transposed and tall",
     inputs: [matrix, { shape: [200, 24] }],
-    build: ([a, b]) => g.matmul(a!, b!, { transposeB: true }),
+    build: ([a, b]) => g.matmul(withFewRows(a), b!, { transposeB: true }),
     ...R,
-  },
-  {
-    name: "matmul, long sum",
-    inputs: [{ shape: ["R", 2048] }, { shape: [2048, 8] }],
-    build: ([a, b]) => g.matmul(a!, b!),
-    small: { R: 3 },
-    large: { R: 64 },
   },
   {
     name: "split, more pieces than a kernel can write",
@@ -235,4 +234,32 @@ export const DEVICE_CASES: OpCase[] = [
     small: {},
     large: {},
   },
+  {
+    name: "matmul of few rows, long sum",
+    inputs: [{ shape: ["R", 2 ** 14] }, { shape: [2 ** 14, 8] }],
+    build: ([a, b]) => g.matmul(withFewRows(a), b!),
+    small: { R: 3 },
+    large: { R: 64 },
+  },
+  {
+    name: "matmul of few rows, b transposed, long sum, scaled and added",
+    inputs: [{ shape: ["R", 2 ** 14] }, { shape: [8, 2 ** 14] }, { shape: ["R", 8] }],
+    build: ([a, b, plus]) => g.matmul(withFewRows(a), b!, { transposeB: true, scale: 0.5, plus: plus! }),
+    small: { R: 3 },
+    large: { R: 64 },
+  },
+  {
+    name: "matmul, b transposed, scaled and added",
+    inputs: [matrix, { shape: [40, 24] }, { shape: ["R", 40] }],
+    build: ([a, b, plus]) => g.matmul(a!, b!, { transposeB: true, scale: 0.5, plus: plus! }),
+    ...R,
+  },
+  // 1, 2, 8 and 16 pieces.
+  ...[37, 2046, 2040, 2048].map((rows): OpCase => ({
+    name: `matmul, a transposed and wide, ${rows} rows`,
+    inputs: [{ shape: ["R", 40] }, { shape: ["R", 4] }],
+    build: ([a, b]) => g.matmul(a!, b!, { transposeA: true }),
+    small: { R: rows },
+    large: { R: rows },
+  })),
 ];

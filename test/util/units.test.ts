@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { formatBytes, formatDuration } from "../../src/util/units.ts";
+import { formatBytes, formatDuration, parseBytes } from "../../src/util/units.ts";
 
 test.each([
   [0, "0 bytes"],
@@ -12,6 +12,19 @@ test.each([
   [2.5e12, "2.5 TB"],
   [5e15, "5,000.0 TB"],
 ])("%d bytes are %s", (bytes, text) => expect(formatBytes(bytes)).toBe(text));
+
+test.each([
+  ["0", 0],
+  ["512 b", 512],
+  ["500MB", 5e8],
+  [" 1.5 gb ", 1.5e9],
+  ["2TB", 2e12],
+  ["", null],
+  ["20 apples", null],
+  ["24G", null],
+  ["8GiB", null],
+  ["-1GB", null],
+] as const)("%j as a size is %d", (text, bytes) => expect(parseBytes(text)).toBe(bytes));
 
 test.each([
   [0, "0 ms"],

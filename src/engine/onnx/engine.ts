@@ -5,7 +5,6 @@ import { isAbsolute, join, relative } from "node:path";
 import { ConfigError, NotFoundError } from "../../errors.ts";
 import { Lru, remember } from "../../util/lru.ts";
 import { checkSampling } from "../check-request.ts";
-import { DEVICE_CHOICES } from "../engine-info.ts";
 import type {
   AdamParams,
   BaseModelInfo,
@@ -35,6 +34,7 @@ import { checkLogitParams } from "./sample/check-params.ts";
 import { DEFAULT_MAX_ROWS } from "./sample/options.ts";
 import { type ComputeUnit, type DeviceOptions, deviceUnit, processorUnit } from "./threads/compute-unit.ts";
 import { ComputeUnits } from "./threads/compute-units.ts";
+import { checkedDevice } from "./threads/device-options.ts";
 import type { WorkerDeath } from "./threads/supervised-worker.ts";
 import { MAX_THREADS } from "./runtime/thread-limits.ts";
 import { threadCandidates } from "./train/thread-choice.ts";
@@ -78,6 +78,11 @@ export interface OnnxEngineOptions {
    */
   readonly device?: DeviceChoice | undefined;
   /**
+   * Memory of the GPU in bytes, which WebGPU does not report; at least 1 GB. The tokens of a training batch are proportional to it, up to
+   * 16 384; at 8 GB they are at most 4096. An error with the device `"cpu"`. @default 8 GB
+   */
+  readonly deviceMemory?: number | undefined;
+  /**
    * Called once per compiled graph with nodes that the processor computes although the graph runs on a GPU, except arithmetic on shapes and
    * token ids. @default no callback
    */
@@ -96,7 +101,7 @@ const MAX_TOP_LOGPROBS = 2 ** 20;
  * @returns Running engine; call `close` to stop its threads.
  * @throws EngineMissingError `E_ENGINE_MISSING` if onnxruntime-node cannot be loaded.
  * @throws ConfigError `E_CONFIG` for a number of threads or rows that is not an integer of at least 1, and for more than 4 trainer
- *   threads.
+ *   threads; for an unknown device, and for `deviceMemory` below 1 GB or with the device `"cpu"`.
  * @example
  * ```ts
  * const engine = await createOnnxEngine({ baseModels: { base: "/models/base" } });
@@ -118,14 +123,12 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
       { param: "trainerThreads" },
     );
   }
-  const device = options.device ?? "cpu";
-  if (!DEVICE_CHOICES.includes(device))
-    throw new ConfigError(`Expected \`device\` to be "auto", "cpu" or "webgpu", got ${JSON.stringify(device)}`, { param: "device" });
+  const device = checkedDevice(options);
   await checkDirectories(options.baseModels);
   await loadRuntime();
   const { onWorkerDeath: onDeath = () => {}, onFallback = () => {} } = options;
   const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
-  const startDevice = () => deviceUnit({ sampler, onDeath, onFallback });
+  const startDevice = () => deviceUnit({ sampler, memoryBytes: options.deviceMemory, onDeath, onFallback });
   if (device === "webgpu") return new OnnxEngine(options, new ComputeUnits(await startDevice(), null));
   const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
   const processor = processorUnit({ samplers, sampler, trainer, onDeath });

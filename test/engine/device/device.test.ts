@@ -170,6 +170,19 @@ describe.skipIf(missingAdapter !== null)(
       expect(await sample(await engine.loadPolicy({ base: "oracle" }))).toEqual(expected);
     });
 
+    test("with 2 GB of `deviceMemory`, 1,280 tokens are two batches of at most 1,024, each with a loss of 4 bytes", async () => {
+      const rows = Array.from({ length: 20 }, (_, row): Row => {
+        const tokens = Int32Array.from({ length: 64 }, (__, t) => (row * 7 + t * (row + 1)) % 48);
+        return { tokens, weights: Float32Array.from({ length: 64 }, (__, t) => Number(t === 63)) };
+      });
+      const engine = await createOnnxEngine({ baseModels: { oracle: base.directory }, device: "webgpu", deviceMemory: 2e9 });
+      onTestFinished(() => engine.close());
+      const model = await engine.createModel({ base: "oracle", lora, seed: 1 });
+      const { metrics } = await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+      // 24 log-probabilities and entropies, padding included.
+      expect(metrics.device!.downloadedBytes).toBe(24 * 8 + 2 * 4);
+    });
+
     test("with `auto`, a software adapter is not used", async () => {
       const engine = await createOnnxEngine({ baseModels: { oracle: base.directory }, device: "auto" });
       onTestFinished(() => engine.close());

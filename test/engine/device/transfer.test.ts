@@ -7,6 +7,7 @@ import { loadRuntime } from "../../../src/engine/onnx/runtime/program.ts";
 import { batchInputs, selectAndPlan } from "../../../src/engine/onnx/train/batch-inputs.ts";
 import { deviceBatchLimits, planBatches } from "../../../src/engine/onnx/train/batch.ts";
 import { groupsOf } from "../../../src/engine/onnx/train/device-optimizer.ts";
+import { deviceBudget } from "../../../src/engine/onnx/train/memory-plan.ts";
 
 /** Shape of 27 M parameters. */
 const config: ModelConfig = {
@@ -45,8 +46,8 @@ test.each([0, 128])("a step of 64 rows of 256 tokens that share %i transfers at 
   });
   const loss = { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.2 } as const;
   let bytes = SCALAR_BYTES * groupsOf(adapterLayout(config, 16)).length;
-  for (const batch of planBatches(rows, deviceBatchLimits(config))) {
-    const { selection, plan } = selectAndPlan(config, rows, batch, 2)!;
+  for (const batch of planBatches(rows, deviceBatchLimits(config, deviceBudget()))) {
+    const { selection, plan } = selectAndPlan(config, rows, batch, { minEntries: 2, entryStep: 8 })!;
     const inputs = batchInputs(
       Tensor,
       { config, lora: { rank: 16, alpha: 32 } },

@@ -78,6 +78,8 @@ export class Graph {
   readonly inputs: Value[] = [];
   readonly outputs = new Map<string, Value>();
   readonly constants = new Map<Value, ConstantData>();
+  /** Named dimensions of at most some hundreds of elements, for which a device may use other kernels. */
+  readonly smallDims = new Set<string>();
   readonly #constantCache = new Map<string, Value>();
   readonly #dims = new Map<string, Value>();
   readonly #shapes = new Map<string, Value>();

@@ -29,6 +29,7 @@ export const packedNames = (name: string) => ({ start: `${name}_start`, end: `${
  */
 export function lower(graph: Graph, table: LoweringTable, packed: readonly string[] = []): Graph {
   const lowered = new Graph();
+  for (const dim of graph.smallDims) lowered.smallDims.add(dim);
   const isPacked = new Set(packed);
   const flat = packed.length === 0 ? null : lowered.input(PACKED_INPUT, ["packed_size"]);
   const inputOf = (input: Value): Value =>

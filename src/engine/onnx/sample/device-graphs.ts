@@ -23,7 +23,9 @@ export function deviceGraph(kind: ForwardKind, config: ModelConfig, hasAdapters:
   const isDecoding = kind === "decode" || kind === "draw";
   const dims = isDecoding ? { batch: "batch", time: 1, rows: "batch" } : { batch: "batch", time: "time", rows: "rows" };
   const attend = (inputs: ModelInputs) => cachingAttention(inputs, CACHES[kind]);
-  return samplerGraph(config, hasAdapters, dims, null, attend, outputsOf(kind), !isDecoding);
+  const graph = samplerGraph(config, hasAdapters, dims, null, attend, outputsOf(kind), !isDecoding);
+  if (isDecoding) graph.smallDims.add("batch");
+  return graph;
 }
 
 /** Returns the function that declares the outputs of a kind of graph: distributions, drawn tokens or both. */

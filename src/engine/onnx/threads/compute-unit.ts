@@ -6,7 +6,7 @@ import { spawnWorker } from "../../../util/spawn-worker.ts";
 import type { BaseSource } from "../model/config.ts";
 import { DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } from "../sample/options.ts";
 import { DeviceProcess } from "./device-process.ts";
-import type { DeviceEvent, DeviceTrainerMethods } from "./device-worker.ts";
+import type { DeviceEvent, DeviceSettings, DeviceTrainerMethods } from "./device-worker.ts";
 import { SamplerPool } from "./sampler-pool.ts";
 import type { WorkerDeath } from "./supervised-worker.ts";
 import { TrainerClient } from "./trainer-client.ts";
@@ -61,8 +61,7 @@ export function processorUnit({ samplers: count, sampler, trainer: settings, onD
 }
 
 /** Settings of {@link deviceUnit}. */
-export interface DeviceOptions {
-  readonly sampler: SamplerOptions;
+export interface DeviceOptions extends DeviceSettings {
   readonly onDeath: (death: WorkerDeath) => void;
   /** Called once per program with nodes that the processor computes instead of the device. */
   readonly onFallback: (fallback: DeviceEvent["fallback"]) => void;
@@ -73,8 +72,8 @@ export interface DeviceOptions {
  *
  * @throws EngineError `E_ENGINE` without an adapter, or if it cannot be opened.
  */
-export async function deviceUnit({ sampler, onDeath, onFallback }: DeviceOptions): Promise<ComputeUnit> {
-  const process = new DeviceProcess(sampler);
+export async function deviceUnit({ sampler, memoryBytes, onDeath, onFallback }: DeviceOptions): Promise<ComputeUnit> {
+  const process = new DeviceProcess({ sampler, memoryBytes });
   const samplers = new SamplerPool({ "device-sampler": () => process.open("sampler") }, onDeath);
   const trainer = new TrainerClient<DeviceTrainerMethods, DeviceEvent>({
     name: "device-trainer",

@@ -3,21 +3,20 @@ import type { ChildProcess } from "node:child_process";
 import { EventEmitter } from "node:events";
 import { spawnProcess } from "../../../util/spawn-worker.ts";
 import type { WorkerEnd } from "../../../util/worker-rpc.ts";
-import type { SamplerOptions } from "../sample/options.ts";
-import type { DeviceRole, RoleClosed, RoleMessage } from "./device-worker.ts";
+import type { DeviceRole, DeviceSettings, RoleClosed, RoleMessage } from "./device-worker.ts";
 
 /** Max characters of the process's standard error that are kept to explain its death. */
 const MAX_STDERR = 4096;
 
 /** Processes of a device, at most one at a time. */
 export class DeviceProcess {
-  readonly #options: SamplerOptions;
+  readonly #settings: DeviceSettings;
   #child: ChildProcess | null = null;
   #ends = new Map<DeviceRole, RoleEnd>();
   #adapter: string | null = null;
 
-  constructor(options: SamplerOptions) {
-    this.#options = options;
+  constructor(settings: DeviceSettings) {
+    this.#settings = settings;
   }
 
   /** Name of the adapter as its driver reports it; null if the system does not say. */
@@ -35,7 +34,7 @@ export class DeviceProcess {
 
   #start(): ChildProcess {
     // The Vulkan loader names the adapters at this level.
-    const child = spawnProcess("engine/onnx/threads/device-worker", this.#options, { ...process.env, VK_LOADER_DEBUG: "info" });
+    const child = spawnProcess("engine/onnx/threads/device-worker", this.#settings, { ...process.env, VK_LOADER_DEBUG: "info" });
     const ends = (this.#ends = new Map());
     let stderr = "";
     child.stderr!.setEncoding("utf8").on("data", (text: string) => {

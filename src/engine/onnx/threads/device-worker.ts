@@ -18,6 +18,7 @@ import type { SamplerOptions } from "../sample/options.ts";
 import { BLOCK_TOKENS } from "../sample/prefix-cache.ts";
 import { positionsNeeded } from "../train/batch.ts";
 import { DeviceTrainer } from "../train/device-trainer.ts";
+import { deviceBudget } from "../train/memory-plan.ts";
 import { samplerMethods, type SamplerEvent } from "./sampler-methods.ts";
 import { trainerMethods } from "./trainer-methods.ts";
 
@@ -40,7 +41,14 @@ export interface DeviceEvent {
   readonly fallback: Placement & { readonly program: string };
 }
 
-const options = JSON.parse(process.argv[2]!) as SamplerOptions;
+/** Settings of the process. */
+export interface DeviceSettings {
+  readonly sampler: SamplerOptions;
+  /** Size of the device's memory. @default 8 GB */
+  readonly memoryBytes?: number | undefined;
+}
+
+const settings = JSON.parse(process.argv[2]!) as DeviceSettings;
 
 const channels = { sampler: new MessageChannel(), trainer: new MessageChannel() };
 const open = new Set<DeviceRole>(["sampler", "trainer"]);
@@ -71,13 +79,13 @@ const memory = new DeviceMemory(
 );
 const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS);
 const bases = new DeviceBases(memory, positions);
-const trainer = new DeviceTrainer(memory, bases);
+const trainer = new DeviceTrainer(memory, bases, deviceBudget(settings.memoryBytes));
 
 function post(role: DeviceRole, event: SamplerEvent | DeviceEvent): void {
   channels[role].port1.postMessage({ event });
 }
 
-const sampling = samplerMethods(options, onDevice(memory, bases), (event) => post("sampler", event));
+const sampling = samplerMethods(settings.sampler, onDevice(memory, bases), (event) => post("sampler", event));
 
 const training = {
   /** Opens the device and computes a product on it. */

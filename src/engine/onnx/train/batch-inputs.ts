@@ -34,25 +34,33 @@ export interface BatchRequest {
   readonly masks: MaskSource;
 }
 
+/** Options of {@link selectAndPlan}. */
+export interface PlanOptions {
+  /** Min number of entries; padding entries have weight 0. */
+  readonly minEntries: number;
+  /** Power of two that divides the number of entries. @default 1 */
+  readonly entryStep?: number | undefined;
+  /** Memory that the batch may take. @default `PROCESSOR_BUDGET` */
+  readonly budget?: MemoryBudget | undefined;
+}
+
 /**
  * Selects the trained tokens of a batch and plans its memory.
  *
- * @param minEntries - Min number of entries; padding entries have weight 0.
- * @param budget - Memory that the batch may take. @default `PROCESSOR_BUDGET`
  * @returns Null if the batch has no trained tokens.
  */
 export function selectAndPlan(
   config: ModelConfig,
   rows: readonly Row[],
   batch: Batch,
-  minEntries: number,
-  budget?: MemoryBudget,
+  { minEntries, entryStep = 1, budget }: PlanOptions,
 ): { readonly selection: Selection; readonly plan: MemoryPlan } | null {
   const trained = batch.groups.reduce((sum, group) => sum + group.trained, 0);
   if (trained === 0) return null;
   const entries = Math.max(trained, minEntries);
   const plan = memoryPlan(config, positionsIn(batch), entries, budget);
-  return { plan, selection: selectTrained(rows, batch, Math.ceil(entries / plan.headSlices) * plan.headSlices) };
+  const step = Math.max(plan.headSlices, entryStep);
+  return { plan, selection: selectTrained(rows, batch, Math.ceil(entries / step) * step) };
 }
 
 /** Builds all inputs of a gradient graph except weights, accumulators and rotary tables. */

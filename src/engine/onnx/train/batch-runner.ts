@@ -56,7 +56,7 @@ export class BatchRunner {
     const { Tensor } = await loadRuntime();
     const { base, layout, lora, parameters } = model;
     const { config } = base;
-    const planned = selectAndPlan(config, rows, batch, minTrainedEntries(config, lora !== null));
+    const planned = selectAndPlan(config, rows, batch, { minEntries: minTrainedEntries(config, lora !== null) });
     if (planned === null) return NOTHING;
     const { selection, plan } = planned;
     const views = (flat: Float32Array, of: Layout): Tensors =>

@@ -2,7 +2,7 @@
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
-import { DEVICE_BUDGET, keptBytesPerToken } from "./memory-plan.ts";
+import { type DeviceBudget, keptBytesPerToken } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
 import { deviceQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
 
@@ -74,16 +74,13 @@ export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, 
   };
 }
 
-/** Max tokens of a batch on a device. */
-const MAX_DEVICE_TOKENS = 4096;
-
 /**
  * Returns the limits on a device, whose products are fast only for thousands of rows: as many tokens as fit without recomputed layers, in
  * whole thousands.
  */
-export function deviceBatchLimits(config: ModelConfig): BatchLimits {
-  const affordable = Math.floor(DEVICE_BUDGET.keptBytes / keptBytesPerToken(config) / 1024) * 1024;
-  const maxTokens = Math.min(Math.max(affordable, 1024), MAX_DEVICE_TOKENS);
+export function deviceBatchLimits(config: ModelConfig, budget: DeviceBudget): BatchLimits {
+  const affordable = Math.min(budget.keptBytes / keptBytesPerToken(config), budget.maxTokens);
+  const maxTokens = Math.max(Math.floor(affordable / 1024) * 1024, 1024);
   return {
     ...batchLimits(config),
     maxTokens,

@@ -22,8 +22,8 @@ import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
 import { DeviceOptimizer, type DeviceVectors, groupsOf } from "./device-optimizer.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
-import { DEVICE_BUDGET, type MemoryPlan } from "./memory-plan.ts";
-import { graphShape } from "./query-blocks.ts";
+import { type DeviceBudget, deviceBudget, type MemoryPlan } from "./memory-plan.ts";
+import { graphShape, PADDING_STEP } from "./query-blocks.ts";
 import { requireFinitePass } from "./require-finite.ts";
 import { summarize } from "./summary.ts";
 import type { TrainedModelSpec } from "./trainer.ts";
@@ -49,14 +49,16 @@ export interface DeviceWeights {
 export class DeviceTrainer {
   readonly #memory: DeviceMemory;
   readonly #bases: DeviceBases;
+  readonly #budget: DeviceBudget;
   readonly #optimizer: DeviceOptimizer;
   readonly #programs = new ProgramCache(8);
   readonly #models = new Map<string, DeviceModel>();
   #nextId = 0;
 
-  constructor(memory: DeviceMemory, bases: DeviceBases) {
+  constructor(memory: DeviceMemory, bases: DeviceBases, budget = deviceBudget()) {
     this.#memory = memory;
     this.#bases = bases;
+    this.#budget = budget;
     this.#optimizer = new DeviceOptimizer(memory);
   }
 
@@ -208,7 +210,7 @@ export class DeviceTrainer {
     const transferred = { uploaded: 0, downloaded: 0 };
     try {
       const results = new Map<Batch, BatchResult>();
-      for (const batch of planBatches(rows, deviceBatchLimits(base.config))) {
+      for (const batch of planBatches(rows, deviceBatchLimits(base.config, this.#budget))) {
         signal.throwIfAborted();
         results.set(batch, await this.#runBatch(model, rows, batch, loss, transferred));
         // Between two batches the sampler decodes a token, and an abort message is received.
@@ -236,7 +238,7 @@ export class DeviceTrainer {
   ): Promise<BatchResult> {
     const { base, lora, layout, vectors } = model;
     const { config } = base;
-    const planned = selectAndPlan(config, rows, batch, MIN_ROWS, DEVICE_BUDGET);
+    const planned = selectAndPlan(config, rows, batch, { minEntries: MIN_ROWS, entryStep: PADDING_STEP, budget: this.#budget });
     if (planned === null) return NOTHING;
     const { selection, plan } = planned;
     const { Tensor } = await loadRuntime();

@@ -60,6 +60,7 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
   const { graph } = inputs;
   const total = normed.shape[0]!;
   const rows = slices === 1 ? total : "slice";
+  if (slices > 1) graph.smallDims.add("slice");
   const results: { logprob: Value; entropy: Value; gradient: Value | null }[] = [];
   let loss: Value | null = null;
   let head = trained?.sum ?? null;

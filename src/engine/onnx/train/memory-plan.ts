@@ -36,8 +36,34 @@ export interface MemoryBudget {
 /** Budget of the processor, whose caches favor small batches. */
 export const PROCESSOR_BUDGET: MemoryBudget = { logitsBytes: 2 ** 26, sliceRows: 128, unorderedBytes: 2 ** 28, keptBytes: 400 * 2 ** 20 };
 
-/** Budget of a device: with 0.5 B weights and an adapter, a batch takes less than 8 GB in all. */
-export const DEVICE_BUDGET: MemoryBudget = { logitsBytes: 2 ** 27, sliceRows: 256, unorderedBytes: 2 ** 30, keptBytes: 7 * 2 ** 29 };
+/** Budget of a device, with the max tokens of a batch. */
+export interface DeviceBudget extends MemoryBudget {
+  readonly maxTokens: number;
+}
+
+/** Default of the device's memory in bytes. WebGPU does not report the memory of an adapter. */
+const DEFAULT_DEVICE_MEMORY = 8e9;
+
+/** Max tokens of a batch with the default memory, and with any memory. */
+const DEFAULT_TOKENS = 4096;
+const MAX_TOKENS = 16_384;
+
+/**
+ * Returns the budget of a device. Kept activations and tokens are proportional to the memory: with 0.5 B weights and an adapter, a batch takes
+ * less than 8 GB in all with the budget of 8 GB.
+ *
+ * @param memory - Memory of the device in bytes. @default 8 GB
+ */
+export function deviceBudget(memory = DEFAULT_DEVICE_MEMORY): DeviceBudget {
+  const factor = memory / DEFAULT_DEVICE_MEMORY;
+  return {
+    logitsBytes: 2 ** 27,
+    sliceRows: 256,
+    unorderedBytes: 2 ** 30,
+    keptBytes: 7 * 2 ** 29 * factor,
+    maxTokens: Math.min(DEFAULT_TOKENS * factor, MAX_TOKENS),
+  };
+}
 
 /** Recomputed layers are a multiple of this fraction of all layers. */
 const RECOMPUTED_PARTS = 8;

@@ -44,11 +44,14 @@ export function graphShape({ prompts, packedRows }: Pick<Batch, "prompts" | "pac
   };
 }
 
-/** Padded lengths are multiples of this times the number of query blocks: few distinct shapes, and aligned rows. */
-const TIME_STEP = 8;
+/**
+ * Padded lengths are multiples of this times the number of query blocks: few distinct shapes, aligned rows, and on a device at least as many
+ * pieces of a sum over all positions.
+ */
+export const PADDING_STEP = 8;
 
 /** Returns the length that a row of `length` tokens is padded to; at least one step. */
 export function paddedTime(length: number, blocksOf = queryBlocks): number {
-  const step = TIME_STEP * blocksOf(length);
+  const step = PADDING_STEP * blocksOf(length);
   return Math.max(step, Math.ceil(length / step) * step);
 }

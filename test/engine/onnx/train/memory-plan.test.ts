@@ -6,10 +6,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
-import { batchLimits, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { batchLimits, deviceBatchLimits, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { selectAndPlan } from "../../../../src/engine/onnx/train/batch-inputs.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
-import { type MemoryPlan, memoryPlan, WHOLE } from "../../../../src/engine/onnx/train/memory-plan.ts";
+import { deviceBudget, type MemoryPlan, memoryPlan, WHOLE } from "../../../../src/engine/onnx/train/memory-plan.ts";
 import type { Row } from "../../../../src/engine/port.ts";
 import { uniform } from "../../../../src/util/rng.ts";
 import { ROOT } from "../../../project/files.ts";
@@ -89,6 +90,44 @@ test("keeps whole what fits, and orders, slices and recomputes by bytes", async 
   expect(memoryPlan(deep, 1024, 256)).toEqual({ headSlices: 1, isOrdered: true, recomputedLayers: 12 });
   // Narrow products have at least 320 rows.
   expect(memoryPlan({ ...wide, hiddenSize: 256 }, 1024, 1000).headSlices).toBe(2);
+});
+
+test.each([
+  { memory: 2e9, tokens: 1024, recomputed: 18 },
+  { memory: 8e9, tokens: 2048, recomputed: 0 },
+  { memory: 24e9, tokens: 6144, recomputed: 0 },
+  { memory: 80e9, tokens: 16_384, recomputed: 0 },
+])("a device of $memory bytes: batches of 0.5 B parameters have up to $tokens tokens", ({ memory, tokens, recomputed }) => {
+  const config = { ...wide, vocabularySize: 151_936, hiddenSize: 896, innerSize: 4864, layers: 24 };
+  const budget = deviceBudget(memory);
+  const rows = Array.from({ length: 32 }, (_, row): Row => {
+    const of = Int32Array.from({ length: 1024 }, (__, t) => (row * 3100 + t * 167 + ((row * t) % 7)) % 1000);
+    return { tokens: of, weights: new Float32Array(1024).fill(1, 1) };
+  });
+  const sizes = planBatches(rows, deviceBatchLimits(config, budget)).map(({ packedRows: { count, time } }) => count * time);
+  expect(Math.max(...sizes)).toBe(tokens);
+  expect(memoryPlan(config, 2048, 2048, budget).recomputedLayers).toBe(recomputed);
+});
+
+test("the default memory of a device is 8 GB, with 3.5 GiB for kept activations and 4,096 tokens", () => {
+  expect(deviceBudget()).toEqual(deviceBudget(8e9));
+  expect(deviceBudget()).toMatchObject({ keptBytes: 3.5 * 2 ** 30, maxTokens: 4096 });
+});
+
+test.each([
+  { label: "one slice", length: 46, slices: 1, entries: 45, multiple: 48 },
+  { label: "four slices", length: 475, slices: 4, entries: 476, multiple: 480 },
+])("$label: the number of trained tokens is padded to whole slices and to a given multiple", ({ length, slices, entries, multiple }) => {
+  const rows: Row[] = [{ tokens: new Int32Array(length), weights: new Float32Array(length).fill(1, 1) }];
+  const [batch] = planBatches(rows, batchLimits(wide));
+  const count = (entryStep?: number) => {
+    const { selection, plan } = selectAndPlan(wide, rows, batch!, { minEntries: 2, entryStep })!;
+    expect(plan.headSlices).toBe(slices);
+    expect(selection.count).toBe(length - 1);
+    return selection.selected.length;
+  };
+  expect(count()).toBe(entries);
+  expect(count(8)).toBe(multiple);
 });
 
 test.each([

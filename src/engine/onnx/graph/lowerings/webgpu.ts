@@ -14,13 +14,14 @@ const float = (attribute: Attribute | undefined, otherwise: number) =>
 
 /** Max elements of a product that is summed in pieces: for larger ones, its tiles alone fill a GPU. */
 const MAX_SPLIT_RESULT = 2 ** 18;
-/** Length of the pieces of a long sum. */
-const PIECE = 128;
-/** Factor by which a transposed matrix is longer than wide if transposing the other matrix and the result is cheaper. */
+/** Max pieces of a long sum; a power of two. */
+const MAX_PIECES = 16;
+/** Factor by which a matrix is longer than wide, or wider than another one, if transposing the other matrix and the result is cheaper. */
 const TALL = 8;
 
-/** Min length of a sum that is cut, of matrices with a static shape, and the number of parts. */
-const LONG = 2048;
+/** Min length of a sum that is cut, of matrices with few rows: shorter parts save less time than their two additional kernels take. */
+const LONG = 2 ** 14;
+/** Number of parts of such a sum. */
 const PARTS = 4;
 
 /** Max outputs of a kernel: every adapter has at least eight storage buffers per shader stage, and one is the input. */
@@ -28,16 +29,9 @@ const MAX_OUTPUTS = 7;
 
 /** Lowerings of the device `webgpu`. */
 export const WEBGPU_LOWERINGS: LoweringTable = {
-  // One tile goes through a sum step by step: with few rows, the time of a product is the length of its sum.
   MatMul: (_, [a, b]) => {
-    const [k, n] = b!.shape;
-    if (a!.shape.length !== 2 || b!.shape.length !== 2 || typeof k !== "number" || typeof n !== "number") return null;
-    if (k < LONG || n > k / 2 || k % (4 * PARTS) !== 0) return null;
-    const [m] = a!.shape as [Dim];
-    const length = k / PARTS;
-    const left = transpose(reshapeRows(a!, m, [PARTS, length]), [1, 0, 2]);
-    const product = matmul(left, reshape(b!, [PARTS, length, n]));
-    return [reshapeRows(reduceSum(product, [0]), m, [n])];
+    const sum = productInParts(a!, b!);
+    return sum && [sum];
   },
 
   // The kernel reads transposed matrices element by element: on an H100, 6 TFLOP/s instead of 20.
@@ -47,36 +41,42 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const scale = float(attributes["alpha"], 1);
     const [k] = (isLeft ? a!.shape : a!.shape.slice(1)) as [Dim];
     const [m, n] = [a!.shape[isLeft ? 1 : 0]!, b!.shape[isRight ? 0 : 1]!];
-    const isTall = !isLeft && isRight && Number(n) >= TALL * Number(k);
+    const isTall = !isLeft && isRight && hasFewRows(a!) && Number(n) >= TALL * Number(k);
     const isLong = isLeft && !isRight && typeof k === "string" && Number(m) * Number(n) <= MAX_SPLIT_RESULT;
-    const product = isTall
-      ? swapLastTwo(matmul(b!, swapLastTwo(a!)))
-      : isLong
-        ? sumOfPieces(a!, b!)
-        : matmul(isLeft ? swapLastTwo(a!) : a!, isRight ? swapLastTwo(b!) : b!);
-    const scaled = scale === 1 ? product : mul(product, product.graph.scalar(scale));
-    return [plus ? add(scaled, plus) : scaled];
+    if (isTall) return [scaledSum(swapLastTwo(matmul(b!, swapLastTwo(a!))), scale, plus)];
+    if (isLong) return [scaledSum(sumOfPieces(a!, b!), scale, plus)];
+    const [left, right] = [isLeft ? swapLastTwo(a!) : a!, isRight ? swapLastTwo(b!) : b!];
+    const sum = productInParts(left, right);
+    return [sum ? scaledSum(sum, scale, plus) : matmul(left, right, { scale, plus })];
   },
 
   // No kernel.
   "com.microsoft.FusedMatMul": ({ attributes }, [a, b]) => {
-    const left = int(attributes["transA"]) === 1 ? swapLastTwo(a!) : a!;
-    const right = int(attributes["transB"]) === 1 ? swapLastTwo(b!) : b!;
+    const [isLeft, isRight] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
     const scale = float(attributes["alpha"], 1);
-    const scaled = (x: Value) => (scale === 1 ? x : mul(x, x.graph.scalar(scale)));
     // Vectors of queries are shorter than their scores.
-    const isShort = typeof left.shape.at(-1) === "number" && typeof right.shape.at(-1) === "string";
-    return [isShort ? matmul(scaled(left), right) : scaled(matmul(left, right))];
+    const isNarrow = isLeft && !isRight && hasStaticWidth(b!) && !hasStaticWidth(a!);
+    if (isNarrow) return [scaledSum(swapLastTwo(matmul(swapLastTwo(b!), a!)), scale)];
+    const [left, right] = [isLeft ? swapLastTwo(a!) : a!, isRight ? swapLastTwo(b!) : b!];
+    const isShort = hasStaticWidth(left) && !hasStaticWidth(right);
+    return [isShort ? matmul(scaledSum(left, scale), right) : scaledSum(matmul(left, right), scale)];
   },
 
   // The kernel leaves the second output, the inverse standard deviation, unwritten.
-  SimplifiedLayerNormalization: ({ attributes }, [x, gain], isUsed) => {
+  SimplifiedLayerNormalization: ({ op, attributes }, [x, gain], isUsed) => {
     if (!isUsed(1)) return null;
-    const { graph } = x!;
-    const axis = x!.shape.length - 1;
-    const mean = mul(reduceSum(mul(x!, x!), [axis]), graph.scalar(1 / (x!.shape[axis] as number)));
+    const { graph, shape } = x!;
+    const axis = shape.length - 1;
+    const [squares] = graph.record({
+      op: "ReduceSumSquare",
+      inputs: [x!, graph.ints([axis])],
+      attributes: { keepdims: { int: 1 } },
+      outputs: [{ shape: [...shape.slice(0, axis), 1] }],
+    });
+    const mean = mul(squares!, graph.scalar(1 / (shape[axis] as number)));
     const inverse = div(graph.scalar(1), sqrt(add(mean, graph.scalar(float(attributes["epsilon"], 1e-5)))));
-    return [mul(mul(x!, inverse), gain!), inverse];
+    const [normed] = graph.record({ op, inputs: [x!, gain!], attributes, outputs: [{ shape }] });
+    return [normed!, inverse];
   },
 
   // The kernel writes all outputs at once, and fails if the adapter has fewer storage buffers.
@@ -109,13 +109,17 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
 };
 
 /**
- * Computes `aᵀ·b` for `a` `[K, M]` and `b` `[K, N]` in pieces of `K`, at the same time: one tile of a product goes through `K` step by step,
- * and a small result has few tiles.
+ * Computes `a·b` for few rows and a long static sum in parts of the sum, at the same time: one tile of a product goes through the sum step by
+ * step, and a narrow result of few rows has few tiles. Returns null for other products.
  */
-function sumOfPieces(a: Value, b: Value): Value {
-  const [left, right] = [transpose(inPieces(a), [0, 2, 1]), inPieces(b)];
-  const product = matmul(left, right);
-  return reshape(reduceSum(product, [0]), product.shape.slice(1));
+function productInParts(a: Value, b: Value): Value | null {
+  const [k, n] = b.shape;
+  if (a.shape.length !== 2 || b.shape.length !== 2 || typeof k !== "number" || typeof n !== "number") return null;
+  if (!hasFewRows(a) || k < LONG || n > k / 2 || k % (4 * PARTS) !== 0) return null;
+  const [m] = a.shape as [Dim];
+  const length = k / PARTS;
+  const left = transpose(reshapeRows(a, m, [PARTS, length]), [1, 0, 2]);
+  return reshapeRows(reduceSum(matmul(left, reshape(b, [PARTS, length, n])), [0]), m, [n]);
 }
 
 /** Splits `x` into at most {@link MAX_OUTPUTS} parts, and each part in the same way, until the pieces have the given sizes. */
@@ -132,18 +136,47 @@ function splitInStages(x: Value, axis: number, sizes: readonly number[]): Value[
   return parts.flatMap((part, i) => splitInStages(pieces[i]!, axis, part));
 }
 
-/** Pads `x` `[K, N]` with zeros and returns it as `[pieces, PIECE, N]`. */
-function inPieces(x: Value): Value {
-  const { graph } = x;
-  const [length, width] = x.shape as [string, number];
+/**
+ * Computes `aᵀ·b` for `a` `[K, M]` and `b` `[K, N]` in pieces of `K`, at the same time: as many as divide `K`, a power of two up to
+ * {@link MAX_PIECES}. Training pads its rows to a multiple of 8.
+ */
+function sumOfPieces(a: Value, b: Value): Value {
+  const { graph } = a;
   const integers = (op: string, inputs: readonly Value[], size: number, attributes: NodeSpec["attributes"] = {}) =>
     graph.record({ op, inputs, attributes, outputs: [{ shape: [size], dtype: "int64" }] })[0]!;
+  const [length] = a.shape as [string];
   // Read from this value: values of different lengths may have the same name of a dimension.
-  const rows = integers("Shape", [x], 1, { start: { int: 0 }, end: { int: 1 } });
-  const missing = integers("Mod", [integers("Neg", [rows], 1), graph.ints([PIECE])], 1);
-  const pads = integers("Concat", [graph.ints([0, 0]), missing, graph.ints([0])], 4, { axis: { int: 0 } });
-  const [padded] = graph.record({ op: "Pad", inputs: [x, pads], outputs: [{ shape: [`${length}_padded`, width] }] });
-  return reshapeRows(padded!, `${length}_pieces`, [PIECE, width]);
+  const rows = integers("Shape", [a], 1, { start: { int: 0 }, end: { int: 1 } });
+  const divisor = integers("BitwiseAnd", [rows, integers("Neg", [rows], 1)], 1);
+  const pieces = integers("Min", [divisor, graph.ints([MAX_PIECES])], 1);
+  const inPieces = (x: Value) => {
+    const width = x.shape[1] as number;
+    const shape = integers("Concat", [pieces, graph.ints([-1, width])], 3, { axis: { int: 0 } });
+    return graph.record({
+      op: "Reshape",
+      inputs: [x, shape],
+      outputs: [{ shape: [`${length}_pieces`, `${length}_piece`, width] }],
+    })[0]!;
+  };
+  const [m, n] = [a.shape[1] as number, b.shape[1] as number];
+  const sum = (product: Value) => reshape(reduceSum(product, [0]), product.shape.slice(1));
+  return m >= TALL * n
+    ? swapLastTwo(sum(matmul(swapLastTwo(inPieces(b)), inPieces(a))))
+    : sum(matmul(swapLastTwo(inPieces(a)), inPieces(b)));
+}
+
+/** Computes `scale · x + plus`. */
+function scaledSum(x: Value, scale: number, plus?: Value): Value {
+  const scaled = scale === 1 ? x : mul(x, x.graph.scalar(scale));
+  return plus ? add(scaled, plus) : scaled;
+}
+
+function hasFewRows({ graph, shape: [rows] }: Value): boolean {
+  return typeof rows === "string" && graph.smallDims.has(rows);
+}
+
+function hasStaticWidth({ shape }: Value): boolean {
+  return typeof shape.at(-1) === "number";
 }
 
 /** Reshapes to `[rows, ...rest]` with as many rows as there are elements for. */
