@@ -1,10 +1,11 @@
 /**
  * Time of each compiled program on a GPU, for training steps and sampled batches in this process, without the engine's own process:
  *
- *   npm run bench -- profile [--params 27m] [--train 16:16:256,full:16:256] [--sample 32:64:32] [--steps 3] [--vs torch] [--kernels]
+ *   npm run bench -- profile [--params 27m] [--train 16:16:256,full:16:256] [--sample 32:64:32] [--steps 3] [--memory 8GB] [--vs torch]
+ *     [--kernels]
  *
  * `--train` lists `rank:rows:tokens`, with `full` for every parameter; the second half of each row is trained. `--sample` lists
- * `requests:prompt:tokens`. `--kernels` adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
+ * `requests:prompt:tokens`. `--memory` is the memory of the GPU to which batches are proportional. `--kernels` adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
  */
 import { execFile } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
@@ -21,6 +22,8 @@ import { Sampler } from "../../src/engine/onnx/sample/sampler.ts";
 import type { SampledEvent } from "../../src/engine/onnx/sample/request.ts";
 import { DeviceTrainer } from "../../src/engine/onnx/train/device-trainer.ts";
 import type { SampleInput, SampleResult } from "./sample.bench.ts";
+import { deviceBudget } from "../../src/engine/onnx/train/memory-plan.ts";
+import { parseBytes } from "../../src/util/units.ts";
 import { hasTorch, hasWeights, median, printTable, short, wantsTorch, whole, withShape } from "./support.ts";
 import { equalRows, type TrainInput, type TrainResult } from "./train.bench.ts";
 
@@ -138,11 +141,14 @@ export async function run(args: string[]): Promise<void> {
       train: { type: "string", default: "16:16:256,full:16:256" },
       sample: { type: "string", default: "32:64:32" },
       steps: { type: "string", default: "3" },
+      memory: { type: "string", default: "8GB" },
       vs: { type: "string" },
       kernels: { type: "boolean", default: false },
     },
   });
   const steps = whole("steps", values.steps);
+  const memoryBytes = parseBytes(values.memory);
+  if (memoryBytes === null) throw new RangeError(`Expected --memory to be a size such as 8GB, got "${values.memory}"`);
   const withTorch = wantsTorch(values.vs) && (await hasTorch());
   const kernels = values.kernels ? await mkdtemp(join(tmpdir(), "whetstone-kernels-")) : null;
   const timesOf = watchSessions(kernels);
@@ -150,7 +156,7 @@ export async function run(args: string[]): Promise<void> {
     await withShape(values.params, async (directory) => {
       const memory = new DeviceMemory(webgpu());
       const bases = new DeviceBases(memory, () => POSITIONS);
-      const trainer = new DeviceTrainer(memory, bases);
+      const trainer = new DeviceTrainer(memory, bases, deviceBudget(memoryBytes));
       const base = { id: "bench", directory };
       const spec = { seed: 1, ...(hasWeights(values.params) ? {} : { fresh: true }) };
       const peer = { directory, threads: 1, seconds: steps, device: "cuda" };

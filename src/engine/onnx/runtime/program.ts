@@ -4,6 +4,7 @@ import { EngineError, EngineMissingError } from "../../../errors.ts";
 import { type Graph, writeOnnx } from "../graph/index.ts";
 import { liveNodes } from "../graph/graph.ts";
 import { PACKED_INPUT, packedNames } from "../graph/lower.ts";
+import { requireShortCommandLine } from "./command-line.ts";
 import { cpu, type Device } from "./device.ts";
 import { dropProfile, newProfile, readPlacement } from "./placement.ts";
 
@@ -19,9 +20,11 @@ let loading: Promise<typeof Ort> | undefined;
 /**
  * Loads onnxruntime-node, once per thread.
  *
+ * @throws ConfigError `E_CONFIG` for a command line that ends the process, see {@link requireShortCommandLine}.
  * @throws EngineMissingError `E_ENGINE_MISSING` if the native binary is missing or does not load.
  */
-export function loadRuntime(): Promise<typeof Ort> {
+export async function loadRuntime(): Promise<typeof Ort> {
+  if (loading === undefined) requireShortCommandLine();
   loading ??= import("onnxruntime-node").catch((cause: unknown) => {
     loading = undefined;
     throw new EngineMissingError(
