@@ -59,7 +59,7 @@ export function addEngineOptions(command: Command): Command {
     .addOption(new Option("--device <name>", "device of the embedded engine (default: WHETSTONE_DEVICE, or cpu)").choices(DEVICE_CHOICES))
     .option(
       "--device-memory <size>",
-      "memory of the GPU, such as 24GB; with more, training batches are larger (default: WHETSTONE_DEVICE_MEMORY, or 8GB)",
+      "memory of the GPU, such as 24GB; with more, training recomputes fewer layers of large models (default: WHETSTONE_DEVICE_MEMORY, or 8GB)",
       parseSize,
     )
     .option("--offline", "use only cached base models of the model hub")

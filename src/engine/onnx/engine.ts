@@ -78,8 +78,8 @@ export interface OnnxEngineOptions {
    */
   readonly device?: DeviceChoice | undefined;
   /**
-   * Memory of the GPU in bytes, which WebGPU does not report; at least 1 GB. The tokens of a training batch are proportional to it, up to
-   * 16 384; at 8 GB they are at most 4096. An error with the device `"cpu"`. @default 8 GB
+   * Memory of the GPU in bytes, which WebGPU does not report; at least 1 GB. The bytes that a training batch keeps for its gradient are
+   * proportional to it: with more, fewer layers are recomputed. An error with the device `"cpu"`. @default 8 GB
    */
   readonly deviceMemory?: number | undefined;
   /**

@@ -74,12 +74,16 @@ export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, 
   };
 }
 
+/** Max bytes of the attention scores of a device's batch, whose rows have 1,024 tokens: the size of a storage buffer on every adapter. */
+const SCORE_BYTES = 2 ** 27;
+
 /**
  * Returns the limits on a device, whose products are fast only for thousands of rows: as many tokens as fit without recomputed layers, in
- * whole thousands.
+ * whole thousands. Buffers above {@link SCORE_BYTES} are allocated anew in each run, which took longer than larger products saved.
  */
 export function deviceBatchLimits(config: ModelConfig, budget: DeviceBudget): BatchLimits {
-  const affordable = Math.min(budget.keptBytes / keptBytesPerToken(config), budget.maxTokens);
+  const scored = SCORE_BYTES / (4 * 1024 * config.heads);
+  const affordable = Math.min(budget.keptBytes / keptBytesPerToken(config), budget.maxTokens, scored);
   const maxTokens = Math.max(Math.floor(affordable / 1024) * 1024, 1024);
   return {
     ...batchLimits(config),

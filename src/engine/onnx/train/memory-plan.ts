@@ -44,12 +44,11 @@ export interface DeviceBudget extends MemoryBudget {
 /** Default of the device's memory in bytes. WebGPU does not report the memory of an adapter. */
 const DEFAULT_DEVICE_MEMORY = 8e9;
 
-/** Max tokens of a batch with the default memory, and with any memory. */
-const DEFAULT_TOKENS = 4096;
-const MAX_TOKENS = 16_384;
+/** Max tokens of a batch with the default memory or more. */
+const MAX_TOKENS = 4096;
 
 /**
- * Returns the budget of a device. Kept activations and tokens are proportional to the memory: with 0.5 B weights and an adapter, a batch takes
+ * Returns the budget of a device. Kept activations are proportional to the memory: with 0.5 B weights and an adapter, a batch takes
  * less than 8 GB in all with the budget of 8 GB.
  *
  * @param memory - Memory of the device in bytes. @default 8 GB
@@ -61,7 +60,7 @@ export function deviceBudget(memory = DEFAULT_DEVICE_MEMORY): DeviceBudget {
     sliceRows: 256,
     unorderedBytes: 2 ** 30,
     keptBytes: 7 * 2 ** 29 * factor,
-    maxTokens: Math.min(DEFAULT_TOKENS * factor, MAX_TOKENS),
+    maxTokens: MAX_TOKENS * Math.min(factor, 1),
   };
 }
 

@@ -93,21 +93,26 @@ test("keeps whole what fits, and orders, slices and recomputes by bytes", async 
 });
 
 test.each([
-  { memory: 2e9, tokens: 1024, recomputed: 18 },
-  { memory: 8e9, tokens: 2048, recomputed: 0 },
-  { memory: 24e9, tokens: 6144, recomputed: 0 },
-  { memory: 80e9, tokens: 16_384, recomputed: 0 },
-])("a device of $memory bytes: batches of 0.5 B parameters have up to $tokens tokens", ({ memory, tokens, recomputed }) => {
-  const config = { ...wide, vocabularySize: 151_936, hiddenSize: 896, innerSize: 4864, layers: 24 };
-  const budget = deviceBudget(memory);
-  const rows = Array.from({ length: 32 }, (_, row): Row => {
-    const of = Int32Array.from({ length: 1024 }, (__, t) => (row * 3100 + t * 167 + ((row * t) % 7)) % 1000);
-    return { tokens: of, weights: new Float32Array(1024).fill(1, 1) };
-  });
-  const sizes = planBatches(rows, deviceBatchLimits(config, budget)).map(({ packedRows: { count, time } }) => count * time);
-  expect(Math.max(...sizes)).toBe(tokens);
-  expect(memoryPlan(config, 2048, 2048, budget).recomputedLayers).toBe(recomputed);
-});
+  { name: "0.5 B", size: { hiddenSize: 896, innerSize: 4864, layers: 24, heads: 14 }, memory: 2e9, tokens: 1024, recomputed: 12 },
+  { name: "0.5 B", size: { hiddenSize: 896, innerSize: 4864, layers: 24, heads: 14 }, memory: 8e9, tokens: 2048, recomputed: 0 },
+  { name: "0.5 B", size: { hiddenSize: 896, innerSize: 4864, layers: 24, heads: 14 }, memory: 80e9, tokens: 2048, recomputed: 0 },
+  { name: "3 B", size: { hiddenSize: 2048, innerSize: 11_008, layers: 36, heads: 16 }, memory: 8e9, tokens: 1024, recomputed: 18 },
+  { name: "3 B", size: { hiddenSize: 2048, innerSize: 11_008, layers: 36, heads: 16 }, memory: 24e9, tokens: 1024, recomputed: 0 },
+  { name: "3 B", size: { hiddenSize: 2048, innerSize: 11_008, layers: 36, heads: 16 }, memory: 80e9, tokens: 2048, recomputed: 0 },
+])(
+  "a device of $memory bytes: batches of $name parameters have up to $tokens tokens, with $recomputed recomputed layers",
+  ({ size, memory, tokens, recomputed }) => {
+    const config = { ...wide, ...size, vocabularySize: 151_936 };
+    const budget = deviceBudget(memory);
+    const rows = Array.from({ length: 32 }, (_, row): Row => {
+      const of = Int32Array.from({ length: 1024 }, (__, t) => (row * 3100 + t * 167 + ((row * t) % 7)) % 1000);
+      return { tokens: of, weights: new Float32Array(1024).fill(1, 1) };
+    });
+    const sizes = planBatches(rows, deviceBatchLimits(config, budget)).map(({ packedRows: { count, time } }) => count * time);
+    expect(Math.max(...sizes)).toBe(tokens);
+    expect(memoryPlan(config, tokens, tokens, budget).recomputedLayers).toBe(recomputed);
+  },
+);
 
 test("the default memory of a device is 8 GB, with 3.5 GiB for kept activations and 4,096 tokens", () => {
   expect(deviceBudget()).toEqual(deviceBudget(8e9));
