@@ -59,8 +59,17 @@ export function serveCommand(): Command {
 }
 
 async function serve(options: ServeOptions): Promise<void> {
+  let release = (): void => {};
   // Registered before the start, so that an interrupt during a long recovery is not lost.
-  const stop = new Promise<StopReason>((resolve) => onStop(resolve));
+  const stop = new Promise<StopReason>((resolve) => (release = onStop(resolve)));
+  try {
+    await serveUntil(stop, options);
+  } finally {
+    release();
+  }
+}
+
+async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Promise<void> {
   // Imported lazily: `--help` needs no native binary.
   const { startService } = await import("../service/index.ts");
   const upstream = upstreamOf(options);

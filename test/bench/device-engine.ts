@@ -1,11 +1,11 @@
-/** Measures one task on one device through the engine's port: `device-engine.ts <DeviceInput as JSON>`. */
+/** Measures one task on one device through the engine's port: `device-engine.ts <DeviceInput as JSON file>`. */
 import { createOnnxEngine, type Engine, type LossMetrics, type ModelHandle, type PolicyVersion, type Row } from "../../src/engine/index.ts";
 import { EngineError } from "../../src/errors.ts";
 import type { DeviceInput, DeviceReport, GapResult, StepResult } from "./device.bench.ts";
-import { median, quantile } from "./support.ts";
+import { median, quantile, variantInput } from "./support.ts";
 import type { TrainRow } from "./train.bench.ts";
 
-const input = JSON.parse(process.argv[2]!) as DeviceInput;
+const input = variantInput<DeviceInput>();
 const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, weightDecay: 0.01, maxGradNorm: 1 };
 /** Tokens of one answer of the stream. */
 const STREAM_TOKENS = 128;

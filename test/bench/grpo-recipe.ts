@@ -1,4 +1,4 @@
-/** Runs the quickstart's stages up to a share of exact answers: `grpo-recipe.ts <GrpoInput as JSON>`. */
+/** Runs the quickstart's stages up to a share of exact answers: `grpo-recipe.ts <GrpoInput as JSON file>`. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,8 +7,9 @@ import { defaults } from "../../recipes/reverse-text/config.ts";
 import type { SftThenRlConfig } from "../../recipes/shared/sft-then-rl.ts";
 import { measure, reinforce, scenarios, superviseJob } from "./grpo-stages.ts";
 import type { GrpoInput, GrpoPoint, GrpoResult, GrpoStep } from "./grpo.bench.ts";
+import { variantInput } from "./support.ts";
 
-const { seed, target, maxSteps, every } = JSON.parse(process.argv[2]!) as GrpoInput;
+const { seed, target, maxSteps, every } = variantInput<GrpoInput>();
 const config: SftThenRlConfig = { ...defaults, seed };
 const { signal } = new AbortController();
 const dataDir = await mkdtemp(join(tmpdir(), "whetstone-grpo-"));

@@ -1,9 +1,10 @@
-/** One variant of the JSON Lines benchmark: `jsonl-variant.ts <JsonlInput as JSON>`. */
+/** One variant of the JSON Lines benchmark: `jsonl-variant.ts <JsonlInput as JSON file>`. */
 import { readTrajectories, writeTrajectories } from "../../src/dataset/index.ts";
 import { readLines } from "../../src/dataset/lines.ts";
 import { Trajectory } from "../../src/trajectory/index.ts";
 import { uniform } from "../../src/util/rng.ts";
 import type { JsonlInput, JsonlResult } from "./jsonl.bench.ts";
+import { variantInput } from "./support.ts";
 
 const PIECES = ["the", " of", " answer", " is", "\n\n", " 4", "2", ' {"', '":', " search", " because", " wäre", " –", "ing", " I", ","];
 const ENCODED = PIECES.map((piece) => [...Buffer.from(piece)]);
@@ -107,6 +108,6 @@ async function parse({ path }: JsonlInput): Promise<Omit<JsonlResult, "peakRssMb
   return { count, sizeBytes, cpuSeconds: seconds };
 }
 
-const input = JSON.parse(process.argv[2]!) as JsonlInput;
+const input = variantInput<JsonlInput>();
 const result = await { write, read, lines, parse }[input.mode](input);
 console.log(JSON.stringify({ ...result, peakRssMb: process.resourceUsage().maxRSS / 1024 } satisfies JsonlResult));

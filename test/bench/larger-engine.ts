@@ -1,15 +1,15 @@
-/** Times one task on a model of random weights and its memory: `larger-engine.ts <LargerInput as JSON>`. */
+/** Times one task on a model of random weights and its memory: `larger-engine.ts <LargerInput as JSON file>`. */
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import type { LargerInput, LargerResult } from "./larger.bench.ts";
-import { median } from "./support.ts";
+import { median, variantInput } from "./support.ts";
 import { startHelper } from "../support/start-helper.ts";
 
 const PROMPT = 32;
 const CONTINUATION = 64;
 const LORA = { rank: 16 };
 
-const input = JSON.parse(process.argv[2]!) as LargerInput;
+const input = variantInput<LargerInput>();
 const { signal } = new AbortController();
 const tokenAt = (row: number, t: number) => (row * 31 + t * 17 + ((row * t) % 7)) % 500;
 

@@ -1,9 +1,10 @@
-/** Peak memory of training steps: `memory-engine.ts <MemoryInput as JSON>`. */
+/** Peak memory of training steps: `memory-engine.ts <MemoryInput as JSON file>`. */
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import type { MemoryInput, MemoryResult } from "./memory.bench.ts";
 import { startHelper } from "../support/start-helper.ts";
+import { variantInput } from "./support.ts";
 
-const input = JSON.parse(process.argv[2]!) as MemoryInput;
+const input = variantInput<MemoryInput>();
 const trainer = new Trainer({ threads: input.threads, startHelper });
 const lora = input.rank === null ? undefined : { rank: input.rank };
 const id = await trainer.createModel({ id: "bench", directory: input.directory }, { seed: 1, fresh: input.fresh, lora });

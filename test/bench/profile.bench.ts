@@ -7,11 +7,10 @@
  * `--train` lists `rank:rows:tokens`, with `full` for every parameter; the second half of each row is trained. `--sample` lists
  * `requests:prompt:tokens`. `--memory` is the memory of the GPU to which batches are proportional. `--kernels` adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
  */
-import { execFile } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs, promisify } from "node:util";
+import { parseArgs } from "node:util";
 import { InferenceSession } from "onnxruntime-node";
 import type { Row } from "../../src/engine/index.ts";
 import { DeviceBases } from "../../src/engine/onnx/model/device-bases.ts";
@@ -24,7 +23,7 @@ import { DeviceTrainer } from "../../src/engine/onnx/train/device-trainer.ts";
 import type { SampleInput, SampleResult } from "./sample.bench.ts";
 import { deviceBudget } from "../../src/engine/onnx/train/memory-plan.ts";
 import { parseBytes } from "../../src/util/units.ts";
-import { hasTorch, hasWeights, median, printTable, short, wantsTorch, whole, withShape } from "./support.ts";
+import { hasTorch, hasWeights, measureInTurn, median, printTable, short, wantsTorch, whole, withShape } from "./support.ts";
 import { equalRows, type TrainInput, type TrainResult } from "./train.bench.ts";
 
 const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, weightDecay: 0.01, maxGradNorm: 1 };
@@ -118,8 +117,7 @@ async function printKernels(directory: string): Promise<void> {
 }
 
 async function torch<T>(program: string, input: object): Promise<T> {
-  const { stdout } = await promisify(execFile)("python3", [join(import.meta.dirname, program), JSON.stringify(input)]);
-  return JSON.parse(stdout.trim().split("\n").at(-1)!) as T;
+  return (await measureInTurn<T>([{ label: "PyTorch", program: new URL(program, import.meta.url), input }], 1))[0]![0]!;
 }
 
 /** Reads a list such as `16:16:256,full:16:256`. */

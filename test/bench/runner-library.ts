@@ -1,6 +1,6 @@
 /**
  * The same completions through the library: rollouts become trajectories, trajectories groups. With `directory` the groups are
- * written to a file there; without, they are dropped. `runner-library.ts <PeerInput as JSON>`.
+ * written to a file there; without, they are dropped. `runner-library.ts <PeerInput as JSON file>`.
  */
 import { createWriteStream } from "node:fs";
 import { join } from "node:path";
@@ -9,8 +9,9 @@ import { pipeline } from "node:stream/promises";
 import { connect, Model, streamTrajectoryGroups, trajectory, type RolloutContext } from "../../src/index.ts";
 import { Meter } from "./runner-meter.ts";
 import { GROUP_SIZE, promptOf, type PeerInput } from "./runner.bench.ts";
+import { variantInput } from "./support.ts";
 
-const { url, completions, concurrency, warmUp, directory } = JSON.parse(process.argv[2]!) as PeerInput;
+const { url, completions, concurrency, warmUp, directory } = variantInput<PeerInput>();
 const service = await connect({ baseUrl: url, apiKey: "bench", connections: concurrency });
 const model = new Model(service, {
   id: "0b0e8e5c-0000-4000-8000-000000000000",

@@ -1,9 +1,10 @@
-/** The floor: undici posts the same bodies and parses the answers, `concurrency` at a time. `runner-undici.ts <PeerInput as JSON>`. */
+/** The floor: undici posts the same bodies and parses the answers, `concurrency` at a time. `runner-undici.ts <PeerInput as JSON file>`. */
 import { Agent } from "undici";
 import { Meter } from "./runner-meter.ts";
 import { promptOf, type PeerInput } from "./runner.bench.ts";
+import { variantInput } from "./support.ts";
 
-const { url, completions, concurrency, warmUp } = JSON.parse(process.argv[2]!) as PeerInput;
+const { url, completions, concurrency, warmUp } = variantInput<PeerInput>();
 const agent = new Agent({ connections: concurrency });
 const headers = { accept: "application/json", authorization: "Bearer bench", "content-type": "application/json" };
 

@@ -1,4 +1,4 @@
-"""AsyncOpenAI with ART's way of gathering: every rollout of every group is started at once. `runner_openai.py <PeerInput as JSON>`.
+"""AsyncOpenAI with ART's way of gathering: every rollout of every group is started at once. `runner_openai.py <file with PeerInput as JSON>`.
 
 With openpipe-art installed its own trajectories and gather are used; without it, a plain asyncio.gather that keeps as much: the
 messages, the whole choice and the reward of each rollout.
@@ -83,4 +83,5 @@ async def main(options):
     )
 
 
-asyncio.run(main(json.loads(sys.argv[1])))
+with open(sys.argv[1], encoding="utf-8") as file:
+    asyncio.run(main(json.load(file)))

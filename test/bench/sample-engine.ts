@@ -1,9 +1,9 @@
-/** Times sampling through the engine's port: `sample-engine.ts <SampleInput as JSON>`. */
+/** Times sampling through the engine's port: `sample-engine.ts <SampleInput as JSON file>`. */
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import type { SampleInput, SampleResult } from "./sample.bench.ts";
-import { median } from "./support.ts";
+import { median, variantInput } from "./support.ts";
 
-const input = JSON.parse(process.argv[2]!) as SampleInput;
+const input = variantInput<SampleInput>();
 // A small model has one thread inside an operation, a large one a single sampler.
 const engine = await createOnnxEngine({ baseModels: { bench: input.directory }, samplers: input.threads, samplerThreads: input.threads });
 const model = await engine.createModel({ base: "bench", seed: 1, fresh: true });

@@ -1,5 +1,6 @@
 /** What the benchmarks share: model shapes, fresh processes in turn, medians, tables. */
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -84,7 +85,7 @@ export async function withShape<T>(name: string, body: (directory: string) => Pr
   }
 }
 
-/** One way to do the work: a program and the JSON that it gets as its only argument. */
+/** One way to do the work: a program, and what it reads as JSON from the file that is its only argument. */
 export interface Variant {
   readonly label: string;
   /** A `.ts` file, or a `.py` file. */
@@ -100,8 +101,20 @@ async function measure<T>({ program, input, python = "python3" }: Variant): Prom
   const [command, args] = path.endsWith(".py")
     ? [python, [path]]
     : [process.execPath, ["--conditions=whetstone/source", "--import", "tsx", path]];
-  const { stdout } = await run(command, [...args, JSON.stringify(input)]);
-  return JSON.parse(stdout.trim().split("\n").at(-1) ?? "") as T;
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-input-"));
+  try {
+    const file = join(directory, "input.json");
+    await writeFile(file, JSON.stringify(input));
+    const { stdout } = await run(command, [...args, file]);
+    return JSON.parse(stdout.trim().split("\n").at(-1) ?? "") as T;
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** Returns the input of a {@link Variant} in its own process. */
+export function variantInput<T>(): T {
+  return JSON.parse(readFileSync(process.argv[2]!, "utf8")) as T;
 }
 
 /** Every variant once per round, in turn, so that a slow minute of the machine hits all of them; per variant its results. */

@@ -1,4 +1,4 @@
-"""The quickstart as a plain PyTorch loop: torch_grpo.py <GrpoPeerInput as JSON>. The counterpart of grpo-recipe.ts.
+"""The quickstart as a plain PyTorch loop: torch_grpo.py <file with GrpoPeerInput as JSON>. The counterpart of grpo-recipe.ts.
 
 Model and tokenizer are those of transformers; prompts, settings and rates come from the file that the input names.
 """
@@ -15,7 +15,9 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-with open(json.loads(sys.argv[1])["file"], encoding="utf-8") as file:
+with open(sys.argv[1], encoding="utf-8") as file:
+    source = json.load(file)["file"]
+with open(source, encoding="utf-8") as file:
     given = json.load(file)
 torch.set_num_threads(given["threads"])
 torch.manual_seed(given["seed"])

@@ -1,4 +1,4 @@
-"""Times cached, batched sampling in plain PyTorch: torch_sample.py <SampleInput as JSON>. The counterpart of sample-engine.ts."""
+"""Times cached, batched sampling in plain PyTorch: torch_sample.py <file with SampleInput as JSON>. The counterpart of sample-engine.ts."""
 
 import json
 import statistics
@@ -8,7 +8,8 @@ import time
 import torch
 from torch_llama import build
 
-given = json.loads(sys.argv[1])
+with open(sys.argv[1], encoding="utf-8") as file:
+    given = json.load(file)
 config, model = build(given["directory"], given["threads"])
 device = given.get("device") or "cpu"
 model.to(device)

@@ -1,4 +1,4 @@
-"""Times training steps in plain PyTorch: torch_train.py <TrainInput as JSON>. The counterpart of train-engine.ts."""
+"""Times training steps in plain PyTorch: torch_train.py <file with TrainInput as JSON>. The counterpart of train-engine.ts."""
 
 import json
 import statistics
@@ -38,7 +38,8 @@ def add_adapters(config, model, rank):
             setattr(layer, name, Adapted(linear, parts.get(name, [linear.out_features]), rank))
 
 
-given = json.loads(sys.argv[1])
+with open(sys.argv[1], encoding="utf-8") as file:
+    given = json.load(file)
 config, model = build(given["directory"], given["threads"])
 if given["rank"] is not None:
     add_adapters(config, model, given["rank"])

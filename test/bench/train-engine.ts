@@ -1,12 +1,12 @@
-/** Times training steps of the engine's trainer: `train-engine.ts <TrainInput as JSON>`. */
+/** Times training steps of the engine's trainer: `train-engine.ts <TrainInput as JSON file>`. */
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
-import { median } from "./support.ts";
+import { median, variantInput } from "./support.ts";
 import type { TrainInput, TrainResult } from "./train.bench.ts";
 import { startHelper } from "../support/start-helper.ts";
 
 const WARM_UP_STEPS = 3;
 
-const input = JSON.parse(process.argv[2]!) as TrainInput;
+const input = variantInput<TrainInput>();
 const trainer = new Trainer({ threads: input.threads, startHelper });
 const id = await trainer.createModel(
   { id: "bench", directory: input.directory },

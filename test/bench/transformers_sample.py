@@ -1,4 +1,4 @@
-"""Times `generate` of transformers: transformers_sample.py <SampleInput as JSON>. The counterpart of sample-engine.ts."""
+"""Times `generate` of transformers: transformers_sample.py <file with SampleInput as JSON>. The counterpart of sample-engine.ts."""
 
 import json
 import statistics
@@ -8,7 +8,8 @@ import time
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
-given = json.loads(sys.argv[1])
+with open(sys.argv[1], encoding="utf-8") as file:
+    given = json.load(file)
 torch.set_num_threads(given["threads"])
 torch.manual_seed(1)
 model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(given["directory"]), dtype=torch.float32).eval()

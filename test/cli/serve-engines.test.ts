@@ -44,7 +44,9 @@ describe("rejects invalid combinations of options", () => {
     vi.stubEnv("WHETSTONE_API_KEY", "");
     vi.stubEnv("TINKER_API_KEY", "");
     onTestFinished(() => void vi.unstubAllEnvs());
+    const handlers = process.listenerCount("SIGTERM");
     expect(await runHere("serve", "--port", "0", ...args)).toMatchObject({ code, stderr: expect.stringContaining(said) as string });
+    expect(process.listenerCount("SIGTERM")).toBe(handlers);
   });
 });
 
