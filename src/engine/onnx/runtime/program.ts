@@ -204,7 +204,6 @@ function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor
       kept[name] = tensor;
       continue;
     }
-    if (tensor.location !== "cpu") continue;
     const { buffer } = tensor.data as Float32Array;
     copies.push(buffer as ArrayBuffer);
     bytes += buffer.byteLength;
