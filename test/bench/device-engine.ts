@@ -1,4 +1,4 @@
-/** Measures one task on one device through the engine's port: `device-engine.ts <DeviceInput as JSON file>`. */
+/** Measures one task on one device through the engine's port: `device-engine.ts <file with DeviceInput as JSON>`. */
 import { createOnnxEngine, type Engine, type LossMetrics, type ModelHandle, type PolicyVersion, type Row } from "../../src/engine/index.ts";
 import { EngineError } from "../../src/errors.ts";
 import type { DeviceInput, DeviceReport, GapResult, StepResult } from "./device.bench.ts";

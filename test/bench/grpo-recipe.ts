@@ -1,4 +1,4 @@
-/** Runs the quickstart's stages up to a share of exact answers: `grpo-recipe.ts <GrpoInput as JSON file>`. */
+/** Runs the quickstart's stages up to a share of exact answers: `grpo-recipe.ts <file with GrpoInput as JSON>`. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

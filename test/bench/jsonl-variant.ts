@@ -1,4 +1,4 @@
-/** One variant of the JSON Lines benchmark: `jsonl-variant.ts <JsonlInput as JSON file>`. */
+/** A variant of the JSON Lines benchmark: `jsonl-variant.ts <file with JsonlInput as JSON>`. */
 import { readTrajectories, writeTrajectories } from "../../src/dataset/index.ts";
 import { readLines } from "../../src/dataset/lines.ts";
 import { Trajectory } from "../../src/trajectory/index.ts";

@@ -1,4 +1,4 @@
-/** Times one task on a model of random weights and its memory: `larger-engine.ts <LargerInput as JSON file>`. */
+/** Times one task on a model of random weights and its memory: `larger-engine.ts <file with LargerInput as JSON>`. */
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import type { LargerInput, LargerResult } from "./larger.bench.ts";

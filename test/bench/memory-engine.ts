@@ -1,4 +1,4 @@
-/** Peak memory of training steps: `memory-engine.ts <MemoryInput as JSON file>`. */
+/** Peak memory of training steps: `memory-engine.ts <file with MemoryInput as JSON>`. */
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import type { MemoryInput, MemoryResult } from "./memory.bench.ts";
 import { startHelper } from "../support/start-helper.ts";

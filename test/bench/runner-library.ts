@@ -1,6 +1,6 @@
 /**
  * The same completions through the library: rollouts become trajectories, trajectories groups. With `directory` the groups are
- * written to a file there; without, they are dropped. `runner-library.ts <PeerInput as JSON file>`.
+ * written to a file there; without, they are dropped. `runner-library.ts <file with PeerInput as JSON>`.
  */
 import { createWriteStream } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** The floor: undici posts the same bodies and parses the answers, `concurrency` at a time. `runner-undici.ts <PeerInput as JSON file>`. */
+/** The floor: undici posts the same bodies and parses the answers, `concurrency` at a time. `runner-undici.ts <file with PeerInput as JSON>`. */
 import { Agent } from "undici";
 import { Meter } from "./runner-meter.ts";
 import { promptOf, type PeerInput } from "./runner.bench.ts";

@@ -1,4 +1,4 @@
-/** Times sampling through the engine's port: `sample-engine.ts <SampleInput as JSON file>`. */
+/** Times sampling through the engine's port: `sample-engine.ts <file with SampleInput as JSON>`. */
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import type { SampleInput, SampleResult } from "./sample.bench.ts";
 import { median, variantInput } from "./support.ts";

@@ -85,7 +85,7 @@ export async function withShape<T>(name: string, body: (directory: string) => Pr
   }
 }
 
-/** One way to do the work: a program, and what it reads as JSON from the file that is its only argument. */
+/** Program of a comparison. Its only argument is a file with the input as JSON. */
 export interface Variant {
   readonly label: string;
   /** A `.ts` file, or a `.py` file. */

@@ -1,4 +1,4 @@
-/** Times training steps of the engine's trainer: `train-engine.ts <TrainInput as JSON file>`. */
+/** Times training steps of the engine's trainer: `train-engine.ts <file with TrainInput as JSON>`. */
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import { median, variantInput } from "./support.ts";
 import type { TrainInput, TrainResult } from "./train.bench.ts";

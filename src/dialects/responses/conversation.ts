@@ -17,9 +17,9 @@ export interface ContinuedResponse {
 
 /** Access to earlier responses. */
 export interface ResponseLookup {
-  /** Returns the response with an id. Throws if there is none. */
+  /** Returns the response with an id. Throws for an unknown id. */
   readonly response: (id: string) => MaybePromise<ContinuedResponse>;
-  /** Returns the output item with an id. Throws if there is none. */
+  /** Returns the output item with an id. Throws for an unknown id. */
   readonly item: (id: string) => MaybePromise<ResponsesItem>;
 }
 

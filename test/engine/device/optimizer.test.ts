@@ -29,7 +29,7 @@ const MANY = layoutOf(
   Array.from({ length: 60 }, (_, i) => [3 + (i % 7), 5 + (i % 4)]),
   [67],
 );
-/** One matrix with weight decay and two vectors without: groups of 1 and of 2. */
+/** A matrix with weight decay and two vectors without decay: groups of 1 and 2 tensors. */
 const FEW = layoutOf([[129, 63]], [64, 7]);
 
 /** Values in (-scale, scale) with zeros in the padding. */

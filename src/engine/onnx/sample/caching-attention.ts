@@ -10,14 +10,15 @@ export interface CacheDims {
   readonly present: Dim;
 }
 
-const FIXED: CacheDims = { past: "capacity", present: "capacity" };
+/** Cache of a fixed capacity. */
+export const FIXED: CacheDims = { past: "capacity", present: "capacity" };
 
 /**
  * Returns the attention layer over a cache that the graph extends. The op applies the rotary embedding itself if it supports the head size.
  *
  * The cache, `[B, kv, C, d]` for keys and values, is an input as `past_k0`, `past_v0`, … and an output as `k0`, `v0`, … with the new tokens
- * in it. If input and output are the same memory, only the new tokens are written. Without `past`, there are no such inputs. `last_places` `[B]` and `total` `[1]` give the lengths
- * of the rows after the pass, see {@link cachedAttention}.
+ * in it; without `past`, the cache is an output only. If input and output are the same memory, only the new tokens are written.
+ * `last_places` `[B]` and `total` `[1]` give the lengths of the rows after the pass, see {@link cachedAttention}.
  */
 export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDims = FIXED): AttentionLayer {
   const { graph, config, dims, cos, sin } = inputs;

@@ -2,17 +2,17 @@
 import type { Graph, Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { ModelInputs } from "../model/transformer.ts";
-import { type CacheDims, cachingAttention } from "./caching-attention.ts";
+import { type CacheDims, cachingAttention, FIXED } from "./caching-attention.ts";
 import { drawOutputs } from "./draw-graph.ts";
 import type { ForwardKind } from "./forward.ts";
 import { distributionOutputs, samplerGraph } from "./sampler-graph.ts";
 
-/** Capacities of the caches: those of prompts have room for just the tokens so far. */
+/** Capacities of the caches. The cache of a prompt has room for the tokens so far. */
 const CACHES: Readonly<Record<ForwardKind, CacheDims>> = {
   prompt: { past: null, present: "total_tokens" },
   continuation: { past: "past", present: "total_tokens" },
-  decode: { past: "capacity", present: "capacity" },
-  draw: { past: "capacity", present: "capacity" },
+  decode: FIXED,
+  draw: FIXED,
 };
 
 /**

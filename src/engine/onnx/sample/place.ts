@@ -87,7 +87,7 @@ export interface SamplingPlace {
   readonly drawsTokens: boolean;
   /** Whether keys and values of prompts can be kept as blocks in the process's memory. */
   readonly keepsPrefixes: boolean;
-  /** Tokens of a piece that is computed however long running rows wait for it: the fixed time of a run exceeds that of a shorter piece. */
+  /** Min tokens of a piece, also while rows decode: with fewer tokens, the fixed time of a run exceeds the time of its products. */
   readonly minPiece: number;
   /** Max tokens of a piece of a prompt. */
   readonly maxPiece: number;
