@@ -144,6 +144,7 @@ const OPS: Record<string, Evaluate> = {
   Sqrt: elementwise((a) => Math.sqrt(a!)),
   Sigmoid: elementwise((a) => 1 / (1 + Math.exp(-a!))),
   Identity: (x) => [x[0]!],
+  Cast: ([x], node) => [{ shape: x!.shape, data: int(node, "to", 1) === 1 ? x!.data : x!.data.map(Math.trunc) }],
   MatMul: ([a, b]) => [product(a!, b!, false, false, 1)],
   Gemm: ([a, b, c], node) => {
     const y = product(a!, b!, int(node, "transA", 0) === 1, int(node, "transB", 0) === 1, float(node, "alpha", 1));

@@ -168,6 +168,12 @@ export const CASES: OpCase[] = [
     ...R,
   },
   {
+    name: "gatherFromPieces, pieces of two sizes",
+    inputs: [{ shape: [3, 24] }, { shape: [3, 24] }, { shape: [1, 24] }, { shape: ["R"], classes: 7 }],
+    build: ([a, b, c, ids]) => g.gatherFromPieces([a!, b!, c!], ids!),
+    ...R,
+  },
+  {
     name: "targetLogprob",
     inputs: [
       { shape: ["R", 24], scale: 4 },

@@ -3,13 +3,14 @@ import { type Lease, Leases } from "../../../util/leases.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { type ModelConfig, readModelConfig } from "./config.ts";
-import { baseLayout, type Layout } from "./parameters.ts";
+import { baseLayout, cutLayout, cutParameter, type Layout } from "./parameters.ts";
 import { rotaryTables } from "./rope.ts";
 import { freshWeights, openParameters } from "./weights.ts";
 
 /** Weights in a device's memory, with the rotary tables `cos` and `sin`, `[positions, headSize / 2]`. */
 export interface DeviceBase {
   readonly config: ModelConfig;
+  /** Layout of the weights, with large parameters in pieces: see {@link cutLayout}. */
   readonly layout: Layout;
   readonly weights: DeviceVector;
   readonly rotary: DeviceVector;
@@ -36,13 +37,14 @@ export class DeviceBases {
   lease(directory: string, freshSeed?: number): Promise<Lease<DeviceBase>> {
     return this.#bases.lease(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async () => {
       const config = await readModelConfig(directory);
-      const layout = baseLayout(config);
+      const whole = baseLayout(config);
+      const layout = cutLayout(whole, this.#memory.maxPieceBytes);
       const rotary = await this.rotary(config);
       try {
         const weights =
           freshSeed === undefined
-            ? await this.#read(directory, layout)
-            : await DeviceVector.upload(this.#memory, layout.parameters, freshWeights(config, layout, freshSeed));
+            ? await this.#read(directory, whole)
+            : await DeviceVector.upload(this.#memory, layout.parameters, freshWeights(config, whole, freshSeed));
         const release = () => {
           weights.release();
           rotary.release();
@@ -59,7 +61,8 @@ export class DeviceBases {
   async #read(directory: string, layout: Layout): Promise<DeviceVector> {
     const { read, close } = await openParameters(directory, layout);
     try {
-      return await DeviceVector.load(this.#memory, layout.parameters, read);
+      const { maxPieceBytes } = this.#memory;
+      return await DeviceVector.load(this.#memory, layout.parameters, read, (parameter) => cutParameter(parameter, maxPieceBytes));
     } finally {
       await close();
     }

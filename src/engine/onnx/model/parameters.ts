@@ -132,6 +132,35 @@ export function baseLayout(config: ModelConfig): Layout {
   return layOut(drafts);
 }
 
+/** Rows of a piece are a multiple of this number: kernels read four elements at a time. */
+const PIECE_STEP = 4;
+
+/** Returns the name of a piece of a parameter. @param index - Index of the piece, from 0. */
+export function pieceName(parameter: string, index: number): string {
+  return `${parameter}_piece${index}`;
+}
+
+/** Cuts an embedding or output head of more than `maxBytes` into pieces of consecutive rows. Returns any other parameter whole. */
+export function cutParameter(parameter: Parameter, maxBytes: number): Parameter[] {
+  const { name, shape, offset, size, kind } = parameter;
+  if (4 * size <= maxBytes || !(kind === "embedding" || name === "head")) return [parameter];
+  const [rows, width] = shape as [number, number];
+  const step = Math.max(1, Math.floor(maxBytes / (4 * width * PIECE_STEP))) * PIECE_STEP;
+  return Array.from({ length: Math.ceil(rows / step) }, (_, index) => {
+    const [start, end] = [index * step, Math.min(rows, (index + 1) * step)];
+    const shape = [end - start, width];
+    return { ...parameter, name: pieceName(name, index), shape, offset: offset + start * width, size: (end - start) * width };
+  });
+}
+
+/**
+ * Returns the layout of the same flat vector with the pieces of {@link cutParameter} as parameters. A piece has the files of its whole
+ * parameter, so weights are read and written with the original layout.
+ */
+export function cutLayout(layout: Layout, maxBytes: number): Layout {
+  return { ...layout, parameters: layout.parameters.flatMap((parameter) => cutParameter(parameter, maxBytes)) };
+}
+
 /** Returns the graph input name of a linear layer's bias. */
 export function biasName(linear: LinearSpec): string {
   return `${linear.name}_bias`;

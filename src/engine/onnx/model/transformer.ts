@@ -9,6 +9,7 @@ import {
   add,
   concat,
   type Dim,
+  gatherFromPieces,
   gatherRows,
   type Graph,
   matmul,
@@ -22,7 +23,7 @@ import {
   type Value,
 } from "../graph/index.ts";
 import type { ModelConfig } from "./config.ts";
-import { baseLayout, biasName, layerLinears, type Layout, type LinearSpec } from "./parameters.ts";
+import { baseLayout, biasName, layerLinears, type Layout, type LinearSpec, pieceName } from "./parameters.ts";
 
 export { rotaryTables } from "./rope.ts";
 
@@ -40,7 +41,7 @@ export interface ModelInputs {
   readonly graph: Graph;
   readonly config: ModelConfig;
   readonly dims: BatchDims;
-  /** Graph input of each parameter by name. */
+  /** Graph input of each parameter, or of each piece of a parameter that is cut, by name. */
   readonly weights: ReadonlyMap<string, Value>;
   /** Product of rows and a transposed matrix `[out, in]`; set if weights are transposed. @default `matmul` with `[in, out]` */
   readonly product?: Product | undefined;
@@ -90,7 +91,7 @@ export function transformer(inputs: ModelInputs, tokens: Value, attentionLayer: 
 
 /** Returns the embeddings `[R, H]` of token ids `[R]`. */
 export function embed({ weights }: ModelInputs, tokens: Value): Value {
-  return gatherRows(weights.get("embedding")!, tokens);
+  return gatherFromPieces(piecesOf(weights, "embedding"), tokens);
 }
 
 /** Result of one layer, with the values that {@link gatedOutput} computes the output from. */
@@ -149,10 +150,29 @@ export function finalNorm({ config, weights }: ModelInputs, hidden: Value): Valu
 
 /** Computes logits `[S, V]` of normed hidden states `[S, H]`. */
 export function headProduct(inputs: ModelInputs, normed: Value): Value {
-  const { config, weights, product } = inputs;
-  const head = weights.get(headName(config))!;
-  if (!config.isTied) return times(inputs, normed, head);
-  return product ? product(normed, head) : matmul(normed, head, { transposeB: true });
+  const { config, weights, product = (x: Value, weight: Value) => matmul(x, weight, { transposeB: true }) } = inputs;
+  const pieces = piecesOf(weights, headName(config));
+  if (config.isTied) {
+    const parts = pieces.map((piece) => product(normed, piece));
+    return parts.length === 1 ? parts[0]! : concat(parts, 1, config.vocabularySize);
+  }
+  if (pieces.length === 1) return times(inputs, normed, pieces[0]!);
+  // Pieces of a matrix [in, out] have some of the rows that the product sums over.
+  const columns = split(
+    normed,
+    1,
+    pieces.map(({ shape }) => shape[0]!),
+  );
+  return pieces.reduce<Value | undefined>((plus, piece, i) => matmul(columns[i]!, piece, { plus }), undefined)!;
+}
+
+/** Returns the pieces of a parameter in order; the parameter itself if it is not cut. */
+function piecesOf(weights: ModelInputs["weights"], name: string): Value[] {
+  const whole = weights.get(name);
+  if (whole) return [whole];
+  const pieces: Value[] = [];
+  for (let piece = weights.get(pieceName(name, 0)); piece; piece = weights.get(pieceName(name, pieces.length))) pieces.push(piece);
+  return pieces;
 }
 
 /** Returns the name of the output head's parameter: the embedding if the two are tied. */

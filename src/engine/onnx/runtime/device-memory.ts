@@ -30,14 +30,21 @@ export class DeviceTensor {
   }
 }
 
+/** Max bytes of a tensor that every WebGPU adapter can bind. The runtime does not report the limit of the adapter, which may be larger. */
+const MAX_BINDING_BYTES = 2 ** 27;
+
 /** Allocations of a device, in float32. */
 export class DeviceMemory {
   readonly device: Device;
+  /** Max bytes of a piece of an embedding or an output head. */
+  readonly maxPieceBytes: number;
   readonly #programs = new Map<string, Promise<Program>>();
   #bytes = 0;
 
-  constructor(device: Device) {
+  /** @param maxPieceBytes - Max bytes of a piece of an embedding or an output head. @default 128 MiB */
+  constructor(device: Device, maxPieceBytes = MAX_BINDING_BYTES) {
     this.device = device;
+    this.maxPieceBytes = maxPieceBytes;
   }
 
   /** Bytes of all tensors that are held. */

@@ -29,16 +29,24 @@ export class DeviceVector {
   /**
    * Copies parts to the device, each as soon as it is read.
    *
+   * @param cut - Returns the parts of the vector that a part of `parts` consists of. @default the part itself
    * @throws EngineError `E_ENGINE` if the device has no room for them.
    */
   static async load<P extends NamedPart>(
     memory: DeviceMemory,
     parts: readonly P[],
     read: (part: P) => Float32Array | Promise<Float32Array>,
+    cut: (part: P) => readonly NamedPart[] = (part) => [part],
   ): Promise<DeviceVector> {
-    const vector = new DeviceVector(memory, parts, new Map());
+    const vector = new DeviceVector(memory, parts.flatMap(cut), new Map());
     try {
-      for (const part of parts) vector.set(part.name, await memory.upload(await read(part), part.shape));
+      for (const part of parts) {
+        const values = await read(part);
+        for (const { name, offset, size, shape } of cut(part)) {
+          const start = offset - part.offset;
+          vector.set(name, await memory.upload(values.subarray(start, start + size), shape));
+        }
+      }
     } catch (error) {
       vector.release();
       throw error;

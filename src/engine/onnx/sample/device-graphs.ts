@@ -1,6 +1,7 @@
 /** Prefill and decode graphs of a device with the cache in its memory: each run returns the whole cache with the new tokens in it. */
 import type { Graph, Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
+import type { Layout } from "../model/parameters.ts";
 import type { ModelInputs } from "../model/transformer.ts";
 import { type CacheDims, cachingAttention, FIXED } from "./caching-attention.ts";
 import { drawOutputs } from "./draw-graph.ts";
@@ -18,12 +19,14 @@ const CACHES: Readonly<Record<ForwardKind, CacheDims>> = {
 /**
  * Builds a graph for `T` new tokens of each of `B` rows, with the cache of {@link cachingAttention}; `T` is 1 for decoding. The graph `draw`
  * returns drawn tokens, the graph `decode` distributions, too: see {@link drawOutputs}.
+ *
+ * @param layout - Layout of the weights, whole or in pieces.
  */
-export function deviceGraph(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Graph {
+export function deviceGraph(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean, layout: Layout): Graph {
   const isDecoding = kind === "decode" || kind === "draw";
   const dims = isDecoding ? { batch: "batch", time: 1, rows: "batch" } : { batch: "batch", time: "time", rows: "rows" };
   const attend = (inputs: ModelInputs) => cachingAttention(inputs, CACHES[kind]);
-  const graph = samplerGraph(config, hasAdapters, dims, null, attend, outputsOf(kind), !isDecoding);
+  const graph = samplerGraph(config, hasAdapters, dims, null, attend, outputsOf(kind), !isDecoding, layout);
   if (isDecoding) graph.smallDims.add("batch");
   return graph;
 }

@@ -2,7 +2,7 @@
 import { concat, expandTo, Graph, mul, reshape } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { DeviceBases } from "../model/device-bases.ts";
-import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
+import { type Adapter, adapterLayout, baseLayout, cutLayout, type Layout } from "../model/parameters.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
 import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
@@ -71,17 +71,22 @@ function deviceWeights(memory: DeviceMemory, bases: DeviceBases): WeightsSource<
     adapter: (config, { weights }, lora) => ({ ...lora, weights, layout: adapterLayout(config, lora.rank) }),
     async read(state, base, config) {
       const { flat, lora } = await readAdapterOrWeights(state, base, config);
-      const layout = lora ? adapterLayout(config, lora.rank) : baseLayout(config);
+      const layout = lora ? adapterLayout(config, lora.rank) : storedLayout(memory, config);
       return { weights: await DeviceVector.upload(memory, layout.parameters, flat), lora };
     },
     free: (held) => ("release" in held ? (held as OwnWeights).release() : held.weights.release()),
   };
 }
 
+/** Returns the layout of a model's weights in a device's memory. */
+function storedLayout({ maxPieceBytes }: DeviceMemory, config: ModelConfig): Layout {
+  return cutLayout(baseLayout(config), maxPieceBytes);
+}
+
 function devicePlace(memory: DeviceMemory): SamplingPlace {
   const { device } = memory;
   const forward = new Forward<OnDevice>({
-    build: deviceGraph,
+    build: (kind, config, hasAdapters) => deviceGraph(kind, config, hasAdapters, storedLayout(memory, config)),
     options: (_kind, config) => ({ threads: 1, device, resident: residentKeys(config), hosted: (input) => HOSTED.has(input) }),
     constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
   });

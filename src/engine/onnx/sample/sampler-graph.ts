@@ -44,6 +44,7 @@ export interface TransposedProduct {
  * @param attend - Creates the attention layer, which reads and writes the cache.
  * @param declareOutputs - Declares the outputs other than the cache. @default {@link distributionOutputs}
  * @param selectsTokens - Whether only the tokens in `last` have outputs, instead of all. @default true
+ * @param layout - Layout of weights that are not transposed, whole or in pieces. @default whole
  */
 export function samplerGraph(
   config: ModelConfig,
@@ -53,13 +54,14 @@ export function samplerGraph(
   attend: (inputs: ModelInputs) => AttentionLayer,
   declareOutputs: (logits: Value) => void = distributionOutputs,
   selectsTokens = true,
+  layout = baseLayout(config),
 ): Graph {
   const graph = new Graph();
   const filling = transposed?.isGrouped ? paddingOf(graph, dims) : null;
   const all: BatchDims = filling ? { batch: "filled", time: 1, rows: "filled" } : dims;
   const half = config.headSize / 2;
   const tokens = graph.input("tokens", [all.batch, all.time], "int64");
-  const weights = transposed ? originalWeights(graph, config) : weightInputs(graph, baseLayout(config));
+  const weights = transposed ? originalWeights(graph, config) : weightInputs(graph, layout);
   const shared = {
     graph,
     config,

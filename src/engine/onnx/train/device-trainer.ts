@@ -9,7 +9,7 @@ import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
 import type { BaseSource } from "../model/config.ts";
 import type { DeviceBase, DeviceBases } from "../model/device-bases.ts";
-import { type Adapter, adapterLayout, type Layout } from "../model/parameters.ts";
+import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
 import { readState, type StateVectors, writeState } from "../model/state.ts";
 import { initialAdapter } from "../model/weights.ts";
 import { addTransfer, type TransferCount } from "../runtime/device.ts";
@@ -32,6 +32,7 @@ interface DeviceModel {
   readonly baseId: string;
   readonly base: DeviceBase;
   readonly lora: Adapter | null;
+  /** Layout of the trained parameters, with large parameters in pieces. */
   readonly layout: Layout;
   readonly vectors: DeviceVectors;
   /** Releases the base model. */
@@ -178,8 +179,8 @@ export class DeviceTrainer {
     return Promise.resolve();
   }
 
-  #identity({ baseId, lora, layout }: DeviceModel) {
-    return { base: baseId, lora, layout };
+  #identity({ baseId, base, lora, layout }: DeviceModel) {
+    return { base: baseId, lora, layout: lora ? layout : baseLayout(base.config) };
   }
 
   async #stored({ vectors, layout, step }: DeviceModel): Promise<StateVectors> {
@@ -272,7 +273,7 @@ export class DeviceTrainer {
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
     const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
     return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), () => {
-      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, masks: "ranges", plan });
+      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, masks: "ranges", plan, layout: base.layout });
       return Program.compile(graph, `train-${kind}`, {
         threads: 1,
         device: this.#memory.device,

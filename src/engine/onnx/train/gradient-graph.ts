@@ -13,7 +13,7 @@ import {
   transformerLayer,
   weightInputs,
 } from "../model/transformer.ts";
-import { headLoss } from "./head-loss.ts";
+import { headLoss, type TrainedPieces } from "./head-loss.ts";
 import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
 import type { GraphShape } from "./query-blocks.ts";
 import { type MaskSource, type Model, rowsOf } from "./padded-blocks.ts";
@@ -32,6 +32,8 @@ export interface GradientOptions {
   readonly masks?: MaskSource | undefined;
   /** Slices, order and recomputation. @default {@link WHOLE} */
   readonly plan?: MemoryPlan | undefined;
+  /** Layout of the base model's weights, whole or in pieces. @default whole */
+  readonly layout?: Layout | undefined;
 }
 
 /**
@@ -56,11 +58,10 @@ export function gradientGraph(
   kind: GradientKind,
   rank: number | null,
   shape: GraphShape,
-  { hasEntropyBonus = false, masks = "given", plan = WHOLE }: GradientOptions = {},
+  { hasEntropyBonus = false, masks = "given", plan = WHOLE, layout: base = baseLayout(config) }: GradientOptions = {},
 ): Graph {
   const graph = new Graph();
   const half = config.headSize / 2;
-  const base = baseLayout(config);
   const weights = weightInputs(graph, base);
   const adapters = rank === null ? null : adapterLayout(config, rank);
   const adapterWeights = adapters && weightInputs(graph, adapters);
@@ -92,7 +93,7 @@ export function gradientGraph(
 
   graph.output("loss", backward.loss);
   if (backward.head) sums.set(head, backward.head);
-  const finished = [logprob, entropy, ...(backward.head ? [backward.head] : [])];
+  const finished = [logprob, entropy, ...(backward.head ?? [])];
   const gradient = plan.isOrdered ? after(backward.hidden, finished) : backward.hidden;
   let current = sums.pullback(new Map([[normed, gradient]]), [hidden], isNamed("norm"));
   for (let layer = config.layers - 1; layer >= 0; layer--) {
@@ -167,14 +168,22 @@ class GradientSums {
     return this.#sums;
   }
 
-  /** Returns a parameter and its sum; null if the parameter is frozen. */
-  of(name: string): { readonly weight: Value; readonly sum: Value } | null {
-    const [weight, sum] = [this.#weights.get(name), this.#sums.get(name)];
-    return weight && sum ? { weight, sum } : null;
+  /** Returns the pieces of a parameter and their sums; null if the parameter is frozen. */
+  of(name: string): TrainedPieces | null {
+    const pieces = this.#pieces(name);
+    return pieces.length === 0
+      ? null
+      : { weights: pieces.map((piece) => this.#weights.get(piece)!), sums: pieces.map((piece) => this.#sums.get(piece)!) };
   }
 
-  set(name: string, sum: Value): void {
-    this.#sums.set(name, sum);
+  /** Replaces the sums of the pieces of a parameter. */
+  set(name: string, sums: readonly Value[]): void {
+    this.#pieces(name).forEach((piece, i) => this.#sums.set(piece, sums[i]!));
+  }
+
+  /** Returns the names of the pieces of a parameter. */
+  #pieces(name: string): string[] {
+    return [...this.#weights.keys()].filter(isNamed(name));
   }
 
   /**

@@ -26,14 +26,20 @@ import type { LossSpec } from "../../port.ts";
 import { headProduct, type ModelInputs } from "../model/transformer.ts";
 import type { GradientKind } from "./gradient-graph.ts";
 
+/** Pieces of a trained parameter with their gradient sums; one piece if the parameter is not cut. */
+export interface TrainedPieces {
+  readonly weights: readonly Value[];
+  readonly sums: readonly Value[];
+}
+
 /** Settings of {@link headLoss}. */
 export interface HeadOptions {
   readonly kind: GradientKind;
   readonly hasEntropyBonus: boolean;
   /** Number of slices; divides the number of trained tokens. */
   readonly slices: number;
-  /** Parameter of the head and the value that its gradient is added to; null if the head is frozen. */
-  readonly trained: { readonly weight: Value; readonly sum: Value } | null;
+  /** Parameter of the head in its pieces, and the values that their gradients are added to; null if the head is frozen. */
+  readonly trained: TrainedPieces | null;
 }
 
 /** Results of {@link headLoss}. */
@@ -47,8 +53,8 @@ export interface HeadResult {
     readonly loss: Value;
     /** Gradient of the normed hidden states, `[S, H]`. */
     readonly hidden: Value;
-    /** Gradient sum of the head's parameter; null if the head is frozen. */
-    readonly head: Value | null;
+    /** Gradient sums of the pieces of the head's parameter; null if the head is frozen. */
+    readonly head: readonly Value[] | null;
   } | null;
 }
 
@@ -63,7 +69,7 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
   if (slices > 1) graph.smallDims.add("slice");
   const results: { logprob: Value; entropy: Value; gradient: Value | null }[] = [];
   let loss: Value | null = null;
-  let head = trained?.sum ?? null;
+  let head = trained?.sums ?? null;
   const targets = Array.from({ length: slices }, (_, slice) => graph.input(sliceName("targets", slice), [rows], "int64"));
   const pieces =
     slices === 1
@@ -75,7 +81,7 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
         );
   for (const [slice, piece] of pieces.entries()) {
     const previous = results.at(-1);
-    const finished = previous && [previous.logprob, previous.entropy, previous.gradient, trained && head].filter((value) => value !== null);
+    const finished = previous && [previous.logprob, previous.entropy, previous.gradient, ...(head ?? [])].filter((value) => value !== null);
     const x = finished ? after(piece, finished) : piece;
     const { logprob, entropy } = targetLogprob(headProduct(inputs, x), targets[slice]!);
     let gradient: Value | null = null;
@@ -85,8 +91,10 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
       const each = hasEntropyBonus ? sub(policy, mul(entropy, scalar(graph, "entropy_coef"))) : policy;
       const part = sumAll(mul(each, column("weights")));
       loss = loss ? add(loss, part) : part;
-      if (trained && head) [gradient, head] = differentiate(part, [x, trained.weight], new Map([[trained.weight, head]])) as [Value, Value];
-      else gradient = differentiate(part, [x])[0]!;
+      const weights = trained?.weights ?? [];
+      const gradients = differentiate(part, [x, ...weights], new Map(weights.map((weight, i) => [weight, head![i]!])));
+      gradient = gradients.shift()!;
+      if (head) head = gradients;
     }
     results.push({ logprob, entropy, gradient });
   }

@@ -51,6 +51,13 @@ test("a tall matrix is not transposed for few rows", () => {
   expect(kernels({ ...product, smallDims: ["R"] })).toEqual(["Transpose [64, R]", "MatMul [4096, R]", "Transpose [R, 4096]"]);
 });
 
+test("a large matrix is not transposed for few rows unless it is wider than long", () => {
+  const product = { a: ["R", 4096], options: { transposeB: true }, smallDims: ["R"] } as const;
+  expect(kernels({ ...product, b: [4096, 4096] })).toEqual(["Transpose [4096, R]", "MatMul [4096, R]", "Transpose [R, 4096]"]);
+  expect(kernels({ ...product, b: [4095, 4096] })).toEqual(["Transpose [4096, 4095]", "MatMul [R, 4095]"]);
+  expect(kernels({ ...product, a: ["R", 8192], b: [4096, 8192] })).toEqual(["Transpose [8192, 4096]", "MatMul [R, 4096]"]);
+});
+
 test("a long sum is cut into parts for few rows, also after a transposition", () => {
   const parts = (size: number) => [`Transpose [4, R, ${size / 4}]`, "MatMul [4, R, 16]", "ReduceSum [1, R, 16]"];
   const smallDims = ["R"];

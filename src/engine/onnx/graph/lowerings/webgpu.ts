@@ -1,7 +1,7 @@
 /** Lowerings for the WebGPU execution provider of ONNX Runtime 1.30: operators without a kernel, or with a kernel that is not exact. */
 import type { Attribute, Dim, DType, NodeSpec, Value } from "../graph.ts";
 import type { LoweringTable } from "../lower.ts";
-import { reduceSum } from "../ops/broadcast.ts";
+import { expandTo, reduceSum } from "../ops/broadcast.ts";
 import { add, cast, div, equal, exp, log, mul, sqrt, sub } from "../ops/elementwise.ts";
 import { split } from "../ops/join.ts";
 import { matmul } from "../ops/linear.ts";
@@ -18,6 +18,8 @@ const MAX_SPLIT_RESULT = 2 ** 18;
 const MAX_PIECES = 16;
 /** Factor by which a matrix is longer than wide, or wider than another one, if transposing the other matrix and the result is cheaper. */
 const TALL = 8;
+/** Min elements of a matrix that is only transposed if it is wider than long: transposing few rows and the result is always cheaper. */
+const LARGE = 2 ** 24;
 
 /** Min length of a sum that is cut, of matrices with few rows: shorter parts save less time than their two additional kernels take. */
 const LONG = 2 ** 14;
@@ -41,7 +43,8 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const scale = float(attributes["alpha"], 1);
     const [k] = (isLeft ? a!.shape : a!.shape.slice(1)) as [Dim];
     const [m, n] = [a!.shape[isLeft ? 1 : 0]!, b!.shape[isRight ? 0 : 1]!];
-    const isTall = !isLeft && isRight && hasFewRows(a!) && Number(n) >= TALL * Number(k);
+    const minHeight = Number(n) * Number(k) < LARGE ? TALL * Number(k) : Number(k);
+    const isTall = !isLeft && isRight && hasFewRows(a!) && Number(n) >= minHeight;
     const isLong = isLeft && !isRight && typeof k === "string" && Number(m) * Number(n) <= MAX_SPLIT_RESULT;
     if (isTall) return [scaledSum(swapLastTwo(matmul(b!, swapLastTwo(a!))), scale, plus)];
     if (isLong) return [scaledSum(sumOfPieces(a!, b!), scale, plus)];
@@ -104,7 +107,8 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const ids = cast(indices!, "float32");
     const sums = matmul(cast(equal(reshape(ids, [rows, 1]), ids), "float32"), updates!);
     const changed = add(record("Gather", [table!, indices!], updates!.shape, "float32", { axis: { int: 0 } }), sums);
-    return [record("ScatterND", [table!, reshape(indices!, [rows, 1]), changed], table!.shape, "float32")];
+    const wide = expandTo(reshape(indices!, [rows, 1]), updates!.shape);
+    return [record("ScatterElements", [table!, wide, changed], table!.shape, "float32", { axis: { int: 0 } })];
   },
 };
 

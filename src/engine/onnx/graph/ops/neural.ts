@@ -2,7 +2,7 @@
 import { ShapeError } from "../../../../errors.ts";
 import type { Dim, Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
-import { add, exp, mul, neg, sub } from "./elementwise.ts";
+import { add, cast, exp, lessOrEqual, maximum, minimum, mul, neg, sub, where } from "./elementwise.ts";
 import { matmul } from "./linear.ts";
 import { reshape } from "./shape.ts";
 
@@ -105,6 +105,31 @@ export function gatherRows(table: Value, indices: Value): Value {
     outputs: [{ shape: [rows, width], dtype: table.dtype }],
     vjp: ([g]) => [(sum) => scatterAddRows(sum ?? expandTo(table.graph.scalar(0), table.shape), indices, g!), null],
   })[0]!;
+}
+
+/**
+ * Gathers rows of a table that is stored in pieces of consecutive rows, as {@link gatherRows} does of a whole table. Gathers each index from
+ * each piece, clamped to the piece's rows, and selects the row from the piece that holds it.
+ *
+ * @param pieces - At least one, each `[rows, H]` with a fixed number of rows.
+ * @param indices - `[R]`, int64 or int32, below 2^24.
+ */
+export function gatherFromPieces(pieces: readonly Value[], indices: Value): Value {
+  if (pieces.length === 1) return gatherRows(pieces[0]!, indices);
+  const { graph, shape } = indices;
+  const ids = cast(indices, "float32");
+  let end = pieces.reduce((sum, piece) => sum + (piece.shape[0] as number), 0);
+  let result: Value | null = null;
+  // From the last piece to the first: a piece replaces the rows of indices before its end.
+  for (const piece of pieces.toReversed()) {
+    const size = piece.shape[0] as number;
+    const start = end - size;
+    const inside = minimum(maximum(sub(ids, graph.scalar(start)), graph.scalar(0)), graph.scalar(size - 1));
+    const rows = gatherRows(piece, cast(inside, "int32"));
+    result = result ? where(reshape(lessOrEqual(ids, graph.scalar(end - 1)), [shape[0]!, 1]), rows, result) : rows;
+    end = start;
+  }
+  return result!;
 }
 
 /**
