@@ -6,16 +6,17 @@ import {
   arithmeticScenario,
   correct,
   goldAnswer,
+  LARGEST,
   MAX_COMPLETION_TOKENS,
   wellFormed,
 } from "./task.ts";
 
-/** Creates the environment for a seed; `eval` has the first `heldOut` held-out problems. */
-export function arithmeticEnvironment(seed = 1, heldOut = 256): Environment<ArithmeticScenario> {
+/** Creates the environment for a seed; `eval` has the first `heldOut` held-out problems, `train` has numbers up to `largest`. */
+export function arithmeticEnvironment(seed = 1, heldOut = 256, largest = LARGEST): Environment<ArithmeticScenario> {
   return defineEnvironment({
     name: "arithmetic",
     scenarios: {
-      train: (index) => arithmeticScenario("train", seed, index),
+      train: (index) => arithmeticScenario("train", seed, index, largest),
       eval: Array.from({ length: heldOut }, (_, index) => arithmeticScenario("held-out", seed, index)),
     },
     async rollout(scenario, { policy, sampling }) {

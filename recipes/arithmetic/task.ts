@@ -9,7 +9,7 @@ import { splitByHash, type Split, SPLITS } from "../shared/splits.ts";
 
 export const SYSTEM_PROMPT = "Add the numbers. Put your answer in `<answer>` tags.";
 
-/** Max value of both numbers. */
+/** Max value of both numbers in examples and held-out problems. */
 export const LARGEST = 100;
 
 /** Addition problem. */
@@ -22,10 +22,14 @@ export interface ArithmeticScenario {
 /** Shares of the splits in sixteenths: seven for RL, seven for SFT examples, one for validation, one held out. */
 const SHARES = [7, 7, 1, 1] as const;
 
-/** Returns problem `index` of a split, a pure function of the seed. A pair belongs to exactly one split, in either order of its numbers. */
-export function arithmeticScenario(split: Split, seed: number, index: number): ArithmeticScenario {
+/**
+ * Returns problem `index` of a split, a pure function of the seed. A pair belongs to exactly one split, in either order of its numbers.
+ *
+ * @param largest - Max value of both numbers.
+ */
+export function arithmeticScenario(split: Split, seed: number, index: number, largest = LARGEST): ArithmeticScenario {
   for (let attempt = 0; ; attempt++) {
-    const at = (draw: number) => Math.floor(uniform(BigInt(seed), SPLITS.indexOf(split), index, attempt, draw) * (LARGEST + 1));
+    const at = (draw: number) => Math.floor(uniform(BigInt(seed), SPLITS.indexOf(split), index, attempt, draw) * (largest + 1));
     const [x, y] = [at(0), at(1)];
     if (splitOf(x, y) === split) return { id: `${x}+${y}`, x, y };
   }

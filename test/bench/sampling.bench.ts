@@ -3,8 +3,11 @@
  * (`uniform`) and with a curriculum and refill (`curriculum`).
  *
  *   npm run bench -- sampling [--seeds 1,2,3] [--target 0.8] [--prompts 64] [--attempts 4] [--learning-rate 3e-4] [--max-steps 200]
- *     [--every 5] [--only uniform|curriculum] [--key difficulty|units|problem] [--pool 4096] [--pass-rate 0.5] [--decay 0.95]
- *     [--max-groups 128] [--dir DIR]
+ *     [--every 5] [--largest 100] [--only uniform|curriculum] [--key difficulty|digits|units|problem] [--pool 4096] [--pass-rate 0.5]
+ *     [--decay 0.95] [--max-groups 128] [--dir DIR]
+ *
+ * `--largest` is the max number in the training problems; examples and held-out problems have numbers up to 100. The learning rate is
+ * constant after the warm-up, because runs with equal rollouts can have different numbers of steps.
  *
  * `--key`, `--pool`, `--pass-rate` (`curriculum.target`), `--decay` and `--max-groups` (of the refill) apply to the curriculum. With
  * `--max-groups` equal to `--prompts`, no group is replaced.
@@ -19,8 +22,15 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { defaults } from "../../recipes/arithmetic/config.ts";
 import { arithmeticEnvironment } from "../../recipes/arithmetic/environment.ts";
-import { arithmeticMessages, type ArithmeticScenario, arithmeticScenario, difficulty, goldAnswer } from "../../recipes/arithmetic/task.ts";
-import { learnFromExamples, type Recipe, rlLearningRate } from "../../recipes/shared/sft-then-rl.ts";
+import {
+  arithmeticMessages,
+  type ArithmeticScenario,
+  arithmeticScenario,
+  difficulty,
+  goldAnswer,
+  LARGEST,
+} from "../../recipes/arithmetic/task.ts";
+import { learnFromExamples, type Recipe } from "../../recipes/shared/sft-then-rl.ts";
 import { connect, type Service, trainRl } from "../../src/index.ts";
 import type { TrainRlOptions } from "../../src/train/index.ts";
 import { median, printTable, whole } from "./support.ts";
@@ -32,6 +42,11 @@ type Variant = (typeof VARIANTS)[number];
 const KEYS = {
   difficulty,
   units: ({ x, y }: ArithmeticScenario) => `${x % 10}+${y % 10}`,
+  digits: ({ x, y }: ArithmeticScenario) =>
+    [x, y]
+      .map((number) => String(number).length)
+      .toSorted()
+      .join("+"),
   problem: undefined,
 } as const;
 type Key = keyof typeof KEYS;
@@ -42,7 +57,9 @@ interface Settings {
   readonly attempts: number;
   readonly maxSteps: number;
   readonly every: number;
-  /** Peak learning rate of the RL stage. */
+  /** Max number in the training problems. */
+  readonly largest: number;
+  /** Learning rate of the RL stage after the warm-up. */
   readonly learningRate: number;
   readonly key: Key;
   /** Number of problems that the curriculum samples from. */
@@ -73,6 +90,7 @@ export async function run(args: string[]): Promise<void> {
       attempts: { type: "string", default: String(defaults.rl.groupSize) },
       "max-steps": { type: "string", default: String(defaults.rl.steps) },
       every: { type: "string", default: "5" },
+      largest: { type: "string", default: String(LARGEST) },
       "learning-rate": { type: "string", default: String(defaults.rl.peakLearningRate) },
       key: { type: "string", default: "difficulty" },
       pool: { type: "string", default: "4096" },
@@ -98,6 +116,7 @@ export async function run(args: string[]): Promise<void> {
     attempts: whole("attempts", values.attempts, 2),
     maxSteps: whole("max-steps", values["max-steps"]),
     every: whole("every", values.every),
+    largest: whole("largest", values.largest, LARGEST),
     learningRate,
     key: values.key as Key,
     pool: whole("pool", values.pool),
@@ -132,10 +151,11 @@ export async function run(args: string[]): Promise<void> {
 
 /** Trains the examples of a seed unless they are trained, then one variant from their checkpoint. */
 async function practice(service: Service, seed: number, variant: Variant, settings: Settings): Promise<Outcome> {
-  const { prompts, attempts, maxSteps, every, target, dir, learningRate, key, pool, passRate, decay, maxGroups } = settings;
-  const config = { ...defaults, seed, rl: { ...defaults.rl, peakLearningRate: learningRate } };
+  const { prompts, attempts, maxSteps, every, target, dir, learningRate, key, pool, passRate, decay, maxGroups, largest } = settings;
+  const config = { ...defaults, seed };
+  const { warmupSteps, maxGradNorm } = config.rl;
   const { signal } = new AbortController();
-  const environment = arithmeticEnvironment(seed, config.heldOut);
+  const environment = arithmeticEnvironment(seed, config.heldOut, largest);
   const recipe: Recipe<ArithmeticScenario> = {
     environment,
     exact: "correct",
@@ -150,7 +170,7 @@ async function practice(service: Service, seed: number, variant: Variant, settin
   const { checkpointStep } = await learnFromExamples({ service, model: taught, recipe, config, runDir: join(dir, `sft-${seed}`), signal })
     .done;
   const selected = variant === "uniform" ? [] : [key, pool, passRate, decay, maxGroups];
-  const name = [variant, `${prompts}x${attempts}`, learningRate, ...selected].join("-");
+  const name = [variant, `${prompts}x${attempts}`, learningRate, largest, ...selected].join("-");
   const model = await service.models.create({ ...base, name, from: (await taught.policy(checkpointStep)).id, keepOptimizer: true });
   const selection: Partial<TrainRlOptions<ArithmeticScenario>> =
     variant === "uniform"
@@ -163,7 +183,7 @@ async function practice(service: Service, seed: number, variant: Variant, settin
     steps: maxSteps,
     scenariosPerStep: prompts,
     groupSize: attempts,
-    train: (step) => ({ learningRate: rlLearningRate(config, step), maxGradNorm: config.rl.maxGradNorm }),
+    train: (step) => ({ learningRate: learningRate * Math.min(1, (step + 1) / warmupSteps), maxGradNorm }),
     seed,
     evaluation: { every },
     stopWhen: ({ evaluation }) => exactOf(evaluation) >= target,
