@@ -73,6 +73,7 @@ describe.skipIf(missingAdapter !== null)(
       expect([...programs.keys()].toSorted()).toEqual(
         [
           "adamw",
+          "check-attention",
           "decode",
           "draw",
           "gather-cache",

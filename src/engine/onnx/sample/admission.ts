@@ -10,6 +10,8 @@ export interface AdmissionLimits {
   readonly room: number;
   /** Max tokens to compute at once. */
   readonly maxTokens: number;
+  /** Max tokens of each of several prompts. */
+  readonly maxPiece: number;
 }
 
 /** Prompts taken off the queue, to be prefilled together. */
@@ -33,13 +35,14 @@ const WORTH_TOKENS = 4 * BLOCK_TOKENS;
  *
  * @returns Null if no request waits or no row is free.
  */
-export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, maxTokens }: AdmissionLimits): Admission | null {
+export function admit(queue: WaitingQueue, prefixes: PrefixCache, limits: AdmissionLimits): Admission | null {
+  const { room, maxTokens, maxPiece } = limits;
   const { first } = queue;
   if (!first || room <= 0) return null;
   if (isScored(first)) return { prompts: shareOf(queue.take((request) => request === first)), known: [] };
   const known = knownBlocks(prefixes, first);
   const time = paddedLength(first.prompt.length);
-  const isAlone = isWorthIt(known) || 2 * time > maxTokens;
+  const isAlone = isWorthIt(known) || 2 * time > maxTokens || time > maxPiece;
   // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
   const prompts: SharedPrompt[] = [];

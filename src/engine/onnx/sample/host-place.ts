@@ -92,6 +92,7 @@ function hostPlace(maxThreads: number): SamplingPlace {
   const forward = new Forward(hostGraphs(maxThreads));
   return {
     batchRows: (config, count) => ({ cached: count, grouped: isLarge(config) ? inGroups(count) : null }),
+    open: () => Promise.resolve(),
     prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: false,

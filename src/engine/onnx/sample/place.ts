@@ -80,6 +80,8 @@ export interface SamplingPlace {
    * Returns the number of rows of the cache, and of all rows if products are computed in whole groups of rows, for a batch of `count` rows.
    */
   batchRows(config: ModelConfig, count: number): { readonly cached: number; readonly grouped: number | null };
+  /** Checks the programs; called before the first request. Calls after a successful one have no effect. */
+  open(): Promise<void>;
   /** Compiles a graph, so that the time of a run does not include compilation. */
   prepare(kind: ForwardKind, weights: PlacedWeights, hasAdapters: boolean): Promise<void>;
   run(input: ForwardInput): Promise<ForwardOutput>;
@@ -89,7 +91,7 @@ export interface SamplingPlace {
   readonly keepsPrefixes: boolean;
   /** Min tokens of a piece, also while rows decode: with fewer tokens, the fixed time of a run exceeds the time of its products. */
   readonly minPiece: number;
-  /** Max tokens of a piece of a prompt. */
+  /** Max tokens of a piece of a prompt, also of several prompts that are computed together. Known after {@link open}. */
   readonly maxPiece: number;
   newPromptKeys(TensorClass: TensorConstructor, config: ModelConfig, slots: number, capacity: number): PromptKeys;
   newBatchKeys(config: ModelConfig): BatchKeys;

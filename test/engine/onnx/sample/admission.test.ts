@@ -17,7 +17,13 @@ function waiting(): WaitingQueue {
 }
 
 test("prompts with a common beginning are prefilled one after the other with a prefix cache, and together without one", () => {
-  const limits = { room: 8, maxTokens: 1000 };
+  const limits = { room: 8, maxTokens: 1000, maxPiece: Infinity };
   expect(admit(waiting(), new PrefixCache(2 ** 20), limits)!.prompts).toHaveLength(1);
   expect(admit(waiting(), new PrefixCache(0), limits)!.prompts).toHaveLength(3);
+});
+
+test("prompts longer than a piece are prefilled one after the other", () => {
+  const limits = { room: 8, maxTokens: 1000 };
+  expect(admit(waiting(), new PrefixCache(0), { ...limits, maxPiece: 112 })!.prompts).toHaveLength(3);
+  expect(admit(waiting(), new PrefixCache(0), { ...limits, maxPiece: 96 })!.prompts).toHaveLength(1);
 });
