@@ -10,7 +10,7 @@ import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import { hasExactAttention } from "./attention-check.ts";
 import { deviceGraph } from "./device-graphs.ts";
-import { DeviceBatchKeys, DevicePromptKeys, residentKeys } from "./device-keys.ts";
+import { DeviceBatchKeys, DevicePromptKeys, gatherer, residentKeys } from "./device-keys.ts";
 import { Forward } from "./forward.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 
@@ -99,13 +99,15 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
     prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: true,
-    keepsPrefixes: false,
     minPiece: MIN_PIECE,
     get maxPiece() {
       return maxPiece ?? MAX_SAFE_PIECE;
     },
-    newPromptKeys: (TensorClass, config, slots) => new DevicePromptKeys(memory, config, TensorClass, slots),
-    newBatchKeys: (config) => new DeviceBatchKeys(memory, config, rearranging),
+    // The rest of a prompt takes a run, however short it is.
+    minSharedPrefix: MIN_PIECE,
+    newPromptKeys: (TensorClass, config, slots) =>
+      new DevicePromptKeys(memory, config, TensorClass, slots, gatherer(memory, config, rearranging)),
+    newBatchKeys: (config) => new DeviceBatchKeys(memory, config, gatherer(memory, config, rearranging)),
     stack(config, adapters, previous) {
       const members = [...new Set(adapters as readonly DeviceAdapter[])];
       if (members.length === 0) return null;

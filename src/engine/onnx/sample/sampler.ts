@@ -46,7 +46,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     this.#place = place;
     this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
     this.#maxPrefillTokens = options.maxPrefillTokens ?? 2048;
-    this.#prefixes = new PrefixCache(place.keepsPrefixes ? (options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES) : 0);
+    this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
     this.#policies = new Policies(weights, (policy) => {
       this.#prefixes.forget(policy);
       // An empty batch keeps its cache, and so the weights, for the next request.
@@ -136,8 +136,8 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     const underWay = this.#tasks.reduce((sum, each) => sum + each.requests.length, 0);
     const room = this.#maxRows - this.#running - underWay;
     if (!first) return task ?? null;
-    const { maxPiece } = this.#place;
-    const admitted = admit(this.#queue, this.#prefixes, { room, maxTokens: this.#pieceTokens(first.policy, endMs), maxPiece });
+    const maxTokens = this.#pieceTokens(first.policy, endMs);
+    const admitted = admit(this.#queue, this.#prefixes, { room, maxTokens, place: this.#place });
     return (admitted && (await this.#start(admitted))) ?? task ?? null;
   }
 
