@@ -194,7 +194,7 @@ export async function run(args: string[]): Promise<void> {
           for (const { request, token } of events) if (token.finish) ended.get(request)?.();
         };
         const onError = (requests: readonly number[], error: unknown) => requests.forEach((request) => ended.get(request)?.(error));
-        const sampler = new Sampler({ threads: 1, maxRows: batch }, onEvents, onError, onDevice(memory, bases));
+        const sampler = new Sampler({ threads: 1, maxRows: batch, prefixCacheBytes: 0 }, onEvents, onError, onDevice(memory, bases));
         const id = await trainer.createModel(base, spec);
         await sampler.addPolicy("policy", base, trainer.weights(id));
         let next = 0;

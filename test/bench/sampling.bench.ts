@@ -42,11 +42,7 @@ type Variant = (typeof VARIANTS)[number];
 const KEYS = {
   difficulty,
   units: ({ x, y }: ArithmeticScenario) => `${x % 10}+${y % 10}`,
-  digits: ({ x, y }: ArithmeticScenario) =>
-    [x, y]
-      .map((number) => String(number).length)
-      .toSorted()
-      .join("+"),
+  digits: ({ x, y }: ArithmeticScenario) => `${String(Math.min(x, y)).length}+${String(Math.max(x, y)).length}`,
   problem: undefined,
 } as const;
 type Key = keyof typeof KEYS;

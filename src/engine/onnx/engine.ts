@@ -70,7 +70,7 @@ export interface OnnxEngineOptions {
   readonly trainerNiceness?: number | undefined;
   /** Maximum number of sequences sampled at once, divided among the samplers. @default 256 */
   readonly maxSamplingRows?: number | undefined;
-  /** Size of the prefix cache in bytes, divided among the samplers; 0 = no prefix cache. @default 256 MiB */
+  /** Bytes of the prefix cache, divided among the samplers; 0 = none. @default 256 MiB; on a GPU, an eighth of `deviceMemory` */
   readonly prefixCacheBytes?: number | undefined;
   /**
    * Device that trains and samples: the processor; a GPU through WebGPU, an error without one; or `"auto"`, the GPU for models of more

@@ -105,6 +105,27 @@ export function samplingBehaviours(get: () => Subject): void {
       await engine.release(old);
     });
 
+    it("samples after a long prompt with the trainer's log-probabilities, also after a prompt with the same beginning", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      await train(engine, model);
+      const long = tokensOf(4, 52);
+      const lastOf = async (...prompts: readonly Int32Array[]) => {
+        const policy = await engine.publish(model);
+        onTestFinished(() => engine.release(policy));
+        const outputs = [];
+        for (const each of prompts) outputs.push(await sampleAll(engine, policy, each, params(1)));
+        return outputs.at(-1)!;
+      };
+      const outputs = [await lastOf(long), await lastOf(long.subarray(0, 37), long), await lastOf(Int32Array.of(...long, 1), long)];
+      const ids = outputs[0]!.map(({ id }) => id);
+      const [full] = await engine.forward(model, [rowAfter(long, ids)]);
+      for (const tokens of outputs) {
+        expect(tokens.map(({ id }) => id)).toEqual(ids);
+        tokens.forEach(({ logprob }, k) => expect(Math.abs(logprob - full![long.length + k]!)).toBeLessThan(2e-5));
+      }
+    });
+
     it("of a base model samples with the base's log-probabilities", async () => {
       const { engine, lora } = get();
       const tokens = await sampleAll(engine, await basePolicy(), prompt, params(2));

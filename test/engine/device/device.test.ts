@@ -70,9 +70,17 @@ describe.skipIf(missingAdapter !== null)(
       const prompt = Int32Array.of(1, 2, 3);
       await Promise.all([sampler.sample(prompt, params(1)), sampler.sample(prompt, params(2, { topP: 0.9 }))]);
       await sampler.sample(prompt, params(1));
+      // The second prompt continues the first block of the first.
+      for (const other of [0, 1])
+        await sampler.sample(
+          Int32Array.from({ length: 40 }, (_, t) => (t < 20 ? t : t + other)),
+          params(1),
+        );
       expect([...programs.keys()].toSorted()).toEqual(
         [
           "adamw",
+          "check-attention",
+          "continuation",
           "decode",
           "draw",
           "gather-cache",

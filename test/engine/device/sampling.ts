@@ -2,6 +2,7 @@
 import type { SampledToken, SamplingParams } from "../../../src/engine/index.ts";
 import type { BaseSource } from "../../../src/engine/onnx/model/config.ts";
 import type { Adapter } from "../../../src/engine/onnx/model/parameters.ts";
+import type { SamplerOptions } from "../../../src/engine/onnx/sample/options.ts";
 import type { SamplerPlace } from "../../../src/engine/onnx/sample/place.ts";
 import { Sampler } from "../../../src/engine/onnx/sample/sampler.ts";
 import { deferred } from "../../../src/util/deferred.ts";
@@ -17,10 +18,11 @@ export async function startSampler<T extends { readonly lora: Adapter | null }>(
   base: BaseSource,
   trained: T | null = null,
   onToken: (token: SampledToken) => void = () => {},
+  options: Partial<SamplerOptions> = {},
 ) {
   const running = new Map<number, { readonly tokens: SampledToken[]; readonly finished: ReturnType<typeof deferred<SampledToken[]>> }>();
   const sampler = new Sampler<T>(
-    { threads: 1 },
+    { threads: 1, ...options },
     (events) => {
       for (const { request, token } of events) {
         const { tokens, finished } = running.get(request)!;
@@ -35,10 +37,11 @@ export async function startSampler<T extends { readonly lora: Adapter | null }>(
   await sampler.addPolicy("p", base, trained);
   let next = 0;
   return {
-    sample(prompt: Int32Array, options: SamplingParams): Promise<SampledToken[]> {
+    sampler,
+    sample(prompt: Int32Array, sampling: SamplingParams, policy = "p"): Promise<SampledToken[]> {
       const finished = deferred<SampledToken[]>();
       running.set(next, { tokens: [], finished });
-      sampler.add(next++, "p", prompt, options);
+      sampler.add(next++, policy, prompt, sampling);
       return finished.promise;
     },
   };

@@ -4,6 +4,9 @@ import { Graph, type Value } from "../graph/index.ts";
 import type { Device } from "./device.ts";
 import { loadRuntime, Program, type Tensor, type Tensors, withShape } from "./program.ts";
 
+/** Default of the memory of a device in bytes. WebGPU does not report the memory of an adapter. */
+export const DEFAULT_DEVICE_MEMORY = 8e9;
+
 /** Tensor in a device's memory, freed when its last holder has released it. */
 export class DeviceTensor {
   readonly tensor: Tensor;

@@ -1,6 +1,7 @@
 /** Admission: selects the waiting requests to prefill next, and the prompts to prefill together. */
+import type { SamplingPlace } from "./place.ts";
 import { paddedLength, type SharedPrompt } from "./prefill.ts";
-import { BLOCK_TOKENS, type PrefixCache } from "./prefix-cache.ts";
+import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
 import type { WaitingQueue } from "./queue.ts";
 import { priorityOf, type Request } from "./request.ts";
 
@@ -10,36 +11,34 @@ export interface AdmissionLimits {
   readonly room: number;
   /** Max tokens to compute at once. */
   readonly maxTokens: number;
+  /** Place that computes the prompts. */
+  readonly place: Pick<SamplingPlace, "maxPiece" | "minSharedPrefix">;
 }
 
 /** Prompts taken off the queue, to be prefilled together. */
 export interface Admission {
   readonly prompts: readonly SharedPrompt[];
   /** Cached blocks that a single prompt begins with; empty for several prompts. */
-  readonly known: readonly Float32Array[];
+  readonly known: readonly StoredBlock[];
 }
 
 /**
- * Min length of a cached prefix, in tokens, that is worth a separate prefill. Prompts with a cached prefix are prefilled one at a time;
- * with a shorter prefix, computing many prompts at once from their start finishes sooner.
- */
-const WORTH_TOKENS = 4 * BLOCK_TOKENS;
-
-/**
  * Takes the first waiting request off the queue, together with other requests for the same prompt. If the cached prefix of that prompt is
- * shorter than {@link WORTH_TOKENS}, also takes other prompts of the same batch and padded length with as short a cached prefix, up to
- * `maxTokens` tokens. Of prompts with the same first {@link WORTH_TOKENS} tokens only one is taken, if there is a cache: the others find its
+ * shorter than `minSharedPrefix`, also takes other prompts of the same batch and padded length with as short a cached prefix, up to
+ * `maxTokens` tokens. Of prompts with the same first `minSharedPrefix` tokens only one is taken, if there is a cache: the others find its
  * blocks in it later.
  *
  * @returns Null if no request waits or no row is free.
  */
-export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, maxTokens }: AdmissionLimits): Admission | null {
+export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, maxTokens, place }: AdmissionLimits): Admission | null {
+  const { maxPiece, minSharedPrefix } = place;
   const { first } = queue;
   if (!first || room <= 0) return null;
   if (isScored(first)) return { prompts: shareOf(queue.take((request) => request === first)), known: [] };
+  const isWorthIt = (blocks: readonly StoredBlock[]) => blocks.length * BLOCK_TOKENS >= minSharedPrefix;
   const known = knownBlocks(prefixes, first);
   const time = paddedLength(first.prompt.length);
-  const isAlone = isWorthIt(known) || 2 * time > maxTokens;
+  const isAlone = isWorthIt(known) || 2 * time > maxTokens || time > maxPiece;
   // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
   const prompts: SharedPrompt[] = [];
@@ -52,7 +51,7 @@ export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, maxTok
     else if (prompts.length === 0) prompts.push({ prompt: request.prompt, requests: [request] });
     else if (isAlone || (prompts.length + 1) * time > maxTokens || paddedLength(request.prompt.length) !== time) return false;
     else if (isWorthIt(knownBlocks(prefixes, request))) return false;
-    else if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(requests[0]!, request))) return false;
+    else if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(requests[0]!, request, minSharedPrefix))) return false;
     else prompts.push({ prompt: request.prompt, requests: [request] });
     taken++;
     return true;
@@ -60,15 +59,11 @@ export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, maxTok
   return { prompts, known: prompts.length === 1 ? known : [] };
 }
 
-function isWorthIt(known: readonly Float32Array[]): boolean {
-  return known.length * BLOCK_TOKENS >= WORTH_TOKENS;
-}
-
 function shareOf(requests: Request[]): SharedPrompt[] {
   return [{ prompt: requests[0]!.prompt, requests }];
 }
 
-function knownBlocks(prefixes: PrefixCache, { policy, params, prompt }: Request): Float32Array[] {
+function knownBlocks(prefixes: PrefixCache, { policy, params, prompt }: Request): StoredBlock[] {
   return prefixes.find(policy, params.cacheSalt ?? null, prompt);
 }
 
@@ -85,8 +80,8 @@ function isSamePrompt(a: Request, b: Request): boolean {
   return mayShare(a, b) && a.prompt.length === b.prompt.length && agree(a.prompt, b.prompt, a.prompt.length);
 }
 
-function haveSamePrefix(a: Request, b: Request): boolean {
-  return mayShare(a, b) && Math.min(a.prompt.length, b.prompt.length) > WORTH_TOKENS && agree(a.prompt, b.prompt, WORTH_TOKENS);
+function haveSamePrefix(a: Request, b: Request, length: number): boolean {
+  return mayShare(a, b) && Math.min(a.prompt.length, b.prompt.length) > length && agree(a.prompt, b.prompt, length);
 }
 
 function agree(a: Int32Array, b: Int32Array, length: number): boolean {

@@ -5,6 +5,7 @@ import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
 import type { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import type { BatchKeys, PromptKeys } from "./place.ts";
+import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
 /** Step of capacities, in tokens. */
@@ -41,6 +42,64 @@ export function residentKeys(config: ModelConfig): (output: string) => boolean {
   return (output) => names.has(output);
 }
 
+/**
+ * Gathers rows of caches, all rows of the first cache before the rows of the second, into new tensors. A cache is padded to the capacity, or
+ * cut to it.
+ */
+type Gather = (parts: readonly Layers[], rows: readonly number[], capacity: number) => Promise<Layers>;
+
+/** Returns the function that gathers rows of caches on a device. @param programs - Compiled graphs, shared by all caches. */
+export function gatherer(memory: DeviceMemory, config: ModelConfig, programs: ProgramCache): Gather {
+  const outputs = namesOf(config).map(({ output }) => output);
+  return async (parts, rows, capacity) => {
+    const { Tensor } = await loadRuntime();
+    const program = await programs.get(JSON.stringify([config, parts.length]), () =>
+      Program.compile(gatherGraph(config, parts.length), "gather-cache", { threads: 1, device: memory.device, resident: () => true }),
+    );
+    const integers = (values: readonly number[]) => new Tensor("int64", BigInt64Array.from(values, BigInt), [values.length]);
+    const feeds: Tensors = { index: integers(rows) };
+    parts.forEach((layers, part) => {
+      feeds[`pads${part}`] = integers([0, 0, 0, 0, 0, 0, capacity - capacityOf(layers), 0]);
+      for (const output of outputs) feeds[`${part}_${output}`] = layers.get(output)!.tensor;
+    });
+    return adoptLayers(memory, config, await program.run(feeds, outputs));
+  };
+}
+
+function dimsOf(layers: Layers): readonly number[] {
+  const [first] = layers.values();
+  return first!.tensor.dims;
+}
+
+function capacityOf(layers: Layers): number {
+  return dimsOf(layers)[2]!;
+}
+
+/** Keys and values of prompts in the prefix cache: all tokens of all prompts that were computed together. */
+class StoredLayers implements KeysMemory {
+  readonly layers: Layers;
+  readonly bytes: number;
+
+  constructor(layers: Layers) {
+    this.layers = layers;
+    this.bytes = [...layers.values()].reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  hold(): void {
+    holdAll(this.layers);
+  }
+
+  release(): void {
+    releaseAll(this.layers);
+  }
+}
+
+/** Block in the tensors of its prompt, which also hold all blocks before it. */
+interface DeviceBlock extends StoredBlock {
+  readonly memory: StoredLayers;
+  readonly slot: number;
+}
+
 function fetchesOf(config: ModelConfig): Readonly<Record<string, null>> {
   return Object.fromEntries(namesOf(config).map(({ output }) => [output, null]));
 }
@@ -51,14 +110,17 @@ export class DevicePromptKeys implements PromptKeys {
   readonly #config: ModelConfig;
   readonly #TensorClass: TensorConstructor;
   readonly #slots: number;
+  readonly #gather: Gather;
   readonly fetches: Readonly<Record<string, null>>;
   #layers: Layers | null = null;
+  #stored: StoredLayers | null = null;
 
-  constructor(memory: DeviceMemory, config: ModelConfig, TensorClass: TensorConstructor, slots: number) {
+  constructor(memory: DeviceMemory, config: ModelConfig, TensorClass: TensorConstructor, slots: number, gather: Gather) {
     this.#memory = memory;
     this.#config = config;
     this.#TensorClass = TensorClass;
     this.#slots = slots;
+    this.#gather = gather;
     this.fetches = fetchesOf(config);
   }
 
@@ -78,6 +140,7 @@ export class DevicePromptKeys implements PromptKeys {
   update(results: Tensors): void {
     releaseAll(this.#layers);
     this.#layers = adoptLayers(this.#memory, this.#config, results);
+    this.#stored = new StoredLayers(this.#layers);
   }
 
   /** Returns another holder of the keys and values so far. */
@@ -85,12 +148,21 @@ export class DevicePromptKeys implements PromptKeys {
     return holdAll(this.#layers!);
   }
 
-  read(): Float32Array {
-    throw new TypeError("Keys and values stay in the device's memory");
+  /**
+   * Starts with the tensors of the last block, without a copy if they belong to one prompt and end with the block after it: a graph reads
+   * only the tokens before its own, and returns tensors without room for others. Tensors of several or longer prompts are cut.
+   */
+  async load(blocks: readonly StoredBlock[]): Promise<void> {
+    const { memory, slot } = blocks.at(-1) as DeviceBlock;
+    const length = blocks.length * BLOCK_TOKENS;
+    const [slots, , capacity] = dimsOf(memory.layers);
+    const isWhole = slots === 1 && capacity! <= length + BLOCK_TOKENS;
+    this.#layers = isWhole ? holdAll(memory.layers) : await this.#gather([memory.layers], [slot], length);
   }
 
-  write(): void {
-    throw new TypeError("Keys and values stay in the device's memory");
+  /** Returns the block in the latest tensors, so that the cache holds the tensors of earlier pieces and prompts no longer. */
+  store(slot: number): DeviceBlock {
+    return { memory: this.#stored!, slot };
   }
 
   release(): void {
@@ -118,7 +190,7 @@ interface RowSource {
 export class DeviceBatchKeys implements BatchKeys {
   readonly #memory: DeviceMemory;
   readonly #config: ModelConfig;
-  readonly #programs: ProgramCache;
+  readonly #gather: Gather;
   #layers: Layers | null = null;
   #rows: RowSource[] = [];
   #sources: Source[] = [];
@@ -126,11 +198,10 @@ export class DeviceBatchKeys implements BatchKeys {
   #capacity = 0;
   #wanted = 0;
 
-  /** @param programs - Programs that rearrange caches, shared by all batches. */
-  constructor(memory: DeviceMemory, config: ModelConfig, programs: ProgramCache) {
+  constructor(memory: DeviceMemory, config: ModelConfig, gather: Gather) {
     this.#memory = memory;
     this.#config = config;
-    this.#programs = programs;
+    this.#gather = gather;
   }
 
   reserve(_slots: number, length: number): void {
@@ -195,39 +266,10 @@ export class DeviceBatchKeys implements BatchKeys {
 
   /** Gathers rows of the current tensors, followed by the slots of a source, into new tensors of the wanted capacity. */
   async #merge(source: Source | null, index: readonly number[]): Promise<void> {
-    const { Tensor } = await loadRuntime();
     const parts = [this.#layers, source?.layers ?? null].filter((each) => each !== null);
-    const names = namesOf(this.#config);
-    const program = await this.#programs.get(JSON.stringify([this.#config, parts.length]), () =>
-      Program.compile(gatherGraph(this.#config, parts.length), "gather-cache", {
-        threads: 1,
-        device: this.#memory.device,
-        resident: () => true,
-      }),
-    );
-    const feeds: Tensors = {
-      index: new Tensor(
-        "int64",
-        BigInt64Array.from(index, (row) => BigInt(row)),
-        [index.length],
-      ),
-    };
-    parts.forEach((layers, part) => {
-      const capacity = layers.get(names[0]!.output)!.tensor.dims[2]!;
-      const pads = [0, 0, 0, 0, 0, 0, this.#wanted - capacity, 0];
-      feeds[`pads${part}`] = new Tensor(
-        "int64",
-        BigInt64Array.from(pads, (pad) => BigInt(pad)),
-        [8],
-      );
-      for (const { output } of names) feeds[`${part}_${output}`] = layers.get(output)!.tensor;
-    });
-    const results = await program.run(
-      feeds,
-      names.map(({ output }) => output),
-    );
+    const gathered = await this.#gather(parts, index, this.#wanted);
     releaseAll(this.#layers);
-    this.#layers = adoptLayers(this.#memory, this.#config, results);
+    this.#layers = gathered;
     this.#slots = index.length;
     this.#capacity = this.#wanted;
   }

@@ -8,8 +8,9 @@ import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { hasExactAttention } from "./attention-check.ts";
 import { deviceGraph } from "./device-graphs.ts";
-import { DeviceBatchKeys, DevicePromptKeys, residentKeys } from "./device-keys.ts";
+import { DeviceBatchKeys, DevicePromptKeys, gatherer, residentKeys } from "./device-keys.ts";
 import { Forward } from "./forward.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 
@@ -40,6 +41,8 @@ interface DeviceAdapter extends Adapter {
 const MIN_PIECE = 256;
 /** Max tokens of a piece of a prompt: the scores of a piece are `heads × tokens × keys`. */
 const MAX_PIECE = 512;
+/** Max tokens of a piece on a device whose attention over more tokens is wrong, see {@link hasExactAttention}. */
+const MAX_SAFE_PIECE = 16;
 
 /** Inputs of prefill and decode graphs other than weights and caches; `positions` are not among them, because their operator needs int64. */
 const HOSTED: ReadonlySet<string> = new Set([
@@ -92,16 +95,24 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
   });
   const rearranging = new ProgramCache(8);
   const stacking = new ProgramCache(16);
+  let maxPiece: number | null = null;
   return {
+    async open() {
+      maxPiece ??= (await hasExactAttention(device)) ? MAX_PIECE : MAX_SAFE_PIECE;
+    },
     batchRows: (_config, count) => ({ cached: paddedRows(count), grouped: null }),
     prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: true,
-    keepsPrefixes: false,
     minPiece: MIN_PIECE,
-    maxPiece: MAX_PIECE,
-    newPromptKeys: (TensorClass, config, slots) => new DevicePromptKeys(memory, config, TensorClass, slots),
-    newBatchKeys: (config) => new DeviceBatchKeys(memory, config, rearranging),
+    get maxPiece() {
+      return maxPiece ?? MAX_SAFE_PIECE;
+    },
+    // The rest of a prompt takes a run, however short it is.
+    minSharedPrefix: MIN_PIECE,
+    newPromptKeys: (TensorClass, config, slots) =>
+      new DevicePromptKeys(memory, config, TensorClass, slots, gatherer(memory, config, rearranging)),
+    newBatchKeys: (config) => new DeviceBatchKeys(memory, config, gatherer(memory, config, rearranging)),
     stack(config, adapters, previous) {
       const members = [...new Set(adapters as readonly DeviceAdapter[])];
       if (members.length === 0) return null;

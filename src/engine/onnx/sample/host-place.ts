@@ -25,6 +25,9 @@ export interface HostTrained {
   readonly lora: Adapter | null;
 }
 
+/** Min length of a cached prefix that is worth a separate prefill, in tokens. */
+const MIN_SHARED_PREFIX = 4 * BLOCK_TOKENS;
+
 /** Prepares trained weights for sampling. Takes ownership of `flat` and transposes the matrices of a large model in place. */
 function forSampling(config: ModelConfig, flat: Float32Array): Weights {
   const layout = baseLayout(config);
@@ -92,12 +95,13 @@ function hostPlace(maxThreads: number): SamplingPlace {
   const forward = new Forward(hostGraphs(maxThreads));
   return {
     batchRows: (config, count) => ({ cached: count, grouped: isLarge(config) ? inGroups(count) : null }),
+    open: () => Promise.resolve(),
     prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: false,
-    keepsPrefixes: true,
     minPiece: BLOCK_TOKENS,
     maxPiece: Infinity,
+    minSharedPrefix: MIN_SHARED_PREFIX,
     newPromptKeys: (TensorClass, config, slots, capacity) => new PromptCache(config, TensorClass, slots, capacity),
     newBatchKeys: (config) => new KvCache(config),
     stack: (config, adapters, previous) => stackAdapters(config, adapters as readonly LoadedAdapter[], previous as StackedAdapters | null),

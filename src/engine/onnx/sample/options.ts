@@ -1,7 +1,14 @@
+import { DEFAULT_DEVICE_MEMORY } from "../runtime/device-memory.ts";
+
 /** Default of {@link SamplerOptions.maxRows}. */
 export const DEFAULT_MAX_ROWS = 256;
 /** Default of {@link SamplerOptions.prefixCacheBytes}. */
 export const DEFAULT_PREFIX_CACHE_BYTES = 256 * 1024 * 1024;
+
+/** Returns the default of {@link SamplerOptions.prefixCacheBytes} on a device: an eighth of its memory. */
+export function devicePrefixCacheBytes(memoryBytes = DEFAULT_DEVICE_MEMORY): number {
+  return memoryBytes / 8;
+}
 
 /** Settings of a sampler. */
 export interface SamplerOptions {
@@ -14,6 +21,6 @@ export interface SamplerOptions {
   readonly maxRows?: number | undefined;
   /** Max prompt tokens computed at once while no row is running. @default 2048 */
   readonly maxPrefillTokens?: number | undefined;
-  /** Max bytes of the prefix cache; 0 disables the cache. @default 256 MiB */
+  /** Max bytes of the prefix cache; 0 disables the cache. @default 256 MiB; on a device, {@link devicePrefixCacheBytes} */
   readonly prefixCacheBytes?: number | undefined;
 }

@@ -4,6 +4,7 @@ import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import type { ForwardInput, ForwardKind, ForwardOutput } from "./forward.ts";
+import type { StoredBlock } from "./prefix-cache.ts";
 
 /** Weights that a batch runs on, in the memory of a place. */
 export interface PlacedWeights {
@@ -20,10 +21,14 @@ export interface PromptKeys {
   readonly fetches: Readonly<Record<string, Tensors[string] | null>>;
   /** Takes the outputs of a run. */
   update(results: Tensors): void;
-  /** Returns a copy of the keys and values of the tokens `[start, start + count)` of a slot in all layers. */
-  read(slot: number, start: number, count: number): Float32Array;
-  /** Writes a block that {@link read} returned into a slot. */
-  write(slot: number, start: number, count: number, block: Float32Array): void;
+  /** Fills the only slot with the blocks that {@link store} returned for the first tokens of its prompt. */
+  load(blocks: readonly StoredBlock[]): void | Promise<void>;
+  /**
+   * Returns the block of the prefix cache that starts at token `start` of a slot, after {@link update} with its tokens.
+   *
+   * @param known - The same block as the cache has it; null if the cache does not have it.
+   */
+  store(slot: number, start: number, known: StoredBlock | null): StoredBlock;
   /** Frees the memory. Further calls have no effect. */
   release(): void;
 }
@@ -80,17 +85,22 @@ export interface SamplingPlace {
    * Returns the number of rows of the cache, and of all rows if products are computed in whole groups of rows, for a batch of `count` rows.
    */
   batchRows(config: ModelConfig, count: number): { readonly cached: number; readonly grouped: number | null };
+  /** Checks the programs; called before the first request. Calls after a successful one have no effect. */
+  open(): Promise<void>;
   /** Compiles a graph, so that the time of a run does not include compilation. */
   prepare(kind: ForwardKind, weights: PlacedWeights, hasAdapters: boolean): Promise<void>;
   run(input: ForwardInput): Promise<ForwardOutput>;
   /** Whether the graphs `decode` and `draw` draw tokens; they then need `draws`. If false, there is no graph `draw`. */
   readonly drawsTokens: boolean;
-  /** Whether keys and values of prompts can be kept as blocks in the process's memory. */
-  readonly keepsPrefixes: boolean;
   /** Min tokens of a piece, also while rows decode: with fewer tokens, the fixed time of a run exceeds the time of its products. */
   readonly minPiece: number;
-  /** Max tokens of a piece of a prompt. */
+  /** Max tokens of a piece of a prompt, also of several prompts that are computed together. Known after {@link open}. */
   readonly maxPiece: number;
+  /**
+   * Min length of a cached prefix, in tokens, that is worth a separate prefill. Prompts with a cached prefix are prefilled one at a time;
+   * with a shorter prefix, computing many prompts at once from their start finishes sooner.
+   */
+  readonly minSharedPrefix: number;
   newPromptKeys(TensorClass: TensorConstructor, config: ModelConfig, slots: number, capacity: number): PromptKeys;
   newBatchKeys(config: ModelConfig): BatchKeys;
   /** Stacks the distinct adapters of a batch, all of one rank; returns `previous` if it already holds all of them, null for no adapters. */

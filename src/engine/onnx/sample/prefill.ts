@@ -1,13 +1,13 @@
 /**
  * Prefill: computes the keys and values of prompts, in pieces. A prompt is computed in multiples of {@link BLOCK_TOKENS} tokens from the
- * end of its cached prefix; neither the cut into pieces nor the other prompts of the batch change any of its bits.
+ * end of its cached prefix; on the processor, neither the cut into pieces nor the other prompts of the batch change any of its bits.
  */
 import type { PromptToken } from "../../port.ts";
 import { loadRuntime, type TensorConstructor } from "../runtime/program.ts";
 import { placeToken, requireDistribution } from "./choose.ts";
 import type { Distributions } from "./forward.ts";
 import type { PlacedStack, PromptKeys, SamplingPlace } from "./place.ts";
-import { BLOCK_TOKENS, type PrefixCache } from "./prefix-cache.ts";
+import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
 import type { Request } from "./request.ts";
 
 /** Max tokens of a scored prompt computed at once: each takes a row over the whole vocabulary. */
@@ -55,7 +55,7 @@ export class PrefillTask {
 
   private constructor(
     prompts: readonly SharedPrompt[],
-    known: readonly Float32Array[],
+    cachedTokens: number,
     prefixes: PrefixCache,
     place: SamplingPlace,
     TensorClass: TensorConstructor,
@@ -66,9 +66,8 @@ export class PrefillTask {
     this.#prefixes = prefixes;
     this.#time = paddedLength(prompts[0]!.prompt.length);
     this.#scored = this.#heads[0]!.params.promptLogprobs === undefined ? null : [];
-    this.#cachedTokens = this.#done = known.length * BLOCK_TOKENS;
+    this.#cachedTokens = this.#done = cachedTokens;
     this.#cache = place.newPromptKeys(TensorClass, this.#heads[0]!.policy.weights.config, prompts.length, this.#time);
-    known.forEach((block, index) => this.#cache.write(0, index * BLOCK_TOKENS, BLOCK_TOKENS, block));
   }
 
   /**
@@ -76,15 +75,18 @@ export class PrefillTask {
    *
    * @param known - Cached blocks that a single prompt begins with.
    * @throws RangeError if the keys and values of the prompts do not fit into memory.
+   * @throws EngineError `E_ENGINE` if they do not fit into the memory of a device.
    */
   static async start(
     prompts: readonly SharedPrompt[],
-    known: readonly Float32Array[],
+    known: readonly StoredBlock[],
     prefixes: PrefixCache,
     place: SamplingPlace,
   ): Promise<PrefillTask> {
     const { Tensor } = await loadRuntime();
-    return new PrefillTask(prompts, known, prefixes, place, Tensor);
+    const task = new PrefillTask(prompts, known.length * BLOCK_TOKENS, prefixes, place, Tensor);
+    if (known.length > 0) await task.#cache.load(known);
+    return task;
   }
 
   get requests(): Request[] {
@@ -157,8 +159,8 @@ export class PrefillTask {
   /** Stores whole blocks in the prefix cache. */
   #keep(): void {
     this.#heads.forEach(({ policy, params }, slot) => {
-      this.#prefixes.keep(policy, params.cacheSalt ?? null, this.prompts[slot]!.prompt, this.#done, (start) =>
-        this.#cache.read(slot, start, BLOCK_TOKENS),
+      this.#prefixes.keep(policy, params.cacheSalt ?? null, this.prompts[slot]!.prompt, this.#done, (start, known) =>
+        this.#cache.store(slot, start, known),
       );
     });
   }

@@ -3,38 +3,56 @@
  *
  * Each block is a child of the block with the tokens before it, so a found block implies all earlier ones. Each policy and each cache salt
  * has its own tree for as long as the tree has blocks: salts are often random and never used again. Only keys and values computed by
- * prefill are kept: their bits do not depend on the request or on the cut into pieces, while a decoded token's differ from a prefilled
- * token's in the last place.
+ * prefill are kept: on the processor, their bits do not depend on the request or on the cut into pieces, while a decoded token's differ from
+ * a prefilled token's in the last place.
+ *
+ * The memory of the keys and values belongs to the place that computes them. Blocks hold it: on the processor, each block has memory of its
+ * own; on a device, all blocks of a prompt hold the tensors of the whole prompt.
  */
 
 /** Tokens per block. */
 export const BLOCK_TOKENS = 16;
 
-interface Block {
-  readonly parent: Node;
-  readonly key: string;
-  /** Keys and values of the block's tokens in all layers. */
-  readonly data: Float32Array;
-  readonly children: Map<string, Block>;
+/** Memory with keys and values of a place. */
+export interface KeysMemory {
+  readonly bytes: number;
+  /** Holds the memory, until {@link release}. */
+  hold(): void;
+  release(): void;
 }
 
-interface Tree {
+/** Keys and values of one block. */
+export interface StoredBlock {
+  /** Memory with the keys and values, held while a block of the cache is in it. */
+  readonly memory: KeysMemory;
+}
+
+interface Block<B> {
+  readonly parent: Node<B>;
+  readonly key: string;
+  stored: B;
+  readonly children: Map<string, Block<B>>;
+}
+
+interface Tree<B> {
   readonly owner: object;
   readonly salt: string | null;
-  readonly children: Map<string, Block>;
+  readonly children: Map<string, Block<B>>;
 }
 
-type Node = Block | Tree;
+type Node<B> = Block<B> | Tree<B>;
 
 /** Prefix cache with least-recently-used eviction. */
-export class PrefixCache {
+export class PrefixCache<B extends StoredBlock = StoredBlock> {
   readonly #maxBytes: number;
-  readonly #trees = new Map<object, Map<string | null, Tree>>();
+  readonly #trees = new Map<object, Map<string | null, Tree<B>>>();
   /** Blocks from the least to the most recently used. A block always comes before its parent, so the first block is a leaf. */
-  readonly #byAge = new Set<Block>();
+  readonly #byAge = new Set<Block<B>>();
+  /** Number of blocks in each memory. */
+  readonly #blocks = new Map<KeysMemory, number>();
   #bytes = 0;
 
-  /** @param maxBytes - Max bytes of all blocks together; 0 disables the cache. */
+  /** @param maxBytes - Max bytes of all memory that blocks hold; 0 disables the cache. */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
@@ -44,7 +62,7 @@ export class PrefixCache {
     return this.#maxBytes > 0;
   }
 
-  /** Bytes that all blocks hold. */
+  /** Bytes of all memory that blocks hold. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -59,37 +77,44 @@ export class PrefixCache {
    *
    * @param owner - Policy of the request.
    */
-  find(owner: object, salt: string | null, prompt: Int32Array): Float32Array[] {
-    const path: Block[] = [];
-    let node: Node | undefined = this.#trees.get(owner)?.get(salt);
+  find(owner: object, salt: string | null, prompt: Int32Array): B[] {
+    const path: Block<B>[] = [];
+    let node: Node<B> | undefined = this.#trees.get(owner)?.get(salt);
     for (let start = 0; node && start + BLOCK_TOKENS < prompt.length; start += BLOCK_TOKENS) {
-      const block: Block | undefined = node.children.get(keyOf(prompt, start));
+      const block: Block<B> | undefined = node.children.get(keyOf(prompt, start));
       if (block) path.push(block);
       node = block;
     }
     this.#touch(path);
-    return path.map((block) => block.data);
+    return path.map((block) => block.stored);
   }
 
   /**
-   * Stores the whole blocks among the first `computed` tokens of a prompt, and evicts the least recently used blocks beyond the limit.
+   * Stores the whole blocks among the first `computed` tokens of a prompt, and evicts the least recently used blocks beyond the limit. A
+   * block whose memory exceeds the limit is not stored, and neither are the blocks after it.
    *
    * @param owner - Policy of the request.
-   * @param read - Returns the keys and values of the block that starts at a token; called only for blocks that are not stored yet.
+   * @param store - Returns the keys and values of the block that starts at a token. `known` are its stored ones, null for a new block: the
+   *   result replaces them.
    */
-  keep(owner: object, salt: string | null, prompt: Int32Array, computed: number, read: (start: number) => Float32Array): void {
+  keep(owner: object, salt: string | null, prompt: Int32Array, computed: number, store: (start: number, known: B | null) => B): void {
     if (!this.isEnabled) return;
-    const path: Block[] = [];
-    const tree = this.#trees.get(owner)?.get(salt) ?? { owner, salt, children: new Map() };
-    let node: Node = tree;
+    const path: Block<B>[] = [];
+    const tree = this.#trees.get(owner)?.get(salt) ?? { owner, salt, children: new Map<string, Block<B>>() };
+    let node: Node<B> = tree;
     for (let start = 0; start + BLOCK_TOKENS <= Math.min(computed, prompt.length); start += BLOCK_TOKENS) {
       const key = keyOf(prompt, start);
-      let block: Block | undefined = node.children.get(key);
-      if (!block) {
+      let block: Block<B> | undefined = node.children.get(key);
+      const stored = store(start, block?.stored ?? null);
+      if (stored.memory.bytes > this.#maxBytes) break;
+      this.#hold(stored.memory);
+      if (block) {
+        this.#release(block.stored.memory);
+        block.stored = stored;
+      } else {
         if (tree.children.size === 0) this.#plant(tree);
-        block = { parent: node, key, data: read(start), children: new Map() };
+        block = { parent: node, key, stored, children: new Map() };
         node.children.set(key, block);
-        this.#bytes += block.data.byteLength;
       }
       path.push(block);
       node = block;
@@ -105,7 +130,7 @@ export class PrefixCache {
   forget(owner: object): void {
     const trees = this.#trees.get(owner);
     this.#trees.delete(owner);
-    const dropAll = (node: Node) => {
+    const dropAll = (node: Node<B>) => {
       for (const block of node.children.values()) {
         dropAll(block);
         this.#drop(block);
@@ -114,31 +139,50 @@ export class PrefixCache {
     trees?.forEach(dropAll);
   }
 
-  #plant(tree: Tree): void {
+  #hold(memory: KeysMemory): void {
+    const blocks = this.#blocks.get(memory) ?? 0;
+    this.#blocks.set(memory, blocks + 1);
+    if (blocks > 0) return;
+    memory.hold();
+    this.#bytes += memory.bytes;
+  }
+
+  #release(memory: KeysMemory): void {
+    const others = this.#blocks.get(memory)! - 1;
+    if (others > 0) {
+      this.#blocks.set(memory, others);
+      return;
+    }
+    this.#blocks.delete(memory);
+    this.#bytes -= memory.bytes;
+    memory.release();
+  }
+
+  #plant(tree: Tree<B>): void {
     let trees = this.#trees.get(tree.owner);
     if (!trees) this.#trees.set(tree.owner, (trees = new Map()));
     trees.set(tree.salt, tree);
   }
 
-  #fell({ owner, salt }: Tree): void {
+  #fell({ owner, salt }: Tree<B>): void {
     const trees = this.#trees.get(owner);
     trees?.delete(salt);
     if (trees?.size === 0) this.#trees.delete(owner);
   }
 
-  #touch(path: readonly Block[]): void {
+  #touch(path: readonly Block<B>[]): void {
     for (const block of path.toReversed()) {
       this.#byAge.delete(block);
       this.#byAge.add(block);
     }
   }
 
-  #drop(block: Block): void {
+  #drop(block: Block<B>): void {
     const { parent } = block;
     parent.children.delete(block.key);
     if ("owner" in parent && parent.children.size === 0) this.#fell(parent);
     this.#byAge.delete(block);
-    this.#bytes -= block.data.byteLength;
+    this.#release(block.stored.memory);
   }
 }
 

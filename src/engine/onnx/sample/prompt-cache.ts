@@ -1,12 +1,18 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import type { PromptKeys } from "./place.ts";
+import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
 /** Keys and values of one layer, both `[slots, kv, C, d]`. */
 interface LayerCache {
   readonly keys: Float32Array;
   readonly values: Float32Array;
+}
+
+/** Copy of a block's keys and values in all layers. */
+interface HostBlock extends StoredBlock {
+  readonly data: Float32Array;
 }
 
 /**
@@ -49,22 +55,25 @@ export class PromptCache implements PromptKeys {
 
   release(): void {}
 
-  /** Returns a copy of the keys and values of the tokens `[start, start + count)` of a slot in all layers. */
-  read(slot: number, start: number, count: number): Float32Array {
+  load(blocks: readonly StoredBlock[]): void {
+    (blocks as readonly HostBlock[]).forEach(({ data }, index) => {
+      this.#eachLine(0, index * BLOCK_TOKENS, (line, at) => line.set(data.subarray(at, at + line.length)));
+    });
+  }
+
+  /** Returns the known block, which has the same bits, or a copy. */
+  store(slot: number, start: number, known: StoredBlock | null): HostBlock {
+    if (known !== null) return known as HostBlock;
     const { kvHeads, headSize, layers } = this.#config;
-    const block = new Float32Array(2 * layers * kvHeads * count * headSize);
-    this.#eachLine(slot, start, count, (line, at) => block.set(line, at));
-    return block;
+    const data = new Float32Array(2 * layers * kvHeads * BLOCK_TOKENS * headSize);
+    this.#eachLine(slot, start, (line, at) => data.set(line, at));
+    return { data, memory: collected(data.byteLength) };
   }
 
-  /** Writes a block that {@link read} returned into a slot. */
-  write(slot: number, start: number, count: number, block: Float32Array): void {
-    this.#eachLine(slot, start, count, (line, at) => line.set(block.subarray(at, at + line.length)));
-  }
-
-  /** Calls `visit` with each head's span of tokens and the span's offset in the concatenation of all spans. */
-  #eachLine(slot: number, start: number, count: number, visit: (line: Float32Array, at: number) => void): void {
+  /** Calls `visit` with each head's span of the block that starts at a token, and the span's offset in the concatenation of all spans. */
+  #eachLine(slot: number, start: number, visit: (line: Float32Array, at: number) => void): void {
     const { kvHeads, headSize: d } = this.#config;
+    const count = BLOCK_TOKENS;
     let at = 0;
     for (const { keys, values } of this.layers) {
       for (const all of [keys, values]) {
@@ -75,4 +84,9 @@ export class PromptCache implements PromptKeys {
       }
     }
   }
+}
+
+/** Returns memory that the garbage collector frees. */
+function collected(bytes: number): KeysMemory {
+  return { bytes, hold: () => {}, release: () => {} };
 }

@@ -46,7 +46,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     this.#place = place;
     this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
     this.#maxPrefillTokens = options.maxPrefillTokens ?? 2048;
-    this.#prefixes = new PrefixCache(place.keepsPrefixes ? (options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES) : 0);
+    this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
     this.#policies = new Policies(weights, (policy) => {
       this.#prefixes.forget(policy);
       // An empty batch keeps its cache, and so the weights, for the next request.
@@ -57,12 +57,14 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 
   /** Adds trained weights, or an adapter's, under a new policy id and takes ownership of them; null = the base model unchanged. */
-  addPolicy(id: string, base: BaseSource, trained: T | null): Promise<void> {
+  async addPolicy(id: string, base: BaseSource, trained: T | null): Promise<void> {
+    await this.#place.open();
     return this.#policies.add(id, base, trained);
   }
 
   /** Adds a policy from a saved state on disk; undefined = the base model unchanged. */
-  loadPolicy(id: string, base: BaseSource, state: string | undefined): Promise<void> {
+  async loadPolicy(id: string, base: BaseSource, state: string | undefined): Promise<void> {
+    await this.#place.open();
     return this.#policies.load(id, base, state);
   }
 
@@ -133,7 +135,9 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     if (task && !(first && priorityOf(first) < priorityOf(task.requests[0]!))) return task;
     const underWay = this.#tasks.reduce((sum, each) => sum + each.requests.length, 0);
     const room = this.#maxRows - this.#running - underWay;
-    const admitted = first ? admit(this.#queue, this.#prefixes, { room, maxTokens: this.#pieceTokens(first.policy, endMs) }) : null;
+    if (!first) return task ?? null;
+    const maxTokens = this.#pieceTokens(first.policy, endMs);
+    const admitted = admit(this.#queue, this.#prefixes, { room, maxTokens, place: this.#place });
     return (admitted && (await this.#start(admitted))) ?? task ?? null;
   }
 

@@ -14,7 +14,7 @@ import { DeviceMemory } from "../runtime/device-memory.ts";
 import type { Placement } from "../runtime/placement.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
 import { onDevice } from "../sample/device-place.ts";
-import type { SamplerOptions } from "../sample/options.ts";
+import { devicePrefixCacheBytes, type SamplerOptions } from "../sample/options.ts";
 import { BLOCK_TOKENS } from "../sample/prefix-cache.ts";
 import { positionsNeeded } from "../train/batch.ts";
 import { DeviceTrainer } from "../train/device-trainer.ts";
@@ -85,7 +85,11 @@ function post(role: DeviceRole, event: SamplerEvent | DeviceEvent): void {
   channels[role].port1.postMessage({ event });
 }
 
-const sampling = samplerMethods(settings.sampler, onDevice(memory, bases), (event) => post("sampler", event));
+const sampling = samplerMethods(
+  { ...settings.sampler, prefixCacheBytes: settings.sampler.prefixCacheBytes ?? devicePrefixCacheBytes(settings.memoryBytes) },
+  onDevice(memory, bases),
+  (event) => post("sampler", event),
+);
 
 const training = {
   /** Opens the device and computes a product on it. */

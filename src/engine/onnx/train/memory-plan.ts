@@ -3,6 +3,7 @@
  * numbers are measured in `docs/notebook/2026-11-22-memory-of-training.md`.
  */
 import type { ModelConfig } from "../model/config.ts";
+import { DEFAULT_DEVICE_MEMORY } from "../runtime/device-memory.ts";
 import { MIN_PRODUCT_ROWS, WIDE } from "../runtime/thread-limits.ts";
 
 /** Memory plan: a property that a graph is compiled for, so there are few different plans. */
@@ -40,9 +41,6 @@ export const PROCESSOR_BUDGET: MemoryBudget = { logitsBytes: 2 ** 26, sliceRows:
 export interface DeviceBudget extends MemoryBudget {
   readonly maxTokens: number;
 }
-
-/** Default of the device's memory in bytes. WebGPU does not report the memory of an adapter. */
-const DEFAULT_DEVICE_MEMORY = 8e9;
 
 /** Max tokens of a batch with the default memory or more. */
 const MAX_TOKENS = 4096;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { admit } from "../../../../src/engine/onnx/sample/admission.ts";
+import { admit, type AdmissionLimits } from "../../../../src/engine/onnx/sample/admission.ts";
 import { PrefixCache } from "../../../../src/engine/onnx/sample/prefix-cache.ts";
 import { WaitingQueue } from "../../../../src/engine/onnx/sample/queue.ts";
 import type { Request } from "../../../../src/engine/onnx/sample/request.ts";
@@ -16,8 +16,22 @@ function waiting(): WaitingQueue {
   return queue;
 }
 
+/** Returns the number of prompts that are prefilled together. */
+function count(cacheBytes: number, place: Partial<AdmissionLimits["place"]> = {}): number {
+  const limits = { room: 8, maxTokens: 1000, place: { maxPiece: Infinity, minSharedPrefix: 96, ...place } };
+  return admit(waiting(), new PrefixCache(cacheBytes), limits)!.prompts.length;
+}
+
 test("prompts with a common beginning are prefilled one after the other with a prefix cache, and together without one", () => {
-  const limits = { room: 8, maxTokens: 1000 };
-  expect(admit(waiting(), new PrefixCache(2 ** 20), limits)!.prompts).toHaveLength(1);
-  expect(admit(waiting(), new PrefixCache(0), limits)!.prompts).toHaveLength(3);
+  expect(count(2 ** 20)).toBe(1);
+  expect(count(0)).toBe(3);
+});
+
+test("prompts whose common beginning is too short for a separate prefill are prefilled together", () => {
+  expect(count(2 ** 20, { minSharedPrefix: 112 })).toBe(3);
+});
+
+test("prompts longer than a piece are prefilled one after the other", () => {
+  expect(count(0, { maxPiece: 112 })).toBe(3);
+  expect(count(0, { maxPiece: 96 })).toBe(1);
 });
