@@ -5,7 +5,8 @@
  *     [--kernels]
  *
  * `--train` lists `rank:rows:tokens`, with `full` for every parameter; the second half of each row is trained. `--sample` lists
- * `requests:prompt:tokens`. `--memory` is the memory of the GPU to which batches are proportional. `--kernels` adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
+ * `requests:prompt:tokens`. `--memory` is the memory of the GPU, to which the kept activations of a batch are proportional. `--kernels`
+ * adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
  */
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
