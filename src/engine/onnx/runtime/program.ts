@@ -192,7 +192,7 @@ function pack(names: readonly string[], feeds: Tensors, TensorClass: TensorConst
 const MIN_FREED_BYTES = 2 ** 20;
 
 /**
- * Removes the copies of preallocated outputs, which the binding makes after every run, and frees large ones. Left to the garbage collector,
+ * Removes the copies of preallocated outputs in the process's memory, which the binding makes after every run, and frees large ones. Left to the garbage collector,
  * the copies of several runs are in memory at once: gigabytes, where every parameter of a large model is trained.
  */
 function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Tensors {
@@ -204,6 +204,7 @@ function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor
       kept[name] = tensor;
       continue;
     }
+    if (tensor.location !== "cpu") continue;
     const { buffer } = tensor.data as Float32Array;
     copies.push(buffer as ArrayBuffer);
     bytes += buffer.byteLength;
