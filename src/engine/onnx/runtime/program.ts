@@ -126,7 +126,7 @@ export class Program {
    * Runs the graph. Inputs are read in place, not copied.
    *
    * @param fetches - Names of outputs, or a map from output name to a preallocated tensor or null. A preallocated tensor is written in
-   *   place.
+   *   place; in a device's memory, only if the program has no resident outputs.
    * @returns Outputs by name, except preallocated ones.
    * @throws EngineError `E_ENGINE` if the run fails.
    */

@@ -8,7 +8,7 @@ import { addTransfer, type TransferCount } from "../runtime/device.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import type { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
+import { loadRuntime, Program, type Tensor, type Tensors } from "../runtime/program.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import type { Batch } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
@@ -70,7 +70,9 @@ export class DeviceBatchRunner {
       ...(lora ? { ...base.weights.feeds(), ...parameters.feeds() } : parameters.feeds()),
       ...(loss ? gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {}),
     };
-    const sums = loss ? await this.#gradients.take(new Map(layout.parameters.map(({ name, shape }) => [name, shape]))) : new Map();
+    const sums: PooledTensors = loss
+      ? await this.#gradients.take(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
+      : new Map();
     const results = await this.#runWithKept(program, feeds, {
       logprob: null,
       entropy: null,
@@ -89,14 +91,14 @@ export class DeviceBatchRunner {
     return batchResult(selection, results, loss !== null);
   }
 
-  /** Frees the buffers of later batches. */
+  /** Frees the buffers that no batch and no model uses. */
   clear(): void {
     this.#activations.clear();
     this.#gradients.clear();
   }
 
   /** Runs a program with buffers for its large kept activations. */
-  async #runWithKept(program: Program, feeds: Tensors, fetches: Parameters<Program["run"]>[1] & object): Promise<Tensors> {
+  async #runWithKept(program: Program, feeds: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     const shapes = [...this.#keptShapes.get(program)!(feeds)];
     const large = shapes.filter(([, shape]) => 4 * shape.reduce((size, dim) => size * dim, 1) >= this.#budget.minPooledBytes);
     const kept = await this.#activations.take(new Map(large), true);

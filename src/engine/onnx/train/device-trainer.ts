@@ -119,6 +119,8 @@ export class DeviceTrainer {
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
     const { vectors, layout } = model;
+    // The step of a large model needs the memory of the buffers for new parameters and moments.
+    if (4 * layout.length > this.#budget.pooledGradientBytes) this.#runner.clear();
     try {
       const gradNorm = await this.#optimizer.step(vectors, layout, adam, model.step + 1);
       model.step++;

@@ -45,7 +45,7 @@ export interface DeviceBudget extends MemoryBudget {
   readonly pooledBytes: number;
   /** Min bytes of a kept activation with such a buffer. The runtime keeps enough of its own smaller buffers. */
   readonly minPooledBytes: number;
-  /** Max bytes of the buffers that stay allocated for gradients between runs. */
+  /** Max bytes of the buffers that stay allocated for gradients between runs. Models with larger gradients keep no buffers between steps. */
   readonly pooledGradientBytes: number;
 }
 
