@@ -120,7 +120,13 @@ export class DeviceBatchRunner {
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
     const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
     return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), async () => {
-      const options = { hasEntropyBonus, masks: "ranges", plan, layout: base.layout, outputsKept: this.#budget.pooledBytes > 0 } as const;
+      const options = {
+        hasEntropyBonus,
+        masks: "ranges",
+        plan,
+        layout: base.layout,
+        hasOutputBuffers: this.#budget.pooledBytes > 0,
+      } as const;
       const graph = gradientGraph(base.config, kind, rank, shape, options);
       const program = await Program.compile(graph, `train-${kind}`, { threads: 1, device: this.#memory.device, hosted });
       this.#keptShapes.set(program, keptShapes(graph));

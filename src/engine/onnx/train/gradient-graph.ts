@@ -35,8 +35,11 @@ export interface GradientOptions {
   readonly plan?: MemoryPlan | undefined;
   /** Layout of the base model's weights, whole or in pieces. @default whole */
   readonly layout?: Layout | undefined;
-  /** Whether the kept activations are outputs, see `kept-activations.ts`. @default false */
-  readonly outputsKept?: boolean | undefined;
+  /**
+   * Whether runs provide the memory of the accumulators and of the kept activations, which then are outputs, too: see
+   * `kept-activations.ts`. @default false
+   */
+  readonly hasOutputBuffers?: boolean | undefined;
 }
 
 /**
@@ -61,7 +64,13 @@ export function gradientGraph(
   kind: GradientKind,
   rank: number | null,
   shape: GraphShape,
-  { hasEntropyBonus = false, masks = "given", plan = WHOLE, layout: base = baseLayout(config), outputsKept = false }: GradientOptions = {},
+  {
+    hasEntropyBonus = false,
+    masks = "given",
+    plan = WHOLE,
+    layout: base = baseLayout(config),
+    hasOutputBuffers = false,
+  }: GradientOptions = {},
 ): Graph {
   const graph = new Graph();
   const half = config.headSize / 2;
@@ -125,8 +134,11 @@ export function gradientGraph(
     } else current = sums.pullback(new Map([[layers[layer]!.output, gradient!]]), ends(input), isOwn);
   }
   if (!adapters) sums.pullback(new Map([[embedded, current.gradients[0]!]]), [], isNamed("embedding"));
-  for (const [name, sum] of sums.all) graph.output(ACCUMULATOR + name, sum);
-  if (outputsKept) outputKept(graph, forwardNodes);
+  for (const [name, sum] of sums.all) {
+    if (hasOutputBuffers) graph.directOutput(ACCUMULATOR + name, sum);
+    else graph.output(ACCUMULATOR + name, sum);
+  }
+  if (hasOutputBuffers) outputKept(graph, forwardNodes);
   return graph;
 }
 
