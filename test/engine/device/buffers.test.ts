@@ -36,6 +36,11 @@ function setup(budget: Partial<DeviceBudget> = {}) {
 
 const shapes = (...sizes: readonly (readonly number[])[]) => new Map(sizes.map((shape, i) => [`t${i}`, shape]));
 
+test("the error of a run whose memory was not allocated says what to do", () => {
+  const message = "WebGPU validation failed. [Invalid Buffer (unlabeled)] is invalid due to a previous error.";
+  expect(webgpu().remedyOf(message)).toMatch(/memory of the device is too small: train an adapter/);
+});
+
 describe.skipIf(missingAdapter !== null)(
   `buffers of the device webgpu${missingAdapter === null ? "" : `: ${missingAdapter}`}`,
   { timeout: 120_000 },
