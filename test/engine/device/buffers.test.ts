@@ -135,6 +135,19 @@ describe.skipIf(missingAdapter !== null)(
       expect(limited.bytes - without.bytes).toBeLessThanOrEqual(20_000);
     });
 
+    test("the optimizer step of a model keeps the buffers, except if its gradients exceed their limit", async () => {
+      const bytes = async (budget: Partial<DeviceBudget>) => {
+        const { memory, trainer } = setup(budget);
+        const id = await trainer.createModel(base, { lora: { rank: 4, alpha: 8 }, seed: 3 });
+        await trainer.forwardBackward(id, rowsOf(2, 24), loss, signal);
+        await trainer.optimStep(id, { learningRate: 1e-3 });
+        return memory.bytes;
+      };
+      const without = await bytes({ pooledBytes: 0, pooledGradientBytes: 0 });
+      expect(await bytes({})).toBeGreaterThan(without);
+      expect(await bytes({ pooledGradientBytes: 1000 })).toBe(without);
+    });
+
     test("repeated steps allocate no further memory, and an abort between two batches restores the gradients", async () => {
       const { memory, trainer } = setup();
       const id = await trainer.createModel(base, { lora: { rank: 4, alpha: 8 }, seed: 3 });

@@ -64,15 +64,15 @@ export class DeviceBatchRunner {
     const { Tensor } = await loadRuntime();
     const inputs = batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" });
     const program = await this.#program(model, batch, loss, plan, (name) => inputs[name]?.type === "float32");
+    const sums: PooledTensors = loss
+      ? await this.#gradients.take(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
+      : new Map();
     const feeds: Tensors = {
       ...base.rotary.feeds(),
       ...inputs,
       ...(lora ? { ...base.weights.feeds(), ...parameters.feeds() } : parameters.feeds()),
       ...(loss ? gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {}),
     };
-    const sums: PooledTensors = loss
-      ? await this.#gradients.take(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
-      : new Map();
     const results = await this.#runWithKept(program, feeds, {
       logprob: null,
       entropy: null,
