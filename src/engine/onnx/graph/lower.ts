@@ -56,7 +56,10 @@ export function lower(graph: Graph, table: LoweringTable, packed: readonly strin
       lowered.record({ op, domain, inputs, attributes, outputs: originals });
     originals.forEach((output, i) => values.set(output, outputs[i]!));
   }
-  for (const [name, value] of graph.outputs) lowered.output(name, valueOf(value));
+  for (const [name, value] of graph.outputs) {
+    if (graph.directNames.get(value) === name) lowered.directOutput(name, valueOf(value));
+    else lowered.output(name, valueOf(value));
+  }
   return lowered;
 }
 
