@@ -5,7 +5,7 @@ import type { LossSpec, Row } from "../../../src/engine/index.ts";
 import { Graph, add, mul } from "../../../src/engine/onnx/graph/index.ts";
 import { DeviceBases } from "../../../src/engine/onnx/model/device-bases.ts";
 import { BufferPool, releaseAll } from "../../../src/engine/onnx/runtime/buffer-pool.ts";
-import { webgpu } from "../../../src/engine/onnx/runtime/device.ts";
+import { endsDevice, webgpu } from "../../../src/engine/onnx/runtime/device.ts";
 import { DeviceMemory } from "../../../src/engine/onnx/runtime/device-memory.ts";
 import { loadRuntime, Program } from "../../../src/engine/onnx/runtime/program.ts";
 import { positionsNeeded } from "../../../src/engine/onnx/train/batch.ts";
@@ -39,6 +39,15 @@ const shapes = (...sizes: readonly (readonly number[])[]) => new Map(sizes.map((
 test("the error of a run whose memory was not allocated says what to do", () => {
   const message = "WebGPU validation failed. [Invalid Buffer (unlabeled)] is invalid due to a previous error.";
   expect(webgpu().remedyOf(message)).toMatch(/memory of the device is too small: train an adapter/);
+});
+
+test.each([
+  [true, "[Invalid Buffer (unlabeled)] is invalid due to a previous error."],
+  [true, "WebGPU device lost (2): a driver error"],
+  [false, "Buffer size (2147483648) exceeds the max buffer size limit (1073741824)."],
+  [false, "Expected matrices that multiply"],
+])("whether an error ends the process of the device: %s for %s", (isEnd, message) => {
+  expect(endsDevice(`The engine failed to run a graph: ${message}${webgpu().remedyOf(message)}`)).toBe(isEnd);
 });
 
 describe.skipIf(missingAdapter !== null)(

@@ -76,6 +76,14 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
  */
 const OUT_OF_MEMORY = /out.of.(?:device.)?memory|\[Invalid Buffer|max buffer size limit|maxStorageBufferBindingSize/iu;
 
+/**
+ * Returns whether a process can no longer use its device after an error with this message. The device was lost, or its memory was full: then
+ * the provider hands out the buffer that it could not allocate again, also after memory has been freed.
+ */
+export function endsDevice(message: string): boolean {
+  return /device lost|out.of.(?:device.)?memory|\[Invalid Buffer/iu.test(message);
+}
+
 /** Adds the bytes that a run transfers to a count. */
 export function addTransfer(count: TransferCount, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {
   count.uploaded += bytesInProcess(inputs);

@@ -9,7 +9,7 @@ import { serveCalls, type Methods } from "../../../util/worker-rpc.ts";
 import { Graph, matmul } from "../graph/index.ts";
 import type { BaseSource, ModelConfig } from "../model/config.ts";
 import { DeviceBases } from "../model/device-bases.ts";
-import { webgpu } from "../runtime/device.ts";
+import { endsDevice, webgpu } from "../runtime/device.ts";
 import { DeviceMemory } from "../runtime/device-memory.ts";
 import type { Placement } from "../runtime/placement.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
@@ -56,7 +56,9 @@ for (const role of open) {
   const { port2 } = channels[role];
   port2.on("message", (message: unknown) => {
     process.send!({ role, message } satisfies RoleMessage);
-    if (isLost(message)) process.exit(1);
+    // A new process opens the device again.
+    const { error } = message as { error?: { message: string } };
+    if (error !== undefined && endsDevice(error.message)) process.exit(1);
   });
   port2.on("close", () => {
     open.delete(role);
@@ -66,11 +68,6 @@ for (const role of open) {
 }
 process.on("message", ({ role, message }: RoleMessage) => channels[role].port2.postMessage(message));
 process.on("disconnect", () => process.exit(0));
-
-/** Whether a message reports that the device was lost. A new process opens it again; this one cannot. */
-function isLost(message: unknown): boolean {
-  return (message as { error?: { message: string } }).error?.message.includes("device lost") === true;
-}
 
 const memory = new DeviceMemory(
   webgpu((placement) => {
