@@ -1,5 +1,5 @@
 import { createDashboard } from "../dashboard/index.ts";
-import type { DeviceChoice, Engine } from "../engine/port.ts";
+import type { DeviceChoice, Engine, WeightPrecision } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError, NoSpaceError, WhetstoneError } from "../errors.ts";
 import { Holds } from "../util/leases.ts";
@@ -106,6 +106,13 @@ export interface ServiceOptions {
    * @default `WHETSTONE_DEVICE_MEMORY`, or 8 GB
    */
   readonly deviceMemory?: number | undefined;
+  /**
+   * Type in which the GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and needs
+   * an adapter with the WebGPU feature shader-f16. An error with the device "cpu".
+   *
+   * @default `WHETSTONE_WEIGHT_PRECISION`, or "float32"
+   */
+  readonly weightPrecision?: WeightPrecision | undefined;
   /** Limits of the service and of chat requests. A property that is absent or undefined has the default stated at its declaration. */
   readonly limits?:
     | Partial<

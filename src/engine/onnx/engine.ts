@@ -23,6 +23,7 @@ import type {
   SampledToken,
   SamplingParams,
   StatePath,
+  WeightPrecision,
   WorkerStatus,
 } from "../port.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
@@ -83,6 +84,11 @@ export interface OnnxEngineOptions {
    */
   readonly deviceMemory?: number | undefined;
   /**
+   * Type in which a GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and needs an
+   * adapter with the WebGPU feature shader-f16. An error with the device `"cpu"`. @default "float32"
+   */
+  readonly weightPrecision?: WeightPrecision | undefined;
+  /**
    * Called once per compiled graph with nodes that the processor computes although the graph runs on a GPU, except arithmetic on shapes and
    * token ids. @default no callback
    */
@@ -101,7 +107,8 @@ const MAX_TOP_LOGPROBS = 2 ** 20;
  * @returns Running engine; call `close` to stop its threads.
  * @throws EngineMissingError `E_ENGINE_MISSING` if onnxruntime-node cannot be loaded.
  * @throws ConfigError `E_CONFIG` for a number of threads or rows that is not an integer of at least 1, and for more than 4 trainer
- *   threads; for an unknown device, and for `deviceMemory` below 1 GB or with the device `"cpu"`.
+ *   threads; for an unknown device or precision; for `deviceMemory` below 1 GB or with the device `"cpu"`; and for float16 weights with the
+ *   device `"cpu"`, or on an adapter without shader-f16.
  * @example
  * ```ts
  * const engine = await createOnnxEngine({ baseModels: { base: "/models/base" } });
@@ -123,12 +130,13 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
       { param: "trainerThreads" },
     );
   }
-  const device = checkedDevice(options);
+  const { device, weightPrecision } = checkedDevice(options);
   await checkDirectories(options.baseModels);
   await loadRuntime();
   const { onWorkerDeath: onDeath = () => {}, onFallback = () => {} } = options;
   const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
-  const startDevice = () => deviceUnit({ sampler, memoryBytes: options.deviceMemory, onDeath, onFallback });
+  const startDevice = () =>
+    deviceUnit({ sampler, memoryBytes: options.deviceMemory, weightPrecision, onDeath, onFallback, acceptsSoftware: device === "webgpu" });
   if (device === "webgpu") return new OnnxEngine(options, new ComputeUnits(await startDevice(), null));
   const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
   const processor = processorUnit({ samplers, sampler, trainer, onDeath });

@@ -47,6 +47,8 @@ export interface Subject {
   readonly lora: LoraSpec;
   /** The rules of sampling that it carries out; the others it refuses. */
   readonly rules: ReadonlySet<SamplingRule>;
+  /** Largest difference from the log-probabilities that transformers computes. @default 2e-5 */
+  readonly tolerance?: number;
   /** Draws of the test that compares shares with probabilities. */
   readonly draws: number;
   close(): Promise<void>;

@@ -8,7 +8,7 @@ import { uniform } from "../../../util/rng.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
 import type { BaseSource } from "../model/config.ts";
-import type { DeviceBase, DeviceBases } from "../model/device-bases.ts";
+import { type DeviceBase, type DeviceBases, float16Inputs } from "../model/device-bases.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
 import { readState, type StateVectors, writeState } from "../model/state.ts";
 import { initialAdapter } from "../model/weights.ts";
@@ -65,7 +65,7 @@ export class DeviceTrainer {
 
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
     const freshSeed = spec.fresh === true ? spec.seed : undefined;
-    const { value: shared, release } = await this.#bases.lease(base.directory, freshSeed);
+    const { value: shared, release } = await this.#bases.lease(base.directory, { freshSeed, isTrained: spec.lora === undefined });
     try {
       const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
@@ -273,12 +273,20 @@ export class DeviceTrainer {
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
     const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
     return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), () => {
-      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, masks: "ranges", plan, layout: base.layout });
+      const float16 = float16Inputs(base.layout, base.precision);
+      const graph = gradientGraph(base.config, kind, rank, shape, {
+        hasEntropyBonus,
+        masks: "ranges",
+        plan,
+        layout: base.layout,
+        mergesAdapters: float16.size === 0,
+      });
       return Program.compile(graph, `train-${kind}`, {
         threads: 1,
         device: this.#memory.device,
         resident: (output) => output.startsWith(ACCUMULATOR),
         hosted,
+        float16,
       });
     });
   }

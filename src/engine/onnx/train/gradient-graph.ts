@@ -32,6 +32,11 @@ export interface GradientOptions {
   readonly masks?: MaskSource | undefined;
   /** Slices, order and recomputation. @default {@link WHOLE} */
   readonly plan?: MemoryPlan | undefined;
+  /**
+   * Whether the backward pass of a batch without order multiplies by matrices merged with their adapters, which keeps a float32 copy of
+   * each. @default true
+   */
+  readonly mergesAdapters?: boolean | undefined;
   /** Layout of the base model's weights, whole or in pieces. @default whole */
   readonly layout?: Layout | undefined;
 }
@@ -58,7 +63,7 @@ export function gradientGraph(
   kind: GradientKind,
   rank: number | null,
   shape: GraphShape,
-  { hasEntropyBonus = false, masks = "given", plan = WHOLE, layout: base = baseLayout(config) }: GradientOptions = {},
+  { hasEntropyBonus = false, masks = "given", plan = WHOLE, mergesAdapters = true, layout: base = baseLayout(config) }: GradientOptions = {},
 ): Graph {
   const graph = new Graph();
   const half = config.headSize / 2;
@@ -69,7 +74,7 @@ export function gradientGraph(
     graph,
     config,
     weights,
-    project: adapterWeights ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), !plan.isOrdered) : undefined,
+    project: adapterWeights ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), mergesAdapters && !plan.isOrdered) : undefined,
     cos: graph.input("cos", ["table_positions", half]),
     sin: graph.input("sin", ["table_positions", half]),
   };

@@ -1,0 +1,37 @@
+/** Adapter that the tests of float16 weights run on: the adapter of the other tests or, if it is SwiftShader, Mesa's software driver. */
+import { existsSync } from "node:fs";
+import { vi } from "vitest";
+import { createOnnxEngine, type OnnxEngineOptions } from "../../src/engine/index.ts";
+import { ConfigError, EngineError } from "../../src/errors.ts";
+import { adapterDriver, missingAdapter, SOFTWARE_DRIVERS } from "./adapter.ts";
+
+/** Driver files of lavapipe, as Debian's package `mesa-vulkan-drivers` installs them. */
+const FLOAT16_DRIVERS = ["/usr/share/vulkan/icd.d/lvp_icd.json", "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"];
+const isUsable = adapterDriver !== undefined && !SOFTWARE_DRIVERS.includes(adapterDriver);
+const driver = isUsable ? adapterDriver : FLOAT16_DRIVERS.find(existsSync);
+
+/** Starts an engine whose device is this adapter. It has a process of its own, so other tests keep theirs. */
+export async function createFloat16Engine(options: OnnxEngineOptions) {
+  vi.stubEnv("VK_DRIVER_FILES", driver);
+  vi.stubEnv("VK_ICD_FILENAMES", driver);
+  try {
+    return await createOnnxEngine({ device: "webgpu", weightPrecision: "float16", ...options });
+  } finally {
+    vi.unstubAllEnvs();
+  }
+}
+
+/** Returns why no engine with float16 weights starts; null if one does. */
+async function reason(): Promise<string | null> {
+  if (driver === undefined) return "no Vulkan driver with shader-f16, see CONTRIBUTING.md";
+  try {
+    await (await createFloat16Engine({ baseModels: {} })).close();
+    return null;
+  } catch (error) {
+    if (error instanceof ConfigError || error instanceof EngineError) return error.message;
+    throw error;
+  }
+}
+
+/** Reason why these tests cannot run here; null if they can. */
+export const missingFloat16 = missingAdapter ?? (await reason());
