@@ -93,7 +93,7 @@ describe.skipIf(missingFloat16 !== null)(
     test("float32 weights change log-probabilities by their rounding; matrices and embeddings take half the bytes", async () => {
       const [half, single] = [await computed(await start(TIED)), await computed(await start(TIED, { weightPrecision: "float32" }))];
       expect(worst(half.first, single.first)).toBeGreaterThan(1e-6);
-      expect(worst(half.first, single.first)).toBeLessThan(2e-3);
+      expect(worst(half.first, single.first)).toBeLessThan(1e-2);
       const { parameters } = baseLayout(await readModelConfig(TIED));
       const halved = parameters.filter(({ shape }) => shape.length === 2).reduce((sum, { size }) => sum + size, 0);
       expect(single.bytes - half.bytes).toBe(2 * halved);
