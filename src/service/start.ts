@@ -43,6 +43,7 @@ import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
 import { Sessions } from "./sessions/sessions.ts";
 import type { Store } from "./store/tables.ts";
+import { type Undo, undoAll } from "./undo.ts";
 import { RequestWork } from "./work/request-work.ts";
 import { messageOf } from "./error-text.ts";
 
@@ -162,26 +163,13 @@ export interface RunningService {
 /** Default milliseconds that running requests may take after {@link RunningService.close}. */
 const GRACE_MS = 10_000;
 
-/** Reverts one step of the start. Runs in reverse order of the start. */
-type Undo = () => void | Promise<void>;
-
-async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<void> {
-  for (const step of [...steps].reverse()) {
-    try {
-      await step();
-    } catch (error) {
-      logger.warn("A step of the shutdown failed", { error: messageOf(error) });
-    }
-  }
-}
-
 /**
  * Starts the service on a data directory and resumes jobs that an earlier run left unfinished.
  *
  * @param options - Address, data directory, engine, limits and logging.
  * @returns the service, listening at `url`.
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
- *   newer version, the port is taken, an API key is missing, the device is unknown, or its memory is not valid.
+ *   newer version, the port is taken, an API key is missing, or an option of the device is not valid.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.

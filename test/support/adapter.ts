@@ -3,7 +3,10 @@ import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 
 /** Driver files of SwiftShader, as Debian's package `chromium` installs them. */
-export const SOFTWARE_DRIVERS: readonly string[] = ["/usr/lib/chromium/vk_swiftshader_icd.json", "/usr/lib64/chromium-browser/vk_swiftshader_icd.json"];
+export const SOFTWARE_DRIVERS: readonly string[] = [
+  "/usr/lib/chromium/vk_swiftshader_icd.json",
+  "/usr/lib64/chromium-browser/vk_swiftshader_icd.json",
+];
 
 const chosen = process.env["VK_DRIVER_FILES"] ?? process.env["VK_ICD_FILENAMES"];
 /** Driver file of the adapter; undefined without one. */

@@ -1,7 +1,6 @@
 /** Embedded engine: the Engine port over sampler threads and a trainer thread, which run independently of each other. */
-import { realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
-import { isAbsolute, join, relative } from "node:path";
+import { isAbsolute } from "node:path";
 import { ConfigError, NotFoundError } from "../../errors.ts";
 import { Lru, remember } from "../../util/lru.ts";
 import { checkSampling } from "../check-request.ts";
@@ -26,6 +25,7 @@ import type {
   WeightPrecision,
   WorkerStatus,
 } from "../port.ts";
+import { allowedDirectory, checkDirectories } from "./model/base-directories.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
 import { isLarge } from "./model/size.ts";
 import { countParameters } from "./model/transformer.ts";
@@ -313,10 +313,8 @@ class OnnxEngine implements Engine {
     const known = Object.hasOwn(this.#baseModels, base) ? this.#baseModels[base] : undefined;
     if (known !== undefined) return { id: base, directory: known };
     if (isAbsolute(base)) {
-      const directory = await realpath(base).catch(() => null);
-      const roots = await Promise.all(this.#allowedRoots.map((root) => realpath(root).catch(() => null)));
-      const isAllowed = directory !== null && roots.some((root) => root !== null && isInside(root, directory));
-      if (isAllowed && (await isFile(join(directory, "config.json")))) return { id: base, directory };
+      const directory = await allowedDirectory(base, this.#allowedRoots);
+      if (directory !== null) return { id: base, directory };
     } else {
       const directory = await this.#resolveBase(base);
       if (directory !== null) return { id: base, directory };
@@ -331,27 +329,4 @@ class OnnxEngine implements Engine {
   #config(directory: string): Promise<ModelConfig> {
     return remember(this.#configs, directory, () => readModelConfig(directory));
   }
-}
-
-function isInside(root: string, path: string): boolean {
-  const way = relative(root, path);
-  return way !== "" && !way.startsWith("..") && !isAbsolute(way);
-}
-
-async function checkDirectories(baseModels: OnnxEngineOptions["baseModels"]): Promise<void> {
-  for (const [name, path] of Object.entries(baseModels)) {
-    const entry = await stat(path).catch(() => null);
-    if (entry?.isDirectory() === true) continue;
-    const found = entry === null ? "does not exist" : "is not a directory";
-    throw new ConfigError(`Expected the base model "${name}" to be a directory in Hugging Face layout, got ${path}, which ${found}`, {
-      param: "baseModels",
-    });
-  }
-}
-
-async function isFile(path: string): Promise<boolean> {
-  return stat(path).then(
-    (entry) => entry.isFile(),
-    () => false,
-  );
 }

@@ -57,7 +57,8 @@ async function computed(engine: Engine, spec: { lora?: LoraSpec } = { lora }) {
   }
   const policy = await engine.publish(model);
   const tokens = [];
-  for await (const { id, logprob } of engine.sample(policy, Int32Array.of(1, 2, 3), params(7, { maxTokens: 8 }))) tokens.push({ id, logprob });
+  for await (const { id, logprob } of engine.sample(policy, Int32Array.of(1, 2, 3), params(7, { maxTokens: 8 })))
+    tokens.push({ id, logprob });
   return { first, norms, bytes, tokens };
 }
 
@@ -76,19 +77,22 @@ describe.skipIf(missingFloat16 !== null)(
     test.each([
       ["tied", TIED],
       ["separate", SEPARATE],
-    ])("%s head: results of bfloat16 weights are equal to those of float32 storage, to the last bit in the forward pass", async (_, directory) => {
-      const base = await changed(directory, toBfloat16);
-      const [half, single] = [await computed(await start(base)), await computed(await start(base, { weightPrecision: "float32" }))];
-      expect(half.first).toEqual(single.first);
-      expect(half.tokens.map(({ id }) => id)).toEqual(single.tokens.map(({ id }) => id));
-      half.norms.forEach((norm, step) => expect(norm / single.norms[step]!).toBeCloseTo(1, 4));
-      expect(
-        worst(
-          half.tokens.map(({ logprob }) => logprob),
-          single.tokens.map(({ logprob }) => logprob),
-        ),
-      ).toBeLessThan(1e-4);
-    });
+    ])(
+      "%s head: results of bfloat16 weights are equal to those of float32 storage, to the last bit in the forward pass",
+      async (_, directory) => {
+        const base = await changed(directory, toBfloat16);
+        const [half, single] = [await computed(await start(base)), await computed(await start(base, { weightPrecision: "float32" }))];
+        expect(half.first).toEqual(single.first);
+        expect(half.tokens.map(({ id }) => id)).toEqual(single.tokens.map(({ id }) => id));
+        half.norms.forEach((norm, step) => expect(norm / single.norms[step]!).toBeCloseTo(1, 4));
+        expect(
+          worst(
+            half.tokens.map(({ logprob }) => logprob),
+            single.tokens.map(({ logprob }) => logprob),
+          ),
+        ).toBeLessThan(1e-4);
+      },
+    );
 
     test("float32 weights change log-probabilities by their rounding; matrices and embeddings take half the bytes", async () => {
       const [half, single] = [await computed(await start(TIED)), await computed(await start(TIED, { weightPrecision: "float32" }))];
@@ -133,13 +137,16 @@ describe.skipIf(missingFloat16 !== null)(
 );
 
 describe("the precision of the weights", () => {
-  test.skipIf(missingAdapter !== null)("float16 on an adapter without shader-f16 is an error at the start that names the feature", async () => {
-    await expect(createOnnxEngine({ baseModels: {}, device: "webgpu", weightPrecision: "float16" })).rejects.toMatchObject({
-      code: "E_CONFIG",
-      param: "weightPrecision",
-      message: expect.stringMatching(/shader-f16.*Use "float32"/s),
-    });
-  });
+  test.skipIf(missingAdapter !== null)(
+    "float16 on an adapter without shader-f16 is an error at the start that names the feature",
+    async () => {
+      await expect(createOnnxEngine({ baseModels: {}, device: "webgpu", weightPrecision: "float16" })).rejects.toMatchObject({
+        code: "E_CONFIG",
+        param: "weightPrecision",
+        message: expect.stringMatching(/shader-f16.*Use "float32"/s),
+      });
+    },
+  );
 
   test("float16 with the processor, and any other name, is an error", async () => {
     await expect(createOnnxEngine({ baseModels: {}, weightPrecision: "float16" })).rejects.toMatchObject({

@@ -1,11 +1,11 @@
 /** Base models in a device's memory, shared by the trainer and the sampler of the device. */
 import { DataError } from "../../../errors.ts";
 import type { WeightPrecision } from "../../engine-info.ts";
+import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../../util/float16.ts";
 import { type Lease, Leases } from "../../../util/leases.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { type ModelConfig, readModelConfig } from "./config.ts";
-import { MAX_FLOAT16, toFloat16 } from "./element-types.ts";
 import { baseLayout, cutLayout, cutParameter, type Layout, type Parameter, tensorAt, viewOf } from "./parameters.ts";
 import { rotaryTables } from "./rope.ts";
 import { freshWeights, openParameters } from "./weights.ts";
@@ -134,8 +134,9 @@ function freshParameters(config: ModelConfig, layout: Layout, seed: number): Awa
 /** Returns the values of a parameter as float16. */
 function inFloat16(values: Float32Array, layout: Layout, parameter: Parameter): Uint16Array {
   const halves = toFloat16(values);
-  if (typeof halves !== "number") return halves;
+  const infinite = firstInfinite(halves);
+  if (infinite < 0) return halves;
   throw new DataError(
-    `Expected weights of at most ${MAX_FLOAT16}, the largest float16, got ${values[halves]} in the tensor "${tensorAt(layout, parameter.offset + halves)}": store the weights in float32, with the weight precision "float32"`,
+    `Expected weights of at most ${MAX_FLOAT16}, the largest float16, got ${values[infinite]} in the tensor "${tensorAt(layout, parameter.offset + infinite)}": store the weights in float32, with the weight precision "float32"`,
   );
 }

@@ -1,4 +1,4 @@
-/** Element types of weights, with finiteness checks and conversion from and to float32. */
+/** Element types of weight files, with finiteness checks and conversion to float32. */
 import { firstNonFinite } from "../../../util/finite.ts";
 
 /** Supported element type. */
@@ -51,38 +51,4 @@ function float16Value(bits: number): number {
   if (exponent === 0) return sign * fraction * 2 ** -24;
   if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-}
-
-/** Largest float16. */
-export const MAX_FLOAT16 = 65_504;
-/** Bits of the smallest float32 that rounds to infinity, 65,520. */
-const OVERFLOW = 0x477f_f000;
-/** Bits of the smallest normal float16, 2^-14, as float32. */
-const MIN_NORMAL = 0x3880_0000;
-/** Bits of 0.5 as float32. From 0.5 to 1, float32 numbers have the distance of subnormal float16 numbers, 2^-24. */
-const HALF = 0x3f00_0000;
-/** Difference of the exponents of float32 and float16, 127 − 15, in the bits of a float16. */
-const EXPONENT_DIFFERENCE = 112 << 10;
-
-/**
- * Rounds float32 numbers to the nearest float16; of two equally near ones, to the even one. Numbers up to 2^-25 become 0.
- *
- * @returns Bits of the float16 numbers; or the index of the first number beyond {@link MAX_FLOAT16}, rounded, or NaN.
- */
-export function toFloat16(values: Float32Array): Uint16Array | number {
-  const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
-  const halves = new Uint16Array(values.length);
-  const sum = new Float32Array(1);
-  const sumBits = new Uint32Array(sum.buffer);
-  for (let i = 0; i < values.length; i++) {
-    const sign = (bits[i]! >>> 16) & 0x8000;
-    const magnitude = bits[i]! & 0x7fff_ffff;
-    if (magnitude >= OVERFLOW) return i;
-    if (magnitude >= MIN_NORMAL) halves[i] = sign | (((magnitude + 0xfff + ((magnitude >>> 13) & 1)) >>> 13) - EXPONENT_DIFFERENCE);
-    else {
-      sum[0] = Math.abs(values[i]!) + 0.5;
-      halves[i] = sign | (sumBits[0]! - HALF);
-    }
-  }
-  return halves;
 }

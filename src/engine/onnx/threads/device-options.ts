@@ -32,10 +32,9 @@ export function checkedDevice({ device = "cpu", deviceMemory, weightPrecision = 
   if (!WEIGHT_PRECISIONS.includes(weightPrecision))
     throw new ConfigError(`Expected \`${param}\` to be "float32" or "float16", got ${JSON.stringify(weightPrecision)}`, { param });
   if (weightPrecision === "float16" && device === "cpu")
-    throw new ConfigError(
-      `\`${param}\` "float16" is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"`,
-      { param },
-    );
+    throw new ConfigError(`\`${param}\` "float16" is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"`, {
+      param,
+    });
   return { device, weightPrecision };
 }
 

@@ -63,7 +63,13 @@ export function gradientGraph(
   kind: GradientKind,
   rank: number | null,
   shape: GraphShape,
-  { hasEntropyBonus = false, masks = "given", plan = WHOLE, mergesAdapters = true, layout: base = baseLayout(config) }: GradientOptions = {},
+  {
+    hasEntropyBonus = false,
+    masks = "given",
+    plan = WHOLE,
+    mergesAdapters = true,
+    layout: base = baseLayout(config),
+  }: GradientOptions = {},
 ): Graph {
   const graph = new Graph();
   const half = config.headSize / 2;
@@ -74,7 +80,9 @@ export function gradientGraph(
     graph,
     config,
     weights,
-    project: adapterWeights ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), mergesAdapters && !plan.isOrdered) : undefined,
+    project: adapterWeights
+      ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), mergesAdapters && !plan.isOrdered)
+      : undefined,
     cos: graph.input("cos", ["table_positions", half]),
     sin: graph.input("sin", ["table_positions", half]),
   };
