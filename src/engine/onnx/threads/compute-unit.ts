@@ -97,9 +97,9 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
     if (!acceptsSoftware && isSoftware(info())) throw new EngineError(`Expected a hardware adapter, got "${process.adapter}"`);
     if (weightPrecision === "float16") {
       await trainer.ask("storeFloat16", undefined as never).catch((cause: unknown) => {
-        const name = process.adapter === null ? "" : ` "${process.adapter}"`;
+        const adapter = process.adapter === null ? "this adapter" : `"${process.adapter}"`;
         throw new ConfigError(
-          `\`weightPrecision\` "float16" needs an adapter with the WebGPU feature shader-f16; the adapter${name} failed to read a float16: ${reasonOf(cause)}. Use "float32", or a GPU and driver with this feature`,
+          `\`weightPrecision\` "float16" needs an adapter with the WebGPU feature shader-f16, and ${adapter} cannot read a float16. Use "float32", or a GPU and driver with this feature. Cause: ${reasonOf(cause)}`,
           { cause, param: "weightPrecision" },
         );
       });

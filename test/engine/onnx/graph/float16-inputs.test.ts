@@ -1,13 +1,17 @@
 /** Lowering of inputs that are stored as float16; `test/engine/device/float16.test.ts` has their results. */
-import { join } from "node:path";
-import { expect, test } from "vitest";
+import { readdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
 import { type DType, formatShape, Graph, liveNodes } from "../../../../src/engine/onnx/graph/graph.ts";
-import { concat, gatherRows, matmul } from "../../../../src/engine/onnx/graph/index.ts";
+import { concat, gatherRows, matmul, writeOnnx } from "../../../../src/engine/onnx/graph/index.ts";
 import { lower } from "../../../../src/engine/onnx/graph/lower.ts";
+import { CPU_LOWERINGS } from "../../../../src/engine/onnx/graph/lowerings/cpu.ts";
 import { WEBGPU_LOWERINGS } from "../../../../src/engine/onnx/graph/lowerings/webgpu.ts";
 import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { float16Inputs } from "../../../../src/engine/onnx/model/device-bases.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
+import { webgpu } from "../../../../src/engine/onnx/runtime/device.ts";
+import { dropProfile, newProfile } from "../../../../src/engine/onnx/runtime/placement.ts";
 import { deviceGraph } from "../../../../src/engine/onnx/sample/device-graphs.ts";
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
 
@@ -38,6 +42,37 @@ test("each node that reads a float16 input has a conversion of its own, before t
     "MatMul MatMul,Cast",
     "MatMul MatMul,Transpose",
   ]);
+});
+
+test("the runtime converts each weight directly before the product that reads it", async () => {
+  const graph = new Graph();
+  const weights = [0, 1, 2, 3].map((i) => graph.input(`w${i}`, [8, 8]));
+  const hidden = weights.reduce((x, w) => matmul(x, w), graph.input("x", ["R", 8]));
+  // Backward, in the opposite order.
+  graph.output(
+    "y",
+    weights.reduceRight((x, w) => matmul(x, w, { transposeB: true, scale: 2 }), hidden),
+  );
+  const float16 = new Set(weights.map(({ name }) => name));
+  const { InferenceSession, Tensor } = await import("onnxruntime-node");
+  const prefix = await newProfile();
+  onTestFinished(() => dropProfile(prefix));
+  const session = await InferenceSession.create(writeOnnx(lower(graph, CPU_LOWERINGS, { float16 }), "order"), {
+    enableProfiling: true,
+    profileFilePrefix: prefix,
+    extra: webgpu().sessionOptions([], true).extra!,
+  });
+  const half = new Tensor("float16", new Uint16Array(64).fill(0x3c00), [8, 8]);
+  await session.run({
+    x: new Tensor("float32", new Float32Array(16), [2, 8]),
+    ...Object.fromEntries([...float16].map((name) => [name, half])),
+  });
+  session.endProfiling();
+  const [file] = await readdir(dirname(prefix));
+  const events = JSON.parse(await readFile(join(dirname(prefix), file!), "utf8")) as { name: string; args?: { op_name?: string } }[];
+  const ops = events.filter(({ name }) => name.endsWith("_kernel_time")).map(({ args }) => args!.op_name);
+  expect(ops).toEqual(Array.from({ length: 8 }, (_, i) => ["Cast", i < 4 ? "MatMul" : "Gemm"]).flat());
+  await session.release();
 });
 
 test("of a table, only the gathered rows are converted", () => {
