@@ -35,3 +35,7 @@ async function reason(): Promise<string | null> {
 
 /** Reason why these tests cannot run here; null if they can. */
 export const missingFloat16 = missingAdapter ?? (await reason());
+
+/** Reason why tests without a process of their own cannot use float16 weights; null if they can. */
+export const missingFloat16Here =
+  missingFloat16 ?? (isUsable ? null : "SwiftShader has no shader-f16; choose a driver with VK_DRIVER_FILES");
