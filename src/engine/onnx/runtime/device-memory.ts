@@ -39,7 +39,7 @@ const MAX_BINDING_BYTES = 2 ** 27;
 /** Allocations of a device: float32, and float16 for stored weights. */
 export class DeviceMemory {
   readonly device: Device;
-  /** Max bytes of a piece of an embedding or an output head. */
+  /** Max bytes of a piece of an embedding or an output head, in float32 also for stored float16: products read float32 copies of it. */
   readonly maxPieceBytes: number;
   readonly #programs = new Map<string, Promise<Program>>();
   #bytes = 0;
