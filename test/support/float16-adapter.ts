@@ -10,10 +10,17 @@ const FLOAT16_DRIVERS = ["/usr/share/vulkan/icd.d/lvp_icd.json", "/usr/share/vul
 const isUsable = adapterDriver !== undefined && !SOFTWARE_DRIVERS.includes(adapterDriver);
 const driver = isUsable ? adapterDriver : FLOAT16_DRIVERS.find(existsSync);
 
-/** Starts an engine whose device is this adapter. It has a process of its own, so other tests keep theirs. */
-export async function createFloat16Engine(options: OnnxEngineOptions) {
-  vi.stubEnv("VK_DRIVER_FILES", driver);
-  vi.stubEnv("VK_ICD_FILENAMES", driver);
+/** Driver of SwiftShader, which has no shader-f16; undefined if it is not installed. */
+export const driverWithoutFloat16 = SOFTWARE_DRIVERS.find(existsSync);
+
+/**
+ * Starts an engine with float16 weights. Its device has a process of its own, so other tests keep their driver.
+ *
+ * @param driverFile - Driver of the device. @default the driver of this adapter
+ */
+export async function createFloat16Engine(options: OnnxEngineOptions, driverFile = driver) {
+  vi.stubEnv("VK_DRIVER_FILES", driverFile);
+  vi.stubEnv("VK_ICD_FILENAMES", driverFile);
   try {
     return await createOnnxEngine({ device: "webgpu", weightPrecision: "float16", ...options });
   } finally {

@@ -9,7 +9,7 @@ import { baseLayout } from "../../../src/engine/onnx/model/parameters.ts";
 import { writeSafetensors } from "../../../src/engine/onnx/model/safetensors.ts";
 import { openBaseWeights } from "../../../src/engine/onnx/model/weight-source.ts";
 import { missingAdapter } from "../../support/adapter.ts";
-import { createFloat16Engine, missingFloat16 } from "../../support/float16-adapter.ts";
+import { createFloat16Engine, driverWithoutFloat16, missingFloat16 } from "../../support/float16-adapter.ts";
 import { params } from "./sampling.ts";
 
 const TIED = join(import.meta.dirname, "../../oracle/llama/model");
@@ -137,13 +137,13 @@ describe.skipIf(missingFloat16 !== null)(
 );
 
 describe("the precision of the weights", () => {
-  test.skipIf(missingAdapter !== null)(
-    "float16 on an adapter without shader-f16 is an error at the start that names the feature",
+  test.skipIf(missingAdapter !== null || driverWithoutFloat16 === undefined)(
+    "float16 on an adapter without shader-f16 is an error at the start that names feature and adapter",
     async () => {
-      await expect(createOnnxEngine({ baseModels: {}, device: "webgpu", weightPrecision: "float16" })).rejects.toMatchObject({
+      await expect(createFloat16Engine({ baseModels: {} }, driverWithoutFloat16)).rejects.toMatchObject({
         code: "E_CONFIG",
         param: "weightPrecision",
-        message: expect.stringMatching(/shader-f16.*Use "float32"/s),
+        message: expect.stringMatching(/shader-f16, and "SwiftShader.*" cannot read a float16\. Use "float32"/s),
       });
     },
   );
