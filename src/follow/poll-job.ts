@@ -19,6 +19,8 @@ export interface PollJobOptions extends FollowOptions {
   readonly waitSeconds?: number | undefined;
   /** Maximum number of consecutive failed polls, each with the client's own retries. @default 10 */
   readonly maxFailures?: number | undefined;
+  /** Called with the error of each failed poll that is retried. @default not called */
+  readonly onRetry?: ((error: WhetstoneError) => void) | undefined;
 }
 
 /** Result of one poll, and the next poll with the pause before it. */
@@ -52,9 +54,9 @@ interface Look {
  * ```
  */
 export function pollJob(service: JobSource, jobId: string, options: PollJobOptions = {}): Observable<JobEvent> {
-  const { intervalMs = 1000, waitSeconds = 20, maxFailures = 10, timeoutMs, signal, baseline } = options;
+  const { intervalMs = 1000, waitSeconds = 20, maxFailures = 10, onRetry = () => {}, timeoutMs, signal, baseline } = options;
   const { concatMap, defer, EMPTY, expand, from, switchMap, timer } = rxjs();
-  const context: Context = { service, jobId, intervalMs, maxFailures, baseline };
+  const context: Context = { service, jobId, intervalMs, maxFailures, onRetry, baseline };
   const looks = defer(() =>
     service.features.jobEvents === false ? statusLook(context, false) : eventsLook(context, undefined, waitSeconds),
   );
@@ -74,6 +76,7 @@ interface Context {
   readonly jobId: string;
   readonly intervalMs: number;
   readonly maxFailures: number;
+  readonly onRetry: (error: WhetstoneError) => void;
   readonly baseline: FollowOptions["baseline"];
 }
 
@@ -97,7 +100,7 @@ function eventsLook(context: Context, after: string | undefined, waitSeconds: nu
         next: defer(() => eventsLook(context, cursor, waitSeconds)),
       };
     }),
-    persevering(context.maxFailures, (error) => {
+    persevering(context, (error) => {
       if (!(error instanceof HttpError)) return null;
       const isRouteMissing = error.status === 405 || (error.status === 404 && service.features.jobEvents !== true);
       if (isRouteMissing) return statusLook(context, false);
@@ -135,7 +138,7 @@ function statusLook(context: Context, hasStarted: boolean): Observable<Look> {
       case null:
         return look(await newCheckpoint(context, signal));
     }
-  }).pipe(persevering(context.maxFailures, () => null));
+  }).pipe(persevering(context, () => null));
 }
 
 async function newCheckpoint({ service, jobId, baseline }: Context, signal: AbortSignal): Promise<JobEvent[]> {
@@ -150,14 +153,17 @@ async function newCheckpoint({ service, jobId, baseline }: Context, signal: Abor
 }
 
 /** Creates an operator that retries transient errors; for any other error, `otherwise` may return a replacement. */
-function persevering(maxFailures: number, otherwise: (error: unknown) => Observable<Look> | null) {
+function persevering({ maxFailures, onRetry }: Context, otherwise: (error: unknown) => Observable<Look> | null) {
   const { catchError, retry, throwError, timer } = rxjs();
   return (source: Observable<Look>): Observable<Look> =>
     source.pipe(
       retry({
         count: maxFailures,
-        delay: (error: unknown, failures) =>
-          WhetstoneError.isInstance(error) && error.retryable ? timer(backoffMs(failures - 1, { maxMs: 30_000 })) : throwError(() => error),
+        delay: (error: unknown, failures) => {
+          if (!WhetstoneError.isInstance(error) || !error.retryable) return throwError(() => error);
+          onRetry(error);
+          return timer(backoffMs(failures - 1, { maxMs: 30_000 }));
+        },
       }),
       catchError((error: unknown) => otherwise(error) ?? throwError(() => error)),
     );

@@ -230,6 +230,14 @@ export type LiveEventBody =
       /** Number of optimizer steps of the job, at least 1. */
       readonly total: number;
     }
+  /** A request failed because the service is unavailable. It is repeated for some minutes. */
+  | {
+      readonly type: "service-unavailable";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Description of the failed request. */
+      readonly message: string;
+    }
   | {
       readonly type: "rollout-replace";
       /** Step of the run, from 0. */

@@ -7,6 +7,8 @@ import type { RunState } from "./state.ts";
 const TREND_STEPS = 20;
 /** Share of a step that its rollouts count for in the bar; the rest is its job. */
 const ROLLOUT_SHARE = 0.5;
+/** Min time between two lines about an unavailable service, in milliseconds. */
+const REMINDER_MS = 60_000;
 
 type BatchEnd = RunEvent & { readonly type: "batch-end" };
 type RolloutProgress = LiveEventBody & { readonly type: "rollout-progress" };
@@ -43,6 +45,7 @@ export class RunDisplay {
   #job: (LiveEventBody & { readonly type: "job-progress" }) | null = null;
   #speed: string | null = null;
   #reason: RunEndReason | null = null;
+  #remindedMs = -Infinity;
 
   constructor({ runDir, count, completed, unit, state }: DisplayedRun, option: RunOptions["progress"]) {
     this.#title = runDir;
@@ -125,6 +128,8 @@ export class RunDisplay {
         return this.#warnings.add("step-skip") ? `step skipped: ${event.message}` : null;
       case "run-resume":
         return `resumes after ${this.#steps()}${this.#unit === "steps" ? `, from checkpoint ${event.checkpointStep}` : ""}`;
+      case "service-unavailable":
+        return this.#isReminderDue() ? `waits for the service, which must run until the run ends: ${event.message}` : null;
       case "job-fail":
         return `job of step ${event.step} failed: ${event.message}`;
       case "evaluation-end":
@@ -136,6 +141,14 @@ export class RunDisplay {
       default:
         return null;
     }
+  }
+
+  /** Returns whether the last line about an unavailable service is long enough ago. */
+  #isReminderDue(): boolean {
+    const nowMs = performance.now();
+    if (nowMs - this.#remindedMs < REMINDER_MS) return false;
+    this.#remindedMs = nowMs;
+    return true;
   }
 
   #block(): string[] {

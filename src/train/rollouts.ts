@@ -5,7 +5,7 @@ import type { TrajectoryGroup } from "../trajectory/index.ts";
 import { isRetryable } from "../util/retryable.ts";
 import type { Split } from "./events.ts";
 import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
-import { isUnavailable } from "./run-job.ts";
+import { isUnavailable, reportUnavailable } from "./run-job.ts";
 
 /** Max attempts of one rollout while the service is unavailable: a few minutes, with up to 8 seconds between attempts. */
 const UNAVAILABLE_ATTEMPTS = 40;
@@ -77,7 +77,11 @@ async function playMissing(options: PlayOptions, missing: readonly number[], sto
       indices: missing,
       retries: {
         limit: Math.max(retries, UNAVAILABLE_ATTEMPTS),
-        when: (error, attempt) => isUnavailable(error) || (attempt < retries && isRetryable(error)),
+        when(error, attempt) {
+          if (!isUnavailable(error)) return attempt < retries && isRetryable(error);
+          reportUnavailable({ directory, step }, error);
+          return true;
+        },
       },
       afterEach: options.scoreGroup,
       signal,

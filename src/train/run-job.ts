@@ -112,6 +112,7 @@ async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise
       const known = error instanceof HttpError && error.status === 409 ? await findOrphan(step, open) : null;
       if (known !== null) return known;
       if (!isUnavailable(error) || performance.now() - startedMs > PATIENCE_MS) throw error;
+      reportUnavailable(step, error);
       mayExist ||= !(error instanceof ConnectionError && error.isBeforeSend) && !(error instanceof HttpError);
       await delay(backoffMs(failures, { maxMs: 30_000 }), { signal });
     }
@@ -125,8 +126,9 @@ async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobO
   let metrics: Metrics = {};
   let checkpointStep: number | null = null;
   const baseline = { modelId: model.id, step: open.baselineStep };
+  const onRetry = (error: WhetstoneError) => reportUnavailable(step, error);
   // Many retries: the job keeps running while the connection is lost, and a restarted service resumes the job.
-  for await (const event of iterate(pollJob(model.service, jobId, { signal, baseline, maxFailures: 60 }))) {
+  for await (const event of iterate(pollJob(model.service, jobId, { signal, baseline, maxFailures: 60, onRetry }))) {
     if (event.type === "training-started") total = event.gradientSteps;
     if (event.type === "gradient-step") {
       metrics = event.metrics;
@@ -165,7 +167,12 @@ async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineSt
   }
 }
 
+/** Reports that a request of a step failed and is repeated. */
+export function reportUnavailable({ directory, step }: Pick<JobStep, "directory" | "step">, { message }: WhetstoneError): void {
+  directory.report({ type: "service-unavailable", step, message });
+}
+
 /** Whether an error means that the service is unavailable or busy, so that the same call may succeed later. */
-export function isUnavailable(error: unknown): boolean {
+export function isUnavailable(error: unknown): error is WhetstoneError {
   return WhetstoneError.isInstance(error) && error.retryable && (error instanceof ConnectionError || error instanceof HttpError);
 }

@@ -102,7 +102,7 @@ describe("whetstone eval with several checkpoints", () => {
     const folder = await temporaryDirectory();
     const base = (await service.models.list())[0]?.id ?? "";
     const model = await service.models.create({ project: "cli", name: "tokens", baseModel: base });
-    await start({ service, model, runDir: join(folder, "run") }, { steps: 2 }).done;
+    await start({ model, runDir: join(folder, "run") }, { steps: 2 }).done;
     Reflect.set(globalThis, "evaluatedEnvironment", environment);
     const file = join(folder, "environment.mjs");
     await writeFile(file, "export default globalThis.evaluatedEnvironment;\n");

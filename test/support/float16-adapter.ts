@@ -1,26 +1,21 @@
-/** Adapter that the tests of float16 weights run on: the adapter of the other tests or, if it is SwiftShader, Mesa's software driver. */
+/** Whether the adapter of the tests can store float16 weights. */
 import { existsSync } from "node:fs";
 import { vi } from "vitest";
 import { createOnnxEngine, type OnnxEngineOptions } from "../../src/engine/index.ts";
 import { ConfigError, EngineError } from "../../src/errors.ts";
-import { adapterDriver, missingAdapter, SOFTWARE_DRIVERS } from "./adapter.ts";
-
-/** Driver files of lavapipe, as Debian's package `mesa-vulkan-drivers` installs them. */
-const FLOAT16_DRIVERS = ["/usr/share/vulkan/icd.d/lvp_icd.json", "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"];
-const isUsable = adapterDriver !== undefined && !SOFTWARE_DRIVERS.includes(adapterDriver);
-const driver = isUsable ? adapterDriver : FLOAT16_DRIVERS.find(existsSync);
+import { adapterDriver, missingAdapter, SWIFTSHADER } from "./adapter.ts";
 
 /** Driver of SwiftShader, which has no shader-f16; undefined if it is not installed. */
-export const driverWithoutFloat16 = SOFTWARE_DRIVERS.find(existsSync);
+export const driverWithoutFloat16 = SWIFTSHADER.find(existsSync);
 
 /**
  * Starts an engine with float16 weights. Its device has a process of its own, so other tests keep their driver.
  *
- * @param driverFile - Driver of the device. @default the driver of this adapter
+ * @param driver - Driver file of the device. @default the driver of the other tests
  */
-export async function createFloat16Engine(options: OnnxEngineOptions, driverFile = driver) {
-  vi.stubEnv("VK_DRIVER_FILES", driverFile);
-  vi.stubEnv("VK_ICD_FILENAMES", driverFile);
+export async function createFloat16Engine(options: OnnxEngineOptions, driver = adapterDriver) {
+  vi.stubEnv("VK_DRIVER_FILES", driver);
+  vi.stubEnv("VK_ICD_FILENAMES", driver);
   try {
     return await createOnnxEngine({ device: "webgpu", weightPrecision: "float16", ...options });
   } finally {
@@ -30,7 +25,6 @@ export async function createFloat16Engine(options: OnnxEngineOptions, driverFile
 
 /** Returns why no engine with float16 weights starts; null if one does. */
 async function reason(): Promise<string | null> {
-  if (driver === undefined) return "no Vulkan driver with shader-f16, see CONTRIBUTING.md";
   try {
     await (await createFloat16Engine({ baseModels: {} })).close();
     return null;
@@ -40,9 +34,5 @@ async function reason(): Promise<string | null> {
   }
 }
 
-/** Reason why these tests cannot run here; null if they can. */
+/** Reason why tests of float16 weights cannot run here; null if they can. */
 export const missingFloat16 = missingAdapter ?? (await reason());
-
-/** Reason why tests without a process of their own cannot use float16 weights; null if they can. */
-export const missingFloat16Here =
-  missingFloat16 ?? (isUsable ? null : "SwiftShader has no shader-f16; choose a driver with VK_DRIVER_FILES");

@@ -61,6 +61,30 @@ it("reports the error that ended a run and shows nothing with `progress: false`"
   expect(() => start(given, { progress: 1 as never })).toThrow(/Expected `progress` to be/);
 });
 
+it.each([
+  ["sampling", "step-start", /POST http\S+\/chat\/completions got no (?:connection|complete answer)/],
+  ["the request of a job", "rollouts-end", /http\S+ got no (?:connection|complete answer)/],
+  ["training", "job-start", /GET http\S+\/events\S* got no (?:connection|complete answer)/],
+] as const)("says once that a run waits while the service is unavailable during %s", async (_name, last, message) => {
+  const lines = new Lines();
+  const given = await setUp();
+  const controller = new AbortController();
+  const run = start(given, { progress: lines, signal: controller.signal, maxStepsOffPolicy: 0 });
+  const failures: string[] = [];
+  run.events$.subscribe({
+    next(event) {
+      if (event.type === last) void given.stopService();
+      if (event.type !== "service-unavailable") return;
+      failures.push(event.message);
+      if (failures.length === 3) controller.abort(new Error("enough"));
+    },
+    error: () => undefined,
+  });
+  await expect(run.done).rejects.toThrow("enough");
+  for (const failure of failures) expect(failure).toMatch(message);
+  expect(lines.text.match(/waits for the service, which must run until the run ends: /gu)).toHaveLength(1);
+});
+
 it("counts rollouts, failures and tokens of `gatherTrajectoryGroups`, and prints each kind of failure once", async () => {
   const lines = new Lines();
   const rollout = (scenario: number, { index }: { readonly index: number }) => {

@@ -33,17 +33,20 @@ export interface SetUp {
   readonly service: Service;
   readonly model: Model;
   readonly runDir: string;
+  /** Ends the service, but not its client. */
+  readonly stopService: () => Promise<void>;
 }
 
 export async function setUp(engine: ScriptedEngineOptions = {}): Promise<SetUp> {
   const running = await startTestService({ engine: { script, ...engine, bases: await testBase() } });
-  const service = await connect({ baseUrl: running.service.url, apiKey: running.service.apiKey });
+  const service = await connect({ baseUrl: running.service.url, apiKey: running.service.apiKey, maxRetries: 1 });
   onTestFinished(() => service.close());
   const model = await service.models.create({ project: "demo", name: "m", baseModel: "tiny" });
-  return { service, model, runDir: join(await temporaryDirectory(), "run") };
+  const stopService = () => running.service.close({ graceMs: 0 });
+  return { service, model, runDir: join(await temporaryDirectory(), "run"), stopService };
 }
 
-export function start({ model, runDir }: SetUp, options: Partial<TrainRlOptions<Scenario>> = {}): TrainingRun {
+export function start({ model, runDir }: Pick<SetUp, "model" | "runDir">, options: Partial<TrainRlOptions<Scenario>> = {}): TrainingRun {
   return trainRl({ model, environment, steps: 3, scenariosPerStep: 2, groupSize: 3, runDir, report: false, ...options });
 }
 

@@ -15,7 +15,7 @@ import { DeviceTrainer } from "../../../src/engine/onnx/train/device-trainer.ts"
 import { deviceBudget } from "../../../src/engine/onnx/train/memory-plan.ts";
 import { Trainer } from "../../../src/engine/onnx/train/trainer.ts";
 import { missingAdapter } from "../../support/adapter.ts";
-import { missingFloat16Here } from "../../support/float16-adapter.ts";
+import { missingFloat16 } from "../../support/float16-adapter.ts";
 import { params, startSampler } from "./sampling.ts";
 
 /** Cuts an embedding [48, 32] into 20, 20 and 8 rows, and a head [32, 48] into 12, 12 and 8. */
@@ -203,8 +203,8 @@ describe.skipIf(missingAdapter !== null).each(SUBJECTS)(
   },
 );
 
-describe.skipIf(missingFloat16Here !== null).each(SUBJECTS)(
-  `float16 pieces on the device webgpu, %s head${missingFloat16Here === null ? "" : `: ${missingFloat16Here}`}`,
+describe.skipIf(missingFloat16 !== null).each(SUBJECTS)(
+  `float16 pieces on the device webgpu, %s head${missingFloat16 === null ? "" : `: ${missingFloat16}`}`,
   { timeout: 120_000 },
   (_, base) => {
     const half = (maxPieceBytes?: number) => setup(maxPieceBytes, null, "float16");

@@ -77,6 +77,8 @@ export class Graph {
   readonly nodes: Node[] = [];
   readonly inputs: Value[] = [];
   readonly outputs = new Map<string, Value>();
+  /** Names of the outputs that their own node writes, see {@link directOutput}. */
+  readonly directNames = new Map<Value, string>();
   readonly constants = new Map<Value, ConstantData>();
   /** Named dimensions of at most some hundreds of elements, for which a device may use other kernels. */
   readonly smallDims = new Set<string>();
@@ -159,9 +161,15 @@ export class Graph {
     return vector!;
   }
 
-  /** Declares a value as a named output of the graph. */
+  /** Declares a value as a named output of the graph. The runtime copies the value to the output if other nodes read it. */
   output(name: string, value: Value): void {
     this.outputs.set(name, value);
+  }
+
+  /** Declares the result of a node as a named output that the node writes itself, without a copy. A value has at most one such name. */
+  directOutput(name: string, value: Value): void {
+    this.outputs.set(name, value);
+    this.directNames.set(value, name);
   }
 
   /** Records a node and returns its outputs. For op functions only. */

@@ -74,7 +74,11 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], float16
       });
     originals.forEach((output, i) => values.set(output, ofType(output.dtype, outputs[i]!)));
   }
-  for (const [name, value] of graph.outputs) lowered.output(name, ofType(value.dtype, valueOf(value)));
+  for (const [name, value] of graph.outputs) {
+    const output = ofType(value.dtype, valueOf(value));
+    if (graph.directNames.get(value) === name) lowered.directOutput(name, output);
+    else lowered.output(name, output);
+  }
   if (float16.size > 0) runCopiesLate(lowered);
   return lowered;
 }

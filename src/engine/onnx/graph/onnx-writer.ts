@@ -23,9 +23,11 @@ export function writeOnnx(graph: Graph, name: string): Uint8Array {
   model.tag(1, WireType.Varint).int64(IR_VERSION);
   model.tag(2, WireType.LengthDelimited).string("whetstone");
   message(model, 7, (writer) => {
-    for (const node of nodes) message(writer, 1, (inner) => writeNode(inner, node));
-    // Each output gets the requested name through an Identity node, because the value may have another name.
-    for (const [output, value] of graph.outputs) message(writer, 1, (inner) => writeAlias(inner, value.name, output));
+    const nameOf = (value: Value) => graph.directNames.get(value) ?? value.name;
+    for (const node of nodes) message(writer, 1, (inner) => writeNode(inner, node, nameOf));
+    // Each other output gets the requested name through an Identity node, because the value may have another name.
+    for (const [output, value] of graph.outputs)
+      if (nameOf(value) !== output) message(writer, 1, (inner) => writeAlias(inner, nameOf(value), output));
     writer.tag(2, WireType.LengthDelimited).string(name);
     for (const [value, data] of graph.constants) if (used.has(value)) message(writer, 5, (inner) => writeTensor(inner, value, data));
     for (const input of graph.inputs) if (used.has(input)) message(writer, 11, (inner) => writeValueInfo(inner, input.name, input));
@@ -49,9 +51,9 @@ function message(writer: BinaryWriter, field: number, body: (writer: BinaryWrite
   writer.join();
 }
 
-function writeNode(writer: BinaryWriter, node: Node): void {
-  for (const input of node.inputs) writer.tag(1, WireType.LengthDelimited).string(input.name);
-  for (const output of node.outputs) writer.tag(2, WireType.LengthDelimited).string(output.name);
+function writeNode(writer: BinaryWriter, node: Node, nameOf: (value: Value) => string): void {
+  for (const input of node.inputs) writer.tag(1, WireType.LengthDelimited).string(nameOf(input));
+  for (const output of node.outputs) writer.tag(2, WireType.LengthDelimited).string(nameOf(output));
   writer.tag(4, WireType.LengthDelimited).string(node.op);
   for (const [name, attribute] of Object.entries(node.attributes)) message(writer, 5, (inner) => writeAttribute(inner, name, attribute));
   if (node.domain !== "") writer.tag(7, WireType.LengthDelimited).string(node.domain);

@@ -79,8 +79,11 @@ const SLOWER = ["MatMulAddFusion", "GemmTransposeFusion"];
 /** Optimizers that would merge the float32 copies of a weight, so that it stays in memory from its first use to its last. */
 const MERGING = ["CommonSubexpressionElimination"];
 
-/** Messages of the provider when a buffer does not fit into the memory or exceeds the adapter's limit. */
-const OUT_OF_MEMORY = /out.of.(?:device.)?memory|max buffer size limit|maxStorageBufferBindingSize/iu;
+/**
+ * Messages of the provider when a buffer does not fit into the memory or exceeds the adapter's limit. When the memory is full, the provider
+ * reports the first use of the buffer that it could not allocate.
+ */
+const OUT_OF_MEMORY = /out.of.(?:device.)?memory|\[Invalid Buffer|max buffer size limit|maxStorageBufferBindingSize/iu;
 
 /** Adds the bytes that a run transfers to a count. */
 export function addTransfer(count: TransferCount, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {

@@ -125,7 +125,7 @@ export class Program {
    * Runs the graph. Inputs are read in place, not copied.
    *
    * @param fetches - Names of outputs, or a map from output name to a preallocated tensor or null. A preallocated tensor is written in
-   *   place.
+   *   place; in a device's memory, only if the program has no resident outputs.
    * @returns Outputs by name, except preallocated ones.
    * @throws EngineError `E_ENGINE` if the run fails.
    */
@@ -191,7 +191,7 @@ function pack(names: readonly string[], feeds: Tensors, TensorClass: TensorConst
 const MIN_FREED_BYTES = 2 ** 20;
 
 /**
- * Removes the copies of preallocated outputs, which the binding makes after every run, and frees large ones. Left to the garbage collector,
+ * Removes the copies of preallocated outputs in the process's memory, which the binding makes after every run, and frees large ones. Left to the garbage collector,
  * the copies of several runs are in memory at once: gigabytes, where every parameter of a large model is trained.
  */
 function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Tensors {
@@ -203,6 +203,7 @@ function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor
       kept[name] = tensor;
       continue;
     }
+    if (tensor.location !== "cpu") continue;
     const { buffer } = tensor.data as Float32Array;
     copies.push(buffer as ArrayBuffer);
     bytes += buffer.byteLength;

@@ -3,27 +3,21 @@
  * device: a step sends rows and returns log-probabilities, entropies and the gradient norm.
  */
 import { NotFoundError } from "../../../errors.ts";
-import { entropyCoefficientOf } from "../../../training-rows.ts";
 import { uniform } from "../../../util/rng.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
 import type { BaseSource } from "../model/config.ts";
-import { type DeviceBase, type DeviceBases, float16Inputs } from "../model/device-bases.ts";
+import type { DeviceBase, DeviceBases } from "../model/device-bases.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
 import { readState, type StateVectors, writeState } from "../model/state.ts";
 import { initialAdapter } from "../model/weights.ts";
-import { addTransfer, type TransferCount } from "../runtime/device.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
-import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
 import { type Batch, deviceBatchLimits, planBatches } from "./batch.ts";
-import { MIN_ROWS } from "../runtime/thread-limits.ts";
-import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
+import type { BatchResult } from "./batch-inputs.ts";
+import { DeviceBatchRunner } from "./device-batch-runner.ts";
 import { DeviceOptimizer, type DeviceVectors, groupsOf } from "./device-optimizer.ts";
-import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
-import { type DeviceBudget, deviceBudget, type MemoryPlan } from "./memory-plan.ts";
-import { graphShape, PADDING_STEP } from "./query-blocks.ts";
+import { type DeviceBudget, deviceBudget } from "./memory-plan.ts";
 import { requireFinitePass } from "./require-finite.ts";
 import { summarize } from "./summary.ts";
 import type { TrainedModelSpec } from "./trainer.ts";
@@ -52,7 +46,7 @@ export class DeviceTrainer {
   readonly #bases: DeviceBases;
   readonly #budget: DeviceBudget;
   readonly #optimizer: DeviceOptimizer;
-  readonly #programs = new ProgramCache(8);
+  readonly #runner: DeviceBatchRunner;
   readonly #models = new Map<string, DeviceModel>();
   #nextId = 0;
 
@@ -61,6 +55,7 @@ export class DeviceTrainer {
     this.#bases = bases;
     this.#budget = budget;
     this.#optimizer = new DeviceOptimizer(memory);
+    this.#runner = new DeviceBatchRunner(memory, budget);
   }
 
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
@@ -124,6 +119,8 @@ export class DeviceTrainer {
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
     const { vectors, layout } = model;
+    // The step of a large model needs the memory of the buffers for new parameters and moments.
+    if (4 * layout.length > this.#budget.pooledGradientBytes) this.#runner.clear();
     try {
       const gradNorm = await this.#optimizer.step(vectors, layout, adam, model.step + 1);
       model.step++;
@@ -168,7 +165,7 @@ export class DeviceTrainer {
     return { weights: vectors.parameters.clone(), lora };
   }
 
-  /** Frees a model, and its base model if nothing else uses it. */
+  /** Frees a model, and its base model if nothing else uses it. With the last model, frees the buffers that batches reuse. */
   unload(id: string): Promise<void> {
     const model = this.#models.get(id);
     this.#models.delete(id);
@@ -176,6 +173,7 @@ export class DeviceTrainer {
       for (const vector of Object.values(model.vectors)) (vector as DeviceVector).release();
       model.release();
     }
+    if (this.#models.size === 0) this.#runner.clear();
     return Promise.resolve();
   }
 
@@ -213,7 +211,7 @@ export class DeviceTrainer {
       const results = new Map<Batch, BatchResult>();
       for (const batch of planBatches(rows, deviceBatchLimits(base.config, this.#budget))) {
         signal.throwIfAborted();
-        results.set(batch, await this.#runBatch(model, rows, batch, loss, transferred));
+        results.set(batch, await this.#runner.run({ ...model, ...vectors }, rows, batch, loss, transferred));
         // Between two batches the sampler decodes a token, and an abort message is received.
         await new Promise(setImmediate);
       }
@@ -228,66 +226,5 @@ export class DeviceTrainer {
       vectors.gradients.become(before);
       throw error;
     }
-  }
-
-  async #runBatch(
-    model: DeviceModel,
-    rows: readonly Row[],
-    batch: Batch,
-    loss: LossSpec | null,
-    transferred: TransferCount,
-  ): Promise<BatchResult> {
-    const { base, lora, layout, vectors } = model;
-    const { config } = base;
-    const planned = selectAndPlan(config, rows, batch, { minEntries: MIN_ROWS, entryStep: PADDING_STEP, budget: this.#budget });
-    if (planned === null) return NOTHING;
-    const { selection, plan } = planned;
-    const { Tensor } = await loadRuntime();
-    const inputs = batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" });
-    const program = await this.#program(model, batch, loss, plan, (name) => inputs[name]?.type === "float32");
-    const feeds: Tensors = {
-      ...base.rotary.feeds(),
-      ...inputs,
-      ...(lora ? { ...base.weights.feeds(), ...vectors.parameters.feeds() } : vectors.parameters.feeds()),
-      ...(loss ? vectors.gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {}),
-    };
-    const accumulators = loss ? layout.parameters.map(({ name }) => ACCUMULATOR + name) : [];
-    const results = await program.run(feeds, ["logprob", "entropy", ...(loss ? ["loss"] : []), ...accumulators]);
-    addTransfer(
-      transferred,
-      program.inputNames.map((name) => feeds[name]!),
-      Object.values(results),
-    );
-    if (loss) for (const { name } of layout.parameters) vectors.gradients.set(name, this.#memory.adopt(results[ACCUMULATOR + name]!));
-    return batchResult(selection, results, loss !== null);
-  }
-
-  #program(
-    { base, lora }: DeviceModel,
-    batch: Batch,
-    loss: LossSpec | null,
-    plan: MemoryPlan,
-    hosted: (input: string) => boolean,
-  ): Promise<Program> {
-    const kind = loss?.kind ?? "forward";
-    const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
-    const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
-    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), () => {
-      const float16 = float16Inputs(base.layout, base.precision);
-      const graph = gradientGraph(base.config, kind, rank, shape, {
-        hasEntropyBonus,
-        masks: "ranges",
-        plan,
-        layout: base.layout,
-        mergesAdapters: float16.size === 0,
-      });
-      return Program.compile(graph, `train-${kind}`, {
-        threads: 1,
-        device: this.#memory.device,
-        resident: (output) => output.startsWith(ACCUMULATOR),
-        hosted,
-        float16,
-      });
-    });
   }
 }

@@ -14,6 +14,7 @@ import {
   weightInputs,
 } from "../model/transformer.ts";
 import { headLoss, type TrainedPieces } from "./head-loss.ts";
+import { outputKept } from "./kept-activations.ts";
 import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
 import type { GraphShape } from "./query-blocks.ts";
 import { type MaskSource, type Model, rowsOf } from "./padded-blocks.ts";
@@ -39,6 +40,11 @@ export interface GradientOptions {
   readonly mergesAdapters?: boolean | undefined;
   /** Layout of the base model's weights, whole or in pieces. @default whole */
   readonly layout?: Layout | undefined;
+  /**
+   * Whether runs provide the memory of the accumulators and of the kept activations, which then are outputs, too: see
+   * `kept-activations.ts`. @default false
+   */
+  readonly hasOutputBuffers?: boolean | undefined;
 }
 
 /**
@@ -69,6 +75,7 @@ export function gradientGraph(
     plan = WHOLE,
     mergesAdapters = true,
     layout: base = baseLayout(config),
+    hasOutputBuffers = false,
   }: GradientOptions = {},
 ): Graph {
   const graph = new Graph();
@@ -95,6 +102,7 @@ export function gradientGraph(
   for (let layer = 0; layer < config.layers; layer++) layers.push(applyLayer(layer, layers.at(-1)?.output ?? embedded));
   const hidden = layers.at(-1)!.output;
   const normed = finalNorm(inputs, hidden);
+  const forwardNodes = graph.nodes.length;
 
   const sums = new GradientSums(graph, kind === "forward" ? [] : (adapters ?? base).parameters, adapterWeights ?? weights);
   const head = headName(config);
@@ -134,7 +142,11 @@ export function gradientGraph(
     } else current = sums.pullback(new Map([[layers[layer]!.output, gradient!]]), ends(input), isOwn);
   }
   if (!adapters) sums.pullback(new Map([[embedded, current.gradients[0]!]]), [], isNamed("embedding"));
-  for (const [name, sum] of sums.all) graph.output(ACCUMULATOR + name, sum);
+  for (const [name, sum] of sums.all) {
+    if (hasOutputBuffers) graph.directOutput(ACCUMULATOR + name, sum);
+    else graph.output(ACCUMULATOR + name, sum);
+  }
+  if (hasOutputBuffers) outputKept(graph, forwardNodes);
   return graph;
 }
 

@@ -37,9 +37,16 @@ export interface MemoryBudget {
 /** Budget of the processor, whose caches favor small batches. */
 export const PROCESSOR_BUDGET: MemoryBudget = { logitsBytes: 2 ** 26, sliceRows: 128, unorderedBytes: 2 ** 28, keptBytes: 400 * 2 ** 20 };
 
-/** Budget of a device, with the max tokens of a batch. */
+/** Budget of a device. */
 export interface DeviceBudget extends MemoryBudget {
+  /** Max tokens of a batch. */
   readonly maxTokens: number;
+  /** Max bytes of the buffers that stay allocated for kept activations between runs; 0 for none. */
+  readonly pooledBytes: number;
+  /** Min bytes of a kept activation with such a buffer. The runtime keeps enough of its own smaller buffers. */
+  readonly minPooledBytes: number;
+  /** Max bytes of the buffers that stay allocated for gradients between runs. Models with larger gradients keep no buffers between steps. */
+  readonly pooledGradientBytes: number;
 }
 
 /** Max tokens of a batch with the default memory or more. */
@@ -53,11 +60,15 @@ const MAX_TOKENS = 4096;
  */
 export function deviceBudget(memory = DEFAULT_DEVICE_MEMORY): DeviceBudget {
   const factor = memory / DEFAULT_DEVICE_MEMORY;
+  const keptBytes = 7 * 2 ** 29 * factor;
   return {
     logitsBytes: 2 ** 27,
     sliceRows: 256,
     unorderedBytes: 2 ** 30,
-    keptBytes: 7 * 2 ** 29 * factor,
+    keptBytes,
+    pooledBytes: keptBytes,
+    minPooledBytes: 2 ** 20,
+    pooledGradientBytes: memory / 8,
     maxTokens: MAX_TOKENS * Math.min(factor, 1),
   };
 }

@@ -1,0 +1,143 @@
+/** Runner of batches on a device: feeds rows to compiled gradient graphs, and provides the memory of their large outputs. */
+import { entropyCoefficientOf } from "../../../training-rows.ts";
+import type { LossSpec, Row } from "../../port.ts";
+import { type DeviceBase, float16Inputs } from "../model/device-bases.ts";
+import type { Adapter, Layout } from "../model/parameters.ts";
+import { BufferPool, type PooledTensors, releaseAll } from "../runtime/buffer-pool.ts";
+import { addTransfer, type TransferCount } from "../runtime/device.ts";
+import type { DeviceMemory } from "../runtime/device-memory.ts";
+import type { DeviceVector } from "../runtime/device-vector.ts";
+import { ProgramCache } from "../runtime/program-cache.ts";
+import { loadRuntime, Program, type Tensor, type Tensors } from "../runtime/program.ts";
+import { MIN_ROWS } from "../runtime/thread-limits.ts";
+import type { Batch } from "./batch.ts";
+import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
+import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
+import { keptShapes } from "./kept-activations.ts";
+import type { DeviceBudget, MemoryPlan } from "./memory-plan.ts";
+import { graphShape, PADDING_STEP } from "./query-blocks.ts";
+
+/** Model in a device's memory that a batch is computed with. */
+export interface DeviceBatchModel {
+  readonly base: DeviceBase;
+  readonly lora: Adapter | null;
+  /** Layout of the trained parameters. */
+  readonly layout: Layout;
+  readonly parameters: DeviceVector;
+  /** Gradients that the gradient of the batch is added to. */
+  readonly gradients: DeviceVector;
+}
+
+/** Runs batches on a device, and caches compiled graphs and buffers. */
+export class DeviceBatchRunner {
+  readonly #memory: DeviceMemory;
+  readonly #budget: DeviceBudget;
+  readonly #programs = new ProgramCache(8);
+  readonly #keptShapes = new WeakMap<Program, ReturnType<typeof keptShapes>>();
+  readonly #activations: BufferPool;
+  readonly #gradients: BufferPool;
+
+  constructor(memory: DeviceMemory, budget: DeviceBudget) {
+    this.#memory = memory;
+    this.#budget = budget;
+    this.#activations = new BufferPool(memory, budget.pooledBytes);
+    this.#gradients = new BufferPool(memory, budget.pooledGradientBytes);
+  }
+
+  /**
+   * Computes a batch. With a loss, replaces the gradients by their sum with the batch's gradient, in other tensors.
+   *
+   * @param transferred - Count that the transferred bytes are added to.
+   */
+  async run(
+    model: DeviceBatchModel,
+    rows: readonly Row[],
+    batch: Batch,
+    loss: LossSpec | null,
+    transferred: TransferCount,
+  ): Promise<BatchResult> {
+    const { base, lora, layout, parameters, gradients } = model;
+    const { config } = base;
+    const planned = selectAndPlan(config, rows, batch, { minEntries: MIN_ROWS, entryStep: PADDING_STEP, budget: this.#budget });
+    if (planned === null) return NOTHING;
+    const { selection, plan } = planned;
+    const { Tensor } = await loadRuntime();
+    const inputs = batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" });
+    const program = await this.#program(model, batch, loss, plan, (name) => inputs[name]?.type === "float32");
+    const sums: PooledTensors = loss
+      ? await this.#gradients.take(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
+      : new Map();
+    const feeds: Tensors = {
+      ...base.rotary.feeds(),
+      ...inputs,
+      ...(lora ? { ...base.weights.feeds(), ...parameters.feeds() } : parameters.feeds()),
+      ...(loss ? gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {}),
+    };
+    const results = await this.#runWithKept(program, feeds, {
+      logprob: null,
+      entropy: null,
+      ...(loss ? { loss: null } : {}),
+      ...tensorsOf(sums, ACCUMULATOR),
+    }).catch((error: unknown) => {
+      releaseAll(sums);
+      throw error;
+    });
+    addTransfer(
+      transferred,
+      program.inputNames.map((name) => feeds[name]!),
+      Object.values(results),
+    );
+    for (const [name, sum] of sums) gradients.set(name, sum);
+    return batchResult(selection, results, loss !== null);
+  }
+
+  /** Frees the buffers that no batch and no model uses. */
+  clear(): void {
+    this.#activations.clear();
+    this.#gradients.clear();
+  }
+
+  /** Runs a program with buffers for its large kept activations. */
+  async #runWithKept(program: Program, feeds: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
+    const shapes = [...this.#keptShapes.get(program)!(feeds)];
+    const large = shapes.filter(([, shape]) => 4 * shape.reduce((size, dim) => size * dim, 1) >= this.#budget.minPooledBytes);
+    const kept = await this.#activations.take(new Map(large), true);
+    try {
+      return await program.run(feeds, { ...fetches, ...tensorsOf(kept) });
+    } finally {
+      releaseAll(kept);
+    }
+  }
+
+  #program(
+    { base, lora }: DeviceBatchModel,
+    batch: Batch,
+    loss: LossSpec | null,
+    plan: MemoryPlan,
+    hosted: (input: string) => boolean,
+  ): Promise<Program> {
+    const kind = loss?.kind ?? "forward";
+    const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
+    const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
+    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), async () => {
+      const float16 = float16Inputs(base.layout, base.precision);
+      const options = {
+        hasEntropyBonus,
+        masks: "ranges",
+        plan,
+        layout: base.layout,
+        mergesAdapters: float16.size === 0,
+        hasOutputBuffers: this.#budget.pooledBytes > 0,
+      } as const;
+      const graph = gradientGraph(base.config, kind, rank, shape, options);
+      const program = await Program.compile(graph, `train-${kind}`, { threads: 1, device: this.#memory.device, hosted, float16 });
+      this.#keptShapes.set(program, keptShapes(graph));
+      return program;
+    });
+  }
+}
+
+/** Returns tensors by name. @param prefix - Prefix of the names. @default none */
+function tensorsOf(tensors: PooledTensors, prefix = ""): Tensors {
+  return Object.fromEntries([...tensors].map(([name, { tensor }]) => [prefix + name, tensor]));
+}
