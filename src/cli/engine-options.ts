@@ -1,8 +1,8 @@
 /** Options of `whetstone serve` that select the engine and the upstream. */
 import { resolve } from "node:path";
 import { InvalidArgumentError, Option, type Command } from "commander";
-import { DEVICE_CHOICES } from "../engine/engine-info.ts";
-import { createTinkerEngine, type DeviceChoice, type Engine } from "../engine/index.ts";
+import { DEVICE_CHOICES, WEIGHT_PRECISIONS } from "../engine/engine-info.ts";
+import { createTinkerEngine, type DeviceChoice, type Engine, type WeightPrecision } from "../engine/index.ts";
 import { ConfigError } from "../errors.ts";
 import { parseSize } from "./arguments.ts";
 import type { UpstreamOptions } from "../service/index.ts";
@@ -19,6 +19,7 @@ export interface EngineOptions {
   readonly baseRoot: readonly string[];
   readonly device?: DeviceChoice;
   readonly deviceMemory?: number;
+  readonly weightPrecision?: WeightPrecision;
   readonly offline?: boolean;
   readonly hubCache?: string;
   readonly upstream?: string;
@@ -61,6 +62,12 @@ export function addEngineOptions(command: Command): Command {
       "--device-memory <size>",
       "memory of the GPU, such as 24GB; with more, training recomputes fewer layers of large models (default: WHETSTONE_DEVICE_MEMORY, or 8GB)",
       parseSize,
+    )
+    .addOption(
+      new Option(
+        "--weight-precision <type>",
+        "type in which the GPU stores weights that are not trained; float16 takes half the memory (default: WHETSTONE_WEIGHT_PRECISION, or float32)",
+      ).choices(WEIGHT_PRECISIONS),
     )
     .option("--offline", "use only cached base models of the model hub")
     .option("--hub-cache <path>", "cache of base models from the model hub (default: HF_HUB_CACHE, or hub in the data directory)")
@@ -105,6 +112,7 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
     "--base-root": options.baseRoot.length > 0,
     "--device": options.device,
     "--device-memory": options.deviceMemory,
+    "--weight-precision": options.weightPrecision,
     "--offline": options.offline,
     "--hub-cache": options.hubCache,
   };

@@ -86,6 +86,7 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Pro
     allowedBaseRoots: options.baseRoot,
     device: options.device,
     deviceMemory: options.deviceMemory,
+    weightPrecision: options.weightPrecision,
     runs: options.runs.length === 0 ? undefined : options.runs,
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
     limits: {

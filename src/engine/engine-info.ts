@@ -42,12 +42,20 @@ export type DeviceChoice = "auto" | "cpu" | "webgpu";
 /** Values of {@link DeviceChoice}. */
 export const DEVICE_CHOICES = ["auto", "cpu", "webgpu"] as const satisfies readonly DeviceChoice[];
 
+/** Type in which a GPU stores weights that are not trained. */
+export type WeightPrecision = "float32" | "float16";
+
+/** Values of {@link WeightPrecision}. */
+export const WEIGHT_PRECISIONS = ["float32", "float16"] as const satisfies readonly WeightPrecision[];
+
 /** Device that an engine computes on. */
 export interface DeviceInfo {
   /** The processor, or a GPU through WebGPU. */
   readonly name: "cpu" | "webgpu";
   /** Name of the GPU as its driver reports it; null for the processor, and where the system does not say. */
   readonly adapter: string | null;
+  /** Type in which weights that are not trained are stored. @default "float32" */
+  readonly weightPrecision?: WeightPrecision | undefined;
 }
 
 /** State of one worker of an engine. */

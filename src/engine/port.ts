@@ -10,7 +10,7 @@ import type { BaseModelInfo, Capabilities, DeviceInfo, WorkerStatus } from "./en
 import type { SampledToken, SamplingParams } from "./sampling.ts";
 
 export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../training-rows.ts";
-export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo, WorkerStatus } from "./engine-info.ts";
+export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo, WeightPrecision, WorkerStatus } from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";
 
 /** Options of every call of an engine that computes. */

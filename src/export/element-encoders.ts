@@ -1,5 +1,6 @@
 /** Conversion of float32 weights to the element types of exported files. */
 import { UnsupportedError } from "../errors.ts";
+import { toFloat16 } from "../util/float16.ts";
 
 /** Element type of exported weights: `q8_0` exists only in GGUF, in blocks of 32 elements with a common scale. */
 export type ExportDtype = "float32" | "float16" | "bfloat16" | "q8_0";
@@ -24,7 +25,7 @@ const Q8_BLOCK = 32;
 /** Encoders by element type. */
 export const ENCODERS: Readonly<Record<ExportDtype, ElementEncoder>> = {
   float32: { blockLength: 1, blockBytes: 4, encode: (values) => new Uint8Array(values.buffer, values.byteOffset, values.byteLength) },
-  float16: { blockLength: 1, blockBytes: 2, encode: toFloat16 },
+  float16: { blockLength: 1, blockBytes: 2, encode: encodeFloat16 },
   bfloat16: { blockLength: 1, blockBytes: 2, encode: toBfloat16 },
   q8_0: { blockLength: Q8_BLOCK, blockBytes: Q8_BLOCK + 2, encode: toQ8 },
 };
@@ -50,28 +51,11 @@ function toBfloat16(values: Float32Array): Uint8Array {
   return bytesOf(encoded);
 }
 
-/** Encodes to IEEE 754 half precision: 1 sign, 5 exponent and 10 fraction bits. */
-function toFloat16(values: Float32Array): Uint8Array {
-  const bits = bitsOf(values);
-  const encoded = new Uint16Array(values.length);
-  for (let i = 0; i < encoded.length; i++) encoded[i] = float16Of(bits[i]!, values[i]!);
+/** Encodes to IEEE 754 half precision. */
+function encodeFloat16(values: Float32Array): Uint8Array {
+  const encoded = toFloat16(values);
   requireRange(values, encoded, 0x7c00, "float16");
   return bytesOf(encoded);
-}
-
-/** Smallest normal number of half precision. */
-const MIN_NORMAL = 2 ** -14;
-/** Adding and subtracting this number rounds a smaller positive number to an integer, ties to even. */
-const TO_INTEGER = 2 ** 52;
-
-function float16Of(bits: number, value: number): number {
-  const sign = (bits >>> 16) & 0x8000;
-  const magnitude = Math.abs(value);
-  if (magnitude < MIN_NORMAL) return sign | (magnitude * 2 ** 24 + TO_INTEGER - TO_INTEGER);
-  const positive = bits & 0x7fffffff;
-  // 0x38000000 is the difference of the exponent biases, 127 − 15, in the position of the exponent.
-  const rounded = (positive + 0xfff + ((positive >>> 13) & 1) - 0x38000000) >>> 13;
-  return sign | Math.min(rounded, 0x7c00);
 }
 
 /** Requires that no finite value was rounded to infinity, which has all exponent bits set. */
@@ -103,7 +87,7 @@ function toQ8(values: Float32Array): Uint8Array {
       encoded[block * (Q8_BLOCK + 2) + 2 + i] = Math.sign(scaled) * Math.floor(Math.abs(scaled) + 0.5);
     }
   }
-  const halves = toFloat16(scales);
+  const halves = encodeFloat16(scales);
   for (let block = 0; block < blocks; block++) encoded.set(halves.subarray(block * 2, block * 2 + 2), block * (Q8_BLOCK + 2));
   return encoded;
 }

@@ -18,6 +18,8 @@ export const deviceHealth = z.object({
   name: z.string(),
   /** Name of the GPU as its driver reports it; null for the processor, and where the system does not say. */
   adapter: z.string().nullable(),
+  /** Type in which weights that are not trained are stored. */
+  weight_precision: z.literal(["float32", "float16"]),
 });
 
 /** State of the file system that holds the service's data. */

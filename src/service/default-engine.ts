@@ -1,6 +1,6 @@
 import type { OnnxEngineOptions } from "../engine/onnx/engine.ts";
 import type { Engine } from "../engine/port.ts";
-import { chooseDevice, chooseDeviceMemory, warnOfFallbacks } from "./device.ts";
+import { chooseDevice, chooseDeviceMemory, chooseWeightPrecision, warnOfFallbacks } from "./device.ts";
 import type { Hub } from "./hub/hub.ts";
 import type { ServiceLogger } from "./logger.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
@@ -8,7 +8,7 @@ import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
 /** Options of the service that configure its embedded engine. */
 export interface DefaultEngineOptions extends Pick<
   OnnxEngineOptions,
-  "samplers" | "samplerThreads" | "trainerThreads" | "device" | "deviceMemory"
+  "samplers" | "samplerThreads" | "trainerThreads" | "device" | "deviceMemory" | "weightPrecision"
 > {
   readonly baseModels?: Readonly<Record<string, string>> | undefined;
   readonly allowedBaseRoots?: readonly string[] | undefined;
@@ -25,6 +25,7 @@ export async function createDefaultEngine(options: DefaultEngineOptions, hub: Hu
     allowedRoots: [...allowedBaseRoots],
     device,
     deviceMemory: chooseDeviceMemory(options.deviceMemory, device),
+    weightPrecision: chooseWeightPrecision(options.weightPrecision, device),
     onFallback: warnOfFallbacks(logger),
     onWorkerDeath: (death) => logger.error("A worker of the engine died; it is restarted", { ...death }),
     resolveBase: hub === null ? undefined : (base) => hub.directoryOf(base),

@@ -1,5 +1,5 @@
 /** Device of the embedded engine: its choice, and warnings about operators that it lacks. */
-import { DEVICE_CHOICES, type DeviceChoice } from "../engine/engine-info.ts";
+import { DEVICE_CHOICES, type DeviceChoice, WEIGHT_PRECISIONS, type WeightPrecision } from "../engine/engine-info.ts";
 import type { OnnxEngineOptions } from "../engine/onnx/engine.ts";
 import { ConfigError } from "../errors.ts";
 import { parseBytes } from "../util/units.ts";
@@ -11,16 +11,28 @@ import type { ServiceLogger } from "./logger.ts";
  * @throws ConfigError `E_CONFIG` for any other value than "auto", "cpu" and "webgpu".
  */
 export function chooseDevice(option: DeviceChoice | undefined): DeviceChoice {
-  if (option !== undefined) return checked("device", option);
+  if (option !== undefined) return checked("device", option, DEVICE_CHOICES);
   const variable = process.env["WHETSTONE_DEVICE"]?.trim() ?? "";
-  return variable === "" ? "cpu" : checked("WHETSTONE_DEVICE", variable);
+  return variable === "" ? "cpu" : checked("WHETSTONE_DEVICE", variable, DEVICE_CHOICES);
 }
 
-function checked(param: string, value: string): DeviceChoice {
-  const device = DEVICE_CHOICES.find((choice) => choice === value);
-  if (device !== undefined) return device;
-  const accepted = DEVICE_CHOICES.map((choice) => JSON.stringify(choice)).join(", ");
+function checked<T extends string>(param: string, value: string, choices: readonly T[]): T {
+  const chosen = choices.find((choice) => choice === value);
+  if (chosen !== undefined) return chosen;
+  const accepted = choices.map((choice) => JSON.stringify(choice)).join(", ");
   throw new ConfigError(`Expected \`${param}\` to be one of ${accepted}, got ${JSON.stringify(value)}`, { param });
+}
+
+/**
+ * Returns the precision of weights that are not trained: the option, else the environment variable `WHETSTONE_WEIGHT_PRECISION`, which has no
+ * effect with the device "cpu"; undefined for the default of the engine.
+ *
+ * @throws ConfigError `E_CONFIG` for any other value than "float32" and "float16".
+ */
+export function chooseWeightPrecision(option: WeightPrecision | undefined, device: DeviceChoice): WeightPrecision | undefined {
+  if (option !== undefined) return checked("weightPrecision", option, WEIGHT_PRECISIONS);
+  const variable = process.env["WHETSTONE_WEIGHT_PRECISION"]?.trim() ?? "";
+  return device === "cpu" || variable === "" ? undefined : checked("WHETSTONE_WEIGHT_PRECISION", variable, WEIGHT_PRECISIONS);
 }
 
 /**

@@ -1,5 +1,5 @@
 import { createDashboard } from "../dashboard/index.ts";
-import type { DeviceChoice, Engine } from "../engine/port.ts";
+import type { DeviceChoice, Engine, WeightPrecision } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError, NoSpaceError, WhetstoneError } from "../errors.ts";
 import { Holds } from "../util/leases.ts";
@@ -43,6 +43,7 @@ import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
 import { Sessions } from "./sessions/sessions.ts";
 import type { Store } from "./store/tables.ts";
+import { type Undo, undoAll } from "./undo.ts";
 import { RequestWork } from "./work/request-work.ts";
 import { messageOf } from "./error-text.ts";
 
@@ -106,6 +107,13 @@ export interface ServiceOptions {
    * @default `WHETSTONE_DEVICE_MEMORY`, or 8 GB
    */
   readonly deviceMemory?: number | undefined;
+  /**
+   * Type in which the GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and needs
+   * an adapter with the WebGPU feature shader-f16. An error with the device "cpu".
+   *
+   * @default `WHETSTONE_WEIGHT_PRECISION`, or "float32"
+   */
+  readonly weightPrecision?: WeightPrecision | undefined;
   /** Limits of the service and of chat requests. A property that is absent or undefined has the default stated at its declaration. */
   readonly limits?:
     | Partial<
@@ -155,26 +163,13 @@ export interface RunningService {
 /** Default milliseconds that running requests may take after {@link RunningService.close}. */
 const GRACE_MS = 10_000;
 
-/** Reverts one step of the start. Runs in reverse order of the start. */
-type Undo = () => void | Promise<void>;
-
-async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<void> {
-  for (const step of [...steps].reverse()) {
-    try {
-      await step();
-    } catch (error) {
-      logger.warn("A step of the shutdown failed", { error: messageOf(error) });
-    }
-  }
-}
-
 /**
  * Starts the service on a data directory and resumes jobs that an earlier run left unfinished.
  *
  * @param options - Address, data directory, engine, limits and logging.
  * @returns the service, listening at `url`.
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
- *   newer version, the port is taken, an API key is missing, the device is unknown, or its memory is not valid.
+ *   newer version, the port is taken, an API key is missing, or an option of the device is not valid.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.

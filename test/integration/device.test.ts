@@ -13,7 +13,7 @@ async function start(options: ServiceOptions): Promise<Address> {
 const devices = async ({ url }: Address) => ((await (await fetch(`${url}/health`)).json()) as { devices: unknown }).devices;
 
 test("reports the processor in /health by default", async () => {
-  expect(await devices(await start({ device: "cpu" }))).toEqual([{ name: "cpu", adapter: null }]);
+  expect(await devices(await start({ device: "cpu" }))).toEqual([{ name: "cpu", adapter: null, weight_precision: "float32" }]);
 });
 
 test.skipIf(missingAdapter !== null)(
@@ -22,7 +22,7 @@ test.skipIf(missingAdapter !== null)(
     const warnings: unknown[] = [];
     const logger = { info: () => {}, warn: (...line: unknown[]) => void warnings.push(line), error: console.error };
     const service = await start({ device: "webgpu", logger });
-    expect(await devices(service)).toEqual([{ name: "webgpu", adapter: expect.any(String) as string }]);
+    expect(await devices(service)).toEqual([{ name: "webgpu", adapter: expect.any(String) as string, weight_precision: "float32" }]);
     const { id } = await send(service, "POST", MODELS, { project: "demo", name: "device", base_model: BASE, lora: { rank: 4 } });
     const sft = { model_id: id, training_data_url: await uploadExamples(service, 4), config: { batch_size: 2 } };
     const events = await finishedEvents(service, (await send(service, "POST", SFT_JOBS, sft)).id);

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { DeviceChoice } from "../../src/engine/index.ts";
 import { startService } from "../../src/service/index.ts";
-import { chooseDevice, chooseDeviceMemory, warnOfFallbacks } from "../../src/service/device.ts";
+import { chooseDevice, chooseDeviceMemory, chooseWeightPrecision, warnOfFallbacks } from "../../src/service/device.ts";
 import { deviceMetrics } from "../../src/service/jobs/metrics.ts";
 import { jobMetrics } from "../../src/train/metrics.ts";
 import { read } from "../project/files.ts";
@@ -59,6 +59,34 @@ test("rejects a memory that is no size, is below 1 GB or belongs to the processo
   await expect(startService({ dataDir, device: "webgpu" })).rejects.toMatchObject({
     code: "E_CONFIG",
     message: 'Expected `WHETSTONE_DEVICE_MEMORY` to be a size such as 24GB, or a number of bytes, got "large"',
+  });
+});
+
+test("the precision of weights is the option, else WHETSTONE_WEIGHT_PRECISION, which the processor ignores", () => {
+  setVariable("", "WHETSTONE_WEIGHT_PRECISION");
+  expect(chooseWeightPrecision(undefined, "webgpu")).toBeUndefined();
+  setVariable("float16", "WHETSTONE_WEIGHT_PRECISION");
+  expect(chooseWeightPrecision(undefined, "webgpu")).toBe("float16");
+  expect(chooseWeightPrecision(undefined, "auto")).toBe("float16");
+  expect(chooseWeightPrecision("float32", "webgpu")).toBe("float32");
+  expect(chooseWeightPrecision(undefined, "cpu")).toBeUndefined();
+});
+
+test("rejects an unknown precision of weights, and float16 with the processor", async () => {
+  const dataDir = await temporaryDirectory();
+  const accepted = '"float32", "float16"';
+  await expect(startService({ dataDir, device: "webgpu", weightPrecision: "int8" as "float16" })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    message: `Expected \`weightPrecision\` to be one of ${accepted}, got "int8"`,
+  });
+  await expect(startService({ dataDir, device: "cpu", weightPrecision: "float16" })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    message: '`weightPrecision` "float16" is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"',
+  });
+  setVariable("half", "WHETSTONE_WEIGHT_PRECISION");
+  await expect(startService({ dataDir, device: "webgpu" })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    message: `Expected \`WHETSTONE_WEIGHT_PRECISION\` to be one of ${accepted}, got "half"`,
   });
 });
 

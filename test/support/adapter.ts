@@ -5,7 +5,10 @@ import { tmpdir } from "node:os";
 /** Driver files of lavapipe, which is several times as fast as SwiftShader, as Mesa installs them. */
 const LAVAPIPE = ["", ".x86_64", ".aarch64"].map((machine) => `/usr/share/vulkan/icd.d/lvp_icd${machine}.json`);
 /** Driver files of SwiftShader, as packages of Chromium install them. */
-const SWIFTSHADER = ["/usr/lib/chromium/vk_swiftshader_icd.json", "/usr/lib64/chromium-browser/vk_swiftshader_icd.json"];
+export const SWIFTSHADER: readonly string[] = [
+  "/usr/lib/chromium/vk_swiftshader_icd.json",
+  "/usr/lib64/chromium-browser/vk_swiftshader_icd.json",
+];
 
 /** Whether WebGPU accepts an installed lavapipe: Mesa 25, with Vulkan 1.4, is accepted, and Mesa 22, with Vulkan 1.3, is not. */
 function isAccepted(file: string): boolean {

@@ -9,7 +9,7 @@ import { environment, readLines, setUp, start } from "./support.ts";
 
 describe("the evaluation of checkpoints", () => {
   it("stores every checkpoint like an evaluation of a training run, and resumes with the missing scenarios", async () => {
-    const { model, service, runDir: trained } = await setUp();
+    const { model, runDir: trained } = await setUp();
     await start({ model, runDir: trained }, { steps: 2, evaluation: { every: 2 } }).done;
     const runDir = join(await temporaryDirectory(), "eval");
     const controller = new AbortController();

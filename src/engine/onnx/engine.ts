@@ -1,7 +1,6 @@
 /** Embedded engine: the Engine port over sampler threads and a trainer thread, which run independently of each other. */
-import { realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
-import { isAbsolute, join, relative } from "node:path";
+import { isAbsolute } from "node:path";
 import { ConfigError, NotFoundError } from "../../errors.ts";
 import { Lru, remember } from "../../util/lru.ts";
 import { checkSampling } from "../check-request.ts";
@@ -23,8 +22,10 @@ import type {
   SampledToken,
   SamplingParams,
   StatePath,
+  WeightPrecision,
   WorkerStatus,
 } from "../port.ts";
+import { allowedDirectory, checkDirectories } from "./model/base-directories.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
 import { isLarge } from "./model/size.ts";
 import { countParameters } from "./model/transformer.ts";
@@ -83,6 +84,11 @@ export interface OnnxEngineOptions {
    */
   readonly deviceMemory?: number | undefined;
   /**
+   * Type in which a GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and needs an
+   * adapter with the WebGPU feature shader-f16. An error with the device `"cpu"`. @default "float32"
+   */
+  readonly weightPrecision?: WeightPrecision | undefined;
+  /**
    * Called once per compiled graph with nodes that the processor computes although the graph runs on a GPU, except arithmetic on shapes and
    * token ids. @default no callback
    */
@@ -101,7 +107,8 @@ const MAX_TOP_LOGPROBS = 2 ** 20;
  * @returns Running engine; call `close` to stop its threads.
  * @throws EngineMissingError `E_ENGINE_MISSING` if onnxruntime-node cannot be loaded.
  * @throws ConfigError `E_CONFIG` for a number of threads or rows that is not an integer of at least 1, and for more than 4 trainer
- *   threads; for an unknown device, and for `deviceMemory` below 1 GB or with the device `"cpu"`.
+ *   threads; for an unknown device or precision; for `deviceMemory` below 1 GB or with the device `"cpu"`; and for float16 weights with the
+ *   device `"cpu"`, or on an adapter without shader-f16.
  * @example
  * ```ts
  * const engine = await createOnnxEngine({ baseModels: { base: "/models/base" } });
@@ -123,12 +130,13 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
       { param: "trainerThreads" },
     );
   }
-  const device = checkedDevice(options);
+  const { device, weightPrecision } = checkedDevice(options);
   await checkDirectories(options.baseModels);
   await loadRuntime();
   const { onWorkerDeath: onDeath = () => {}, onFallback = () => {} } = options;
   const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
-  const startDevice = () => deviceUnit({ sampler, memoryBytes: options.deviceMemory, onDeath, onFallback });
+  const startDevice = () =>
+    deviceUnit({ sampler, memoryBytes: options.deviceMemory, weightPrecision, onDeath, onFallback, acceptsSoftware: device === "webgpu" });
   if (device === "webgpu") return new OnnxEngine(options, new ComputeUnits(await startDevice(), null));
   const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
   const processor = processorUnit({ samplers, sampler, trainer, onDeath });
@@ -305,10 +313,8 @@ class OnnxEngine implements Engine {
     const known = Object.hasOwn(this.#baseModels, base) ? this.#baseModels[base] : undefined;
     if (known !== undefined) return { id: base, directory: known };
     if (isAbsolute(base)) {
-      const directory = await realpath(base).catch(() => null);
-      const roots = await Promise.all(this.#allowedRoots.map((root) => realpath(root).catch(() => null)));
-      const isAllowed = directory !== null && roots.some((root) => root !== null && isInside(root, directory));
-      if (isAllowed && (await isFile(join(directory, "config.json")))) return { id: base, directory };
+      const directory = await allowedDirectory(base, this.#allowedRoots);
+      if (directory !== null) return { id: base, directory };
     } else {
       const directory = await this.#resolveBase(base);
       if (directory !== null) return { id: base, directory };
@@ -323,27 +329,4 @@ class OnnxEngine implements Engine {
   #config(directory: string): Promise<ModelConfig> {
     return remember(this.#configs, directory, () => readModelConfig(directory));
   }
-}
-
-function isInside(root: string, path: string): boolean {
-  const way = relative(root, path);
-  return way !== "" && !way.startsWith("..") && !isAbsolute(way);
-}
-
-async function checkDirectories(baseModels: OnnxEngineOptions["baseModels"]): Promise<void> {
-  for (const [name, path] of Object.entries(baseModels)) {
-    const entry = await stat(path).catch(() => null);
-    if (entry?.isDirectory() === true) continue;
-    const found = entry === null ? "does not exist" : "is not a directory";
-    throw new ConfigError(`Expected the base model "${name}" to be a directory in Hugging Face layout, got ${path}, which ${found}`, {
-      param: "baseModels",
-    });
-  }
-}
-
-async function isFile(path: string): Promise<boolean> {
-  return stat(path).then(
-    (entry) => entry.isFile(),
-    () => false,
-  );
 }

@@ -35,7 +35,11 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
     const report: HealthReport = {
       status,
       workers: workers.map(({ name, state, restarts, restartsInMs }) => ({ name, state, restarts, restarts_in_ms: restartsInMs })),
-      devices: (engine.devices?.() ?? []).map(({ name, adapter }) => ({ name, adapter })),
+      devices: (engine.devices?.() ?? []).map(({ name, adapter, weightPrecision = "float32" }) => ({
+        name,
+        adapter,
+        weight_precision: weightPrecision,
+      })),
       storage: isLow ? LOW_SPACE : { state: "ok", message: null },
     };
     return c.json(report, status === "unavailable" ? 503 : 200, status === "unavailable" ? { "Retry-After": "1" } : {});

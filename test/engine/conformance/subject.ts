@@ -43,10 +43,14 @@ export const NO_RULES: ReadonlySet<SamplingRule> = new Set();
 /** An engine under test, with what sets it apart. */
 export interface Subject {
   readonly engine: Engine;
-  /** The adapter of models that are trained where full-parameter training is refused. */
+  /** The adapter of models that are trained where full-parameter training is refused, or `trainsAdapters` is set. */
   readonly lora: LoraSpec;
+  /** Whether the tests train adapters. @default where full-parameter training is refused */
+  readonly trainsAdapters?: boolean;
   /** The rules of sampling that it carries out; the others it refuses. */
   readonly rules: ReadonlySet<SamplingRule>;
+  /** Largest difference from the log-probabilities that transformers computes. @default 2e-5 */
+  readonly tolerance?: number;
   /** Draws of the test that compares shares with probabilities. */
   readonly draws: number;
   close(): Promise<void>;
@@ -112,8 +116,8 @@ export function lossOf(loss: LossSpec, rows: readonly Row[], logprobs: readonly 
 
 /** A model of the kind that the engine trains; it is unloaded with the test. */
 export async function newModel(subject: Subject, from?: string): Promise<ModelHandle> {
-  const { engine, lora } = subject;
-  const model = await engine.createModel({ base: BASE, seed: 5, ...(engine.capabilities().fullParameter ? {} : { lora }), from });
+  const { engine, lora, trainsAdapters = !engine.capabilities().fullParameter } = subject;
+  const model = await engine.createModel({ base: BASE, seed: 5, ...(trainsAdapters ? { lora } : {}), from });
   onTestFinished(() => engine.unload(model));
   return model;
 }

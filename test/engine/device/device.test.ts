@@ -157,7 +157,7 @@ describe.skipIf(missingAdapter !== null)(
         onWorkerDeath: ({ worker, message }) => deaths.push(`${worker}: ${message}`),
       });
       onTestFinished(() => engine.close());
-      expect(engine.devices!()).toEqual([{ name: "webgpu", adapter: expect.any(String) }]);
+      expect(engine.devices!()).toEqual([{ name: "webgpu", adapter: expect.any(String), weightPrecision: "float32" }]);
       const policy = await engine.loadPolicy({ base: "oracle" });
       const sample = async (of: typeof policy) => {
         const ids: number[] = [];

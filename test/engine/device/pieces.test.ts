@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { Row, SampledToken } from "../../../src/engine/index.ts";
+import type { Row, SampledToken, WeightPrecision } from "../../../src/engine/index.ts";
 import { readModelConfig } from "../../../src/engine/onnx/model/config.ts";
 import { DeviceBases } from "../../../src/engine/onnx/model/device-bases.ts";
 import { baseLayout, cutLayout } from "../../../src/engine/onnx/model/parameters.ts";
@@ -15,6 +15,7 @@ import { DeviceTrainer } from "../../../src/engine/onnx/train/device-trainer.ts"
 import { deviceBudget } from "../../../src/engine/onnx/train/memory-plan.ts";
 import { Trainer } from "../../../src/engine/onnx/train/trainer.ts";
 import { missingAdapter } from "../../support/adapter.ts";
+import { missingFloat16 } from "../../support/float16-adapter.ts";
 import { params, startSampler } from "./sampling.ts";
 
 /** Cuts an embedding [48, 32] into 20, 20 and 8 rows, and a head [32, 48] into 12, 12 and 8. */
@@ -36,9 +37,9 @@ const SUBJECTS = [
   ["separate", { id: "llama3", directory: join(import.meta.dirname, "../../oracle/families/llama3/model") }],
 ] as const;
 
-function setup(maxPieceBytes?: number, onPlacement: Parameters<typeof webgpu>[0] = null) {
+function setup(maxPieceBytes?: number, onPlacement: Parameters<typeof webgpu>[0] = null, precision: WeightPrecision = "float32") {
   const memory = new DeviceMemory(webgpu(onPlacement), maxPieceBytes);
-  const bases = new DeviceBases(memory, positionsNeeded);
+  const bases = new DeviceBases(memory, positionsNeeded, precision);
   return { memory, bases, trainer: new DeviceTrainer(memory, bases), place: onDevice(memory, bases) };
 }
 
@@ -198,6 +199,28 @@ describe.skipIf(missingAdapter !== null).each(SUBJECTS)(
       expect(pieces.gradNorm / whole.gradNorm).toBeCloseTo(1, 4);
       expect(pieces.gradNorm / processor.gradNorm).toBeCloseTo(1, 4);
       expect(pieces.moments).toBe(processor.moments);
+    });
+  },
+);
+
+describe.skipIf(missingFloat16 !== null).each(SUBJECTS)(
+  `float16 pieces on the device webgpu, %s head${missingFloat16 === null ? "" : `: ${missingFloat16}`}`,
+  { timeout: 120_000 },
+  (_, base) => {
+    const half = (maxPieceBytes?: number) => setup(maxPieceBytes, null, "float16");
+
+    test("training an adapter gives the values of whole tensors within rounding", async () => {
+      expectClose(await computed(half(MAX_BYTES).trainer, base, { lora }), await computed(half().trainer, base, { lora }));
+    });
+
+    test("samples the tokens of whole tensors", async () => {
+      const sample = async (maxPieceBytes?: number) => {
+        const sampler = await startSampler(half(maxPieceBytes).place, base);
+        return Promise.all([0, 19, 20, 47].map((id) => sampler.sample(Int32Array.of(id, 40), params(id, { maxTokens: 6 }))));
+      };
+      const [pieces, whole] = [await sample(MAX_BYTES), await sample()];
+      expect(pieces.map((row) => row.map(({ id }) => id))).toEqual(whole.map((row) => row.map(({ id }) => id)));
+      pieces.forEach((row, i) => row.forEach(({ logprob }, t) => expect(logprob).toBeCloseTo(whole[i]![t]!.logprob, 4)));
     });
   },
 );

@@ -1,5 +1,5 @@
-/** Replacement of operators that an execution provider lacks, before a graph is serialized. */
-import { Graph, liveNodes, type Node, type Value } from "./graph.ts";
+/** Replacement of operators that an execution provider lacks, and of the types of inputs, before a graph is serialized. */
+import { type DType, Graph, liveNodes, type Node, type Value } from "./graph.ts";
 import { cast } from "./ops/elementwise.ts";
 
 /**
@@ -20,20 +20,31 @@ export const PACKED_INPUT = "packed";
 /** Returns the names of the int64 inputs with the start, the end and the shape of a packed input. */
 export const packedNames = (name: string) => ({ start: `${name}_start`, end: `${name}_end`, shape: `${name}_shape` });
 
-/**
- * Returns a graph with the same outputs in which the operators of `table` are replaced; gradients are not copied.
- *
- * @param packed - Inputs that the new graph takes as one flat float32 input, {@link PACKED_INPUT}, because each input costs a transfer to a
- *   device. Their places and shapes are inputs, too, see {@link packedNames}. Integers, exact below 2^24, become int32, so their nodes must
- *   accept that. @default none
- */
-export function lower(graph: Graph, table: LoweringTable, packed: readonly string[] = []): Graph {
+/** Inputs that a lowered graph takes in another form, by name. */
+export interface LoweredInputs {
+  /**
+   * Inputs that the new graph takes as one flat float32 input, {@link PACKED_INPUT}, because each input costs a transfer to a device. Their
+   * places and shapes are inputs, too, see {@link packedNames}. Integers, exact below 2^24, become int32, so their nodes must accept that.
+   * @default none
+   */
+  readonly packed?: readonly string[] | undefined;
+  /**
+   * float32 inputs that the new graph takes as float16. Each node that reads one reads a float32 copy of its own, so that few copies are in
+   * memory at a time; a Gather converts only the gathered rows. @default none
+   */
+  readonly float16?: ReadonlySet<string> | undefined;
+}
+
+/** Returns a graph with the same outputs in which the operators of `table` are replaced; gradients are not copied. */
+export function lower(graph: Graph, table: LoweringTable, { packed = [], float16 = new Set() }: LoweredInputs = {}): Graph {
   const lowered = new Graph();
   for (const dim of graph.smallDims) lowered.smallDims.add(dim);
   const isPacked = new Set(packed);
   const flat = packed.length === 0 ? null : lowered.input(PACKED_INPUT, ["packed_size"]);
   const inputOf = (input: Value): Value =>
-    flat !== null && isPacked.has(input.name) ? unpacked(flat, input) : lowered.input(input.name, input.shape, input.dtype);
+    flat !== null && isPacked.has(input.name)
+      ? unpacked(flat, input)
+      : lowered.input(input.name, input.shape, float16.has(input.name) ? "float16" : input.dtype);
   const nodes = liveNodes(graph);
   const used = new Set<Value>([...nodes.flatMap((node) => node.inputs), ...graph.outputs.values()]);
   const values = new Map<Value, Value>(graph.inputs.map((input) => [input, inputOf(input)]));
@@ -49,18 +60,49 @@ export function lower(graph: Graph, table: LoweringTable, packed: readonly strin
   };
   for (const node of nodes) {
     const { op, domain, attributes, outputs: originals } = node;
-    const inputs = node.inputs.map(valueOf);
+    const isHalfTable = op === "Gather" && valueOf(node.inputs[0]!).dtype === "float16";
+    const inputs = node.inputs.map((input) => (isHalfTable ? valueOf(input) : ofType(input.dtype, valueOf(input))));
     const lowering = table[domain === "" ? op : `${domain}.${op}`];
     const outputs =
       lowering?.(node, inputs, (output) => used.has(originals[output]!)) ??
-      lowered.record({ op, domain, inputs, attributes, outputs: originals });
-    originals.forEach((output, i) => values.set(output, outputs[i]!));
+      lowered.record({
+        op,
+        domain,
+        inputs,
+        attributes,
+        outputs: isHalfTable ? originals.map(({ shape }) => ({ shape, dtype: "float16" })) : originals,
+      });
+    originals.forEach((output, i) => values.set(output, ofType(output.dtype, outputs[i]!)));
   }
   for (const [name, value] of graph.outputs) {
-    if (graph.directNames.get(value) === name) lowered.directOutput(name, valueOf(value));
-    else lowered.output(name, valueOf(value));
+    const output = ofType(value.dtype, valueOf(value));
+    if (graph.directNames.get(value) === name) lowered.directOutput(name, output);
+    else lowered.output(name, output);
   }
+  if (float16.size > 0) runCopiesLate(lowered);
   return lowered;
+}
+
+/** Returns a float16 value in the type that the original graph reads, and any other value unchanged. */
+function ofType(dtype: DType, value: Value): Value {
+  return value.dtype === "float16" && dtype === "float32" ? cast(value, dtype) : value;
+}
+
+/**
+ * Moves the nodes that depend on float16 inputs alone before all others. The runtime orders nodes depth-first from the outputs and, of the
+ * inputs of a node, computes the one with the first node last. So a copy of a weight is made directly before the node that reads it;
+ * otherwise the copies of all weights would be made before the first layer is computed.
+ */
+function runCopiesLate(graph: Graph): void {
+  const copies = new Set<Value>(graph.inputs.filter(({ dtype }) => dtype === "float16"));
+  const isOfWeights = ({ inputs, outputs }: Node): boolean => {
+    const isCopy = inputs.some((input) => copies.has(input)) && inputs.every((input) => copies.has(input) || graph.constants.has(input));
+    if (isCopy) for (const output of outputs) copies.add(output);
+    return isCopy;
+  };
+  const [early, others]: [Node[], Node[]] = [[], []];
+  for (const node of graph.nodes) (isOfWeights(node) ? early : others).push(node);
+  graph.nodes.splice(0, graph.nodes.length, ...early, ...others);
 }
 
 /** Cuts an input out of the flat input. */

@@ -6,7 +6,7 @@ const IR_VERSION = 10;
 /** Version of the ONNX operator set that the ops are written for. */
 const OPSET = 21;
 
-const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bool: 9 };
+const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bool: 9, float16: 10 };
 
 /**
  * Serializes a graph as an ONNX model. Nodes that no output depends on are omitted, so an op may record more than its caller uses.

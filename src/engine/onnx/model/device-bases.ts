@@ -1,9 +1,12 @@
 /** Base models in a device's memory, shared by the trainer and the sampler of the device. */
+import { DataError } from "../../../errors.ts";
+import type { WeightPrecision } from "../../engine-info.ts";
+import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../../util/float16.ts";
 import { type Lease, Leases } from "../../../util/leases.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { type ModelConfig, readModelConfig } from "./config.ts";
-import { baseLayout, cutLayout, cutParameter, type Layout } from "./parameters.ts";
+import { baseLayout, cutLayout, cutParameter, type Layout, type Parameter, tensorAt, viewOf } from "./parameters.ts";
 import { rotaryTables } from "./rope.ts";
 import { freshWeights, openParameters } from "./weights.ts";
 
@@ -12,44 +15,66 @@ export interface DeviceBase {
   readonly config: ModelConfig;
   /** Layout of the weights, with large parameters in pieces: see {@link cutLayout}. */
   readonly layout: Layout;
+  /** Type in which matrices and embeddings are stored; gains and biases are float32. */
+  readonly precision: WeightPrecision;
   readonly weights: DeviceVector;
   readonly rotary: DeviceVector;
+}
+
+/** Options of a lease. */
+export interface BaseLeaseOptions {
+  /** Seed of random weights. @default the weights of the directory */
+  readonly freshSeed?: number | undefined;
+  /** Whether all parameters are trained, which needs float32. @default false */
+  readonly isTrained?: boolean | undefined;
+}
+
+/** Returns the graph inputs that are float16 for weights of a precision. */
+export function float16Inputs({ parameters }: Layout, precision: WeightPrecision): ReadonlySet<string> {
+  return new Set(precision === "float32" ? [] : parameters.filter(isStoredAsFloat16).map(({ name }) => name));
+}
+
+function isStoredAsFloat16({ kind }: Parameter): boolean {
+  return kind === "matrix" || kind === "embedding";
 }
 
 /** Base models and rotary tables of a device, each loaded once and kept while it is leased. */
 export class DeviceBases {
   readonly #memory: DeviceMemory;
   readonly #positions: (config: ModelConfig) => number;
+  readonly #precision: WeightPrecision;
   readonly #rotary = new Leases<string, DeviceVector>({ dispose: (tables) => tables.release() });
   readonly #bases = new Leases<string, DeviceBase & { readonly release: () => void }>({ dispose: (base) => base.release() });
 
-  /** @param positions - Returns the number of positions of the rotary tables. */
-  constructor(memory: DeviceMemory, positions: (config: ModelConfig) => number) {
+  /**
+   * @param positions - Returns the number of positions of the rotary tables.
+   * @param precision - Type in which weights that are not trained are stored. @default "float32"
+   */
+  constructor(memory: DeviceMemory, positions: (config: ModelConfig) => number, precision: WeightPrecision = "float32") {
     this.#memory = memory;
     this.#positions = positions;
+    this.#precision = precision;
   }
 
   /**
    * Leases the base model of a directory.
    *
-   * @param freshSeed - Seed of random weights. @default the weights of the directory
+   * @throws DataError `E_DATA` naming the tensor if a weight is beyond the range of its type.
    */
-  lease(directory: string, freshSeed?: number): Promise<Lease<DeviceBase>> {
-    return this.#bases.lease(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async () => {
+  lease(directory: string, { freshSeed, isTrained = false }: BaseLeaseOptions = {}): Promise<Lease<DeviceBase>> {
+    const precision = isTrained ? "float32" : this.#precision;
+    return this.#bases.lease(JSON.stringify([directory, freshSeed, precision]), async () => {
       const config = await readModelConfig(directory);
       const whole = baseLayout(config);
       const layout = cutLayout(whole, this.#memory.maxPieceBytes);
       const rotary = await this.rotary(config);
       try {
-        const weights =
-          freshSeed === undefined
-            ? await this.#read(directory, whole)
-            : await DeviceVector.upload(this.#memory, layout.parameters, freshWeights(config, whole, freshSeed));
+        const weights = await this.#load(directory, config, whole, precision, freshSeed);
         const release = () => {
           weights.release();
           rotary.release();
         };
-        return { config, layout, weights, rotary: rotary.value, release };
+        return { config, layout, precision, weights, rotary: rotary.value, release };
       } catch (error) {
         rotary.release();
         throw error;
@@ -57,12 +82,26 @@ export class DeviceBases {
     });
   }
 
-  /** Copies the weights of a directory to the device, one parameter at a time. */
-  async #read(directory: string, layout: Layout): Promise<DeviceVector> {
-    const { read, close } = await openParameters(directory, layout);
+  /** Copies weights to the device, one parameter at a time. */
+  async #load(
+    directory: string,
+    config: ModelConfig,
+    layout: Layout,
+    precision: WeightPrecision,
+    freshSeed: number | undefined,
+  ): Promise<DeviceVector> {
+    const { read, close } = freshSeed === undefined ? await openParameters(directory, layout) : freshParameters(config, layout, freshSeed);
     try {
       const { maxPieceBytes } = this.#memory;
-      return await DeviceVector.load(this.#memory, layout.parameters, read, (parameter) => cutParameter(parameter, maxPieceBytes));
+      return await DeviceVector.load(
+        this.#memory,
+        layout.parameters,
+        async (parameter) => {
+          const values = await read(parameter);
+          return precision === "float16" && isStoredAsFloat16(parameter) ? inFloat16(values, layout, parameter) : values;
+        },
+        (parameter) => cutParameter(parameter, maxPieceBytes),
+      );
     } finally {
       await close();
     }
@@ -84,4 +123,20 @@ export class DeviceBases {
       return DeviceVector.upload(this.#memory, parts, both);
     });
   }
+}
+
+/** Returns random weights in the form of {@link openParameters}. */
+function freshParameters(config: ModelConfig, layout: Layout, seed: number): Awaited<ReturnType<typeof openParameters>> {
+  const flat = freshWeights(config, layout, seed);
+  return { read: (parameter) => Promise.resolve(viewOf(flat, parameter)), close: () => Promise.resolve() };
+}
+
+/** Returns the values of a parameter as float16. */
+function inFloat16(values: Float32Array, layout: Layout, parameter: Parameter): Uint16Array {
+  const halves = toFloat16(values);
+  const infinite = firstInfinite(halves);
+  if (infinite < 0) return halves;
+  throw new DataError(
+    `Expected weights of at most ${MAX_FLOAT16}, the largest float16, got ${values[infinite]} in the tensor "${tensorAt(layout, parameter.offset + infinite)}": store the weights in float32, with the weight precision "float32"`,
+  );
 }

@@ -1,6 +1,6 @@
 /** Memory of a device: tensors with reference counts, and programs that fill and read them. */
 import { EngineError } from "../../../errors.ts";
-import { Graph, type Value } from "../graph/index.ts";
+import { type DType, Graph, type Value } from "../graph/index.ts";
 import type { Device } from "./device.ts";
 import { loadRuntime, Program, type Tensor, type Tensors, withShape } from "./program.ts";
 
@@ -16,7 +16,7 @@ export class DeviceTensor {
 
   constructor(tensor: Tensor, onFree: () => void) {
     this.tensor = tensor;
-    this.bytes = 4 * tensor.size;
+    this.bytes = (tensor.type === "float16" ? 2 : 4) * tensor.size;
     this.#onFree = onFree;
   }
 
@@ -36,10 +36,10 @@ export class DeviceTensor {
 /** Max bytes of a tensor that every WebGPU adapter can bind. The runtime does not report the limit of the adapter, which may be larger. */
 const MAX_BINDING_BYTES = 2 ** 27;
 
-/** Allocations of a device, in float32. */
+/** Allocations of a device: float32, and float16 for stored weights. */
 export class DeviceMemory {
   readonly device: Device;
-  /** Max bytes of a piece of an embedding or an output head. */
+  /** Max bytes of a piece of an embedding or an output head, in float32 also for stored float16: products read float32 copies of it. */
   readonly maxPieceBytes: number;
   readonly #programs = new Map<string, Promise<Program>>();
   #bytes = 0;
@@ -70,15 +70,17 @@ export class DeviceMemory {
     return held;
   }
 
-  /** Copies data to the device. @throws EngineError `E_ENGINE` if the device has no room for it. */
-  async upload(data: Float32Array, shape: readonly number[]): Promise<DeviceTensor> {
+  /** Copies data to the device: float32, or the bits of float16. @throws EngineError `E_ENGINE` if the device has no room for it. */
+  async upload(data: Float32Array | Uint16Array, shape: readonly number[]): Promise<DeviceTensor> {
     const { Tensor } = await loadRuntime();
-    return this.#allocate(data.byteLength, "upload", shape.length, { x: new Tensor("float32", data, shape) });
+    const isHalf = data instanceof Uint16Array;
+    const x = isHalf ? new Tensor("float16", data, shape) : new Tensor("float32", data, shape);
+    return this.#allocate(data.byteLength, isHalf ? "upload-float16" : "upload", shape.length, { x });
   }
 
-  /** Copies a tensor to the process's memory. */
+  /** Copies a tensor to the process's memory, as float32. */
   async download({ tensor }: DeviceTensor): Promise<Float32Array> {
-    const program = await this.#program("download", tensor.dims.length);
+    const program = await this.#program(tensor.type === "float16" ? "download-float16" : "download", tensor.dims.length);
     return (await program.run({ x: tensor }, ["y"]))["y"]!.data as Float32Array;
   }
 
@@ -109,26 +111,38 @@ export class DeviceMemory {
     let program = this.#programs.get(key);
     if (program === undefined) {
       const graph = new Graph();
-      const { build, isResident } = PROGRAMS[kind];
+      const { build, isResident, float16 }: MemoryProgram = PROGRAMS[kind];
       const shape = Array.from({ length: rank }, (_, i) => `d${i}`);
       graph.output("y", build(graph, shape));
-      program = Program.compile(graph, kind, { threads: 1, device: this.device, resident: () => isResident });
+      program = Program.compile(graph, kind, { threads: 1, device: this.device, resident: () => isResident, float16 });
       this.#programs.set(key, program);
     }
     return program;
   }
 }
 
-/** Builds the copy of the input `x`. */
-const copy = (graph: Graph, shape: readonly string[]): Value => graph.input("x", shape);
+/** Returns the builder of the copy of the input `x`. */
+const copy =
+  (dtype: DType) =>
+  (graph: Graph, shape: readonly string[]): Value =>
+    graph.input("x", shape, dtype);
 
 /** Builds zeros in the shape that is the input `shape`. */
 const zeros = (graph: Graph, shape: readonly string[]): Value =>
   graph.record({ op: "Expand", inputs: [graph.scalar(0), graph.input("shape", [shape.length], "int64")], outputs: [{ shape }] })[0]!;
 
-/** Programs that fill or read memory. */
+/** Program that fills or reads memory. */
+interface MemoryProgram {
+  readonly build: (graph: Graph, shape: readonly string[]) => Value;
+  readonly isResident: boolean;
+  readonly float16?: ReadonlySet<string>;
+}
+
+/** Programs that fill or read memory, by name. */
 const PROGRAMS = {
-  upload: { build: copy, isResident: true },
-  download: { build: copy, isResident: false },
+  upload: { build: copy("float32"), isResident: true },
+  "upload-float16": { build: copy("float16"), isResident: true },
+  download: { build: copy("float32"), isResident: false },
+  "download-float16": { build: copy("float32"), isResident: false, float16: new Set(["x"]) },
   zeros: { build: zeros, isResident: true },
-};
+} satisfies Record<string, MemoryProgram>;

@@ -1,6 +1,9 @@
 import type { DeviceMemory, DeviceTensor } from "./device-memory.ts";
 import type { Tensors } from "./program.ts";
 
+/** Values of a part: float32, or the bits of float16. */
+type Stored = Float32Array | Uint16Array;
+
 /** Named tensor of a vector: its place in the flat vector, and its shape. */
 export interface NamedPart {
   readonly name: string;
@@ -35,7 +38,7 @@ export class DeviceVector {
   static async load<P extends NamedPart>(
     memory: DeviceMemory,
     parts: readonly P[],
-    read: (part: P) => Float32Array | Promise<Float32Array>,
+    read: (part: P) => Stored | Promise<Stored>,
     cut: (part: P) => readonly NamedPart[] = (part) => [part],
   ): Promise<DeviceVector> {
     const vector = new DeviceVector(memory, parts.flatMap(cut), new Map());

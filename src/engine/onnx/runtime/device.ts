@@ -1,7 +1,7 @@
 /** Devices that compute graphs: the processor, and a GPU through WebGPU. */
 import type { InferenceSession } from "onnxruntime-node";
 import type { Graph } from "../graph/index.ts";
-import { lower } from "../graph/lower.ts";
+import { lower, type LoweredInputs } from "../graph/lower.ts";
 import { CPU_LOWERINGS } from "../graph/lowerings/cpu.ts";
 import { WEBGPU_LOWERINGS } from "../graph/lowerings/webgpu.ts";
 import type { Placement } from "./placement.ts";
@@ -18,10 +18,15 @@ export interface Device {
   readonly name: "cpu" | "webgpu";
   /** Whether each input from the process's memory costs a transfer of its own. */
   readonly packsInputs: boolean;
-  /** Replaces the operators that the device lacks. @param packed - Inputs that are packed into one, see `graph/lower.ts`. */
-  readonly lower: (graph: Graph, packed: readonly string[]) => Graph;
-  /** Returns the options of a session. @param resident - Outputs that stay in the device's memory. */
-  readonly sessionOptions: (resident: readonly string[]) => InferenceSession.SessionOptions;
+  /** Replaces the operators that the device lacks. @param inputs - Inputs in another form. */
+  readonly lower: (graph: Graph, inputs: LoweredInputs) => Graph;
+  /**
+   * Returns the options of a session.
+   *
+   * @param resident - Outputs that stay in the device's memory.
+   * @param hasFloat16 - Whether the graph has float16 inputs, which each node converts for itself.
+   */
+  readonly sessionOptions: (resident: readonly string[], hasFloat16: boolean) => InferenceSession.SessionOptions;
   /** Counts the bytes that a run transferred. */
   readonly count: (inputs: readonly Tensor[], outputs: readonly Tensor[]) => void;
   /** Returns what to do about an error of the runtime, as a sentence with a space before it; empty if there is nothing to say. */
@@ -34,7 +39,7 @@ export interface Device {
 export const cpu: Device = {
   name: "cpu",
   packsInputs: false,
-  lower: (graph) => lower(graph, CPU_LOWERINGS),
+  lower: (graph, inputs) => lower(graph, CPU_LOWERINGS, inputs),
   sessionOptions: () => ({ executionProviders: ["cpu"] }),
   count: () => {},
   remedyOf: () => "",
@@ -52,11 +57,10 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
     name: "webgpu",
     transferred,
     packsInputs: true,
-    lower: (graph, packed) => lower(graph, WEBGPU_LOWERINGS, packed),
-    sessionOptions: (resident) => ({
+    lower: (graph, inputs) => lower(graph, WEBGPU_LOWERINGS, inputs),
+    sessionOptions: (resident, hasFloat16) => ({
       executionProviders: ["webgpu"],
-      // These two would turn the products of the lowered graph into the slower kernel for transposed matrices.
-      extra: { optimization: { disable_specified_optimizers: "MatMulAddFusion;GemmTransposeFusion" } },
+      extra: { optimization: { disable_specified_optimizers: (hasFloat16 ? [...SLOWER, ...MERGING] : SLOWER).join(";") } },
       preferredOutputLocation: Object.fromEntries(resident.map((output) => [output, "gpu-buffer"])),
     }),
     count(inputs, outputs) {
@@ -64,11 +68,16 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
     },
     remedyOf: (message) =>
       OUT_OF_MEMORY.test(message)
-        ? ' The memory of the device is too small: train an adapter instead of all parameters, send shorter rows, use a smaller base model, or start the service with device "cpu"'
+        ? ' The memory of the device is too small: train an adapter instead of all parameters, send shorter rows, use a smaller base model, store its weights in float16 (weightPrecision), or start the service with device "cpu"'
         : "",
     onPlacement,
   };
 }
+
+/** Optimizers that would turn the products of the lowered graph into the slower kernel for transposed matrices. */
+const SLOWER = ["MatMulAddFusion", "GemmTransposeFusion"];
+/** Optimizers that would merge the float32 copies of a weight, so that it stays in memory from its first use to its last. */
+const MERGING = ["CommonSubexpressionElimination"];
 
 /**
  * Messages of the provider when a buffer does not fit into the memory or exceeds the adapter's limit. When the memory is full, the provider

@@ -35,13 +35,10 @@ export async function loadRuntime(): Promise<typeof Ort> {
   return loading;
 }
 
-/**
- * Returns a tensor of another shape on the memory of a resident float32 output, without a copy. It cannot be used after the output is
- * disposed.
- */
+/** Returns a tensor of another shape on the memory of a resident output, without a copy. It cannot be used after the output is disposed. */
 export function withShape(tensor: Tensor, dims: readonly number[]): Tensor {
   const TensorClass = tensor.constructor as TensorConstructor;
-  return TensorClass.fromGpuBuffer(tensor.gpuBuffer, { dataType: "float32", dims });
+  return TensorClass.fromGpuBuffer(tensor.gpuBuffer, { dataType: tensor.type as Ort.Tensor.GpuBufferDataTypes, dims });
 }
 
 /** Settings of a compiled graph. */
@@ -65,6 +62,8 @@ export interface ProgramOptions {
    * them in one transfer. @default none
    */
   readonly hosted?: ((input: string) => boolean) | undefined;
+  /** float32 inputs of the graph whose tensors are float16. A node converts them where it reads them, and computes in float32. @default none */
+  readonly float16?: ReadonlySet<string> | undefined;
 }
 
 /** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
@@ -88,11 +87,11 @@ export class Program {
     const { device = cpu, resident = () => false, hosted = () => false } = options;
     const ort = await loadRuntime();
     const packed = device.packsInputs ? packedInputs(graph, hosted) : [];
-    const lowered = device.lower(graph, packed);
+    const lowered = device.lower(graph, { packed, float16: options.float16 });
     const outputs = [...graph.outputs.keys()].filter(resident);
     const profile = device.onPlacement === null ? null : await newProfile();
     try {
-      const { extra, ...ofDevice } = device.sessionOptions(outputs);
+      const { extra, ...ofDevice } = device.sessionOptions(outputs, (options.float16?.size ?? 0) > 0);
       const session = await ort.InferenceSession.create(writeOnnx(lowered, name), {
         ...ofDevice,
         ...(profile === null ? {} : { enableProfiling: true, profileFilePrefix: profile }),

@@ -1,7 +1,8 @@
 /** Sampling on a device, with weights, adapters and caches in its memory. */
+import type { WeightPrecision } from "../../engine-info.ts";
 import { concat, expandTo, Graph, mul, reshape } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
-import type { DeviceBases } from "../model/device-bases.ts";
+import { type DeviceBases, float16Inputs } from "../model/device-bases.ts";
 import { type Adapter, adapterLayout, baseLayout, cutLayout, type Layout } from "../model/parameters.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
 import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
@@ -11,7 +12,7 @@ import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../r
 import { hasExactAttention } from "./attention-check.ts";
 import { deviceGraph } from "./device-graphs.ts";
 import { DeviceBatchKeys, DevicePromptKeys, gatherer, residentKeys } from "./device-keys.ts";
-import { Forward } from "./forward.ts";
+import { Forward, type ForwardInput } from "./forward.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 
 /** Trained weights in a device's memory; the receiver releases the vector. */
@@ -22,6 +23,7 @@ export interface DeviceTrained {
 
 /** Weights that a batch runs on. */
 interface OnDevice extends PlacedWeights {
+  readonly precision: WeightPrecision;
   readonly weights: DeviceVector;
   readonly rotary: DeviceVector;
 }
@@ -69,7 +71,7 @@ function deviceWeights(memory: DeviceMemory, bases: DeviceBases): WeightsSource<
         weights.release();
         rotary.release();
       };
-      return { config, weights, rotary: rotary.value, release };
+      return { config, precision: "float32", weights, rotary: rotary.value, release };
     },
     adapter: (config, { weights }, lora) => ({ ...lora, weights, layout: adapterLayout(config, lora.rank) }),
     async read(state, base, config) {
@@ -88,11 +90,19 @@ function storedLayout({ maxPieceBytes }: DeviceMemory, config: ModelConfig): Lay
 
 function devicePlace(memory: DeviceMemory): SamplingPlace {
   const { device } = memory;
-  const forward = new Forward<OnDevice>({
-    build: (kind, config, hasAdapters) => deviceGraph(kind, config, hasAdapters, storedLayout(memory, config)),
-    options: (_kind, config) => ({ threads: 1, device, resident: residentKeys(config), hosted: (input) => HOSTED.has(input) }),
-    constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
-  });
+  const forwardOf = (precision: WeightPrecision) =>
+    new Forward<OnDevice>({
+      build: (kind, config, hasAdapters) => deviceGraph(kind, config, hasAdapters, storedLayout(memory, config)),
+      options: (_kind, config) => ({
+        threads: 1,
+        device,
+        resident: residentKeys(config),
+        hosted: (input) => HOSTED.has(input),
+        float16: float16Inputs(storedLayout(memory, config), precision),
+      }),
+      constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
+    });
+  const forward = { float32: forwardOf("float32"), float16: forwardOf("float16") };
   const rearranging = new ProgramCache(8);
   const stacking = new ProgramCache(16);
   let maxPiece: number | null = null;
@@ -101,8 +111,11 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
       maxPiece ??= (await hasExactAttention(device)) ? MAX_PIECE : MAX_SAFE_PIECE;
     },
     batchRows: (_config, count) => ({ cached: paddedRows(count), grouped: null }),
-    prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
-    run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
+    prepare: (kind, weights, hasAdapters) => forward[(weights as OnDevice).precision].prepare(kind, weights, hasAdapters),
+    run(input) {
+      const { weights } = input as ForwardInput<OnDevice>;
+      return forward[weights.precision].run({ ...input, weights });
+    },
     drawsTokens: true,
     minPiece: MIN_PIECE,
     get maxPiece() {

@@ -1,5 +1,5 @@
 /** Units that train and sample models: the processor with its threads, or a device with its process. */
-import { EngineError } from "../../../errors.ts";
+import { ConfigError, EngineError } from "../../../errors.ts";
 import type { DeviceInfo } from "../../engine-info.ts";
 import type { CallOptions, ModelHandle, WorkerStatus } from "../../port.ts";
 import { spawnWorker } from "../../../util/spawn-worker.ts";
@@ -65,15 +65,19 @@ export interface DeviceOptions extends DeviceSettings {
   readonly onDeath: (death: WorkerDeath) => void;
   /** Called once per program with nodes that the processor computes instead of the device. */
   readonly onFallback: (fallback: DeviceEvent["fallback"]) => void;
+  /** Whether an adapter that computes on the processor is accepted. */
+  readonly acceptsSoftware: boolean;
 }
 
 /**
  * Starts the process of a device and opens the device.
  *
- * @throws EngineError `E_ENGINE` without an adapter, or if it cannot be opened.
+ * @throws EngineError `E_ENGINE` without an accepted adapter, or if it cannot be opened.
+ * @throws ConfigError `E_CONFIG` if the adapter cannot store float16 and the weights are float16.
  */
-export async function deviceUnit({ sampler, memoryBytes, onDeath, onFallback }: DeviceOptions): Promise<ComputeUnit> {
-  const process = new DeviceProcess({ sampler, memoryBytes });
+export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...settings }: DeviceOptions): Promise<ComputeUnit> {
+  const { weightPrecision } = settings;
+  const process = new DeviceProcess(settings);
   const samplers = new SamplerPool({ "device-sampler": () => process.open("sampler") }, onDeath);
   const trainer = new TrainerClient<DeviceTrainerMethods, DeviceEvent>({
     name: "device-trainer",
@@ -82,19 +86,31 @@ export async function deviceUnit({ sampler, memoryBytes, onDeath, onFallback }: 
     onDeath,
   });
   const close = async () => void (await Promise.all([samplers.close(), trainer.close()]));
+  const info = (): DeviceInfo => ({ name: "webgpu", adapter: process.adapter, weightPrecision });
   try {
-    await trainer.ask("open", undefined as never);
-  } catch (cause) {
+    await trainer.ask("open", undefined as never).catch((cause: unknown) => {
+      throw new EngineError(
+        `The device "webgpu" could not be opened: ${reasonOf(cause)}. Install the driver of the GPU with its Vulkan, Metal or Direct3D 12 part, or start the service with device "cpu"`,
+        { cause },
+      );
+    });
+    if (!acceptsSoftware && isSoftware(info())) throw new EngineError(`Expected a hardware adapter, got "${process.adapter}"`);
+    if (weightPrecision === "float16") {
+      await trainer.ask("storeFloat16", undefined as never).catch((cause: unknown) => {
+        const adapter = process.adapter === null ? "this adapter" : `"${process.adapter}"`;
+        throw new ConfigError(
+          `\`weightPrecision\` "float16" needs an adapter with the WebGPU feature shader-f16, and ${adapter} cannot read a float16. Use "float32", or a GPU and driver with this feature. Cause: ${reasonOf(cause)}`,
+          { cause, param: "weightPrecision" },
+        );
+      });
+    }
+  } catch (error) {
     await close();
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new EngineError(
-      `The device "webgpu" could not be opened: ${reason.trim()}. Install the driver of the GPU with its Vulkan, Metal or Direct3D 12 part, or start the service with device "cpu"`,
-      { cause },
-    );
+    throw error;
   }
   return {
     get device() {
-      return { name: "webgpu", adapter: process.adapter } as const;
+      return info();
     },
     samplers,
     trainer: trainer as unknown as ComputeUnit["trainer"],
@@ -103,6 +119,10 @@ export async function deviceUnit({ sampler, memoryBytes, onDeath, onFallback }: 
       samplers.addPublished(policy, () => trainer.call(model, "publish", (id) => [id, policy, base], options)),
     close,
   };
+}
+
+function reasonOf(cause: unknown): string {
+  return (cause instanceof Error ? cause.message : String(cause)).trim();
 }
 
 /** Whether an adapter computes on the processor. */

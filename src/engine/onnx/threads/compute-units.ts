@@ -1,5 +1,6 @@
 /** Compute units of an engine: one for all models, or one for small models and a device for large ones. */
-import { type ComputeUnit, isSoftware } from "./compute-unit.ts";
+import { ConfigError } from "../../../errors.ts";
+import type { ComputeUnit } from "./compute-unit.ts";
 
 /** Assigns each base model to a unit. */
 export class ComputeUnits {
@@ -41,19 +42,17 @@ export class ComputeUnits {
   }
 
   async close(): Promise<void> {
-    await this.#large;
+    await this.#large?.catch(() => null);
     await Promise.all(this.#started.map((unit) => unit.close()));
   }
 
-  /** Opens the device of large models. Returns null without a device, and for a software adapter. */
+  /** Opens the device of large models. Returns null without a device. @throws ConfigError `E_CONFIG` if the device lacks a feature. */
   async #open(start: () => Promise<ComputeUnit>): Promise<ComputeUnit | null> {
-    const unit = await start().catch(() => null);
-    if (unit === null) return null;
-    if (isSoftware(unit.device)) {
-      await unit.close();
+    const unit = await start().catch((error: unknown) => {
+      if (error instanceof ConfigError) throw error;
       return null;
-    }
-    this.#started.push(unit);
+    });
+    if (unit !== null) this.#started.push(unit);
     return unit;
   }
 }

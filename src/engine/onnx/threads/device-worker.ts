@@ -5,7 +5,9 @@
  * Sampler and trainer have a queue of calls each, so sampling continues between the batches of a training step.
  */
 import { MessageChannel } from "node:worker_threads";
+import { EngineError } from "../../../errors.ts";
 import { serveCalls, type Methods } from "../../../util/worker-rpc.ts";
+import type { WeightPrecision } from "../../engine-info.ts";
 import { Graph, matmul } from "../graph/index.ts";
 import type { BaseSource, ModelConfig } from "../model/config.ts";
 import { DeviceBases } from "../model/device-bases.ts";
@@ -46,6 +48,8 @@ export interface DeviceSettings {
   readonly sampler: SamplerOptions;
   /** Size of the device's memory. @default 8 GB */
   readonly memoryBytes?: number | undefined;
+  /** Type in which weights that are not trained are stored. */
+  readonly weightPrecision: WeightPrecision;
 }
 
 const settings = JSON.parse(process.argv[2]!) as DeviceSettings;
@@ -75,7 +79,7 @@ const memory = new DeviceMemory(
   }),
 );
 const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS);
-const bases = new DeviceBases(memory, positions);
+const bases = new DeviceBases(memory, positions, settings.weightPrecision);
 const trainer = new DeviceTrainer(memory, bases, deviceBudget(settings.memoryBytes));
 
 function post(role: DeviceRole, event: SamplerEvent | DeviceEvent): void {
@@ -98,6 +102,13 @@ const training = {
     const program = await Program.compile(graph, "open", { threads: 1, device: memory.device });
     await program.run({ x: new Tensor("float32", Float32Array.of(1, 2, 3, 4), [2, 2]) }, ["y"]);
     await program.release();
+  },
+  /** Stores a number as float16 and reads it. */
+  storeFloat16: async () => {
+    const number = await memory.upload(Uint16Array.of(0x3c00), [1]);
+    const [read] = await memory.download(number);
+    number.release();
+    if (read !== 1) throw new EngineError(`Expected to read 1, got ${read}`);
   },
   ...trainerMethods(trainer),
   /** Makes the weights of a model a policy of the sampler, without a copy. */

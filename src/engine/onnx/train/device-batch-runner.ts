@@ -1,7 +1,7 @@
 /** Runner of batches on a device: feeds rows to compiled gradient graphs, and provides the memory of their large outputs. */
 import { entropyCoefficientOf } from "../../../training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
-import type { DeviceBase } from "../model/device-bases.ts";
+import { type DeviceBase, float16Inputs } from "../model/device-bases.ts";
 import type { Adapter, Layout } from "../model/parameters.ts";
 import { BufferPool, type PooledTensors, releaseAll } from "../runtime/buffer-pool.ts";
 import { addTransfer, type TransferCount } from "../runtime/device.ts";
@@ -120,15 +120,17 @@ export class DeviceBatchRunner {
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
     const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
     return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), async () => {
+      const float16 = float16Inputs(base.layout, base.precision);
       const options = {
         hasEntropyBonus,
         masks: "ranges",
         plan,
         layout: base.layout,
+        mergesAdapters: float16.size === 0,
         hasOutputBuffers: this.#budget.pooledBytes > 0,
       } as const;
       const graph = gradientGraph(base.config, kind, rank, shape, options);
-      const program = await Program.compile(graph, `train-${kind}`, { threads: 1, device: this.#memory.device, hosted });
+      const program = await Program.compile(graph, `train-${kind}`, { threads: 1, device: this.#memory.device, hosted, float16 });
       this.#keptShapes.set(program, keptShapes(graph));
       return program;
     });

@@ -60,7 +60,7 @@ export class DeviceTrainer {
 
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
     const freshSeed = spec.fresh === true ? spec.seed : undefined;
-    const { value: shared, release } = await this.#bases.lease(base.directory, freshSeed);
+    const { value: shared, release } = await this.#bases.lease(base.directory, { freshSeed, isTrained: spec.lora === undefined });
     try {
       const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;

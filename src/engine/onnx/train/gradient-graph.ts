@@ -33,6 +33,11 @@ export interface GradientOptions {
   readonly masks?: MaskSource | undefined;
   /** Slices, order and recomputation. @default {@link WHOLE} */
   readonly plan?: MemoryPlan | undefined;
+  /**
+   * Whether the backward pass of a batch without order multiplies by matrices merged with their adapters, which keeps a float32 copy of
+   * each. @default true
+   */
+  readonly mergesAdapters?: boolean | undefined;
   /** Layout of the base model's weights, whole or in pieces. @default whole */
   readonly layout?: Layout | undefined;
   /**
@@ -68,6 +73,7 @@ export function gradientGraph(
     hasEntropyBonus = false,
     masks = "given",
     plan = WHOLE,
+    mergesAdapters = true,
     layout: base = baseLayout(config),
     hasOutputBuffers = false,
   }: GradientOptions = {},
@@ -81,7 +87,9 @@ export function gradientGraph(
     graph,
     config,
     weights,
-    project: adapterWeights ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), !plan.isOrdered) : undefined,
+    project: adapterWeights
+      ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), mergesAdapters && !plan.isOrdered)
+      : undefined,
     cos: graph.input("cos", ["table_positions", half]),
     sin: graph.input("sin", ["table_positions", half]),
   };

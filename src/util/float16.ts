@@ -1,0 +1,41 @@
+/** IEEE 754 half precision, float16: 1 sign, 5 exponent and 10 fraction bits. */
+
+/** Largest float16. */
+export const MAX_FLOAT16 = 65_504;
+
+/** Bits of infinity: all exponent bits. */
+const INFINITY_BITS = 0x7c00;
+/** Smallest normal float16. Smaller numbers are multiples of 2^-24. */
+const MIN_NORMAL = 2 ** -14;
+/** Adding and subtracting this number rounds a smaller positive number to an integer, ties to even. */
+const TO_INTEGER = 2 ** 52;
+
+/**
+ * Rounds numbers to float16: to nearest, ties to even. Numbers of at most 2^-25 become 0, and numbers from 65,520, beyond
+ * {@link MAX_FLOAT16}, become infinite.
+ *
+ * @param values - Not NaN.
+ * @returns Bits of the float16 numbers.
+ */
+export function toFloat16(values: Float32Array): Uint16Array {
+  const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
+  const halves = new Uint16Array(values.length);
+  for (let i = 0; i < halves.length; i++) halves[i] = float16Of(bits[i]!, values[i]!);
+  return halves;
+}
+
+function float16Of(bits: number, value: number): number {
+  const sign = (bits >>> 16) & 0x8000;
+  const magnitude = Math.abs(value);
+  if (magnitude < MIN_NORMAL) return sign | (magnitude * 2 ** 24 + TO_INTEGER - TO_INTEGER);
+  const positive = bits & 0x7fffffff;
+  // 0x38000000 is the difference of the exponent biases, 127 − 15, in the position of the exponent.
+  const rounded = (positive + 0xfff + ((positive >>> 13) & 1) - 0x38000000) >>> 13;
+  return sign | Math.min(rounded, INFINITY_BITS);
+}
+
+/** Returns the index of the first infinite float16; −1 if all are finite. @param halves - Bits of float16 numbers. */
+export function firstInfinite(halves: Uint16Array): number {
+  for (let i = 0; i < halves.length; i++) if ((halves[i]! & INFINITY_BITS) === INFINITY_BITS) return i;
+  return -1;
+}
