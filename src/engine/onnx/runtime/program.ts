@@ -187,12 +187,12 @@ function pack(names: readonly string[], feeds: Tensors, TensorClass: TensorConst
   return sent;
 }
 
-/** Min bytes of copies that are freed at once; for fewer, freeing takes longer than it saves. */
-const MIN_FREED_BYTES = 2 ** 20;
+/** Min bytes of copies that are freed at once. Of a small model, the copies of some runs are affordable, and freed memory must be mapped anew. */
+const MIN_FREED_BYTES = 2 ** 25;
 
 /**
- * Removes the copies of preallocated outputs in the process's memory, which the binding makes after every run, and frees large ones. Left to the garbage collector,
- * the copies of several runs are in memory at once: gigabytes, where every parameter of a large model is trained.
+ * Removes the copies of preallocated outputs in the process's memory, which the binding makes after every run, and frees large ones. Left to
+ * the garbage collector, the copies of several runs are in memory at once: gigabytes, where every parameter of a large model is trained.
  */
 function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Tensors {
   const kept: Tensors = {};
