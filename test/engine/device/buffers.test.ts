@@ -1,6 +1,8 @@
 /** Buffers that runs on the device `webgpu` reuse, where an adapter is installed. */
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import type { LossSpec, Row } from "../../../src/engine/index.ts";
 import { Graph, add, mul } from "../../../src/engine/onnx/graph/index.ts";
 import { DeviceBases } from "../../../src/engine/onnx/model/device-bases.ts";
@@ -20,7 +22,7 @@ const { signal } = new AbortController();
 /** Rows of random tokens, of which the first `shared` are equal. */
 function rowsOf(count: number, length: number, shared = 0): Row[] {
   return Array.from({ length: count }, (_, row) => ({
-    tokens: Int32Array.from({ length }, (__, t) => (t < shared ? t : (t * (row + 1)) % 48)),
+    tokens: Int32Array.from({ length }, (__, t) => (t < shared ? t % 48 : (t * (row + 1)) % 48)),
     weights: Float32Array.from({ length }, (__, t) => Number(t >= Math.max(shared, 4))),
     logprobs: new Float32Array(length).fill(NaN),
     advantages: new Float32Array(length).fill(row - 1),
@@ -142,6 +144,20 @@ describe.skipIf(missingAdapter !== null)(
       expect(reused.bytes).toBeGreaterThan(limited.bytes);
       expect(limited.bytes - without.bytes).toBeGreaterThan(10_000);
       expect(limited.bytes - without.bytes).toBeLessThanOrEqual(20_000);
+    });
+
+    test("rows of several query blocks, with and without a common prompt, are computed with reused buffers", async () => {
+      const directory = await mkdtemp(join(tmpdir(), "whetstone-long-"));
+      onTestFinished(() => rm(directory, { recursive: true }));
+      const config = JSON.parse(await readFile(join(base.directory, "config.json"), "utf8")) as object;
+      await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, max_position_embeddings: 4096 }));
+      const gradients = async (budget: Partial<DeviceBudget>) => {
+        const { trainer } = setup(budget);
+        const id = await trainer.createModel({ id: "long", directory }, { lora: { rank: 4, alpha: 8 }, seed: 3, fresh: true });
+        for (const rows of [rowsOf(1, 1100), rowsOf(2, 1300, 1100)]) await trainer.forwardBackward(id, rows, loss, signal);
+        return trainer.gradients(id);
+      };
+      expect(await gradients({})).toEqual(await gradients({ pooledBytes: 0, pooledGradientBytes: 0 }));
     });
 
     test("the optimizer step of a model keeps the buffers, except if its gradients exceed their limit", async () => {
