@@ -1,5 +1,5 @@
 /** Embeddings and output heads in pieces on the device `webgpu`, where an adapter is installed, next to whole ones and the processor. */
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -113,6 +113,30 @@ test("a layout in pieces is the same flat vector; only the embedding and the hea
   }
   expect(cutLayout(layout, 2 ** 27)).toEqual(layout);
 });
+
+test.skipIf(missingAdapter !== null)(
+  "on the device webgpu, logits of a large vocabulary are computed in slices that every adapter can bind",
+  { timeout: 120_000 },
+  async () => {
+    const directory = await scratch();
+    const config = JSON.parse(await readFile(join(SUBJECTS[0][1].directory, "config.json"), "utf8")) as object;
+    // The logits of all 300 trained tokens take 182 MB.
+    await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, vocab_size: 151_936, num_hidden_layers: 1 }));
+    const rows = Array.from({ length: 5 }, (_, row): Row => {
+      const tokens = Int32Array.from({ length: 61 }, (__, t) => (row * 31_000 + t * 1009) % 151_936);
+      return { tokens, weights: new Float32Array(61).fill(1 / 300, 1) };
+    });
+    const gradients = async (trainer: Trainer | DeviceTrainer) => {
+      const id = await trainer.createModel({ id: "large", directory }, { lora, seed: 3, fresh: true });
+      const { logprobs } = await trainer.forwardBackward(id, rows, { kind: "cross-entropy" }, signal);
+      return { logprobs: logprobs.flatMap((row) => [...row]), gradients: await trainer.gradients(id) };
+    };
+    const [here, there] = [await gradients(setup().trainer), await gradients(new Trainer({ threads: 1 }))];
+    here.logprobs.forEach((value, i) => expect(value).toBeCloseTo(there.logprobs[i]!, 4));
+    const scale = there.gradients.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    here.gradients.forEach((value, i) => expect(Math.abs(value - there.gradients[i]!)).toBeLessThan(1e-4 * scale));
+  },
+);
 
 describe.skipIf(missingAdapter !== null).each(SUBJECTS)(
   `pieces on the device webgpu, %s head${missingAdapter === null ? "" : `: ${missingAdapter}`}`,

@@ -34,7 +34,7 @@ export class DeviceTensor {
 }
 
 /** Max bytes of a tensor that every WebGPU adapter can bind. The runtime does not report the limit of the adapter, which may be larger. */
-const MAX_BINDING_BYTES = 2 ** 27;
+export const MAX_BINDING_BYTES = 2 ** 27;
 
 /** Allocations of a device: float32, and float16 for stored weights. */
 export class DeviceMemory {

@@ -1,6 +1,7 @@
 /** Batches of prefix groups: padded blocks of rows that run through a gradient graph together. */
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
 import { type DeviceBudget, keptBytesPerToken } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
@@ -74,8 +75,8 @@ export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, 
   };
 }
 
-/** Max bytes of the attention scores of a device's batch, whose rows have 1,024 tokens: the size of a storage buffer on every adapter. */
-const SCORE_BYTES = 2 ** 27;
+/** Max bytes of the attention scores of a device's batch, whose rows have 1,024 tokens. */
+const SCORE_BYTES = MAX_BINDING_BYTES;
 
 /**
  * Returns the limits on a device, whose products are fast only for thousands of rows: as many tokens as fit without recomputed layers, in

@@ -3,8 +3,9 @@
  * numbers are measured in `docs/notebook/2026-11-22-memory-of-training.md`.
  */
 import type { ModelConfig } from "../model/config.ts";
-import { DEFAULT_DEVICE_MEMORY } from "../runtime/device-memory.ts";
+import { DEFAULT_DEVICE_MEMORY, MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import { MIN_PRODUCT_ROWS, WIDE } from "../runtime/thread-limits.ts";
+import { PADDING_STEP } from "./query-blocks.ts";
 
 /** Memory plan: a property that a graph is compiled for, so there are few different plans. */
 export interface MemoryPlan {
@@ -28,6 +29,8 @@ export interface MemoryBudget {
   readonly logitsBytes: number;
   /** Max trained tokens in a slice. In shorter slices, reading the head's weights takes longer than the products. */
   readonly sliceRows: number;
+  /** Max bytes of the logits of a slice; no limit on the processor. */
+  readonly sliceBytes: number;
   /** Max bytes of kept activations in a batch without order. */
   readonly unorderedBytes: number;
   /** Max bytes of kept activations in a batch without recomputed layers. */
@@ -35,7 +38,13 @@ export interface MemoryBudget {
 }
 
 /** Budget of the processor, whose caches favor small batches. */
-export const PROCESSOR_BUDGET: MemoryBudget = { logitsBytes: 2 ** 26, sliceRows: 128, unorderedBytes: 2 ** 28, keptBytes: 400 * 2 ** 20 };
+export const PROCESSOR_BUDGET: MemoryBudget = {
+  logitsBytes: 2 ** 26,
+  sliceRows: 128,
+  sliceBytes: Infinity,
+  unorderedBytes: 2 ** 28,
+  keptBytes: 400 * 2 ** 20,
+};
 
 /** Budget of a device. */
 export interface DeviceBudget extends MemoryBudget {
@@ -62,8 +71,9 @@ export function deviceBudget(memory = DEFAULT_DEVICE_MEMORY): DeviceBudget {
   const factor = memory / DEFAULT_DEVICE_MEMORY;
   const keptBytes = 7 * 2 ** 29 * factor;
   return {
-    logitsBytes: 2 ** 27,
+    logitsBytes: MAX_BINDING_BYTES,
     sliceRows: 256,
+    sliceBytes: MAX_BINDING_BYTES,
     unorderedBytes: 2 ** 30,
     keptBytes,
     pooledBytes: keptBytes,
@@ -99,10 +109,12 @@ export function keptBytesPerToken({ layers, hiddenSize, innerSize }: ModelConfig
 }
 
 /** Returns the number of slices, a power of two, so that batches of many sizes run through few graphs. */
-function slicesOf({ hiddenSize, vocabularySize }: ModelConfig, entries: number, { logitsBytes, sliceRows }: MemoryBudget): number {
-  if (4 * entries * vocabularySize <= logitsBytes) return 1;
+function slicesOf({ hiddenSize, vocabularySize }: ModelConfig, entries: number, budget: MemoryBudget): number {
+  if (4 * entries * vocabularySize <= budget.logitsBytes) return 1;
+  const slicesFor = (rows: number) => 2 ** Math.ceil(Math.log2(entries / rows));
+  // Entries are padded to a multiple of the step, and so are these rows.
+  const affordable = Math.max(1, Math.floor(budget.sliceBytes / (4 * vocabularySize * PADDING_STEP))) * PADDING_STEP;
   // Products with a narrow result need more rows, so that their bits do not depend on the thread count.
-  return hiddenSize < WIDE
-    ? Math.max(1, 2 ** Math.floor(Math.log2(entries / MIN_PRODUCT_ROWS)))
-    : Math.max(1, 2 ** Math.ceil(Math.log2(entries / sliceRows)));
+  const wanted = hiddenSize < WIDE ? 2 ** Math.floor(Math.log2(entries / MIN_PRODUCT_ROWS)) : slicesFor(budget.sliceRows);
+  return Math.max(1, wanted, slicesFor(affordable));
 }

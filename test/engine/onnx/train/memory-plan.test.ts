@@ -110,7 +110,10 @@ test.each([
     });
     const sizes = planBatches(rows, deviceBatchLimits(config, budget)).map(({ packedRows: { count, time } }) => count * time);
     expect(Math.max(...sizes)).toBe(tokens);
-    expect(memoryPlan(config, tokens, tokens, budget).recomputedLayers).toBe(recomputed);
+    const plan = memoryPlan(config, tokens, tokens, budget);
+    expect(plan.recomputedLayers).toBe(recomputed);
+    // Every adapter can bind a buffer of 128 MiB.
+    expect((4 * config.vocabularySize * tokens) / plan.headSlices).toBeLessThanOrEqual(2 ** 27);
   },
 );
 
