@@ -79,7 +79,6 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], float16
     if (graph.directNames.get(value) === name) lowered.directOutput(name, output);
     else lowered.output(name, output);
   }
-  if (float16.size > 0) runCopiesLate(lowered);
   return lowered;
 }
 
@@ -88,21 +87,24 @@ function ofType(dtype: DType, value: Value): Value {
   return value.dtype === "float16" && dtype === "float32" ? cast(value, dtype) : value;
 }
 
+/** Operators that copy a weight. */
+const COPIES: ReadonlySet<string> = new Set(["Cast", "Transpose"]);
+
 /**
- * Moves the nodes that depend on float16 inputs alone before all others. The runtime orders nodes depth-first from the outputs and, of the
- * inputs of a node, computes the one with the first node last. So a copy of a weight is made directly before the node that reads it;
- * otherwise the copies of all weights would be made before the first layer is computed.
+ * Moves the conversions and transpositions of inputs before all other nodes, and returns the graph. The runtime orders nodes depth-first
+ * from the outputs and, of the inputs of a node, computes the one with the first node last. So a copy of a weight is made directly before
+ * the node that reads it; otherwise the copies of all weights would be made before the first layer is computed.
  */
-function runCopiesLate(graph: Graph): void {
-  const copies = new Set<Value>(graph.inputs.filter(({ dtype }) => dtype === "float16"));
-  const isOfWeights = ({ inputs, outputs }: Node): boolean => {
-    const isCopy = inputs.some((input) => copies.has(input)) && inputs.every((input) => copies.has(input) || graph.constants.has(input));
-    if (isCopy) for (const output of outputs) copies.add(output);
-    return isCopy;
-  };
+export function runCopiesLate(graph: Graph): Graph {
+  const copies = new Set<Value>(graph.inputs);
   const [early, others]: [Node[], Node[]] = [[], []];
-  for (const node of graph.nodes) (isOfWeights(node) ? early : others).push(node);
+  for (const node of graph.nodes) {
+    const isCopy = COPIES.has(node.op) && copies.has(node.inputs[0]!);
+    (isCopy ? early : others).push(node);
+    if (isCopy) copies.add(node.outputs[0]!);
+  }
   graph.nodes.splice(0, graph.nodes.length, ...early, ...others);
+  return graph;
 }
 
 /** Cuts an input out of the flat input. */

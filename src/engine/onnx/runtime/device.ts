@@ -1,7 +1,7 @@
 /** Devices that compute graphs: the processor, and a GPU through WebGPU. */
 import type { InferenceSession } from "onnxruntime-node";
 import type { Graph } from "../graph/index.ts";
-import { lower, type LoweredInputs } from "../graph/lower.ts";
+import { lower, type LoweredInputs, runCopiesLate } from "../graph/lower.ts";
 import { CPU_LOWERINGS } from "../graph/lowerings/cpu.ts";
 import { WEBGPU_LOWERINGS } from "../graph/lowerings/webgpu.ts";
 import type { Placement } from "./placement.ts";
@@ -57,7 +57,7 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
     name: "webgpu",
     transferred,
     packsInputs: true,
-    lower: (graph, inputs) => lower(graph, WEBGPU_LOWERINGS, inputs),
+    lower: (graph, inputs) => runCopiesLate(lower(graph, WEBGPU_LOWERINGS, inputs)),
     sessionOptions: (resident, hasFloat16) => ({
       executionProviders: ["webgpu"],
       extra: { optimization: { disable_specified_optimizers: (hasFloat16 ? [...SLOWER, ...MERGING] : SLOWER).join(";") } },
