@@ -48,7 +48,7 @@ export function sizedShape(shape: readonly Dim[], sizes: ReadonlyMap<string, num
   return dims.includes(undefined) ? null : (dims as number[]);
 }
 
-/** Returns the rule for the only unknown dimension of a node; null if there is none, or more than one. */
+/** Returns the rule for the unknown dimension of a node; null unless exactly one dimension is unknown. */
 function ruleOf({ op, inputs, outputs, attributes }: Node, isKnown: (dim: Dim) => boolean): Rule | null {
   const [before, after] = [inputs[0]?.shape ?? [], outputs[0]!.shape];
   if (op === "Concat") {

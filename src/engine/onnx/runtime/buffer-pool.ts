@@ -68,13 +68,11 @@ export class BufferPool {
     return taken;
   }
 
-  /** Releases all buffers, used ones when they are returned. @returns Bytes that were released at once. */
-  clear(): number {
-    const before = this.#bytes;
+  /** Releases all buffers, used ones when they are returned. */
+  clear(): void {
     const free = this.#free;
     this.#free = [];
     for (const buffer of free) this.#release(buffer);
-    return before - this.#bytes;
   }
 
   /** Returns a tensor in a buffer. */

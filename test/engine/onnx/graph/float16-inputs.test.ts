@@ -1,4 +1,4 @@
-/** Lowering of inputs that are stored as float16; `test/engine/device/float16.test.ts` has their results. */
+/** Copies of weights in lowered graphs: conversions of float16 inputs, and transpositions. `test/engine/device/float16.test.ts` has results. */
 import { readdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
