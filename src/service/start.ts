@@ -102,7 +102,7 @@ export interface ServiceOptions {
   readonly device?: DeviceChoice | undefined;
   /**
    * Memory of the GPU in bytes, from 1 GB, which WebGPU does not report: with more, training recomputes fewer layers of large models,
-   * and the prefix cache, an eighth of it, keeps more prompts. An error with the device "cpu".
+   * more requests run at once, and the prefix cache, an eighth of it, keeps more prompts. An error with the device "cpu".
    *
    * @default `WHETSTONE_DEVICE_MEMORY`, or 8 GB
    */

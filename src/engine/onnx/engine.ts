@@ -80,7 +80,7 @@ export interface OnnxEngineOptions {
   readonly device?: DeviceChoice | undefined;
   /**
    * Memory of the GPU in bytes, which WebGPU does not report; at least 1 GB. The bytes that a training batch keeps for its gradient are
-   * proportional to it: with more, fewer layers are recomputed. An error with the device `"cpu"`. @default 8 GB
+   * proportional to it: with more, fewer layers are recomputed, and more requests run at once. An error with the device `"cpu"`. @default 8 GB
    */
   readonly deviceMemory?: number | undefined;
   /**

@@ -180,7 +180,7 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
       const constraint =
         params.constraint === undefined ? null : await grammars.constraint(find(directories, policy.base), grammarText(params.constraint));
       const request = { params, constraint, rules: LogitRules.of(params, prompt), stops: new Set(params.stopTokenIds) };
-      const row = { request, length: prompt.length, lastToken: -1, sampled: 0, cachedTokens: 0, promptTokens: null };
+      const row = { request, length: prompt.length, tokens: [], sampled: 0, cachedTokens: 0, promptTokens: null };
       const tokens = [...prompt];
       const { promptLogprobs: asked } = params;
       while (true) {

@@ -68,7 +68,7 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
     },
     remedyOf: (message) =>
       OUT_OF_MEMORY.test(message)
-        ? ' The memory of the device is too small: train an adapter instead of all parameters, send shorter rows, use a smaller base model, store its weights in float16 (weightPrecision), or start the service with device "cpu"'
+        ? ' The memory of the device is too small: train an adapter instead of all parameters, send shorter rows, use a smaller base model, store its weights in float16 (weightPrecision), set a smaller deviceMemory, or start the service with device "cpu"'
         : "",
     onPlacement,
   };

@@ -57,7 +57,7 @@ export function advance(
   const { id } = chosen;
   constraint?.note(id);
   rules?.note(id);
-  row.lastToken = id;
+  row.tokens.push(id);
   row.sampled++;
   const isFull = row.sampled >= params.maxTokens || row.length + 1 >= contextLength;
   const token: SampledToken = { ...chosen, finish: stops.has(id) ? "stop" : isFull ? "length" : undefined };

@@ -5,7 +5,7 @@ import { advance } from "./advance.ts";
 import { drawInputs, isPlain } from "./draw-inputs.ts";
 import type { Distributions, ForwardOutput } from "./forward.ts";
 import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace } from "./place.ts";
-import type { Request, RunningRow, SampledEvent } from "./request.ts";
+import { isBefore, type Request, type RunningRow, type SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
 
@@ -51,6 +51,11 @@ export class Batch {
     return this.#rows.length;
   }
 
+  /** Tokens in the cache of the longest row. */
+  get longest(): number {
+    return this.#rows.reduce((longest, { length }) => Math.max(longest, length), 0);
+  }
+
   /** Graph that {@link decode} runs: with distributions only if a row needs one. */
   get #kind(): "decode" | "draw" {
     const { vocabularySize } = this.weights.config;
@@ -65,8 +70,13 @@ export class Batch {
     return (this.#adapters = stack);
   }
 
+  /** Returns how many of `rows` rows of `length` tokens there is memory for, at least one. */
+  roomFor(rows: number, length: number): number {
+    return this.#cache.roomFor(rows, length);
+  }
+
   /**
-   * Adds rows and draws the first token of each.
+   * Adds rows and draws the first token of each, or the next token of requests that were suspended.
    *
    * @param expected - Number of rows expected soon; the cache makes room for all of them at once.
    */
@@ -97,7 +107,7 @@ export class Batch {
     const pasts = new Int32Array(padded);
     let longest = 1;
     rows.forEach((row, b) => {
-      tokens[b] = row.lastToken;
+      tokens[b] = row.tokens.at(-1)!;
       pasts[b] = row.length;
       longest = Math.max(longest, row.length + 1);
     });
@@ -132,7 +142,18 @@ export class Batch {
 
   /** Removes the rows with requests for which `isEnded` is true. */
   remove(isEnded: (request: Request) => boolean): void {
-    this.#removeAt(this.#rows.flatMap(({ request }, index) => (isEnded(request) ? [index] : [])));
+    this.#end(this.#rows.flatMap(({ request }, index) => (isEnded(request) ? [index] : [])));
+  }
+
+  /**
+   * Removes the `count` least urgent rows and frees their places in the cache.
+   *
+   * @returns Their requests, to be prefilled again: the sampled tokens are at the end of their prompts.
+   */
+  suspend(count: number): Request[] {
+    if (count <= 0) return [];
+    const rows = [...this.#rows.keys()].sort((a, b) => (isBefore(this.#rows[a]!.request, this.#rows[b]!.request) ? 1 : -1)).slice(0, count);
+    return this.#removeAt(rows.sort((a, b) => a - b)).map(suspended);
   }
 
   /** Takes or draws a token for each row from index `first` on, and removes the rows that ended. */
@@ -151,14 +172,18 @@ export class Batch {
         ended.push(at);
       }
     }
-    this.#removeAt(ended);
+    this.#end(ended);
   }
 
-  /** Moves rows from the end into the gaps, each at most once, so that the rows in use stay a prefix. */
-  #removeAt(indices: readonly number[]): void {
-    if (indices.length === 0) return;
-    const ended = indices.map((index) => this.#rows[index]!.request);
-    const size = this.size - ended.length;
+  /** Removes rows and reports the end of their requests. */
+  #end(indices: readonly number[]): void {
+    for (const { request } of this.#removeAt(indices)) this.#listener.onEnd(request);
+  }
+
+  /** Removes rows, in ascending order, and moves rows from the end into the gaps, each at most once, so that the rows in use stay a prefix. */
+  #removeAt(indices: readonly number[]): RunningRow[] {
+    const removed = indices.map((index) => this.#rows[index]!);
+    const size = this.size - removed.length;
     const isEnded = new Set(indices);
     let from = size;
     for (const gap of indices) {
@@ -168,8 +193,14 @@ export class Batch {
       this.#rows[gap] = this.#rows[from++]!;
     }
     this.#rows.length = size;
-    for (const request of ended) this.#listener.onEnd(request);
+    return removed;
   }
+}
+
+/** Returns the request of a row as a request that continues after the tokens sampled so far. */
+function suspended({ request, tokens, sampled }: RunningRow): Request {
+  const prompt = Int32Array.from([...request.prompt, ...tokens]);
+  return { ...request, prompt, sampled, params: { ...request.params, promptLogprobs: undefined } };
 }
 
 /**

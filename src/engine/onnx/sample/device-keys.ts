@@ -1,15 +1,19 @@
 /** Keys and values in a device's memory. */
 import { concat, type Dim, Graph, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
-import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
+import { type DeviceMemory, type DeviceTensor, MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import type { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import type { KeysRoom } from "./keys-room.ts";
 import type { BatchKeys, PromptKeys } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
 /** Step of capacities, in tokens. */
 const CAPACITY_STEP = 64;
+
+/** Caches in memory at a time: a run reads one, and writes another one with the next token. */
+const COPIES = 2;
 
 /** Keys and values of all layers by output name, `[rows, kv, C, d]`. */
 type Layers = ReadonlyMap<string, DeviceTensor>;
@@ -30,6 +34,23 @@ function pastFeeds(config: ModelConfig, layers: Layers): Tensors {
 
 function holdAll(layers: Layers): Layers {
   return new Map([...layers].map(([name, tensor]) => [name, tensor.hold()]));
+}
+
+function bytesOf(layers: Layers | null): number {
+  return [...(layers?.values() ?? [])].reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/**
+ * Rounds a number of rows up, so that graphs run with few distinct shapes: to a power of two up to 8, then to a multiple of 8.
+ *
+ * @param round - `Math.floor` to round down instead. @default `Math.ceil`
+ */
+export function paddedRows(count: number, round: (x: number) => number = Math.ceil): number {
+  return count <= 8 ? 2 ** round(Math.log2(count)) : round(count / 8) * 8;
+}
+
+function toCapacity(length: number): number {
+  return Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP;
 }
 
 function releaseAll(layers: Layers | null): void {
@@ -82,7 +103,7 @@ class StoredLayers implements KeysMemory {
 
   constructor(layers: Layers) {
     this.layers = layers;
-    this.bytes = [...layers.values()].reduce((sum, { bytes }) => sum + bytes, 0);
+    this.bytes = bytesOf(layers);
   }
 
   hold(): void {
@@ -191,6 +212,7 @@ export class DeviceBatchKeys implements BatchKeys {
   readonly #memory: DeviceMemory;
   readonly #config: ModelConfig;
   readonly #gather: Gather;
+  readonly #room: KeysRoom;
   #layers: Layers | null = null;
   #rows: RowSource[] = [];
   #sources: Source[] = [];
@@ -198,14 +220,25 @@ export class DeviceBatchKeys implements BatchKeys {
   #capacity = 0;
   #wanted = 0;
 
-  constructor(memory: DeviceMemory, config: ModelConfig, gather: Gather) {
+  constructor(memory: DeviceMemory, config: ModelConfig, gather: Gather, room: KeysRoom) {
     this.#memory = memory;
     this.#config = config;
     this.#gather = gather;
+    this.#room = room;
   }
 
+  /** Counts the cache of a run twice, and limits the rows to those whose logits every adapter can bind. */
+  roomFor(rows: number, length: number): number {
+    const { layers, kvHeads, headSize, vocabularySize } = this.#config;
+    const rowBytes = COPIES * 4 * 2 * layers * kvHeads * headSize * toCapacity(length);
+    const bytes = this.#room.bytesFor(bytesOf(this.#layers), rowBytes * paddedRows(rows));
+    const limit = Math.min(bytes / rowBytes, MAX_BINDING_BYTES / (4 * vocabularySize));
+    return Math.min(rows, paddedRows(Math.max(1, limit), Math.floor));
+  }
+
+  /** Sets the length of all rows. The cache shrinks when its longest row has ended. */
   reserve(_slots: number, length: number): void {
-    this.#wanted = Math.max(this.#wanted, Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP);
+    this.#wanted = toCapacity(length);
   }
 
   load(slot: number, prompt: PromptKeys, index: number): void {

@@ -11,8 +11,9 @@ import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import { hasExactAttention } from "./attention-check.ts";
 import { deviceGraph } from "./device-graphs.ts";
-import { DeviceBatchKeys, DevicePromptKeys, gatherer, residentKeys } from "./device-keys.ts";
+import { DeviceBatchKeys, DevicePromptKeys, gatherer, paddedRows, residentKeys } from "./device-keys.ts";
 import { Forward, type ForwardInput } from "./forward.ts";
+import { KeysRoom } from "./keys-room.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 
 /** Trained weights in a device's memory; the receiver releases the vector. */
@@ -57,9 +58,13 @@ const HOSTED: ReadonlySet<string> = new Set([
   "first_blocks",
 ]);
 
-/** Creates the place of a sampler on a device, and its source of weights. */
-export function onDevice(memory: DeviceMemory, bases: DeviceBases): SamplerPlace<DeviceTrained> {
-  return { place: devicePlace(memory), weights: deviceWeights(memory, bases) };
+/**
+ * Creates the place of a sampler on a device, and its source of weights.
+ *
+ * @param room - Room for the keys and values of running requests. @default room in 8 GB without another user
+ */
+export function onDevice(memory: DeviceMemory, bases: DeviceBases, room = new KeysRoom(memory)): SamplerPlace<DeviceTrained> {
+  return { place: devicePlace(memory, room), weights: deviceWeights(memory, bases) };
 }
 
 function deviceWeights(memory: DeviceMemory, bases: DeviceBases): WeightsSource<DeviceTrained, OnDevice, DeviceAdapter> {
@@ -88,7 +93,7 @@ function storedLayout({ maxPieceBytes }: DeviceMemory, config: ModelConfig): Lay
   return cutLayout(baseLayout(config), maxPieceBytes);
 }
 
-function devicePlace(memory: DeviceMemory): SamplingPlace {
+function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
   const { device } = memory;
   const forwardOf = (precision: WeightPrecision) =>
     new Forward<OnDevice>({
@@ -123,9 +128,10 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
     },
     // The rest of a prompt takes a run, however short it is.
     minSharedPrefix: MIN_PIECE,
+    keepsIdleKeys: false,
     newPromptKeys: (TensorClass, config, slots) =>
       new DevicePromptKeys(memory, config, TensorClass, slots, gatherer(memory, config, rearranging)),
-    newBatchKeys: (config) => new DeviceBatchKeys(memory, config, gatherer(memory, config, rearranging)),
+    newBatchKeys: (config) => new DeviceBatchKeys(memory, config, gatherer(memory, config, rearranging), room),
     stack(config, adapters, previous) {
       const members = [...new Set(adapters as readonly DeviceAdapter[])];
       if (members.length === 0) return null;
@@ -133,11 +139,6 @@ function devicePlace(memory: DeviceMemory): SamplingPlace {
       return new DeviceStack(memory, config, members, stacking);
     },
   };
-}
-
-/** Rounds a number of rows up, so that graphs run with few distinct shapes: to a power of two up to 8, then to a multiple of 8. */
-function paddedRows(count: number): number {
-  return count <= 8 ? 2 ** Math.ceil(Math.log2(count)) : Math.ceil(count / 8) * 8;
 }
 
 /** Adapters of a batch as stacks `[adapters + 1, in, rank]` and `[adapters + 1, rank, out]`; entry 0 is zero, for rows without an adapter. */

@@ -102,6 +102,7 @@ function hostPlace(maxThreads: number): SamplingPlace {
     minPiece: BLOCK_TOKENS,
     maxPiece: Infinity,
     minSharedPrefix: MIN_SHARED_PREFIX,
+    keepsIdleKeys: true,
     newPromptKeys: (TensorClass, config, slots, capacity) => new PromptCache(config, TensorClass, slots, capacity),
     newBatchKeys: (config) => new KvCache(config),
     stack: (config, adapters, previous) => stackAdapters(config, adapters as readonly LoadedAdapter[], previous as StackedAdapters | null),

@@ -39,6 +39,11 @@ export class KvCache implements BatchKeys {
     this.#rowSize = (capacity) => config.kvHeads * config.headSize * capacity;
   }
 
+  /** Every number of rows: the cache grows until the memory of the process is full. */
+  roomFor(rows: number): number {
+    return rows;
+  }
+
   /** Returns the graph inputs of the first `rows` rows; `past_mask` is 0 where a row has a token and very negative elsewhere. */
   feeds(TensorClass: TensorConstructor, rows: number): Tensors {
     const { kvHeads, headSize: d } = this.#config;

@@ -35,6 +35,8 @@ export interface PromptKeys {
 
 /** Keys and values of the rows of one batch; rows `0 … count − 1` are in use. */
 export interface BatchKeys {
+  /** Returns how many of `rows` rows of `length` tokens there is memory for, at least one. */
+  roomFor(rows: number, length: number): number;
   /**
    * Makes room for `slots` rows of `length` tokens and keeps the first `rows` rows.
    *
@@ -101,6 +103,8 @@ export interface SamplingPlace {
    * with a shorter prefix, computing many prompts at once from their start finishes sooner.
    */
   readonly minSharedPrefix: number;
+  /** Whether a batch without rows keeps the memory of its cache for the next request. */
+  readonly keepsIdleKeys: boolean;
   newPromptKeys(TensorClass: TensorConstructor, config: ModelConfig, slots: number, capacity: number): PromptKeys;
   newBatchKeys(config: ModelConfig): BatchKeys;
   /** Stacks the distinct adapters of a batch, all of one rank; returns `previous` if it already holds all of them, null for no adapters. */

@@ -1,7 +1,7 @@
-/** Queue of waiting requests: the most urgent first, among equals the earliest. */
-import { priorityOf, type Request } from "./request.ts";
+/** Queue of waiting requests: the most urgent first, among equals the earliest, which has the lowest id. */
+import { isBefore, type Request } from "./request.ts";
 
-/** Waiting requests, sorted by priority, then by arrival. */
+/** Waiting requests, sorted by {@link isBefore}. */
 export class WaitingQueue {
   #waiting: Request[] = [];
 
@@ -14,7 +14,7 @@ export class WaitingQueue {
   }
 
   add(request: Request): void {
-    const before = this.#waiting.findIndex((other) => priorityOf(other) > priorityOf(request));
+    const before = this.#waiting.findIndex((other) => isBefore(request, other));
     this.#waiting.splice(before === -1 ? this.#waiting.length : before, 0, request);
   }
 

@@ -14,7 +14,10 @@ export interface Request {
   readonly id: number;
   readonly policyId: string;
   readonly policy: Policy;
+  /** Tokens to prefill. */
   readonly prompt: Int32Array;
+  /** Number of tokens at the end of `prompt` that were sampled for this request before its row was suspended. */
+  readonly sampled: number;
   readonly params: SamplingParams;
   readonly stops: ReadonlySet<number>;
   readonly rules: LogitRules | null;
@@ -26,9 +29,9 @@ export interface RunningRow<R = Request> {
   readonly request: R;
   /** Number of tokens in the cache. */
   length: number;
-  /** Token sampled last; not in the cache yet. */
-  lastToken: number;
-  /** Number of tokens sampled so far. */
+  /** Tokens sampled since the request got its row; the last one is not in the cache yet. */
+  readonly tokens: number[];
+  /** Number of tokens sampled so far, also before the row was suspended. */
   sampled: number;
   /** Prompt tokens that were found in the prefix cache instead of computed for this request. */
   readonly cachedTokens: number;
@@ -39,4 +42,10 @@ export interface RunningRow<R = Request> {
 /** Returns the priority of a request: lower values are served first, 0 if not set. */
 export function priorityOf(request: Request): bigint {
   return request.params.priority ?? 0n;
+}
+
+/** Whether a request is served before another one: with higher priority, or else if it arrived earlier. */
+export function isBefore(request: Request, other: Request): boolean {
+  const [own, others] = [priorityOf(request), priorityOf(other)];
+  return own === others ? request.id < other.id : own < others;
 }

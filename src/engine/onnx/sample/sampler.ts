@@ -1,7 +1,7 @@
 /**
  * Continuous batching: requests join and leave between tokens, and all running rows of the same weights advance in one forward pass.
- * Results are batch-invariant: a row's bits depend neither on the rest of the batch nor on earlier computations, and its random numbers
- * only on its seed. Runs in a worker.
+ * Rows that grow beyond the memory are suspended, and prefilled again when other rows have ended. Results are batch-invariant: a row's bits
+ * depend neither on the rest of the batch nor on earlier computations, and its random numbers only on its seed. Runs in a worker.
  */
 import type { SamplingParams } from "../../port.ts";
 import type { ModelConfig, BaseSource } from "../model/config.ts";
@@ -19,6 +19,9 @@ import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import { priorityOf, type Request, type SampledEvent } from "./request.ts";
 
+/** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */
+const HEADROOM = 64;
+
 /** Sampler with continuous batching, for any number of policies. `T` are trained weights as {@link addPolicy} takes them. */
 export class Sampler<T extends { readonly lora: Adapter | null }> {
   readonly #maxRows: number;
@@ -34,6 +37,8 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   readonly #queue = new WaitingQueue();
   /** Prompts being prefilled, the most urgent first. */
   readonly #tasks: PrefillTask[] = [];
+  /** Callers of {@link settle}. */
+  #settling: (() => void)[] = [];
   #events: SampledEvent[] = [];
   #isRunning = false;
 
@@ -81,7 +86,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   add(id: number, policyId: string, prompt: Int32Array, params: SamplingParams, constraint: GrammarConstraint | null = null): void {
     const policy = this.#policies.take(policyId);
     const rules = LogitRules.of(params, prompt);
-    this.#queue.add({ id, policyId, policy, prompt, params, stops: new Set(params.stopTokenIds), rules, constraint });
+    this.#queue.add({ id, policyId, policy, prompt, sampled: 0, params, stops: new Set(params.stopTokenIds), rules, constraint });
     if (!this.#isRunning) void this.#loop();
   }
 
@@ -89,6 +94,11 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   cancel(id: number): void {
     this.#cancelled.add(id);
     if (!this.#isRunning) this.#dropCancelled();
+  }
+
+  /** Waits until the caches of all batches fit into the present memory: until the next token, or not at all without requests. */
+  settle(): Promise<void> {
+    return this.#isRunning ? new Promise((resolve) => this.#settling.push(resolve)) : Promise.resolve();
   }
 
   async #loop(): Promise<void> {
@@ -106,8 +116,10 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
         this.#emit(this.#events);
         this.#events = [];
       }
+      for (const resolve of this.#settling.splice(0)) resolve();
     }
     this.#isRunning = false;
+    if (!this.#place.keepsIdleKeys) for (const key of this.#batches.keys()) this.#dropBatch(key);
   }
 
   get #running(): number {
@@ -134,11 +146,20 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     const task = this.#tasks[0];
     if (task && !(first && priorityOf(first) < priorityOf(task.requests[0]!))) return task;
     const underWay = this.#tasks.reduce((sum, each) => sum + each.requests.length, 0);
-    const room = this.#maxRows - this.#running - underWay;
     if (!first) return task ?? null;
+    const room = Math.min(this.#maxRows - this.#running - underWay, this.#memoryRoom(first));
     const maxTokens = this.#pieceTokens(first.policy, endMs);
     const admitted = admit(this.#queue, this.#prefixes, { room, maxTokens, place: this.#place });
     return (admitted && (await this.#start(admitted))) ?? task ?? null;
+  }
+
+  /** Returns how many more rows there is memory for in the batch of a request, if they are as long as the request. */
+  #memoryRoom({ policy, prompt }: Request): number {
+    const batch = this.#batch(policy);
+    const starting = this.#tasks.flatMap(({ requests }) => requests.filter((request) => request.policy.batchKey === policy.batchKey));
+    const longest = starting.reduce((length, request) => Math.max(length, request.prompt.length), Math.max(batch.longest, prompt.length));
+    const rows = batch.size + starting.length;
+    return batch.roomFor(Math.min(rows + this.#queue.length, this.#maxRows), longest + HEADROOM) - rows;
   }
 
   /** Starts prefilling prompts; returns null if that failed. */
@@ -191,6 +212,9 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
 
   async #decode(batch: Batch): Promise<void> {
     try {
+      // Rows that grew beyond the memory continue when others have ended.
+      const excess = batch.size - batch.roomFor(batch.size, batch.longest + 1);
+      for (const request of batch.suspend(excess)) this.#queue.add(request);
       await batch.prepare();
       const startMs = performance.now();
       await batch.decode();
@@ -268,7 +292,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
 
 function newRow(request: Request, { prompt, cache, slot, index, cachedTokens, scored }: Prefilled) {
   return {
-    row: { request, length: prompt.length, lastToken: -1, sampled: 0, cachedTokens, promptTokens: scored },
+    row: { request, length: prompt.length, tokens: [], sampled: request.sampled, cachedTokens, promptTokens: scored },
     source: cache,
     slot,
     index,

@@ -16,6 +16,7 @@ import { DeviceMemory } from "../runtime/device-memory.ts";
 import type { Placement } from "../runtime/placement.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
 import { onDevice } from "../sample/device-place.ts";
+import { KeysRoom } from "../sample/keys-room.ts";
 import { devicePrefixCacheBytes, type SamplerOptions } from "../sample/options.ts";
 import { BLOCK_TOKENS } from "../sample/prefix-cache.ts";
 import { positionsNeeded } from "../train/batch.ts";
@@ -80,7 +81,7 @@ const memory = new DeviceMemory(
 );
 const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS);
 const bases = new DeviceBases(memory, positions, settings.weightPrecision);
-const trainer = new DeviceTrainer(memory, bases, deviceBudget(settings.memoryBytes));
+const trainer: DeviceTrainer = new DeviceTrainer(memory, bases, deviceBudget(settings.memoryBytes), () => sampling.settle());
 
 function post(role: DeviceRole, event: SamplerEvent | DeviceEvent): void {
   channels[role].port1.postMessage({ event });
@@ -88,7 +89,7 @@ function post(role: DeviceRole, event: SamplerEvent | DeviceEvent): void {
 
 const sampling = samplerMethods(
   { ...settings.sampler, prefixCacheBytes: settings.sampler.prefixCacheBytes ?? devicePrefixCacheBytes(settings.memoryBytes) },
-  onDevice(memory, bases),
+  onDevice(memory, bases, new KeysRoom(memory, settings.memoryBytes, trainer)),
   (event) => post("sampler", event),
 );
 

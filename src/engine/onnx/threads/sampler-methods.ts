@@ -56,6 +56,7 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
     cancel: ([id]: readonly [number]) => {
       if (!awaiting.delete(id)) sampler.cancel(id);
     },
+    settle: () => sampler.settle(),
   };
   return methods;
 }

@@ -91,6 +91,11 @@ export class DeviceBatchRunner {
     return batchResult(selection, results, loss !== null);
   }
 
+  /** Bytes of the buffers for kept activations. */
+  get activationBytes(): number {
+    return this.#activations.bytes;
+  }
+
   /** Frees the buffers that no batch and no model uses. */
   clear(): void {
     this.#activations.clear();

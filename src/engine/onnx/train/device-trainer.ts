@@ -13,11 +13,11 @@ import { readState, type StateVectors, writeState } from "../model/state.ts";
 import { initialAdapter } from "../model/weights.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
-import { type Batch, deviceBatchLimits, planBatches } from "./batch.ts";
+import { type Batch, deviceBatchLimits, planBatches, positionsIn } from "./batch.ts";
 import type { BatchResult } from "./batch-inputs.ts";
 import { DeviceBatchRunner } from "./device-batch-runner.ts";
 import { DeviceOptimizer, type DeviceVectors, groupsOf } from "./device-optimizer.ts";
-import { type DeviceBudget, deviceBudget } from "./memory-plan.ts";
+import { type DeviceBudget, deviceBudget, keptBytesPerToken } from "./memory-plan.ts";
 import { requireFinitePass } from "./require-finite.ts";
 import { summarize } from "./summary.ts";
 import type { TrainedModelSpec } from "./trainer.ts";
@@ -47,15 +47,30 @@ export class DeviceTrainer {
   readonly #budget: DeviceBudget;
   readonly #optimizer: DeviceOptimizer;
   readonly #runner: DeviceBatchRunner;
+  readonly #makeRoom: () => Promise<void>;
   readonly #models = new Map<string, DeviceModel>();
+  /** Bytes that the running pass keeps for its gradient; 0 while none runs. */
+  #neededBytes = 0;
   #nextId = 0;
 
-  constructor(memory: DeviceMemory, bases: DeviceBases, budget = deviceBudget()) {
+  /** @param makeRoom - Called before a pass; resolves when other users of the memory leave `pendingBytes`. @default at once */
+  constructor(memory: DeviceMemory, bases: DeviceBases, budget = deviceBudget(), makeRoom = () => Promise.resolve()) {
     this.#memory = memory;
     this.#bases = bases;
     this.#budget = budget;
+    this.#makeRoom = makeRoom;
     this.#optimizer = new DeviceOptimizer(memory);
     this.#runner = new DeviceBatchRunner(memory, budget);
+  }
+
+  /** Bytes that the running pass is about to allocate. */
+  get pendingBytes(): number {
+    return Math.max(0, this.#neededBytes - this.#runner.activationBytes);
+  }
+
+  /** Frees the buffers that batches reuse, unless a pass runs. */
+  freeBuffers(): void {
+    if (this.#neededBytes === 0) this.#runner.clear();
   }
 
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
@@ -209,7 +224,10 @@ export class DeviceTrainer {
     const transferred = { uploaded: 0, downloaded: 0 };
     try {
       const results = new Map<Batch, BatchResult>();
-      for (const batch of planBatches(rows, deviceBatchLimits(base.config, this.#budget))) {
+      const batches = planBatches(rows, deviceBatchLimits(base.config, this.#budget));
+      this.#neededBytes = Math.min(this.#budget.keptBytes, Math.max(...batches.map(positionsIn)) * keptBytesPerToken(base.config));
+      await this.#makeRoom();
+      for (const batch of batches) {
         signal.throwIfAborted();
         results.set(batch, await this.#runner.run({ ...model, ...vectors }, rows, batch, loss, transferred));
         // Between two batches the sampler decodes a token, and an abort message is received.
@@ -225,6 +243,8 @@ export class DeviceTrainer {
     } catch (error) {
       vectors.gradients.become(before);
       throw error;
+    } finally {
+      this.#neededBytes = 0;
     }
   }
 }

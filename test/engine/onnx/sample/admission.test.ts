@@ -11,7 +11,7 @@ function waiting(): WaitingQueue {
   const queue = new WaitingQueue();
   for (let id = 0; id < 3; id++) {
     const prompt = Int32Array.from({ length: 100 }, (_, t) => (t === 99 ? id : t));
-    queue.add({ id, policyId: "p", policy, prompt, params: params(id), stops: new Set(), rules: null, constraint: null });
+    queue.add({ id, policyId: "p", policy, prompt, sampled: 0, params: params(id), stops: new Set(), rules: null, constraint: null });
   }
   return queue;
 }

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { type HostTrained, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
 import type { SamplerOptions } from "../../../../src/engine/onnx/sample/options.ts";
+import type { SamplerPlace } from "../../../../src/engine/onnx/sample/place.ts";
 import type { SampledEvent } from "../../../../src/engine/onnx/sample/request.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 import type { SampledToken, SamplingParams } from "../../../../src/engine/port.ts";
@@ -26,17 +27,17 @@ export class Harness {
   #waiting = new Map<number, { resolve: (tokens: SampledToken[]) => void; reject: (error: unknown) => void }>();
   onToken: (event: SampledEvent) => void = () => {};
 
-  constructor(options: Partial<SamplerOptions> = {}) {
+  constructor(options: Partial<SamplerOptions> = {}, place: SamplerPlace<HostTrained> = onHost(options.threads ?? 1)) {
     this.sampler = new Sampler(
       { threads: 1, ...options },
       (events) => events.forEach((event) => this.#take(event)),
       (requests, error) => requests.forEach((id) => this.#waiting.get(id)?.reject(error)),
-      onHost(options.threads ?? 1),
+      place,
     );
   }
 
-  static async start(options: Partial<SamplerOptions> = {}): Promise<Harness> {
-    const harness = new Harness(options);
+  static async start(options: Partial<SamplerOptions> = {}, place?: SamplerPlace<HostTrained>): Promise<Harness> {
+    const harness = new Harness(options, place);
     await harness.sampler.loadPolicy("p", base, undefined);
     return harness;
   }
