@@ -18,6 +18,7 @@ import { DeviceBases } from "../../src/engine/onnx/model/device-bases.ts";
 import { webgpu } from "../../src/engine/onnx/runtime/device.ts";
 import { DeviceMemory } from "../../src/engine/onnx/runtime/device-memory.ts";
 import { onDevice } from "../../src/engine/onnx/sample/device-place.ts";
+import { KeysRoom } from "../../src/engine/onnx/sample/keys-room.ts";
 import { Sampler } from "../../src/engine/onnx/sample/sampler.ts";
 import type { SampledEvent } from "../../src/engine/onnx/sample/request.ts";
 import { DeviceTrainer } from "../../src/engine/onnx/train/device-trainer.ts";
@@ -195,7 +196,8 @@ export async function run(args: string[]): Promise<void> {
           for (const { request, token } of events) if (token.finish) ended.get(request)?.();
         };
         const onError = (requests: readonly number[], error: unknown) => requests.forEach((request) => ended.get(request)?.(error));
-        const sampler = new Sampler({ threads: 1, maxRows: batch, prefixCacheBytes: 0 }, onEvents, onError, onDevice(memory, bases));
+        const place = onDevice(memory, bases, new KeysRoom(memory, memoryBytes, trainer));
+        const sampler = new Sampler({ threads: 1, maxRows: batch, prefixCacheBytes: 0 }, onEvents, onError, place);
         const id = await trainer.createModel(base, spec);
         await sampler.addPolicy("policy", base, trainer.weights(id));
         let next = 0;

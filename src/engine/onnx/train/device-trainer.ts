@@ -49,11 +49,11 @@ export class DeviceTrainer {
   readonly #runner: DeviceBatchRunner;
   readonly #makeRoom: () => Promise<void>;
   readonly #models = new Map<string, DeviceModel>();
-  /** Bytes that the running pass keeps for its gradient; 0 while none runs. */
+  /** Bytes that the running pass keeps for its gradient; 0 while none runs, and in a pass without gradient. */
   #neededBytes = 0;
   #nextId = 0;
 
-  /** @param makeRoom - Called before a pass; resolves when other users of the memory leave `pendingBytes`. @default at once */
+  /** @param makeRoom - Called before a pass with gradient; resolves when other users of the memory leave `pendingBytes`. @default at once */
   constructor(memory: DeviceMemory, bases: DeviceBases, budget = deviceBudget(), makeRoom = () => Promise.resolve()) {
     this.#memory = memory;
     this.#bases = bases;
@@ -225,8 +225,11 @@ export class DeviceTrainer {
     try {
       const results = new Map<Batch, BatchResult>();
       const batches = planBatches(rows, deviceBatchLimits(base.config, this.#budget));
-      this.#neededBytes = Math.min(this.#budget.keptBytes, Math.max(...batches.map(positionsIn)) * keptBytesPerToken(base.config));
-      await this.#makeRoom();
+      if (loss !== null) {
+        const keptBytes = Math.max(...batches.map(positionsIn)) * keptBytesPerToken(base.config);
+        this.#neededBytes = Math.min(this.#budget.keptBytes, keptBytes);
+        await this.#makeRoom();
+      }
       for (const batch of batches) {
         signal.throwIfAborted();
         results.set(batch, await this.#runner.run({ ...model, ...vectors }, rows, batch, loss, transferred));
