@@ -41,6 +41,7 @@ const RULES: readonly (readonly [SamplingRule, Partial<SamplingParams>, (ids: re
   ["minP", { minP: 1 }, (ids, greedy) => ids[0] === greedy[0]],
   ["frequencyPenalty", { temperature: 0, frequencyPenalty: 1e4 }, (ids) => new Set(ids).size === ids.length],
   ["presencePenalty", { temperature: 0, presencePenalty: 1e4 }, (ids) => new Set(ids).size === ids.length],
+  ["repetitionPenalty", { temperature: 0, repetitionPenalty: 1e6 }, (ids) => new Set(ids).size === ids.length],
   ["topLogprobs", { topLogprobs: 1 }, () => true],
   ["promptLogprobs", { promptLogprobs: 0 }, () => true],
 ];
@@ -196,6 +197,18 @@ export function samplingBehaviours(get: () => Subject): void {
       ).toBe(true);
       if (name === "topLogprobs") for (const { top } of tokens) expect(top).toHaveLength(1);
       if (name === "promptLogprobs") expect(tokens[0]!.prompt).toHaveLength(prompt.length - 1);
+    });
+
+    it("does not depend on the rules of other requests, earlier or at the same time", async () => {
+      const { engine, rules } = get();
+      const policy = await basePolicy();
+      const sample = async (seed: number, more: Partial<SamplingParams> = {}) =>
+        (await sampleAll(engine, policy, tokensOf(4, 5 + seed), params(seed, more))).map(({ id }) => id);
+      const options = [{}, ...RULES.filter(([name]) => rules.has(name)).map(([, more]) => more)];
+      const alone: number[][] = [];
+      for (const [seed, more] of options.entries()) alone.push(await sample(seed, more));
+      expect(await Promise.all(options.map((more, seed) => sample(seed, more)))).toEqual(alone);
+      for (const [seed, more] of [...options.entries()].toReversed()) expect(await sample(seed, more)).toEqual(alone[seed]);
     });
   });
 

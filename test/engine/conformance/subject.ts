@@ -31,6 +31,7 @@ export const SAMPLING_RULES = [
   "minP",
   "frequencyPenalty",
   "presencePenalty",
+  "repetitionPenalty",
   "topLogprobs",
   "promptLogprobs",
 ] as const satisfies readonly (keyof SamplingParams)[];

@@ -72,13 +72,24 @@ export class Program {
   readonly #name: string;
   readonly #device: Device;
   readonly #packed: readonly string[];
+  readonly #hasResident: boolean;
+  /** Outputs of all runs of a program with resident outputs; null before the first. */
+  #fetched: string | null = null;
   #profile: string | null;
 
-  private constructor(session: Ort.InferenceSession, name: string, device: Device, packed: readonly string[], profile: string | null) {
+  private constructor(
+    session: Ort.InferenceSession,
+    name: string,
+    device: Device,
+    packed: readonly string[],
+    hasResident: boolean,
+    profile: string | null,
+  ) {
     this.#session = session;
     this.#name = name;
     this.#device = device;
     this.#packed = packed;
+    this.#hasResident = hasResident;
     this.#profile = profile;
   }
 
@@ -106,7 +117,7 @@ export class Program {
         // A spinning thread would occupy a core that samplers, trainer and server share.
         extra: { ...extra, session: { intra_op: { allow_spinning: "0" } } },
       });
-      return new Program(session, name, device, packed, profile);
+      return new Program(session, name, device, packed, device.packsInputs && outputs.length > 0, profile);
     } catch (cause) {
       if (profile !== null) await dropProfile(profile);
       throw new EngineError(`The graph "${name}" did not compile: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
@@ -127,9 +138,11 @@ export class Program {
    * @param fetches - Names of outputs, or a map from output name to a preallocated tensor or null. A preallocated tensor is written in
    *   place; in a device's memory, only if the program has no resident outputs.
    * @returns Outputs by name, except preallocated ones.
-   * @throws EngineError `E_ENGINE` if the run fails.
+   * @throws EngineError `E_ENGINE` if the run fails, or fetches other outputs than an earlier run of a program with resident outputs: the
+   *   runtime would return outputs under wrong names.
    */
   async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
+    if (this.#hasResident) this.#requireSameOutputs(Array.isArray(fetches) ? fetches : Object.keys(fetches));
     try {
       const sent = this.#packed.length === 0 ? feeds : pack(this.#packed, feeds, (await loadRuntime()).Tensor);
       const results = (await this.#session.run(sent, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
@@ -143,6 +156,13 @@ export class Program {
       const message = cause instanceof Error ? cause.message.trim() : String(cause);
       throw new EngineError(`The engine failed to run a graph: ${message}${this.#device.remedyOf(message)}`, { cause });
     }
+  }
+
+  #requireSameOutputs(names: readonly string[]): void {
+    const fetched = names.join();
+    this.#fetched ??= fetched;
+    if (fetched !== this.#fetched)
+      throw new EngineError(`Expected every run of the graph "${this.#name}" to fetch ${this.#fetched}, got ${fetched}`);
   }
 
   /** Reports where the nodes of the first run were computed. */

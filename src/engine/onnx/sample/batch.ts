@@ -62,6 +62,10 @@ export class Batch {
     return this.#place.drawsTokens && this.#rows.every(({ request }) => isPlain(request, vocabularySize)) ? "draw" : "decode";
   }
 
+  get #needsLogits(): boolean {
+    return this.#rows.some(({ request }) => request.rules?.needsLogits);
+  }
+
   /** Returns the stack with these adapters and the adapters of the rows; each adapter is in it once. */
   adaptersWith(more: readonly Adapter[]): PlacedStack | null {
     const all = [...this.#rows.flatMap((row) => row.request.policy.adapter ?? []), ...more];
@@ -95,7 +99,7 @@ export class Batch {
 
   /** Compiles the graph that {@link decode} runs, so that the time of a step does not include compilation. */
   prepare(): Promise<void> {
-    return this.#place.prepare(this.#kind, this.weights, this.adaptersWith([]) !== null);
+    return this.#place.prepare(this.#kind, this.weights, this.adaptersWith([]) !== null, this.#needsLogits);
   }
 
   /** Decodes one more token for every row. */
@@ -126,7 +130,7 @@ export class Batch {
       },
       fetches: this.#fetches,
       last: Int32Array.from({ length: padded }, (_, b) => b),
-      needsLogits: rows.some((row) => row.request.rules?.needsLogits),
+      needsLogits: this.#needsLogits,
       draws: this.#place.drawsTokens ? drawInputs(rows, padded) : null,
     });
     this.#cache.append(output.results, pasts, rows.length);

@@ -105,6 +105,7 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
         hosted: (input) => HOSTED.has(input),
         float16: float16Inputs(storedLayout(memory, config), precision),
       }),
+      hasFixedOutputs: true,
       constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
     });
   const forward = { float32: forwardOf("float32"), float16: forwardOf("float16") };
@@ -116,7 +117,7 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
       maxPiece ??= (await hasExactAttention(device)) ? MAX_PIECE : MAX_SAFE_PIECE;
     },
     batchRows: (_config, count) => ({ cached: paddedRows(count), grouped: null }),
-    prepare: (kind, weights, hasAdapters) => forward[(weights as OnDevice).precision].prepare(kind, weights, hasAdapters),
+    prepare: (kind, weights, ...more) => forward[(weights as OnDevice).precision].prepare(kind, weights, ...more),
     run(input) {
       const { weights } = input as ForwardInput<OnDevice>;
       return forward[weights.precision].run({ ...input, weights });

@@ -13,13 +13,15 @@ import type { PlacedStack, PlacedWeights } from "./place.ts";
  */
 export type ForwardKind = "prompt" | "continuation" | "decode" | "draw";
 
-/** Max compiled graphs kept. A model shape has at most eight: four kinds, with and without adapters. */
+/** Max compiled graphs kept. A model shape has at most eight: four kinds, with and without adapters; on a device fourteen, also with logits. */
 const MAX_PROGRAMS = 16;
 
 /** Graphs of a place and the weights that they read. */
 export interface ForwardPlace<W extends PlacedWeights> {
   build(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Graph;
   options(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): ProgramOptions;
+  /** Whether all runs of a program return the same outputs, as a program with resident outputs requires. */
+  readonly hasFixedOutputs: boolean;
   /** Returns the graph inputs that are the same for all runs: weights and rotary tables. */
   constants(TensorClass: TensorConstructor, weights: W): Tensors;
 }
@@ -80,15 +82,15 @@ export class Forward<W extends PlacedWeights> {
   }
 
   /** Compiles the graph that {@link run} needs, so that the time of a run does not include compilation. */
-  async prepare(kind: ForwardKind, { config }: PlacedWeights, hasAdapters: boolean): Promise<void> {
-    await this.#program(kind, config, hasAdapters);
+  async prepare(kind: ForwardKind, { config }: PlacedWeights, hasAdapters: boolean, needsLogits: boolean): Promise<void> {
+    await this.#program(kind, config, hasAdapters, needsLogits);
   }
 
   async run(input: ForwardInput<W>): Promise<ForwardOutput> {
     const { kind, weights, adapters, owners, tokens, pasts, last, draws, needsLogits } = input;
     const { vocabularySize } = weights.config;
     const { Tensor } = await loadRuntime();
-    const program = await this.#program(kind, weights.config, adapters !== null);
+    const program = await this.#program(kind, weights.config, adapters !== null, needsLogits);
     const size = pasts.length;
     const time = tokens.length / size;
     const results = await program.run(
@@ -120,8 +122,9 @@ export class Forward<W extends PlacedWeights> {
     };
   }
 
-  #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Promise<Program> {
-    return this.#programs.get(JSON.stringify([kind, config, hasAdapters]), () =>
+  #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
+    const isSeparate = this.#place.hasFixedOutputs && needsLogits;
+    return this.#programs.get(JSON.stringify([kind, config, hasAdapters, isSeparate]), () =>
       Program.compile(this.#place.build(kind, config, hasAdapters), kind, this.#place.options(kind, config, hasAdapters)),
     );
   }

@@ -72,6 +72,7 @@ export function hostGraphs(maxThreads: number): ForwardPlace<Weights> {
     options: (kind, config, hasAdapters) => ({
       threads: (kind === "decode" ? decodeThreads : promptThreads)(config, hasAdapters, maxThreads),
     }),
+    hasFixedOutputs: false,
     constants(TensorClass, weights) {
       let tensors = constants.get(weights);
       if (!tensors) {
@@ -96,7 +97,7 @@ function hostPlace(maxThreads: number): SamplingPlace {
   return {
     batchRows: (config, count) => ({ cached: count, grouped: isLarge(config) ? inGroups(count) : null }),
     open: () => Promise.resolve(),
-    prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
+    prepare: (kind, weights, hasAdapters, needsLogits) => forward.prepare(kind, weights, hasAdapters, needsLogits),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: false,
     minPiece: BLOCK_TOKENS,

@@ -90,7 +90,7 @@ export interface SamplingPlace {
   /** Checks the programs; called before the first request. Calls after a successful one have no effect. */
   open(): Promise<void>;
   /** Compiles a graph, so that the time of a run does not include compilation. */
-  prepare(kind: ForwardKind, weights: PlacedWeights, hasAdapters: boolean): Promise<void>;
+  prepare(kind: ForwardKind, weights: PlacedWeights, hasAdapters: boolean, needsLogits: boolean): Promise<void>;
   run(input: ForwardInput): Promise<ForwardOutput>;
   /** Whether the graphs `decode` and `draw` draw tokens; they then need `draws`. If false, there is no graph `draw`. */
   readonly drawsTokens: boolean;

@@ -118,7 +118,7 @@ export class PrefillTask {
       feeds: this.#cache.feeds(start, end),
       fetches: this.#cache.fetches,
       last,
-      needsLogits: isLast && this.requests.some((request) => request.rules?.needsLogits),
+      needsLogits: this.needsLogits,
       draws: null,
     });
     // Graphs of prompts always return distributions.
@@ -133,6 +133,11 @@ export class PrefillTask {
   /** Graph that {@link step} runs. */
   get kind(): PromptKeys["kind"] {
     return this.#cache.kind;
+  }
+
+  /** Whether {@link step} needs logits. */
+  get needsLogits(): boolean {
+    return this.requests.some((request) => request.rules?.needsLogits);
   }
 
   /** Frees the keys and values of the prompts. */

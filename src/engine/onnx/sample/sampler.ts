@@ -183,7 +183,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     try {
       const batch = this.#batch(policy);
       const adapters = batch.adaptersWith(task.requests.flatMap((request) => request.policy.adapter ?? []));
-      await this.#place.prepare(task.kind, weights, adapters !== null);
+      await this.#place.prepare(task.kind, weights, adapters !== null, task.needsLogits);
       const startMs = performance.now();
       const result = await task.step(adapters, this.#pieceTokens(policy, endMs));
       this.#limiterOf(weights.config).notePrefill(result.computed, performance.now() - startMs);

@@ -19,11 +19,11 @@ test("keeps at most 16 compiled graphs, releases the least recently used and com
   });
   const forward = new Forward(hostGraphs(1));
   for (let i = 0; i < 20; i++) {
-    await forward.prepare("decode", weightsOf(64), false);
-    await forward.prepare("decode", weightsOf(65 + i), false);
+    await forward.prepare("decode", weightsOf(64), false, false);
+    await forward.prepare("decode", weightsOf(65 + i), false, false);
   }
   expect(compile).toHaveBeenCalledTimes(21);
   await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(21 - 16));
-  await forward.prepare("decode", weightsOf(65), false);
+  await forward.prepare("decode", weightsOf(65), false, false);
   expect(compile).toHaveBeenCalledTimes(22);
 });
