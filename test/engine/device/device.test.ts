@@ -174,8 +174,23 @@ describe.skipIf(missingAdapter !== null)(
       expect(engine.holds!(model)).toBe(false);
       await vi.waitFor(() => expect(engine.workers!().every(({ state, restarts }) => state === "running" && restarts === 1)).toBe(true));
       expect(deaths).toHaveLength(2);
-      expect(deaths[0]).toMatch(/device-\w+: .*SIGKILL/);
+      expect(deaths[0]).toMatch(/device-\w+: .*SIGKILL$/);
       expect(await sample(await engine.loadPolicy({ base: "oracle" }))).toEqual(expected);
+    });
+
+    test("signals to all processes of a terminal leave the device running, so that requests can finish", async () => {
+      const engine = await createOnnxEngine({ baseModels: { oracle: base.directory }, device: "webgpu" });
+      onTestFinished(() => engine.close());
+      const policy = await engine.loadPolicy({ base: "oracle" });
+      const child = await childId();
+      let count = 0;
+      for await (const token of engine.sample(policy, Int32Array.of(1, 2, 3), params(7, { maxTokens: 20 }))) {
+        if (count === 0) for (const each of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.kill(child, each);
+        expect(token.id).toBeGreaterThanOrEqual(0);
+        count++;
+      }
+      expect(count).toBe(20);
+      expect(engine.workers!().map(({ restarts }) => restarts)).toEqual([0, 0]);
     });
 
     test("with 2 GB of `deviceMemory`, 1,280 tokens are two batches of at most 1,024, each with a loss of 4 bytes", async () => {

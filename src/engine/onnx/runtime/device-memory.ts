@@ -2,7 +2,7 @@
 import { EngineError } from "../../../errors.ts";
 import { type DType, Graph, type Value } from "../graph/index.ts";
 import type { Device } from "./device.ts";
-import { loadRuntime, Program, type Tensor, type Tensors, withShape } from "./program.ts";
+import { float16Tensor, loadRuntime, Program, type Tensor, type Tensors, withShape } from "./program.ts";
 
 /** Default of the memory of a device in bytes. WebGPU does not report the memory of an adapter. */
 export const DEFAULT_DEVICE_MEMORY = 8e9;
@@ -74,7 +74,7 @@ export class DeviceMemory {
   async upload(data: Float32Array | Uint16Array, shape: readonly number[]): Promise<DeviceTensor> {
     const { Tensor } = await loadRuntime();
     const isHalf = data instanceof Uint16Array;
-    const x = isHalf ? new Tensor("float16", data, shape) : new Tensor("float32", data, shape);
+    const x = isHalf ? float16Tensor(Tensor, data, shape) : new Tensor("float32", data, shape);
     return this.#allocate(data.byteLength, isHalf ? "upload-float16" : "upload", shape.length, { x });
   }
 

@@ -41,6 +41,16 @@ export function withShape(tensor: Tensor, dims: readonly number[]): Tensor {
   return TensorClass.fromGpuBuffer(tensor.gpuBuffer, { dataType: tensor.type as Ort.Tensor.GpuBufferDataTypes, dims });
 }
 
+/**
+ * Creates a float16 tensor from its bits.
+ *
+ * Where JavaScript has Float16Array (Node 24), the constructor converts bits to one, whose bytes the native binding of ONNX Runtime 1.30
+ * cannot read: it would report that there is no data. So the tensor gets the bits back.
+ */
+export function float16Tensor(TensorClass: TensorConstructor, bits: Uint16Array, dims: readonly number[]): Tensor {
+  return Object.assign(new TensorClass("float16", bits, dims), { cpuData: bits });
+}
+
 /** Settings of a compiled graph. */
 export interface ProgramOptions {
   /** Threads per operator. */

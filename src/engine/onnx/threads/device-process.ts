@@ -40,7 +40,7 @@ export class DeviceProcess {
     child.stderr!.setEncoding("utf8").on("data", (text: string) => {
       stderr += text;
       this.#adapter ??= adapterIn(stderr);
-      stderr = withoutLoaderLines(stderr).slice(-MAX_STDERR);
+      stderr = withoutNoise(stderr).slice(-MAX_STDERR);
     });
     child.on("message", (message: RoleMessage | RoleClosed) => {
       if ("closed" in message) ends.get(message.closed)?.end(0);
@@ -107,14 +107,17 @@ function adapterIn(text: string): string | null {
   return /Sorted order:\s*\n[^\n]*\[0\]\s+([^\n]*\S)/u.exec(text)?.[1] ?? null;
 }
 
-/** Removes the lines of the Vulkan loader, except the last lines, which may be incomplete. */
-function withoutLoaderLines(text: string): string {
+/** Lines on standard error that explain no death: of the Vulkan loader, and of WebGPU when a device is opened. */
+const NOISE = /^(?:INFO|WARNING|DEBUG|DRIVER|LAYER|error: XDG|Warning: maxDynamic)/u;
+
+/** Removes lines of {@link NOISE}, except the last lines, which may be incomplete. */
+function withoutNoise(text: string): string {
   const lines = text.split("\n");
-  return lines.filter((line, at) => at >= lines.length - 6 || !/^(?:INFO|WARNING|DEBUG|DRIVER|LAYER|error: XDG)/u.test(line)).join("\n");
+  return lines.filter((line, at) => at >= lines.length - 6 || !NOISE.test(line)).join("\n");
 }
 
 function explain(code: number | null, signal: NodeJS.Signals | null, stderr: string): string {
-  const lines = stderr.split("\n").filter((line) => line.trim() !== "" && !/^(?:INFO|WARNING|DEBUG|DRIVER|LAYER|error: XDG)/u.test(line));
+  const lines = stderr.split("\n").filter((line) => line.trim() !== "" && !NOISE.test(line));
   const end = signal === null ? `exited with code ${code}` : `was ended by ${signal}`;
   return `the process of the device ${end}${lines.length === 0 ? "" : `: ${lines.slice(-3).join(" ")}`}`;
 }

@@ -73,6 +73,8 @@ for (const role of open) {
 }
 process.on("message", ({ role, message }: RoleMessage) => channels[role].port2.postMessage(message));
 process.on("disconnect", () => process.exit(0));
+// A terminal sends its signals to all processes of the service. The service finishes its requests first, and then disconnects.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
 
 const memory = new DeviceMemory(
   webgpu((placement) => {

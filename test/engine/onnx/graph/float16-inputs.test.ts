@@ -12,6 +12,7 @@ import { float16Inputs } from "../../../../src/engine/onnx/model/device-bases.ts
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { webgpu } from "../../../../src/engine/onnx/runtime/device.ts";
 import { dropProfile, newProfile } from "../../../../src/engine/onnx/runtime/placement.ts";
+import { float16Tensor } from "../../../../src/engine/onnx/runtime/program.ts";
 import { deviceGraph } from "../../../../src/engine/onnx/sample/device-graphs.ts";
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
 
@@ -67,7 +68,7 @@ test.each([
     extra: webgpu().sessionOptions([], type === "float16").extra!,
   });
   const one =
-    type === "float16" ? new Tensor(type, new Uint16Array(64).fill(0x3c00), [8, 8]) : new Tensor(new Float32Array(64).fill(1), [8, 8]);
+    type === "float16" ? float16Tensor(Tensor, new Uint16Array(64).fill(0x3c00), [8, 8]) : new Tensor(new Float32Array(64).fill(1), [8, 8]);
   await session.run({
     x: new Tensor("float32", new Float32Array(16), [2, 8]),
     ...Object.fromEntries(names.map((name) => [name, one])),
