@@ -178,6 +178,14 @@ describe.skipIf(missingAdapter !== null)(
       expect(await sample(await engine.loadPolicy({ base: "oracle" }))).toEqual(expected);
     });
 
+    test("an engine closes although the process of its device hangs", async () => {
+      const engine = await createOnnxEngine({ baseModels: { oracle: base.directory }, device: "webgpu" });
+      const child = await childId();
+      process.kill(child, "SIGSTOP");
+      await engine.close();
+      expect(() => process.kill(child, 0)).toThrow("ESRCH");
+    });
+
     test("signals to all processes of a terminal leave the device running, so that requests can finish", async () => {
       const engine = await createOnnxEngine({ baseModels: { oracle: base.directory }, device: "webgpu" });
       onTestFinished(() => engine.close());

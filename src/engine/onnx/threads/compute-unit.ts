@@ -60,6 +60,9 @@ export function processorUnit({ samplers: count, sampler, trainer: settings, onD
   };
 }
 
+/** Time that the process of a device may take to end, in milliseconds: a driver may hang, and a batch of a large model takes long. */
+const CLOSE_MS = 10_000;
+
 /** Settings of {@link deviceUnit}. */
 export interface DeviceOptions extends DeviceSettings {
   readonly onDeath: (death: WorkerDeath) => void;
@@ -85,7 +88,10 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
     onEvent: ({ fallback }) => onFallback(fallback),
     onDeath,
   });
-  const close = async () => void (await Promise.all([samplers.close(), trainer.close()]));
+  const close = async () => {
+    const timer = setTimeout(() => process.kill(), CLOSE_MS);
+    await Promise.all([samplers.close(), trainer.close()]).finally(() => clearTimeout(timer));
+  };
   const info = (): DeviceInfo => ({ name: "webgpu", adapter: process.adapter, weightPrecision });
   try {
     await trainer.ask("open", undefined as never).catch((cause: unknown) => {

@@ -32,6 +32,11 @@ export class DeviceProcess {
     return end;
   }
 
+  /** Ends the process at once. */
+  kill(): void {
+    this.#child?.kill("SIGKILL");
+  }
+
   #start(): ChildProcess {
     // The Vulkan loader names the adapters at this level.
     const child = spawnProcess("engine/onnx/threads/device-worker", this.#settings, { ...process.env, VK_LOADER_DEBUG: "info" });

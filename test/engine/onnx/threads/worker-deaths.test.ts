@@ -27,7 +27,7 @@ async function until(isTrue: () => boolean): Promise<void> {
   for (const deadline = Date.now() + DEADLINE_MS; !isTrue(); await delay(5)) if (Date.now() > deadline) throw new Error("Not in time");
 }
 
-const params: SamplingParams = { maxTokens: 200, temperature: 1, topP: 1, topK: 0, seed: 7n, stopTokenIds: [], topLogprobs: 0 };
+const params: SamplingParams = { maxTokens: 500, temperature: 1, topP: 1, topK: 0, seed: 7n, stopTokenIds: [], topLogprobs: 0 };
 
 /** Samples into `ids`, which a test can watch. */
 async function sample(engine: Engine, policy: PolicyVersion, ids: number[] = []): Promise<number[]> {
