@@ -93,6 +93,11 @@ export interface OnnxEngineOptions {
    * token ids. @default no callback
    */
   readonly onFallback?: DeviceOptions["onFallback"] | undefined;
+  /**
+   * Called with the reason if the device is `"auto"` and the first model of more than 16 M weights finds no GPU: the processor computes all
+   * large models from then on, with float32 weights. @default no callback
+   */
+  readonly onDeviceUnavailable?: ((reason: string) => void) | undefined;
   /** Called after a worker died, which the engine restarts. @default no callback */
   readonly onWorkerDeath?: ((death: WorkerDeath) => void) | undefined;
 }
@@ -133,14 +138,16 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   const { device, weightPrecision } = checkedDevice(options);
   await checkDirectories(options.baseModels);
   await loadRuntime();
-  const { onWorkerDeath: onDeath = () => {}, onFallback = () => {} } = options;
+  const { onWorkerDeath: onDeath = () => {}, onFallback = () => {}, onDeviceUnavailable = () => {} } = options;
   const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
   const startDevice = () =>
     deviceUnit({ sampler, memoryBytes: options.deviceMemory, weightPrecision, onDeath, onFallback, acceptsSoftware: device === "webgpu" });
-  if (device === "webgpu") return new OnnxEngine(options, new ComputeUnits(await startDevice(), null));
+  const unitsOf = (main: ComputeUnit, startLarge: typeof startDevice | null) =>
+    new ComputeUnits(main, startLarge, ({ message }) => onDeviceUnavailable(message));
+  if (device === "webgpu") return new OnnxEngine(options, unitsOf(await startDevice(), null));
   const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
   const processor = processorUnit({ samplers, sampler, trainer, onDeath });
-  return new OnnxEngine(options, new ComputeUnits(processor, device === "auto" ? startDevice : null));
+  return new OnnxEngine(options, unitsOf(processor, device === "auto" ? startDevice : null));
 }
 
 class OnnxEngine implements Engine {
