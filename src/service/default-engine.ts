@@ -1,6 +1,6 @@
 import type { OnnxEngineOptions } from "../engine/onnx/engine.ts";
 import type { Engine } from "../engine/port.ts";
-import { chooseDevice, chooseDeviceMemory, chooseWeightPrecision, warnOfFallbacks } from "./device.ts";
+import { chooseDevice, chooseDeviceMemory, chooseWeightPrecision, warnOfFallbacks, warnOfMissingDevice } from "./device.ts";
 import type { Hub } from "./hub/hub.ts";
 import type { ServiceLogger } from "./logger.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
@@ -20,13 +20,15 @@ export async function createDefaultEngine(options: DefaultEngineOptions, hub: Hu
   // Imported lazily: a service with a custom engine needs no native binary.
   const { createOnnxEngine } = await import("../engine/index.ts");
   const device = chooseDevice(options.device);
+  const weightPrecision = chooseWeightPrecision(options.weightPrecision, device);
   return createOnnxEngine({
     baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...baseModels },
     allowedRoots: [...allowedBaseRoots],
     device,
     deviceMemory: chooseDeviceMemory(options.deviceMemory, device),
-    weightPrecision: chooseWeightPrecision(options.weightPrecision, device),
+    weightPrecision,
     onFallback: warnOfFallbacks(logger),
+    onDeviceUnavailable: warnOfMissingDevice(logger, weightPrecision),
     onWorkerDeath: (death) => logger.error("A worker of the engine died; it is restarted", { ...death }),
     resolveBase: hub === null ? undefined : (base) => hub.directoryOf(base),
     samplers,

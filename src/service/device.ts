@@ -1,4 +1,4 @@
-/** Device of the embedded engine: its choice, and warnings about operators that it lacks. */
+/** Device of the embedded engine: its choice, and warnings if it is missing or lacks operators. */
 import { DEVICE_CHOICES, type DeviceChoice, WEIGHT_PRECISIONS, type WeightPrecision } from "../engine/engine-info.ts";
 import type { OnnxEngineOptions } from "../engine/onnx/engine.ts";
 import { ConfigError } from "../errors.ts";
@@ -51,6 +51,19 @@ export function chooseDeviceMemory(option: number | undefined, device: DeviceCho
       param,
     });
   return bytes;
+}
+
+/**
+ * Returns a callback of the engine that logs that large models run on the processor, because the device "auto" found no GPU.
+ *
+ * @param weightPrecision - Precision of the weights on a GPU; the processor stores float32.
+ */
+export function warnOfMissingDevice(
+  logger: ServiceLogger,
+  weightPrecision: WeightPrecision | undefined,
+): NonNullable<OnnxEngineOptions["onDeviceUnavailable"]> {
+  const weights = weightPrecision === "float16" ? ", with float32 weights instead of float16" : "";
+  return (reason) => logger.warn(`No GPU can be used: models of more than 16 M weights run on the processor${weights}`, { reason });
 }
 
 /** Returns a callback of the engine that logs one warning per operator that the processor computes in place of the device. */
