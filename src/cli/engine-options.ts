@@ -33,7 +33,7 @@ export interface EngineOptions {
 }
 
 /** Names of the device options on the command line. */
-const DEVICE_FLAGS = { device: "--device", deviceMemory: "--device-memory", weightPrecision: "--weight-precision" } as const;
+export const DEVICE_FLAGS = { device: "--device", deviceMemory: "--device-memory", weightPrecision: "--weight-precision" } as const;
 
 /** Returns a parser of a repeatable option `key=value`. */
 function pairs(toValue: (text: string) => string): (text: string, before: Readonly<Record<string, string>>) => Record<string, string> {
