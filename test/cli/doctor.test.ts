@@ -71,7 +71,9 @@ test.skipIf(missingAdapter !== null)("doctor names the GPU of the device; with a
   expect([software.code, software.status["device"], software.text["device"]]).toEqual([
     0,
     "warn",
-    expect.stringMatching(/^models of more than 16 M weights run on the processor: .+ computes on the processor; /u),
+    expect.stringMatching(
+      /^models of more than 16 M weights run on the processor: .+ computes on the processor; Install the driver of the GPU/u,
+    ),
   ]);
   expect((await doctor(dataDir, "--device", "cpu")).status["device"]).toBeUndefined();
 });

@@ -20,7 +20,7 @@ export async function checkDevice(option: DeviceChoice | undefined): Promise<Che
 
 async function open({ device, ...options }: ReturnType<typeof chooseDevice>): Promise<Check> {
   const { createOnnxEngine } = await import("../../engine/index.ts");
-  const { isSoftware } = await import("../../engine/onnx/threads/compute-unit.ts");
+  const { driverRemedy, isSoftware } = await import("../../engine/onnx/threads/compute-unit.ts");
   const engine = await createOnnxEngine({ ...options, baseModels: {}, device: "webgpu" }).catch((error: unknown) => {
     // A missing GPU: models run on the processor. A GPU that lacks a feature: large models fail.
     if (device === "auto" && WhetstoneError.isInstance(error) && error.code === "E_ENGINE") return error;
@@ -31,6 +31,12 @@ async function open({ device, ...options }: ReturnType<typeof chooseDevice>): Pr
   const info = engine.devices!()[0]!;
   await engine.close();
   const name = info.adapter ?? "an adapter whose name the system does not report";
-  if (device === "auto" && isSoftware(info)) return problem("warn", "device", `${onProcessor}: ${name} computes on the processor`, REMEDY);
+  if (device === "auto" && isSoftware(info))
+    return problem(
+      "warn",
+      "device",
+      `${onProcessor}: ${name} computes on the processor`,
+      `${driverRemedy()}, or select the device "webgpu" to use this adapter`,
+    );
   return pass("device", `WebGPU computes on ${name}, with weights in ${options.weightPrecision}`);
 }

@@ -90,7 +90,7 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
   try {
     await trainer.ask("open", undefined as never).catch((cause: unknown) => {
       throw new EngineError(
-        `The device "webgpu" could not be opened: ${withoutSource(reasonOf(cause))}. ${driverRemedy()}, or start the service with device "cpu"`,
+        `The device "webgpu" could not be opened: ${reasonOf(cause)}. ${driverRemedy()}, or start the service with device "cpu"`,
         { cause },
       );
     });
@@ -123,7 +123,7 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
 }
 
 function reasonOf(cause: unknown): string {
-  return (cause instanceof Error ? cause.message : String(cause)).trim();
+  return withoutSource(cause instanceof Error ? cause.message : String(cause)).trim();
 }
 
 /** Returns a message of ONNX Runtime without the name of the graph, the position in its source code and the failed condition. */
