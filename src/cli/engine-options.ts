@@ -6,6 +6,7 @@ import { createTinkerEngine, type DeviceChoice, type Engine, type WeightPrecisio
 import { ConfigError } from "../errors.ts";
 import { parseSize } from "./arguments.ts";
 import type { UpstreamOptions } from "../service/index.ts";
+import { chooseDevice } from "../service/device.ts";
 import { SHIPPED_BASE, shippedDirectory } from "../service/shipped-base.ts";
 
 /** Parsed options of {@link addEngineOptions}. */
@@ -30,6 +31,9 @@ export interface EngineOptions {
   readonly upstreamRefuse: readonly string[];
   readonly upstreamAccept: readonly string[];
 }
+
+/** Names of the device options on the command line. */
+export const DEVICE_FLAGS = { device: "--device", deviceMemory: "--device-memory", weightPrecision: "--weight-precision" } as const;
 
 /** Returns a parser of a repeatable option `key=value`. */
 function pairs(toValue: (text: string) => string): (text: string, before: Readonly<Record<string, string>>) => Record<string, string> {
@@ -98,7 +102,7 @@ export function addEngineOptions(command: Command): Command {
 /**
  * Creates the engine selected by the options; undefined for the embedded engine, which the service starts itself.
  *
- * @throws ConfigError `E_CONFIG` for contradictory options, and if a named environment variable is empty.
+ * @throws ConfigError `E_CONFIG` for contradictory options or invalid values, and if a named environment variable is empty.
  */
 export async function engineOf(options: EngineOptions): Promise<Engine | undefined> {
   const { engine, engineUrl: url, engineKeyEnv: keyVariable, engineServer: server, engineEncoding: encoding } = options;
@@ -106,6 +110,7 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
     const given = { "--engine-url": url, "--engine-key-env": keyVariable, "--engine-server": server, "--engine-encoding": encoding };
     for (const [param, value] of Object.entries(given))
       if (value !== undefined) throw new ConfigError(`${param} is for \`--engine tinker\`; the embedded engine has no server`, { param });
+    chooseDevice(options, DEVICE_FLAGS);
     return undefined;
   }
   const local = {

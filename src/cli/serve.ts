@@ -76,19 +76,21 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Pro
   // Connecting to an engine's server may take minutes; before that, nothing needs a clean shutdown.
   const engine = await Promise.race([engineOf(options), stop]);
   if (typeof engine === "string") return exitNow(engine);
-  const service = await startService({
-    engine,
-    upstream,
+  const embedded = {
     baseModels: options.baseModel,
-    host: options.host,
-    port: options.port,
-    dataDir: options.dataDir,
     allowedBaseRoots: options.baseRoot,
     device: options.device,
     deviceMemory: options.deviceMemory,
     weightPrecision: options.weightPrecision,
-    runs: options.runs.length === 0 ? undefined : options.runs,
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
+  };
+  const service = await startService({
+    ...(engine === undefined ? embedded : { engine }),
+    upstream,
+    host: options.host,
+    port: options.port,
+    dataDir: options.dataDir,
+    runs: options.runs.length === 0 ? undefined : options.runs,
     limits: {
       maxCheckpointBytes: options.checkpointBudget ?? null,
       maxJobAgeMs: options.retainJobs ?? null,

@@ -9,6 +9,7 @@ import { join, resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError, WhetstoneError } from "../errors.ts";
 import { delay } from "../util/delay.ts";
+import { logLine } from "../util/output.ts";
 
 /** A service on this machine. */
 export interface LocalService {
@@ -28,11 +29,21 @@ export interface LocalServiceOptions {
 
 const serviceFile = z.looseObject({ pid: z.int(), url: z.url({ protocol: /^https?$/ }) });
 
-const serviceReport = z.looseObject({ status: z.string() });
+const serviceReport = z.looseObject({
+  status: z.string(),
+  devices: z
+    .array(z.looseObject({ name: z.string() }))
+    .optional()
+    .catch(undefined),
+});
+
+/** Environment variables that select the device of a service at its start. */
+const DEVICE_VARIABLES = ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION"];
 
 /** Max time in milliseconds that another process may take between acquiring its lock and its first response. */
 const START_PATIENCE_MS = 15_000;
 const HEALTH_TIMEOUT_MS = 2_000;
+const MAX_HEALTH_BYTES = 2 ** 20;
 
 /** Returns `WHETSTONE_HOME`, or `.whetstone` in the working directory. */
 export function defaultDataDir(): string {
@@ -40,16 +51,20 @@ export function defaultDataDir(): string {
 }
 
 /**
- * Attaches to the service that runs on `dataDir`, or starts one.
+ * Attaches to the service that runs on `dataDir`, or starts one. Prints one line if the running service uses another device than
+ * `WHETSTONE_DEVICE`.
  *
- * @throws ConfigError `E_CONFIG` if a service runs there but its API key cannot be found.
+ * @throws ConfigError `E_CONFIG` if a service runs there but its API key cannot be found, or if a variable of the device is not valid.
  */
 export async function localService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService> {
   const directory = resolve(dataDir);
   const giveUpAtMs = performance.now() + START_PATIENCE_MS;
   for (;;) {
     const running = await runningService({ dataDir: directory, apiKey, signal });
-    if (running !== null) return running;
+    if (running !== null) {
+      await checkDevice(running, signal);
+      return running;
+    }
     signal?.throwIfAborted();
     try {
       return await start(directory, apiKey);
@@ -81,7 +96,7 @@ export async function runningService({ dataDir = defaultDataDir(), apiKey, signa
   const facts = serviceFile.safeParse(parseJson(file));
   if (!facts.success) return null;
   const url = facts.data.url.replace(/\/+$/, "");
-  if (!(await isHealthy(url, signal))) return null;
+  if ((await readHealth(url, signal)) === null) return null;
   const key = apiKey ?? (await readFile(join(dataDir, "api-key"), "utf8").catch(() => "")).trim();
   if (key === "") {
     throw new ConfigError(
@@ -94,10 +109,36 @@ export async function runningService({ dataDir = defaultDataDir(), apiKey, signa
   return { url, apiKey: key, dataDir, close: () => Promise.resolve() };
 }
 
-/** Returns whether a service answers at `url`. Sent without a key, because the port in a stale file may now belong to another program. */
-async function isHealthy(url: string, signal: AbortSignal | undefined): Promise<boolean> {
+/** Services and devices that a line was printed about. */
+const reported = new Set<string>();
+
+/**
+ * Checks the variables of the device, which have no effect on a running service, and prints a line if it uses another device.
+ *
+ * @throws ConfigError `E_CONFIG` if a variable is not valid.
+ */
+async function checkDevice({ url, dataDir }: LocalService, signal: AbortSignal | undefined): Promise<void> {
+  if (DEVICE_VARIABLES.every((name) => (process.env[name]?.trim() ?? "") === "")) return;
+  const { chooseDevice } = await import("../service/device.ts");
+  const { device } = chooseDevice({});
+  // With "auto", the devices depend on the models in use.
+  if ((process.env["WHETSTONE_DEVICE"]?.trim() ?? "") === "" || device === "auto") return;
+  const used = (await readHealth(url, signal))?.devices?.map(({ name }) => name) ?? [];
+  const key = `${url} ${device} ${used.join()}`;
+  if (used.length === 0 || used.includes(device) || reported.has(key)) return;
+  reported.add(key);
+  logLine(
+    `WHETSTONE_DEVICE=${device} has no effect: the service at ${url} already runs on the data directory ${dataDir}, on the device ${used.join(" and ")}. Stop it to use another device`,
+  );
+}
+
+/**
+ * Returns the health report of the service at `url`; null if no service answers. Sent without a key, because the port in a stale file may now
+ * belong to another program.
+ */
+async function readHealth(url: string, signal: AbortSignal | undefined): Promise<z.infer<typeof serviceReport> | null> {
   const { Agent } = await import("undici");
-  const agent = new Agent({ connect: { timeout: HEALTH_TIMEOUT_MS } });
+  const agent = new Agent({ connect: { timeout: HEALTH_TIMEOUT_MS }, maxResponseSize: MAX_HEALTH_BYTES });
   try {
     const { statusCode, body } = await agent.request({
       origin: url,
@@ -109,12 +150,11 @@ async function isHealthy(url: string, signal: AbortSignal | undefined): Promise<
     });
     // A 503 with a health report means that the service runs and its sampler is restarting. A 503 with an error body means that it is
     // shutting down.
-    if (statusCode === 503) return serviceReport.safeParse(await body.json()).success;
-    await body.dump();
-    return statusCode === 200;
+    const report = serviceReport.safeParse(await body.json());
+    return report.success && (statusCode === 200 || statusCode === 503) ? report.data : null;
   } catch {
     signal?.throwIfAborted();
-    return false;
+    return null;
   } finally {
     await agent.destroy();
   }

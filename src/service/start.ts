@@ -17,7 +17,7 @@ import {
   writeServiceFile,
   type DataDirectory,
 } from "./data-directory.ts";
-import { createDefaultEngine } from "./default-engine.ts";
+import { checkEngine } from "./default-engine.ts";
 import { Reserve } from "./disk/reserve.ts";
 import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
 import { DiskSpace } from "./disk/space.ts";
@@ -61,7 +61,12 @@ export interface ServiceOptions {
    * @default `WHETSTONE_API_KEY`, or on loopback a key created at the first start and stored in the data directory
    */
   readonly apiKey?: string | undefined;
-  /** Engine for sampling and training. The service closes it on shutdown. @default the embedded engine */
+  /**
+   * Engine for sampling and training. The service closes it on shutdown. Excludes the options of the embedded engine: `baseModels`,
+   * `allowedBaseRoots`, `hub` (except null), `samplers`, `samplerThreads`, `trainerThreads`, `device`, `deviceMemory` and `weightPrecision`.
+   *
+   * @default the embedded engine
+   */
   readonly engine?: Engine | undefined;
   /**
    * OpenAI-compatible server, such as vLLM, that samples the base models it serves instead of the engine. With `adapters`, it also samples
@@ -169,7 +174,8 @@ const GRACE_MS = 10_000;
  * @param options - Address, data directory, engine, limits and logging.
  * @returns the service, listening at `url`.
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
- *   newer version, the port is taken, an API key is missing, or an option of the device is not valid.
+ *   newer version, the port is taken, an API key is missing, or an option of the embedded engine is not valid or is given
+ *   together with `engine`. Nothing is written if an option of the engine is not valid.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.
@@ -183,6 +189,7 @@ const GRACE_MS = 10_000;
  */
 export async function startService(options: ServiceOptions = {}): Promise<RunningService> {
   const { host = "127.0.0.1", port = 0, logger = stderrLogger } = options;
+  const startEngine = await checkEngine(options);
   const directory = await openDataDirectory(options.dataDir ?? defaultDataDirectory());
   const undo: Undo[] = [];
   let safeLogger = logger;
@@ -208,7 +215,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     );
     const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger: safeLogger });
     undo.push(() => hub?.close());
-    const engine = options.engine ?? (await createDefaultEngine(options, hub, safeLogger));
+    const engine = await startEngine(hub, safeLogger);
     undo.push(() => engine.close());
     const upstream = options.upstream === undefined ? null : await connectUpstream(options.upstream);
     undo.push(() => upstream?.close());

@@ -3,13 +3,17 @@ import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { checkNode } from "../../src/cli/doctor/installation.ts";
 import { temporaryDirectory } from "../service/support.ts";
+import { missingAdapter } from "../support/adapter.ts";
 import { runHere } from "./run-here.ts";
 import { useSharedService } from "./shared-service.ts";
 
 const shared = useSharedService();
 
-async function doctor(dataDir: string): Promise<{ code: number; status: Record<string, string>; text: Record<string, string> }> {
-  const { code, stdout } = await runHere("doctor", "--data-dir", dataDir, "--json");
+async function doctor(
+  dataDir: string,
+  ...args: string[]
+): Promise<{ code: number; status: Record<string, string>; text: Record<string, string> }> {
+  const { code, stdout } = await runHere("doctor", "--data-dir", dataDir, "--json", ...args);
   const { ok, checks } = JSON.parse(stdout) as {
     ok: boolean;
     checks: { name: string; status: string; message: string; remedy: string | null }[];
@@ -52,6 +56,48 @@ test("doctor fails for a wrong key, a service that does not answer, and a direct
   await writeFile(file, "");
   const blocked = await doctor(join(file, "data"));
   expect([blocked.code, blocked.status["data directory"]]).toEqual([1, "fail"]);
+});
+
+test.skipIf(missingAdapter !== null)("doctor names the GPU of the device; with auto, it warns of a software adapter", async () => {
+  const { dataDir } = shared.server;
+  vi.stubEnv("WHETSTONE_DEVICE", "webgpu");
+  const found = await doctor(dataDir);
+  expect([found.code, found.status["device"], found.text["device"]]).toEqual([
+    0,
+    "pass",
+    expect.stringMatching(/^WebGPU computes on .+, with weights in float32; $/u),
+  ]);
+  const software = await doctor(dataDir, "--device", "auto");
+  expect([software.code, software.status["device"], software.text["device"]]).toEqual([
+    0,
+    "warn",
+    expect.stringMatching(
+      /^models of more than 16 M weights run on the processor: .+ computes on the processor; Install the driver of the GPU/u,
+    ),
+  ]);
+  expect((await doctor(dataDir, "--device", "cpu")).status["device"]).toBeUndefined();
+});
+
+test("doctor reports why no GPU can be used: a failure with webgpu, a warning with auto", async () => {
+  const { dataDir } = shared.server;
+  vi.stubEnv("VK_DRIVER_FILES", "/nonexistent");
+  vi.stubEnv("VK_ICD_FILENAMES", "/nonexistent");
+  const missing = await doctor(dataDir, "--device", "webgpu");
+  expect([missing.code, missing.status["device"], missing.text["device"]]).toEqual([
+    1,
+    "fail",
+    expect.stringMatching(/^The device "webgpu" could not be opened: .*driver of the GPU/u),
+  ]);
+  vi.stubEnv("WHETSTONE_DEVICE", "auto");
+  const automatic = await doctor(dataDir);
+  expect([automatic.code, automatic.status["device"], automatic.text["device"]]).toEqual([
+    0,
+    "warn",
+    expect.stringContaining("run on the processor: The device"),
+  ]);
+  vi.stubEnv("WHETSTONE_DEVICE", "cuda");
+  const unknown = await doctor(dataDir);
+  expect([unknown.code, unknown.status["device"], unknown.text["device"]]).toEqual([1, "fail", expect.stringContaining('got "cuda"')]);
 });
 
 test.each([

@@ -35,6 +35,9 @@ describe("rejects invalid combinations of options", () => {
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--device-memory", "24GB"], 1, "--device-memory"],
     [["--device", "cuda"], 2, "auto, cpu, webgpu"],
     [["--device-memory", "large"], 2, "500MB or 20GB"],
+    [["--device", "webgpu", "--device-memory", "8"], 1, "Expected `--device-memory` to be a whole number of bytes from"],
+    [["--device", "cpu", "--device-memory", "8GB"], 1, "`--device-memory` is for a GPU"],
+    [["--device", "cpu", "--weight-precision", "float16"], 1, '`--weight-precision` "float16" is for a GPU'],
     [["--upstream-adapters"], 1, "--upstream"],
     // Reported at once, before the engine's server answers.
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--upstream-adapters"], 1, "--upstream"],

@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { runningService } from "../../src/client/embedded.ts";
 import { connect } from "../../src/index.ts";
 
 const close: (() => Promise<unknown>)[] = [];
@@ -60,11 +61,11 @@ describe("connect to an address", () => {
 });
 
 describe("connect to the service of a data directory", () => {
-  async function running(): Promise<{ url: string; seen: (string | undefined)[] }> {
+  async function running(health: object = { status: "ok" }): Promise<{ url: string; seen: (string | undefined)[] }> {
     const seen: (string | undefined)[] = [];
     const server = createServer((request, response) => {
       seen.push(request.headers.authorization);
-      response.end(request.url === "/health" ? `{"status":"ok"}` : `{"object":"list","data":[]}`);
+      response.end(request.url === "/health" ? JSON.stringify(health) : `{"object":"list","data":[]}`);
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     close.push(() => new Promise((resolve) => server.close(resolve)));
@@ -95,6 +96,54 @@ describe("connect to the service of a data directory", () => {
     const service = await connect();
     expect(service.baseUrl).toBe(url);
     await service.close();
+  });
+
+  /** Connects to a service that reports devices; returns what was printed on standard error. */
+  async function printed(devices: readonly string[], times = 1): Promise<string> {
+    const { url } = await running({ status: "ok", devices: devices.map((name) => ({ name, adapter: null, weight_precision: "float32" })) });
+    const dataDir = await directory({ "service.json": JSON.stringify({ pid: 1, url }), "api-key": "kept-key-123" });
+    let text = "";
+    const spy = vi.spyOn(process.stderr, "write").mockImplementation((line) => {
+      text += String(line);
+      return true;
+    });
+    try {
+      for (let i = 0; i < times; i++) await (await connect({ dataDir })).close();
+    } finally {
+      spy.mockRestore();
+    }
+    return text.replaceAll(url, "URL").replaceAll(dataDir, "DIRECTORY");
+  }
+
+  it("prints one line if the running service uses another device than WHETSTONE_DEVICE", async () => {
+    vi.stubEnv("WHETSTONE_DEVICE", "webgpu");
+    expect(await printed(["cpu"], 2)).toBe(
+      "WHETSTONE_DEVICE=webgpu has no effect: the service at URL already runs on the data directory DIRECTORY, on the device cpu. Stop it to use another device\n",
+    );
+    expect(await printed(["cpu", "webgpu"])).toBe("");
+    expect(await printed([])).toBe("");
+    vi.stubEnv("WHETSTONE_DEVICE", "cpu");
+    expect(await printed(["webgpu"])).toContain("WHETSTONE_DEVICE=cpu has no effect");
+    vi.stubEnv("WHETSTONE_DEVICE", "auto");
+    expect(await printed(["cpu"])).toBe("");
+    vi.stubEnv("WHETSTONE_DEVICE", "");
+    expect(await printed(["webgpu"])).toBe("");
+  });
+
+  it.each([
+    ["WHETSTONE_DEVICE", "cuda"],
+    ["WHETSTONE_DEVICE_MEMORY", "8"],
+    ["WHETSTONE_WEIGHT_PRECISION", "half"],
+  ])("rejects an invalid %s also if a service runs", async (name, value) => {
+    vi.stubEnv("WHETSTONE_DEVICE", "webgpu");
+    vi.stubEnv(name, value);
+    await expect(printed(["webgpu"])).rejects.toMatchObject({ code: "E_CONFIG", param: name });
+  });
+
+  it("does not send its key to a program that answers without a health report", async () => {
+    const { url } = await running(["not a report"]);
+    const dataDir = await directory({ "service.json": JSON.stringify({ pid: 1, url }), "api-key": "kept-key-123" });
+    expect(await runningService({ dataDir })).toBeNull();
   });
 
   it("reports a missing key of the running service", async () => {

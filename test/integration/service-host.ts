@@ -51,7 +51,6 @@ const { url, apiKey } = await startService({
   dataDir,
   port: Number(port),
   limits: { commitEverySteps: 4 },
-  ...(threads === undefined ? {} : { trainerThreads: threads }),
-  ...(haltAt === undefined ? {} : { engine: await haltingEngine(threads, haltAt) }),
+  ...(haltAt === undefined ? { trainerThreads: threads } : { engine: await haltingEngine(threads, haltAt) }),
 });
 process.stdout.write(`${JSON.stringify({ url, apiKey })}\n`);

@@ -1,93 +1,133 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import type { DeviceChoice } from "../../src/engine/index.ts";
 import { startService } from "../../src/service/index.ts";
-import { chooseDevice, chooseDeviceMemory, chooseWeightPrecision, warnOfFallbacks } from "../../src/service/device.ts";
+import { chooseDevice, warnOfFallbacks } from "../../src/service/device.ts";
 import { deviceMetrics } from "../../src/service/jobs/metrics.ts";
+import { createScriptedEngine } from "../../src/testing/index.ts";
 import { jobMetrics } from "../../src/train/metrics.ts";
 import { read } from "../project/files.ts";
-import { startTestService, temporaryDirectory } from "./support.ts";
+import { startTestService, temporaryDirectory, testBase } from "./support.ts";
 
 function setVariable(value: string, name = "WHETSTONE_DEVICE"): void {
   vi.stubEnv(name, value);
   onTestFinished(() => void vi.unstubAllEnvs());
 }
 
+function clearVariables(): void {
+  for (const name of ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION"]) setVariable("", name);
+}
+
+/** Starts a service on a missing data directory; returns the error, and whether the directory was created. */
+async function failedStart(options: Record<string, unknown>): Promise<{ code: unknown; message: unknown; isCreated: boolean }> {
+  const dataDir = join(await temporaryDirectory(), "data");
+  const { code, message } = (await startService({ dataDir, ...options }).then(
+    async (service) => {
+      await service.close();
+      throw new Error("The service started");
+    },
+    (error: unknown) => error,
+  )) as { code: unknown; message: unknown };
+  return { code, message, isCreated: existsSync(dataDir) };
+}
+
+const rejected = (message: string) => ({ code: "E_CONFIG", message, isCreated: false });
+
 test("the option takes precedence over WHETSTONE_DEVICE, which takes precedence over the processor", () => {
-  setVariable("");
-  expect(chooseDevice(undefined)).toBe("cpu");
-  expect(chooseDevice("auto")).toBe("auto");
+  clearVariables();
+  expect(chooseDevice({})).toEqual({ device: "cpu", deviceMemory: undefined, weightPrecision: "float32" });
+  expect(chooseDevice({ device: "auto" }).device).toBe("auto");
   setVariable("webgpu");
-  expect(chooseDevice(undefined)).toBe("webgpu");
-  expect(chooseDevice("cpu")).toBe("cpu");
+  expect(chooseDevice({}).device).toBe("webgpu");
+  expect(chooseDevice({ device: "cpu" }).device).toBe("cpu");
 });
 
-test("rejects an unknown device in the variable and in the option, and names the accepted values", async () => {
+test("rejects an unknown device in the variable and in the option, names the accepted values, and creates no data directory", async () => {
   setVariable("cuda");
-  const dataDir = await temporaryDirectory();
   const accepted = '"auto", "cpu", "webgpu"';
-  await expect(startService({ dataDir })).rejects.toMatchObject({
-    code: "E_CONFIG",
-    message: `Expected \`WHETSTONE_DEVICE\` to be one of ${accepted}, got "cuda"`,
-  });
-  await expect(startService({ dataDir, device: "gpu" as DeviceChoice })).rejects.toMatchObject({
-    code: "E_CONFIG",
-    message: `Expected \`device\` to be one of ${accepted}, got "gpu"`,
-  });
+  expect(await failedStart({})).toEqual(rejected(`Expected \`WHETSTONE_DEVICE\` to be one of ${accepted}, got "cuda"`));
+  expect(await failedStart({ device: "gpu" })).toEqual(rejected(`Expected \`device\` to be one of ${accepted}, got "gpu"`));
 });
 
 test("the memory of the device is the option, else WHETSTONE_DEVICE_MEMORY, which the processor ignores", () => {
-  setVariable("", "WHETSTONE_DEVICE_MEMORY");
-  expect(chooseDeviceMemory(undefined, "webgpu")).toBeUndefined();
+  clearVariables();
+  const memory = (options: Parameters<typeof chooseDevice>[0]) => chooseDevice(options).deviceMemory;
+  expect(memory({ device: "webgpu" })).toBeUndefined();
   setVariable("24GB", "WHETSTONE_DEVICE_MEMORY");
-  expect(chooseDeviceMemory(undefined, "webgpu")).toBe(24e9);
-  expect(chooseDeviceMemory(undefined, "auto")).toBe(24e9);
-  expect(chooseDeviceMemory(16e9, "webgpu")).toBe(16e9);
-  expect(chooseDeviceMemory(undefined, "cpu")).toBeUndefined();
+  expect(memory({ device: "webgpu" })).toBe(24e9);
+  expect(memory({ device: "auto" })).toBe(24e9);
+  expect(memory({ device: "webgpu", deviceMemory: 16e9 })).toBe(16e9);
+  expect(memory({ device: "cpu" })).toBeUndefined();
 });
 
-test("rejects a memory that is no size, is below 1 GB or belongs to the processor", async () => {
-  const dataDir = await temporaryDirectory();
-  await expect(startService({ dataDir, device: "webgpu", deviceMemory: 24 })).rejects.toMatchObject({
-    code: "E_CONFIG",
-    message: "Expected `deviceMemory` to be a whole number of bytes from 1000000000 (1 GB), got 24",
-  });
-  await expect(startService({ dataDir, device: "cpu", deviceMemory: 24e9 })).rejects.toMatchObject({
-    code: "E_CONFIG",
-    message: '`deviceMemory` is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"',
-  });
+test("rejects a memory that is no size, is below 1 GB or belongs to the processor, and names the option or variable", async () => {
+  clearVariables();
+  const bytes = "to be a whole number of bytes from 1000000000 (1 GB), got";
+  expect(await failedStart({ device: "webgpu", deviceMemory: 24 })).toEqual(rejected(`Expected \`deviceMemory\` ${bytes} 24`));
+  expect(await failedStart({ device: "webgpu", deviceMemory: NaN })).toEqual(rejected(`Expected \`deviceMemory\` ${bytes} NaN`));
+  expect(await failedStart({ device: "webgpu", deviceMemory: "8GB" })).toEqual(rejected(`Expected \`deviceMemory\` ${bytes} "8GB"`));
+  expect(await failedStart({ device: "cpu", deviceMemory: 24e9 })).toEqual(
+    rejected('`deviceMemory` is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"'),
+  );
   setVariable("large", "WHETSTONE_DEVICE_MEMORY");
-  await expect(startService({ dataDir, device: "webgpu" })).rejects.toMatchObject({
-    code: "E_CONFIG",
-    message: 'Expected `WHETSTONE_DEVICE_MEMORY` to be a size such as 24GB, or a number of bytes, got "large"',
-  });
+  expect(await failedStart({ device: "webgpu" })).toEqual(
+    rejected('Expected `WHETSTONE_DEVICE_MEMORY` to be a size such as 24GB, or a number of bytes, got "large"'),
+  );
+  setVariable("8", "WHETSTONE_DEVICE_MEMORY");
+  expect(await failedStart({ device: "webgpu" })).toEqual(rejected(`Expected \`WHETSTONE_DEVICE_MEMORY\` ${bytes} 8`));
 });
 
 test("the precision of weights is the option, else WHETSTONE_WEIGHT_PRECISION, which the processor ignores", () => {
-  setVariable("", "WHETSTONE_WEIGHT_PRECISION");
-  expect(chooseWeightPrecision(undefined, "webgpu")).toBeUndefined();
+  clearVariables();
+  const precision = (options: Parameters<typeof chooseDevice>[0]) => chooseDevice(options).weightPrecision;
+  expect(precision({ device: "webgpu" })).toBe("float32");
   setVariable("float16", "WHETSTONE_WEIGHT_PRECISION");
-  expect(chooseWeightPrecision(undefined, "webgpu")).toBe("float16");
-  expect(chooseWeightPrecision(undefined, "auto")).toBe("float16");
-  expect(chooseWeightPrecision("float32", "webgpu")).toBe("float32");
-  expect(chooseWeightPrecision(undefined, "cpu")).toBeUndefined();
+  expect(precision({ device: "webgpu" })).toBe("float16");
+  expect(precision({ device: "auto" })).toBe("float16");
+  expect(precision({ device: "webgpu", weightPrecision: "float32" })).toBe("float32");
+  expect(precision({ device: "cpu" })).toBe("float32");
 });
 
 test("rejects an unknown precision of weights, and float16 with the processor", async () => {
-  const dataDir = await temporaryDirectory();
+  clearVariables();
   const accepted = '"float32", "float16"';
-  await expect(startService({ dataDir, device: "webgpu", weightPrecision: "int8" as "float16" })).rejects.toMatchObject({
-    code: "E_CONFIG",
-    message: `Expected \`weightPrecision\` to be one of ${accepted}, got "int8"`,
-  });
-  await expect(startService({ dataDir, device: "cpu", weightPrecision: "float16" })).rejects.toMatchObject({
-    code: "E_CONFIG",
-    message: '`weightPrecision` "float16" is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"',
-  });
+  expect(await failedStart({ device: "webgpu", weightPrecision: "int8" })).toEqual(
+    rejected(`Expected \`weightPrecision\` to be one of ${accepted}, got "int8"`),
+  );
+  expect(await failedStart({ device: "cpu", weightPrecision: "float16" })).toEqual(
+    rejected('`weightPrecision` "float16" is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"'),
+  );
   setVariable("half", "WHETSTONE_WEIGHT_PRECISION");
-  await expect(startService({ dataDir, device: "webgpu" })).rejects.toMatchObject({
-    code: "E_CONFIG",
-    message: `Expected \`WHETSTONE_WEIGHT_PRECISION\` to be one of ${accepted}, got "half"`,
-  });
+  expect(await failedStart({ device: "webgpu" })).toEqual(
+    rejected(`Expected \`WHETSTONE_WEIGHT_PRECISION\` to be one of ${accepted}, got "half"`),
+  );
+});
+
+test("rejects other invalid options of the embedded engine before the data directory is created", async () => {
+  expect(await failedStart({ samplers: 0 })).toEqual(rejected("Expected `samplers` to be a whole number from 1, got 0"));
+  expect(await failedStart({ trainerThreads: 5 })).toMatchObject({ code: "E_CONFIG", isCreated: false });
+  expect(await failedStart({ baseModels: { base: "/nonexistent" } })).toMatchObject({ code: "E_CONFIG", isCreated: false });
+});
+
+test.each([
+  ["baseModels", {}],
+  ["allowedBaseRoots", []],
+  ["hub", { isOffline: true }],
+  ["samplers", 1],
+  ["samplerThreads", 1],
+  ["trainerThreads", 1],
+  ["device", "webgpu"],
+  ["deviceMemory", 5],
+  ["weightPrecision", "float16"],
+])("rejects `%s`, an option of the embedded engine, together with another engine", async (param, value) => {
+  const message = `\`${param}\` is an option of the embedded engine, and \`engine\` selects another one: omit one of them, or configure the engine where it is created`;
+  expect(await failedStart({ engine: createScriptedEngine(), [param]: value })).toEqual(rejected(message));
+});
+
+test("accepts `hub: null` together with another engine", async () => {
+  const engine = createScriptedEngine({ bases: await testBase() });
+  const service = await startService({ dataDir: await temporaryDirectory(), engine, hub: null });
+  await service.close();
 });
 
 test("an engine that does not report its devices has none in /health", async () => {

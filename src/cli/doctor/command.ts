@@ -1,26 +1,35 @@
-import { Command } from "commander";
+import { Command, Option } from "commander";
+import { DEVICE_CHOICES, type DeviceChoice } from "../../engine/engine-info.ts";
 import { defaultDataDirectory } from "../../service/data-directory.ts";
 import { FAILED } from "../failure.ts";
 import { type OutputOptions, printResult } from "../output.ts";
 import { readPackage } from "../package.ts";
 import type { Check } from "./check.ts";
+import { checkDevice } from "./device.ts";
 import { checkDataDirectory, checkNativePackages, checkNode } from "./installation.ts";
 import { checkService } from "./service.ts";
 
 /** Creates the command `whetstone doctor`, which checks the installation and the service. Changes nothing. */
 export function doctorCommand(): Command {
   return new Command("doctor")
-    .description("check Node, native packages, data directory and service; exit code 1 if a check fails")
+    .description("check Node, native packages, data directory, GPU and service; exit code 1 if a check fails")
     .option("--data-dir <path>", "data directory to check (default: WHETSTONE_HOME, or .whetstone)")
+    .addOption(new Option("--device <name>", "device to check (default: WHETSTONE_DEVICE, or cpu)").choices(DEVICE_CHOICES))
     .action(run);
 }
 
-async function run({ dataDir = defaultDataDirectory(), ...options }: OutputOptions & { readonly dataDir?: string }): Promise<void> {
+interface DoctorOptions extends OutputOptions {
+  readonly dataDir?: string;
+  readonly device?: DeviceChoice;
+}
+
+async function run({ dataDir = defaultDataDirectory(), device, ...options }: DoctorOptions): Promise<void> {
   const { version, engines } = await readPackage();
   const checks = [
     checkNode(engines.node),
     ...(await checkNativePackages()),
     ...(await checkDataDirectory(dataDir)),
+    ...(await checkDevice(device)),
     ...(await checkService(dataDir, version)),
   ];
   const ok = checks.every(({ status }) => status !== "fail");

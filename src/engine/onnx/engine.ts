@@ -1,7 +1,7 @@
 /** Embedded engine: the Engine port over sampler threads and a trainer thread, which run independently of each other. */
 import { availableParallelism } from "node:os";
 import { isAbsolute } from "node:path";
-import { ConfigError, NotFoundError } from "../../errors.ts";
+import { NotFoundError } from "../../errors.ts";
 import { Lru, remember } from "../../util/lru.ts";
 import { checkSampling } from "../check-request.ts";
 import type {
@@ -25,6 +25,7 @@ import type {
   WeightPrecision,
   WorkerStatus,
 } from "../port.ts";
+import { checkCounts } from "./counts.ts";
 import { allowedDirectory, checkDirectories } from "./model/base-directories.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
 import { isLarge } from "./model/size.ts";
@@ -37,7 +38,6 @@ import { type ComputeUnit, type DeviceOptions, deviceUnit, processorUnit } from 
 import { ComputeUnits } from "./threads/compute-units.ts";
 import { checkedDevice } from "./threads/device-options.ts";
 import type { WorkerDeath } from "./threads/supervised-worker.ts";
-import { MAX_THREADS } from "./runtime/thread-limits.ts";
 import { threadCandidates } from "./train/thread-choice.ts";
 
 /** Settings of the embedded engine. */
@@ -93,6 +93,11 @@ export interface OnnxEngineOptions {
    * token ids. @default no callback
    */
   readonly onFallback?: DeviceOptions["onFallback"] | undefined;
+  /**
+   * Called with the reason if the device is `"auto"` and the first model of more than 16 M weights finds no GPU: the processor computes all
+   * large models from then on, with float32 weights. @default no callback
+   */
+  readonly onDeviceUnavailable?: ((reason: string) => void) | undefined;
   /** Called after a worker died, which the engine restarts. @default no callback */
   readonly onWorkerDeath?: ((death: WorkerDeath) => void) | undefined;
 }
@@ -119,28 +124,20 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   const samplers = options.samplers ?? (availableParallelism() >= 4 ? Math.min(2, maxSamplingRows) : 1);
   const samplerThreads = options.samplerThreads ?? availableParallelism();
   const { trainerThreads } = options;
-  for (const [name, value] of Object.entries({ samplers, samplerThreads, trainerThreads, maxSamplingRows })) {
-    if (value === undefined) continue;
-    if (!Number.isInteger(value) || value < 1)
-      throw new ConfigError(`Expected \`${name}\` to be a whole number from 1, got ${value}`, { param: name });
-  }
-  if (trainerThreads !== undefined && trainerThreads > MAX_THREADS) {
-    throw new ConfigError(
-      `Expected \`trainerThreads\` to be at most ${MAX_THREADS}, got ${trainerThreads}: with more, the last bits of a step would depend on how many`,
-      { param: "trainerThreads" },
-    );
-  }
-  const { device, weightPrecision } = checkedDevice(options);
+  checkCounts({ samplers, samplerThreads, trainerThreads, maxSamplingRows });
+  const { device, deviceMemory: memoryBytes, weightPrecision } = checkedDevice(options);
   await checkDirectories(options.baseModels);
   await loadRuntime();
-  const { onWorkerDeath: onDeath = () => {}, onFallback = () => {} } = options;
+  const { onWorkerDeath: onDeath = () => {}, onFallback = () => {}, onDeviceUnavailable = () => {} } = options;
   const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
   const startDevice = () =>
-    deviceUnit({ sampler, memoryBytes: options.deviceMemory, weightPrecision, onDeath, onFallback, acceptsSoftware: device === "webgpu" });
-  if (device === "webgpu") return new OnnxEngine(options, new ComputeUnits(await startDevice(), null));
+    deviceUnit({ sampler, memoryBytes, weightPrecision, onDeath, onFallback, acceptsSoftware: device === "webgpu" });
+  const unitsOf = (main: ComputeUnit, startLarge: typeof startDevice | null) =>
+    new ComputeUnits(main, startLarge, ({ message }) => onDeviceUnavailable(message));
+  if (device === "webgpu") return new OnnxEngine(options, unitsOf(await startDevice(), null));
   const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
   const processor = processorUnit({ samplers, sampler, trainer, onDeath });
-  return new OnnxEngine(options, new ComputeUnits(processor, device === "auto" ? startDevice : null));
+  return new OnnxEngine(options, unitsOf(processor, device === "auto" ? startDevice : null));
 }
 
 class OnnxEngine implements Engine {

@@ -156,7 +156,7 @@ describe("the precision of the weights", () => {
     });
     await expect(createOnnxEngine({ baseModels: {}, device: "webgpu", weightPrecision: "bf16" as "float16" })).rejects.toMatchObject({
       code: "E_CONFIG",
-      message: 'Expected `weightPrecision` to be "float32" or "float16", got "bf16"',
+      message: 'Expected `weightPrecision` to be one of "float32", "float16", got "bf16"',
     });
   });
 });

@@ -96,11 +96,12 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
   try {
     await trainer.ask("open", undefined as never).catch((cause: unknown) => {
       throw new EngineError(
-        `The device "webgpu" could not be opened: ${reasonOf(cause)}. Install the driver of the GPU with its Vulkan, Metal or Direct3D 12 part, or start the service with device "cpu"`,
+        `The device "webgpu" could not be opened: ${reasonOf(cause)}. ${driverRemedy()}, or start the service with device "cpu"`,
         { cause },
       );
     });
-    if (!acceptsSoftware && isSoftware(info())) throw new EngineError(`Expected a hardware adapter, got "${process.adapter}"`);
+    if (!acceptsSoftware && isSoftware(info()))
+      throw new EngineError(`Expected a hardware adapter, got "${process.adapter}", which computes on the processor`);
     if (weightPrecision === "float16") {
       await trainer.ask("storeFloat16", undefined as never).catch((cause: unknown) => {
         const adapter = process.adapter === null ? "this adapter" : `"${process.adapter}"`;
@@ -128,7 +129,19 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
 }
 
 function reasonOf(cause: unknown): string {
-  return (cause instanceof Error ? cause.message : String(cause)).trim();
+  return withoutSource(cause instanceof Error ? cause.message : String(cause)).trim();
+}
+
+/** Returns a message of ONNX Runtime without the name of the graph, the position in its source code and the failed condition. */
+export function withoutSource(message: string): string {
+  return message.replace(/^The graph "open" did not compile: /u, "").replace(/\S+\.(?:cc|h):\d+\s(?:.*? was false\.\s)?/gsu, "");
+}
+
+/** Returns the remedy on a platform for a missing adapter. */
+export function driverRemedy(platform = process.platform): string {
+  if (platform === "linux")
+    return "Install the driver of the GPU with Vulkan, and the Vulkan loader libvulkan.so.1 (Debian and Ubuntu: apt-get install libvulkan1)";
+  return platform === "win32" ? "Install the driver of the GPU with Direct3D 12" : "Install the driver of the GPU";
 }
 
 /** Whether an adapter computes on the processor. */

@@ -6,6 +6,7 @@ import type { ComputeUnit } from "./compute-unit.ts";
 export class ComputeUnits {
   readonly #main: ComputeUnit;
   readonly #startLarge: (() => Promise<ComputeUnit>) | null;
+  readonly #onUnavailable: (error: Error) => void;
   readonly #started: ComputeUnit[];
   readonly #ofBase = new Map<string, ComputeUnit>();
   #large: Promise<ComputeUnit | null> | null = null;
@@ -13,10 +14,12 @@ export class ComputeUnits {
   /**
    * @param main - Unit of small models, and of large models without a device.
    * @param startLarge - Starts the unit of large models, when the first of them is used; null = `main` serves them.
+   * @param onUnavailable - Called at most once, if the unit of large models cannot be started and `main` serves them instead.
    */
-  constructor(main: ComputeUnit, startLarge: (() => Promise<ComputeUnit>) | null) {
+  constructor(main: ComputeUnit, startLarge: (() => Promise<ComputeUnit>) | null, onUnavailable: (error: Error) => void) {
     this.#main = main;
     this.#startLarge = startLarge;
+    this.#onUnavailable = onUnavailable;
     this.#started = [main];
   }
 
@@ -50,6 +53,7 @@ export class ComputeUnits {
   async #open(start: () => Promise<ComputeUnit>): Promise<ComputeUnit | null> {
     const unit = await start().catch((error: unknown) => {
       if (error instanceof ConfigError) throw error;
+      this.#onUnavailable(error instanceof Error ? error : new Error(String(error)));
       return null;
     });
     if (unit !== null) this.#started.push(unit);

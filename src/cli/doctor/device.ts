@@ -1,0 +1,42 @@
+/** Check of the device that a service would use. */
+import type { DeviceChoice } from "../../engine/engine-info.ts";
+import { WhetstoneError } from "../../errors.ts";
+import { chooseDevice } from "../../service/device.ts";
+import { messageOf } from "../../service/error-text.ts";
+import { DEVICE_FLAGS } from "../engine-options.ts";
+import { type Check, guarded, pass, problem } from "./check.ts";
+
+const REMEDY = 'Follow the remedy in the message, or select the device "cpu"';
+
+/** Opens the GPU that the flag `--device` or the environment variables select. Returns no check for the processor. */
+export async function checkDevice(option: DeviceChoice | undefined): Promise<Check[]> {
+  try {
+    const chosen = chooseDevice({ device: option }, DEVICE_FLAGS);
+    return chosen.device === "cpu" ? [] : [await guarded("device", REMEDY, () => open(chosen))];
+  } catch (error) {
+    return [problem("fail", "device", messageOf(error), "Correct the variable")];
+  }
+}
+
+async function open({ device, ...options }: ReturnType<typeof chooseDevice>): Promise<Check> {
+  const { createOnnxEngine } = await import("../../engine/index.ts");
+  const { driverRemedy, isSoftware } = await import("../../engine/onnx/threads/compute-unit.ts");
+  const engine = await createOnnxEngine({ ...options, baseModels: {}, device: "webgpu" }).catch((error: unknown) => {
+    // A missing GPU: models run on the processor. A GPU that lacks a feature: large models fail.
+    if (device === "auto" && WhetstoneError.isInstance(error) && error.code === "E_ENGINE") return error;
+    throw error;
+  });
+  const onProcessor = "models of more than 16 M weights run on the processor";
+  if (engine instanceof Error) return problem("warn", "device", `${onProcessor}: ${engine.message}`, REMEDY);
+  const info = engine.devices!()[0]!;
+  await engine.close();
+  const name = info.adapter ?? "an adapter whose name the system does not report";
+  if (device === "auto" && isSoftware(info))
+    return problem(
+      "warn",
+      "device",
+      `${onProcessor}: ${name} computes on the processor`,
+      `${driverRemedy()}, or select the device "webgpu" to use this adapter`,
+    );
+  return pass("device", `WebGPU computes on ${name}, with weights in ${options.weightPrecision}`);
+}
