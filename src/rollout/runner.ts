@@ -96,7 +96,7 @@ class Run<S> {
       this.#link.signal.throwIfAborted();
       this.#display.end();
     } catch (error) {
-      this.#display.end(error);
+      this.#display.end(this.#options.signal?.aborted ? "stopped" : "ended by an error");
       throw error;
     } finally {
       this.#rateLimiter.dispose();
