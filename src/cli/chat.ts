@@ -67,9 +67,10 @@ async function chat(name: string, message: string | undefined, options: ChatOpti
 
 /** Returns the name of a base model or of a checkpoint in chat requests. */
 async function servedName(connected: Connected, name: string): Promise<string> {
-  if ((await connected.service.baseModels({ signal: connected.signal })).includes(name)) return name;
+  const baseModels = await connected.service.baseModels({ signal: connected.signal });
+  if (baseModels.includes(name)) return name;
   const { model, step } = parseCheckpointName(name);
-  const found = await findModel(connected, model);
+  const found = await findModel(connected, model, baseModels);
   return `${connected.service.modelPrefix}${found.entity}/${shortName(found)}${step === undefined ? "" : `:step${step}`}`;
 }
 

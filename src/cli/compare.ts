@@ -2,7 +2,7 @@ import { Command, InvalidArgumentError, Option } from "commander";
 import { compare, openRuns, type Comparison, type Run, type Subject } from "../experiment/index.ts";
 import { runDirs } from "../experiment/open-runs.ts";
 import { integer } from "./arguments.ts";
-import { type OutputOptions, printResult } from "./output.ts";
+import { formatInterval, type OutputOptions, printResult } from "./output.ts";
 import { table } from "./table.ts";
 
 interface CompareOptions extends OutputOptions {
@@ -78,13 +78,15 @@ export function printComparison(options: OutputOptions, comparison: Comparison):
 
 /** Returns the lines of a comparison: a row per run, and the meaning of the columns. */
 export function* comparisonLines({ metric, by, baseline, runs, differences }: Comparison): Generator<string> {
-  const interval = (each: { readonly mean: number; readonly low: number; readonly high: number } | undefined) =>
-    each === undefined ? "" : `${each.mean.toFixed(4)} (${each.low.toFixed(4)} to ${each.high.toFixed(4)})`;
   const differenceOf = (name: string) => differences.find((each) => each.name === name);
+  const difference = (name: string) => {
+    const found = differenceOf(name);
+    return found === undefined ? "" : formatInterval(found);
+  };
   yield* table(runs, [
     { title: "run", cell: ({ name }) => name, isWhole: true },
-    { title: metric, cell: interval, align: "right" },
-    { title: `difference to ${baseline}`, cell: ({ name }) => interval(differenceOf(name)), align: "right" },
+    { title: metric, cell: formatInterval, align: "right" },
+    { title: `difference to ${baseline}`, cell: ({ name }) => difference(name), align: "right" },
     { title: `${by}s`, cell: ({ name, count }) => String(differenceOf(name)?.count ?? count), align: "right" },
   ]);
   const missing = runs.filter((each) => each.missing > 0);

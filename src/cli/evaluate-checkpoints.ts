@@ -9,6 +9,7 @@ import { evaluateCheckpoints } from "../train/index.ts";
 import type { JsonObject } from "../schema/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
 import { comparisonLines } from "./compare.ts";
+import { formatInterval } from "./output.ts";
 
 /** Settings of {@link savedEvaluation}. */
 export interface SavedEvaluationSettings {
@@ -110,12 +111,10 @@ export function* savedEvaluationLines({
   checkpoints,
   comparison,
 }: SavedEvaluation): Generator<string> {
-  const interval = ({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }) =>
-    `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;
   yield `${environment} by ${model}: ${checkpoints[0]?.scenarios ?? 0} scenarios, ${samples} rollouts each; saved in ${dir}`;
   for (const { step, reward, passAtK, exceptions } of checkpoints) {
     const passes = passAtK.map((each) => `pass@${each.k} ${each.mean.toFixed(4)}`).join("  ");
-    yield `checkpoint ${step}  reward ${interval(reward)}  ${passes}${exceptions > 0 ? `  ${exceptions} rollouts failed` : ""}`;
+    yield `checkpoint ${step}  reward ${formatInterval(reward)}  ${passes}${exceptions > 0 ? `  ${exceptions} rollouts failed` : ""}`;
   }
   if (comparison !== null) yield* comparisonLines(comparison);
 }

@@ -1,7 +1,7 @@
 import { Command, Option } from "commander";
 import { evaluate } from "../environment/index.ts";
 import type { JsonObject } from "../schema/index.ts";
-import { type OutputOptions, printResult } from "./output.ts";
+import { formatInterval, type OutputOptions, printResult } from "./output.ts";
 import { integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { basePolicy, trainedModel, trainedPolicy, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
@@ -59,12 +59,10 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
       ...found
     } = await evaluate(environment, policy, { samples, temperature, chatTemplateKwargs, concurrency, signal });
     printResult(options, found, function* () {
-      const interval = ({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }) =>
-        `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;
       yield `${found.environment} by ${found.policy}: ${found.scenarios} scenarios, ${samples} rollouts each`;
-      yield `reward    ${interval(found.reward)}`;
-      for (const each of found.passAtK) yield `pass@${String(each.k).padEnd(4)} ${interval(each)}`;
-      for (const [name, value] of Object.entries(found.rewards)) yield `${name.padEnd(9)} ${interval(value)}`;
+      yield `reward    ${formatInterval(found.reward)}`;
+      for (const each of found.passAtK) yield `pass@${String(each.k).padEnd(4)} ${formatInterval(each)}`;
+      for (const [name, value] of Object.entries(found.rewards)) yield `${name.padEnd(9)} ${formatInterval(value)}`;
       if (found.exceptions > 0) yield `${found.exceptions} rollouts failed`;
     });
   }, "; with --out or --checkpoints, start the same command again and it resumes");

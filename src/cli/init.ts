@@ -2,6 +2,7 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { Command } from "commander";
 import { ConfigError } from "../errors.ts";
+import { isFileSystemError } from "../util/file-system-error.ts";
 import { packageFile } from "../util/package-file.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { readPackage } from "./package.ts";
@@ -26,16 +27,23 @@ export function initCommand(): Command {
 
 async function init(directory: string, options: OutputOptions): Promise<void> {
   const root = resolve(directory);
-  await mkdir(root, { recursive: true });
   const files = [...Object.keys(FILES), "package.json"];
-  const existing = (await readdir(root)).filter((name) => files.includes(name));
+  const existing = await writing(root, async () => {
+    await mkdir(root, { recursive: true });
+    return (await readdir(root)).filter((name) => files.includes(name));
+  });
   if (existing.length > 0) {
     throw new ConfigError(`Expected a directory without ${existing.join(", ")}; ${root} has them, and init replaces no file`, {
       param: "directory",
     });
   }
-  for (const [name, source] of Object.entries(FILES)) await writeNew(join(root, name), await readFile(packageFile(`template/${source}`)));
-  await writeNew(join(root, "package.json"), `${JSON.stringify(await projectPackage(basename(root)), null, 2)}\n`);
+  const contents = new Map<string, string | Uint8Array>();
+  for (const [name, source] of Object.entries(FILES)) contents.set(name, await readFile(packageFile(`template/${source}`)));
+  contents.set("package.json", `${JSON.stringify(await projectPackage(basename(root)), null, 2)}\n`);
+  await writing(root, async () => {
+    // The flag makes it fail for a file that was created since the check.
+    for (const [name, content] of contents) await writeFile(join(root, name), content, { flag: "wx" });
+  });
   printResult(options, { directory: root, files: files.toSorted() }, () => [
     `Created ${root} with ${files.toSorted().join(", ")}`,
     "Next, in that directory:",
@@ -45,9 +53,17 @@ async function init(directory: string, options: OutputOptions): Promise<void> {
   ]);
 }
 
-/** Writes a file that must not exist yet, also if it was created since the check. */
-function writeNew(path: string, contents: string | Uint8Array): Promise<void> {
-  return writeFile(path, contents, { flag: "wx" });
+/** Runs a part of the command that writes to the project. @throws ConfigError `E_CONFIG` if the file system refuses it. */
+async function writing<T>(root: string, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (cause) {
+    if (!isFileSystemError(cause)) throw cause;
+    throw new ConfigError(`The project directory '${root}' cannot be written: ${cause.message}. Make it writable, or choose another`, {
+      cause,
+      param: "directory",
+    });
+  }
 }
 
 async function projectPackage(directory: string): Promise<object> {

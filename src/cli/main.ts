@@ -1,9 +1,29 @@
 #!/usr/bin/env node
-import { onClosedOutput } from "../util/output.ts";
-import { run } from "./program.ts";
+// All modules are imported after the check of Node's version, because older versions cannot load some of them.
 
+/** Lowest supported version of Node, as in `engines` of package.json. */
+const MIN_NODE = "20.19";
 /** Exit code of a program that SIGPIPE ended. */
 const CLOSED_OUTPUT = 141;
 
-onClosedOutput(() => process.exit(CLOSED_OUTPUT));
-process.exitCode = await run(process.argv.slice(2));
+function isSupported(version: string): boolean {
+  const [minMajor = 0, minMinor = 0] = MIN_NODE.split(".").map(Number);
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  return major > minMajor || (major === minMajor && minor >= minMinor);
+}
+
+const { node } = process.versions;
+if (isSupported(node)) {
+  const { onClosedOutput } = await import("../util/output.ts");
+  const { run } = await import("./program.ts");
+  onClosedOutput(() => process.exit(CLOSED_OUTPUT));
+  process.exitCode = await run(process.argv.slice(2));
+} else {
+  const message = `Expected Node ${MIN_NODE} or newer, got ${node}. Install a newer Node from https://nodejs.org`;
+  const error = { code: "E_CONFIG", message, param: null };
+  process.stderr.write(process.argv.includes("--json") ? `${JSON.stringify({ error })}\n` : `error: ${message} (E_CONFIG)\n`);
+  process.exitCode = 1;
+}
+
+// Makes the file a module, which may have a top-level `await`.
+export {};

@@ -41,15 +41,17 @@ function listed(names: readonly string[]): string {
 /**
  * Returns a trainable model by its id or name.
  *
+ * @param baseModels - Base models that the caller accepts as well, for the error message.
  * @throws NotFoundError `E_NOT_FOUND` with the existing names.
  */
-export async function findModel({ service, signal }: Connected, text: string): Promise<ModelSummary> {
+export async function findModel({ service, signal }: Connected, text: string, baseModels: readonly string[] = []): Promise<ModelSummary> {
   const models = isId(text)
     ? (await service.models.listTrainable({ signal })).filter(({ id }) => id === text.toLowerCase())
     : await service.models.listTrainable({ ...parseName(text, "model"), signal });
   if (models[0] !== undefined) return models[0];
   const names = (await service.models.listTrainable({ signal })).map(shortName);
-  throw new NotFoundError(`The model "${text}" does not exist on this service, which has ${listed(names)}`, { param: "model" });
+  const bases = baseModels.length === 0 ? "" : `; base models: ${listed(baseModels)}`;
+  throw new NotFoundError(`The model "${text}" does not exist on this service, which has ${listed(names)}${bases}`, { param: "model" });
 }
 
 /** Parses `model`, `model:step`, `model:stepN` or `model:latest`. A step of undefined stands for the newest checkpoint. */

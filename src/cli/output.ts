@@ -23,3 +23,8 @@ export function printResult<T>({ json }: OutputOptions, result: T, text: (result
   if (json === true) printLine(JSON.stringify(result));
   else for (const line of text(result)) printLine(line);
 }
+
+/** Formats a mean with its confidence interval; without the interval if there is none, as for a single scenario. */
+export function formatInterval({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }): string {
+  return Number.isNaN(low) ? mean.toFixed(4) : `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;
+}

@@ -77,6 +77,39 @@ export function createProgram(version: string): Command {
 }
 
 /**
+ * Makes a command with a default subcommand report an unknown subcommand by its name. Without this, the default subcommand takes the name
+ * for an excess argument of its own.
+ */
+function rejectUnknownSubcommands(command: Command): void {
+  const names = command.commands.map((each) => each.name());
+  if (names.length === 0 || command.parent === null) return;
+  command.hook("preSubcommand", ({ args: [name] }) => {
+    if (name === undefined || name.startsWith("-") || names.includes(name) || name === "help") return;
+    command.error(`error: unknown command '${name}'\n(expected one of: ${names.join(", ")})`, {
+      code: "commander.unknownCommand",
+      exitCode: USAGE,
+    });
+  });
+}
+
+/**
+ * Checks a command's required options after its other arguments, so that a misspelled option is reported rather than a required one that
+ * is missing, too.
+ */
+function checkRequiredOptionsLast(command: Command): void {
+  const required = command.options.filter(({ mandatory }) => mandatory);
+  for (const option of required) option.makeOptionMandatory(false);
+  command.hook("preAction", () => {
+    const missing = required.find((option) => command.getOptionValue(option.attributeName()) === undefined);
+    if (missing === undefined) return;
+    command.error(`error: required option '${missing.flags}' not specified`, {
+      code: "commander.missingMandatoryOptionValue",
+      exitCode: USAGE,
+    });
+  });
+}
+
+/**
  * Runs one command line. Errors are written to standard error as one line with the remedy; with `--json`, as a JSON object.
  *
  * @param args - Arguments without node and the script.
@@ -84,6 +117,10 @@ export function createProgram(version: string): Command {
  */
 export async function run(args: readonly string[]): Promise<number> {
   const program = createProgram((await readPackage()).version);
+  for (const command of commandTree(program)) {
+    rejectUnknownSubcommands(command);
+    checkRequiredOptionsLast(command);
+  }
   // Read from the text, because an invalid command line has no parsed options.
   const isJson = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
   if (isJson) for (const command of commandTree(program)) command.configureOutput({ outputError: () => undefined });

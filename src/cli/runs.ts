@@ -1,7 +1,8 @@
+import { stat } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { Command } from "commander";
 import { findRuns, openRun, type Run, type RunState } from "../experiment/index.ts";
-import { DataError } from "../errors.ts";
+import { DataError, NotFoundError } from "../errors.ts";
 import { directorySize } from "../util/directory-size.ts";
 import { formatBytes, formatDuration } from "../util/units.ts";
 import { type OutputOptions, printResult } from "./output.ts";
@@ -34,8 +35,12 @@ export function runsCommand(): Command {
     .action(list);
 }
 
-async function list(folder: string, options: OutputOptions): Promise<void> {
+async function list(this: Command, folder: string, options: OutputOptions): Promise<void> {
   const root = resolve(folder);
+  // The default folder does not exist before the first run.
+  if (this.args.length > 0 && !(await isDirectory(root))) {
+    throw new NotFoundError(`Expected a folder with run directories at ${root}, found none`, { param: "folder" });
+  }
   const dirs = await findRuns(root);
   const found = await Promise.all(dirs.map((dir) => listed(root, dir)));
   const time = ({ lastWritten: written }: ListedRun) => (written === null ? 0 : Date.parse(written));
@@ -62,6 +67,13 @@ async function list(folder: string, options: OutputOptions): Promise<void> {
     ]);
     for (const { run, error } of runs) if (error !== null) yield `${run}: ${error}`;
   });
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
 }
 
 async function listed(root: string, dir: string): Promise<ListedRun> {

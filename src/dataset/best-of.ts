@@ -94,7 +94,7 @@ function isConstant({ rewards }: TrajectoryGroup): boolean {
 }
 
 function checkedGroup(value: TrajectoryGroup): TrajectoryGroup {
-  if (value instanceof TrajectoryGroup) return value;
+  if (TrajectoryGroup.isInstance(value)) return value;
   const got = value === null ? "null" : ((value as object).constructor?.name ?? typeof value);
   throw new ArgumentError(`Expected a TrajectoryGroup, got ${got}; \`readTrajectoryGroups\` reads groups`, { param: "groups" });
 }

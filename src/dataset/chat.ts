@@ -81,7 +81,7 @@ export function writeChatJsonl(
     let index = 0;
     for await (const each of examples) {
       const where = `Example ${++index}`;
-      if (each instanceof Trajectory) for (const example of examplesOf(each)) yield toLine(example, where);
+      if (Trajectory.isInstance(each)) for (const example of examplesOf(each)) yield toLine(example, where);
       else yield toLine(each, where);
     }
   };
@@ -95,7 +95,7 @@ export function writeChatJsonl(
  * @throws DataError `E_DATA` when a message or tool is invalid.
  */
 export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
-  if (example instanceof Trajectory) return example;
+  if (Trajectory.isInstance(example)) return example;
   const { messages, tools = null, [PARALLEL]: parallel, [KWARGS]: kwargs, weight } = toLine(example, `Example ${index}`);
   // Copied through the schema, so that the caller's messages are not frozen.
   return Trajectory.fromJSON({

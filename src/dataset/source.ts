@@ -23,7 +23,7 @@ export function rereadable<T>(source: Iterable<T> | AsyncIterable<T>, checked: (
 
 /** Returns a trajectory unchanged. @throws ArgumentError `E_ARGUMENT` for any other value. */
 export function checkedTrajectory(value: Trajectory): Trajectory {
-  if (value instanceof Trajectory) return value;
+  if (Trajectory.isInstance(value)) return value;
   throw new ArgumentError(`Expected a Trajectory, got ${value === null ? "null" : typeof value}`, { param: "trajectory" });
 }
 

@@ -61,7 +61,7 @@ export async function rescore<S>(
   const score = (trajectory: Trajectory) => scoreRollout(environment, scenarioOf(trajectory), trajectory, signal);
   const results: (Trajectory | TrajectoryGroup)[] = [];
   for (const item of items) {
-    if (item instanceof Trajectory) {
+    if (Trajectory.isInstance(item)) {
       results.push(await score(item));
       continue;
     }
@@ -75,7 +75,7 @@ export async function rescore<S>(
 }
 
 function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)[], known: ReadonlyMap<unknown, unknown>): void {
-  const trajectories = items.flatMap((item) => (item instanceof Trajectory ? [item] : item.trajectories));
+  const trajectories = items.flatMap((item) => (Trajectory.isInstance(item) ? [item] : item.trajectories));
   const unknown = trajectories.map(({ metadata }) => metadata["scenario_id"]).filter((id) => !known.has(id));
   if (unknown.length === 0) return;
   const ids = [...new Set(unknown.map((id) => (id === undefined ? "none" : `\`${id}\``)))];
@@ -89,7 +89,7 @@ function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)
 
 /** Checks that a group reward can score an item: a group with one scenario. */
 function checkGroup(name: string, item: Trajectory | TrajectoryGroup): void {
-  if (item instanceof Trajectory) {
+  if (Trajectory.isInstance(item)) {
     throw new ArgumentError(`Environment \`${name}\` has group rewards, which need whole groups: pass trajectory groups`, {
       param: "items",
     });

@@ -86,16 +86,16 @@ function timedRollout<S>(environment: Environment<S>): Rollout<S> {
 /** Returns the unscored trajectory of an attempt that has timed out; null if no turn was completed. */
 function interrupted<S>({ rewards, groupRewards }: Environment<S>, { builders, late }: TimedAttempt): Trajectory | null {
   const metrics = { timed_out: 1 };
-  if (late instanceof Trajectory) return late.with({ metrics });
+  if (Trajectory.isInstance(late)) return late.with({ metrics });
   if (rewards.length + groupRewards.length === 0) return null;
-  const builder = late instanceof TrajectoryBuilder ? late : builders[0];
+  const builder = TrajectoryBuilder.isInstance(late) ? late : builders[0];
   return builder?.finishInterrupted(metrics) ?? null;
 }
 
 /** Converts the return value of an environment's rollout to a trajectory that is not scored yet. @throws ArgumentError `E_ARGUMENT`. */
 function finished<S>({ name, rewards, groupRewards }: Environment<S>, played: unknown): Trajectory {
-  if (played instanceof Trajectory) return played;
-  if (!(played instanceof TrajectoryBuilder)) {
+  if (Trajectory.isInstance(played)) return played;
+  if (!TrajectoryBuilder.isInstance(played)) {
     throw new ArgumentError(
       `Expected the rollout of environment \`${name}\` to return its trajectory, got ${typeof played}: end it with \`return t\``,
     );

@@ -70,7 +70,7 @@ export function rubricJudge<S = unknown>({ criteria, ...options }: RubricJudgeOp
 
 /** Prepares one rollout for a judge: its messages before the first sampled turn are the context. */
 export function attemptOf(trajectory: ScoredTrajectory): CandidateSet {
-  if (trajectory instanceof Trajectory) return candidateSet([trajectory]);
+  if (Trajectory.isInstance(trajectory)) return candidateSet([trajectory]);
   return candidateSet([{ messagesAndChoices: trajectory.messages(), additionalHistories: [], tools: [] }]);
 }
 

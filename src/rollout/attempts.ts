@@ -191,6 +191,6 @@ function noPolicy(): never {
 class UnfinishedError extends Error {}
 
 function checked(value: unknown): Trajectory {
-  if (value instanceof Trajectory) return value;
+  if (Trajectory.isInstance(value)) return value;
   throw new UnfinishedError("Expected the rollout to return a finished trajectory: `return t.finish({ reward })`");
 }

@@ -27,10 +27,10 @@ export class RolloutDisplay {
     if (this.#warnings.add(type)) this.#task.print(`${this.#title}: rollout failed with ${type}: ${message}`);
   }
 
-  /** Ends the display with the final state. `error` is the error that ended the run, if any. */
-  end(error?: unknown): void {
+  /** Ends the display with the final state. `failure` is absent if all rollouts have ended. */
+  end(failure?: "stopped" | "ended by an error"): void {
     const warnings = this.#warnings.summary();
-    const ending = error === undefined ? "" : `, ended by an error`;
+    const ending = failure === undefined ? "" : `, ${failure}`;
     this.#task.end(`${this.#line()}, ${duration(this.#seconds())}${warnings === null ? "" : `; failures: ${warnings}`}${ending}`);
   }
 

@@ -96,7 +96,7 @@ class Run<S> {
       this.#link.signal.throwIfAborted();
       this.#display.end();
     } catch (error) {
-      this.#display.end(error);
+      this.#display.end(this.#options.signal?.aborted ? "stopped" : "ended by an error");
       throw error;
     } finally {
       this.#rateLimiter.dispose();
@@ -236,7 +236,7 @@ class Run<S> {
     this.#reportGroup(index, group);
     const after = this.#options.afterEach === undefined ? group : await this.#options.afterEach(group, index);
     if (this.#link.signal.aborted) return;
-    const groups = after === undefined ? [group] : after === null ? [] : after instanceof TrajectoryGroup ? [after] : after;
+    const groups = after === undefined ? [group] : after === null ? [] : TrajectoryGroup.isInstance(after) ? [after] : after;
     await this.#options.onGroups(groups, position);
   }
 

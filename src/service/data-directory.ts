@@ -71,10 +71,13 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
       await mkdir(path, { recursive: true, mode: 0o700 });
     }
   } catch (cause) {
-    throw new ConfigError(`The data directory '${directory.root}' cannot be created: ${messageOf(cause)}`, {
-      cause,
-      param: "dataDir",
-    });
+    throw new ConfigError(
+      `The data directory '${directory.root}' cannot be created: ${messageOf(cause)}. Make it writable, or set WHETSTONE_HOME or \`dataDir\` to another directory`,
+      {
+        cause,
+        param: "dataDir",
+      },
+    );
   }
   return directory;
 }

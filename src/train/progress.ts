@@ -66,10 +66,10 @@ export class RunDisplay {
     this.#task.refresh();
   }
 
-  /** Ends the display. `error` is the error that ended the run, if any. */
-  end(error?: unknown): void {
+  /** Ends the display. `failure` is absent for a run that has reached its end. */
+  end(failure?: "stopped" | "ended by an error"): void {
     const seconds = (performance.now() - this.#startedMs) / 1000;
-    const ending = error === undefined ? (this.#reason ?? "completed") : "ended by an error";
+    const ending = failure ?? this.#reason ?? "completed";
     const warnings = this.#warnings.summary();
     const parts = [`${ending} after ${this.#steps()} in ${duration(seconds)}`, this.#result()];
     const text = parts.filter((part) => part !== null).join(", ");
@@ -127,6 +127,7 @@ export class RunDisplay {
       case "step-skip":
         return this.#warnings.add("step-skip") ? `step skipped: ${event.message}` : null;
       case "run-resume":
+        if (this.#completed > this.#count) return `already has ${this.#completed} ${this.#unit}, ${this.#count} requested`;
         return `resumes after ${this.#steps()}${this.#unit === "steps" ? `, from checkpoint ${event.checkpointStep}` : ""}`;
       case "service-unavailable":
         return this.#isReminderDue() ? `waits for the service, which must run until the run ends: ${event.message}` : null;
@@ -165,7 +166,8 @@ export class RunDisplay {
   }
 
   #steps(): string {
-    return `${this.#completed} of ${this.#count} ${this.#unit}`;
+    // A resumed run may request fewer steps than it has.
+    return this.#completed > this.#count ? `${this.#completed} ${this.#unit}` : `${this.#completed} of ${this.#count} ${this.#unit}`;
   }
 
   /** Returns the rollouts or gradient steps in progress; null between them. */

@@ -15,6 +15,7 @@ import {
   type Split,
 } from "./events.ts";
 import { rxjs } from "../follow/rxjs.ts";
+import { isFileSystemError } from "../util/file-system-error.ts";
 import { takeLock } from "../util/process-lock.ts";
 import { nextState, stateOf, type RunState } from "./state.ts";
 
@@ -61,13 +62,12 @@ export class RunDirectory {
   /**
    * Creates the directory, or opens it to resume the run in it.
    *
-   * @throws ConfigError `E_CONFIG` if the directory holds another run.
+   * @throws ConfigError `E_CONFIG` if the directory holds another run, or cannot be written.
    * @throws ConflictError `E_CONFLICT` while another process uses the directory.
    */
   static async open(runDir: string, config: RunConfig): Promise<RunDirectory> {
     const path = resolve(runDir);
-    await mkdir(join(path, "trajectories"), { recursive: true });
-    const unlock = await takeLock(join(path, "run.lock"), { noun: "run directory", param: "runDir" });
+    const unlock = await createLocked(path);
     try {
       await writeConfig(join(path, "config.json"), config);
       const names = ["events.jsonl", "metrics.jsonl", "checkpoints.jsonl"].map((name) => join(path, name));
@@ -242,6 +242,23 @@ export class RunDirectory {
         await this.#checkpoints.append({ event: "created", step: event.checkpointStep, time: event.time, run_step: event.step });
       }
     }
+  }
+}
+
+/** Creates a run directory, locks it, and returns the function that releases the lock. */
+async function createLocked(path: string): Promise<() => Promise<void>> {
+  try {
+    await mkdir(join(path, "trajectories"), { recursive: true });
+    return await takeLock(join(path, "run.lock"), { noun: "run directory", param: "runDir" });
+  } catch (cause) {
+    if (!isFileSystemError(cause)) throw cause;
+    throw new ConfigError(
+      `The run directory '${path}' cannot be written: ${cause.message}. Make it writable, or choose another \`runDir\``,
+      {
+        cause,
+        param: "runDir",
+      },
+    );
   }
 }
 

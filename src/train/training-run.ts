@@ -115,7 +115,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     const unit = kind.checkpoints === undefined ? "steps" : "checkpoints";
     const display = new RunDisplay({ runDir: this.runDir, count, completed, unit, state: directory.state }, options.progress);
     const shown = directory.live$.subscribe((event) => display.update(event));
-    let failure: unknown;
+    let failure: "stopped" | "ended by an error" | undefined;
     let feeds: TrackerFeeds | undefined;
     try {
       feeds = await TrackerFeeds.start(directory, options.trackers ?? []);
@@ -137,7 +137,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
       await directory.record({ type: "run-end", reason: result.reason, steps: result.steps, checkpointStep: result.checkpointStep });
       return result;
     } catch (error) {
-      failure = error ?? new Error("aborted");
+      failure = signal.aborted ? "stopped" : "ended by an error";
       const code = WhetstoneError.isInstance(error) ? error.code : null;
       // An abort is the caller's decision, not a failure: the records stay as after a crash, and the run can be resumed.
       if (!signal.aborted) await directory.record({ type: "run-fail", code, message: messageOf(error) });

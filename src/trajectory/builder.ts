@@ -6,6 +6,8 @@ import { HistoryBuilder, type HistoryOptions } from "./history.ts";
 import { isChoice } from "./messages.ts";
 import { checkMetadata, checkMetrics, checkReward, Trajectory, type Scalar } from "./trajectory.ts";
 
+const MARK = Symbol.for("whetstone.trajectory-builder");
+
 /** Initial messages, tools and metadata of the rollout that {@link trajectory} starts. */
 export interface TrajectoryOptions extends HistoryOptions {
   /** Metadata of the rollout, e.g. its task. @default {} */
@@ -66,6 +68,25 @@ export class TrajectoryBuilder extends HistoryBuilder {
     this.#main = main;
     this.metadata = { ...metadata };
     addToScope(this);
+  }
+
+  /**
+   * Returns whether `value` is a {@link TrajectoryBuilder}, also one from another copy of the package.
+   *
+   * @param value - Any value.
+   * @returns true for a rollout's builder, finished or not.
+   */
+  static isInstance(value: unknown): value is TrajectoryBuilder {
+    return typeof value === "object" && value !== null && MARK in value;
+  }
+
+  /**
+   * Mark by which {@link isInstance} recognizes objects of another copy of the package.
+   *
+   * @internal
+   */
+  get [MARK](): true {
+    return true;
   }
 
   /**

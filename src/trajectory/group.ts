@@ -5,6 +5,8 @@ import { deepFreeze } from "./freeze.ts";
 import { statisticsOf, type GroupStatistics } from "./statistics.ts";
 import { Trajectory, type Scalar } from "./trajectory.ts";
 
+const MARK = Symbol.for("whetstone.trajectory-group");
+
 /** Constructor arguments of {@link TrajectoryGroup}. */
 export interface TrajectoryGroupInit {
   /** Finished rollouts; failed ones are in `exceptions`. */
@@ -56,6 +58,25 @@ export class TrajectoryGroup {
     this.metrics = Object.freeze({ ...metrics });
     this.logs = Object.freeze([...logs]);
     Object.freeze(this);
+  }
+
+  /**
+   * Returns whether `value` is a {@link TrajectoryGroup}, also one from another copy of the package.
+   *
+   * @param value - Any value.
+   * @returns true for a group of rollouts.
+   */
+  static isInstance(value: unknown): value is TrajectoryGroup {
+    return typeof value === "object" && value !== null && MARK in value;
+  }
+
+  /**
+   * Mark by which {@link isInstance} recognizes objects of another copy of the package.
+   *
+   * @internal
+   */
+  get [MARK](): true {
+    return true;
   }
 
   /**

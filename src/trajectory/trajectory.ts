@@ -4,6 +4,8 @@ import type { AssistantChoice, MessageOrChoice, RequestMessage, Tool, Trajectory
 import { deepFreeze } from "./freeze.ts";
 import { isChoice, textOf, toMessages } from "./messages.ts";
 
+const MARK = Symbol.for("whetstone.trajectory");
+
 /** Metadata or metric value. */
 export type Scalar = number | string | boolean | null;
 
@@ -38,6 +40,25 @@ export class Trajectory {
   private constructor(wire: WireTrajectory) {
     this.#wire = wire;
     Object.freeze(this);
+  }
+
+  /**
+   * Returns whether `value` is a {@link Trajectory}, also one from another copy of the package.
+   *
+   * @param value - Any value.
+   * @returns true for a finished rollout.
+   */
+  static isInstance(value: unknown): value is Trajectory {
+    return typeof value === "object" && value !== null && MARK in value;
+  }
+
+  /**
+   * Mark by which {@link isInstance} recognizes objects of another copy of the package.
+   *
+   * @internal
+   */
+  get [MARK](): true {
+    return true;
   }
 
   /**

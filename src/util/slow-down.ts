@@ -4,8 +4,11 @@
  */
 export type SlowDown = (retryAfterMs: number | null) => Promise<boolean>;
 
-/** Property key rather than a WeakMap: one callback is attached per rollout, and weak tables make every garbage collection longer. */
-const SLOW_DOWN = Symbol("whetstone.slowDown");
+/**
+ * Property key, the same in every copy of the package. A property rather than a WeakMap: one callback is attached per rollout, and weak
+ * tables make every garbage collection longer.
+ */
+const SLOW_DOWN = Symbol.for("whetstone.slow-down");
 
 type Attached = AbortSignal & { [SLOW_DOWN]?: SlowDown };
 

@@ -1,6 +1,6 @@
-import { access, readFile, writeFile } from "node:fs/promises";
+import { access, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { temporaryDirectory } from "../service/support.ts";
 import { writeRunFiles } from "../experiment/run-files.ts";
 import { runHere } from "./run-here.ts";
@@ -26,7 +26,17 @@ describe("whetstone runs", () => {
     expect(lines[4]).toMatch(/^damaged: .*metrics\.jsonl:1: at `step`/u);
     const json = JSON.parse((await runHere("runs", folder, "--json")).stdout) as { runs: object[] };
     expect(json.runs[1]).toMatchObject({ run: "old", state: "completed", steps: 2, reward: 0.5, evaluationReward: null, error: null });
-    expect((await runHere("runs", join(folder, "none"))).stdout).toMatch(/^no run below /u);
+    const empty = join(folder, "empty");
+    await mkdir(empty);
+    expect((await runHere("runs", empty)).stdout).toBe(`no run below ${empty}\n`);
+    const cwd = vi.spyOn(process, "cwd").mockReturnValue(empty);
+    expect(await runHere("runs")).toEqual({ code: 0, stdout: `no run below ${empty}/runs\n`, stderr: "" });
+    cwd.mockRestore();
+    const missing = await runHere("runs", join(folder, "none"));
+    expect([missing.code, missing.stderr]).toEqual([
+      1,
+      `error: Expected a folder with run directories at ${folder}/none, found none (E_NOT_FOUND)\n`,
+    ]);
   });
 });
 

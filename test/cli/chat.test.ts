@@ -20,7 +20,10 @@ test("chat streams the answer of a base model, of a model's newest checkpoint, a
   expect((await runHere("chat", "demo/talker", "say a")).stdout).toBe("step 2 heard a\n");
   expect((await runHere("chat", "demo/talker:1", "say b")).stdout).toBe("step 1 heard b\n");
   const none = await runHere("chat", "demo/nobody", "say a");
-  expect([none.code, none.stderr]).toEqual([1, expect.stringContaining("does not exist on this service, which has demo/talker")]);
+  expect([none.code, none.stderr]).toEqual([
+    1,
+    expect.stringContaining("does not exist on this service, which has demo/talker; base models: whetstone-tiny"),
+  ]);
 });
 
 test("chat without a terminal reads its message from standard input", async () => {

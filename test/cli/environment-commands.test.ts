@@ -107,4 +107,24 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
   ] as const)("rejects %j", { timeout: 30_000 }, async (args, code, text) => {
     expect(await runHere(...args)).toMatchObject({ code, stderr: expect.stringContaining(text) as string });
   });
+
+  it("eval of a single scenario prints the mean without an interval", { timeout: 60_000 }, async () => {
+    const single = join(ROOT, "runs", `single-${process.pid}.ts`);
+    onTestFinished(() => rm(single, { force: true }));
+    await mkdir(join(ROOT, "runs"), { recursive: true });
+    await writeFile(
+      single,
+      `import { defineEnvironment, trajectory } from "whetstone";
+export default defineEnvironment({ name: "single", scenarios: { train: ["a"], eval: ["a"] },
+  rollout: () => trajectory({ messages: [{ role: "user", content: "a" }] }), rewards: [{ name: "half", score: () => 0.5 }] });
+`,
+    );
+    const { stdout, stderr } = await runHere("eval", single, "--base", "whetstone-tiny");
+    expect(stdout.split("\n").slice(0, 3), stderr).toEqual([
+      "single by whetstone-tiny: 1 scenarios, 1 rollouts each",
+      "reward    0.5000",
+      "pass@1    0.0000",
+    ]);
+    expect(stdout).toContain("half      0.5000\n");
+  });
 });

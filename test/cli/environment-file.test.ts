@@ -5,6 +5,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildPackage, type BuiltPackage } from "../support/built-package.ts";
 import { runHere } from "./run-here.ts";
+import { useSharedService } from "./shared-service.ts";
+
+useSharedService();
 
 const environment = (name: string, question: string) => `defineEnvironment({
   name: "${name}",
@@ -24,6 +27,18 @@ export const only = ${environment("named", "question(Kind.Plain)")};\n`,
 export const first = ${environment("one", '"none"')};
 export const second = ${environment("two", '"none"')};
 export default first;\n`,
+  "plays.ts": `import { defineEnvironment, trajectory } from "whetstone";
+export default defineEnvironment({
+  name: "plays",
+  scenarios: { train: ["ab", "ba"], eval: ["aa", "bb"] },
+  async rollout(text, { policy, sampling }) {
+    const t = trajectory({ messages: [{ role: "user", content: \`Repeat: \${text as string}\` }] });
+    await t.sample(policy, { maxCompletionTokens: 2, ...sampling });
+    return t;
+  },
+  rewards: [{ name: "length", score: ({ text }) => 1 / (1 + text.length) }],
+  groupRewards: [{ name: "rank", scoreGroup: ({ trajectories }) => trajectories.map((_, index) => index) }],
+});\n`,
   "awaits.ts": `export default (await import("./named.ts")).only;\n`,
 };
 
@@ -37,6 +52,7 @@ beforeAll(async () => {
     projects[type] = project;
     await writeFile(join(project, "package.json"), JSON.stringify({ type }));
     for (const [name, text] of Object.entries(FILES)) await writeFile(join(project, name), text);
+    for (const name of ["plays.mts", "plays.cts"]) await writeFile(join(project, name), FILES["plays.ts"]!);
     await built.install(project);
   }
 });
@@ -51,6 +67,21 @@ test.each([
 ])("an environment file in a %s project runs without any other tool: %s", async (type, file, name) => {
   const { stdout, stderr } = await built.whetstone(projects[type]!, "validate", file);
   expect([stdout, stderr]).toEqual([expect.stringContaining(`${name}: valid; 1 right answers`), ""]);
+});
+
+test.each([
+  ["module", "plays.ts"],
+  ["module", "plays.cts"],
+  ["commonjs", "plays.ts"],
+  ["commonjs", "plays.mts"],
+])("train and eval run the rollouts of an environment file in a %s project: %s", { timeout: 120_000 }, async (type, file) => {
+  const model = ["--model", `${type}/${file.replace(".", "-")}`];
+  const settings = ["--steps", "1", "--scenarios", "2", "--group-size", "2", "--run-dir", `runs/${file}`];
+  const trained = await built.whetstone(projects[type]!, "train", file, ...model, ...settings);
+  expect([trained.code, trained.stdout], trained.stderr).toEqual([0, expect.stringMatching(/^completed after 1 steps/u)]);
+  const evaluated = await built.whetstone(projects[type]!, "eval", file, ...model, "--json");
+  expect(evaluated.code, evaluated.stderr).toBe(0);
+  expect(JSON.parse(evaluated.stdout)).toMatchObject({ environment: "plays", scenarios: 2, exceptions: 0 });
 });
 
 test("a CommonJS file with a top-level await is rejected with the remedy", async () => {

@@ -1,3 +1,4 @@
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { InterruptedError, reportFailure } from "../../src/cli/failure.ts";
@@ -50,4 +51,36 @@ test("with --json, an unexpected error is a JSON object with the code E_INTERNAL
   expect(reportFailure(new TypeError("broken"), true)).toBe(1);
   expect(write).toHaveBeenCalledWith('{"error":{"code":"E_INTERNAL","message":"broken","param":null}}\n');
   write.mockRestore();
+});
+
+test.each([
+  [["models", "lst"], "error: unknown command 'lst'\n(expected one of: list, show, delete)\n"],
+  [["jobs", "lst", "--json"], /"E_USAGE".*unknown command 'lst'/u],
+  [["artifacts", "lst"], "error: unknown command 'lst'\n(expected one of: list, show, delete)\n"],
+  [["train", "file.ts", "--step", "3"], "error: unknown option '--step'\n(Did you mean --steps?)\n"],
+  [["train", "file.ts", "--steps", "3"], "error: required option '--model <project/name>' not specified\n"],
+] as const)("the first mistake of a command line is reported: %j", async (args, expected) => {
+  const { code, stdout, stderr } = await runHere(...args);
+  expect([code, stdout]).toEqual([2, ""]);
+  expect(stderr).toMatch(expected);
+});
+
+test("a directory that cannot be written is reported with a remedy", async () => {
+  const file = join(await temporaryDirectory(), "file");
+  await writeFile(file, "");
+  const directory = join(file, "below");
+  const created = await runHere("init", directory);
+  expect([created.code, created.stderr]).toEqual([
+    1,
+    `error: The project directory '${directory}' cannot be written: ENOTDIR: not a directory, mkdir '${directory}'. Make it writable, or choose another (E_CONFIG)\n`,
+  ]);
+  vi.stubEnv("WHETSTONE_HOME", directory);
+  const listed = await runHere("models");
+  vi.unstubAllEnvs();
+  expect([listed.code, listed.stderr]).toEqual([
+    1,
+    expect.stringMatching(
+      /cannot be created: ENOTDIR.*\. Make it writable, or set WHETSTONE_HOME or `dataDir` to another directory \(E_CONFIG\)/u,
+    ),
+  ]);
 });

@@ -44,13 +44,17 @@ it("shows one block for a run with its rollouts and evaluations, and the runs of
   }
 });
 
-it("reports the error that ended a run and shows nothing with `progress: false`", async () => {
+it("reports that a run was aborted, or ended by an error, and shows nothing with `progress: false`", async () => {
   const lines = new Lines();
   const given = await setUp();
   const controller = new AbortController();
   const run = start(given, { progress: lines, signal: controller.signal });
   run.events$.subscribe({ next: ({ type }) => type === "step-start" && controller.abort(new Error("enough")), error: () => undefined });
   await expect(run.done).rejects.toThrow("enough");
+  expect(lines.text).toMatch(/: stopped after 0 of 3 steps in/);
+  expect(lines.text).not.toContain("error");
+  const broken = { ...environment, rollout: () => Promise.reject(new Error("broken")) };
+  await expect(start({ ...given, runDir: `${given.runDir}-2` }, { progress: lines, environment: broken }).done).rejects.toThrow("broken");
   expect(lines.text).toMatch(/: ended by an error after 0 of 3 steps in/);
   vi.stubEnv("WHETSTONE_PROGRESS", "1");
   onTestFinished(() => void vi.unstubAllEnvs());
@@ -95,6 +99,31 @@ it("counts rollouts, failures and tokens of `gatherTrajectoryGroups`, and prints
   expect(timeless(lines.text)).toBe(
     "rollouts: rollout failed with TypeError: no answer for 1\nrollouts: 6/6 rollouts, 2 failed, reward 1.500, TIME; failures: TypeError ×2\n",
   );
+});
+
+it("reports that rollouts were aborted, or ended by an error", async () => {
+  const lines = new Lines();
+  const controller = new AbortController();
+  const rollout = () => {
+    controller.abort(new Error("enough"));
+    throw new TypeError("no answer");
+  };
+  const options = { groupSize: 1, concurrency: 1, progress: lines };
+  await expect(gatherTrajectoryGroups([1], rollout, { ...options, signal: controller.signal })).rejects.toThrow("enough");
+  expect(lines.text).toMatch(/, stopped\n$/u);
+  await expect(gatherTrajectoryGroups([1], rollout, options)).rejects.toThrow("no answer");
+  expect(lines.text).toMatch(/, ended by an error\n$/u);
+});
+
+it("reports that a resumed run already has more steps than requested", async () => {
+  const lines = new Lines();
+  const given = await setUp();
+  await start(given).done;
+  await start(given, { progress: lines, steps: 2 }).done;
+  const printed = timeless(lines.text).trim().split("\n");
+  expect(printed[0]).toBe(`${given.runDir}: already has 3 steps, 2 requested`);
+  expect(printed.at(-1)).toMatch(/: completed after 3 steps in TIME/u);
+  expect(lines.text).not.toContain("of 2 steps");
 });
 
 it("names policy and environment of an evaluation", async () => {

@@ -1,4 +1,4 @@
-import { appendFile, readdir, readFile, rm } from "node:fs/promises";
+import { appendFile, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { firstValueFrom, lastValueFrom, toArray } from "rxjs";
 import { describe, expect, it } from "vitest";
@@ -326,5 +326,18 @@ describe("trainRl", () => {
     const other = start({ ...given, runDir: `${given.runDir}-2` });
     for await (const event of other) if (event.type === "step-start") break;
     await expect(other.done).resolves.toMatchObject({ steps: 3 });
+  });
+
+  it("rejects a run directory that cannot be written", async () => {
+    const given = await setUp();
+    await writeFile(given.runDir, "");
+    const run = start({ ...given, runDir: join(given.runDir, "below") });
+    await expect(run.done).rejects.toMatchObject({
+      code: "E_CONFIG",
+      param: "runDir",
+      message: expect.stringMatching(
+        /^The run directory '.*' cannot be written: ENOTDIR.*Make it writable, or choose another `runDir`$/u,
+      ) as string,
+    });
   });
 });
