@@ -12,6 +12,10 @@ import { compare, openRun } from "whetstone/experiment";
 import { evaluateCheckpoints } from "whetstone/train";
 
 const [steps = "10", dir = "runs/checkpoints"] = process.argv.slice(2);
+if (!/^[1-9]\d*$/.test(steps)) {
+  console.error("Usage: compare-checkpoints.ts [steps] [directory], with steps from 1");
+  process.exit(2);
+}
 const service = await connect();
 const model = await service.models.create({ project: "demo", name: "progress", baseModel: "whetstone-tiny", returnExisting: true });
 

@@ -17,6 +17,10 @@ import { createScriptedPolicy } from "whetstone/testing";
 import { z } from "zod";
 
 const [directory = "runs/scenarios"] = process.argv.slice(2);
+if (directory.startsWith("-")) {
+  console.error("Usage: generate-scenarios.ts [directory]");
+  process.exit(2);
+}
 /** Titles of six letters in no pattern: a small model often copies a letter wrong. */
 const title = (i: number) =>
   [...createHash("sha256").update(`${i}`).digest("hex").slice(0, 6)].map((digit) => "bdfgklmnprstaeiu"[parseInt(digit, 16)]);

@@ -8,6 +8,10 @@
 import { connect, gatherTrajectoryGroups, similarity, trajectory } from "whetstone";
 
 const steps = Number(process.argv[2] ?? 20);
+if (!Number.isInteger(steps) || steps < 1) {
+  console.error("Usage: rl-in-twenty-lines.ts [steps], a whole number from 1");
+  process.exit(2);
+}
 const scenarios = { batch };
 const service = await connect(); // connects to WHETSTONE_BASE_URL, or starts the embedded service
 const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny", returnExisting: true });

@@ -10,6 +10,10 @@ import { connect, defineEnvironment, similarity, trainRl, trajectory } from "whe
 import { metricChart, sweep } from "whetstone/experiment";
 
 const [steps = "20", dir = "runs/sweep"] = process.argv.slice(2);
+if (!/^[1-9]\d*$/.test(steps)) {
+  console.error("Usage: sweep.ts [steps] [directory], with steps from 1");
+  process.exit(2);
+}
 const service = await connect();
 
 /** Returns word `index` of 8⁴ in scrambled order; 7919 is odd, so no word repeats. */

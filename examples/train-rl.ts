@@ -9,6 +9,10 @@
 import { connect, defineEnvironment, similarity, trainRl, trajectory } from "whetstone";
 
 const [steps = "20", runDir = "runs/reverse"] = process.argv.slice(2);
+if (!/^[1-9]\d*$/.test(steps)) {
+  console.error("Usage: train-rl.ts [steps] [run directory], with steps from 1");
+  process.exit(2);
+}
 const service = await connect();
 const model = await service.models.create({ project: "demo", name: "reverse-run", baseModel: "whetstone-tiny", returnExisting: true });
 

@@ -15,6 +15,10 @@ import { createScriptedPolicy } from "whetstone/testing";
 import { z } from "zod";
 
 const [steps = "12", directory = "runs/scenarios"] = process.argv.slice(2);
+if (!/^[1-9]\d*$/.test(steps)) {
+  console.error("Usage: train-with-a-judge.ts [steps] [directory], with steps from 1");
+  process.exit(2);
+}
 const [train, held] = await Promise.all(["train", "eval"].map((split) => readScenarios(join(directory, `${split}.jsonl`))));
 const shelf = (name: string) => String(10 + ([...name].reduce((sum, letter) => sum * 31 + letter.charCodeAt(0), 7) % 90));
 const find = defineTool({
@@ -35,7 +39,6 @@ const script: JudgeModel = createScriptedPolicy(({ messages }) => {
   return { text: JSON.stringify({ scores }) };
 });
 const { JUDGE_BASE_URL: baseUrl, JUDGE_API_KEY: apiKey, JUDGE_MODEL: judge = "whetstone-tiny" } = process.env;
-
 const environment = defineEnvironment({
   name: "library",
   scenarios: { train: train ?? [], eval: held ?? [] },

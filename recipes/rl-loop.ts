@@ -12,6 +12,10 @@
 import { connect, gatherTrajectoryGroups, similarity, trajectory } from "whetstone";
 
 const [steps = 20, P = 16, G = 8] = process.argv.slice(2).map(Number);
+if (![steps, P, G].every((value) => Number.isInteger(value) && value >= 1)) {
+  console.error("Usage: rl-loop.ts [steps] [scenarios per step] [group size], whole numbers from 1");
+  process.exit(2);
+}
 const service = await connect();
 const model = await service.models.create({ project: "recipes", name: "rl-loop", baseModel: "whetstone-tiny", returnExisting: true });
 let checkpoint = await model.step();

@@ -11,6 +11,10 @@
 import { connect, gatherTrajectoryGroups, similarity, trajectory, uploadDataset } from "whetstone";
 
 const [jobs = 6, examples = 128, heldOut = 128] = process.argv.slice(2).map(Number);
+if (![jobs, examples, heldOut].every((value) => Number.isInteger(value) && value >= 1)) {
+  console.error("Usage: sft-loop.ts [jobs] [examples per job] [held-out words], whole numbers from 1");
+  process.exit(2);
+}
 const service = await connect();
 const model = await service.models.create({ project: "recipes", name: "sft-loop", baseModel: "whetstone-tiny", returnExisting: true });
 

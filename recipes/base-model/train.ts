@@ -50,6 +50,7 @@ export const defaults: BaseModelConfig = {
   heldOut: 512,
 };
 
+const USAGE = "Usage: train.ts [--seed N] [--steps N] [--max-steps N] [--run-dir DIR]";
 /** Offsets of the held-out exercises: another seed, and indices at which all skills are in use. */
 const HELD_OUT = { seedOffset: 1_000_000, index: 1_000_000 } as const;
 const MODEL = "whetstone-tiny";
@@ -193,8 +194,13 @@ async function main(): Promise<void> {
       steps: { type: "string", default: String(defaults.steps) },
       "max-steps": { type: "string" },
       "run-dir": { type: "string", default: join("runs", "base-model") },
+      help: { type: "boolean", short: "h" },
     },
   });
+  if (values.help === true) {
+    console.log(USAGE);
+    return;
+  }
   const whole = (name: string, value: string, least: number): number => {
     const number = Number(value);
     if (!Number.isInteger(number) || number < least)
@@ -211,7 +217,9 @@ async function main(): Promise<void> {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   main().catch((error: unknown) => {
+    const isUsage = error instanceof TypeError && "code" in error && String(error.code).startsWith("ERR_PARSE_ARGS");
     console.error(error instanceof Error ? error.message : error);
-    process.exitCode = 1;
+    if (isUsage) console.error(USAGE);
+    process.exitCode = isUsage ? 2 : 1;
   });
 }

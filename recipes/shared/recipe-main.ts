@@ -1,5 +1,5 @@
 /** Command line shared by the recipes. */
-import { join, resolve } from "node:path";
+import { join, relative, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { runRecipe } from "./run-recipe.ts";
 import type { Recipe, SftThenRlConfig } from "./sft-then-rl.ts";
@@ -30,7 +30,13 @@ interface Options {
   readonly json?: true;
 }
 
-/** Runs a recipe with the options of the command line and prints its result; `--help` lists the options. */
+/** Exit code of a program that SIGINT ended. */
+const STOPPED = 130;
+
+/**
+ * Runs a recipe with the options of the command line and prints its result; `--help` lists the options. After Ctrl-C it prints the command
+ * that resumes the run, and the exit code is 130.
+ */
 export function recipeMain<S>(recipe: RecipeCommand<S>): void {
   commandOf(recipe)
     .parseAsync()
@@ -58,18 +64,32 @@ function commandOf<S>({ name, defaults, flags = {}, recipeFor }: RecipeCommand<S
   for (const [flag, description] of Object.entries(flags)) command.option(`--${flag}`, description);
   return command.action(async (options: Options) => {
     const config = configOf(defaults, options);
-    const given = new Set(Object.keys(flags).filter((flag) => command.getOptionValueSource(camelCase(flag)) === "cli"));
+    const given = Object.keys(flags).filter((flag) => command.getOptionValueSource(camelCase(flag)) === "cli");
+    const settings = { recipe: name, flags: given.toSorted(), ...config };
     const runDir = resolve(options.runDir ?? join("runs", `${name}-${new Date().toISOString().replaceAll(/[:.]/g, "-")}`));
     const controller = new AbortController();
     const stop = () => controller.abort(new Error("stopped by the user"));
     process.once("SIGINT", stop);
     try {
-      const result = await runRecipe(recipeFor(config, given), config, runDir, controller.signal);
+      const result = await runRecipe(recipeFor(config, new Set(given)), settings, runDir, controller.signal);
       if (options.json === true) console.log(JSON.stringify(result));
+    } catch (error) {
+      if (!controller.signal.aborted) throw error;
+      const runDirOption = options.runDir === undefined ? ["--run-dir", relative("", runDir)] : [];
+      console.error(`Stopped. This command resumes the run:\n\n  ${commandLine(name, [...process.argv.slice(2), ...runDirOption])}\n`);
+      process.exitCode = STOPPED;
     } finally {
       process.off("SIGINT", stop);
     }
   });
+}
+
+/** Returns the shell command that starts this program with other arguments. */
+function commandLine(name: string, args: readonly string[]): string {
+  const isScript = process.env["npm_lifecycle_event"] === name;
+  const program = relative("", process.argv[1] ?? "");
+  const start = isScript ? ["npm", "run", name, "--"] : ["npx", "tsx", "--conditions=whetstone/source", program];
+  return [...start, ...args].map((word) => (/^[\w./=:@%+-]+$/u.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 }
 
 function configOf(defaults: SftThenRlConfig, options: Options): SftThenRlConfig {

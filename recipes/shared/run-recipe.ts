@@ -1,8 +1,9 @@
 /** Complete run of a recipe: evaluation before, between and after SFT and RL, with progress, a table and a curve. */
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { connect } from "whetstone";
 import { lineChart } from "whetstone/experiment";
+import { type RunSettings, writeSettings } from "./settings.ts";
 import { bar, createProgress, type Progress, styled } from "./progress.ts";
 import { learnFromExamples, learnFromPractice, measure, type Recipe, type Score, type SftThenRlConfig, type Stage } from "./sft-then-rl.ts";
 
@@ -34,14 +35,17 @@ interface Point {
   readonly exact: number;
 }
 
-/** Runs all stages on the configured service, or on an embedded service of the run. All files are written under `runDir`. */
-export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, runDir: string, signal: AbortSignal): Promise<RecipeResult> {
+/**
+ * Runs all stages on the configured service, or on an embedded service of the run. All files are written under `runDir`.
+ *
+ * @throws ConfigError `E_CONFIG` if `runDir` has a run with other settings.
+ */
+export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDir: string, signal: AbortSignal): Promise<RecipeResult> {
   const started = performance.now();
   const seconds = () => Math.round((performance.now() - started) / 100) / 10;
   const { name } = recipe.environment;
   const progress = createProgress();
-  await mkdir(runDir, { recursive: true });
-  await writeFile(join(runDir, "config.json"), JSON.stringify(config, null, 2));
+  await writeSettings(config, runDir);
   progress.line(styled("bold", `Whetstone recipe: ${name}`) + styled("dim", `  seed ${config.seed}, files in ${runDir}`));
 
   // Uses the service of WHETSTONE_BASE_URL if set, else an embedded service of this run.

@@ -1,5 +1,6 @@
 /** `whetstone/engine`: the Engine port, the embedded engine, and an engine on a Tinker-protocol server. */
 export { createOnnxEngine, type OnnxEngineOptions } from "./onnx/engine.ts";
+export type { Placement } from "./onnx/runtime/placement.ts";
 export type { WorkerDeath } from "./onnx/threads/supervised-worker.ts";
 export { createTinkerEngine, type TinkerEngineOptions } from "./tinker/engine.ts";
 export type { TinkerEncoding } from "./tinker/encoding.ts";

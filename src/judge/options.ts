@@ -31,10 +31,12 @@ export interface JudgeOptions {
 }
 
 /** Fields of a chat request that {@link JudgeOptions.request} may set. */
-export type JudgeRequestFields = Partial<Omit<ChatCompletionRequest, (typeof RESERVED)[number]>>;
+export type JudgeRequestFields = Partial<
+  Omit<ChatCompletionRequest, "model" | "messages" | "n" | "stream" | "response_format" | "tools" | "tool_choice">
+>;
 
 /** Fields of a request that the judge sets. */
-const RESERVED = ["model", "messages", "n", "stream", "response_format", "tools", "tool_choice"] as const;
+const RESERVED = ["model", "messages", "n", "stream", "response_format", "tools", "tool_choice"];
 const OUTPUTS: readonly unknown[] = ["auto", "schema", "text"];
 
 /** Checked options with defaults. */

@@ -53,8 +53,13 @@ export interface ScoreChange {
 export interface JudgeValidation {
   /** Whether no finding is fatal. */
   readonly isValid: boolean;
-  /** Number of calls of the group reward, and of the calls that failed. */
-  readonly calls: { readonly total: number; readonly failed: number };
+  /** Calls of the group reward. */
+  readonly calls: {
+    /** Number of calls: one per case and order, and one repetition per case. */
+    readonly total: number;
+    /** Number of calls that failed. */
+    readonly failed: number;
+  };
   /** Fraction of pairs of different known quality that are scored in the known order; equal scores count half. NaN without pairs. */
   readonly pairwiseAccuracy: number;
   /** Kendall's τ-b between known quality and scores, mean over calls; 0 for a call with equal scores only. NaN without calls. */

@@ -4,8 +4,10 @@ import { mkdtempSync } from "node:fs";
 import { readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { pathToFileURL } from "node:url";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { ROOT } from "../project/files.ts";
+import { builtProgram } from "../support/built-program.ts";
 import { readNotebook, runNotebook, type Output } from "../support/notebook.ts";
 import { runProgram } from "../support/run-program.ts";
 
@@ -72,6 +74,17 @@ const EXAMPLES: Readonly<Record<string, Expectation>> = {
   },
 };
 
+/** Examples with arguments, and invalid arguments. */
+const INVALID: readonly (readonly [name: string, ...args: readonly string[]])[] = [
+  ["compare-checkpoints", "--help"],
+  ["external-agent", "2", "0"],
+  ["generate-scenarios", "--help"],
+  ["rl-in-twenty-lines", "abc"],
+  ["sweep", "1.5"],
+  ["train-rl", "--help"],
+  ["train-with-a-judge", "-1"],
+];
+
 const pathOf = (name: string) => join(ROOT, "examples", `${name}.ts`);
 const linesOf = async (name: string) => (await readFile(pathOf(name), "utf8")).trimEnd().split("\n");
 
@@ -108,6 +121,29 @@ describe("the examples", () => {
     async (name, { args, prints }) => {
       const stdout = await runProgram(pathOf(name), { args, cwd: ROOT, timeoutMs: RUN_TIMEOUT_MS });
       for (const pattern of prints) expect(stdout).toMatch(pattern);
+    },
+    RUN_TIMEOUT_MS,
+  );
+
+  it(
+    "print their usage for invalid arguments, and do nothing else",
+    async () => {
+      const cwd = mkdtempSync(join(tmpdir(), "whetstone-usage-"));
+      onTestFinished(() => rm(cwd, { recursive: true }));
+      for (const [name, ...args] of INVALID) {
+        const program = await builtProgram(pathToFileURL(pathOf(name)));
+        const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], {
+          cwd,
+          encoding: "utf8",
+          timeout: RUN_TIMEOUT_MS,
+        });
+        expect({ status, stdout, stderr }).toEqual({
+          status: 2,
+          stdout: "",
+          stderr: expect.stringMatching(`^Usage: ${name}\\.ts \\[.*\n$`),
+        });
+      }
+      expect(await readdir(cwd)).toEqual([]);
     },
     RUN_TIMEOUT_MS,
   );

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -174,5 +175,20 @@ describe("showsAddition", () => {
     expect(showsAddition(says("What is 1 + 2?", "3"))).toBe(true);
     expect(showsAddition(says("1 plus 2", "3"))).toBe(true);
     expect(showsAddition(says("Which number is after 12?", "13"))).toBe(false);
+  });
+});
+
+describe("the command", () => {
+  const start = (...args: readonly string[]) => {
+    const program = fileURLToPath(new URL("../../recipes/base-model/train.ts", import.meta.url));
+    const command = ["--conditions=whetstone/source", "--import", "tsx", program, ...args];
+    const { status, stdout, stderr } = spawnSync(process.execPath, command, { encoding: "utf8", timeout: 25_000 });
+    return { status, stdout, stderr };
+  };
+  const usage = expect.stringMatching(/(?:^|\n)Usage: .*--run-dir DIR\]\n$/u);
+
+  it("prints its usage on request, and after an unknown option", () => {
+    expect(start("--help")).toEqual({ status: 0, stdout: usage, stderr: "" });
+    expect(start("--unknown")).toEqual({ status: 2, stdout: "", stderr: usage });
   });
 });

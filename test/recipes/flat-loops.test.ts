@@ -60,4 +60,17 @@ describe("the single-file loops", () => {
       "job 1  checkpoint 2  loss",
     ]);
   });
+
+  it.each([
+    ["recipes/rl-loop.ts", ["abc"]],
+    ["recipes/rl-loop.ts", ["--help"]],
+    ["recipes/sft-loop.ts", ["1", "0", "4"]],
+  ])("%s prints its usage for the invalid arguments %j", async (file, args) => {
+    const failed = expect.objectContaining({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringMatching(/^Usage: .*\n$/u),
+    });
+    await expect(lines(file, args)).rejects.toEqual(failed);
+  });
 });
