@@ -7,11 +7,15 @@
  * `--train` lists `rank:rows:tokens`, with `full` for every parameter; the second half of each row is trained. `--sample` lists
  * `requests:prompt:tokens`. `--memory` is the memory of the GPU, to which the kept activations of a batch are proportional. `--kernels`
  * adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
+ *
+ * The listed programs have the engine's names, such as `train-cross-entropy`, `adamw`, `decode` or `gather-cache`. Further programs of a
+ * name get a number in the order of their compilation: `adamw (2)`.
  */
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { InferenceSession } from "onnxruntime-node";
 import type { Row } from "../../src/engine/index.ts";
 import { DeviceBases } from "../../src/engine/onnx/model/device-bases.ts";
@@ -54,12 +58,15 @@ function watchSessions(kernels: string | null): () => Times {
   let times: Times = new Map();
   const create = InferenceSession.create.bind(InferenceSession) as (model: Uint8Array, options: object) => Promise<InferenceSession>;
   let count = 0;
+  const programsOf = new Map<string, number>();
   const watched = async (model: Uint8Array, options: object) => {
-    const label = `${count++}`;
-    const profile = kernels === null ? {} : { enableProfiling: true, profileFilePrefix: join(kernels, label) };
+    const profile = kernels === null ? {} : { enableProfiling: true, profileFilePrefix: join(kernels, String(count++)) };
+    const graph = graphName(model);
+    const number = (programsOf.get(graph) ?? 0) + 1;
+    programsOf.set(graph, number);
+    const name = number === 1 ? graph : `${graph} (${number})`;
     const session = await create(model, { ...options, ...profile });
     const run = session.run.bind(session) as (...args: unknown[]) => ReturnType<InferenceSession["run"]>;
-    const name = `${label}: ${session.outputNames[0]} and ${session.outputNames.length - 1} more outputs, ${session.inputNames.length} inputs`;
     session.run = async (...args: unknown[]) => {
       const startMs = performance.now();
       const results = await run(...args);
@@ -78,6 +85,22 @@ function watchSessions(kernels: string | null): () => Times {
 }
 
 const sessions: InferenceSession[] = [];
+
+/** Returns the name of the graph of an ONNX model: field 2 of the `GraphProto`, which is field 7 of the `ModelProto`. */
+function graphName(model: Uint8Array): string {
+  return new TextDecoder().decode(fieldOf(fieldOf(model, 7), 2));
+}
+
+/** Returns the first value of a length-delimited field of a message. */
+function fieldOf(message: Uint8Array, field: number): Uint8Array {
+  const reader = new BinaryReader(message);
+  while (reader.pos < reader.len) {
+    const [each, type] = reader.tag();
+    if (each === field) return reader.bytes();
+    reader.skip(type, each);
+  }
+  throw new Error(`Expected an ONNX model with a named graph, found no field ${field}`);
+}
 
 function rowsOf(count: number, length: number): { readonly rows: readonly Row[]; readonly shape: ReturnType<typeof equalRows> } {
   const shape = equalRows(count, length, length - Math.floor(length / 2));
