@@ -14,7 +14,19 @@ import { parseArgs, promisify } from "node:util";
 import type { DeviceInfo, DeviceUse } from "../../src/engine/index.ts";
 import { isSoftware } from "../../src/engine/onnx/threads/compute-unit.ts";
 import type { SampleInput, SampleResult } from "./sample.bench.ts";
-import { deviceName, hasTorch, measureInTurn, printTable, shapeName, SHIPPED, short, wantsTorch, whole, withShape } from "./support.ts";
+import {
+  deviceName,
+  hasTorch,
+  measureInTurn,
+  printTable,
+  requireContext,
+  shapeName,
+  SHIPPED,
+  short,
+  wantsTorch,
+  whole,
+  withShape,
+} from "./support.ts";
 import { equalRows, rolloutRows, type TrainInput, type TrainResult, type TrainShape } from "./train.bench.ts";
 
 type DeviceName = DeviceInfo["name"];
@@ -120,6 +132,7 @@ export async function run(args: string[]): Promise<void> {
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const names = values.device.split(",").map(deviceName);
   const params = shapeName(values.params);
+  await requireContext(params, prompt + tokens);
   const givenSteps = values.steps === undefined ? null : whole("steps", values.steps);
   const givenBatches = values.batch === undefined ? null : values.batch.split(",").map((text) => whole("batch", text));
   const shapes = [rolloutRows(1, count, prompt, Math.ceil(tokens / 2), tokens), equalRows(count, prompt + tokens, tokens)];

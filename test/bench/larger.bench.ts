@@ -7,7 +7,7 @@
  * Every token of a row but the first is trained. Memory is the process's peak beyond what it held when the model was loaded.
  */
 import { parseArgs } from "node:util";
-import { measureInTurn, printTable, shapeName, short, type Variant, whole, withShape } from "./support.ts";
+import { measureInTurn, printTable, requireContext, shapeName, short, type Variant, whole, withShape } from "./support.ts";
 
 /** What the program is told. */
 export interface LargerInput {
@@ -48,6 +48,7 @@ export async function run(args: string[]): Promise<void> {
     seconds: whole("seconds", values.seconds),
   };
   const params = shapeName(values.params);
+  await requireContext(params, common.tokens);
   const shape = `${common.rows} × ${common.tokens}`;
   const tasks: readonly (readonly [string, LargerInput["task"], number])[] = [
     [`forward, ${shape}`, "forward", common.rows],

@@ -9,7 +9,18 @@
  */
 import { parseArgs } from "node:util";
 import type { WeightPrecision } from "../../src/engine/index.ts";
-import { hasWeights, measureInTurn, median, OptionError, printTable, shapeName, short, whole, withShape } from "./support.ts";
+import {
+  hasWeights,
+  measureInTurn,
+  median,
+  OptionError,
+  printTable,
+  requireContext,
+  shapeName,
+  short,
+  whole,
+  withShape,
+} from "./support.ts";
 import { writeRandomWeights, type WrittenType } from "./random-weights.ts";
 
 /** Input of `precision-engine.ts`. */
@@ -65,6 +76,7 @@ export async function run(args: string[]): Promise<void> {
   const sizes = { rows, tokens, batch, prompt, sampled, steps };
   const ranks = [null, whole("lora", values.lora)];
   const [params, rounds] = [shapeName(values.params), whole("rounds", values.rounds)];
+  await requireContext(params, Math.max(tokens, prompt + sampled));
   const precisions = ["float32", "float16"] as const;
   await withShape(params, async (directory) => {
     if (!hasWeights(params)) await writeRandomWeights(directory, type);

@@ -36,6 +36,7 @@ import {
   median,
   OptionError,
   printTable,
+  requireContext,
   shapeName,
   short,
   wantsTorch,
@@ -198,6 +199,8 @@ export async function run(args: string[]): Promise<void> {
     prompt: whole("sample", prompt),
     tokens: whole("sample", tokens),
   }));
+  for (const { length } of trainTasks) await requireContext(params, length);
+  for (const { prompt, tokens } of sampleTasks) await requireContext(params, prompt + tokens);
   const withTorch = wantsTorch(values.vs) && (await hasTorch());
   const kernels = values.kernels ? await mkdtemp(join(tmpdir(), "whetstone-kernels-")) : null;
   const timesOf = watchSessions(kernels);

@@ -8,7 +8,19 @@
  * The engine's threads are samplers for a small model and threads inside one operation for a large one; those of the others are inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
  */
 import { parseArgs } from "node:util";
-import { hasPython, measureInTurn, median, OptionError, printTable, shapeName, short, type Variant, whole, withShape } from "./support.ts";
+import {
+  hasPython,
+  measureInTurn,
+  median,
+  OptionError,
+  printTable,
+  requireContext,
+  shapeName,
+  short,
+  type Variant,
+  whole,
+  withShape,
+} from "./support.ts";
 
 /** What both programs are told. */
 export interface SampleInput {
@@ -110,6 +122,7 @@ export async function run(args: string[]): Promise<void> {
   const batches = values.batch.split(",").map((text) => whole("batch", text));
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const [threads, rounds, seconds] = [whole("threads", values.threads), whole("rounds", values.rounds), whole("seconds", values.seconds)];
+  await requireContext(params, prompt + tokens);
   const peers = await availablePeers(values.vs?.split(",") ?? []);
   console.log(
     `Sampling, ${params} parameters, prompt ${prompt}, ${tokens} new tokens, ${threads} threads, ${rounds} rounds in turn, medians\n`,

@@ -80,16 +80,28 @@ export function shapeName(text: string): string {
   return text;
 }
 
+/** Checks that rows of a length fit into the context of a shape. @throws OptionError if they do not. */
+export async function requireContext(params: string, tokens: number): Promise<void> {
+  const { max_position_embeddings: context } = (await configOf(params)) as { max_position_embeddings: number };
+  if (tokens > context)
+    throw new OptionError(`Expected rows of at most ${context} tokens, the context of --params ${params}, got ${tokens}`);
+}
+
+/** Returns the `config.json` of a shape. */
+async function configOf(name: string): Promise<object> {
+  const shipped = JSON.parse(await readFile(join(SHIPPED, "config.json"), "utf8")) as object;
+  return { ...shipped, ...SHAPES[shapeName(name)] };
+}
+
 /** Whether {@link withShape} writes weights for a shape. */
 export const hasWeights = (name: string) => WITH_WEIGHTS.has(name);
 
 /** Calls `body` with a directory that holds the `config.json` of a shape and, for large ones, random weights; others need only a seed. */
 export async function withShape<T>(name: string, body: (directory: string) => Promise<T>): Promise<T> {
-  const shape = SHAPES[shapeName(name)];
-  const config = JSON.parse(await readFile(join(SHIPPED, "config.json"), "utf8")) as object;
+  const config = await configOf(name);
   const directory = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
   try {
-    await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...shape }));
+    await writeFile(join(directory, "config.json"), JSON.stringify(config));
     if (hasWeights(name)) await writeRandomWeights(directory);
     return await body(directory);
   } finally {

@@ -13,6 +13,7 @@ import {
   median,
   OptionError,
   printTable,
+  requireContext,
   shapeName,
   short,
   type Variant,
@@ -146,6 +147,7 @@ export async function run(args: string[]): Promise<void> {
   const seconds = whole("seconds", values.seconds);
   const shapes = values.rows === undefined && values.tokens === undefined ? DEFAULT_SHAPES : [oneShape(values)];
   const rank = values.lora === undefined ? null : whole("lora", values.lora);
+  await requireContext(params, Math.max(...shapes.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length))));
   const withTorch = wantsTorch(values.vs) && (await hasTorch());
   const trains = rank === null ? "every parameter" : `an adapter of rank ${rank}`;
   console.log(`Training ${trains}, ${params} parameters, ${threads} threads, ${rounds} rounds of ${seconds} s in turn, medians\n`);
