@@ -14,7 +14,19 @@ import { parseArgs, promisify } from "node:util";
 import type { DeviceInfo, DeviceUse } from "../../src/engine/index.ts";
 import { isSoftware } from "../../src/engine/onnx/threads/compute-unit.ts";
 import type { SampleInput, SampleResult } from "./sample.bench.ts";
-import { hasTorch, measureInTurn, printTable, short, wantsTorch, whole, withShape } from "./support.ts";
+import {
+  deviceName,
+  hasTorch,
+  measureInTurn,
+  printTable,
+  requireContext,
+  shapeName,
+  SHIPPED,
+  short,
+  wantsTorch,
+  whole,
+  withShape,
+} from "./support.ts";
 import { equalRows, rolloutRows, type TrainInput, type TrainResult, type TrainShape } from "./train.bench.ts";
 
 type DeviceName = DeviceInfo["name"];
@@ -75,6 +87,12 @@ async function runEngine(input: DeviceInput): Promise<DeviceReport> {
   return (await measureInTurn<DeviceReport>([variant], 1))[0]![0]!;
 }
 
+/** Opens a device in another process; returns the reason if that fails. */
+export async function probeDevice(device: DeviceName): Promise<DeviceInfo | string> {
+  const report = await runEngine({ directory: SHIPPED, device, task: { kind: "probe" } });
+  return "missing" in report ? report.missing : report.device;
+}
+
 async function runOnDevice(input: DeviceInput): Promise<Exclude<DeviceReport, { missing: string }>> {
   const report = await runEngine(input);
   if ("missing" in report) throw new Error(report.missing);
@@ -113,15 +131,19 @@ export async function run(args: string[]): Promise<void> {
   const [rank, count] = [whole("lora", values.lora), whole("rows", values.rows)];
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const names = values.device.split(",").map(deviceName);
+  const params = shapeName(values.params);
+  await requireContext(params, prompt + tokens);
+  const givenSteps = values.steps === undefined ? null : whole("steps", values.steps);
+  const givenBatches = values.batch === undefined ? null : values.batch.split(",").map((text) => whole("batch", text));
   const shapes = [rolloutRows(1, count, prompt, Math.ceil(tokens / 2), tokens), equalRows(count, prompt + tokens, tokens)];
   const withTorch = wantsTorch(values.vs) && (await hasTorch());
-  console.log(`${values.params} parameters, medians of steps, after one step that compiles the graphs\n`);
-  await withShape(values.params, async (directory) => {
+  console.log(`${params} parameters, medians of steps, after one step that compiles the graphs\n`);
+  await withShape(params, async (directory) => {
     const sides: { readonly device: DeviceInfo; readonly torch: TorchDevice | null }[] = [];
     for (const name of names) {
-      const report = await runEngine({ directory, device: name, task: { kind: "probe" } });
-      if ("missing" in report) console.log(`${report.missing}\n`);
-      else sides.push({ device: report.device, torch: withTorch ? await torchDeviceFor(report.device) : null });
+      const device = await probeDevice(name);
+      if (typeof device === "string") console.log(`${device}\n`);
+      else sides.push({ device, torch: withTorch ? await torchDeviceFor(device) : null });
     }
     if (sides.length === 0) return;
     const title = ({ name, adapter }: DeviceInfo) => adapter ?? name;
@@ -129,8 +151,8 @@ export async function run(args: string[]): Promise<void> {
       const trainingRows: string[][] = [];
       const samplingRows: string[][] = [];
       const streamRows: string[][] = [];
-      const steps = whole("steps", values.steps ?? (isSoftware(device) ? "1" : "3"));
-      const batches = (values.batch ?? (isSoftware(device) ? "1,8" : "1,8,32,128")).split(",").map((text) => whole("batch", text));
+      const steps = givenSteps ?? (isSoftware(device) ? 1 : 3);
+      const batches = givenBatches ?? (isSoftware(device) ? [1, 8] : [1, 8, 32, 128]);
       const measure = (task: DeviceInput["task"]) => runOnDevice({ directory, device: device.name, task });
       const forTorch = { directory, threads: availableParallelism(), seconds: steps, device: torch };
       for (const trained of [null, rank]) {
@@ -168,11 +190,6 @@ export async function run(args: string[]): Promise<void> {
       printTable(["device", "one stream during", "median gap, ms", "p99, ms", "max, ms"], streamRows);
     }
   });
-}
-
-function deviceName(text: string): DeviceName {
-  if (text === "cpu" || text === "webgpu") return text;
-  throw new RangeError(`Expected --device to be some of cpu, webgpu, got "${text}"`);
 }
 
 function kilobytes(bytes: number): string {

@@ -27,13 +27,10 @@ export async function run(args: string[]): Promise<void> {
     },
   });
   const [events, rounds] = [whole("events", values.events), whole("rounds", values.rounds)];
+  const sizes = values.sizes.split(",").map((text) => whole("sizes", text));
   const directory = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
   try {
-    await hashing(
-      directory,
-      values.sizes.split(",").map((text) => whole("sizes", text)),
-      rounds,
-    );
+    await hashing(directory, sizes, rounds);
     await loading(directory, rounds);
     await checking(directory, events, rounds);
   } finally {

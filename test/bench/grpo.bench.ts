@@ -18,7 +18,7 @@ import { defaults } from "../../recipes/reverse-text/config.ts";
 import { MAX_COMPLETION_TOKENS, type Split, SYSTEM_PROMPT } from "../../recipes/reverse-text/task.ts";
 import { rlLearningRate } from "../../recipes/shared/sft-then-rl.ts";
 import { scenarios } from "./grpo-stages.ts";
-import { hasPython, measureInTurn, median, printTable, type Variant, whole } from "./support.ts";
+import { hasPython, measureInTurn, median, OptionError, printTable, type Variant, whole } from "./support.ts";
 
 /** What the recipe's program is told. */
 export interface GrpoInput {
@@ -83,11 +83,11 @@ export async function run(args: string[]): Promise<void> {
   });
   const maxSteps = whole("max-steps", values["max-steps"]);
   if (maxSteps > defaults.rl.steps)
-    throw new RangeError(`Expected --max-steps to be at most the recipe's ${defaults.rl.steps} steps, got ${maxSteps}`);
+    throw new OptionError(`Expected --max-steps to be at most the recipe's ${defaults.rl.steps} steps, got ${maxSteps}`);
   const target = Number(values.target);
-  if (!(target > 0 && target <= 1)) throw new RangeError(`Expected --target to be a share above 0, at most 1, got "${values.target}"`);
+  if (!(target > 0 && target <= 1)) throw new OptionError(`Expected --target to be a share above 0, at most 1, got "${values.target}"`);
   if (values.only !== undefined && !["recipe", "torch"].includes(values.only))
-    throw new RangeError(`Expected --only to be recipe or torch, got "${values.only}"`);
+    throw new OptionError(`Expected --only to be recipe or torch, got "${values.only}"`);
   const input: GrpoInput = { seed: whole("seed", values.seed, 0), target, maxSteps, every: whole("every", values.every) };
   const peer = { threads: whole("threads", values.threads), microBatch: whole("micro-batch", values["micro-batch"]) };
 

@@ -7,7 +7,7 @@
  * Every token of a row but the first is trained. Memory is the process's peak beyond what it held when the model was loaded.
  */
 import { parseArgs } from "node:util";
-import { measureInTurn, printTable, short, type Variant, whole, withShape } from "./support.ts";
+import { measureInTurn, printTable, requireContext, shapeName, short, type Variant, whole, withShape } from "./support.ts";
 
 /** What the program is told. */
 export interface LargerInput {
@@ -47,6 +47,8 @@ export async function run(args: string[]): Promise<void> {
     threads: whole("threads", values.threads),
     seconds: whole("seconds", values.seconds),
   };
+  const params = shapeName(values.params);
+  await requireContext(params, common.tokens);
   const shape = `${common.rows} × ${common.tokens}`;
   const tasks: readonly (readonly [string, LargerInput["task"], number])[] = [
     [`forward, ${shape}`, "forward", common.rows],
@@ -56,8 +58,8 @@ export async function run(args: string[]): Promise<void> {
     ["decoding, 8 rows", "decode", 8],
     ["decoding, 32 rows", "decode", 32],
   ];
-  console.log(`${values.params}, ${common.threads} threads (decoding: 1), medians of ${common.seconds} s\n`);
-  const results = await withShape(values.params, (directory) => {
+  console.log(`${params}, ${common.threads} threads (decoding: 1), medians of ${common.seconds} s\n`);
+  const results = await withShape(params, (directory) => {
     const program = new URL("larger-engine.ts", import.meta.url);
     const variants = tasks.map(([label, task, rows]): Variant => ({ label, program, input: { directory, ...common, task, rows } }));
     return measureInTurn<LargerResult>(variants, 1);

@@ -2,6 +2,7 @@
  * Runs one benchmark: `npm run bench -- <name> [options]`, where `<name>` is a file `test/bench/<name>.bench.ts` that exports `run`.
  */
 import { readdir } from "node:fs/promises";
+import { OptionError } from "./support.ts";
 
 /** What a benchmark's file exports. It prints its own results. */
 interface Benchmark {
@@ -21,7 +22,22 @@ async function main([name, ...args]: string[]): Promise<void> {
     return;
   }
   const benchmark = (await import(`./${name}${SUFFIX}`)) as Benchmark;
-  await benchmark.run(args);
+  try {
+    await benchmark.run(args);
+  } catch (error) {
+    const message = optionMessage(error);
+    if (message === null) throw error;
+    console.error(`${message}. The options are described at the top of test/bench/${name}${SUFFIX}`);
+    process.exitCode = 1;
+  }
+}
+
+/** Returns the message about an invalid option; null for any other error. */
+function optionMessage(error: unknown): string | null {
+  if (error instanceof OptionError) return error.message;
+  const isParseError = error instanceof TypeError && "code" in error && String(error.code).startsWith("ERR_PARSE_ARGS_");
+  // Further sentences are about positional arguments, which no benchmark has.
+  return isParseError ? error.message.split(". ")[0]! : null;
 }
 
 await main(process.argv.slice(2));

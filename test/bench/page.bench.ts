@@ -1,14 +1,17 @@
 /**
  * First paint of the dashboard's page and its longest task while a list of 100,800 trajectories scrolls, from Chromium's trace:
- * `npm run bench -- page [steps] [groups] [size]`.
+ *
+ *   npm run bench -- page [--steps 300] [--groups 21] [--size 16]
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import type { BrowserContext } from "playwright-core";
 import { startTestService } from "../../src/testing/index.ts";
 import { findChromium, launch } from "../report/browser.ts";
 import { writeLargeRun } from "../support/large-run.ts";
+import { whole } from "./support.ts";
 
 const ROUNDS = 5;
 const WHEEL_TURNS = 150;
@@ -28,14 +31,23 @@ interface TraceEvent {
 }
 
 /** Writes a large run, serves it, and prints the measurements in milliseconds. */
-export async function run([steps = "300", groups = "21", size = "16"]: string[]): Promise<void> {
+export async function run(args: string[]): Promise<void> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      steps: { type: "string", default: "300" },
+      groups: { type: "string", default: "21" },
+      size: { type: "string", default: "16" },
+    },
+  });
+  const [steps, groups, size] = [whole("steps", values.steps), whole("groups", values.groups), whole("size", values.size)];
   const executable = findChromium();
   if (executable === null) throw new Error("Expected Chromium on PATH or in CHROMIUM_PATH, found none");
   const root = await mkdtemp(join(tmpdir(), "whetstone-page-"));
   await using service = await startTestService({ runs: [root] });
   const browser = await launch(executable);
   try {
-    await writeLargeRun(join(root, "large"), { steps: Number(steps), groups: Number(groups), size: Number(size), tokens: 8 });
+    await writeLargeRun(join(root, "large"), { steps, groups, size, tokens: 8 });
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
     const headers = { authorization: `Bearer ${service.apiKey}` };
     const link = (await (await fetch(`${service.url}/ui/api/links`, { method: "POST", headers })).json()) as { url: string };

@@ -9,7 +9,18 @@
  */
 import { parseArgs } from "node:util";
 import type { WeightPrecision } from "../../src/engine/index.ts";
-import { hasWeights, measureInTurn, median, printTable, short, whole, withShape } from "./support.ts";
+import {
+  hasWeights,
+  measureInTurn,
+  median,
+  OptionError,
+  printTable,
+  requireContext,
+  shapeName,
+  short,
+  whole,
+  withShape,
+} from "./support.ts";
 import { writeRandomWeights, type WrittenType } from "./random-weights.ts";
 
 /** Input of `precision-engine.ts`. */
@@ -58,20 +69,22 @@ export async function run(args: string[]): Promise<void> {
       rounds: { type: "string", default: "1" },
     },
   });
-  if (values.type !== "F32" && values.type !== "BF16") throw new RangeError(`Expected --type to be F32 or BF16, got "${values.type}"`);
+  if (values.type !== "F32" && values.type !== "BF16") throw new OptionError(`Expected --type to be F32 or BF16, got "${values.type}"`);
   const type: WrittenType = values.type;
   const [rows, tokens, batch] = [whole("rows", values.rows), whole("tokens", values.tokens), whole("batch", values.batch)];
   const [prompt, sampled, steps] = [whole("prompt", values.prompt), whole("sampled", values.sampled), whole("steps", values.steps)];
   const sizes = { rows, tokens, batch, prompt, sampled, steps };
   const ranks = [null, whole("lora", values.lora)];
+  const [params, rounds] = [shapeName(values.params), whole("rounds", values.rounds)];
+  await requireContext(params, Math.max(tokens, prompt + sampled));
   const precisions = ["float32", "float16"] as const;
-  await withShape(values.params, async (directory) => {
-    if (!hasWeights(values.params)) await writeRandomWeights(directory, type);
+  await withShape(params, async (directory) => {
+    if (!hasWeights(params)) await writeRandomWeights(directory, type);
     const program = new URL("precision-engine.ts", import.meta.url);
     const inputs = ranks.flatMap((rank) => precisions.map((precision): PrecisionInput => ({ directory, precision, rank, ...sizes })));
     const results = await measureInTurn<PrecisionResult>(
       inputs.map((input) => ({ label: "whetstone", program, input })),
-      whole("rounds", values.rounds),
+      rounds,
     );
     const work = (rank: number | null) =>
       rank === null

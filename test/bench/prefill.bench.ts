@@ -9,7 +9,7 @@ import { request } from "undici";
 import type { Address } from "./latency.bench.ts";
 import { withHost } from "./latency-service.ts";
 import { LiveStreams } from "./latency-streams.ts";
-import { median, printTable, quantile, short, whole } from "./support.ts";
+import { median, printTable, quantile, shapeName, short, whole } from "./support.ts";
 
 /** Streams are watched for this long around each long prompt, in ms. */
 const WINDOW_MS = 500;
@@ -25,8 +25,9 @@ export async function run(args: string[]): Promise<void> {
     },
   });
   const [streams, prompt, rounds] = [whole("streams", values.streams), whole("prompt", values.prompt), whole("rounds", values.rounds)];
+  const params = shapeName(values.params);
   console.log(
-    `${values.params} parameters, ${streams} live streams, a prompt of about ${prompt} tokens ${rounds} times, medians of the rounds; gaps in ms at the client\n`,
+    `${params} parameters, ${streams} live streams, a prompt of about ${prompt} tokens ${rounds} times, medians of the rounds; gaps in ms at the client\n`,
   );
   const lines = await withHost(
     { trainerThreads: 1, trainerNiceness: 10 },
@@ -53,7 +54,7 @@ export async function run(args: string[]): Promise<void> {
         [...line("while it prefills", beside), String(median(tokens)), short(median(firsts))],
       ];
     },
-    values.params,
+    params,
   );
   printTable(["", "gap p50", "longest gap", "÷ p50", "worst round", "prompt tokens", "its first token"], lines);
 }

@@ -7,11 +7,15 @@
  * `--train` lists `rank:rows:tokens`, with `full` for every parameter; the second half of each row is trained. `--sample` lists
  * `requests:prompt:tokens`. `--memory` is the memory of the GPU, to which the kept activations of a batch are proportional. `--kernels`
  * adds the time of the GPU per kernel, which slows the runs. Choose a driver with `VK_DRIVER_FILES`.
+ *
+ * The listed programs have the engine's names, such as `train-cross-entropy`, `adamw`, `decode` or `gather-cache`. Further programs of a
+ * name get a number in the order of their compilation: `adamw (2)`.
  */
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { InferenceSession } from "onnxruntime-node";
 import type { Row } from "../../src/engine/index.ts";
 import { DeviceBases } from "../../src/engine/onnx/model/device-bases.ts";
@@ -25,7 +29,20 @@ import { DeviceTrainer } from "../../src/engine/onnx/train/device-trainer.ts";
 import type { SampleInput, SampleResult } from "./sample.bench.ts";
 import { deviceBudget } from "../../src/engine/onnx/train/memory-plan.ts";
 import { parseBytes } from "../../src/util/units.ts";
-import { hasTorch, hasWeights, measureInTurn, median, printTable, short, wantsTorch, whole, withShape } from "./support.ts";
+import {
+  hasTorch,
+  hasWeights,
+  measureInTurn,
+  median,
+  OptionError,
+  printTable,
+  requireContext,
+  shapeName,
+  short,
+  wantsTorch,
+  whole,
+  withShape,
+} from "./support.ts";
 import { equalRows, type TrainInput, type TrainResult } from "./train.bench.ts";
 
 const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, weightDecay: 0.01, maxGradNorm: 1 };
@@ -42,12 +59,15 @@ function watchSessions(kernels: string | null): () => Times {
   let times: Times = new Map();
   const create = InferenceSession.create.bind(InferenceSession) as (model: Uint8Array, options: object) => Promise<InferenceSession>;
   let count = 0;
+  const programsOf = new Map<string, number>();
   const watched = async (model: Uint8Array, options: object) => {
-    const label = `${count++}`;
-    const profile = kernels === null ? {} : { enableProfiling: true, profileFilePrefix: join(kernels, label) };
+    const profile = kernels === null ? {} : { enableProfiling: true, profileFilePrefix: join(kernels, String(count++)) };
+    const graph = graphName(model);
+    const number = (programsOf.get(graph) ?? 0) + 1;
+    programsOf.set(graph, number);
+    const name = number === 1 ? graph : `${graph} (${number})`;
     const session = await create(model, { ...options, ...profile });
     const run = session.run.bind(session) as (...args: unknown[]) => ReturnType<InferenceSession["run"]>;
-    const name = `${label}: ${session.outputNames[0]} and ${session.outputNames.length - 1} more outputs, ${session.inputNames.length} inputs`;
     session.run = async (...args: unknown[]) => {
       const startMs = performance.now();
       const results = await run(...args);
@@ -66,6 +86,22 @@ function watchSessions(kernels: string | null): () => Times {
 }
 
 const sessions: InferenceSession[] = [];
+
+/** Returns the name of the graph of an ONNX model: field 2 of the `GraphProto`, which is field 7 of the `ModelProto`. */
+function graphName(model: Uint8Array): string {
+  return new TextDecoder().decode(fieldOf(fieldOf(model, 7), 2));
+}
+
+/** Returns the first value of a length-delimited field of a message. */
+function fieldOf(message: Uint8Array, field: number): Uint8Array {
+  const reader = new BinaryReader(message);
+  while (reader.pos < reader.len) {
+    const [each, type] = reader.tag();
+    if (each === field) return reader.bytes();
+    reader.skip(type, each);
+  }
+  throw new Error(`Expected an ONNX model with a named graph, found no field ${field}`);
+}
 
 function rowsOf(count: number, length: number): { readonly rows: readonly Row[]; readonly shape: ReturnType<typeof equalRows> } {
   const shape = equalRows(count, length, length - Math.floor(length / 2));
@@ -122,14 +158,16 @@ async function torch<T>(program: string, input: object): Promise<T> {
   return (await measureInTurn<T>([{ label: "PyTorch", program: new URL(program, import.meta.url), input }], 1))[0]![0]!;
 }
 
-/** Reads a list such as `16:16:256,full:16:256`. */
-function tasks(name: string, text: string): { readonly first: string; readonly counts: readonly number[] }[] {
+/** Splits a list of three fields each, such as `16:16:256,full:16:256`. @throws OptionError for another number of fields. */
+function triples(name: string, text: string, format: string): (readonly [string, string, string])[] {
   return text
     .split(",")
-    .filter((task) => task !== "")
-    .map((task) => {
-      const [first = "", ...counts] = task.split(":");
-      return { first, counts: counts.map((count) => whole(name, count)) };
+    .filter((item) => item !== "")
+    .map((item) => {
+      const [first, second, third, ...rest] = item.split(":");
+      if (first === undefined || second === undefined || third === undefined || rest.length > 0)
+        throw new OptionError(`Expected --${name} to list ${format}, got "${item}"`);
+      return [first, second, third];
     });
 }
 
@@ -148,23 +186,35 @@ export async function run(args: string[]): Promise<void> {
   });
   const steps = whole("steps", values.steps);
   const memoryBytes = parseBytes(values.memory);
-  if (memoryBytes === null) throw new RangeError(`Expected --memory to be a size such as 8GB, got "${values.memory}"`);
+  if (memoryBytes === null) throw new OptionError(`Expected --memory to be a size such as 8GB, got "${values.memory}"`);
+  const params = shapeName(values.params);
+  const trainTasks = triples("train", values.train, "rank:rows:tokens").map(([trained, rows, tokens]) => ({
+    trained,
+    rank: trained === "full" ? null : whole("train", trained),
+    count: whole("train", rows),
+    length: whole("train", tokens, 2),
+  }));
+  const sampleTasks = triples("sample", values.sample, "requests:prompt:tokens").map(([requests, prompt, tokens]) => ({
+    batch: whole("sample", requests),
+    prompt: whole("sample", prompt),
+    tokens: whole("sample", tokens),
+  }));
+  for (const { length } of trainTasks) await requireContext(params, length);
+  for (const { prompt, tokens } of sampleTasks) await requireContext(params, prompt + tokens);
   const withTorch = wantsTorch(values.vs) && (await hasTorch());
   const kernels = values.kernels ? await mkdtemp(join(tmpdir(), "whetstone-kernels-")) : null;
   const timesOf = watchSessions(kernels);
   try {
-    await withShape(values.params, async (directory) => {
+    await withShape(params, async (directory) => {
       const memory = new DeviceMemory(webgpu());
       const bases = new DeviceBases(memory, () => POSITIONS);
       const trainer = new DeviceTrainer(memory, bases, deviceBudget(memoryBytes));
       const base = { id: "bench", directory };
-      const spec = { seed: 1, ...(hasWeights(values.params) ? {} : { fresh: true }) };
+      const spec = { seed: 1, ...(hasWeights(params) ? {} : { fresh: true }) };
       const peer = { directory, threads: 1, seconds: steps, device: "cuda" };
       const { signal } = new AbortController();
 
-      for (const { first, counts } of tasks("train", values.train)) {
-        const [count, length] = counts as [number, number];
-        const rank = first === "full" ? null : whole("train", first);
+      for (const { trained, rank, count, length } of trainTasks) {
         const { rows, shape } = rowsOf(count, length);
         const id = await trainer.createModel(base, { ...spec, ...(rank === null ? {} : { lora: { rank } }) });
         const times: number[] = [];
@@ -180,7 +230,7 @@ export async function run(args: string[]): Promise<void> {
         const rate = (ms: number) => `${short((count * length * 1000) / ms)} tokens/s`;
         const ms = median(measured);
         console.log(
-          `train ${first}, ${count} rows of ${length}: ${ms.toFixed(1)} ms/step, ${rate(ms)}; first step ${compiled.toFixed(0)} ms`,
+          `train ${trained}, ${count} rows of ${length}: ${ms.toFixed(1)} ms/step, ${rate(ms)}; first step ${compiled.toFixed(0)} ms`,
         );
         if (withTorch) {
           const { msPerStep } = await torch<TrainResult>("torch_train.py", { ...peer, rows: shape.rows, rank } satisfies TrainInput);
@@ -189,8 +239,7 @@ export async function run(args: string[]): Promise<void> {
         printPrograms(timesOf());
       }
 
-      for (const { first, counts } of tasks("sample", values.sample)) {
-        const [batch, [prompt, tokens]] = [whole("sample", first), counts as [number, number]];
+      for (const { batch, prompt, tokens } of sampleTasks) {
         const ended = new Map<number, (error?: unknown) => void>();
         const onEvents = (events: readonly SampledEvent[]) => {
           for (const { request, token } of events) if (token.finish) ended.get(request)?.();

@@ -8,7 +8,19 @@
  * The engine's threads are samplers for a small model and threads inside one operation for a large one; those of the others are inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
  */
 import { parseArgs } from "node:util";
-import { hasPython, measureInTurn, median, printTable, short, type Variant, whole, withShape } from "./support.ts";
+import {
+  hasPython,
+  measureInTurn,
+  median,
+  OptionError,
+  printTable,
+  requireContext,
+  shapeName,
+  short,
+  type Variant,
+  whole,
+  withShape,
+} from "./support.ts";
 
 /** What both programs are told. */
 export interface SampleInput {
@@ -46,14 +58,15 @@ const PEERS: Readonly<Record<string, Peer>> = {
   transformers: { label: "transformers", program: "transformers_sample.py", module: "transformers" },
 };
 
-/** Returns the sides of `names` that Python can run. */
+/** Returns the sides of `names` that Python can run. @throws OptionError for a name without a side, before Python is started. */
 export async function availablePeers(names: readonly string[]): Promise<Peer[]> {
-  const peers: Peer[] = [];
-  for (const name of names) {
+  const named = names.map((name): Peer => {
     const peer = PEERS[name];
-    if (peer === undefined) throw new RangeError(`Expected --vs to be some of ${Object.keys(PEERS).join(", ")}, got "${name}"`);
-    if (await hasPython(peer.module)) peers.push(peer);
-  }
+    if (peer === undefined) throw new OptionError(`Expected --vs to be some of ${Object.keys(PEERS).join(", ")}, got "${name}"`);
+    return peer;
+  });
+  const peers: Peer[] = [];
+  for (const peer of named) if (await hasPython(peer.module)) peers.push(peer);
   return peers;
 }
 
@@ -105,14 +118,16 @@ export async function run(args: string[]): Promise<void> {
       vs: { type: "string" },
     },
   });
-  const peers = await availablePeers(values.vs?.split(",") ?? []);
+  const params = shapeName(values.params);
   const batches = values.batch.split(",").map((text) => whole("batch", text));
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const [threads, rounds, seconds] = [whole("threads", values.threads), whole("rounds", values.rounds), whole("seconds", values.seconds)];
+  await requireContext(params, prompt + tokens);
+  const peers = await availablePeers(values.vs?.split(",") ?? []);
   console.log(
-    `Sampling, ${values.params} parameters, prompt ${prompt}, ${tokens} new tokens, ${threads} threads, ${rounds} rounds in turn, medians\n`,
+    `Sampling, ${params} parameters, prompt ${prompt}, ${tokens} new tokens, ${threads} threads, ${rounds} rounds in turn, medians\n`,
   );
-  const lines = await measureSampling({ params: values.params, batches, prompt, tokens, threads, seconds, rounds, peers });
+  const lines = await measureSampling({ params, batches, prompt, tokens, threads, seconds, rounds, peers });
   const table = lines.map(({ batch, side, tokensPerSecond, ms, cpuMs }) => {
     const first = lines.find((line) => line.batch === batch && line.side === peers[0]?.label);
     const ratio = first === undefined ? "–" : (tokensPerSecond / first.tokensPerSecond).toFixed(2);

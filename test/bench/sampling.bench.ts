@@ -33,7 +33,7 @@ import {
 import { learnFromExamples, type Recipe } from "../../recipes/shared/sft-then-rl.ts";
 import { connect, type Service, trainRl } from "../../src/index.ts";
 import type { TrainRlOptions } from "../../src/train/index.ts";
-import { median, printTable, whole } from "./support.ts";
+import { median, OptionError, printTable, whole } from "./support.ts";
 
 const VARIANTS = ["uniform", "curriculum"] as const;
 type Variant = (typeof VARIANTS)[number];
@@ -98,15 +98,20 @@ export async function run(args: string[]): Promise<void> {
     },
   });
   const target = Number(values.target);
-  if (!(target > 0 && target <= 1)) throw new RangeError(`Expected --target to be above 0 and at most 1, got "${values.target}"`);
+  if (!(target > 0 && target <= 1)) throw new OptionError(`Expected --target to be above 0 and at most 1, got "${values.target}"`);
   const variants = VARIANTS.filter((variant) => values.only === undefined || values.only === variant);
-  if (variants.length === 0) throw new RangeError(`Expected --only to be ${VARIANTS.join(" or ")}, got "${values.only}"`);
-  if (!Object.hasOwn(KEYS, values.key)) throw new RangeError(`Expected --key to be ${Object.keys(KEYS).join(", ")}, got "${values.key}"`);
+  if (variants.length === 0) throw new OptionError(`Expected --only to be ${VARIANTS.join(" or ")}, got "${values.only}"`);
+  if (!Object.hasOwn(KEYS, values.key)) throw new OptionError(`Expected --key to be ${Object.keys(KEYS).join(", ")}, got "${values.key}"`);
   const learningRate = Number(values["learning-rate"]);
-  if (!(learningRate > 0)) throw new RangeError(`Expected --learning-rate to be above 0, got "${values["learning-rate"]}"`);
+  if (!(learningRate > 0)) throw new OptionError(`Expected --learning-rate to be above 0, got "${values["learning-rate"]}"`);
+  const passRate = Number(values["pass-rate"]);
+  if (!(passRate > 0 && passRate < 1))
+    throw new OptionError(`Expected --pass-rate to be above 0 and below 1, got "${values["pass-rate"]}"`);
+  const decay = Number(values.decay);
+  if (!(decay > 0 && decay <= 1)) throw new OptionError(`Expected --decay to be above 0 and at most 1, got "${values.decay}"`);
   const prompts = whole("prompts", values.prompts);
-  const temporary = values.dir === undefined ? await mkdtemp(join(tmpdir(), "whetstone-bench-")) : null;
-  const settings: Settings = {
+  const seeds = values.seeds.split(",").map((text) => whole("seeds", text));
+  const checked: Omit<Settings, "dir"> = {
     target,
     prompts,
     attempts: whole("attempts", values.attempts, 2),
@@ -116,15 +121,15 @@ export async function run(args: string[]): Promise<void> {
     learningRate,
     key: values.key as Key,
     pool: whole("pool", values.pool),
-    // `trainRl` checks both.
-    passRate: Number(values["pass-rate"]),
-    decay: Number(values.decay),
+    passRate,
+    decay,
     maxGroups: whole("max-groups", values["max-groups"] ?? String(2 * prompts), prompts),
-    dir: temporary ?? resolve(values.dir ?? ""),
   };
+  const temporary = values.dir === undefined ? await mkdtemp(join(tmpdir(), "whetstone-bench-")) : null;
+  const settings: Settings = { ...checked, dir: temporary ?? resolve(values.dir ?? "") };
   const outcomes: Outcome[] = [];
   try {
-    for (const seed of values.seeds.split(",").map((text) => whole("seeds", text))) {
+    for (const seed of seeds) {
       const service = await connect({ dataDir: join(settings.dir, `service-${seed}`) });
       try {
         for (const variant of variants) {

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import type { DeviceInfo } from "../../src/engine/index.ts";
 import { writeRandomWeights } from "./random-weights.ts";
 
 const run = promisify(execFile);
@@ -67,17 +68,40 @@ const SHAPES: Readonly<Record<string, object>> = {
 /** Shapes with a weights file: a base model is then read as a downloaded one is. */
 const WITH_WEIGHTS: ReadonlySet<string> = new Set(["0.5b"]);
 
+/** Invalid option of a benchmark. The message states the expected and the received value; `main.ts` prints it without a stack. */
+export class OptionError extends Error {
+  override readonly name = "OptionError";
+}
+
+/** Returns the value of `--params`. @throws OptionError for a name without a shape. */
+export function shapeName(text: string): string {
+  if (!Object.hasOwn(SHAPES, text))
+    throw new OptionError(`Expected --params to be one of ${Object.keys(SHAPES).join(", ")}, got "${text}"`);
+  return text;
+}
+
+/** Checks that rows of a length fit into the context of a shape. @throws OptionError if they do not. */
+export async function requireContext(params: string, tokens: number): Promise<void> {
+  const { max_position_embeddings: context } = (await configOf(params)) as { max_position_embeddings: number };
+  if (tokens > context)
+    throw new OptionError(`Expected rows of at most ${context} tokens, the context of --params ${params}, got ${tokens}`);
+}
+
+/** Returns the `config.json` of a shape. */
+async function configOf(name: string): Promise<object> {
+  const shipped = JSON.parse(await readFile(join(SHIPPED, "config.json"), "utf8")) as object;
+  return { ...shipped, ...SHAPES[shapeName(name)] };
+}
+
 /** Whether {@link withShape} writes weights for a shape. */
 export const hasWeights = (name: string) => WITH_WEIGHTS.has(name);
 
 /** Calls `body` with a directory that holds the `config.json` of a shape and, for large ones, random weights; others need only a seed. */
 export async function withShape<T>(name: string, body: (directory: string) => Promise<T>): Promise<T> {
-  const shape = SHAPES[name];
-  if (shape === undefined) throw new RangeError(`Expected --params to be one of ${Object.keys(SHAPES).join(", ")}, got "${name}"`);
-  const config = JSON.parse(await readFile(join(SHIPPED, "config.json"), "utf8")) as object;
+  const config = await configOf(name);
   const directory = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
   try {
-    await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...shape }));
+    await writeFile(join(directory, "config.json"), JSON.stringify(config));
     if (hasWeights(name)) await writeRandomWeights(directory);
     return await body(directory);
   } finally {
@@ -165,19 +189,25 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
   console.log("");
 }
 
-/** Whole number of an option. */
+/** Returns the whole number of an option. @throws OptionError for another text, or a number below `least`. */
 export function whole(name: string, text: string, least = 1): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < least)
-    throw new RangeError(`Expected --${name} to be a whole number from ${least}, got "${text}"`);
+    throw new OptionError(`Expected --${name} to be a whole number from ${least}, got "${text}"`);
   return value;
 }
 
-/** Whether `--vs torch` was given. */
+/** Returns whether `--vs torch` was given. @throws OptionError for another value. */
 export function wantsTorch(vs: string | undefined): boolean {
   if (vs === undefined) return false;
-  if (vs !== "torch") throw new RangeError(`Expected --vs to be torch, got "${vs}"`);
+  if (vs !== "torch") throw new OptionError(`Expected --vs to be torch, got "${vs}"`);
   return true;
+}
+
+/** Returns the value of `--device`. @throws OptionError for another name. */
+export function deviceName(text: string): DeviceInfo["name"] {
+  if (text === "cpu" || text === "webgpu") return text;
+  throw new OptionError(`Expected --device to be cpu or webgpu, got "${text}"`);
 }
 
 /** Three significant digits, thousands as `k`. */

@@ -7,7 +7,20 @@
  * measured: rollouts in groups, as RL trains on, and rows of one length that have nothing in common.
  */
 import { parseArgs } from "node:util";
-import { hasTorch, measureInTurn, median, printTable, short, type Variant, wantsTorch, whole, withShape } from "./support.ts";
+import {
+  hasTorch,
+  measureInTurn,
+  median,
+  OptionError,
+  printTable,
+  requireContext,
+  shapeName,
+  short,
+  type Variant,
+  wantsTorch,
+  whole,
+  withShape,
+} from "./support.ts";
 
 /** A row, and how many of its last tokens are trained. */
 export interface TrainRow {
@@ -128,15 +141,17 @@ export async function run(args: string[]): Promise<void> {
       vs: { type: "string" },
     },
   });
-  const withTorch = wantsTorch(values.vs) && (await hasTorch());
+  const params = shapeName(values.params);
   const threads = whole("threads", values.threads);
   const rounds = whole("rounds", values.rounds);
   const seconds = whole("seconds", values.seconds);
   const shapes = values.rows === undefined && values.tokens === undefined ? DEFAULT_SHAPES : [oneShape(values)];
   const rank = values.lora === undefined ? null : whole("lora", values.lora);
+  await requireContext(params, Math.max(...shapes.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length))));
+  const withTorch = wantsTorch(values.vs) && (await hasTorch());
   const trains = rank === null ? "every parameter" : `an adapter of rank ${rank}`;
-  console.log(`Training ${trains}, ${values.params} parameters, ${threads} threads, ${rounds} rounds of ${seconds} s in turn, medians\n`);
-  const lines = await measureTraining({ params: values.params, shapes, rank, threads, rounds, seconds, withTorch });
+  console.log(`Training ${trains}, ${params} parameters, ${threads} threads, ${rounds} rounds of ${seconds} s in turn, medians\n`);
+  const lines = await measureTraining({ params, shapes, rank, threads, rounds, seconds, withTorch });
   const table = lines.map(({ shape, side, tokensPerSecond, msPerStep, cpuMsPerStep }) => {
     const torch = lines.find((line) => line.shape === shape && line.side !== "whetstone");
     const ratio = torch === undefined ? "–" : (tokensPerSecond / torch.tokensPerSecond).toFixed(2);
@@ -149,6 +164,6 @@ function oneShape(values: { rows?: string | undefined; tokens?: string | undefin
   const tokens = whole("tokens", values.tokens ?? "41", 2);
   const trained = whole("trained", values.trained ?? String(tokens - 1));
   if (trained >= tokens)
-    throw new RangeError(`Expected --trained to be less than --tokens (nothing predicts the first), got ${trained} of ${tokens}`);
+    throw new OptionError(`Expected --trained to be less than --tokens (nothing predicts the first), got ${trained} of ${tokens}`);
   return equalRows(whole("rows", values.rows ?? "128"), tokens, trained);
 }
