@@ -60,6 +60,9 @@ export function processorUnit({ samplers: count, sampler, trainer: settings, onD
   };
 }
 
+/** Message of the runtime for an adapter without the feature shader-f16. */
+const LACKS_FLOAT16 = /requires f16|shader-f16/u;
+
 /** Time that the process of a device may take to end, in milliseconds: a driver may hang, and a batch of a large model takes long. */
 const CLOSE_MS = 10_000;
 
@@ -104,9 +107,11 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
       throw new EngineError(`Expected a hardware adapter, got "${process.adapter}", which computes on the processor`);
     if (weightPrecision === "float16") {
       await trainer.ask("storeFloat16", undefined as never).catch((cause: unknown) => {
+        const reason = reasonOf(cause);
+        if (!LACKS_FLOAT16.test(reason)) throw new EngineError(`The device "webgpu" could not store a float16: ${reason}`, { cause });
         const adapter = process.adapter === null ? "this adapter" : `"${process.adapter}"`;
         throw new ConfigError(
-          `\`weightPrecision\` "float16" needs an adapter with the WebGPU feature shader-f16, and ${adapter} cannot read a float16. Use "float32", or a GPU and driver with this feature. Cause: ${reasonOf(cause)}`,
+          `\`weightPrecision\` "float16" needs an adapter with the WebGPU feature shader-f16, and ${adapter} cannot read a float16. Use "float32", or a GPU and driver with this feature. Cause: ${reason}`,
           { cause, param: "weightPrecision" },
         );
       });
