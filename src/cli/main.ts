@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// All modules are imported after the check of Node's version, because older versions cannot load some of them.
+// Imports only the output of text before the check of Node's version, because older versions cannot load some modules.
+import { logLine, onClosedOutput } from "../util/output.ts";
 
 /** Lowest supported version of Node, as in `engines` of package.json. */
 const MIN_NODE = "20.19";
@@ -14,16 +15,12 @@ function isSupported(version: string): boolean {
 
 const { node } = process.versions;
 if (isSupported(node)) {
-  const { onClosedOutput } = await import("../util/output.ts");
   const { run } = await import("./program.ts");
   onClosedOutput(() => process.exit(CLOSED_OUTPUT));
   process.exitCode = await run(process.argv.slice(2));
 } else {
   const message = `Expected Node ${MIN_NODE} or newer, got ${node}. Install a newer Node from https://nodejs.org`;
   const error = { code: "E_CONFIG", message, param: null };
-  process.stderr.write(process.argv.includes("--json") ? `${JSON.stringify({ error })}\n` : `error: ${message} (E_CONFIG)\n`);
+  logLine(process.argv.includes("--json") ? JSON.stringify({ error }) : `error: ${message} (E_CONFIG)`);
   process.exitCode = 1;
 }
-
-// Makes the file a module, which may have a top-level `await`.
-export {};
