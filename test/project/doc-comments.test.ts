@@ -71,6 +71,50 @@ function mentioned(node: ts.Node): ts.Symbol[] {
   return found;
 }
 
+/** Whether a symbol is exported by an entry, or needs no page: a type parameter, a property, or a declaration outside of the project. */
+function hasPage(symbol: ts.Symbol): boolean {
+  const own = (symbol.declarations ?? []).filter((node) => node.getSourceFile().fileName.startsWith(SRC) && !isInternal(node));
+  const isDeclared = (node: ts.Node) =>
+    ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node) || ts.isClassDeclaration(node) || ts.isVariableDeclaration(node);
+  return exported.has(symbol) || !own.some(isDeclared);
+}
+
+/** Returns the property of `Type["property"]` if the type has no page: the page then has the type of the property. */
+function propertyOf(node: ts.Node): ts.Symbol | undefined {
+  if (!ts.isIndexedAccessTypeNode(node) || !ts.isTypeReferenceNode(node.objectType)) return undefined;
+  const object = checker.getSymbolAtLocation(node.objectType.typeName);
+  if (object === undefined || hasPage(target(object))) return undefined;
+  return checker.getTypeFromTypeNode(node.objectType).getProperty(node.indexType.getText().slice(1, -1));
+}
+
+/** Symbols that the page of a declaration refers to: types, and constants whose properties have the type. */
+function references(node: ts.Node): ts.Symbol[] {
+  if (ts.isBlock(node)) return [];
+  const property = propertyOf(node);
+  if (property !== undefined) return (property.declarations ?? []).flatMap(references);
+  const name = ts.isTypeReferenceNode(node) ? node.typeName : isElementOf(node) ? node.exprName : undefined;
+  const symbol = name && checker.getSymbolAtLocation(name);
+  const found = symbol ? [target(symbol)] : [];
+  node.forEachChild((child) => void found.push(...references(child)));
+  return found;
+}
+
+/** Whether a node is the `typeof` of `(typeof CONSTANT)[number]`. Other uses of `typeof` are replaced by the type of the constant. */
+function isElementOf(node: ts.Node): node is ts.TypeQueryNode {
+  return ts.isTypeQueryNode(node) && ts.isParenthesizedTypeNode(node.parent) && ts.isIndexedAccessTypeNode(node.parent.parent);
+}
+
+/** Properties without a comment of the type literals in a declaration, except in parameters. */
+function undocumented(node: ts.Node): string[] {
+  if (ts.isBlock(node) || ts.isParameter(node)) return [];
+  const members = ts.isTypeLiteralNode(node)
+    ? node.members.filter((member) => ts.isPropertySignature(member) && !isDiscriminant(member) && docs(member).length === 0)
+    : [];
+  const found = members.map(nameOf);
+  node.forEachChild((child) => void found.push(...undocumented(child)));
+  return found;
+}
+
 /** Whether a member distinguishes the variants of a union: its type is a single literal, which needs no description. */
 function isDiscriminant(member: ts.ClassElement | ts.TypeElement): boolean {
   return ts.isPropertySignature(member) && member.type !== undefined && ts.isLiteralTypeNode(member.type);
@@ -86,14 +130,19 @@ function nameOf(member: ts.ClassElement | ts.TypeElement): string {
   return ts.isConstructorDeclaration(member) ? "constructor" : (member.name?.getText() ?? "");
 }
 
-/** Exports of the entries, the types that their signatures mention, and the members of both. */
-function publicNames(): PublicName[] {
-  const waiting = [...entries.values()].flatMap((file) => {
+/** Exports of the entries. */
+const exported = new Set(
+  [...entries.values()].flatMap((file) => {
     const source = program.getSourceFile(join(ROOT, file));
     const module = source && checker.getSymbolAtLocation(source);
     if (module === undefined) throw new Error(`Expected ${file} to be a module`);
     return checker.getExportsOfModule(module).map(target);
-  });
+  }),
+);
+
+/** Exports of the entries, the types that their signatures mention, and the members of both. */
+function publicNames(): PublicName[] {
+  const waiting = [...exported];
   const seen = new Set<ts.Symbol>();
   const names: PublicName[] = [];
   for (let symbol = waiting.shift(); symbol !== undefined; symbol = waiting.shift()) {
@@ -180,6 +229,12 @@ function missingTags({ name, owner, declarations }: PublicName, functions: reado
 }
 
 const names = publicNames();
+/** Interfaces and type aliases that an entry exports. */
+const pages = [...exported].flatMap((symbol) =>
+  (symbol.declarations ?? [])
+    .filter((node) => (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node)) && !isInternal(node))
+    .map((node) => ({ label: `${relative(ROOT, node.getSourceFile().fileName)}: ${symbol.name}`, node })),
+);
 const functions = names.flatMap((name) => {
   const found = PLAIN_METHODS.has(name.name) ? [] : signatures(name);
   return found.length === 0 ? [] : [{ name, missing: missingTags(name, found) }];
@@ -189,6 +244,18 @@ describe("the doc comments of public names", () => {
   it("exist, and add information to the name", () => {
     expect(names.length).toBeGreaterThan(700);
     expect(names.filter((name) => addedWords(name) < MIN_WORDS).map(({ label }) => label)).toEqual([]);
+  });
+
+  // `npm run docs` checks both for everything it renders, in half a minute; this finds most of it in seconds.
+  it("are on a page: an entry exports each type that a public type mentions", () => {
+    const unknown = pages.flatMap(({ label, node }) =>
+      references(node).flatMap((symbol) => (hasPage(symbol) ? [] : [`${label}: ${symbol.name}`])),
+    );
+    expect(unknown).toEqual([]);
+  });
+
+  it("exist for the properties of type literals", () => {
+    expect(pages.flatMap(({ label, node }) => undocumented(node).map((name) => `${label}: ${name}`))).toEqual([]);
   });
 
   it(`have the tags of functions, for at least ${MIN_COMPLETE * 100} %`, () => {

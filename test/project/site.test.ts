@@ -8,7 +8,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { brokenLinks } from "../../scripts/check-site.js";
 import { findChromium, launch } from "../report/browser.ts";
-import { read, ROOT } from "./files.ts";
+import { projectFiles, read, ROOT } from "./files.ts";
 
 const BUILD_TIMEOUT_MS = 120_000;
 /** Pages that link to each other, one of them with code in its headings. */
@@ -66,6 +66,18 @@ describe("the documentation site", () => {
     await page.waitForURL(/Resume_a_training_run\.html/u);
     expect(errors).toEqual([]);
   }, 120_000);
+});
+
+describe("typedoc.json", () => {
+  it("lists the language of every code block, which the build otherwise rejects", () => {
+    const { highlightLanguages = [] } = JSON.parse(read("typedoc.json")) as Record<string, string[]>;
+    const known = new Set([...highlightLanguages, "sh", "text", "ts"]);
+    const unknown = projectFiles()
+      .filter((path) => path.endsWith(".md") && !path.startsWith("template/"))
+      .flatMap((path) => [...read(path).matchAll(/^ *```(\w+)/gmu)].map(([, language = ""]) => ({ path, language })))
+      .filter(({ language }) => !known.has(language));
+    expect(unknown).toEqual([]);
+  });
 });
 
 describe("the link check", () => {
