@@ -23,20 +23,19 @@ export interface EngineOptions extends DefaultEngineOptions {
   readonly hub?: HubOptions | null | undefined;
 }
 
-/** Starts the engine of a service. */
+/** Starts the embedded engine of a service. */
 export type StartEngine = (hub: Hub | null, logger: ServiceLogger) => Promise<Engine>;
 
 /**
  * Checks the options of the engine. Starts and writes nothing.
  *
- * @returns a function that returns the given engine, or starts the embedded engine.
+ * @returns a function that starts the embedded engine; null for a given engine.
  * @throws ConfigError `E_CONFIG` for an option of the embedded engine that is not valid, or that a given engine would ignore.
  */
-export async function checkEngine(options: EngineOptions): Promise<StartEngine> {
-  const { engine } = options;
-  if (engine === undefined) return checkDefaultEngine(options);
+export async function checkEngine(options: EngineOptions): Promise<StartEngine | null> {
+  if (options.engine === undefined) return checkDefaultEngine(options);
   rejectIgnored(options);
-  return () => Promise.resolve(engine);
+  return null;
 }
 
 function rejectIgnored(options: EngineOptions): void {

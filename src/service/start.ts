@@ -215,7 +215,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     );
     const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger: safeLogger });
     undo.push(() => hub?.close());
-    const engine = await startEngine(hub, safeLogger);
+    const engine = startEngine === null ? options.engine! : await startEngine(hub, safeLogger);
     undo.push(() => engine.close());
     const upstream = options.upstream === undefined ? null : await connectUpstream(options.upstream);
     undo.push(() => upstream?.close());
