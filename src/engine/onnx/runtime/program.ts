@@ -78,7 +78,11 @@ export interface ProgramOptions {
 
 /** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
 export class Program {
+  /** Names of the inputs that remain in the graph. */
+  readonly inputNames: readonly string[];
   readonly #session: Ort.InferenceSession;
+  /** Names of the inputs of the lowered graph. */
+  readonly #sent: readonly string[];
   readonly #name: string;
   readonly #device: Device;
   readonly #packed: readonly string[];
@@ -96,6 +100,9 @@ export class Program {
     profile: string | null,
   ) {
     this.#session = session;
+    this.#sent = session.inputNames;
+    const own = new Set(packed.flatMap((each) => Object.values(packedNames(each))).concat(PACKED_INPUT));
+    this.inputNames = packed.length === 0 ? this.#sent : [...packed, ...this.#sent.filter((each) => !own.has(each))];
     this.#name = name;
     this.#device = device;
     this.#packed = packed;
@@ -134,14 +141,6 @@ export class Program {
     }
   }
 
-  /** Names of the inputs that remain in the graph. */
-  get inputNames(): readonly string[] {
-    const own = new Set(this.#packed.flatMap((name) => Object.values(packedNames(name))).concat(PACKED_INPUT));
-    return this.#packed.length === 0
-      ? this.#session.inputNames
-      : [...this.#packed, ...this.#session.inputNames.filter((name) => !own.has(name))];
-  }
-
   /**
    * Runs the graph. Inputs are read in place, not copied.
    *
@@ -157,7 +156,7 @@ export class Program {
       const sent = this.#packed.length === 0 ? feeds : pack(this.#packed, feeds, (await loadRuntime()).Tensor);
       const results = (await this.#session.run(sent, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
       this.#device.count(
-        this.#session.inputNames.map((name) => sent[name]!),
+        this.#sent.map((name) => sent[name]!),
         Object.values(results),
       );
       if (this.#profile !== null) await this.#reportPlacement(this.#profile);

@@ -76,6 +76,8 @@ export interface ForwardOutput {
 export class Forward<W extends PlacedWeights> {
   readonly #place: ForwardPlace<W>;
   readonly #programs = new ProgramCache(MAX_PROGRAMS);
+  /** Configurations as text: writing them in every run takes time that a small model notices. */
+  readonly #texts = new WeakMap<ModelConfig, string>();
 
   constructor(place: ForwardPlace<W>) {
     this.#place = place;
@@ -124,7 +126,9 @@ export class Forward<W extends PlacedWeights> {
 
   #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
-    return this.#programs.get(JSON.stringify([kind, config, hasAdapters, isSeparate]), () =>
+    let text = this.#texts.get(config);
+    if (text === undefined) this.#texts.set(config, (text = JSON.stringify(config)));
+    return this.#programs.get(`${kind} ${hasAdapters} ${isSeparate} ${text}`, () =>
       Program.compile(this.#place.build(kind, config, hasAdapters), kind, this.#place.options(kind, config, hasAdapters)),
     );
   }
