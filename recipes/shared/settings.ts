@@ -18,7 +18,7 @@ const EXTENDABLE = "rl.steps";
 /**
  * Writes the settings to `config.json`, after comparing them with the settings of an earlier start in the same directory.
  *
- * @throws ConfigError `E_CONFIG` for other settings than those of the earlier start; the directory is unchanged.
+ * @throws ConfigError `E_CONFIG` if a setting differs from the earlier start; the directory is unchanged.
  */
 export async function writeSettings(settings: RunSettings, runDir: string): Promise<void> {
   const path = join(runDir, "config.json");

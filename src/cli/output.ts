@@ -24,7 +24,7 @@ export function printResult<T>({ json }: OutputOptions, result: T, text: (result
   else for (const line of text(result)) printLine(line);
 }
 
-/** Formats a mean with its confidence interval; without the interval if there is none, as for a single scenario. */
+/** Formats a mean with its confidence interval; only the mean if the interval is NaN, as for a single scenario. */
 export function formatInterval({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }): string {
   return Number.isNaN(low) ? mean.toFixed(4) : `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;
 }

@@ -98,7 +98,7 @@ describe("connect to the service of a data directory", () => {
     await service.close();
   });
 
-  /** Connects to a service that reports devices; returns what was printed on standard error. */
+  /** Connects to a service that reports devices, and returns the text on standard error. */
   async function printed(devices: readonly string[], times = 1): Promise<string> {
     const { url } = await running({ status: "ok", devices: devices.map((name) => ({ name, adapter: null, weight_precision: "float32" })) });
     const dataDir = await directory({ "service.json": JSON.stringify({ pid: 1, url }), "api-key": "kept-key-123" });
