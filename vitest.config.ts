@@ -7,6 +7,12 @@ const report = "node_modules/.cache/whetstone/tests.json";
 /** Whole runs of the recipes, minutes each: `vitest run --mode recipes`, and no part of the ordinary tests. */
 const wholeRuns = "test/recipes/full/**/*.test.ts";
 
+/** Tests on real pretrained models, which are not part of the repository: `WHETSTONE_REAL_MODEL=<directory> vitest run --mode real`. */
+const realModels = "test/real/**/*.test.ts";
+
+/** Test files of each mode other than the ordinary tests. */
+const MODES: Readonly<Record<string, string>> = { recipes: wholeRuns, real: realModels };
+
 /** Modules of `src` start the workers of the build, see test/global-setup.ts. */
 const builtWorkers: Plugin = {
   name: "built-workers",
@@ -23,8 +29,8 @@ export default defineConfig(({ mode }) => ({
   resolve: { conditions: ["whetstone/source", "node"] },
   ssr: { resolve: { conditions: ["whetstone/source", "node"] } },
   test: {
-    include: mode === "recipes" ? [wholeRuns] : ["test/**/*.test.ts"],
-    exclude: mode === "recipes" ? configDefaults.exclude : [...configDefaults.exclude, wholeRuns],
+    include: [MODES[mode] ?? "test/**/*.test.ts"],
+    exclude: mode in MODES ? configDefaults.exclude : [...configDefaults.exclude, ...Object.values(MODES)],
     globalSetup: ["test/global-setup.ts"],
     setupFiles: ["test/setup.ts"],
     pool: "forks",
