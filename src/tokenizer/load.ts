@@ -8,7 +8,7 @@ import type { TemplateLimits } from "./chat-template.ts";
 import { compileTemplate } from "./chat-template.ts";
 import type { ChatTokenizer } from "./chat-tokenizer.ts";
 import { BpeChatTokenizer, type BpeTokenizerParts } from "./bpe-tokenizer.ts";
-import { byteAlphabet, bytesOfToken } from "./byte-alphabet.ts";
+import { bytesOfToken } from "./byte-alphabet.ts";
 import { byteFallbackPipeline, byteOf, bytesOfPiece, isByteFallback } from "./byte-fallback.ts";
 import type { Component, TokenizerConfigFile, TokenizerFile } from "./files.ts";
 import { component, generationConfigFile, modelConfigFile, parseFile, readOptional, tokenizerConfigFile, tokenizerFile } from "./files.ts";
@@ -140,7 +140,6 @@ function byteFallback(file: TokenizerFile, config: TokenizerConfigFile): Kind {
 
 function byteLevel(file: TokenizerFile): Kind {
   requireByteLevel(file);
-  requireBytes(file);
   return {
     file: { ...file, pre_tokenizer: exactPreTokenizer(file.pre_tokenizer) },
     alphabet: { bytesOf: bytesOfToken, isByteToken: () => false, continuation: undefined, restartsAfterTokens: false },
@@ -172,14 +171,6 @@ function refuseSingleWords(file: TokenizerFile): void {
     throw new UnsupportedError(
       `tokenizer.json: the added token ${JSON.stringify(token.content)} has \`single_word\`, which is not supported. Expected added tokens without it.`,
     );
-  }
-}
-
-/** The library drops what the vocabulary lacks without an error, so a vocabulary with holes would train on other text than was given. */
-function requireBytes(file: TokenizerFile): void {
-  for (const [byte, character] of byteAlphabet().entries()) {
-    if (Object.hasOwn(file.model.vocab, character)) continue;
-    throw new DataError(`tokenizer.json: expected a token for every byte, found none for byte ${byte}.`);
   }
 }
 
