@@ -14,6 +14,7 @@ import type {
 } from "./chat-tokenizer.ts";
 import type { TokenizerFile } from "./files.ts";
 import { templateMessages } from "./template-messages.ts";
+import { supportTools } from "./tool-messages.ts";
 import { trainingSegments } from "./training-text.ts";
 
 /** Kind of a BPE tokenizer: how its tokens stand for bytes, and how text is encoded that continues other text. */
@@ -158,7 +159,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
     return template.render({
       ...this.#parts.templateVariables,
       ...options.variables,
-      messages: templateMessages(messages),
+      messages: supportTools(templateMessages(messages), tools ?? null, template),
       tools,
       add_generation_prompt: options.addGenerationPrompt ?? true,
     });

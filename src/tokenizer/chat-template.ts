@@ -22,6 +22,8 @@ export interface TemplateLimits {
 export interface ChatTemplate {
   /** Names that the template reads: variables, and names of the template's own such as loop variables. */
   readonly names: ReadonlySet<string>;
+  /** Whether the template reads tool calls of messages. */
+  readonly readsToolCalls: boolean;
   /**
    * Renders the template.
    *
@@ -49,6 +51,7 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   const template = cached(source);
   return {
     names: template.names,
+    readsToolCalls: source.includes("tool_calls"),
     render(variables) {
       try {
         return template.render(variables, meterLimits);
