@@ -1,11 +1,20 @@
 /** Complete run of a recipe: evaluation before, between and after SFT and RL, with progress, a table and a curve. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { connect } from "whetstone";
 import { lineChart } from "whetstone/experiment";
+import { openBase } from "./base.ts";
 import { type RunSettings, writeSettings } from "./settings.ts";
 import { bar, createProgress, type Progress, styled } from "./progress.ts";
-import { learnFromExamples, learnFromPractice, measure, type Recipe, type Score, type SftThenRlConfig, type Stage } from "./sft-then-rl.ts";
+import {
+  type Interval,
+  learnFromExamples,
+  learnFromPractice,
+  measure,
+  type Recipe,
+  type Score,
+  type SftThenRlConfig,
+  type Stage,
+} from "./sft-then-rl.ts";
 
 /** A value per stage. */
 export interface Stages<T> {
@@ -22,6 +31,8 @@ export interface RecipeResult {
   readonly task: string;
   /** Fraction of correct answers. */
   readonly exact: Stages<number>;
+  /** 95 % confidence interval of `exact` over the held-out problems. */
+  readonly exactInterval: Stages<Interval>;
   readonly reward: Stages<number>;
   /** Number of RL steps. */
   readonly steps: number;
@@ -48,14 +59,13 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDi
   await writeSettings(config, runDir);
   progress.line(styled("bold", `Whetstone recipe: ${name}`) + styled("dim", `  seed ${config.seed}, files in ${runDir}`));
 
-  // Uses the service of WHETSTONE_BASE_URL if set, else an embedded service of this run.
-  const service = await connect(process.env["WHETSTONE_BASE_URL"] === undefined ? { dataDir: join(runDir, "service") } : {});
+  const { service, baseModel, close } = await openBase(config.base, join(runDir, "service"), signal);
   try {
     const lora = config.loraRank === undefined ? {} : { lora: { rank: config.loraRank } };
     const model = await service.models.create({
       project: "recipes",
       name,
-      baseModel: "whetstone-tiny",
+      baseModel,
       ...lora,
       returnExisting: true,
       signal,
@@ -76,6 +86,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDi
     const result: RecipeResult = {
       task: name,
       exact: { base: base.exact, sft: sft.exact, rl: rl.exact },
+      exactInterval: { base: base.exactInterval, sft: sft.exactInterval, rl: rl.exactInterval },
       reward: { base: base.reward, sft: sft.reward, rl: rl.reward },
       steps: config.rl.steps,
       seconds: seconds(),
@@ -87,7 +98,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDi
     printTable(progress.line, recipe, scores, result);
     return result;
   } finally {
-    await service.close();
+    await close();
   }
 }
 
@@ -164,8 +175,8 @@ function printTable<S>(print: (line: string) => void, recipe: Recipe<S>, scores:
   print(`${seconds} s; report in ${join(runDir, "rl", "report.html")}, curve in ${join(runDir, "curve.svg")}`);
 }
 
-function words({ exact, reward }: Score): string {
-  return `exact ${exact.toFixed(3)}  reward ${reward.toFixed(3)}`;
+function words({ exact, exactInterval: { low, high }, reward }: Score): string {
+  return `exact ${exact.toFixed(3)} (${low.toFixed(3)} to ${high.toFixed(3)})  reward ${reward.toFixed(3)}`;
 }
 
 function mean(values: readonly number[]): number {
