@@ -44,7 +44,13 @@ const FOLLOWING: readonly string[] = [
   "People never forget this",
   "Try it yourself",
 ];
-const POSTSCRIPTS: readonly string[] = ["Have a look yourself.", "There is much more to say.", "Ask me for more.", "Think about it today.", "I like this topic."];
+const POSTSCRIPTS: readonly string[] = [
+  "Have a look yourself.",
+  "There is much more to say.",
+  "Ask me for more.",
+  "Think about it today.",
+  "I like this topic.",
+];
 /** Sentences in other languages; `{T}` is the translated topic with its article. */
 const TRANSLATED: Readonly<Record<Language, readonly string[]>> = {
   French: [
@@ -96,7 +102,10 @@ function draft({ topic, constraints }: InstructionScenario, draw: Draw): string 
   const sentences = asked === undefined || end === undefined ? asked : Math.max(1, asked - 1);
   let text = body(topic, { language: value("language"), sentences, bullets: value("bullets"), isShort }, draw);
   const keys = value<readonly [string, string]>("json");
-  if (keys !== undefined) text = JSON.stringify({ [keys[0]]: topic.name, [keys[1]]: text }).replaceAll('":"', '": "').replace('","', '", "');
+  if (keys !== undefined)
+    text = JSON.stringify({ [keys[0]]: topic.name, [keys[1]]: text })
+      .replaceAll('":"', '": "')
+      .replace('","', '", "');
   const begin = value<string>("begin");
   if (begin !== undefined) text = opened(begin, text);
   if (end !== undefined) text = asked === 1 ? `${text.slice(0, -1)}, ${end}.` : `${text} ${end}.`;

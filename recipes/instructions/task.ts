@@ -28,7 +28,12 @@ const COPIED_WORDS = 6;
 /** Every fourth topic and every fourth pair of kinds is held out. */
 const HELD_OUT_EVERY = 4;
 
-const REQUESTS: readonly string[] = ["Tell me about {}.", "Write something about {}.", "Say something short about {}.", "Describe {} briefly."];
+const REQUESTS: readonly string[] = [
+  "Tell me about {}.",
+  "Write something about {}.",
+  "Say something short about {}.",
+  "Describe {} briefly.",
+];
 
 /** Returns the topics of the training splits, or the held-out topics. */
 export function topicsOf(split: Split): readonly Topic[] {

@@ -97,7 +97,12 @@ function topicOf(row: string): Topic {
   const [marked, french, spanish, german, more, first, second, parts] = row.split("|") as [string, ...string[]];
   const name = marked.replace("*", "");
   const translations = { French: french!, Spanish: spanish!, German: german! };
-  const nouns = Object.values(translations).map((text) => text.toLowerCase().replace(/^(?:l'|\p{L}+ )/u, "").replace(/ .*/u, ""));
+  const nouns = Object.values(translations).map((text) =>
+    text
+      .toLowerCase()
+      .replace(/^(?:l'|\p{L}+ )/u, "")
+      .replace(/ .*/u, ""),
+  );
   const stems = [name.replace(/s$/u, ""), ...nouns, ...more!.split(",")].filter((stem) => stem !== "");
   return { name, isPlural: marked.endsWith("*"), translations, stems, facts: [first!, second!], parts: parts!.split(", ") };
 }

@@ -51,7 +51,11 @@ function commandOf<S>({ name, defaults, flags = {}, recipeFor }: RecipeCommand<S
   const { sft, rl } = defaults;
   const command = new Command(name)
     .description("Trains a small model by SFT on examples, then by RL, and evaluates it after each stage.")
-    .option("--base <model>", "base model: a name, a hub path (owner/name) or a directory (default: the model of the package)", defaults.base)
+    .option(
+      "--base <model>",
+      "base model: a name, a hub path (owner/name) or a directory (default: the model of the package)",
+      defaults.base,
+    )
     .option("--seed <n>", "seed of problems, sampling and order", whole(0), defaults.seed)
     .option("--steps <n>", "RL steps", whole(1), rl.steps)
     .option("--sft-jobs <n>", "max number of SFT jobs", whole(0), sft.maxJobs)

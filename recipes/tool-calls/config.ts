@@ -2,8 +2,9 @@ import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
 /** Settings of the recipe. */
 export const defaults: SftThenRlConfig = {
+  base: "HuggingFaceTB/SmolLM2-135M-Instruct",
   seed: 1,
-  heldOut: 210,
+  heldOut: 150,
   measureTemperature: 0,
   loraRank: 16,
   sft: { validation: 70, stopAtExact: 0.3, stepsPerJob: 4, maxJobs: 12, batchSize: 16, learningRate: 5e-4 },
