@@ -64,7 +64,8 @@ export function probeForms(render: Render): MessageForms {
   const calls = callForms(attempt);
   const conversation = (role: FormRole, content: unknown): string => {
     const message = { role, content };
-    if (role === "tool") return attempt([...called(calls.toolArguments, calls.emptyContent), { ...message, tool_call_id: CALL_ID, name: "lookup" }], [TOOL]);
+    if (role === "tool")
+      return attempt([...called(calls.toolArguments, calls.emptyContent), { ...message, tool_call_id: CALL_ID, name: "lookup" }], [TOOL]);
     if (role === "assistant") return attempt([QUESTION, message], null);
     return attempt(role === "system" ? [message, QUESTION] : [message], null);
   };
@@ -98,7 +99,10 @@ type Attempt = (messages: readonly Message[], tools: readonly unknown[] | null) 
 function callForms(attempt: Attempt): Pick<MessageForms, "toolArguments" | "emptyContent"> {
   const result = { role: "tool", tool_call_id: CALL_ID, name: "lookup", content: "found" };
   for (const toolArguments of ["object", "text"] as const) {
-    const [empty, absent] = (["", null] as const).map((content) => attempt([...called(toolArguments, content), result], [TOOL])) as [string, string];
+    const [empty, absent] = (["", null] as const).map((content) => attempt([...called(toolArguments, content), result], [TOOL])) as [
+      string,
+      string,
+    ];
     // A template that prints null as `None` expects a text; one that prints more for "" than for null would write an empty turn.
     const takesNull = showsArguments(absent) && absent !== empty && !absent.includes("None");
     if (takesNull) return { toolArguments, emptyContent: null };

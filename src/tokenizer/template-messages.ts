@@ -92,7 +92,10 @@ function templateToolCall(call: ChatToolCall, where: string, forms: MessageForms
   return {
     ...call,
     type: call.type ?? "function",
-    function: { ...call.function, arguments: forms.toolArguments === "object" ? parsed : argumentsText(call.function.arguments, parsed, where) },
+    function: {
+      ...call.function,
+      arguments: forms.toolArguments === "object" ? parsed : argumentsText(call.function.arguments, parsed, where),
+    },
   };
 }
 

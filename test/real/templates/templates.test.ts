@@ -60,7 +60,8 @@ function normalized({ messages }: Variables, forms: MessageForms): Set<string> {
       if (form !== forms.toolArguments) found.add(`arguments as ${form}`);
       if (type === undefined || !isComplete(called?.arguments)) found.add("incomplete calls");
     }
-    if (message["reasoning_content"] !== undefined || message["thinking"] !== undefined || message.reasoning !== undefined) found.add("reasoning");
+    if (message["reasoning_content"] !== undefined || message["thinking"] !== undefined || message.reasoning !== undefined)
+      found.add("reasoning");
   }
   return found;
 }
