@@ -157,9 +157,10 @@ export class BpeChatTokenizer implements ChatTokenizer {
   renderChat(messages: readonly ChatMessage[], options: RenderChatOptions = {}): string {
     const { tools, template } = this.#templateFor(options.tools, options.template);
     return template.render({
+      documents: null,
       ...this.#parts.templateVariables,
       ...options.variables,
-      messages: supportTools(templateMessages(messages), tools ?? null, template),
+      messages: templateMessages(supportTools(messages, tools ?? null, template.forms), template.forms),
       tools,
       add_generation_prompt: options.addGenerationPrompt ?? true,
     });

@@ -101,8 +101,9 @@ export interface ChatTokenizer {
   /**
    * A conversation as the text the model was trained on.
    *
-   * Content parts become one text joined with newlines; absent content becomes `""`; a tool call's `arguments` become an
-   * object (absent or empty: `{}`).
+   * Messages get the forms that the template renders. Content parts become one text joined with newlines, unless the template reads parts;
+   * absent content becomes `""`, unless the template renders tool calls only beside null; a tool call's `arguments` become an object (absent
+   * or empty: `{}`), or their JSON text if the template reads text.
    *
    * @throws UnsupportedError `E_UNSUPPORTED` when there is no chat template, or for content that is not text.
    * @throws DataError `E_DATA` when a tool call's `arguments` are not the JSON text of an object, or the given template does not parse.
@@ -125,7 +126,7 @@ export interface ChatTokenizer {
    * and including its closing token. What follows the last trained turn is left out: nothing in it is trained.
    *
    * @throws DataError `E_DATA` when there is no assistant message to train, or when the template rewrites earlier turns, so that a
-   *   conversation does not extend its own beginning.
+   *   conversation does not extend its own beginning, or leaves out the tool calls of a trained message.
    * @throws the errors of {@link renderChat}.
    */
   renderTraining(messages: readonly ChatMessage[], options?: RenderTrainingOptions): RenderedTraining;

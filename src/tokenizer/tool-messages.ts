@@ -6,9 +6,10 @@
  * @source https://github.com/NousResearch/Hermes-Function-Calling
  */
 
-import { type ChatTemplate, compileTemplate } from "./chat-template.ts";
-
-type TemplateMessage = Readonly<Record<string, unknown>>;
+import { compileTemplate } from "./chat-template.ts";
+import type { ChatMessage } from "./chat-tokenizer.ts";
+import type { MessageForms } from "./message-forms.ts";
+import { templateMessages } from "./template-messages.ts";
 
 const DEFINITIONS = compileTemplate(
   `{% if system %}{{ system }}
@@ -30,52 +31,66 @@ const RESULTS = compileTemplate(
   `{% for result in results %}{{ '\\n' if not loop.first }}<tool_response>{{ result }}</tool_response>{% endfor %}`,
 );
 
+/** Forms of messages whose content is one text. */
+const TEXT_FORMS: MessageForms = {
+  rendersTools: true,
+  rendersToolCalls: true,
+  toolArguments: "object",
+  emptyContent: "",
+  readsParts: { system: false, user: false, assistant: false, tool: false },
+  readsText: { system: true, user: true, assistant: true, tool: true },
+  reasoning: "fields",
+};
+
 /**
- * Expresses tools as text where a template does not read them; returns other messages unchanged.
+ * Expresses tools as text where a template does not render them; returns other messages unchanged.
  *
- * @param messages - Messages in the form that templates read.
- * @param tools - Tool definitions; null = none. For a template that does not read `tools`, they are appended to the first message if its
- *   role is `system` or `developer`, else to a new system message in front.
- * @param template - The chat template.
+ * @param tools - Tool definitions; null = none. For a template that does not render them, they are appended to the first message if its role
+ *   is `system` or `developer`, else to a new system message in front.
+ * @param forms - Forms of messages that the template renders.
  */
 export function supportTools(
-  messages: readonly TemplateMessage[],
+  messages: readonly ChatMessage[],
   tools: readonly unknown[] | null,
-  template: Pick<ChatTemplate, "names" | "readsToolCalls">,
-): readonly TemplateMessage[] {
-  const readsTools = template.names.has("tools");
-  const result = readsTools || template.readsToolCalls ? messages : callsAsText(messages);
-  return readsTools || tools === null ? result : withDefinitions(result, tools);
+  { rendersTools, rendersToolCalls }: MessageForms,
+): readonly ChatMessage[] {
+  const calls = rendersToolCalls ? messages : callsAsText(messages);
+  return rendersTools || tools === null ? calls : withDefinitions(calls, tools);
 }
 
 /** Returns messages with tool calls in the content of assistant messages, and the results of one turn as one user message. */
-function callsAsText(messages: readonly TemplateMessage[]): TemplateMessage[] {
-  const result: TemplateMessage[] = [];
+function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  if (!messages.some(({ role, tool_calls: calls }) => role === "tool" || (calls ?? []).length > 0)) return messages;
+  const result: ChatMessage[] = [];
   let results: unknown[] = [];
   const closeResults = () => {
     // A single message, because many templates require alternating roles.
     if (results.length > 0) result.push({ role: "user", content: RESULTS.render({ results }) });
     results = [];
   };
-  for (const message of messages) {
-    if (message["role"] === "tool") {
-      results.push(message["content"]);
+  for (const { role, content, tool_calls: calls, ...rest } of templateMessages(messages, TEXT_FORMS) as unknown as TextMessage[]) {
+    if (role === "tool") {
+      results.push(content);
       continue;
     }
     closeResults();
-    const { tool_calls: calls, ...rest } = message;
-    result.push(calls === undefined ? message : { ...rest, content: CALLS.render({ content: message["content"], tool_calls: calls }) });
+    result.push({ ...rest, role, content: calls === undefined ? content : CALLS.render({ content, tool_calls: calls }) });
   }
   closeResults();
   return result;
 }
 
-function withDefinitions(messages: readonly TemplateMessage[], tools: readonly unknown[]): TemplateMessage[] {
+/** Message whose content is one text. */
+interface TextMessage {
+  readonly role: string;
+  readonly content: string;
+  readonly tool_calls?: readonly unknown[];
+}
+
+function withDefinitions(messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
   const [first, ...rest] = messages;
-  const hasSystem = first?.["role"] === "system" || first?.["role"] === "developer";
-  const system = {
-    ...(hasSystem ? first : { role: "system" }),
-    content: DEFINITIONS.render({ system: hasSystem ? first["content"] : "", tools }),
-  };
+  const hasSystem = first?.role === "system" || first?.role === "developer";
+  const [{ content }] = templateMessages([hasSystem ? first : { role: "system" }], TEXT_FORMS) as unknown as [TextMessage];
+  const system = { ...(hasSystem ? first : { role: "system" }), content: DEFINITIONS.render({ system: content, tools }) };
   return [system, ...(hasSystem ? rest : messages)];
 }
