@@ -16,7 +16,7 @@ type Render = (messages: readonly ChatMessage[], addGenerationPrompt: boolean) =
 /**
  * Cuts a conversation into context and completions, in turns. For every assistant message, the messages before it are
  * rendered with the generation header (the prompt) and the messages up to it without: the difference is the completion.
- * It ends at its last closing text; what the template writes after that belongs to the next context.
+ * It ends at its last closing text; the next context is all that the next prompt has after it.
  *
  * @param render - Renders the first messages of the conversation.
  * @param closings - Texts of the tokens that end a turn; none = a completion is the whole difference.
@@ -32,19 +32,17 @@ export function trainingSegments(
 ): TextSegment[] {
   const segments: TextSegment[] = [];
   let done = "";
-  let context = "";
   for (const [index, message] of messages.entries()) {
     if (message.role !== "assistant" || !isTrained(index)) continue;
     const prompt = render(messages.slice(0, index), true);
     const whole = render(messages.slice(0, index + 1), false);
     requireToolCalls(messages.slice(0, index), message, index, whole, render);
-    context += afterTurns(done, prompt, index);
+    const context = afterTurns(done, prompt, index);
     const completion = afterPrompt(prompt, whole, index);
     const end = completionEnd(completion, closings);
     if (end === 0) throw new DataError(`messages[${index}]: the chat template renders nothing for this assistant message.`);
     segments.push({ text: context, trained: false }, { text: completion.slice(0, end), trained: true });
-    context = completion.slice(end);
-    done = whole;
+    done = prompt + completion.slice(0, end);
   }
   if (segments.length === 0) throw new DataError("Expected at least one assistant message to train on, found none.");
   return segments;

@@ -58,9 +58,11 @@ describe("tools with a chat template that does not read them", () => {
   });
 
   it("are described as text, and their calls are left to a template that reads only calls", async () => {
-    const tokenizer = await load(PLAIN.replace("{{ m.content }}", "{{ m.content }}{{ m.tool_calls | default([]) | length }}"));
+    const tokenizer = await load(
+      PLAIN.replace("{{ m.content }}", "{{ m.content }}{% for c in m.tool_calls %}[{{ c.function.arguments | tojson }}]{% endfor %}"),
+    );
     const rendered = tokenizer.renderChat(turns.slice(0, 3), { tools: [WEATHER], addGenerationPrompt: false });
-    expect(rendered).toBe(`<system>${DEFINITIONS}0</><user>Rome or Oslo?0</><assistant>2</><tool>sun0</>`);
+    expect(rendered).toBe(`<system>${DEFINITIONS}</><user>Rome or Oslo?</><assistant>[{"city": "Rome"}][{"city": "Oslo"}]</><tool>sun</>`);
   });
 
   it("leave conversations without tools unchanged", async () => {
