@@ -47,6 +47,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_ARGUMENT: 400,
   E_DATA: 400,
   E_UNSUPPORTED: 400,
+  E_BASE_MODEL: 422,
   E_NOT_FOUND: 404,
   E_CONFLICT: 409,
   E_FORBIDDEN: 403,

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { z } from "zod";
-import { InternalError } from "../../../errors.ts";
+import { DataError, WhetstoneError } from "../../../errors.ts";
 import { chatCompletionRequest, type FieldsWith } from "../../../schema/chat-fields.ts";
-import { parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
+import { parseFileJson, readRegularFile, reasonOf } from "../../../util/regular-file.ts";
 import { MODEL_FIELDS, type CamelCase } from "./fields.ts";
 
 const generationConfig = z
@@ -28,7 +28,7 @@ export type GenerationDefaults = { readonly [Name in FieldsWith<{ readonly model
  * repetition penalty 1, everything else off. A request's own value takes precedence.
  *
  * @param directory - The model, in Hugging Face layout.
- * @throws InternalError `E_INTERNAL` for a file that cannot be read or parsed: a client cannot fix it.
+ * @throws DataError `E_DATA` for a file that cannot be read or parsed.
  */
 export async function readGenerationDefaults(directory: string): Promise<GenerationDefaults> {
   const path = join(directory, "generation_config.json");
@@ -36,8 +36,14 @@ export async function readGenerationDefaults(directory: string): Promise<Generat
   try {
     config = generationConfig.parse(parseFileJson(path, await readRegularFile(path, { maxBytes: MAX_FILE_BYTES })));
   } catch (cause) {
+    if (WhetstoneError.isInstance(cause)) throw cause;
+    if (cause instanceof z.ZodError) {
+      const [issue] = cause.issues;
+      const where = issue === undefined || issue.path.length === 0 ? "" : ` at "${issue.path.join(".")}"`;
+      throw new DataError(`generation_config.json: expected sampling defaults within their bounds${where}`, { cause });
+    }
     if ((cause as NodeJS.ErrnoException).code !== "ENOENT")
-      throw new InternalError(`Expected ${path} to hold sampling defaults within their bounds`, { cause });
+      throw new DataError(`generation_config.json cannot be read: ${reasonOf(cause)}`, { cause });
     config = {};
   }
   const defaults = MODEL_FIELDS.map(({ name, member, modelDefault }) => [member, config[name] ?? modelDefault]);
