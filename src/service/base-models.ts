@@ -4,7 +4,8 @@ import { baseFailure } from "../engine/base-failure.ts";
 import type { Engine } from "../engine/port.ts";
 import { ArgumentError, BaseModelError, NotFoundError, UnsupportedError } from "../errors.ts";
 import { formatBaseModel, parseBaseModel, parseBaseSource } from "../util/base-model.ts";
-import { readGenerationDefaults } from "./chat/request/generation-defaults.ts";
+import { Lru, remember } from "../util/lru.ts";
+import { readGenerationDefaults, type GenerationDefaults } from "./chat/request/generation-defaults.ts";
 import type { Hub } from "./hub/hub.ts";
 import { parsePolicyName } from "./names.ts";
 import { shippedDirectory } from "./shipped-base.ts";
@@ -23,6 +24,7 @@ export interface BaseModelsOptions {
 export class BaseModels {
   readonly #options: BaseModelsOptions;
   readonly #sources: Map<string, string>;
+  readonly #defaults = new Lru<string, Promise<GenerationDefaults>>();
 
   constructor(options: BaseModelsOptions) {
     this.#options = options;
@@ -117,7 +119,7 @@ export class BaseModels {
     try {
       await engine.verifyBase?.(base, options);
       if (engine.verifyBase === undefined || options.readsWeights !== false) await tokenizers(directory);
-      await readGenerationDefaults(directory);
+      await remember(this.#defaults, directory, () => readGenerationDefaults(directory));
     } catch (error) {
       throw baseFailure(base, error);
     }

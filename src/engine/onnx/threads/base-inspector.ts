@@ -127,10 +127,10 @@ export class BaseInspector {
   }
 }
 
-/** Returns names, sizes, inodes and modification times of a directory's files; null if the directory cannot be read. */
+/** Returns names, sizes, inodes and modification times of a file or of a directory's files; null if it cannot be read. */
 async function fingerprintOf(directory: string): Promise<string | null> {
   try {
-    const names = (await readdir(directory)).toSorted();
+    const names = (await stat(directory)).isFile() ? [""] : (await readdir(directory)).toSorted();
     const files = await Promise.all(names.map((name) => stat(join(directory, name), { bigint: true })));
     return files.map(({ size, ino, mtimeNs }, index) => `${names[index]} ${size} ${ino} ${mtimeNs}`).join("\n");
   } catch {
