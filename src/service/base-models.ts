@@ -61,7 +61,7 @@ export class BaseModels {
     if (this.ids.includes(name)) return name;
     if (parsePolicyName(name) !== null) return null;
     const spec = parseBaseModel(name, "model");
-    if (spec.kind === "name") return null;
+    if (spec.kind === "name" || (spec.kind === "path" && !isAbsolute(spec.path))) return null;
     const base = formatBaseModel(spec);
     return spec.kind !== "hub" || (await this.isOnThisMachine(base)) ? base : null;
   }

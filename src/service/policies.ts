@@ -113,7 +113,9 @@ export class Policies implements PolicyResolver {
 
   async #leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
     const { engine } = this.#options;
-    const base = await engine.describeBase(id);
+    const base = await engine.describeBase(id).catch((error: unknown) => {
+      throw error instanceof NotFoundError ? new NotFoundError(error.message, { cause: error, param: "model" }) : error;
+    });
     const held = await this.#lease(`base:${id}`, () => engine.loadPolicy({ base: id }), signal);
     return { ...held, base, resolvedName: id, step: null };
   }
