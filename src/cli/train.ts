@@ -3,7 +3,7 @@ import type { JsonObject } from "../schema/index.ts";
 import { eventToDisk } from "../train/events.ts";
 import { trainRl } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
-import { integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
+import { BASE_FORMS, integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import type { OutputOptions } from "./output.ts";
@@ -34,7 +34,7 @@ export function trainCommand(): Command {
   return addEnvironment(new Command("train"))
     .description("train a model by reinforcement learning on the environment that a file exports")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
-    .option("--base <id>", "base model of a new model", "whetstone-tiny")
+    .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")
     .option("--steps <number>", "training steps of the whole run", integer(1), 20)
     .option("--scenarios <number>", "scenarios per step", integer(1), 16)
     .option("--group-size <number>", "rollouts per scenario", integer(2), 8)

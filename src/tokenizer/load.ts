@@ -1,9 +1,10 @@
-/** Reads a tokenizer from a directory in Hugging Face layout. */
+/** Reads a tokenizer from a directory in Hugging Face layout or a GGUF file. */
 
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { z } from "zod";
 import { DataError, NotFoundError, UnsupportedError } from "../errors.ts";
+import { isGgufPath, readGgufTokenizer } from "../gguf/model-files.ts";
 import type { TemplateLimits } from "./chat-template.ts";
 import { compileTemplate } from "./chat-template.ts";
 import type { ChatTokenizer } from "./chat-tokenizer.ts";
@@ -24,7 +25,7 @@ export interface LoadTokenizerOptions {
 
 /**
  * Loads `tokenizer.json` and, where they exist, `tokenizer_config.json`, `generation_config.json`, `config.json` and
- * `chat_template.jinja` (which wins over the template in the config).
+ * `chat_template.jinja` (which wins over the template in the config). From a GGUF file, reads the metadata.
  *
  * Byte-level BPE and BPE with byte fallback are supported: their tokens have exact bytes, which token-exact streaming and training need.
  *
@@ -85,9 +86,23 @@ export interface TokenizerFiles {
   readonly templates: TemplateSources;
 }
 
+/** Reads the tokenizer of a GGUF file. */
+async function readGgufFiles(path: string): Promise<TokenizerFiles> {
+  const { tokenizer, config: ggufConfig, generation, size } = await readGgufTokenizer(path);
+  const config = tokenizerConfigFile.parse(ggufConfig);
+  return {
+    file: tokenizer as TokenizerFile,
+    config,
+    generation: generationConfigFile.parse(generation),
+    model: { vocab_size: size },
+    templates: templateSources(undefined, config.chat_template),
+  };
+}
+
 /** Reads and validates the files of a tokenizer's directory, without a check that the tokenizer is supported. Throws like {@link loadTokenizer}. */
 export async function readTokenizerFiles(directory: string, signal?: AbortSignal): Promise<TokenizerFiles> {
   signal?.throwIfAborted();
+  if (await isGgufPath(directory)) return readGgufFiles(directory);
   const read = (name: string): Promise<string | undefined> => readOptional(join(directory, name), signal);
   const [tokenizerText, configText, generationText, modelText, templateText] = await Promise.all([
     read("tokenizer.json"),
