@@ -12,6 +12,7 @@ import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice 
 interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly model: ModelName;
   readonly base: string;
+  readonly loraRank?: number;
   readonly steps: number;
   readonly scenarios: number;
   readonly groupSize: number;
@@ -35,6 +36,7 @@ export function trainCommand(): Command {
     .description("train a model by reinforcement learning on the environment that a file exports")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
     .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")
+    .option("--lora-rank <number>", "train an adapter of this rank in a new model (default: train all weights)", integer(1))
     .option("--steps <number>", "training steps of the whole run", integer(1), 20)
     .option("--scenarios <number>", "scenarios per step", integer(1), 16)
     .option("--group-size <number>", "rollouts per scenario", integer(2), 8)
@@ -61,7 +63,7 @@ async function train(file: string, options: TrainOptions): Promise<void> {
   const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
   const trackers = await Promise.all(options.tracker.map((create) => create()));
   await withService(async (connected) => {
-    const model = await openModel(connected, options.model, options.base);
+    const model = await openModel(connected, options.model, options.base, options.loraRank);
     const { signal } = connected;
     const run = trainRl({
       model,
