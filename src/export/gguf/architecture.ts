@@ -1,7 +1,10 @@
 /** Names, metadata and tensors of llama.cpp for the supported architectures. */
-import { UnsupportedError } from "../../errors.ts";
+import { join } from "node:path";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
+import { CONFIG_FILE } from "../../engine/onnx/model/model-files.ts";
 import { ropeFrequencies } from "../../engine/onnx/model/rope.ts";
+import { UnsupportedError } from "../../errors.ts";
+import { MAX_CONFIG_BYTES, parseFileJson, readRegularFile } from "../../util/regular-file.ts";
 import type { MetadataValue } from "./writer.ts";
 
 /** Properties of an architecture in llama.cpp. */
@@ -42,11 +45,20 @@ export interface MappedTensor {
 
 /** Mapping of a model to llama.cpp. */
 export interface GgufModel {
+  /** Value of `general.architecture`. */
+  readonly name: string;
   readonly metadata: readonly (readonly [string, MetadataValue])[];
   /** Returns the mapping of a tensor in Hugging Face layout. */
   readonly tensorOf: (file: string) => MappedTensor;
   /** Divisors of the rotary frequencies, shape `[d/2]`; null if the metadata describe the frequencies. */
   readonly ropeFactors: Float32Array | null;
+}
+
+/** Returns the name of the architecture in the `config.json` of a directory that the engine has accepted. */
+export async function readArchitecture(directory: string): Promise<string> {
+  const text = await readRegularFile(join(directory, CONFIG_FILE), { maxBytes: MAX_CONFIG_BYTES });
+  const { architectures } = parseFileJson(CONFIG_FILE, text) as { readonly architectures: readonly string[] };
+  return architectures[0]!;
 }
 
 /**
@@ -68,6 +80,7 @@ export function ggufModel(architecture: string, config: ModelConfig): GgufModel 
   const uint32 = (key: string, value: number) => [`${name}.${key}`, { type: "uint32", value }] as const;
   const float32 = (key: string, value: number) => [`${name}.${key}`, { type: "float32", value }] as const;
   return {
+    name,
     metadata: [
       ["general.architecture", { type: "string", value: name }],
       uint32("block_count", config.layers),
