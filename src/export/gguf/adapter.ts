@@ -2,7 +2,7 @@
 import { readModelConfig } from "../../engine/onnx/model/config.ts";
 import { openAdapterWeights } from "../adapter-weights.ts";
 import type { ExportDtype } from "../element-encoders.ts";
-import { ggufModel, readArchitecture } from "./architecture.ts";
+import { ggufModel, readRawConfig } from "./architecture.ts";
 import { ggufTensor, typeMetadata } from "./tensors.ts";
 import { type GgufTensor, type Metadata, writeGguf } from "./writer.ts";
 
@@ -31,7 +31,7 @@ export interface GgufAdapterSource {
  */
 export async function exportGgufAdapter(path: string, { base, adapter, name, dtype, signal }: GgufAdapterSource): Promise<void> {
   const config = await readModelConfig(base);
-  const architecture = ggufModel(await readArchitecture(base), config);
+  const architecture = ggufModel(await readRawConfig(base), config);
   const weights = await openAdapterWeights(adapter, config);
   try {
     const metadata: Metadata = new Map([
@@ -50,6 +50,7 @@ export async function exportGgufAdapter(path: string, { base, adapter, name, dty
           shape,
           dtype,
           interleavedHeads: heads,
+          offset: 0,
           read: () => weights.read(target, which),
         });
       return [matrix("A", [weights.rank, width], 0), matrix("B", [height, weights.rank], interleavedHeads)];

@@ -1,7 +1,7 @@
 /** Export of a model as one GGUF file. */
 import type { ExportDtype } from "../element-encoders.ts";
 import type { MergedWeights } from "../merged-weights.ts";
-import { ggufModel, readArchitecture } from "./architecture.ts";
+import { ggufModel, readRawConfig } from "./architecture.ts";
 import { ggufTensor, typeMetadata } from "./tensors.ts";
 import { ggufTokenizer } from "./tokenizer.ts";
 import { type Metadata, type MetadataValue, writeGguf } from "./writer.ts";
@@ -29,7 +29,7 @@ export interface GgufSource {
  */
 export async function exportGguf(path: string, source: GgufSource): Promise<readonly string[]> {
   const { base, weights, name, dtype, preTokenizer, signal } = source;
-  const model = ggufModel(await readArchitecture(base), weights.config);
+  const model = ggufModel(await readRawConfig(base), weights.config);
   const { vocabularySize } = weights.config;
   const tokenizer = preTokenizer === null ? NO_TOKENIZER : await ggufTokenizer(base, { vocabularySize, preTokenizer });
   const general: [string, MetadataValue][] = [
@@ -40,11 +40,8 @@ export async function exportGguf(path: string, source: GgufSource): Promise<read
   const tensors = weights.tensors.map(({ name: file, shape }) =>
     ggufTensor({ ...model.tensorOf(file), shape, dtype, read: () => weights.read(file) }),
   );
-  const { ropeFactors } = model;
-  if (ropeFactors !== null) {
-    const shape = [ropeFactors.length];
-    tensors.push(ggufTensor({ name: "rope_freqs.weight", shape, dtype, interleavedHeads: 0, read: () => ropeFactors }));
-  }
+  for (const [tensor, factors] of model.ropeFactors)
+    tensors.push(ggufTensor({ name: tensor, shape: [factors.length], dtype, interleavedHeads: 0, offset: 0, read: () => factors }));
   await writeGguf(path, { metadata, tensors }, signal);
   return tokenizer.warnings;
 }

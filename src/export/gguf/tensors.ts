@@ -23,6 +23,8 @@ export interface TensorSource {
   readonly dtype: ExportDtype;
   /** Number of heads whose rows are reordered for interleaved rotation; 0 = none. */
   readonly interleavedHeads: number;
+  /** Number to add to the elements. */
+  readonly offset: number;
   /** Reads the elements, row-major. */
   readonly read: () => Promise<Float32Array> | Float32Array;
 }
@@ -31,7 +33,7 @@ export interface TensorSource {
  * Describes a tensor of a file. llama.cpp computes with vectors in float32. Rows that are no whole blocks of Q8_0 are float16, as in
  * llama.cpp's converter.
  */
-export function ggufTensor({ name, shape, dtype, interleavedHeads, read }: TensorSource): GgufTensor {
+export function ggufTensor({ name, shape, dtype, interleavedHeads, offset, read }: TensorSource): GgufTensor {
   const isVector = shape.length === 1;
   const rowLength = shape.at(-1)!;
   const type = isVector ? "float32" : rowLength % ENCODERS[dtype].blockLength === 0 ? dtype : "float16";
@@ -43,7 +45,8 @@ export function ggufTensor({ name, shape, dtype, interleavedHeads, read }: Tenso
     bytes: encodedBytes(ENCODERS[type], elements),
     async data() {
       const values = await read();
-      return ENCODERS[type].encode(interleavedHeads === 0 ? values : interleaveHeads(values, interleavedHeads, isVector ? 1 : rowLength));
+      const shifted = offset === 0 ? values : values.map((value) => value + offset);
+      return ENCODERS[type].encode(interleavedHeads === 0 ? shifted : interleaveHeads(shifted, interleavedHeads, isVector ? 1 : rowLength));
     },
   };
 }

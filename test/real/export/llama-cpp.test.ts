@@ -115,7 +115,9 @@ describe.skipIf(!isRunnable)("llama.cpp (skipped without WHETSTONE_REAL_MODEL, x
   function expectSame(name: string, found: Behavior, expected: Behavior): void {
     const tokens = expected.logprobs.flat().length;
     const difference = maxDifference(found, expected);
-    console.info(`${name}: ${tokens} log-probabilities differ by at most ${difference}; ${equalAnswers(found, expected)} of ${PROMPTS.length} answers equal`);
+    console.info(
+      `${name}: ${tokens} log-probabilities differ by at most ${difference}; ${equalAnswers(found, expected)} of ${PROMPTS.length} answers equal`,
+    );
     expect(found.ids).toEqual(expected.ids);
     expect(difference).toBeLessThan(TOLERANCE);
     expect(found.answers.map((answer) => answer.trim())).toEqual(expected.answers.map((answer) => answer.trim()));
@@ -143,7 +145,9 @@ describe.skipIf(!isRunnable)("llama.cpp (skipped without WHETSTONE_REAL_MODEL, x
     expect(mean).toBeLessThan(0.05);
 
     const files = [merged, narrow, join(REAL, "SmolLM2-135M-Instruct.Q4_1.gguf")];
-    const checks = JSON.parse(execFileSync(PYTHON, [join(import.meta.dirname, "gguf_checks.py"), ...files], { encoding: "utf8" })) as object;
+    const checks = JSON.parse(
+      execFileSync(PYTHON, [join(import.meta.dirname, "gguf_checks.py"), ...files], { encoding: "utf8" }),
+    ) as object;
     console.info("metadata and bytes:", checks);
     expect(checks).toEqual({
       quantized: 211,
