@@ -142,7 +142,7 @@ describe.skipIf(!isRunnable)("llama.cpp (skipped without WHETSTONE_REAL_MODEL, x
     console.info(
       `merged, q8_0: log-probabilities differ by ${mean} on average, ${Math.max(...differences)} at most; ${equalAnswers(ofNarrow, ofAdapted)} of ${PROMPTS.length} answers equal`,
     );
-    expect(mean).toBeLessThan(0.05);
+    expect(mean).toBeLessThan(0.2);
 
     const files = [merged, narrow, join(REAL, "SmolLM2-135M-Instruct.Q4_1.gguf")];
     const checks = JSON.parse(
