@@ -57,7 +57,7 @@ const OLMO: GgufArchitecture = {
   hasWindow: true,
   dividesHiddenSize: true,
   isUntied: true,
-  settings: (raw, config) => windowSettings(raw, config, 4),
+  settings: olmo,
 };
 
 /**
@@ -109,6 +109,17 @@ function windowSettings(raw: RawConfig, config: ModelConfig, period: number): Se
   };
 }
 
+/** Returns the base of the rotary frequencies in layers with a window, if `rope_parameters` has settings per type of layer. */
+function windowTheta(raw: RawConfig): number | undefined {
+  const byType = raw["rope_parameters"] as { readonly sliding_attention?: { readonly rope_theta?: number } } | null | undefined;
+  return byType?.sliding_attention?.rope_theta;
+}
+
+function olmo(raw: RawConfig, config: ModelConfig): Settings {
+  const theta = windowTheta(raw);
+  return { ...windowSettings(raw, config, 4), ...(theta === undefined ? {} : { "rope.freq_base_swa": float32(theta) }) };
+}
+
 /** Layers of the model for which llama.cpp scales attention by hidden size / heads instead of the size of a head. */
 const GEMMA_27B_LAYERS = 62;
 
@@ -121,11 +132,10 @@ function gemma(raw: RawConfig, config: ModelConfig): Settings {
       `llama.cpp has no gemma3 model of ${layers} layers with \`query_pre_attn_scalar\` ${String(given)}, only ${scaled}; export another format`,
       { param: "format" },
     );
-  const byType = raw["rope_parameters"] as { readonly sliding_attention?: { readonly rope_theta?: number } } | null | undefined;
   const cap = raw["final_logit_softcapping"] ?? null;
   return {
     ...windowSettings(raw, config, 6),
-    "rope.freq_base_swa": float32(byType?.sliding_attention?.rope_theta ?? raw["rope_local_base_freq"] ?? 10_000),
+    "rope.freq_base_swa": float32(windowTheta(raw) ?? raw["rope_local_base_freq"] ?? 10_000),
     ...(cap === null ? {} : { final_logit_softcapping: float32(cap) }),
   };
 }
