@@ -18,6 +18,7 @@ export interface RecipeCommand<S> {
 
 interface Options {
   readonly seed: number;
+  readonly base?: string;
   readonly steps: number;
   readonly sftJobs: number;
   readonly prompts: number;
@@ -50,6 +51,7 @@ function commandOf<S>({ name, defaults, flags = {}, recipeFor }: RecipeCommand<S
   const { sft, rl } = defaults;
   const command = new Command(name)
     .description("Trains a small model by SFT on examples, then by RL, and evaluates it after each stage.")
+    .option("--base <model>", "base model: identifier, directory, .gguf file, hf:owner/name or ollama:name (default: whetstone-tiny)")
     .option("--seed <n>", "seed of problems, sampling and order", whole(0), defaults.seed)
     .option("--steps <n>", "RL steps", whole(1), rl.steps)
     .option("--sft-jobs <n>", "max number of SFT jobs", whole(0), sft.maxJobs)
@@ -93,10 +95,11 @@ function commandLine(name: string, args: readonly string[]): string {
 }
 
 function configOf(defaults: SftThenRlConfig, options: Options): SftThenRlConfig {
-  const { seed, heldOut, loraRank, maxGradNorm, learningRateScale: scale } = options;
+  const { seed, base, heldOut, loraRank, maxGradNorm, learningRateScale: scale } = options;
   const clip = maxGradNorm === undefined ? {} : { maxGradNorm };
   return {
     ...defaults,
+    ...(base === undefined ? {} : { base }),
     ...(loraRank === undefined ? {} : { loraRank }),
     seed,
     heldOut,

@@ -55,7 +55,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDi
     const model = await service.models.create({
       project: "recipes",
       name,
-      baseModel: "whetstone-tiny",
+      baseModel: config.base ?? "whetstone-tiny",
       ...lora,
       returnExisting: true,
       signal,

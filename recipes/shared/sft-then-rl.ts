@@ -6,6 +6,8 @@ import { defineEnvironment, type Environment, evaluate } from "whetstone/environ
 /** Settings of a run. */
 export interface SftThenRlConfig {
   readonly seed: number;
+  /** Base model: identifier, directory, `.gguf` file, `hf:owner/name` or `ollama:name`. @default "whetstone-tiny" */
+  readonly base?: string | undefined;
   /** Number of held-out problems, evaluated after each stage. */
   readonly heldOut: number;
   /** Sampling temperature of every evaluation; 0 is greedy. */
