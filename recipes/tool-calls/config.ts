@@ -2,7 +2,7 @@ import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
 /** Settings of the recipe. */
 export const defaults: SftThenRlConfig = {
-  base: "HuggingFaceTB/SmolLM2-135M-Instruct",
+  base: "hf:HuggingFaceTB/SmolLM2-135M-Instruct",
   seed: 1,
   heldOut: 150,
   measureTemperature: 0,

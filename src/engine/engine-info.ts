@@ -71,6 +71,14 @@ export interface ThreadReport {
   }[];
 }
 
+/** Extent of the check of a base model. */
+export interface VerifyBaseOptions {
+  /** Whether the values of the weights are checked; if not, only names, types and shapes. @default true */
+  readonly readsWeights?: boolean | undefined;
+  /** Whether the tokenizer encodes long test texts, which shows a regular expression that takes too long. @default true */
+  readonly encodesTexts?: boolean | undefined;
+}
+
 /** State of one worker of an engine. */
 export interface WorkerStatus {
   /** Name, unique within the engine, such as `sampler-0`. */

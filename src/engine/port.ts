@@ -6,11 +6,20 @@
  */
 
 import type { AdamParams, Logprobs, LossSpec, Row } from "../training-rows.ts";
-import type { BaseModelInfo, Capabilities, DeviceInfo, ThreadReport, WorkerStatus } from "./engine-info.ts";
+import type { BaseModelInfo, Capabilities, DeviceInfo, ThreadReport, VerifyBaseOptions, WorkerStatus } from "./engine-info.ts";
 import type { SampledToken, SamplingParams } from "./sampling.ts";
 
 export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../training-rows.ts";
-export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo, ThreadReport, WeightPrecision, WorkerStatus } from "./engine-info.ts";
+export type {
+  BaseModelInfo,
+  Capabilities,
+  DeviceChoice,
+  DeviceInfo,
+  ThreadReport,
+  VerifyBaseOptions,
+  WeightPrecision,
+  WorkerStatus,
+} from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";
 
 /** Options of every call of an engine that computes. */
@@ -158,7 +167,7 @@ export interface Engine {
    * not fail on them. Absent if the engine has nothing to check.
    *
    * @param base - Base model, as for {@link describeBase}.
-   * @param options - `readsWeights`: whether the values of the weights are checked; if not, only names, types and shapes. @default true
+   * @param options - Extent of the check.
    * @throws NotFoundError `E_NOT_FOUND` for a base that {@link describeBase} rejects.
    * @throws BaseModelError `E_BASE_MODEL` if the base cannot be used; the message names the problem.
    * @throws UnavailableError `E_UNAVAILABLE` if the worker that checks the files dies.
@@ -167,7 +176,7 @@ export interface Engine {
    * await engine.verifyBase?.("base", { readsWeights: false });
    * ```
    */
-  verifyBase?(base: string, options?: { readonly readsWeights?: boolean | undefined }): Promise<void>;
+  verifyBase?(base: string, options?: VerifyBaseOptions): Promise<void>;
   /**
    * Adds a base model under an identifier. Absent if the engine's base models are fixed.
    *

@@ -1,7 +1,7 @@
 /** Base models of a service: their names in requests, and the checks before they are used. */
 import { isAbsolute } from "node:path";
 import { baseFailure } from "../engine/base-failure.ts";
-import type { Engine } from "../engine/port.ts";
+import type { Engine, VerifyBaseOptions } from "../engine/port.ts";
 import { ArgumentError, BaseModelError, NotFoundError, UnsupportedError } from "../errors.ts";
 import { formatBaseModel, parseBaseModel, parseBaseSource } from "../util/base-model.ts";
 import { Lru, remember } from "../util/lru.ts";
@@ -108,11 +108,11 @@ export class BaseModels {
    * Checks that a base model can be trained and sampled. Files that have not changed since the last check are not read again, and the
    * base model in the package is not checked.
    *
-   * @param options - `readsWeights`: whether the values of the weights are checked as well. @default true
+   * @param options - Extent of the check. @default everything
    * @throws NotFoundError `E_NOT_FOUND` for an unknown base model.
    * @throws BaseModelError `E_BASE_MODEL` for one that cannot be loaded.
    */
-  async requireUsable(base: string, options: { readonly readsWeights?: boolean } = {}): Promise<void> {
+  async requireUsable(base: string, options: VerifyBaseOptions = {}): Promise<void> {
     const { engine, tokenizers } = this.#options;
     const { directory } = await engine.describeBase(base);
     if (directory === shippedDirectory()) return;
@@ -134,7 +134,7 @@ export class BaseModels {
     for (const [id, source] of this.#sources) {
       if (parseBaseSource(source, "baseModels").kind === "hub") continue;
       try {
-        await this.requireUsable(id, { readsWeights: false });
+        await this.requireUsable(id, { readsWeights: false, encodesTexts: false });
       } catch (error) {
         const failure = error instanceof NotFoundError ? baseFailure(id, error) : error;
         if (!(failure instanceof BaseModelError)) throw failure;

@@ -46,7 +46,7 @@ export interface PoliciesOptions {
   readonly store: Store;
   readonly engine: Engine;
   readonly files: Pick<StoredFiles, "useCheckpoint">;
-  readonly bases: Pick<BaseModels, "ids" | "servable">;
+  readonly bases: Pick<BaseModels, "ids" | "servable" | "requireUsable">;
   /** Identifier of the base model used when a request names no model. */
   readonly defaultBase: string;
   /** Max policies without a lease that stay loaded. */
@@ -112,11 +112,16 @@ export class Policies implements PolicyResolver {
   }
 
   async #leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
-    const { engine } = this.#options;
+    const { engine, bases } = this.#options;
     const base = await engine.describeBase(id).catch((error: unknown) => {
       throw error instanceof NotFoundError ? new NotFoundError(error.message, { cause: error, param: "model" }) : error;
     });
-    const held = await this.#lease(`base:${id}`, () => engine.loadPolicy({ base: id }), signal);
+    const load = async () => {
+      // A base model that only this request names was never checked.
+      if (!bases.ids.includes(id)) await bases.requireUsable(id, { readsWeights: false });
+      return engine.loadPolicy({ base: id });
+    };
+    const held = await this.#lease(`base:${id}`, load, signal);
     return { ...held, base, resolvedName: id, step: null };
   }
 

@@ -21,6 +21,7 @@ import type {
   SampledToken,
   SamplingParams,
   StatePath,
+  VerifyBaseOptions,
   WeightPrecision,
   WorkerStatus,
 } from "../port.ts";
@@ -206,9 +207,9 @@ class OnnxEngine implements Engine {
     return known;
   }
 
-  async verifyBase(base: string, { readsWeights = true }: { readonly readsWeights?: boolean | undefined } = {}): Promise<void> {
+  async verifyBase(base: string, options: VerifyBaseOptions = {}): Promise<void> {
     const { directory } = await this.#resolve(base);
-    await loadingBase(base, () => this.#inspector.inspect(directory, { readsWeights }));
+    await loadingBase(base, () => this.#inspector.inspect(directory, options));
   }
 
   async createModel(

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { DataError, EngineError, UnavailableError } from "../../../errors.ts";
 import type { Inspection, InspectionMessage, InspectionRequest } from "./inspect-worker.ts";
+import type { VerifyBaseOptions } from "../../engine-info.ts";
 import { spawnWorker } from "../../../util/spawn-worker.ts";
 import { restoreError } from "../../../util/worker-rpc.ts";
 
@@ -39,13 +40,14 @@ export class BaseInspector {
    * Checks the configuration and the weights, loads the tokenizer and encodes test texts. Concurrent calls for the same directory share
    * one inspection, and a directory whose files have not changed since it was accepted is not inspected again.
    *
-   * @param options - `readsWeights`: whether the values of the weights are read as well as the headers of their files. @default true
+   * @param options - `readsWeights`: whether the values of the weights are read as well as the headers of their files; `encodesTexts`:
+   *   whether test texts are encoded. @default both true
    * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED`, NotFoundError `E_NOT_FOUND` with the problem of the files; `E_DATA`
    *   also if the inspection exceeds a limit.
    * @throws UnavailableError `E_UNAVAILABLE` if the thread dies for another reason.
    */
-  inspect(directory: string, { readsWeights = true }: { readonly readsWeights?: boolean | undefined } = {}): Promise<void> {
-    const request: InspectionRequest = { directory, readsWeights };
+  inspect(directory: string, { readsWeights = true, encodesTexts = true }: VerifyBaseOptions = {}): Promise<void> {
+    const request: InspectionRequest = { directory, readsWeights, encodesTexts };
     const key = JSON.stringify(request);
     const running = this.#running.get(key);
     if (running !== undefined) return running;
