@@ -1,7 +1,7 @@
 /** Export of a model as one GGUF file. */
-import { join } from "node:path";
 import { CONFIG_FILE } from "../../engine/onnx/model/model-files.ts";
-import { MAX_CONFIG_BYTES, parseFileJson, readRegularFile } from "../../util/regular-file.ts";
+import { readModelFile } from "../../gguf/model-files.ts";
+import { MAX_CONFIG_BYTES, parseFileJson } from "../../util/regular-file.ts";
 import { encodedBytes, ENCODERS, type ExportDtype } from "../element-encoders.ts";
 import type { MergedWeights } from "../merged-weights.ts";
 import { ggufModel, interleaveHeads, type MappedTensor } from "./architecture.ts";
@@ -41,7 +41,7 @@ export interface GgufSource {
  */
 export async function exportGguf(path: string, source: GgufSource): Promise<readonly string[]> {
   const { base, weights, name, dtype, preTokenizer, signal } = source;
-  const text = await readRegularFile(join(base, CONFIG_FILE), { maxBytes: MAX_CONFIG_BYTES });
+  const text = (await readModelFile(base, CONFIG_FILE, { maxBytes: MAX_CONFIG_BYTES })) ?? "{}";
   const { architectures } = parseFileJson(CONFIG_FILE, text) as { readonly architectures: readonly string[] };
   const model = ggufModel(architectures[0]!, weights.config);
   const { vocabularySize } = weights.config;
