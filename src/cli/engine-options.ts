@@ -54,7 +54,12 @@ export function addEngineOptions(command: Command): Command {
     .addOption(
       new Option("--engine-encoding <name>", "encoding of requests to the Tinker server (default: json)").choices(["json", "protobuf"]),
     )
-    .option("--base-model <id=directory>", "additional base model in Hugging Face layout; repeatable", pairs(resolve), {})
+    .option(
+      "--base-model <id=path>",
+      "additional base model: a directory in Hugging Face layout or a GGUF file; repeatable",
+      pairs(resolve),
+      {},
+    )
     .option(
       "--base-root <path>",
       "directory from which base models may be given as paths; repeatable",

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { ORACLE } from "../export/support.ts";
 
-/** Returns the bytes of a Llama model with a byte-level tokenizer of 640 tokens, which `npx vitest run test/export -t gguf` explains. */
+/** Returns the bytes of a Llama model with a byte-level tokenizer of 640 tokens and matrices in Q8_0. */
 export async function smallModel(): Promise<Buffer> {
   return gunzipSync(await readFile(join(ORACLE, "gguf-small.gguf.gz")));
 }

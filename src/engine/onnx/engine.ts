@@ -318,7 +318,7 @@ class OnnxEngine implements Engine {
     }
     const names = Object.keys(this.#baseModels).join(", ");
     throw new NotFoundError(
-      `The base model "${base}" does not exist here. Expected one of: ${names}; or the absolute path of a directory with a config.json under an allowed root`,
+      `The base model "${base}" does not exist here. Expected one of: ${names}; or the absolute path of a directory with a config.json, or of a .gguf file, under an allowed root`,
       { param: "base_model" },
     );
   }
