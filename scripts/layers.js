@@ -4,6 +4,7 @@
  * path from the root export to a native package.
  *
  *   util, errors ← progress ← rollout, train
+ *   util, errors ← gguf ← tokenizer, engine, export, service
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
  *   schema ← dialects ← dataset, capture, service

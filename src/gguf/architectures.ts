@@ -87,6 +87,9 @@ const ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   granite: { ...LLAMA, config: granite },
 };
 
+/** Maximum number of layers. */
+const MAX_LAYERS = 1024;
+
 /** Returns the configuration of a model for `config.json`. @throws UnsupportedError `E_UNSUPPORTED`, DataError `E_DATA` naming the key. */
 export async function modelConfig(file: GgufFile): Promise<Config> {
   const { name, architecture } = architectureOf(file);
@@ -99,6 +102,8 @@ export async function modelConfig(file: GgufFile): Promise<Config> {
   const heads = required(keys, "attention.head_count");
   const hiddenSize = keys.requireNumber("embedding_length");
   const layers = keys.requireNumber("block_count");
+  if (!Number.isInteger(layers) || layers < 1 || layers > MAX_LAYERS)
+    throw new DataError(`${file.label}: ${keys.name("block_count")}: expected a whole number from 1 to ${MAX_LAYERS}, got ${layers}`);
   const headSize = keys.number("attention.key_length") ?? hiddenSize / heads;
   const valueSize = keys.number("attention.value_length") ?? hiddenSize / heads;
   if (valueSize !== headSize)

@@ -52,7 +52,7 @@ async function ggufModelFile(path: string, name: string): Promise<unknown> {
   const file = await openGguf(path);
   try {
     if (name === "config.json") return await modelConfig(file);
-    const { tokenizer, config, generation } = readTokenizer(file.metadata);
+    const { tokenizer, config, generation } = readTokenizer(file);
     return name === "tokenizer.json" ? tokenizer : name === "tokenizer_config.json" ? config : generation;
   } finally {
     await file.close();
@@ -63,7 +63,7 @@ async function ggufModelFile(path: string, name: string): Promise<unknown> {
 export async function readGgufTokenizer(path: string): Promise<GgufTokenizer> {
   const file = await openGguf(path);
   try {
-    return readTokenizer(file.metadata);
+    return readTokenizer(file);
   } finally {
     await file.close();
   }

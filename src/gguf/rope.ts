@@ -11,8 +11,8 @@ const FACTORS = "rope_freqs.weight";
 /** Tensors with the divisors of type "longrope", for contexts up to the original length and for longer ones. */
 const SHORT_FACTORS = "rope_factors_short.weight";
 const LONG_FACTORS = "rope_factors_long.weight";
-/** Original context lengths that the published models with {@link FACTORS} have, in tokens. */
-const ORIGINAL_LENGTHS = [8192, 4096, 16_384, 32_768, 65_536];
+/** Original context length of the published models with {@link FACTORS}, in tokens. */
+const USUAL_ORIGINAL = 8192;
 /** `low_freq_factor` and `high_freq_factor` of the published models. */
 const [LOW, HIGH] = [1, 4];
 /** Maximum relative difference of a divisor from its formula, which was computed in float32. */
@@ -28,7 +28,7 @@ const TOLERANCE = 1e-4;
  */
 export async function ropeParameters(file: GgufFile, keys: Keys, rotated: number, theta: number): Promise<RopeParameters> {
   const base = { rope_theta: theta };
-  if (file.tensors.has(FACTORS)) return { ...base, ...(await llama3(file, keys, rotated, theta)) };
+  if (file.tensors.has(FACTORS)) return { ...base, ...(await llama3(file, rotated, theta)) };
   const legacy = keys.number("rope.scale_linear");
   // The converter writes no type for Phi 3 and 4.
   const type = file.tensors.has(LONG_FACTORS)
@@ -89,18 +89,25 @@ async function longRope(file: GgufFile, keys: Keys, rotated: number): Promise<Ro
 }
 
 /** Returns the settings of type "llama3" from the divisors that they give. */
-async function llama3(file: GgufFile, keys: Keys, rotated: number, theta: number): Promise<RopeParameters> {
+async function llama3(file: GgufFile, rotated: number, theta: number): Promise<RopeParameters> {
   const divisors = await vector(file, FACTORS, rotated / 2);
   if (divisors.every((divisor) => divisor === 1)) return { rope_type: "default" };
   const factor = Math.max(...divisors);
-  const named = keys.number("rope.scaling.original_context_length");
-  for (const original of named === undefined ? ORIGINAL_LENGTHS : [named, ...ORIGINAL_LENGTHS]) {
-    if (divisors.every((divisor, i) => Math.abs(divisor / llama3Divisor(theta ** ((-2 * i) / rotated), factor, original) - 1) < TOLERANCE))
+  const frequencies = divisors.map((_, i) => theta ** ((-2 * i) / rotated));
+  for (const original of [USUAL_ORIGINAL, originalLength(divisors, frequencies, factor)]) {
+    if (divisors.every((divisor, i) => Math.abs(divisor / llama3Divisor(frequencies[i]!, factor, original) - 1) < TOLERANCE))
       return { rope_type: "llama3", factor, low_freq_factor: LOW, high_freq_factor: HIGH, original_max_position_embeddings: original };
   }
   throw new UnsupportedError(
     `${file.label}: tensor "${FACTORS}": expected the divisors of rotary scaling of type "llama3" with \`low_freq_factor\` ${LOW} and \`high_freq_factor\` ${HIGH}, got others, which are not supported`,
   );
+}
+
+/** Returns the original context length from a frequency that is neither kept nor divided by the whole factor. */
+function originalLength(divisors: readonly number[], frequencies: readonly number[], factor: number): number {
+  const index = divisors.findIndex((divisor) => divisor > 1 && divisor < factor);
+  const kept = (1 / (divisors[index] ?? 1) - 1 / factor) / (1 - 1 / factor);
+  return Math.round(((kept * (HIGH - LOW) + LOW) * 2 * Math.PI) / (frequencies[index] ?? 1));
 }
 
 /** Returns the divisor of a frequency. @source Grattafiori et al. 2024, arXiv:2407.21783; transformers, `_compute_llama3_parameters`. */

@@ -1,5 +1,6 @@
 /** Tokenizer in GGUF metadata, as the files of a tokenizer in Hugging Face layout. */
 import { DataError, UnsupportedError } from "../errors.ts";
+import type { GgufHeader } from "./header.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { mergesFromScores } from "./merges.ts";
 import { type GgufPreTokenizer, preTokenizerIds, preTokenizerWithId } from "./pre-tokenizers.ts";
@@ -13,7 +14,7 @@ export interface GgufTokenizer {
   readonly config: Readonly<Record<string, unknown>>;
   /** `generation_config.json`: ids of the special tokens. */
   readonly generation: Readonly<Record<string, unknown>>;
-  /** Number of tokens. */
+  /** Number of token ids: the rows of the embedding. */
   readonly size: number;
 }
 
@@ -24,7 +25,7 @@ type Json = Readonly<Record<string, unknown>>;
  *
  * @throws DataError `E_DATA` naming the key, UnsupportedError `E_UNSUPPORTED` for a model or a pre-tokenizer that is not supported.
  */
-export function readTokenizer(metadata: GgufMetadata): GgufTokenizer {
+export function readTokenizer({ metadata, tensors }: GgufHeader): GgufTokenizer {
   const vocabulary = readVocabulary(metadata);
   const model = metadata.string("tokenizer.ggml.model");
   const kind = kindOf(metadata, vocabulary, model);
@@ -57,8 +58,15 @@ export function readTokenizer(metadata: GgufMetadata): GgufTokenizer {
       eos_token_id: endTokens(metadata, vocabulary),
       pad_token_id: special.padding ?? null,
     },
-    size: texts.length,
+    size: sizeOf(texts.length, tensors.get("token_embd.weight")?.shape[0], metadata.label),
   };
+}
+
+/** Returns the rows of the embedding; for a file without weights, the number of tokens. */
+function sizeOf(tokens: number, rows: number | undefined, label: string): number {
+  if (rows !== undefined && rows < tokens)
+    throw new DataError(`${label}: tokenizer.ggml.tokens: expected at most ${rows} tokens, the rows of token_embd.weight, got ${tokens}`);
+  return rows ?? tokens;
 }
 
 interface Kind {

@@ -1,11 +1,11 @@
 /** Names, metadata and tensors of llama.cpp for the supported architectures. */
-import { join } from "node:path";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
 import { CONFIG_FILE } from "../../engine/onnx/model/model-files.ts";
 import { ropeFrequencies } from "../../engine/onnx/model/rope.ts";
 import { InternalError, UnsupportedError } from "../../errors.ts";
+import { readModelFile } from "../../gguf/model-files.ts";
 import { ggufTensorName } from "../../gguf/tensor-names.ts";
-import { MAX_CONFIG_BYTES, parseFileJson, readRegularFile } from "../../util/regular-file.ts";
+import { MAX_CONFIG_BYTES, parseFileJson } from "../../util/regular-file.ts";
 import { ARCHITECTURES, type GgufArchitecture, longRopeFactors, type RawConfig, type Settings, windowOf } from "./families.ts";
 import type { MetadataValue } from "./writer.ts";
 
@@ -31,8 +31,8 @@ export interface GgufModel {
 }
 
 /** Reads the keys of the `config.json` of a directory that the engine has accepted. */
-export async function readRawConfig(directory: string): Promise<RawConfig> {
-  const text = await readRegularFile(join(directory, CONFIG_FILE), { maxBytes: MAX_CONFIG_BYTES });
+export async function readRawConfig(base: string): Promise<RawConfig> {
+  const text = (await readModelFile(base, CONFIG_FILE, { maxBytes: MAX_CONFIG_BYTES })) ?? "{}";
   return parseFileJson(CONFIG_FILE, text) as RawConfig;
 }
 
