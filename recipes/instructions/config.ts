@@ -7,6 +7,6 @@ export const defaults: SftThenRlConfig = {
   heldOut: 160,
   measureTemperature: 0,
   loraRank: 16,
-  sft: { validation: 16, stopAtExact: 1, stepsPerJob: 36, maxJobs: 1, batchSize: 16, learningRate: 1e-3 },
-  rl: { steps: 24, prompts: 12, groupSize: 8, peakLearningRate: 1e-3, warmupSteps: 2, maxGradNorm: 0.5 },
+  sft: { validation: 16, stopAtExact: 1, stepsPerJob: 30, maxJobs: 1, batchSize: 16, learningRate: 1e-3 },
+  rl: { steps: 30, prompts: 12, groupSize: 8, peakLearningRate: 5e-4, warmupSteps: 3, maxGradNorm: 0.5 },
 };

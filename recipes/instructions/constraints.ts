@@ -3,7 +3,6 @@ import type { Language } from "./topics.ts";
 
 /** Type of the parameter of each kind of constraint; `true` for kinds without one. */
 interface Values {
-  readonly "words-exactly": number;
   readonly "words-at-most": number;
   readonly sentences: number;
   readonly bullets: number;
@@ -14,7 +13,6 @@ interface Values {
   readonly json: readonly [string, string];
   readonly language: Language;
   readonly "lower-case": true;
-  readonly "upper-case": true;
   readonly quotes: true;
   readonly postscript: true;
 }
@@ -27,7 +25,6 @@ export type Constraint = { readonly [K in Kind]: { readonly kind: K; readonly va
 
 /** Parameters of each kind. */
 export const VALUES: { readonly [K in Kind]: readonly Values[K][] } = {
-  "words-exactly": [5, 6, 7, 8, 9, 10],
   "words-at-most": [6, 7, 8, 9, 10, 12],
   sentences: [1, 2, 3],
   bullets: [2, 3, 4],
@@ -43,7 +40,6 @@ export const VALUES: { readonly [K in Kind]: readonly Values[K][] } = {
   ],
   language: ["French", "Spanish", "German"],
   "lower-case": [true],
-  "upper-case": [true],
   quotes: [true],
   postscript: [true],
 };
@@ -52,31 +48,20 @@ export const VALUES: { readonly [K in Kind]: readonly Values[K][] } = {
 export const KINDS = Object.keys(VALUES) as readonly Kind[];
 
 /** Kinds that cannot be satisfied together, or whose checks would read each other's text. */
-const CONFLICTS: readonly (readonly Kind[])[] = [
-  ["words-exactly", "words-at-most"],
-  ["sentences", "bullets", "json", "words-at-most"],
-  ["sentences", "postscript", "words-exactly"],
-  ["words-at-most", "postscript"],
-  ["bullets", "words-exactly"],
-  ["bullets", "begin", "end", "postscript"],
-  ["bullets", "language"],
-  ["json", "begin", "end", "quotes", "postscript", "words-exactly", "upper-case", "language"],
-  ["language", "begin", "include", "avoid", "words-at-most"],
-  ["language", "end"],
-  ["language", "words-exactly"],
-  ["lower-case", "upper-case"],
-  ["end", "postscript", "quotes"],
-  ["end", "words-at-most"],
-  ["begin", "quotes"],
-  ["begin", "avoid"],
-  ["end", "avoid"],
-  ["bullets", "quotes"],
-];
+const CONFLICTS: { readonly [K in Kind]?: readonly Kind[] } = {
+  sentences: ["bullets", "json", "words-at-most", "postscript"],
+  bullets: ["json", "words-at-most", "begin", "end", "postscript", "quotes", "language"],
+  json: ["words-at-most", "begin", "end", "postscript", "quotes", "language"],
+  language: ["words-at-most", "begin", "end", "include", "avoid"],
+  end: ["words-at-most", "postscript", "quotes", "avoid"],
+  begin: ["quotes", "avoid"],
+  postscript: ["words-at-most", "quotes"],
+};
 
 /** All pairs of kinds that can be satisfied together. */
 export const PAIRS: readonly (readonly [Kind, Kind])[] = KINDS.flatMap((first, at) =>
   KINDS.slice(at + 1)
-    .filter((second) => !CONFLICTS.some((group) => group.includes(first) && group.includes(second)))
+    .filter((second) => CONFLICTS[first]?.includes(second) !== true && CONFLICTS[second]?.includes(first) !== true)
     .map((second) => [first, second] as const),
 );
 
@@ -87,8 +72,6 @@ export function instruction(constraint: Constraint, wording: 0 | 1): string {
 
 function instructions({ kind, value }: Constraint): readonly [string, string] {
   switch (kind) {
-    case "words-exactly":
-      return [`Use exactly ${value} words.`, `Your answer must have exactly ${value} words.`];
     case "words-at-most":
       return [`Use at most ${value} words.`, `Your answer must not be longer than ${value} words.`];
     case "sentences":
@@ -117,8 +100,6 @@ function instructions({ kind, value }: Constraint): readonly [string, string] {
       return [`Answer in ${value}.`, `Write your answer in ${value}.`];
     case "lower-case":
       return ["Use only lowercase letters.", "Write your answer in all lowercase, without capital letters."];
-    case "upper-case":
-      return ["Use only capital letters.", "Write your answer in ALL CAPS."];
     case "quotes":
       return ["Put your whole answer in double quotes.", "Wrap the entire answer in double quotation marks."];
     case "postscript":
@@ -132,8 +113,6 @@ export function isSatisfied({ kind, value }: Constraint, answer: string): boolea
   const words = wordsOf(text);
   if (words.length === 0) return false;
   switch (kind) {
-    case "words-exactly":
-      return words.length === value;
     case "words-at-most":
       return words.length <= value;
     case "sentences":
@@ -156,8 +135,6 @@ export function isSatisfied({ kind, value }: Constraint, answer: string): boolea
       return languageOf(words) === value;
     case "lower-case":
       return text === text.toLowerCase();
-    case "upper-case":
-      return text === text.toUpperCase();
     case "quotes":
       return /^"[^"]+"$/u.test(text);
     case "postscript":

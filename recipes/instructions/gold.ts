@@ -6,6 +6,8 @@ import type { Language, Topic } from "./topics.ts";
 
 /** Max drafts of an answer. */
 const MAX_DRAFTS = 5000;
+/** Share of English sentences that state a fact about their topic. */
+const FACTS = 0.7;
 
 /** English sentences without the final stop; `{t}` is the topic, `{T}` the topic at the beginning of a sentence, `{is}` its verb. */
 const SENTENCES: readonly string[] = [
@@ -19,10 +21,9 @@ const SENTENCES: readonly string[] = [
   "You can find {t} almost everywhere",
   "We can learn so much from {t}",
   "The world needs {t}",
-  "Life is good with {t}",
-  "Keep life simple with {t}",
-  "Life with {t} is simple",
-  "Life with {t} is always beautiful",
+  "Imagine a world without {t}",
+  "Daily life needs {t}",
+  "Keep it simple with {t}",
   "{T} {is} beautiful",
   "{T} {is} useful for people",
   "Think about {t} for one minute",
@@ -95,7 +96,7 @@ export function goldAnswer(scenario: InstructionScenario): string {
 
 function draft({ topic, constraints }: InstructionScenario, draw: Draw): string {
   const value = <T>(kind: Kind) => constraints.find((constraint) => constraint.kind === kind)?.value as T | undefined;
-  const isShort = value("words-exactly") !== undefined || value("words-at-most") !== undefined;
+  const isShort = value("words-at-most") !== undefined;
   const end = value<string>("end");
   const asked = value<number>("sentences");
   // The closing words are the last sentence, or the end of a single one.
@@ -112,7 +113,6 @@ function draft({ topic, constraints }: InstructionScenario, draw: Draw): string 
   if (value("postscript") === true) text = `${text}\nP.S. ${pick(POSTSCRIPTS, draw)}`;
   if (value("quotes") === true) text = `"${text}"`;
   if (value("lower-case") === true) text = text.toLowerCase();
-  if (value("upper-case") === true) text = text.toUpperCase();
   return text;
 }
 
@@ -142,7 +142,7 @@ function list(topic: Topic, count: number, draw: Draw): string {
 
 function english(topic: Topic, draw: Draw): string {
   const base =
-    draw() < 0.5
+    draw() < FACTS
       ? `${capital(topic.name)} ${pick(topic.facts, draw)}`
       : filled(pick(SENTENCES, draw), topic.name).replace("{is}", topic.isPlural ? "are" : "is");
   return base + pick(TAILS, draw);

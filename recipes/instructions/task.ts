@@ -46,7 +46,7 @@ export function pairsOf(split: Split): readonly (readonly [Kind, Kind])[] {
 }
 
 function isHeldOut(at: number): boolean {
-  return at % HELD_OUT_EVERY === 0;
+  return at % HELD_OUT_EVERY === 1;
 }
 
 /**
