@@ -1,6 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { validate } from "whetstone/environment";
-import { type Constraint, instruction, isSatisfied, type Kind, KINDS, languageOf, PAIRS, wordsOf } from "../../recipes/instructions/constraints.ts";
+import {
+  type Constraint,
+  instruction,
+  isSatisfied,
+  type Kind,
+  KINDS,
+  languageOf,
+  PAIRS,
+  wordsOf,
+} from "../../recipes/instructions/constraints.ts";
 import environment, { instructionsEnvironment } from "../../recipes/instructions/environment.ts";
 import { goldAnswer } from "../../recipes/instructions/gold.ts";
 import { followed, instructionScenario, isSensible, pairsOf, topicsOf } from "../../recipes/instructions/task.ts";
@@ -40,13 +49,36 @@ const CASES: readonly { readonly constraint: Constraint; readonly right: readonl
   {
     constraint: { kind: "json", value: ["name", "fact"] },
     right: ['{"name": "tea", "fact": "It is hot."}', '\n{"fact":"x","name":"y"}'],
-    wrong: ['{"name": "tea"}', '{"name": "tea", "fact": ""}', '{"name": "tea", "fact": 3}', "name, fact", '["name", "fact"]', '```json\n{}```'],
+    wrong: [
+      '{"name": "tea"}',
+      '{"name": "tea", "fact": ""}',
+      '{"name": "tea", "fact": 3}',
+      "name, fact",
+      '["name", "fact"]',
+      "```json\n{}```",
+    ],
   },
-  { constraint: { kind: "language", value: "French" }, right: ["Le thé est une boisson."], wrong: ["Tea is a hot drink.", "El té es una bebida.", "thé"] },
-  { constraint: { kind: "language", value: "Spanish" }, right: ["El té es una bebida."], wrong: ["Le thé est une boisson.", "Der Tee ist heiß."] },
-  { constraint: { kind: "language", value: "German" }, right: ["DER TEE IST SEHR HEISS."], wrong: ["Tea is a hot drink.", "L'eau est chaude."] },
+  {
+    constraint: { kind: "language", value: "French" },
+    right: ["Le thé est une boisson."],
+    wrong: ["Tea is a hot drink.", "El té es una bebida.", "thé"],
+  },
+  {
+    constraint: { kind: "language", value: "Spanish" },
+    right: ["El té es una bebida."],
+    wrong: ["Le thé est une boisson.", "Der Tee ist heiß."],
+  },
+  {
+    constraint: { kind: "language", value: "German" },
+    right: ["DER TEE IST SEHR HEISS."],
+    wrong: ["Tea is a hot drink.", "L'eau est chaude."],
+  },
   { constraint: { kind: "lower-case", value: true }, right: ["tea is hot."], wrong: ["Tea is hot.", "", "…"] },
-  { constraint: { kind: "quotes", value: true }, right: ['"Tea is hot."'], wrong: ['"Tea is hot.', 'Tea is "hot"', '"Tea" is "hot"', '""'] },
+  {
+    constraint: { kind: "quotes", value: true },
+    right: ['"Tea is hot."'],
+    wrong: ['"Tea is hot.', 'Tea is "hot"', '"Tea" is "hot"', '""'],
+  },
   {
     constraint: { kind: "postscript", value: true },
     right: ["Tea.\nP.S. Hot.", "tea\n\np.s. it is hot"],
@@ -72,7 +104,13 @@ describe("instructions", () => {
   test("an answer that is degenerate or copied is not sensible", () => {
     const scenario = instructionScenario("train", 1, 0);
     const { name } = scenario.topic;
-    const bad = ["", name, `${name} ${name} ${name} ${name} ${name}`, "This is about something else", `- ${name} are good\n- ${name} are good`];
+    const bad = [
+      "",
+      name,
+      `${name} ${name} ${name} ${name} ${name}`,
+      "This is about something else",
+      `- ${name} are good\n- ${name} are good`,
+    ];
     expect(isSensible(`I like ${name} very much.`, scenario)).toBe(true);
     expect([...bad, scenario.prompt].filter((text) => isSensible(text, scenario))).toEqual([]);
   });
