@@ -79,8 +79,8 @@ export function followed(text: string, { constraints }: InstructionScenario): nu
 }
 
 /**
- * Returns true if the answer is one: it has at least four words, names the topic, has mostly different words and different lines, and
- * repeats no six consecutive words of the prompt.
+ * Returns true if an answer is not degenerate: it has at least four words, names the topic, has different lines and mostly different words,
+ * and repeats no six consecutive words of the prompt.
  */
 export function isSensible(text: string, { prompt, topic }: InstructionScenario): boolean {
   const words = wordsOf(text);
