@@ -2,7 +2,7 @@ import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
 /** Settings of the recipe. `docs/notebook/2026-11-23-instructions.md` lists alternatives. */
 export const defaults: SftThenRlConfig = {
-  base: "HuggingFaceTB/SmolLM2-135M-Instruct",
+  base: "hf:HuggingFaceTB/SmolLM2-135M-Instruct",
   seed: 1,
   heldOut: 160,
   measureTemperature: 0,

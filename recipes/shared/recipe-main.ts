@@ -53,7 +53,7 @@ function commandOf<S>({ name, defaults, flags = {}, recipeFor }: RecipeCommand<S
     .description("Trains a small model by SFT on examples, then by RL, and evaluates it after each stage.")
     .option(
       "--base <model>",
-      "base model: a name, a hub path (owner/name) or a directory (default: the model of the package)",
+      "base model: a name, a directory, a .gguf file, hf:<owner>/<name> or ollama:<name> (default: the model of the package)",
       defaults.base,
     )
     .option("--seed <n>", "seed of problems, sampling and order", whole(0), defaults.seed)

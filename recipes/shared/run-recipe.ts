@@ -1,8 +1,8 @@
 /** Complete run of a recipe: evaluation before, between and after SFT and RL, with progress, a table and a curve. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { connect } from "whetstone";
 import { lineChart } from "whetstone/experiment";
-import { openBase } from "./base.ts";
 import { type RunSettings, writeSettings } from "./settings.ts";
 import { bar, createProgress, type Progress, styled } from "./progress.ts";
 import {
@@ -59,13 +59,14 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDi
   await writeSettings(config, runDir);
   progress.line(styled("bold", `Whetstone recipe: ${name}`) + styled("dim", `  seed ${config.seed}, files in ${runDir}`));
 
-  const { service, baseModel, close } = await openBase(config.base, join(runDir, "service"), signal);
+  // Uses the service of WHETSTONE_BASE_URL if set, else an embedded service of this run.
+  const service = await connect(process.env["WHETSTONE_BASE_URL"] === undefined ? { dataDir: join(runDir, "service") } : {});
   try {
     const lora = config.loraRank === undefined ? {} : { lora: { rank: config.loraRank } };
     const model = await service.models.create({
       project: "recipes",
       name,
-      baseModel,
+      baseModel: config.base ?? "whetstone-tiny",
       ...lora,
       returnExisting: true,
       signal,
@@ -98,7 +99,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDi
     printTable(progress.line, recipe, scores, result);
     return result;
   } finally {
-    await close();
+    await service.close();
   }
 }
 

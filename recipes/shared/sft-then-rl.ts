@@ -6,7 +6,7 @@ import { defineEnvironment, type Environment, evaluate } from "whetstone/environ
 /** Settings of a run. */
 export interface SftThenRlConfig {
   /**
-   * Base model: a known name, a path on the model hub (`owner/name`), or a directory in Hugging Face layout.
+   * Base model, as `baseModel` of `models.create`: a known name, a directory, a `.gguf` file, `hf:<owner>/<name>` or `ollama:<name>`.
    *
    * @default the model of the package
    */

@@ -159,7 +159,7 @@ describe("instructions", () => {
     expect(await validate(instructionsEnvironment(2, 100))).toMatchObject({ isValid: true, expected: 1, findings: [] });
   });
 
-  test("the command runs an SFT job and two RL steps of an adapter on another base model", async () => {
-    checkRun("instructions", await runRecipe("instructions", [...TINY, "--base", "whetstone-tiny"]));
+  test("the command runs an SFT job and two RL steps of an adapter on a base model in a directory", async () => {
+    checkRun("instructions", await runRecipe("instructions", [...TINY, "--base", "models/whetstone-tiny"]));
   }, 120_000);
 });
