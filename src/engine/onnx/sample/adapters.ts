@@ -35,7 +35,8 @@ export function stackAdapters(
       const source = viewOf(adapter.flat, adapter.layout.parameters[index]!);
       const target = stack.subarray((member + 1) * parameter.size, (member + 2) * parameter.size);
       const factor = parameter.name.endsWith("_b") ? adapter.alpha / adapter.rank : 1;
-      source.forEach((value, i) => (target[i] = value * factor));
+      if (factor === 1) target.set(source);
+      else for (let i = 0; i < source.length; i++) target[i] = source[i]! * factor;
     });
     return { name: parameter.name, shape: [members.length + 1, ...parameter.shape], stack };
   });

@@ -1,6 +1,7 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import { MASKED } from "../graph/index.ts";
+import { freeBuffers } from "../../../util/free-buffers.ts";
 import type { BatchKeys } from "./place.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
@@ -86,6 +87,7 @@ export class KvCache implements BatchKeys {
         grown[layer]!.keys.set(old.keys.subarray(0, used));
         grown[layer]!.values.set(old.values.subarray(0, used));
       });
+      this.#free();
       this.#layers = grown;
       this.#written = rows;
     }
@@ -150,7 +152,16 @@ export class KvCache implements BatchKeys {
     for (let slot = 0; slot < rows; slot++) this.#mask[slot * capacity + places[slot]!] = 0;
   }
 
-  release(): void {}
+  /** Frees the memory at once: caches of many rows of a large model take hundreds of megabytes. */
+  release(): void {
+    this.#free();
+    this.#layers = [];
+    this.#slots = this.#capacity = this.#written = 0;
+  }
+
+  #free(): void {
+    freeBuffers(this.#layers.flatMap(({ keys, values }) => [keys.buffer as ArrayBuffer, values.buffer as ArrayBuffer]));
+  }
 
   /** Returns the number of tokens of the last row in a slot. */
   #lengthOf(slot: number): number {

@@ -3,7 +3,7 @@ import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
-import { type DeviceBudget, keptBytesPerToken } from "./memory-plan.ts";
+import { type BatchSize, type DeviceBudget, keptBytesPerToken } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
 import { deviceQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
 
@@ -73,6 +73,13 @@ export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, 
     minRows: headSize < 128 ? 1 : Math.ceil(4 / kvHeads),
     pairCost: 1 / (3 * hiddenSize),
   };
+}
+
+/** Returns the size of a batch at the limits of the processor. A longer row is a larger batch. */
+export function fullBatch(config: ModelConfig): BatchSize {
+  const { maxTokens, maxSharing, maxTrained } = batchLimits(config);
+  const positions = Math.max(maxTokens, maxSharing);
+  return { positions, entries: Math.min(positions, maxTrained) };
 }
 
 /** Max bytes of the attention scores of a device's batch, whose rows have 1,024 tokens. */
