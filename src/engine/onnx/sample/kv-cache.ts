@@ -82,7 +82,10 @@ export class KvCache implements BatchKeys {
       // Memory that is not yet written to takes no physical memory.
       const ahead = wanted * this.#rowSize(toCapacity(longest));
       const next = Math.max(size, 2 * room, ahead * 8 * layers <= MAX_AHEAD_BYTES ? ahead : 0);
-      const grown = Array.from({ length: layers }, (): LayerCache => ({ keys: new Float32Array(next), values: new Float32Array(next) }));
+      // One array for all layers: the allocator returns only large blocks to the system when they are freed.
+      const all = new Float32Array(2 * layers * next);
+      const part = (index: number) => all.subarray(index * next, (index + 1) * next);
+      const grown = Array.from({ length: layers }, (_, layer): LayerCache => ({ keys: part(2 * layer), values: part(2 * layer + 1) }));
       this.#layers.forEach((old, layer) => {
         grown[layer]!.keys.set(old.keys.subarray(0, used));
         grown[layer]!.values.set(old.values.subarray(0, used));
@@ -160,7 +163,8 @@ export class KvCache implements BatchKeys {
   }
 
   #free(): void {
-    freeBuffers(this.#layers.flatMap(({ keys, values }) => [keys.buffer as ArrayBuffer, values.buffer as ArrayBuffer]));
+    const [first] = this.#layers;
+    if (first) freeBuffers([first.keys.buffer as ArrayBuffer]);
   }
 
   /** Returns the number of tokens of the last row in a slot. */
