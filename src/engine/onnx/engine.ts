@@ -67,7 +67,8 @@ export interface OnnxEngineOptions {
   readonly samplerThreads?: number | undefined;
   /**
    * Threads of the trainer, at most 4. The result does not depend on the number. By default the first steps of each model shape are
-   * timed with 1, 2 and as many threads as there are processors (at most 4). @default the fastest of these
+   * timed with 1, 2 and as many threads as there are processors (at most 4); models of more than 16 M weights use the last of these without
+   * a trial. @default the fastest of these
    */
   readonly trainerThreads?: number | undefined;
   /** Niceness of the trainer's compute threads, 0 to 19; Linux only. @default 10 */
