@@ -5,6 +5,7 @@ import { IdList } from "./bpe/ids.ts";
 import { MergeTable } from "./bpe/merge-table.ts";
 import { TextTable } from "./bpe/text-table.ts";
 import { byteToken, WordEncoder } from "./bpe/word-encoder.ts";
+import { bytesOfPiece } from "./byte-fallback.ts";
 import { compileTemplate, type ChatTemplate, type TemplateLimits } from "./chat-template.ts";
 import type {
   ChatMessage,
@@ -104,8 +105,11 @@ export class BpeChatTokenizer implements ChatTokenizer {
     if (!Number.isInteger(id) || id < 0 || id >= this.vocabularySize) {
       throw new ArgumentError(`Expected a token id in [0, ${this.vocabularySize}), got ${id}.`);
     }
+    const { name } = this.#data.kind;
     const added = this.#addedTokens.get(id);
-    return added === undefined ? bytesOfText(this.#texts.text(id), this.#data.kind.name) : new TextEncoder().encode(added);
+    if (added === undefined) return bytesOfText(this.#texts.text(id), name);
+    // In the style of SentencePiece, added tokens may be runs of spaces too (`▁▁`).
+    return name === "byte-fallback" ? bytesOfPiece(added) : new TextEncoder().encode(added);
   }
 
   tokenText(id: number): string {

@@ -1,7 +1,9 @@
 /** Normalizers: they rewrite a text before it is cut into words. */
+import { z } from "zod";
 import { UnsupportedError } from "../errors.ts";
-import type { Component } from "./files.ts";
+import { component, type Component } from "./files.ts";
 import { libraryNormalizer } from "./library.ts";
+import { FORMS, normalizeText } from "./unicode.ts";
 
 /** Rewrites a text. */
 export type Normalizer = (text: string) => string;
@@ -12,7 +14,12 @@ export type Normalizer = (text: string) => string;
  * @throws UnsupportedError `E_UNSUPPORTED` for a normalizer that does not exist or has no valid settings.
  */
 export function compileNormalizer(part: Component | null): Normalizer | null {
-  if (part === null || (part.type === "Sequence" && isEmpty(part["normalizers"]))) return null;
+  if (part === null) return null;
+  if (FORMS.has(part.type)) return (text) => normalizeText(text, part.type);
+  if (part.type === "Sequence") {
+    const parts = read(part);
+    return (text) => parts.reduce((done, normalize) => normalize(done), text);
+  }
   try {
     return libraryNormalizer(part);
   } catch (error) {
@@ -20,6 +27,8 @@ export function compileNormalizer(part: Component | null): Normalizer | null {
   }
 }
 
-function isEmpty(list: unknown): boolean {
-  return Array.isArray(list) && list.length === 0;
+function read(part: Component): Normalizer[] {
+  const result = z.array(component).safeParse(part["normalizers"]);
+  if (!result.success) throw new UnsupportedError("tokenizer.json: the normalizer `Sequence` is not supported without `normalizers`.");
+  return result.data.flatMap((inner) => compileNormalizer(inner) ?? []);
 }

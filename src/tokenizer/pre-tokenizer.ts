@@ -8,6 +8,7 @@ import { z } from "zod";
 import { UnsupportedError } from "../errors.ts";
 import { component, type Component } from "./files.ts";
 import { translateRegex } from "./library.ts";
+import { asMatched } from "./unicode.ts";
 
 /** Cuts a text into words. `start` is the position of the text in the whole text. */
 export type PreTokenizer = (text: string, start: number) => readonly string[];
@@ -126,10 +127,10 @@ function splitting(given: Pattern, kind: Behavior, isInverted = false): PreToken
 function isolated(text: string, regex: RegExp): string[] {
   const words: string[] = [];
   let done = 0;
-  for (const { 0: word, index } of text.matchAll(regex)) {
+  for (const { 0: word, index } of asMatched(text).matchAll(regex)) {
     if (index > done) words.push(text.slice(done, index));
-    if (word !== "") words.push(word);
     done = index + word.length;
+    if (word !== "") words.push(text.slice(index, done));
   }
   if (done < text.length) words.push(text.slice(done));
   return words;
@@ -145,7 +146,7 @@ interface Stretch {
 function stretches(text: string, regex: RegExp, isInverted: boolean): Stretch[] {
   const found: Stretch[] = [];
   let done = 0;
-  for (const { 0: word, index } of text.matchAll(regex)) {
+  for (const { 0: word, index } of asMatched(text).matchAll(regex)) {
     if (index > done) found.push({ start: done, end: index, isMatch: isInverted });
     found.push({ start: index, end: index + word.length, isMatch: !isInverted });
     done = index + word.length;

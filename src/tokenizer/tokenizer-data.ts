@@ -80,7 +80,8 @@ export interface TokenizerSources {
 export function tokenizerData(sources: TokenizerSources): TokenizerData {
   const { directory, file, tables, config, templates } = sources;
   const kind = kindOf(file, config);
-  const addedTokens = file.added_tokens.map(addedTokenOf);
+  const alsoSpecial = SPECIAL_BY_CLASS.get(String(config["tokenizer_class"]).replace(/Fast$/u, ""));
+  const addedTokens = file.added_tokens.map((token) => addedTokenOf(token, token.content === alsoSpecial));
   const needed = addedTokens.reduce((size, { id }) => Math.max(size, id + 1), tables.texts.size);
   const vocabularySize = sources.vocabularySize ?? needed;
   if (vocabularySize < needed)
@@ -145,9 +146,12 @@ function modelOf({ model }: TokenizerFile, kind: TokenizerKind["name"]): BpeMode
   };
 }
 
-function addedTokenOf(entry: TokenizerFile["added_tokens"][number]): AddedToken {
+/** Tokens that the tokenizer class of transformers makes special, whatever the file says. */
+const SPECIAL_BY_CLASS: ReadonlyMap<string, string> = new Map([["GemmaTokenizer", "<mask>"]]);
+
+function addedTokenOf(entry: TokenizerFile["added_tokens"][number], isAlsoSpecial: boolean): AddedToken {
   const { id, content, special, single_word: singleWord, lstrip, rstrip, normalized } = entry;
-  return { id, content, special, singleWord, lstrip, rstrip, normalized: normalized ?? !special };
+  return { id, content, special: special || isAlsoSpecial, singleWord, lstrip, rstrip, normalized: normalized ?? !special };
 }
 
 function maxTokenBytes({ texts }: BpeTables, kind: TokenizerKind["name"], addedTokens: readonly AddedToken[]): number {
