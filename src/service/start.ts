@@ -28,7 +28,6 @@ import { Retention } from "./checkpoints/retention.ts";
 import { Changes } from "./jobs/changes.ts";
 import { JobQueue } from "./jobs/queue.ts";
 import { recover } from "./jobs/recovery.ts";
-import { createTokenizers } from "./training-data/tokenizers.ts";
 import { WarmModels } from "./jobs/warm-models.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
 import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
@@ -310,8 +309,7 @@ function createContext(parts: {
   const policies = new Policies({ store, engine, files, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
   const uses = new Holds<string>();
   const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
-  const tokenizers = createTokenizers();
-  const work = new RequestWork(tokenizers);
+  const work = new RequestWork();
   const warm = new WarmModels({ engine, files, max: limits.maxWarmModels });
   const jobs = new JobQueue({
     store,
@@ -342,7 +340,7 @@ function createContext(parts: {
     sessions: new Sessions(store),
     blobs,
     files,
-    tokenizers,
+    tokenizers: work.tokenizers,
     work,
     limits,
     logger,

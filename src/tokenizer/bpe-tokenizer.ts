@@ -1,6 +1,7 @@
 /** A BPE tokenizer with its chat template. */
 
 import { ArgumentError, DataError, UnsupportedError } from "../errors.ts";
+import { AddedTokenFinder } from "./added-tokens.ts";
 import { IdList } from "./bpe/ids.ts";
 import { MergeTable } from "./bpe/merge-table.ts";
 import { TextTable } from "./bpe/text-table.ts";
@@ -35,7 +36,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
   /** Encodes text that continues other text; made when it is first needed. */
   #continuation: PipelineEncoder | null = null;
   readonly #addedTokens: ReadonlyMap<number, string>;
-  readonly #addedToken: RegExp;
+  readonly #addedToken: AddedTokenFinder | null;
   readonly #template: ChatTemplate | undefined;
   readonly #toolTemplate: ChatTemplate | undefined;
 
@@ -54,8 +55,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
     this.byteTokenIds = this.#byteTokens();
     this.#words = new WordEncoder({ texts: this.#texts, merges: new MergeTable(data.merges) }, data.model);
     this.#encoder = new PipelineEncoder(this.#words, data.kind.pipeline, data.addedTokens);
-    const contents = [...this.#addedTokens.values()].toSorted((a, b) => b.length - a.length);
-    this.#addedToken = new RegExp(contents.length === 0 ? "(?!)" : contents.map(escaped).join("|"));
+    this.#addedToken = data.kind.restartsAfterTokens ? new AddedTokenFinder(data.addedTokens.map((token) => [token.content, token])) : null;
     const { templates } = data;
     this.#template = compiled(templates.file, templates.default, templateLimits);
     this.#toolTemplate = compiled(templates.file, templates.toolUse, templateLimits);
@@ -78,7 +78,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
       return this.#encoder.encode(text, ids);
     }
     this.#continuation ??= new PipelineEncoder(this.#words, continuation, this.#data.addedTokens);
-    const restart = restartsAfterTokens ? text.search(this.#addedToken) : -1;
+    const restart = this.#addedToken?.split(text).find(({ token }) => token !== null)?.start ?? -1;
     this.#continuation.encode(restart < 0 ? text : text.slice(0, restart), ids);
     if (restart >= 0) this.#encoder.encode(text.slice(restart), ids);
   }
@@ -195,10 +195,6 @@ function compiled(name: string, source: string | undefined, limits: TemplateLimi
   } catch (error) {
     throw new DataError(`${name}: ${(error as Error).message}`, { cause: error });
   }
-}
-
-function escaped(text: string): string {
-  return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
 }
 
 function utf8(bytes: Uint8Array): string {
