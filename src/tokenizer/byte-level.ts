@@ -37,5 +37,9 @@ function hasByteLevel(part: Component | null, key = "decoders"): boolean {
 
 function named(part: Component | null, key: string): string {
   if (part === null) return "none";
-  return part.type === "Sequence" ? `Sequence of ${listOf(part, key).map(({ type }) => type).join(", ")}` : part.type;
+  return part.type === "Sequence"
+    ? `Sequence of ${listOf(part, key)
+        .map(({ type }) => type)
+        .join(", ")}`
+    : part.type;
 }

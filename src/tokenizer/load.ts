@@ -9,7 +9,15 @@ import { scanTokenizerFile } from "./bpe/scan-model.ts";
 import type { TemplateLimits } from "./chat-template.ts";
 import type { ChatTokenizer } from "./chat-tokenizer.ts";
 import type { TokenizerConfigFile, TokenizerFile } from "./files.ts";
-import { generationConfigFile, modelConfigFile, parseFile, readOptional, tokenizerConfigFile, tokenizerFile, validateFile } from "./files.ts";
+import {
+  generationConfigFile,
+  modelConfigFile,
+  parseFile,
+  readOptional,
+  tokenizerConfigFile,
+  tokenizerFile,
+  validateFile,
+} from "./files.ts";
 import { tokenizerData, type TemplateSources, type TokenizerData } from "./tokenizer-data.ts";
 import { vetTokenizerFile } from "./vet-file.ts";
 

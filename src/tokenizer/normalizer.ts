@@ -23,7 +23,9 @@ export function compileNormalizer(part: Component | null): Normalizer | null {
   try {
     return libraryNormalizer(part);
   } catch (error) {
-    throw new UnsupportedError(`tokenizer.json: the normalizer \`${part.type}\` is not supported: ${(error as Error).message}`, { cause: error });
+    throw new UnsupportedError(`tokenizer.json: the normalizer \`${part.type}\` is not supported: ${(error as Error).message}`, {
+      cause: error,
+    });
   }
 }
 

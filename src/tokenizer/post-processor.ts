@@ -12,10 +12,7 @@ export interface AddedAround {
 const NOTHING: AddedAround = { before: [], after: [] };
 const template = z.object({
   single: z.array(
-    z.union([
-      z.object({ SpecialToken: z.object({ id: z.string() }) }),
-      z.object({ Sequence: z.object({ id: z.string() }) }),
-    ]),
+    z.union([z.object({ SpecialToken: z.object({ id: z.string() }) }), z.object({ Sequence: z.object({ id: z.string() }) })]),
   ),
 });
 const named = z.tuple([z.string(), z.int()]);
@@ -33,10 +30,13 @@ export function addedAround(part: Component | null): AddedAround {
       return NOTHING;
     case "Sequence": {
       const parts = read(z.object({ processors: z.array(component) }), part).processors.map(addedAround);
-      return parts.reduce((inner, outer) => ({
-        before: [...outer.before, ...inner.before],
-        after: [...inner.after, ...outer.after],
-      }), NOTHING);
+      return parts.reduce(
+        (inner, outer) => ({
+          before: [...outer.before, ...inner.before],
+          after: [...inner.after, ...outer.after],
+        }),
+        NOTHING,
+      );
     }
     case "TemplateProcessing": {
       const { single } = read(template, part);

@@ -157,7 +157,8 @@ function stretches(text: string, regex: RegExp, isInverted: boolean): Stretch[] 
 
 function grouped(text: string, regex: RegExp, kind: Exclude<Behavior, "Isolated">, isInverted: boolean): string[] {
   const all = stretches(text, regex, isInverted);
-  const words = kind === "MergedWithNext" ? mergedWithNext(all) : kind === "Removed" ? all.filter(({ isMatch }) => !isMatch) : merged(all, kind);
+  const words =
+    kind === "MergedWithNext" ? mergedWithNext(all) : kind === "Removed" ? all.filter(({ isMatch }) => !isMatch) : merged(all, kind);
   return words.filter(({ start, end }) => end > start).map(({ start, end }) => text.slice(start, end));
 }
 

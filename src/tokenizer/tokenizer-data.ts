@@ -164,7 +164,11 @@ function maxTokenBytes({ texts }: BpeTables, kind: TokenizerKind["name"], addedT
   return max;
 }
 
-function resolveEos({ directory, tables, config, eosIds }: TokenizerSources, added: readonly AddedToken[], size: number): readonly number[] {
+function resolveEos(
+  { directory, tables, config, eosIds }: TokenizerSources,
+  added: readonly AddedToken[],
+  size: number,
+): readonly number[] {
   const ids = new Set<number>();
   const eos = config.eos_token ?? undefined;
   if (eos !== undefined) {
@@ -175,9 +179,7 @@ function resolveEos({ directory, tables, config, eosIds }: TokenizerSources, add
   }
   for (const id of eosIds) {
     if (id >= size)
-      throw new DataError(
-        `${join(directory, "generation_config.json")}: \`eos_token_id\` ${id} is outside the vocabulary of ${size}.`,
-      );
+      throw new DataError(`${join(directory, "generation_config.json")}: \`eos_token_id\` ${id} is outside the vocabulary of ${size}.`);
     ids.add(id);
   }
   return [...ids];

@@ -21,8 +21,7 @@ const NORMALIZED_LATER =
   "16ff0-16ff1 1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e5ee-1e5ef 1e6e3 1e6e6 1e6ee-1e6ef 1e6f5";
 
 /** Code points that have a compatibility decomposition since Unicode 12.1. */
-const COMPATIBLE_LATER =
-  "32ff a7f1-a7f4 ab69 10781-10785 10787-107b0 107b2-107ba 1ccd6-1ccf9 1e030-1e06d 1f16c 1fbf0-1fbf9";
+const COMPATIBLE_LATER = "32ff a7f1-a7f4 ab69 10781-10785 10787-107b0 107b2-107ba 1ccd6-1ccf9 1e030-1e06d 1f16c 1fbf0-1fbf9";
 
 function characterClass(ranges: string): string {
   const escaped = ranges.split(" ").map((range) =>

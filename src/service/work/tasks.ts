@@ -25,8 +25,7 @@ import { buffersOf, packSftData, type PackedSftData } from "./sft-examples.ts";
 
 /** Data of tokenizers that this thread has read, or that another thread has read and the serving thread has sent. */
 const tokenizerData = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
-const readOnce = (directory: string): Promise<TokenizerData> =>
-  remember(tokenizerData, directory, () => readTokenizerData(directory));
+const readOnce = (directory: string): Promise<TokenizerData> => remember(tokenizerData, directory, () => readTokenizerData(directory));
 const tokenizers = createTokenizers(async (directory) => createTokenizer(await readOnce(directory)));
 
 /** Groups parsed by `readRl`, for the following `acceptRl` on the same thread. */

@@ -223,7 +223,9 @@ export class JsonScanner {
 
 /** Digits, letters and the signs of numbers. */
 function isScalarByte(byte: number): boolean {
-  return (byte >= 0x30 && byte <= 0x39) || (byte >= 0x61 && byte <= 0x7a) || byte === 0x2d || byte === 0x2b || byte === 0x2e || byte === 0x45;
+  return (
+    (byte >= 0x30 && byte <= 0x39) || (byte >= 0x61 && byte <= 0x7a) || byte === 0x2d || byte === 0x2b || byte === 0x2e || byte === 0x45
+  );
 }
 
 /** Writes the UTF-8 of a code point; returns its length. */

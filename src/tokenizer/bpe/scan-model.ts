@@ -107,19 +107,24 @@ function readVocabulary(path: string, scanner: JsonScanner): TextTable {
     if (pool.length - poolLength < MAX_TOKEN_BYTES + 4) pool = grown(pool, (length) => new Uint8Array(length));
     return pool;
   };
-  scanner.entries(room, () => poolLength, (end) => {
-    const id = scanner.integer();
-    const token = (): string => JSON.stringify(Buffer.from(pool.buffer, poolLength, Math.min(end - poolLength, 100)).toString());
-    if (id < 0 || id >= MAX_IDS) throw new DataError(`${path}: model.vocab: expected an id in [0, ${MAX_IDS}) for the token ${token()}`);
-    if (end - poolLength > MAX_TOKEN_BYTES) throw new DataError(`${path}: model.vocab: expected tokens of at most ${MAX_TOKEN_BYTES} bytes`);
-    if (count === ids.length) {
-      ends = grown(ends, (length) => new Uint32Array(length));
-      ids = grown(ids, (length) => new Int32Array(length));
-    }
-    ends[count] = end;
-    ids[count++] = id;
-    poolLength = end;
-  });
+  scanner.entries(
+    room,
+    () => poolLength,
+    (end) => {
+      const id = scanner.integer();
+      const token = (): string => JSON.stringify(Buffer.from(pool.buffer, poolLength, Math.min(end - poolLength, 100)).toString());
+      if (id < 0 || id >= MAX_IDS) throw new DataError(`${path}: model.vocab: expected an id in [0, ${MAX_IDS}) for the token ${token()}`);
+      if (end - poolLength > MAX_TOKEN_BYTES)
+        throw new DataError(`${path}: model.vocab: expected tokens of at most ${MAX_TOKEN_BYTES} bytes`);
+      if (count === ids.length) {
+        ends = grown(ends, (length) => new Uint32Array(length));
+        ids = grown(ids, (length) => new Int32Array(length));
+      }
+      ends[count] = end;
+      ids[count++] = id;
+      poolLength = end;
+    },
+  );
   return buildTextTable({ pool, poolLength, ends, ids, count });
 }
 
