@@ -50,7 +50,7 @@ export const TASKS = {
 
   /** Receives the data of a tokenizer for later tasks. Its tables are in shared memory, so that threads do not hold copies. */
   shareTokenizer: (data: TokenizerData): void => {
-    tokenizerData.set(data.directory, Promise.resolve(data));
+    void tokenizerData.set(data.directory, Promise.resolve(data));
   },
 
   renderText: async ({ directory, request }: { readonly directory: string; readonly request: PromptRequest }): Promise<string> =>
