@@ -18,7 +18,6 @@ import { Sessions } from "./sessions/sessions.ts";
 import { SHIPPED_BASE } from "./shipped-base.ts";
 import type { Store } from "./store/tables.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
-import { createTokenizers } from "./training-data/tokenizers.ts";
 import { RequestWork } from "./work/request-work.ts";
 
 /** Creates the parts of a service that routes and jobs share. @throws ConfigError `E_CONFIG` for an engine without base models. */
@@ -40,12 +39,12 @@ export function createContext(parts: {
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
   const files = createStoredFiles({ store, directory, blobs, logger });
-  const tokenizers = createTokenizers();
+  const work = new RequestWork();
+  const { tokenizers } = work;
   const bases = new BaseModels({ engine, hub, tokenizers, sources: baseModels });
   const policies = new Policies({ store, engine, files, bases, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
   const uses = new Holds<string>();
   const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
-  const work = new RequestWork(tokenizers);
   const warm = new WarmModels({ engine, files, max: limits.maxWarmModels });
   const jobs = new JobQueue({
     store,
