@@ -287,10 +287,10 @@ test("rejects base models whose directory does not exist before it starts any th
   const expected = { code: "E_CONFIG", param: "baseModels" };
   await expect(start(join(base, "missing"))).rejects.toMatchObject({
     ...expected,
-    message: `Expected the base model "mine" to be a directory in Hugging Face layout, got ${join(base, "missing")}, which does not exist`,
+    message: `Expected the base model "mine" to be a directory in Hugging Face layout or a GGUF file, got ${join(base, "missing")}, which does not exist`,
   });
   await expect(start(join(base, "config.json"))).rejects.toMatchObject({
     ...expected,
-    message: expect.stringContaining("which is not a directory") as string,
+    message: expect.stringContaining("which is a file of another format") as string,
   });
 });

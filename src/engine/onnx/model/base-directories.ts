@@ -1,25 +1,40 @@
 /** Checks of the paths of base models: directories in Hugging Face layout, and GGUF files. */
-import { realpath, stat } from "node:fs/promises";
+import { open, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join, relative } from "node:path";
 import { ConfigError } from "../../../errors.ts";
 
 /**
- * Checks that every base model is a directory or a file.
+ * Checks that every base model is a directory or a GGUF file.
  *
  * @param baseModels - Paths by identifier.
  * @throws ConfigError `E_CONFIG` for the first path that is neither.
  */
 export async function checkDirectories(baseModels: Readonly<Record<string, string>>): Promise<void> {
   for (const [name, path] of Object.entries(baseModels)) {
-    const entry = await stat(path).catch(() => null);
-    if (entry?.isDirectory() === true || entry?.isFile() === true) continue;
-    const found = entry === null ? "does not exist" : "is neither";
+    const found = await whyNotBase(path);
+    if (found === null) continue;
     throw new ConfigError(
       `Expected the base model "${name}" to be a directory in Hugging Face layout or a GGUF file, got ${path}, which ${found}`,
-      {
-        param: "baseModels",
-      },
+      { param: "baseModels" },
     );
+  }
+}
+
+/** First bytes of a GGUF file. */
+const GGUF_MAGIC = "GGUF";
+
+/** Returns the reason why a path cannot be a base model; null if it can. */
+async function whyNotBase(path: string): Promise<string | null> {
+  const entry = await stat(path).catch(() => null);
+  if (entry === null) return "does not exist";
+  if (entry.isDirectory()) return null;
+  if (!entry.isFile()) return "is neither";
+  const file = await open(path);
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(GGUF_MAGIC.length), 0, GGUF_MAGIC.length, 0);
+    return buffer.toString("latin1", 0, bytesRead) === GGUF_MAGIC ? null : "is a file of another format";
+  } finally {
+    await file.close();
   }
 }
 
