@@ -93,7 +93,8 @@ function requireSupported(known: GgufArchitecture, config: ModelConfig): void {
   const refuse = (found: string): never => {
     throw new UnsupportedError(`llama.cpp has no ${known.name} model with ${found}; export another format`, { param: "format" });
   };
-  const { attentionBias, hasMlpBias, rope, layers, unrotatedLayers } = config;
+  const { attentionBias, hasMlpBias, rope, layers, unrotatedLayers, window } = config;
+  if (window !== null) refuse("a sliding window (`sliding_window`)");
   if (known.biases === "qkv" && attentionBias === "all") refuse("a bias of the attention output (`attention_bias`)");
   if (known.biases === "qkv" && hasMlpBias) refuse("biases of the feed-forward layers (`mlp_bias`)");
   if (!known.hasRopeFactors && rope.kind === "llama3") refuse('rotary scaling of type "llama3"');

@@ -13,6 +13,8 @@ const SMALL = {
   intermediate_size: 48,
   max_position_embeddings: 128,
 };
+const SMALL_TYPES = Array.from({ length: SMALL.num_hidden_layers }, (_, layer) => layer);
+const ALTERNATING = SMALL_TYPES.map((layer) => (layer % 2 === 0 ? "sliding_attention" : "full_attention"));
 const of = (architecture: string, changes: object = {}) =>
   parseModelConfig({ architectures: [architecture], ...SMALL, ...changes }, "config.json");
 
@@ -38,7 +40,7 @@ describe("released models", () => {
         use_sliding_window: false,
         vocab_size: 151936,
       },
-      { attentionBias: "qkv", headSize: 64, isTied: true, hasQueryKeyNorm: false, rope: { kind: "none" } },
+      { attentionBias: "qkv", headSize: 64, isTied: true, queryKeyNorm: "none", window: null, rope: { kind: "none" } },
       494_032_768,
     ],
     [
@@ -62,7 +64,7 @@ describe("released models", () => {
         use_sliding_window: false,
         vocab_size: 151936,
       },
-      { attentionBias: "none", headSize: 128, hasQueryKeyNorm: true },
+      { attentionBias: "none", headSize: 128, queryKeyNorm: "head" },
       596_049_920,
     ],
     [
@@ -147,6 +149,48 @@ describe("defaults of a configuration file", () => {
   });
 });
 
+describe("sliding windows", () => {
+  test.each([
+    ["MistralForCausalLM", { sliding_window: 16 }, [0, 1, 2, 3, 4, 5, 6, 7]],
+    ["MinistralForCausalLM", { sliding_window: 16, layer_types: ALTERNATING }, [0, 2, 4, 6]],
+    ["Qwen2ForCausalLM", { sliding_window: 16, use_sliding_window: true, max_window_layers: 5 }, [5, 6, 7]],
+    ["Qwen3ForCausalLM", { sliding_window: 16, use_sliding_window: true, layer_types: ALTERNATING }, [0, 2, 4, 6]],
+    ["SmolLM3ForCausalLM", { sliding_window: 16, use_sliding_window: true }, [3, 7]],
+    ["SmolLM3ForCausalLM", { sliding_window: 16, use_sliding_window: true, layer_types: ALTERNATING }, [0, 2, 4, 6]],
+  ] as const)("%s with %j", (architecture, changes, layers) => {
+    expect(of(architecture, changes).window).toEqual({ size: 16, layers });
+  });
+
+  test.each([
+    ["MistralForCausalLM", { sliding_window: null }],
+    ["MistralForCausalLM", { sliding_window: 128 }],
+    // The default of 4,096 tokens is longer than the context.
+    ["MistralForCausalLM", {}],
+    ["Qwen2ForCausalLM", { sliding_window: 16, use_sliding_window: false }],
+    ["Qwen3ForCausalLM", { sliding_window: 16 }],
+    ["SmolLM3ForCausalLM", { use_sliding_window: true }],
+  ])("%s with %j has none", (architecture, changes) => {
+    expect(of(architecture, changes).window).toBeNull();
+  });
+
+  test.each([
+    ["MistralForCausalLM", { sliding_window: 0 }, /"sliding_window" to be a whole number from 1 or null, got 0/],
+    ["MinistralForCausalLM", { layer_types: ["full_attention"] }, /"layer_types" to be 8 types of layers/],
+    ["Qwen2ForCausalLM", { use_sliding_window: true, max_window_layers: 1.5 }, /"max_window_layers" to be a whole number from 0, got 1.5/],
+  ])("%s with %j is rejected", (architecture, changes, message) => {
+    expect(() => of(architecture, changes)).toThrow(DataError);
+    expect(() => of(architecture, changes)).toThrow(message);
+  });
+});
+
+test("Ministral 3 needs the growth of its queries", () => {
+  const rope = { rope_type: "yarn", factor: 4, original_max_position_embeddings: 32 };
+  const grown = of("Ministral3ForCausalLM", { rope_parameters: { ...rope, llama_4_scaling_beta: 0.1 } });
+  expect(grown.queryGrowth).toEqual({ beta: 0.1, originalContextLength: 32 });
+  expect(of("Ministral3ForCausalLM", { rope_parameters: { ...rope, llama_4_scaling_beta: 0 } }).queryGrowth).toBeNull();
+  expect(() => of("Ministral3ForCausalLM", { rope_parameters: rope })).toThrow(/"rope_parameters.llama_4_scaling_beta" to be a number > 0/);
+});
+
 describe("rotary positions", () => {
   test("are read from rope_parameters of newer files", () => {
     const scaling = { rope_type: "linear", factor: 4 };
@@ -179,12 +223,16 @@ describe("rotary positions", () => {
 });
 
 test.each([
-  ["MistralForCausalLM", {}, /LlamaForCausalLM, Qwen2ForCausalLM.*got \["MistralForCausalLM"\]/],
+  ["MixtralForCausalLM", {}, /LlamaForCausalLM, Qwen2ForCausalLM.*got \["MixtralForCausalLM"\]/],
+  ["Gemma3ForConditionalGeneration", {}, /got \["Gemma3ForConditionalGeneration"\]/],
   ["toString", {}, /got \["toString"\]/],
   ["LlamaForCausalLM", { hidden_act: "gelu" }, /"hidden_act": "gelu" is not supported; only "silu" is/],
   ["LlamaForCausalLM", { sliding_window: 4096 }, /"sliding_window": 4096/],
-  ["Qwen2ForCausalLM", { sliding_window: 4096, use_sliding_window: true }, /"sliding_window": 4096/],
-  ["Qwen3ForCausalLM", { layer_types: ["full_attention", "sliding_attention"] }, /"layer_types"/],
+  ["Qwen3ForCausalLM", { layer_types: ALTERNATING }, /"layer_types" names layers 0, 2, 4, 6 with a window, expected none/],
+  ["LlamaForCausalLM", { layer_types: ALTERNATING }, /"layer_types" names layers 0, 2, 4, 6/],
+  ["MistralForCausalLM", { sliding_window: 8, layer_types: ALTERNATING }, /expected 0, 1, 2, 3, 4, 5, 6, 7 by the other settings/],
+  ["Qwen3ForCausalLM", { layer_types: SMALL_TYPES.map(() => "chunked_attention") }, /"layer_types": "chunked_attention" is not supported/],
+  ["MistralForCausalLM", { attention_bias: true }, /"attention_bias": true/],
   ["Qwen2ForCausalLM", { mlp_bias: true }, /"mlp_bias": true/],
   ["Qwen2ForCausalLM", { attention_bias: true }, /"attention_bias": true/],
   ["LlamaForCausalLM", { partial_rotary_factor: 0.5 }, /"partial_rotary_factor": 0.5/],
