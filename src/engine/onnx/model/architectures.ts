@@ -100,6 +100,11 @@ const MISTRAL: Architecture = {
   window: MISTRAL_WINDOW,
 };
 
+const OLMO2: Architecture = { ...LLAMA, defaultNormEpsilon: 1e-5, mayHaveMlpBias: false, queryKeyNorm: "all", norms: "after" };
+
+/** Window of architectures in which some layers have none. */
+const LAYERED_WINDOW = { defaultSize: 4096, needsUseSlidingWindow: false, readsLayerTypes: true } as const;
+
 /** Supported architectures by their name in `config.json`. */
 export const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   // Llama 2 and 3, SmolLM and SmolLM 2, and other models with the same architecture.
@@ -125,5 +130,12 @@ export const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
     defaultNormEpsilon: 1e-5,
     growsQueries: true,
     window: { ...MISTRAL_WINDOW, defaultSize: null },
+  },
+  Olmo2ForCausalLM: OLMO2,
+  Olmo3ForCausalLM: {
+    ...OLMO2,
+    defaultTheta: 500_000,
+    localTheta: { key: "rope_theta", defaultTheta: 500_000 },
+    window: { ...LAYERED_WINDOW, layers: { exceptEvery: 4 } },
   },
 };
