@@ -105,6 +105,8 @@ const OLMO2: Architecture = { ...LLAMA, defaultNormEpsilon: 1e-5, mayHaveMlpBias
 /** Window of architectures in which some layers have none. */
 const LAYERED_WINDOW = { defaultSize: 4096, needsUseSlidingWindow: false, readsLayerTypes: true } as const;
 
+const GRANITE: Architecture = { ...LLAMA, scales: "granite" };
+
 /** Supported architectures by their name in `config.json`. */
 export const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   // Llama 2 and 3, SmolLM and SmolLM 2, and other models with the same architecture.
@@ -137,5 +139,16 @@ export const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
     defaultTheta: 500_000,
     localTheta: { key: "rope_theta", defaultTheta: 500_000 },
     window: { ...LAYERED_WINDOW, layers: { exceptEvery: 4 } },
+  },
+  // Granite 3.
+  GraniteForCausalLM: GRANITE,
+  // Granite 4, its dense models.
+  GraniteMoeHybridForCausalLM: {
+    ...GRANITE,
+    mayHaveMlpBias: false,
+    unrotated: "position-type",
+    modules: { fusedQkv: null, mlp: "shared_mlp", fusedGateUp: "input_linear", down: "output_linear" },
+    innerSizeKey: "shared_intermediate_size",
+    isHybrid: true,
   },
 };
