@@ -151,4 +151,20 @@ export const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
     innerSizeKey: "shared_intermediate_size",
     isHybrid: true,
   },
+  // Gemma 3, text only.
+  Gemma3ForCausalLM: {
+    ...LLAMA,
+    defaultTheta: 1_000_000,
+    localTheta: { key: "rope_local_base_freq", defaultTheta: 10_000 },
+    defaultHeadSize: 256,
+    defaultKvHeads: 4,
+    isTiedByDefault: true,
+    mayHaveMlpBias: false,
+    queryKeyNorm: "head",
+    window: { ...LAYERED_WINDOW, layers: { exceptEvery: 6, key: "sliding_window_pattern" } },
+    norms: "both",
+    hasUnitOffset: true,
+    activation: { key: "hidden_activation", name: "gelu_pytorch_tanh", kind: "gelu-tanh" },
+    scales: "gemma",
+  },
 };
