@@ -87,7 +87,7 @@ FAMILIES = {
                                 rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
                                                  "full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 4.0}}),
                torch.bfloat16, "1GB"),
-    "phi3-longrope": (Phi3Config(**{**two_heads, "hidden_size": 32}, rope_theta=1000.0, original_max_position_embeddings=16,
+    "phi3-longrope": (Phi3Config(**{**two_heads, "hidden_size": 32}, rope_theta=1000.0, original_max_position_embeddings=40,
                                  tie_word_embeddings=True, partial_rotary_factor=0.5,
                                  rope_scaling={"type": "longrope", "short_factor": [1.0, 1.3, 1.7, 2.0],
                                                "long_factor": [1.5, 2.0, 4.0, 8.0]}), torch.bfloat16, "1GB"),

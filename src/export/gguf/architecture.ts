@@ -94,6 +94,7 @@ function requireSupported(known: GgufArchitecture, config: ModelConfig): void {
     throw new UnsupportedError(`llama.cpp has no ${known.name} model with ${found}; export another format`, { param: "format" });
   };
   const { attentionBias, hasMlpBias, rope, layers, unrotatedLayers, window } = config;
+  if (rope.kind === "longrope") refuse('rotary scaling of type "longrope"');
   if (window !== null) refuse("a sliding window (`sliding_window`)");
   if (known.biases === "qkv" && attentionBias === "all") refuse("a bias of the attention output (`attention_bias`)");
   if (known.biases === "qkv" && hasMlpBias) refuse("biases of the feed-forward layers (`mlp_bias`)");
@@ -111,6 +112,7 @@ function ropeMetadata(name: string, { rope }: ModelConfig): (readonly [string, M
   switch (rope.kind) {
     case "none":
     case "llama3":
+    case "longrope":
       return [];
     case "linear":
       return [type("linear"), float32("factor", rope.factor)];

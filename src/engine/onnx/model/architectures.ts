@@ -65,6 +65,7 @@ const SEPARATE: ModuleNames = { fusedQkv: null, mlp: "mlp", fusedGateUp: null, d
 const LLAMA: Architecture = {
   defaultTheta: 10_000,
   localTheta: null,
+  isPhi: false,
   growsQueries: false,
   defaultNormEpsilon: 1e-6,
   isTiedByDefault: false,
@@ -139,6 +140,16 @@ export const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
     defaultTheta: 500_000,
     localTheta: { key: "rope_theta", defaultTheta: 500_000 },
     window: { ...LAYERED_WINDOW, layers: { exceptEvery: 4 } },
+  },
+  // Phi 3 and Phi-4-mini.
+  Phi3ForCausalLM: {
+    ...LLAMA,
+    isPhi: true,
+    defaultNormEpsilon: 1e-5,
+    mayHaveAttentionBias: false,
+    mayHaveMlpBias: false,
+    window: { ...MISTRAL_WINDOW, defaultSize: null },
+    modules: { fusedQkv: "qkv_proj", mlp: "mlp", fusedGateUp: "gate_up_proj", down: "down_proj" },
   },
   // Granite 3.
   GraniteForCausalLM: GRANITE,

@@ -92,7 +92,6 @@ const MAX_ROTARY_SIZE = 2 ** 27;
 
 /** Supported values of keys that would otherwise change the computation. Null and absent keys are accepted as well. */
 const REQUIRED_VALUES: Readonly<Record<string, unknown>> = {
-  partial_rotary_factor: 1,
   quantization_config: null,
   attn_logit_softcapping: null,
   final_logit_softcapping: null,
@@ -134,9 +133,10 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   const hiddenSize = number("hidden_size");
   const heads = number("num_attention_heads");
   const layers = number("num_hidden_layers");
-  const contextLength = number("max_position_embeddings");
   const headSize = number("head_dim", architecture.defaultHeadSize ?? hiddenSize / heads);
-  const rope = parseRope(raw, where, contextLength, architecture);
+  const maxLength = number("max_position_embeddings");
+  const rope = parseRope(raw, where, { contextLength: maxLength, headSize }, architecture);
+  const contextLength = rope.rope.kind === "longrope" ? Math.min(maxLength, rope.rope.originalContextLength) : maxLength;
   const unrotated = unrotatedLayers(raw, where, architecture, layers);
   const windowed = { layers, contextLength, unrotatedLayers: unrotated, hasLocalRope: rope.localRope !== null };
   const config: ModelConfig = {
@@ -148,7 +148,6 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
     headSize,
     innerSize: number(architecture.innerSizeKey),
     ...rope,
-    rotarySize: headSize,
     unrotatedLayers: unrotated,
     window: parseWindow(raw, where, architecture.window, windowed),
     attentionBias: architecture.alwaysHasQkvBias ? "qkv" : raw["attention_bias"] === true ? "all" : "none",
@@ -200,6 +199,7 @@ function refuseUnsupported(raw: Raw, where: string, architecture: Architecture):
   };
   const given = (key: string) => raw[key] !== undefined && raw[key] !== null;
   for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) if (given(key) && raw[key] !== allowed) refuse(key, allowed);
+  if (given("partial_rotary_factor") && raw["partial_rotary_factor"] !== 1 && !architecture.isPhi) refuse("partial_rotary_factor", 1);
   if (architecture.isHybrid) requireDense(raw, where);
   const { key, name } = architecture.activation;
   if (given(key) && raw[key] !== name) refuse(key, name);

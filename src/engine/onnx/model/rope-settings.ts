@@ -10,12 +10,15 @@ export interface RopeRule {
   readonly defaultTheta: number;
   /** Base of the frequencies in layers with a window, which have settings of their own: key in older files, and default. Null if none have. */
   readonly localTheta: { readonly key: string; readonly defaultTheta: number } | null;
+  /** Whether `partial_rotary_factor` is read, and types other than "default" are "longrope". */
+  readonly isPhi: boolean;
   /** Whether queries grow with their position, by `llama_4_scaling_beta`. */
   readonly growsQueries: boolean;
 }
 
 /** Rotary settings of a model. */
 export interface RopeSettings extends Rope {
+  readonly rotarySize: number;
   readonly localRope: Rope | null;
   readonly queryGrowth: QueryGrowth | null;
 }
@@ -37,18 +40,69 @@ export interface RopeSettings extends Rope {
  * @throws DataError `E_DATA` if a number that the type requires is missing.
  * @source transformers, `modeling_rope_utils.py`, `RotaryEmbeddingConfigMixin.convert_rope_params_to_dict`.
  */
-export function parseRope(raw: Raw, where: string, contextLength: number, rule: RopeRule): RopeSettings {
+export function parseRope(
+  raw: Raw,
+  where: string,
+  { contextLength, headSize }: { readonly contextLength: number; readonly headSize: number },
+  rule: RopeRule,
+): RopeSettings {
   const { defaultTheta, localTheta } = rule;
-  if (localTheta !== null) return { ...parseByType(raw, where, contextLength, { defaultTheta, localTheta }), queryGrowth: null };
+  if (localTheta !== null)
+    return { ...parseByType(raw, where, contextLength, { defaultTheta, localTheta }), rotarySize: headSize, queryGrowth: null };
   const key = isEmpty(raw["rope_scaling"]) ? "rope_parameters" : "rope_scaling";
   const given = objectOf(raw[key], `${where}: expected "${key}"`);
   const original = raw["original_max_position_embeddings"] ?? given["original_max_position_embeddings"] ?? contextLength;
   const theta = given["rope_theta"] ?? raw["rope_theta"] ?? defaultTheta;
+  if (rule.isPhi) return parsePhi(raw, given, theta, { contextLength, headSize, where, key });
   return {
     ...ropeOf(given, theta, { contextLength, original, where, key }),
+    rotarySize: headSize,
     localRope: null,
     queryGrowth: rule.growsQueries ? growthOf(given, `${where}: expected "${key}.`) : null,
   };
+}
+
+/**
+ * Parses the rotary settings of Phi 3 and 4: partially rotated heads, and the type "longrope", which older files call "su" or "yarn". Sequences
+ * longer than the original context have other frequencies, at all positions; the short ones are read.
+ */
+function parsePhi(
+  raw: Raw,
+  given: Raw,
+  theta: unknown,
+  { contextLength, headSize, where, key }: { contextLength: number; headSize: number; where: string; key: string },
+): RopeSettings {
+  const part = positive(given["partial_rotary_factor"] ?? raw["partial_rotary_factor"] ?? 1, `${where}: expected "partial_rotary_factor"`);
+  const rotarySize = Math.floor(headSize * part);
+  if (part > 1 || rotarySize % 2 !== 0 || rotarySize === 0)
+    throw new DataError(
+      `${where}: expected "partial_rotary_factor" to give an even number of at most ${headSize} rotated elements, got ${rotarySize}`,
+    );
+  const settings = { ropeTheta: positive(theta, `${where}: expected "rope_theta"`), rotarySize, localRope: null, queryGrowth: null };
+  const type = given["rope_type"] ?? given["type"] ?? "default";
+  if (type === "default") return { ...settings, rope: { kind: "none" } };
+  if (type !== "longrope" && type !== "su" && type !== "yarn")
+    throw new UnsupportedError(`${where}: "${key}": type ${JSON.stringify(type)} is not supported; "default" and "longrope" are`);
+  const original = positive(
+    raw["original_max_position_embeddings"] ?? given["original_max_position_embeddings"] ?? 4096,
+    `${where}: expected "original_max_position_embeddings"`,
+  );
+  const factor = positive(given["factor"] ?? contextLength / original, `${where}: expected "${key}.factor"`);
+  const usual = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
+  const rope: RopeScaling = {
+    kind: "longrope",
+    shortFactors: factorsOf(given, `${where}: expected "${key}.short_factor"`, rotarySize / 2),
+    originalContextLength: original,
+    attentionFactor: positive(given["attention_factor"] ?? usual, `${where}: expected "${key}.attention_factor"`),
+  };
+  return { ...settings, rope };
+}
+
+function factorsOf(given: Raw, expected: string, count: number): readonly number[] {
+  const factors = given["short_factor"];
+  if (!Array.isArray(factors) || factors.length !== count)
+    throw new DataError(`${expected} to be ${count} numbers, got ${JSON.stringify(factors)?.slice(0, 100)}`);
+  return factors.map((factor) => positive(factor, `${expected} to hold numbers; expected each`));
 }
 
 /** Parses rotary settings per type of layer. */
@@ -57,7 +111,7 @@ function parseByType(
   where: string,
   contextLength: number,
   { defaultTheta, localTheta }: { readonly defaultTheta: number; readonly localTheta: NonNullable<RopeRule["localTheta"]> },
-): Pick<RopeSettings, "ropeTheta" | "rope" | "localRope"> {
+): Omit<RopeSettings, "queryGrowth" | "rotarySize"> {
   const both = objectOf(raw["rope_parameters"], `${where}: expected "rope_parameters"`);
   const other = Object.keys(both).find((name) => name !== FULL && name !== LOCAL);
   if (other !== undefined)

@@ -29,6 +29,17 @@ export type RopeScaling =
       readonly betaFast: number;
       readonly betaSlow: number;
       readonly isTruncated: boolean;
+    }
+  /**
+   * Divides each frequency by its factor for sequences of at most `originalContextLength` tokens, which is the maximum length here, and scales
+   * `cos` and `sin` by `attentionFactor`.
+   */
+  | {
+      readonly kind: "longrope";
+      /** Divisor of each pair's frequency, `r/2` numbers. */
+      readonly shortFactors: readonly number[];
+      readonly originalContextLength: number;
+      readonly attentionFactor: number;
     };
 
 /** Rotary embedding of some layers: base of the frequencies and their rescaling. */
@@ -98,7 +109,7 @@ function tablesOf({ rotarySize, contextLength }: RopeConfig, { ropeTheta, rope }
   const cos = new Float32Array(contextLength * half);
   const sin = new Float32Array(contextLength * half);
   const frequencies = ropeFrequencies({ rotarySize, ropeTheta, rope });
-  const factor = rope.kind === "yarn" ? rope.attentionFactor : 1;
+  const factor = rope.kind === "yarn" || rope.kind === "longrope" ? rope.attentionFactor : 1;
   for (let position = 0; position < contextLength; position++) {
     const amplitude = growth === null ? factor : factor * growthAt(position, growth);
     for (let i = 0; i < half; i++) {
@@ -118,13 +129,15 @@ function growthAt(position: number, { beta, originalContextLength }: QueryGrowth
  * Returns the frequency of each pair in radians per position: `theta^(−2i/r)`, rescaled.
  *
  * @source Chen et al. 2023, arXiv:2306.15595 (linear); Grattafiori et al. 2024, arXiv:2407.21783, and the released
- * configurations (llama3); Peng et al. 2023, arXiv:2309.00071 (yarn).
+ * configurations (llama3); Peng et al. 2023, arXiv:2309.00071 (yarn); Ding et al. 2024, arXiv:2402.13753 (longrope).
  */
 export function ropeFrequencies({ rotarySize: r, ropeTheta, rope }: Pick<RopeConfig, "rotarySize"> & Rope): number[] {
   const plain = Array.from({ length: r / 2 }, (_, i) => ropeTheta ** ((-2 * i) / r));
   switch (rope.kind) {
     case "none":
       return plain;
+    case "longrope":
+      return plain.map((frequency, i) => frequency / rope.shortFactors[i]!);
     case "linear":
       return plain.map((frequency) => frequency / rope.factor);
     case "llama3":
