@@ -16,14 +16,24 @@ import sys
 import peft
 import torch
 import transformers
-from transformers import LlamaConfig, Qwen2Config, Qwen3Config, SmolLM3Config
+from transformers import (Gemma3TextConfig, GraniteConfig, GraniteMoeHybridConfig, LlamaConfig, MinistralConfig, Ministral3Config, MistralConfig,
+                          Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config)
 
 torch.set_num_threads(1)
 here = pathlib.Path(__file__).parent / "families"
 shared = {"vocab_size": 48, "intermediate_size": 40, "num_hidden_layers": 2, "max_position_embeddings": 64, "initializer_range": 0.2,
           "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+# Sizes of the families added later: small files and short tests. The window is shorter than the first row, and shorter than the second with
+# its continuation.
+small = {**shared, "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "max_position_embeddings": 48, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 8}
+no_head_size = {key: value for key, value in small.items() if key != "head_dim"}
+two_heads = {**no_head_size, "num_attention_heads": 2, "num_key_value_heads": 1}
+WINDOW = 16
 RANK, ALPHA = 3, 5
-EVERY_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+# Names of all linear layers of the transformer in all families; PEFT takes the ones that a model has.
+EVERY_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj", "input_linear",
+                "output_linear"]
 
 # name: configuration, type of the stored weights, size of a shard
 FAMILIES = {
@@ -47,6 +57,40 @@ FAMILIES = {
                                  tie_word_embeddings=False, attention_bias=True), torch.float32, "9KB"),
     "smollm3": (SmolLM3Config(**{**shared, "num_hidden_layers": 4}, hidden_size=16, num_attention_heads=2, num_key_value_heads=1,
                               tie_word_embeddings=True, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), torch.bfloat16, "1GB"),
+    "mistral": (MistralConfig(**small, sliding_window=WINDOW, rope_theta=1000.0, tie_word_embeddings=False), torch.bfloat16, "1GB"),
+    "ministral": (MinistralConfig(**{**small, "num_hidden_layers": 3}, sliding_window=WINDOW, rope_theta=1000.0, tie_word_embeddings=True,
+                                  layer_types=["sliding_attention", "full_attention", "sliding_attention"]), torch.bfloat16, "1GB"),
+    "ministral3": (Ministral3Config(**small, tie_word_embeddings=True,
+                                    rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "mscale": 1.0,
+                                                     "mscale_all_dim": 1.0, "beta_fast": 4.0, "beta_slow": 0.5,
+                                                     "original_max_position_embeddings": 8, "llama_4_scaling_beta": 0.3}),
+                   torch.bfloat16, "1GB"),
+    "qwen2-window": (Qwen2Config(**two_heads, tie_word_embeddings=True, use_sliding_window=True,
+                                 sliding_window=WINDOW, max_window_layers=1), torch.bfloat16, "1GB"),
+    "smollm3-window": (SmolLM3Config(**two_heads, use_sliding_window=True,
+                                     sliding_window=WINDOW, no_rope_layers=[1, 0], tie_word_embeddings=True), torch.bfloat16, "1GB"),
+    "olmo2": (Olmo2Config(**two_heads, rope_theta=500.0, tie_word_embeddings=False), torch.bfloat16, "1GB"),
+    "olmo3": (Olmo3Config(**{**two_heads, "num_hidden_layers": 3}, sliding_window=WINDOW, tie_word_embeddings=False,
+                          layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                          rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+                                           "full_attention": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "beta_fast": 4.0,
+                                                              "beta_slow": 0.5, "original_max_position_embeddings": 12,
+                                                              "attention_factor": 1.2}}), torch.bfloat16, "1GB"),
+    "granite": (GraniteConfig(**two_heads, rope_theta=1000.0, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.4,
+                              logits_scaling=1.5, tie_word_embeddings=True), torch.bfloat16, "1GB"),
+    "granite4-nope": (GraniteMoeHybridConfig(**{**two_heads, "intermediate_size": 20}, shared_intermediate_size=24, num_local_experts=0,
+                                             num_experts_per_tok=0, layer_types=["full_attention"] * 2, position_embedding_type=None,
+                                             mamba_n_heads=4, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.4,
+                                             logits_scaling=1.5, tie_word_embeddings=True), torch.bfloat16, "1GB"),
+    "gemma3": (Gemma3TextConfig(**{**small, "num_hidden_layers": 3}, sliding_window=WINDOW, query_pre_attn_scalar=12,
+                                layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                                rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                                                 "full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 4.0}}),
+               torch.bfloat16, "1GB"),
+    "phi3-longrope": (Phi3Config(**{**two_heads, "hidden_size": 32}, rope_theta=1000.0, original_max_position_embeddings=40,
+                                 tie_word_embeddings=True, partial_rotary_factor=0.5,
+                                 rope_scaling={"type": "longrope", "short_factor": [1.0, 1.3, 1.7, 2.0],
+                                               "long_factor": [1.5, 2.0, 4.0, 8.0]}), torch.bfloat16, "1GB"),
 }
 
 lengths = [40, 12, 9, 3]
@@ -96,7 +140,7 @@ for seed, (name, (config, dtype, shard)) in enumerate(FAMILIES.items()):
     # What is stored is what counts: the weights as the files have them, computed with in float32.
     model = transformers.AutoModelForCausalLM.from_pretrained(target / "model", dtype=torch.float32, attn_implementation="eager").eval()
     named = dict(model.named_parameters())
-    rows = [torch.randint(0, 48, (n,)).tolist() for n in lengths]
+    rows = [torch.randint(0, config.vocab_size, (n,)).tolist() for n in lengths]
     weights = [[0.0] + [0.0 if (t * 7 + i) % 5 == 0 else 0.1 * (1 + t % 3) for t in range(1, n)] for i, n in enumerate(lengths)]
     with torch.no_grad():
         expected = {
@@ -119,6 +163,7 @@ for seed, (name, (config, dtype, shard)) in enumerate(FAMILIES.items()):
     (target / "adapter/README.md").unlink()
     settings = json.loads((target / "adapter/adapter_config.json").read_text())
     # The same bytes in every directory and every run.
-    settings.update(base_model_name_or_path=name, target_modules=sorted(settings["target_modules"]))
+    modules = {key.split(".")[-3] for key in trained}
+    settings.update(base_model_name_or_path=name, target_modules=sorted(modules))
     (target / "adapter/adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
     (target / "expected.json.gz").write_bytes(gzip.compress(json.dumps(expected).encode(), mtime=0))

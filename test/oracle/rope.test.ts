@@ -52,10 +52,11 @@ describe("settings that would change the computation are refused by name", () =>
 
   test("a window that the family has by default, where the file turns it on and gives none", () => {
     for (const architecture of ["Qwen2ForCausalLM", "Qwen3ForCausalLM"]) {
-      expect(() => parse({ use_sliding_window: true }, architecture)).toThrow(/"use_sliding_window": true/);
-      expect(parse({ use_sliding_window: true, sliding_window: null }, architecture).layers).toBe(4);
+      const long = { use_sliding_window: true, max_window_layers: 2, max_position_embeddings: 8192 };
+      expect(parse(long, architecture).window).toEqual({ size: 4096, layers: [2, 3] });
+      expect(parse({ ...long, sliding_window: null }, architecture).window).toBeNull();
     }
-    expect(parse({ use_sliding_window: true }, "SmolLM3ForCausalLM").layers).toBe(4);
+    expect(parse({ use_sliding_window: true }, "SmolLM3ForCausalLM").window).toBeNull();
   });
 
   test('a "truncate" that is no boolean', () => {

@@ -46,6 +46,7 @@ export const CASES: OpCase[] = [
   { name: "sqrt", inputs: [{ shape: ["R", 24], offset: 2 }], build: ([a]) => g.sqrt(a!), ...R },
   { name: "sigmoid", inputs: [{ shape: ["R", 24], scale: 4 }], build: ([a]) => g.sigmoid(a!), ...R },
   { name: "silu", inputs: [{ shape: ["R", 24], scale: 4 }], build: ([a]) => g.silu(a!), ...R },
+  { name: "geluTanh", inputs: [{ shape: ["R", 24], scale: 4 }], build: ([a]) => g.geluTanh(a!), ...R },
   { name: "minimum", inputs: [matrix, matrix], build: ([a, b]) => g.minimum(a!, b!), ...R },
   { name: "maximum", inputs: [matrix, { shape: [24] }], build: ([a, b]) => g.maximum(a!, b!), ...R },
   {

@@ -1,5 +1,6 @@
-/** Forward pass of the Llama and Qwen architectures on one sequence at a time, written from their definition. */
-import { rotaryTables } from "../../engine/onnx/model/rope.ts";
+/** Forward pass of the supported architectures on one sequence at a time, written from their definition. */
+import { isWindowed } from "../../engine/onnx/model/layer-windows.ts";
+import { rotaryTables, rotationOf } from "../../engine/onnx/model/rope.ts";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
 import type { Adapter } from "../../engine/onnx/model/parameters.ts";
 import type { LossSpec, Row } from "../../engine/port.ts";
@@ -18,9 +19,39 @@ export interface ReferenceModel {
 }
 
 /** Computes logits and probabilities of the next token at each of `T` tokens, both `[T, V]`. */
-export function distributionsOf({ config, parameters, lora }: ReferenceModel, tokens: ArrayLike<number>, tape = new Tape()) {
-  const tables = rotaryTables(config);
-  const [cos, sin] = [tables.cos, tables.sin].map((table) => createMatrix(1, table.length, Float64Array.from(table)));
+export function distributionsOf(model: ReferenceModel, tokens: ArrayLike<number>, tape = new Tape()) {
+  const { config, parameters } = model;
+  const { scales, norms, modules } = config;
+  const { linear, norm } = layersOf(model, tape);
+  const rotate = rotationsOf(config, tape);
+  const scaled = (y: Matrix, factor: number) => (factor === 1 ? y : tape.scale(y, factor));
+  let x = scaled(tape.rows(parameters.get("model.embed_tokens.weight")!, tokens), scales.embedding);
+  const before = (y: Matrix, name: string) => (norms === "after" ? y : norm(y, name));
+  const addBranch = (y: Matrix, name: string) => tape.add(x, scaled(norms === "before" ? y : norm(y, name), scales.residual));
+  for (let layer = 0; layer < config.layers; layer++) {
+    const at = `model.layers.${layer}`;
+    const { queries, keys, values } = projections(model, tape, before(x, `${at}.input_layernorm`), at);
+    const { headSize: d } = config;
+    const window = isWindowed(config, layer) ? config.window!.size : Infinity;
+    const [q, k] = [norm(queries, `${at}.self_attn.q_norm`), norm(keys, `${at}.self_attn.k_norm`)];
+    const mixed = tape.attention(rotate(q, layer, "queries"), rotate(k, layer, "keys"), values, { d, scale: scales.attention, window });
+    x = addBranch(linear(mixed, `${at}.self_attn.o_proj`), `${at}.post_attention_layernorm`);
+    const inner = before(x, `${at}.${norms === "both" ? "pre_feedforward" : "post_attention"}_layernorm`);
+    const mlp = `${at}.${modules.mlp}`;
+    const [gate, up] =
+      modules.fusedGateUp === null
+        ? ["gate_proj", "up_proj"].map((part) => linear(inner, `${mlp}.${part}`))
+        : halves(tape, linear(inner, `${mlp}.${modules.fusedGateUp}`));
+    const product = config.activation === "silu" ? tape.gated(gate!, up!) : tape.geluGated(gate!, up!);
+    x = addBranch(linear(product, `${mlp}.${modules.down}`), `${at}.post_feedforward_layernorm`);
+  }
+  const head = parameters.get(config.isTied ? "model.embed_tokens.weight" : "lm_head.weight")!;
+  const logits = tape.linear(norm(x, "model.norm"), head, scales.logits);
+  return { logits, probs: tape.softmax(logits) };
+}
+
+/** Returns the linear layers, with adapters and biases, and the norms of a model, by their names in weight files. */
+function layersOf({ config, parameters, lora }: ReferenceModel, tape: Tape) {
   const linear = (x: Matrix, name: string): Matrix => {
     const product = tape.linear(x, parameters.get(`${name}.weight`)!);
     const bias = parameters.get(`${name}.bias`);
@@ -29,24 +60,47 @@ export function distributionsOf({ config, parameters, lora }: ReferenceModel, to
     const [a, b] = ["A", "B"].map((part) => parameters.get(`base_model.model.${name}.lora_${part}.weight`)!);
     return tape.add(y, tape.linear(tape.linear(x, a!), b!, lora.alpha / lora.rank));
   };
-  const norm = (x: Matrix, name: string) => {
+  const norm = (x: Matrix, name: string): Matrix => {
     const gain = parameters.get(`${name}.weight`);
-    return gain === undefined ? x : tape.rmsNorm(x, gain, config.normEpsilon);
+    if (gain === undefined) return x;
+    const one = createMatrix(1, gain.columns, new Float64Array(gain.columns).fill(1));
+    return tape.rmsNorm(x, config.hasUnitOffset ? tape.add(gain, one) : gain, config.normEpsilon);
   };
-  let x = tape.rows(parameters.get("model.embed_tokens.weight")!, tokens);
-  for (let layer = 0; layer < config.layers; layer++) {
-    const at = `model.layers.${layer}`;
-    const rotate = (y: Matrix) => (config.unrotatedLayers.includes(layer) ? y : tape.rotate(y, config.headSize, cos!, sin!));
-    const normed = norm(x, `${at}.input_layernorm`);
-    const queries = rotate(norm(linear(normed, `${at}.self_attn.q_proj`), `${at}.self_attn.q_norm`));
-    const keys = rotate(norm(linear(normed, `${at}.self_attn.k_proj`), `${at}.self_attn.k_norm`));
-    const mixed = tape.attention(queries, keys, linear(normed, `${at}.self_attn.v_proj`), config.headSize);
-    x = tape.add(x, linear(mixed, `${at}.self_attn.o_proj`));
-    const inner = norm(x, `${at}.post_attention_layernorm`);
-    x = tape.add(x, linear(tape.gated(linear(inner, `${at}.mlp.gate_proj`), linear(inner, `${at}.mlp.up_proj`)), `${at}.mlp.down_proj`));
+  return { linear, norm };
+}
+
+/** Returns the function that rotates the queries or keys of a layer. */
+function rotationsOf(config: ModelConfig, tape: Tape) {
+  const tables = new Map(
+    Object.entries(rotaryTables(config)).map(([name, table]) => [name, createMatrix(1, table.length, Float64Array.from(table))]),
+  );
+  return (x: Matrix, layer: number, part: "queries" | "keys"): Matrix => {
+    const sets = rotationOf(config, layer);
+    if (sets === null) return x;
+    const set = sets[part];
+    return tape.rotate(x, { d: config.headSize, r: config.rotarySize, first: 0 }, tables.get(`${set}cos`)!, tables.get(`${set}sin`)!);
+  };
+}
+
+/** Computes queries, keys and values of a layer. */
+function projections(model: ReferenceModel, tape: Tape, x: Matrix, layer: string) {
+  const { heads, kvHeads, headSize: d, modules } = model.config;
+  const { linear } = layersOf(model, tape);
+  const name = (part: string) => `${layer}.self_attn.${part}`;
+  if (modules.fusedQkv === null) {
+    const [queries, keys, values] = ["q_proj", "k_proj", "v_proj"].map((part) => linear(x, name(part)));
+    return { queries: queries!, keys: keys!, values: values! };
   }
-  const logits = tape.linear(norm(x, "model.norm"), parameters.get(config.isTied ? "model.embed_tokens.weight" : "lm_head.weight")!);
-  return { logits, probs: tape.softmax(logits) };
+  const fused = linear(x, name(modules.fusedQkv));
+  return {
+    queries: tape.columns(fused, 0, heads * d),
+    keys: tape.columns(fused, heads * d, kvHeads * d),
+    values: tape.columns(fused, (heads + kvHeads) * d, kvHeads * d),
+  };
+}
+
+function halves(tape: Tape, x: Matrix): Matrix[] {
+  return [tape.columns(x, 0, x.columns / 2), tape.columns(x, x.columns / 2, x.columns / 2)];
 }
 
 /**

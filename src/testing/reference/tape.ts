@@ -68,6 +68,18 @@ export class Tape {
     return this.#addProducts(y, b, this.#one, (add) => y.data.forEach((_, i) => add(i, i % b.data.length, 0)));
   }
 
+  /** Computes `factor · x`. */
+  scale(x: Matrix, factor: number): Matrix {
+    return this.#addProducts(createMatrix(x.rows, x.columns), x, this.#one, (add) => x.data.forEach((_, i) => add(i, i, 0, factor)));
+  }
+
+  /** Returns columns `[start, start + width)`. */
+  columns(x: Matrix, start: number, width: number): Matrix {
+    const y = createMatrix(x.rows, width);
+    const at = (i: number) => Math.floor(i / width) * x.columns + start + (i % width);
+    return this.#addProducts(y, x, this.#one, (add) => y.data.forEach((_, i) => add(i, at(i), 0)));
+  }
+
   /** Gathers rows of a table (embedding lookup). */
   rows(table: Matrix, ids: ArrayLike<number>): Matrix {
     const n = table.columns;
@@ -90,6 +102,15 @@ export class Tape {
     return this.#scaled(exponentials, this.#map(totals, inverse, slopes), row);
   }
 
+  /** Computes `gelu(x)·z`, with `gelu(x) = ½·x·(1 + tanh u)` and `u = √(2/π)·(x + 0.044715·x³)`. */
+  geluGated(x: Matrix, z: Matrix): Matrix {
+    const c = Math.sqrt(2 / Math.PI);
+    const tanh = x.data.map((a) => Math.tanh(c * (a + 0.044715 * a ** 3)));
+    const gelu = x.data.map((a, i) => 0.5 * a * (1 + tanh[i]!));
+    const slopes = x.data.map((a, i) => 0.5 * (1 + tanh[i]!) + 0.5 * a * (1 - tanh[i]! ** 2) * c * (1 + 3 * 0.044715 * a ** 2));
+    return this.#scaled(this.#map(x, gelu, slopes), z, (i) => i);
+  }
+
   /** Computes `silu(x)·z`, with `silu(x) = x·σ(x)`. */
   gated(x: Matrix, z: Matrix): Matrix {
     const sigmoid = x.data.map((a) => 1 / (1 + Math.exp(-a)));
@@ -110,32 +131,42 @@ export class Tape {
   }
 
   /**
-   * Rotates each pair `(x[i], x[i + d/2])` of a head of width `d` by the angle of its position (RoPE). `cos`, `sin`: `[positions, d/2]`.
+   * Rotates each pair `(x[i], x[i + r/2])` of the first `r` elements of a head of width `d` by the angle of its position (RoPE). `cos`, `sin`:
+   * `[positions, r/2]`, from the row of the first token on.
    */
-  rotate(x: Matrix, d: number, cos: Matrix, sin: Matrix): Matrix {
-    const half = d / 2;
-    const angle = (i: number) => Math.floor(i / x.columns) * half + (i % half);
-    return this.#addProducts(this.#scaled(x, cos, angle), x, sin, (add) =>
-      x.data.forEach((_, i) => (i % d < half ? add(i + half, i, angle(i)) : add(i - half, i, angle(i), -1))),
+  rotate(x: Matrix, { d, r, first }: { readonly d: number; readonly r: number; readonly first: number }, cos: Matrix, sin: Matrix): Matrix {
+    const half = r / 2;
+    const angle = (i: number) => (first + Math.floor(i / x.columns)) * half + ((i % d) % half);
+    const y = createMatrix(x.rows, x.columns);
+    this.#addProducts(y, x, cos, (add) => x.data.forEach((_, i) => i % d < r && add(i, i, angle(i))));
+    this.#addProducts(y, x, this.#one, (add) => x.data.forEach((_, i) => i % d >= r && add(i, i, 0)));
+    return this.#addProducts(y, x, sin, (add) =>
+      x.data.forEach((_, i) => i % d < r && (i % d < half ? add(i + half, i, angle(i)) : add(i - half, i, angle(i), -1))),
     );
   }
 
   /**
-   * Computes causal attention, `softmax(q·kᵀ/√d)·v`, per head of width `d`. With fewer key heads than query heads, query heads share key
-   * heads (GQA).
+   * Computes causal attention, `softmax(scale·q·kᵀ)·v`, per head of width `d`, over at most `window` tokens. With fewer key heads than query
+   * heads, query heads share key heads (GQA).
    */
-  attention(q: Matrix, k: Matrix, v: Matrix, d: number): Matrix {
+  attention(
+    q: Matrix,
+    k: Matrix,
+    v: Matrix,
+    { d, scale, window }: { readonly d: number; readonly scale: number; readonly window: number },
+  ): Matrix {
     const [time, heads] = [q.rows, q.columns / d];
     const scores = createMatrix(time * heads, time, new Float64Array(time * heads * time).fill(-Infinity));
-    // A row of scores is one query head at one token, which attends to all tokens up to its own.
+    // A row of scores is one query head at one token, which attends to the tokens of its window up to its own.
     const each = (visit: (score: number, query: number, key: number) => void) => {
       for (let row = 0; row < scores.rows; row++) {
         const keyHead = Math.floor(((row % heads) * k.columns) / q.columns);
-        for (let s = 0; s <= row / heads; s++) visit(row * time + s, row * d, s * k.columns + keyHead * d);
+        const token = Math.floor(row / heads);
+        for (let s = Math.max(0, token - window + 1); s <= token; s++) visit(row * time + s, row * d, s * k.columns + keyHead * d);
       }
     };
     each((score) => (scores.data[score] = 0));
-    this.#addProducts(scores, q, k, (add) => each((score, query, key) => add(score, query, key, 1 / Math.sqrt(d))), d, [0, 1, 1]);
+    this.#addProducts(scores, q, k, (add) => each((score, query, key) => add(score, query, key, scale)), d, [0, 1, 1]);
     const y = createMatrix(time, q.columns);
     return this.#addProducts(y, this.softmax(scores), v, (add) => each((score, query, key) => add(query, score, key)), d, [1, 0, 1]);
   }

@@ -1,8 +1,18 @@
 import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
 import { readModelFile } from "../../../gguf/model-files.ts";
 import { MAX_CONFIG_BYTES, parseFileJson, reasonOf } from "../../../util/regular-file.ts";
-import { ARCHITECTURES, type Architecture } from "./architectures.ts";
-import { parseRope, type RopeScaling } from "./rope.ts";
+import {
+  type Activation,
+  ARCHITECTURES,
+  type Architecture,
+  type ModuleNames,
+  type NormPlacement,
+  type QueryKeyNorm,
+} from "./architectures.ts";
+import { parseWindow, type SlidingWindow } from "./layer-windows.ts";
+import type { QueryGrowth, Rope } from "./rope.ts";
+import { parseRope } from "./rope-settings.ts";
+import { parseScales, type Scales } from "./scales.ts";
 
 /** Base model that an identifier resolved to. */
 export interface BaseSource {
@@ -12,7 +22,7 @@ export interface BaseSource {
 }
 
 /** Configuration of a transformer. Comments in this directory use the letters H, L, h, kv, d, F, V for its sizes. */
-export interface ModelConfig {
+export interface ModelConfig extends Rope {
   /** Vocabulary size, V. */
   readonly vocabularySize: number;
   /** Hidden size, H. */
@@ -27,17 +37,31 @@ export interface ModelConfig {
   readonly headSize: number;
   /** Inner size of the feed-forward layers, F. */
   readonly innerSize: number;
-  readonly ropeTheta: number;
-  readonly rope: RopeScaling;
+  /** Rotated elements at the start of a head, r; even. */
+  readonly rotarySize: number;
+  /** Rotary embedding of the layers with a window, if they have another. */
+  readonly localRope: Rope | null;
+  /** Factor of queries that grows with their position; null = none. */
+  readonly queryGrowth: QueryGrowth | null;
+  /** Sliding window; null if every token attends to all tokens before it. */
+  readonly window: SlidingWindow | null;
   /** Indices of layers without rotary position embeddings. */
   readonly unrotatedLayers: readonly number[];
   /** Attention projections with a bias: none; queries, keys and values (`qkv`); or all, including the output. */
   readonly attentionBias: "none" | "qkv" | "all";
   /** Whether the feed-forward projections have a bias. */
   readonly hasMlpBias: boolean;
-  /** Whether each query and key head is RMS-normalized before rotation. */
-  readonly hasQueryKeyNorm: boolean;
+  /** RMS normalization of queries and keys before rotation: none, each head, or all heads of a token together. */
+  readonly queryKeyNorm: QueryKeyNorm;
+  /** Norms of attention and feed-forward layers: of their inputs, of their outputs, or both. */
+  readonly norms: NormPlacement;
+  /** Whether norms multiply by `1 + gain` instead of `gain`. */
+  readonly hasUnitOffset: boolean;
   readonly normEpsilon: number;
+  readonly activation: Activation;
+  readonly scales: Scales;
+  /** Names of a layer's modules in weight files. */
+  readonly modules: ModuleNames;
   /** Whether the output head is the embedding transposed. */
   readonly isTied: boolean;
   /** Maximum number of tokens in a sequence. */
@@ -60,6 +84,7 @@ const MAX_VALUES: Readonly<Record<string, number>> = {
   num_key_value_heads: 1024,
   head_dim: 1024,
   intermediate_size: 2 ** 20,
+  shared_intermediate_size: 2 ** 20,
   max_position_embeddings: 2 ** 20,
 };
 
@@ -68,9 +93,10 @@ const MAX_ROTARY_SIZE = 2 ** 27;
 
 /** Supported values of keys that would otherwise change the computation. Null and absent keys are accepted as well. */
 const REQUIRED_VALUES: Readonly<Record<string, unknown>> = {
-  hidden_act: "silu",
-  partial_rotary_factor: 1,
   quantization_config: null,
+  attn_logit_softcapping: null,
+  final_logit_softcapping: null,
+  use_bidirectional_attention: false,
   dual_chunk_attention_config: null,
 };
 
@@ -108,21 +134,32 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   const hiddenSize = number("hidden_size");
   const heads = number("num_attention_heads");
   const layers = number("num_hidden_layers");
-  const contextLength = number("max_position_embeddings");
+  const headSize = number("head_dim", architecture.defaultHeadSize ?? hiddenSize / heads);
+  const maxLength = number("max_position_embeddings");
+  const rope = parseRope(raw, where, { contextLength: maxLength, headSize }, architecture);
+  const contextLength = rope.rope.kind === "longrope" ? Math.min(maxLength, rope.rope.originalContextLength) : maxLength;
+  const unrotated = unrotatedLayers(raw, where, architecture, layers);
+  const windowed = { layers, contextLength, unrotatedLayers: unrotated, hasLocalRope: rope.localRope !== null };
   const config: ModelConfig = {
     vocabularySize: number("vocab_size"),
     hiddenSize,
     layers,
     heads,
-    kvHeads: number("num_key_value_heads", heads),
-    headSize: number("head_dim", architecture.defaultHeadSize ?? hiddenSize / heads),
-    innerSize: number("intermediate_size"),
-    ...parseRope(raw, where, contextLength, architecture.defaultTheta),
-    unrotatedLayers: architecture.mayLeaveLayersUnrotated ? unrotatedLayers(raw, where, layers) : [],
+    kvHeads: number("num_key_value_heads", architecture.defaultKvHeads ?? heads),
+    headSize,
+    innerSize: number(architecture.innerSizeKey),
+    ...rope,
+    unrotatedLayers: unrotated,
+    window: parseWindow(raw, where, architecture.window, windowed),
     attentionBias: architecture.alwaysHasQkvBias ? "qkv" : raw["attention_bias"] === true ? "all" : "none",
     hasMlpBias: raw["mlp_bias"] === true,
-    hasQueryKeyNorm: architecture.hasQueryKeyNorm,
-    normEpsilon: number("rms_norm_eps", 1e-6),
+    queryKeyNorm: architecture.queryKeyNorm,
+    norms: architecture.norms,
+    hasUnitOffset: architecture.hasUnitOffset,
+    normEpsilon: number("rms_norm_eps", architecture.defaultNormEpsilon),
+    activation: architecture.activation.kind,
+    scales: parseScales(raw, where, architecture.scales, { hiddenSize, headSize }),
+    modules: architecture.modules,
     isTied: raw["tie_word_embeddings"] === undefined ? architecture.isTiedByDefault : raw["tie_word_embeddings"] === true,
     contextLength,
     initializerRange: number("initializer_range", 0.02),
@@ -163,30 +200,51 @@ function refuseUnsupported(raw: Raw, where: string, architecture: Architecture):
   };
   const given = (key: string) => raw[key] !== undefined && raw[key] !== null;
   for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) if (given(key) && raw[key] !== allowed) refuse(key, allowed);
-  for (const key of ["attention_bias", "mlp_bias"]) {
-    const isRead = key === "attention_bias" ? !architecture.alwaysHasQkvBias : architecture.mayHaveMlpBias;
+  if (given("partial_rotary_factor") && raw["partial_rotary_factor"] !== 1 && !architecture.isPhi) refuse("partial_rotary_factor", 1);
+  if (architecture.isHybrid) requireDense(raw, where);
+  const { key, name } = architecture.activation;
+  if (given(key) && raw[key] !== name) refuse(key, name);
+  const readBiases = { attention_bias: architecture.mayHaveAttentionBias, mlp_bias: architecture.mayHaveMlpBias };
+  for (const [key, isRead] of Object.entries(readBiases))
     if (given(key) && raw[key] !== false && !(isRead && raw[key] === true)) refuse(key, false);
+}
+
+/** Refuses Mamba layers and experts, which are the defaults of hybrid architectures. */
+function requireDense(raw: Raw, where: string): void {
+  const expected = (key: string, value: string) => `${where}: expected "${key}" to be ${value}, got ${shown(raw[key])}`;
+  if (raw["num_local_experts"] !== 0)
+    throw new UnsupportedError(`${expected("num_local_experts", "0")}: experts are not supported, only the dense models of this family`);
+  if (raw["layer_types"] === undefined || raw["layer_types"] === null)
+    throw new UnsupportedError(`${expected("layer_types", '"attention" for every layer')}: Mamba layers, the default, are not supported`);
+}
+
+/** Returns the layers without rotary embedding. */
+function unrotatedLayers(raw: Raw, where: string, { unrotated }: Architecture, layers: number): number[] {
+  const all = Array.from({ length: layers }, (_, layer) => layer);
+  switch (unrotated) {
+    case "none":
+      return [];
+    case "no-rope-layers":
+      return markedLayers(raw, where, all);
+    case "position-type": {
+      const type = raw["position_embedding_type"] ?? null;
+      if (type !== null && type !== "rope")
+        throw new UnsupportedError(`${where}: "position_embedding_type": ${shown(type)} is not supported; "rope" and null are`);
+      return type === null ? all : [];
+    }
   }
-  // Most files of these architectures have `sliding_window` together with `use_sliding_window: false`.
-  const isWindowUsed = architecture.readsUseSlidingWindow ? raw["use_sliding_window"] === true : true;
-  if (given("sliding_window") && isWindowUsed) refuse("sliding_window", null);
-  // Without the key, these architectures use a default window.
-  if (raw["sliding_window"] === undefined && architecture.hasDefaultWindow && isWindowUsed) refuse("use_sliding_window", false);
-  const types = raw["layer_types"];
-  if (given("layer_types") && !(Array.isArray(types) && types.every((type) => type === "full_attention")))
-    refuse("layer_types", ["full_attention"]);
 }
 
 /** Returns the layers that `no_rope_layers` marks with 0, or every `no_rope_layer_interval`-th layer if the key is missing. */
-function unrotatedLayers(raw: Raw, where: string, layers: number): number[] {
+function markedLayers(raw: Raw, where: string, all: readonly number[]): number[] {
   const marks = raw["no_rope_layers"] ?? null;
   const interval = raw["no_rope_layer_interval"] ?? 4;
   if (marks === null) {
     if (typeof interval !== "number" || !Number.isInteger(interval) || interval < 1)
       throw new DataError(`${where}: expected "no_rope_layer_interval" to be a whole number from 1, got ${shown(interval)}`);
-    return Array.from({ length: layers }, (_, layer) => layer).filter((layer) => (layer + 1) % interval === 0);
+    return all.filter((layer) => (layer + 1) % interval === 0);
   }
-  if (!Array.isArray(marks) || marks.length !== layers || !marks.every((mark) => mark === 0 || mark === 1))
-    throw new DataError(`${where}: expected "no_rope_layers" to be ${layers} numbers, each 0 or 1, got ${shown(marks)}`);
+  if (!Array.isArray(marks) || marks.length !== all.length || !marks.every((mark) => mark === 0 || mark === 1))
+    throw new DataError(`${where}: expected "no_rope_layers" to be ${all.length} numbers, each 0 or 1, got ${shown(marks)}`);
   return marks.flatMap((mark, layer) => (mark === 0 ? [layer] : []));
 }

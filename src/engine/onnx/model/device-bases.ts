@@ -10,7 +10,7 @@ import { baseLayout, cutLayout, cutParameter, type Layout, type Parameter, tenso
 import { rotaryTables } from "./rope.ts";
 import { freshWeights, openParameters } from "./weights.ts";
 
-/** Weights in a device's memory, with the rotary tables `cos` and `sin`, `[positions, headSize / 2]`. */
+/** Weights in a device's memory, with the rotary tables, each `[positions, r/2]`. */
 export interface DeviceBase {
   readonly config: ModelConfig;
   /** Layout of the weights, with large parameters in pieces: see {@link cutLayout}. */
@@ -111,16 +111,13 @@ export class DeviceBases {
   rotary(config: ModelConfig): Promise<Lease<DeviceVector>> {
     return this.#rotary.lease(JSON.stringify(config), () => {
       const contextLength = this.#positions(config);
-      const { cos, sin } = rotaryTables({ ...config, contextLength });
-      const both = new Float32Array(2 * cos.length);
-      both.set(cos);
-      both.set(sin, cos.length);
-      const part = { size: cos.length, shape: [contextLength, config.headSize / 2] };
-      const parts = [
-        { name: "cos", offset: 0, ...part },
-        { name: "sin", offset: cos.length, ...part },
-      ];
-      return DeviceVector.upload(this.#memory, parts, both);
+      const tables = Object.entries(rotaryTables({ ...config, contextLength }));
+      const [[, { length: size }]] = tables as [(typeof tables)[number]];
+      const half = config.rotarySize / 2;
+      const all = new Float32Array(tables.length * size);
+      tables.forEach(([, table], i) => all.set(table, i * size));
+      const parts = tables.map(([name], i) => ({ name, offset: i * size, size, shape: [size / half, half] }));
+      return DeviceVector.upload(this.#memory, parts, all);
     });
   }
 }

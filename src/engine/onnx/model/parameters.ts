@@ -70,24 +70,39 @@ export interface LinearSpec {
   readonly parts: readonly { readonly file: string; readonly outputSize: number }[];
 }
 
-/** Returns the linear layers of one transformer layer, in order of application. */
-export function layerLinears(
-  config: ModelConfig,
-  layer: number,
-): { qkv: LinearSpec; output: LinearSpec; gate: LinearSpec; up: LinearSpec; down: LinearSpec } {
-  const { hiddenSize: H, innerSize: F, heads, kvHeads, headSize: d, hasMlpBias } = config;
+/** Linear layers of one transformer layer. */
+export interface LayerLinears {
+  readonly qkv: LinearSpec;
+  readonly output: LinearSpec;
+  /** Gate and up projections, or the one that computes both: its first F columns are the gate's. */
+  readonly inner: readonly [LinearSpec, LinearSpec] | readonly [LinearSpec];
+  readonly down: LinearSpec;
+}
+
+/** Returns the linear layers of one transformer layer. */
+export function layerLinears(config: ModelConfig, layer: number): LayerLinears {
+  const { hiddenSize: H, innerSize: F, heads, kvHeads, headSize: d, hasMlpBias, modules } = config;
   const attention = `model.layers.${layer}.self_attn`;
-  const mlp = `model.layers.${layer}.mlp`;
+  const mlp = `model.layers.${layer}.${modules.mlp}`;
+  const inner = (name: string, file: string, outputSize: number): LinearSpec => ({
+    name: `layer${layer}_${name}`,
+    inputSize: H,
+    hasBias: hasMlpBias,
+    parts: [{ file: `${mlp}.${file}`, outputSize }],
+  });
   return {
     qkv: {
       name: `layer${layer}_qkv`,
       inputSize: H,
       hasBias: config.attentionBias !== "none",
-      parts: [
-        { file: `${attention}.q_proj`, outputSize: heads * d },
-        { file: `${attention}.k_proj`, outputSize: kvHeads * d },
-        { file: `${attention}.v_proj`, outputSize: kvHeads * d },
-      ],
+      parts:
+        modules.fusedQkv === null
+          ? [
+              { file: `${attention}.q_proj`, outputSize: heads * d },
+              { file: `${attention}.k_proj`, outputSize: kvHeads * d },
+              { file: `${attention}.v_proj`, outputSize: kvHeads * d },
+            ]
+          : [{ file: `${attention}.${modules.fusedQkv}`, outputSize: (heads + 2 * kvHeads) * d }],
     },
     output: {
       name: `layer${layer}_o`,
@@ -95,16 +110,41 @@ export function layerLinears(
       hasBias: config.attentionBias === "all",
       parts: [{ file: `${attention}.o_proj`, outputSize: H }],
     },
-    gate: { name: `layer${layer}_gate`, inputSize: H, hasBias: hasMlpBias, parts: [{ file: `${mlp}.gate_proj`, outputSize: F }] },
-    up: { name: `layer${layer}_up`, inputSize: H, hasBias: hasMlpBias, parts: [{ file: `${mlp}.up_proj`, outputSize: F }] },
-    down: { name: `layer${layer}_down`, inputSize: F, hasBias: hasMlpBias, parts: [{ file: `${mlp}.down_proj`, outputSize: H }] },
+    inner:
+      modules.fusedGateUp === null
+        ? [inner("gate", "gate_proj", F), inner("up", "up_proj", F)]
+        : [inner("gateup", modules.fusedGateUp, 2 * F)],
+    down: { ...inner("down", modules.down, H), inputSize: F },
   };
 }
 
-/** Returns all linear layers of the model, layer by layer. */
+/** Returns all linear layers of the model, layer by layer, in order of application. */
 export function allLinears(config: ModelConfig): LinearSpec[] {
-  return Array.from({ length: config.layers }, (_, layer) => Object.values(layerLinears(config, layer))).flat();
+  return Array.from({ length: config.layers }, (_, layer) => {
+    const { qkv, output, inner, down } = layerLinears(config, layer);
+    return [qkv, output, ...inner, down];
+  }).flat();
 }
+
+/** Names of a layer's norms as graph inputs, without the layer. */
+export type NormName = "norm1" | "onorm" | "norm2" | "downnorm" | "qnorm" | "knorm";
+
+/** Returns the name of a norm's gain as graph input. */
+export function normName(layer: number, norm: NormName): string {
+  return `layer${layer}_${norm}`;
+}
+
+/** Names of the norms in weight files, by placement. */
+const NORM_FILES: Readonly<Record<ModelConfig["norms"], Readonly<Partial<Record<NormName, string>>>>> = {
+  before: { norm1: "input_layernorm", norm2: "post_attention_layernorm" },
+  after: { onorm: "post_attention_layernorm", downnorm: "post_feedforward_layernorm" },
+  both: {
+    norm1: "input_layernorm",
+    onorm: "post_attention_layernorm",
+    norm2: "pre_feedforward_layernorm",
+    downnorm: "post_feedforward_layernorm",
+  },
+};
 
 /** Returns the layout of all parameters of a model. */
 export function baseLayout(config: ModelConfig): Layout {
@@ -121,11 +161,15 @@ export function baseLayout(config: ModelConfig): Layout {
   for (const linear of allLinears(config)) drafts.push(...linearDrafts(linear));
   if (!config.isTied) drafts.push({ name: "head", shape: [H, V], kind: "matrix", files: [{ name: "lm_head.weight", start: 0, width: V }] });
   for (let layer = 0; layer < config.layers; layer++) {
-    drafts.push(gain(`layer${layer}_norm1`, `model.layers.${layer}.input_layernorm.weight`));
-    drafts.push(gain(`layer${layer}_norm2`, `model.layers.${layer}.post_attention_layernorm.weight`));
-    if (config.hasQueryKeyNorm) {
-      for (const part of ["q", "k"] as const)
-        drafts.push(gain(`layer${layer}_${part}norm`, `model.layers.${layer}.self_attn.${part}_norm.weight`, config.headSize));
+    for (const [norm, file] of Object.entries(NORM_FILES[config.norms]))
+      drafts.push(gain(normName(layer, norm as NormName), `model.layers.${layer}.${file}.weight`));
+    if (config.queryKeyNorm === "none") continue;
+    for (const [part, heads] of [
+      ["q", config.heads],
+      ["k", config.kvHeads],
+    ] as const) {
+      const width = config.queryKeyNorm === "all" ? heads * config.headSize : config.headSize;
+      drafts.push(gain(normName(layer, `${part}norm`), `model.layers.${layer}.self_attn.${part}_norm.weight`, width));
     }
   }
   drafts.push(gain("norm", "model.norm.weight"));

@@ -1,10 +1,9 @@
 /**
  * Rotary position embeddings: frequencies of a head's pairs, optionally rescaled for a longer context.
  *
- * Every supported variant is a table over positions, which training, prefill and decoding share. Variants with frequencies that depend
- * on the sequence length cannot be tabulated and are refused.
+ * Every supported variant is a table over positions, which training, prefill and decoding share. `rope-settings.ts` parses the settings.
  */
-import { DataError, UnsupportedError } from "../../../errors.ts";
+import type { SlidingWindow } from "./layer-windows.ts";
 
 /** Rescaling of rotary frequencies. */
 export type RopeScaling =
@@ -30,127 +29,89 @@ export type RopeScaling =
       readonly betaFast: number;
       readonly betaSlow: number;
       readonly isTruncated: boolean;
+    }
+  /**
+   * Divides each frequency by its factor for sequences of at most `originalContextLength` tokens, which is the maximum length here, and scales
+   * `cos` and `sin` by `attentionFactor`.
+   */
+  | {
+      readonly kind: "longrope";
+      /** Divisor of each pair's frequency, `r/2` numbers. */
+      readonly shortFactors: readonly number[];
+      readonly originalContextLength: number;
+      readonly attentionFactor: number;
     };
 
-/** Parameters of the rotary tables, part of a model's configuration. */
-export interface RopeConfig {
-  readonly headSize: number;
-  readonly contextLength: number;
+/** Rotary embedding of some layers: base of the frequencies and their rescaling. */
+export interface Rope {
   readonly ropeTheta: number;
   readonly rope: RopeScaling;
 }
 
-type Raw = Readonly<Record<string, unknown>>;
-
-/**
- * Parses the rotary settings of a `config.json`: `rope_theta`, `rope_scaling` and the newer `rope_parameters`, with the same precedence
- * as transformers. A non-empty `rope_scaling` replaces `rope_parameters` completely. `rope_theta` inside the object takes precedence over
- * the top-level key; for `original_max_position_embeddings`, the top-level key takes precedence.
- *
- * Type "dynamic" is treated as "none": it changes frequencies only beyond `max_position_embeddings`, which is the maximum length here.
- *
- * @param raw - Parsed file.
- * @param where - Name of the file for error messages.
- * @throws UnsupportedError `E_UNSUPPORTED` for another type, for partially rotated heads, and for settings per layer type.
- * @throws DataError `E_DATA` if a number that the type requires is missing.
- * @source transformers, `modeling_rope_utils.py`, `RotaryEmbeddingConfigMixin.convert_rope_params_to_dict`.
- */
-export function parseRope(raw: Raw, where: string, contextLength: number, defaultTheta: number): Pick<RopeConfig, "rope" | "ropeTheta"> {
-  const key = isEmpty(raw["rope_scaling"]) ? "rope_parameters" : "rope_scaling";
-  const given = raw[key] ?? {};
-  if (!isObject(given)) throw new DataError(`${where}: expected "${key}" to be an object or null, got ${JSON.stringify(given)}`);
-  refuseUnsupported(given, `${where}: "${key}.`);
-  const number = (name: string, fallback?: number): number => positive(given[name] ?? fallback, `${where}: expected "${key}.${name}"`);
-  const theta = given["rope_theta"] ?? raw["rope_theta"] ?? defaultTheta;
-  const original = raw["original_max_position_embeddings"] ?? given["original_max_position_embeddings"] ?? contextLength;
-  return {
-    ropeTheta: positive(theta, `${where}: expected "rope_theta"`),
-    rope: parseScaling(given, number, { contextLength, original, where: `${where}: "${key}"` }),
-  };
+/** Growth of queries with their position `p`: the factor `1 + beta · ln(1 + ⌊p / originalContextLength⌋)`. */
+export interface QueryGrowth {
+  readonly beta: number;
+  readonly originalContextLength: number;
 }
 
-function isEmpty(value: unknown): boolean {
-  return value === undefined || value === null || (isObject(value) && Object.keys(value).length === 0);
-}
-
-/** Refuses unsupported settings that do not depend on the type. */
-function refuseUnsupported(given: Raw, where: string): void {
-  const part = given["partial_rotary_factor"] ?? 1;
-  if (part !== 1)
-    throw new UnsupportedError(
-      `${where}partial_rotary_factor": ${JSON.stringify(part)} is not supported: heads are rotated as a whole, expected 1 or no such key`,
-    );
-  for (const [name, value] of Object.entries(given)) {
-    if (isObject(value))
-      throw new UnsupportedError(`${where}${name}": settings per type of layer are not supported, expected one set for all layers`);
-  }
-}
-
-interface ScalingPlace {
+/** Parameters of the rotary tables, part of a model's configuration. */
+export interface RopeConfig extends Rope {
+  /** Elements at the start of a head that are rotated, r; the others are not. */
+  readonly rotarySize: number;
   readonly contextLength: number;
-  /** `original_max_position_embeddings`, unchecked. */
-  readonly original: unknown;
-  readonly where: string;
+  /** Rotary embedding of the layers with a window, if they have another. */
+  readonly localRope: Rope | null;
+  /** Factor of rotated queries; null = 1. */
+  readonly queryGrowth: QueryGrowth | null;
 }
 
-function parseScaling(
-  given: Raw,
-  number: (name: string, fallback?: number) => number,
-  { contextLength, original, where }: ScalingPlace,
-): RopeScaling {
-  const type = given["rope_type"] ?? given["type"] ?? "default";
-  const originalContextLength = () => positive(original, `${where}: expected "original_max_position_embeddings"`);
-  switch (type) {
-    case "default":
-    case "dynamic":
-      return { kind: "none" };
-    case "linear":
-      return { kind: "linear", factor: number("factor") };
-    case "llama3":
-      return {
-        kind: "llama3",
-        factor: number("factor"),
-        lowFrequencyFactor: number("low_freq_factor"),
-        highFrequencyFactor: number("high_freq_factor"),
-        originalContextLength: originalContextLength(),
-      };
-    case "yarn": {
-      const factor = given["factor"] === null ? contextLength / originalContextLength() : number("factor");
-      const { truncate = true } = given;
-      if (typeof truncate !== "boolean" && truncate !== null)
-        throw new DataError(`${where}: expected "truncate" to be a boolean, got ${JSON.stringify(truncate)}`);
-      return {
-        kind: "yarn",
-        factor,
-        originalContextLength: originalContextLength(),
-        attentionFactor: number("attention_factor", yarnAttentionFactor(given, factor, number)),
-        betaFast: given["beta_fast"] === 0 ? 32 : number("beta_fast", 32),
-        betaSlow: given["beta_slow"] === 0 ? 1 : number("beta_slow", 1),
-        isTruncated: truncate === true,
-      };
-    }
-    default:
-      throw new UnsupportedError(
-        `${where}: type ${JSON.stringify(type)} is not supported; "default", "linear", "dynamic", "llama3" and "yarn" are`,
-      );
+/** Set of tables: of all layers without an own set, of the layers with a window, or of queries alone. */
+export type TableSet = "" | "local_" | "query_";
+
+/** Rotary tables by graph input, each `[positions, r/2]`: `cos` and `sin`, with the set's name in front. */
+export type RotaryTables = Readonly<Record<"cos" | "sin", Float32Array>> & Readonly<Record<string, Float32Array>>;
+
+/** Properties that decide which tables a layer reads. */
+type LayerRotation = Pick<RopeConfig, "localRope" | "queryGrowth"> & {
+  readonly unrotatedLayers: readonly number[];
+  readonly window: SlidingWindow | null;
+};
+
+/** Returns the sets of tables that a layer rotates its queries and keys with; null if it does not rotate them. */
+export function rotationOf(
+  { unrotatedLayers, localRope, queryGrowth, window }: LayerRotation,
+  layer: number,
+): { readonly queries: TableSet; readonly keys: TableSet } | null {
+  if (unrotatedLayers.includes(layer)) return null;
+  const keys: TableSet = localRope !== null && window?.layers.includes(layer) === true ? "local_" : "";
+  return { queries: queryGrowth === null ? keys : "query_", keys };
+}
+
+/** Returns the sets of tables of a model. */
+export function tableSets({ localRope, queryGrowth }: Pick<RopeConfig, "localRope" | "queryGrowth">): readonly TableSet[] {
+  return ["", ...(localRope === null ? [] : (["local_"] as const)), ...(queryGrowth === null ? [] : (["query_"] as const))];
+}
+
+/** Returns the tables of the angles `position · frequency`, each `[contextLength, r/2]`. */
+export function rotaryTables(config: RopeConfig): RotaryTables {
+  const { localRope, queryGrowth } = config;
+  const tables: Record<string, Float32Array> = {};
+  for (const set of tableSets(config)) {
+    const { cos, sin } = tablesOf(config, set === "local_" ? localRope! : config, set === "query_" ? queryGrowth : null);
+    tables[`${set}cos`] = cos;
+    tables[`${set}sin`] = sin;
   }
+  return tables as RotaryTables;
 }
 
-/** Returns `m(mscale) / m(mscale_all_dim)` if both are given, otherwise `m(1)`, with `m(s) = 0.1·s·ln(factor) + 1`. */
-function yarnAttentionFactor(given: Raw, factor: number, number: (name: string) => number): number {
-  const magnitude = (scale: number) => (factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1);
-  if (!given["mscale"] || !given["mscale_all_dim"]) return magnitude(1);
-  return magnitude(number("mscale")) / magnitude(number("mscale_all_dim"));
-}
-
-/** Returns `cos` and `sin` of the angles `position · frequency`, each `[contextLength, d/2]`. */
-export function rotaryTables(config: RopeConfig): { cos: Float32Array; sin: Float32Array } {
-  const half = config.headSize / 2;
-  const cos = new Float32Array(config.contextLength * half);
-  const sin = new Float32Array(config.contextLength * half);
-  const frequencies = ropeFrequencies(config);
-  const amplitude = config.rope.kind === "yarn" ? config.rope.attentionFactor : 1;
-  for (let position = 0; position < config.contextLength; position++) {
+function tablesOf({ rotarySize, contextLength }: RopeConfig, { ropeTheta, rope }: Rope, growth: QueryGrowth | null) {
+  const half = rotarySize / 2;
+  const cos = new Float32Array(contextLength * half);
+  const sin = new Float32Array(contextLength * half);
+  const frequencies = ropeFrequencies({ rotarySize, ropeTheta, rope });
+  const factor = rope.kind === "yarn" || rope.kind === "longrope" ? rope.attentionFactor : 1;
+  for (let position = 0; position < contextLength; position++) {
+    const amplitude = growth === null ? factor : factor * growthAt(position, growth);
     for (let i = 0; i < half; i++) {
       const angle = position * frequencies[i]!;
       cos[position * half + i] = amplitude * Math.cos(angle);
@@ -160,17 +121,23 @@ export function rotaryTables(config: RopeConfig): { cos: Float32Array; sin: Floa
   return { cos, sin };
 }
 
+function growthAt(position: number, { beta, originalContextLength }: QueryGrowth): number {
+  return 1 + beta * Math.log(1 + Math.floor(position / originalContextLength));
+}
+
 /**
- * Returns the frequency of each pair in radians per position: `theta^(−2i/d)`, rescaled.
+ * Returns the frequency of each pair in radians per position: `theta^(−2i/r)`, rescaled.
  *
  * @source Chen et al. 2023, arXiv:2306.15595 (linear); Grattafiori et al. 2024, arXiv:2407.21783, and the released
- * configurations (llama3); Peng et al. 2023, arXiv:2309.00071 (yarn).
+ * configurations (llama3); Peng et al. 2023, arXiv:2309.00071 (yarn); Ding et al. 2024, arXiv:2402.13753 (longrope).
  */
-export function ropeFrequencies({ headSize: d, ropeTheta, rope }: RopeConfig): number[] {
-  const plain = Array.from({ length: d / 2 }, (_, i) => ropeTheta ** ((-2 * i) / d));
+export function ropeFrequencies({ rotarySize: r, ropeTheta, rope }: Pick<RopeConfig, "rotarySize"> & Rope): number[] {
+  const plain = Array.from({ length: r / 2 }, (_, i) => ropeTheta ** ((-2 * i) / r));
   switch (rope.kind) {
     case "none":
       return plain;
+    case "longrope":
+      return plain.map((frequency, i) => frequency / rope.shortFactors[i]!);
     case "linear":
       return plain.map((frequency) => frequency / rope.factor);
     case "llama3":
@@ -182,10 +149,10 @@ export function ropeFrequencies({ headSize: d, ropeTheta, rope }: RopeConfig): n
       });
     case "yarn": {
       // Fractional index of the pair with `turns` periods in the original context.
-      const pairOf = (turns: number) => (d * Math.log(rope.originalContextLength / (turns * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
+      const pairOf = (turns: number) => (r * Math.log(rope.originalContextLength / (turns * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
       const [first, last] = [pairOf(rope.betaFast), pairOf(rope.betaSlow)];
       const low = Math.max(rope.isTruncated ? Math.floor(first) : first, 0);
-      const high = Math.min(rope.isTruncated ? Math.ceil(last) : last, d - 1);
+      const high = Math.min(rope.isTruncated ? Math.ceil(last) : last, r - 1);
       const width = low === high ? 0.001 : high - low;
       return plain.map((frequency, i) => blend(frequency, rope.factor, 1 - clamp((i - low) / width)));
     }
@@ -198,14 +165,4 @@ function blend(frequency: number, factor: number, kept: number): number {
 
 function clamp(x: number): number {
   return Math.min(1, Math.max(0, x));
-}
-
-function isObject(value: unknown): value is Raw {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function positive(value: unknown, message: string): number {
-  if (typeof value !== "number" || !Number.isFinite(value) || value <= 0)
-    throw new DataError(`${message} to be a number > 0, got ${JSON.stringify(value)}`);
-  return value;
 }

@@ -1,78 +1,26 @@
 /**
- * Graph of the Llama and Qwen architectures: RMSNorm, rotary position embeddings, grouped-query attention with optional biases and head
- * normalization, SwiGLU, tied or separate head.
+ * Graph of the supported architectures: RMSNorm, rotary position embeddings, grouped-query attention with optional biases, head
+ * normalization and sliding windows, gated feed-forward layers, tied or separate head. The configuration holds all differences.
  *
  * Training, prefill and decoding share this definition and pass in their own attention, which determines where keys come from.
  * Activations are rows `[R, H]` with `R = B·T`.
  */
-import {
-  add,
-  concat,
-  type Dim,
-  gatherFromPieces,
-  gatherRows,
-  type Graph,
-  matmul,
-  mul,
-  reshape,
-  rmsNorm,
-  rotaryEmbedding,
-  silu,
-  split,
-  transpose,
-  type Value,
-} from "../graph/index.ts";
+import { add, concat, gatherFromPieces, gatherRows, geluTanh, matmul, mul, rmsNorm, silu, split, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "./config.ts";
-import { baseLayout, biasName, layerLinears, type Layout, type LinearSpec, pieceName } from "./parameters.ts";
+import { normalizeTogether } from "./heads.ts";
+import { type AttentionLayer, gainOf, type ModelInputs } from "./model-inputs.ts";
+import {
+  baseLayout,
+  biasName,
+  layerLinears,
+  type LayerLinears,
+  type LinearSpec,
+  type NormName,
+  normName,
+  pieceName,
+} from "./parameters.ts";
 
 export { rotaryTables } from "./rope.ts";
-
-/** Batch dimensions: batch size, sequence length, and their product. */
-export interface BatchDims {
-  readonly batch: Dim;
-  readonly time: Dim;
-  readonly rows: Dim;
-  /** Dimension `(h / kv) · T`: a number, or a name that the attention mask binds. @default {@link GROUPED} */
-  readonly grouped?: Dim | undefined;
-}
-
-/** Graph inputs and settings shared by all layers. */
-export interface ModelInputs {
-  readonly graph: Graph;
-  readonly config: ModelConfig;
-  readonly dims: BatchDims;
-  /** Graph input of each parameter, or of each piece of a parameter that is cut, by name. */
-  readonly weights: ReadonlyMap<string, Value>;
-  /** Product of rows and a transposed matrix `[out, in]`; set if weights are transposed. @default `matmul` with `[in, out]` */
-  readonly product?: Product | undefined;
-  /** Linear layer without bias; set if linear layers have adapters. @default `product` with the layer's weight */
-  readonly project?: Projection | undefined;
-  /** Positions of the tokens, `[B, T]` int64. */
-  readonly positions: Value;
-  /** Rotary tables, each `[contextLength, d/2]`. */
-  readonly cos: Value;
-  readonly sin: Value;
-}
-
-/** Function that computes `x·Wᵀ` from rows `[R, in]` and a weight `[out, in]`. */
-export type Product = (x: Value, weight: Value) => Value;
-
-/** Function that applies a linear layer without its bias to rows `[R, in]` and returns `[R, out]`. */
-export type Projection = (linear: LinearSpec, x: Value) => Value;
-
-/** Name of the dimension `(h / kv) · T`; the attention mask binds it. */
-export const GROUPED = "grouped";
-
-/** Attention over queries `[B, kv, (h/kv)·T, d]` and new keys and values `[B, kv, T, d]`; returns a value of the queries' shape. */
-export type Attention = (layer: number, queries: Value, keys: Value, values: Value) => Value;
-
-/** Declares one graph input per parameter. */
-export function weightInputs(graph: Graph, layout: Layout): Map<string, Value> {
-  return new Map(layout.parameters.map((parameter) => [parameter.name, graph.input(parameter.name, parameter.shape)]));
-}
-
-/** Attention layer: maps the fused projection of queries, keys and values, `[R, (h + 2·kv)·d]`, to concatenated heads `[R, h·d]`. */
-export type AttentionLayer = (layer: number, projected: Value) => Value;
 
 /**
  * Computes hidden states before the final norm from token ids `[R]`.
@@ -90,8 +38,24 @@ export function transformer(inputs: ModelInputs, tokens: Value, attentionLayer: 
 }
 
 /** Returns the embeddings `[R, H]` of token ids `[R]`. */
-export function embed({ weights }: ModelInputs, tokens: Value): Value {
-  return gatherFromPieces(piecesOf(weights, "embedding"), tokens);
+export function embed({ weights, config }: ModelInputs, tokens: Value): Value {
+  return scaled(gatherFromPieces(piecesOf(weights, "embedding"), tokens), config.scales.embedding);
+}
+
+/** Returns `factor · x`; `x` itself for a factor of 1. */
+function scaled(x: Value, factor: number): Value {
+  return factor === 1 ? x : mul(x, x.graph.scalar(factor));
+}
+
+/** Applies a norm of a layer; returns `x` if the architecture does not have the norm. */
+function layerNorm(inputs: ModelInputs, layer: number, norm: NormName, x: Value): Value {
+  const name = normName(layer, norm);
+  return inputs.weights.has(name) ? rmsNorm(x, gainOf(inputs, name), inputs.config.normEpsilon) : x;
+}
+
+/** Adds the output of attention or of the feed-forward layer to its input. */
+function addBranch(inputs: ModelInputs, layer: number, norm: NormName, residual: Value, output: Value): Value {
+  return add(residual, scaled(layerNorm(inputs, layer, norm, output), inputs.config.scales.residual));
 }
 
 /** Result of one layer, with the values that {@link gatedOutput} computes the output from. */
@@ -116,26 +80,37 @@ export function transformerLayer(
   attentionLayer: AttentionLayer,
   chosen?: Value,
 ): LayerResult {
-  const { config, weights } = inputs;
+  const { config } = inputs;
   const linears = layerLinears(config, layer);
-  const normed = rmsNorm(input, weights.get(`layer${layer}_norm1`)!, config.normEpsilon);
-  let mixed = attentionLayer(layer, linear(inputs, linears.qkv, normed));
+  const normed = layerNorm(inputs, layer, "norm1", input);
+  let mixed = attentionLayer(layer, normalizeTogether(inputs, layer, linear(inputs, linears.qkv, normed)));
   let x = input;
   if (chosen) {
     mixed = gatherRows(mixed, chosen);
     x = gatherRows(x, chosen);
   }
-  const residual = add(x, linear(inputs, linears.output, mixed));
-  const inner = rmsNorm(residual, weights.get(`layer${layer}_norm2`)!, config.normEpsilon);
-  const gate = linear(inputs, linears.gate, inner);
-  const activated = silu(gate);
-  const up = linear(inputs, linears.up, inner);
-  return { residual, gate, up, output: add(residual, linear(inputs, linears.down, mul(activated, up))) };
+  const residual = addBranch(inputs, layer, "onorm", x, linear(inputs, linears.output, mixed));
+  const { gate, activated, up } = gateAndUp(inputs, linears, layerNorm(inputs, layer, "norm2", residual));
+  return { residual, gate, up, output: addBranch(inputs, layer, "downnorm", residual, linear(inputs, linears.down, mul(activated, up))) };
 }
 
-/** Computes the output of a layer, `residual + down(silu(gate) · up)`, from its other results. */
+/** Computes the gate and up projections, and the activation of the gate. */
+function gateAndUp(inputs: ModelInputs, { inner: [first, second] }: LayerLinears, x: Value) {
+  const { innerSize: F } = inputs.config;
+  const projected = linear(inputs, first, x);
+  if (second !== undefined) return { gate: projected, activated: activate(inputs, projected), up: linear(inputs, second, x) };
+  const [gate, up] = split(projected, 1, [F, F]);
+  return { gate: gate!, activated: activate(inputs, gate!), up: up! };
+}
+
+function activate({ config }: ModelInputs, gate: Value): Value {
+  return config.activation === "silu" ? silu(gate) : geluTanh(gate);
+}
+
+/** Computes the output of a layer, `residual + norm(down(activation(gate) · up))`, from its other results. */
 export function gatedOutput(inputs: ModelInputs, layer: number, { residual, gate, up }: Omit<LayerResult, "output">): Value {
-  return add(residual, linear(inputs, layerLinears(inputs.config, layer).down, mul(silu(gate), up)));
+  const product = linear(inputs, layerLinears(inputs.config, layer).down, mul(activate(inputs, gate), up));
+  return addBranch(inputs, layer, "downnorm", residual, product);
 }
 
 /** Computes logits `[S, V]` of hidden states `[S, H]`: final norm, then the head. */
@@ -144,13 +119,14 @@ export function logits(inputs: ModelInputs, hidden: Value): Value {
 }
 
 /** Applies the final norm to hidden states `[S, H]`. */
-export function finalNorm({ config, weights }: ModelInputs, hidden: Value): Value {
-  return rmsNorm(hidden, weights.get("norm")!, config.normEpsilon);
+export function finalNorm(inputs: ModelInputs, hidden: Value): Value {
+  return rmsNorm(hidden, gainOf(inputs, "norm"), inputs.config.normEpsilon);
 }
 
-/** Computes logits `[S, V]` of normed hidden states `[S, H]`. */
-export function headProduct(inputs: ModelInputs, normed: Value): Value {
+/** Computes logits `[S, V]` of hidden states `[S, H]` after the final norm. */
+export function headProduct(inputs: ModelInputs, hidden: Value): Value {
   const { config, weights, product = (x: Value, weight: Value) => matmul(x, weight, { transposeB: true }) } = inputs;
+  const normed = scaled(hidden, config.scales.logits);
   const pieces = piecesOf(weights, headName(config));
   if (config.isTied) {
     const parts = pieces.map((piece) => product(normed, piece));
@@ -183,53 +159,6 @@ export function headName({ isTied }: ModelConfig): string {
 /** Multiplies rows by a matrix, which is transposed if `product` is set. */
 export function times({ product = matmul }: Pick<ModelInputs, "product">, x: Value, weight: Value): Value {
   return product(x, weight);
-}
-
-/** Returns an attention layer that splits the fused projection into heads, rotates queries and keys, attends, and joins the heads. */
-export function perHeadAttention(inputs: ModelInputs, attention: Attention): AttentionLayer {
-  return (layer, projected) => {
-    const { queries, keys, values } = splitHeads(inputs, layer, projected);
-    return joinHeads(inputs, attention(layer, queries, keys, values));
-  };
-}
-
-/** Heads of a layer: queries `[B, kv, (h/kv)·T, d]`, keys and values `[B, kv, T, d]`. */
-export interface Heads {
-  readonly queries: Value;
-  readonly keys: Value;
-  readonly values: Value;
-}
-
-/** Splits a fused projection `[B·T, (h + 2·kv)·d]` into heads; normalizes (if configured) and rotates queries and keys. */
-export function splitHeads(inputs: ModelInputs, layer: number, projected: Value): Heads {
-  const { config, dims } = inputs;
-  const { heads, kvHeads, headSize: d } = config;
-  const { batch, time } = dims;
-  const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, d]), [0, 2, 1, 3]);
-  const [looking, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
-  const [queries, keys] = split(rotate(inputs, layer, normalizeHeads(inputs, layer, looking!)), 1, [heads, kvHeads]);
-  // Query heads that share a key head are adjacent, so they become additional rows of the same product.
-  return { queries: reshape(queries!, [batch, kvHeads, dims.grouped ?? GROUPED, d]), keys: keys!, values: values! };
-}
-
-/** Concatenates head outputs `[B, kv, (h/kv)·T, d]` to `[B·T, h·d]`. */
-export function joinHeads({ config, dims }: ModelInputs, mixed: Value): Value {
-  const { heads, headSize: d } = config;
-  const apart = reshape(mixed, [dims.batch, heads, dims.time, d]);
-  return reshape(transpose(apart, [0, 2, 1, 3]), [dims.rows, heads * d]);
-}
-
-/** Normalizes each query and key head of `[B, h + kv, T, d]` if the model is configured so. */
-function normalizeHeads({ config, weights }: ModelInputs, layer: number, x: Value): Value {
-  if (!config.hasQueryKeyNorm) return x;
-  const { heads, kvHeads, normEpsilon } = config;
-  const [queries, keys] = split(x, 1, [heads, kvHeads]);
-  const norm = (part: Value, name: string) => rmsNorm(part, weights.get(`layer${layer}_${name}`)!, normEpsilon);
-  return concat([norm(queries!, "qnorm"), norm(keys!, "knorm")], 1, heads + kvHeads);
-}
-
-function rotate({ config, positions, cos, sin }: ModelInputs, layer: number, x: Value): Value {
-  return config.unrotatedLayers.includes(layer) ? x : rotaryEmbedding(x, positions, cos, sin);
 }
 
 /** Applies a linear layer with its adapters and bias. */

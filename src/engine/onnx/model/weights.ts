@@ -151,13 +151,15 @@ function transposedColumns(view: Float32Array, { shape }: Parameter, start: numb
 /** Source of standard normal random numbers by index, from 0. */
 export type Normal = (index: number) => number;
 
-/** Returns random initial weights: gains 1, biases 0, all others normal with standard deviation `initializerRange`. */
+/** Returns random initial weights: factors of norms 1, biases 0, all others normal with standard deviation `initializerRange`. */
 export function initialWeights(config: ModelConfig, layout: Layout, normal: Normal): Float32Array {
   const flat = new Float32Array(layout.length);
+  const gain = config.hasUnitOffset ? 0 : 1;
   for (const parameter of layout.parameters) {
     const view = viewOf(flat, parameter);
     if (parameter.kind === "bias") continue;
-    for (let i = 0; i < view.length; i++) view[i] = parameter.kind === "gain" ? 1 : config.initializerRange * normal(parameter.offset + i);
+    for (let i = 0; i < view.length; i++)
+      view[i] = parameter.kind === "gain" ? gain : config.initializerRange * normal(parameter.offset + i);
   }
   return flat;
 }

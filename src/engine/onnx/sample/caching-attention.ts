@@ -1,6 +1,9 @@
 /** Attention of prefill and decode graphs that extend the cache themselves. */
-import { cachedAttention, concat, type Dim, reshape, rmsNorm, rotaryEmbedding, split, transpose, type Value } from "../graph/index.ts";
-import type { AttentionLayer, ModelInputs } from "../model/transformer.ts";
+import { cachedAttention, concat, type Dim, reshape, split, transpose, type Value } from "../graph/index.ts";
+import { normalizeHeads, rotate } from "../model/heads.ts";
+import { isWindowed } from "../model/layer-windows.ts";
+import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
+import { rotationOf } from "../model/rope.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
 /** Capacities of the cache before and after a run. */
@@ -21,18 +24,18 @@ export const FIXED: CacheDims = { past: "capacity", present: "capacity" };
  * `last_places` `[B]` and `total` `[1]` give the lengths of the rows after the pass, see {@link cachedAttention}.
  */
 export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDims = FIXED): AttentionLayer {
-  const { graph, config, dims, cos, sin } = inputs;
-  const { heads, kvHeads, headSize: d, unrotatedLayers } = config;
+  const { graph, config, dims, rotary } = inputs;
+  const { heads, kvHeads, headSize: d, rotarySize } = config;
   const lastPlaces = graph.input("last_places", ["batch"], "int32");
   const total = graph.input("total", [1], "int32");
   const cacheInput = (name: string, capacity: Dim) => graph.input(name, ["batch", kvHeads, capacity, d]);
   return (layer, projected) => {
     const names = cacheNames(layer);
-    const isRotated = !unrotatedLayers.includes(layer);
-    const doesOpRotate = isRotated && d % 16 === 0;
-    const normed = normalizeHeads(inputs, layer, projected);
+    const sets = rotationOf(config, layer);
+    const doesOpRotate = sets !== null && sets.queries === sets.keys && rotarySize === d && d % 16 === 0;
+    const normed = normalized(inputs, layer, projected);
     const { mixed, keys, values } = cachedAttention({
-      projected: reshape(isRotated && !doesOpRotate ? rotateHeads(inputs, normed) : normed, [
+      projected: reshape(sets !== null && !doesOpRotate ? rotated(inputs, layer, normed) : normed, [
         dims.batch,
         dims.time,
         (heads + 2 * kvHeads) * d,
@@ -41,10 +44,12 @@ export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDi
       capacity: present,
       lastPositions: lastPlaces,
       total,
-      rotary: doesOpRotate ? { cos, sin } : undefined,
+      rotary: doesOpRotate ? rotary.get(sets.keys) : undefined,
       heads,
       kvHeads,
       headSize: d,
+      scale: config.scales.attention,
+      window: isWindowed(config, layer) ? config.window!.size : undefined,
     });
     graph.output(names.keys, keys);
     graph.output(names.values, values);
@@ -52,21 +57,18 @@ export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDi
   };
 }
 
-/** Normalizes the query and key heads of a projection `[R, (h + 2·kv)·d]`, if the model has query-key norm. */
-function normalizeHeads({ config, weights, dims }: ModelInputs, layer: number, projected: Value): Value {
-  if (!config.hasQueryKeyNorm) return projected;
-  const { heads, kvHeads, headSize, normEpsilon } = config;
-  const all = reshape(projected, [dims.rows, heads + 2 * kvHeads, headSize]);
-  const [queries, keys, values] = split(all, 1, [heads, kvHeads, kvHeads]);
-  const norm = (part: Value, name: string) => rmsNorm(part, weights.get(`layer${layer}_${name}`)!, normEpsilon);
-  return concat([norm(queries!, "qnorm"), norm(keys!, "knorm"), values!], 1, heads + 2 * kvHeads);
+/** Normalizes the query and key heads of a projection `[R, (h + 2·kv)·d]`, if the model normalizes each head. */
+function normalized(inputs: ModelInputs, layer: number, projected: Value): Value {
+  const { config, dims } = inputs;
+  if (config.queryKeyNorm !== "head") return projected;
+  return normalizeHeads(inputs, layer, reshape(projected, [dims.rows, config.heads + 2 * config.kvHeads, config.headSize]), 1);
 }
 
 /** Rotates the query and key heads of a projection. */
-function rotateHeads({ config, dims, positions, cos, sin }: ModelInputs, projected: Value): Value {
-  const { heads, kvHeads, headSize } = config;
-  const perHead = transpose(reshape(projected, [dims.batch, dims.time, heads + 2 * kvHeads, headSize]), [0, 2, 1, 3]);
-  const [looking, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
-  const rotated = rotaryEmbedding(looking!, positions, cos, sin);
-  return transpose(concat([rotated, values!], 1, heads + 2 * kvHeads), [0, 2, 1, 3]);
+function rotated(inputs: ModelInputs, layer: number, projected: Value): Value {
+  const { heads, kvHeads, headSize } = inputs.config;
+  const { batch, time } = inputs.dims;
+  const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, headSize]), [0, 2, 1, 3]);
+  const [rotating, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
+  return transpose(concat([rotate(inputs, layer, rotating!), values!], 1, heads + 2 * kvHeads), [0, 2, 1, 3]);
 }

@@ -2,7 +2,7 @@
 import type { Graph, Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Layout } from "../model/parameters.ts";
-import type { ModelInputs } from "../model/transformer.ts";
+import type { ModelInputs } from "../model/model-inputs.ts";
 import { type CacheDims, cachingAttention, FIXED } from "./caching-attention.ts";
 import { drawOutputs } from "./draw-graph.ts";
 import type { ForwardKind } from "./forward.ts";

@@ -9,6 +9,12 @@ import type { BatchKeys, PromptKeys } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
+/**
+ * Min sliding window of a device, and max tokens of a piece after other tokens in layers with a window: with a window shorter than the piece,
+ * the attention kernel of ONNX Runtime 1.30 is wrong.
+ */
+export const MIN_DEVICE_WINDOW = BLOCK_TOKENS;
+
 /** Step of capacities, in tokens. */
 const CAPACITY_STEP = 64;
 
@@ -147,6 +153,10 @@ export class DevicePromptKeys implements PromptKeys {
 
   get kind(): PromptKeys["kind"] {
     return this.#layers === null ? "prompt" : "continuation";
+  }
+
+  get maxPiece(): number {
+    return this.kind === "continuation" && this.#config.window !== null ? MIN_DEVICE_WINDOW : Infinity;
   }
 
   feeds(_start: number, end: number): Tensors {

@@ -1,4 +1,5 @@
 /** Sampling on a device, with weights, adapters and caches in its memory. */
+import { UnsupportedError } from "../../../errors.ts";
 import type { WeightPrecision } from "../../engine-info.ts";
 import { concat, expandTo, Graph, mul, reshape } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
@@ -11,7 +12,7 @@ import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import { hasExactAttention } from "./attention-check.ts";
 import { deviceGraph } from "./device-graphs.ts";
-import { DeviceBatchKeys, DevicePromptKeys, gatherer, paddedRows, residentKeys } from "./device-keys.ts";
+import { DeviceBatchKeys, DevicePromptKeys, gatherer, MIN_DEVICE_WINDOW, paddedRows, residentKeys } from "./device-keys.ts";
 import { Forward, type ForwardInput } from "./forward.ts";
 import { KeysRoom } from "./keys-room.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
@@ -69,8 +70,12 @@ export function onDevice(memory: DeviceMemory, bases: DeviceBases, room = new Ke
 
 function deviceWeights(memory: DeviceMemory, bases: DeviceBases): WeightsSource<DeviceTrained, OnDevice, DeviceAdapter> {
   return {
-    base: (directory) => bases.lease(directory),
+    async base(directory, config) {
+      requireWindow(config);
+      return bases.lease(directory);
+    },
     async own(_directory, config, { weights }): Promise<OwnWeights> {
+      requireWindow(config);
       const rotary = await bases.rotary(config);
       const release = () => {
         weights.release();
@@ -86,6 +91,14 @@ function deviceWeights(memory: DeviceMemory, bases: DeviceBases): WeightsSource<
     },
     free: (held) => ("release" in held ? (held as OwnWeights).release() : held.weights.release()),
   };
+}
+
+/** @throws UnsupportedError `E_UNSUPPORTED` for a sliding window that the device cannot compute. */
+function requireWindow({ window }: ModelConfig): void {
+  if (window === null || window.size >= MIN_DEVICE_WINDOW) return;
+  throw new UnsupportedError(
+    `Expected "sliding_window" to be at least ${MIN_DEVICE_WINDOW} on the device "webgpu", got ${window.size}: use the device "cpu"`,
+  );
 }
 
 /** Returns the layout of a model's weights in a device's memory. */

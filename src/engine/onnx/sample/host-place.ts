@@ -57,9 +57,9 @@ export function hostGraphs(maxThreads: number): ForwardPlace<Weights> {
     if (!tensors) {
       // The padding of a prompt's last piece may reach beyond the context.
       const contextLength = Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS;
-      const { cos, sin } = rotaryTables({ ...config, contextLength });
-      const shape = [contextLength, config.headSize / 2];
-      tensors = { cos: new TensorClass("float32", cos, shape), sin: new TensorClass("float32", sin, shape) };
+      const half = config.rotarySize / 2;
+      const tables = Object.entries(rotaryTables({ ...config, contextLength }));
+      tensors = Object.fromEntries(tables.map(([name, table]) => [name, new TensorClass("float32", table, [table.length / half, half])]));
       rotary.set(config, tensors);
     }
     return tensors;

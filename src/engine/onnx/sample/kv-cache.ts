@@ -1,10 +1,10 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
-import { MASKED } from "../graph/index.ts";
 import { freeBuffers } from "../../../util/free-buffers.ts";
 import type { BatchKeys } from "./place.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
+import { SlotMasks } from "./slot-masks.ts";
 
 /** Max bytes to allocate ahead for the length that rows may reach; such memory is allocated but not written to. */
 const MAX_AHEAD_BYTES = 512 * 2 ** 20;
@@ -33,10 +33,11 @@ export class KvCache implements BatchKeys {
   /** Number of slots that may hold data: the slots of the rows in use and, until the arrays change, of rows that ended. */
   #written = 0;
   #layers: LayerCache[] = [];
-  #mask = new Float32Array(0);
+  #masks: SlotMasks;
 
   constructor(config: ModelConfig) {
     this.#config = config;
+    this.#masks = new SlotMasks(config.window?.size ?? Infinity);
     this.#rowSize = (capacity) => config.kvHeads * config.headSize * capacity;
   }
 
@@ -45,12 +46,17 @@ export class KvCache implements BatchKeys {
     return rows;
   }
 
-  /** Returns the graph inputs of the first `rows` rows; `past_mask` is 0 where a row has a token and very negative elsewhere. */
+  /**
+   * Returns the graph inputs of the first `rows` rows; `past_mask` is 0 where a row has a token and very negative elsewhere. Layers with a
+   * sliding window keep all keys, and read `window_mask` instead.
+   */
   feeds(TensorClass: TensorConstructor, rows: number): Tensors {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
     const size = rows * this.#rowSize(capacity);
-    const feeds: Tensors = { past_mask: new TensorClass("float32", this.#mask.subarray(0, rows * capacity), [rows, 1, 1, capacity]) };
+    const mask = (data: Float32Array) => new TensorClass("float32", data, [rows, 1, 1, capacity]);
+    const feeds: Tensors = { past_mask: mask(this.#masks.full(rows)) };
+    if (this.#masks.hasWindow) feeds["window_mask"] = mask(this.#masks.windowed(rows));
     this.#layers.forEach(({ keys, values }, layer) => {
       const names = cacheNames(layer);
       feeds[names.pastKeys] = new TensorClass("float32", keys.subarray(0, size), [rows, kvHeads, d, capacity]);
@@ -76,7 +82,7 @@ export class KvCache implements BatchKeys {
     const size = wanted * this.#rowSize(capacity);
     const used = rows * this.#rowSize(before);
     // Everything is allocated before anything is changed, because memory may run out.
-    const mask = new Float32Array(wanted * capacity).fill(MASKED);
+    const masks = this.#masks.resized(wanted, capacity, rows);
     const room = this.#layers[0]?.keys.length ?? 0;
     if (size > room) {
       // Memory that is not yet written to takes no physical memory.
@@ -101,8 +107,7 @@ export class KvCache implements BatchKeys {
       keys.fill(0, ...ended);
       values.fill(0, ...ended);
     }
-    for (let row = 0; row < rows; row++) mask.set(this.#mask.subarray(row * before, (row + 1) * before), row * capacity);
-    this.#mask = mask;
+    this.#masks = masks;
     this.#slots = wanted;
     this.#capacity = capacity;
     this.#written = rows;
@@ -112,7 +117,7 @@ export class KvCache implements BatchKeys {
   load(slot: number, prompt: PromptCache, source: number, length: number): void {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
-    const before = this.#lengthOf(slot);
+    const before = this.#masks.lengthOf(slot);
     this.#written = Math.max(this.#written, slot + 1);
     prompt.layers.forEach((from, layer) => {
       const { keys, values } = this.#layers[layer]!;
@@ -126,8 +131,7 @@ export class KvCache implements BatchKeys {
         for (let i = 0; i < d; i++) keys.fill(0, row + i * capacity + length, row + i * capacity + before);
       }
     });
-    this.#mask.fill(0, slot * capacity, slot * capacity + length);
-    this.#mask.fill(MASKED, slot * capacity + length, (slot + 1) * capacity);
+    this.#masks.load(slot, length);
   }
 
   /**
@@ -152,7 +156,7 @@ export class KvCache implements BatchKeys {
         }
       }
     });
-    for (let slot = 0; slot < rows; slot++) this.#mask[slot * capacity + places[slot]!] = 0;
+    for (let slot = 0; slot < rows; slot++) this.#masks.append(slot, places[slot]!);
   }
 
   /** Frees the memory at once: caches of many rows of a large model take hundreds of megabytes. */
@@ -167,12 +171,6 @@ export class KvCache implements BatchKeys {
     if (first) freeBuffers([first.keys.buffer as ArrayBuffer]);
   }
 
-  /** Returns the number of tokens of the last row in a slot. */
-  #lengthOf(slot: number): number {
-    const length = this.#mask.subarray(slot * this.#capacity, (slot + 1) * this.#capacity).indexOf(MASKED);
-    return length < 0 ? this.#capacity : length;
-  }
-
   /** Copies a row over another. */
   copy(from: number, to: number): void {
     if (from === to) return;
@@ -181,7 +179,7 @@ export class KvCache implements BatchKeys {
       keys.copyWithin(to * size, from * size, (from + 1) * size);
       values.copyWithin(to * size, from * size, (from + 1) * size);
     }
-    this.#mask.copyWithin(to * this.#capacity, from * this.#capacity, (from + 1) * this.#capacity);
+    this.#masks.copy(from, to);
   }
 }
 

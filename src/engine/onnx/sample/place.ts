@@ -15,6 +15,8 @@ export interface PlacedWeights {
 export interface PromptKeys {
   /** Graph that computes the next piece. */
   readonly kind: "prompt" | "continuation";
+  /** Max tokens of the next piece that the graph computes exactly. */
+  readonly maxPiece: number;
   /** Returns the graph inputs for the tokens `[start, end)` of all slots. */
   feeds(start: number, end: number): Tensors;
   /** Graph outputs for the cache, by name: a tensor to write in place, or null to allocate one. */

@@ -100,7 +100,7 @@ export class PrefillTask {
   async step(adapters: PlacedStack | null, maxTokens: number): Promise<PieceResult> {
     const size = this.prompts.length;
     const head = this.#heads[0]!;
-    const limit = Math.min(maxTokens, this.#place.maxPiece, this.#scored === null ? Infinity : SCORED_TOKENS);
+    const limit = Math.min(maxTokens, this.#place.maxPiece, this.#cache.maxPiece, this.#scored === null ? Infinity : SCORED_TOKENS);
     const piece = Math.max(BLOCK_TOKENS, Math.floor(limit / BLOCK_TOKENS) * BLOCK_TOKENS);
     const end = size > 1 ? this.#time : Math.min(this.#time, this.#done + piece);
     const [start, time] = [this.#done, end - this.#done];

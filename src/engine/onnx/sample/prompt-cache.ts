@@ -21,6 +21,7 @@ interface HostBlock extends StoredBlock {
  */
 export class PromptCache implements PromptKeys {
   readonly kind = "prompt";
+  readonly maxPiece = Infinity;
   readonly #config: ModelConfig;
   readonly layers: readonly LayerCache[];
   /** Tokens that each slot has room for, `C`. */

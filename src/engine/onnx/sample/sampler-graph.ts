@@ -4,16 +4,15 @@ import type { ModelConfig } from "../model/config.ts";
 import { adapterNames, baseLayout, type LinearSpec } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import {
-  type BatchDims,
-  logits,
   type AttentionLayer,
+  type BatchDims,
   type ModelInputs,
   type Product,
   type Projection,
-  times,
-  transformer,
+  rotaryInputs,
   weightInputs,
-} from "../model/transformer.ts";
+} from "../model/model-inputs.ts";
+import { logits, times, transformer } from "../model/transformer.ts";
 import { originalWeights } from "./transposed.ts";
 
 /** Returns the names of a layer's cache inputs and outputs. */
@@ -69,7 +68,6 @@ export function samplerGraph(
   const graph = new Graph();
   const filling = transposed?.isGrouped ? paddingOf(graph, dims) : null;
   const all: BatchDims = filling ? { batch: "filled", time: 1, rows: "filled" } : dims;
-  const half = config.headSize / 2;
   const tokens = graph.input("tokens", [all.batch, all.time], "int64");
   const weights = transposed ? originalWeights(graph, config) : weightInputs(graph, layout);
   const shared = {
@@ -77,8 +75,7 @@ export function samplerGraph(
     config,
     weights,
     product: transposed?.product,
-    cos: graph.input("cos", ["positions", half]),
-    sin: graph.input("sin", ["positions", half]),
+    rotary: rotaryInputs(graph, config, "positions"),
   };
   const positions = graph.input("positions", [all.batch, all.time], "int64");
   const attentionLayer = attend({ ...shared, dims, positions: filling ? filling.real(positions) : positions });

@@ -9,7 +9,7 @@ import { sliceName } from "./head-loss.ts";
 import { promptOfPackedRows, type Selection, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
 import { attentionRanges, type Mask, packedMasks, promptMasks, type Range } from "./masks.ts";
 import { type BatchSize, type MemoryBudget, type MemoryPlan, memoryPlan } from "./memory-plan.ts";
-import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames } from "./padded-blocks.ts";
+import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames, type Reach, reachesOf } from "./padded-blocks.ts";
 
 /** Results of a batch, except gradients. */
 export interface BatchResult {
@@ -81,7 +81,7 @@ export function batchInputs(
     sliced(name, selection[name], (part) => new TensorClass("float32", part, [part.length, 1]));
   const scalar = (x: number) => new TensorClass("float32", new Float32Array([x]), []);
   const feeds: Tensors = {
-    ...blockInputs(TensorClass, rows, batch, config.heads / config.kvHeads, masks),
+    ...blockInputs(TensorClass, rows, batch, config, masks),
     selected: new TensorClass("int64", selection.selected, [size]),
     ...sliced("targets", selection.targets, (part) => new TensorClass("int64", part, [part.length])),
   };
@@ -122,15 +122,17 @@ export function batchResult(selection: Selection, outputs: Tensors, hasLoss: boo
 export const NOTHING: BatchResult = { logprobs: new Float32Array(0), entropy: 0, weightedEntropy: 0, loss: 0 };
 
 /** Builds the tensors with tokens, positions and masks of a batch's padded blocks. */
-function blockInputs(TensorClass: TensorConstructor, rows: readonly Row[], batch: Batch, copies: number, source: MaskSource): Tensors {
+function blockInputs(TensorClass: TensorConstructor, rows: readonly Row[], batch: Batch, config: ModelConfig, source: MaskSource): Tensors {
+  const copies = config.heads / config.kvHeads;
   const feeds: Tensors = {};
   const floats = (data: Float32Array, shape: readonly number[]) => new TensorClass("float32", data, shape);
-  const addMasks = (prefix: string, masks: readonly Mask[]) =>
-    masks.forEach(({ data, shape }, block) => (feeds[maskName(prefix, block)] = floats(data, shape)));
-  const addRanges = (prefix: string, { count }: PaddedBlock, ranges: readonly Range[]) =>
-    ranges.forEach(({ first, last, prompt, lines, keys }, block) => {
-      const names = rangeNames(prefix, block);
+  const addMasks = (prefix: string, reach: Reach, masks: readonly Mask[]) =>
+    masks.forEach(({ data, shape }, block) => (feeds[maskName(prefix, block, reach)] = floats(data, shape)));
+  const addRanges = (prefix: string, reach: Reach, { count }: PaddedBlock, ranges: readonly Range[]) =>
+    ranges.forEach(({ first, last, prompt, firstPrompt, lines, keys }, block) => {
+      const names = rangeNames(prefix, block, reach);
       feeds[names.first] = floats(first, [count, 1, lines, 1]);
+      if (reach === "window") feeds[names.firstPrompt] = floats(firstPrompt, [count, 1, lines, 1]);
       feeds[names.last] = floats(last, [count, 1, lines, 1]);
       feeds[names.prompt] = floats(prompt, [count, 1, 1, 1]);
       feeds[keysName(prefix, block)] = floats(
@@ -142,8 +144,11 @@ function blockInputs(TensorClass: TensorConstructor, rows: readonly Row[], batch
     const { count, time, blocks } = block;
     feeds[`${prefix}tokens`] = new TensorClass("int64", tokens, [count * time]);
     feeds[`${prefix}positions`] = new TensorClass("int64", positions, [count, blocks, time / blocks]);
-    if (source === "ranges") return addRanges(prefix, block, attentionRanges(batch, prefix === PROMPT, copies));
-    addMasks(prefix, prefix === PROMPT ? promptMasks(block, copies) : packedMasks(batch, copies));
+    for (const reach of reachesOf(config)) {
+      const window = reach === "full" ? Infinity : config.window!.size;
+      if (source === "ranges") addRanges(prefix, reach, block, attentionRanges(batch, prefix === PROMPT, copies, window));
+      else addMasks(prefix, reach, prefix === PROMPT ? promptMasks(block, copies, window) : packedMasks(batch, copies, window));
+    }
   };
   const { prompts, packedRows } = tokenInputs(rows, batch);
   add(PACKED, batch.packedRows, packedRows);

@@ -3,6 +3,7 @@ import { entropyCoefficientOf } from "../../../training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
+import type { RotaryTables } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
 import { type Batch, fullBatch, minTrainedEntries } from "./batch.ts";
@@ -18,8 +19,8 @@ export interface FrozenBase {
   readonly layout: Layout;
   /** Unused if every parameter is trained. */
   readonly weights: Float32Array;
-  /** Rotary tables `[positions, headSize / 2]`; `positionsNeeded` gives the number of positions. */
-  readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array };
+  /** Rotary tables, each `[positions, r/2]`; `positionsNeeded` gives the number of positions. */
+  readonly rotary: RotaryTables;
 }
 
 /** Model that a batch is computed with. */
@@ -66,10 +67,11 @@ export class BatchRunner {
     const { selection, plan } = planned;
     const views = (flat: Float32Array, of: Layout): Tensors =>
       Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
-    const half = config.headSize / 2;
+    const half = config.rotarySize / 2;
     const feeds: Tensors = {
-      cos: new Tensor("float32", base.rotary.cos, [base.rotary.cos.length / half, half]),
-      sin: new Tensor("float32", base.rotary.sin, [base.rotary.sin.length / half, half]),
+      ...Object.fromEntries(
+        Object.entries(base.rotary).map(([name, table]) => [name, new Tensor("float32", table, [table.length / half, half])]),
+      ),
       ...batchInputs(
         Tensor,
         { config, lora },

@@ -3,16 +3,8 @@ import { adaptedProduct, after, blockDiagonal, concat, Graph, mul, pullback, typ
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
-import {
-  embed,
-  finalNorm,
-  gatedOutput,
-  headName,
-  type LayerResult,
-  type Projection,
-  transformerLayer,
-  weightInputs,
-} from "../model/transformer.ts";
+import { type Projection, rotaryInputs, weightInputs } from "../model/model-inputs.ts";
+import { embed, finalNorm, gatedOutput, headName, type LayerResult, transformerLayer } from "../model/transformer.ts";
 import { headLoss, type TrainedPieces } from "./head-loss.ts";
 import { outputKept } from "./kept-activations.ts";
 import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
@@ -56,7 +48,7 @@ export interface GradientOptions {
  *
  * Inputs besides the weights, for the packed rows and, with `prompt_` before the name, for the prompts: `tokens`, flat; `positions` `[rows,
  * blocks, t]`; for each block of `t` queries a `mask0`, `mask1`, … `[rows or 1, 1, (h/kv)·t, keys]`, 0 where a query may attend and very
- * negative elsewhere. With prompts, `prompt_of` `[M, G]` is 1 where a packed row continues a prompt. Then `cos`, `sin`; and for the `S`
+ * negative elsewhere; for layers with a sliding window, `window_mask0`, …. With prompts, `prompt_of` `[M, G]` is 1 where a packed row continues a prompt. Then the rotary tables; and for the `S`
  * trained tokens `selected` (the flat index of the position that predicts each token, prompts before packed rows), `targets`, `weights`,
  * and for policy losses `advantages`, `old`, `known` (1 where `old` is known), `low`, `high` (bounds of the ratio).
  *
@@ -79,7 +71,6 @@ export function gradientGraph(
   }: GradientOptions = {},
 ): Graph {
   const graph = new Graph();
-  const half = config.headSize / 2;
   const weights = weightInputs(graph, base);
   const adapters = rank === null ? null : adapterLayout(config, rank);
   const adapterWeights = adapters && weightInputs(graph, adapters);
@@ -90,8 +81,7 @@ export function gradientGraph(
     project: adapterWeights
       ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), mergesAdapters && !plan.isOrdered)
       : undefined,
-    cos: graph.input("cos", ["table_positions", half]),
-    sin: graph.input("sin", ["table_positions", half]),
+    rotary: rotaryInputs(graph, config, "table_positions"),
   };
   const { inputs, tokens, attentionLayer } = rowsOf(model, shape, masks);
   const selected = graph.input("selected", ["selected"], "int64");

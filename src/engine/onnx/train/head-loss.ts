@@ -23,7 +23,8 @@ import {
   where,
 } from "../graph/index.ts";
 import type { LossSpec } from "../../port.ts";
-import { headProduct, type ModelInputs } from "../model/transformer.ts";
+import type { ModelInputs } from "../model/model-inputs.ts";
+import { headProduct } from "../model/transformer.ts";
 import type { GradientKind } from "./gradient-graph.ts";
 
 /** Pieces of a trained parameter with their gradient sums; one piece if the parameter is not cut. */

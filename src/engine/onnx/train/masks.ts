@@ -14,9 +14,10 @@ export interface Mask {
  * already hides it.
  *
  * @param copies - Query heads per key head.
+ * @param window - Max tokens that a token attends to, itself included. @default Infinity
  */
-export function promptMasks(prompts: PaddedBlock, copies: number): Mask[] {
-  return causalMasks(prompts, 0, copies);
+export function promptMasks(prompts: PaddedBlock, copies: number, window = Infinity): Mask[] {
+  return causalMasks(prompts, 0, copies, window);
 }
 
 /**
@@ -24,34 +25,42 @@ export function promptMasks(prompts: PaddedBlock, copies: number): Mask[] {
  * causal and hide the continuations of a packed row from one another.
  *
  * @param copies - Query heads per key head.
+ * @param window - Max tokens that a token attends to, itself included. @default Infinity
  */
-export function packedMasks(batch: Batch, copies: number): Mask[] {
+export function packedMasks(batch: Batch, copies: number, window = Infinity): Mask[] {
   const before = batch.prompts?.time ?? 0;
-  const causal = causalMasks(batch.packedRows, before, copies);
+  const causal = causalMasks(batch.packedRows, before, copies, window);
   return before === 0
     ? causal
-    : causal.map((mask, block) => continuationMask(batch, mask, block * (batch.packedRows.time / causal.length), copies));
+    : causal.map((mask, block) => continuationMask(batch, mask, block * (batch.packedRows.time / causal.length), copies, window));
 }
 
-/** Builds the causal masks of rows of `time` queries, which attend to `before` prompt keys and to their own keys up to themselves. */
-function causalMasks({ time, blocks: count }: PaddedBlock, before: number, copies: number): Mask[] {
+/**
+ * Builds the causal masks of rows of `time` queries, which attend to `before` prompt keys and to their own keys up to themselves, as far as
+ * the window reaches into their own keys.
+ */
+function causalMasks({ time, blocks: count }: PaddedBlock, before: number, copies: number, window: number): Mask[] {
   const size = time / count;
   return Array.from({ length: count }, (_, block) => {
     const start = before + block * size;
     const keys = start + size;
     const data = new Float32Array(copies * size * keys);
-    for (let row = 0; row < copies * size; row++) data.fill(MASKED, row * keys + start + (row % size) + 1, (row + 1) * keys);
+    for (let row = 0; row < copies * size; row++) {
+      const query = start + (row % size);
+      data.fill(MASKED, row * keys + query + 1, (row + 1) * keys);
+      data.fill(MASKED, row * keys + before, row * keys + Math.max(before, query - window + 1));
+    }
     return { data, shape: [1, 1, copies * size, keys] };
   });
 }
 
 /**
  * Expands `causal` to every packed row of a batch, and hides the padding of its prompt and, from each continuation, the continuations
- * before it.
+ * before it and the prompt's tokens before the window.
  *
  * @param start - First query of the block, counted in its packed row.
  */
-function continuationMask(batch: Batch, causal: Mask, start: number, copies: number): Mask {
+function continuationMask(batch: Batch, causal: Mask, start: number, copies: number, window: number): Mask {
   const { count } = batch.packedRows;
   const before = batch.prompts!.time;
   const [, , lines, keys] = causal.shape;
@@ -67,11 +76,17 @@ function continuationMask(batch: Batch, causal: Mask, start: number, copies: num
         for (let query = Math.max(continuation.start, start); query < end; query++) {
           const line = ((firstPackedRow + continuation.packedRow) * lines + copy * size + query - start) * keys;
           data.fill(MASKED, line + before, line + before + continuation.start);
+          data.fill(MASKED, line, line + firstPromptKey(shared, query - continuation.start, window));
         }
       }
     }
   });
   return { data, shape: [count, 1, lines, keys] };
+}
+
+/** Returns the first prompt key in the window of a continuation's token; the length of the prompt if there is none. */
+function firstPromptKey(shared: number, token: number, window: number): number {
+  return Math.min(shared, Math.max(0, shared + token - window + 1));
 }
 
 /** Keys that the queries of a block attend to, one range per query and copy; and the prompt keys that all queries of a row attend to. */
@@ -82,6 +97,8 @@ export interface Range {
   readonly last: Float32Array;
   /** Last prompt key of each row; −1 for none. */
   readonly prompt: Float32Array;
+  /** First prompt key, `[rows, copies·queries]`; after the last one if the window does not reach the prompt. */
+  readonly firstPrompt: Float32Array;
   /** Queries of the block times `copies`. */
   readonly lines: number;
   readonly keys: number;
@@ -92,8 +109,9 @@ export interface Range {
  * {@link packedMasks}, in memory linear in the number of tokens.
  *
  * @param copies - Query heads per key head.
+ * @param window - Max tokens that a token attends to, itself included. @default Infinity
  */
-export function attentionRanges(batch: Batch, isPrompt: boolean, copies: number): Range[] {
+export function attentionRanges(batch: Batch, isPrompt: boolean, copies: number, window = Infinity): Range[] {
   const { count, time, blocks } = isPrompt ? batch.prompts! : batch.packedRows;
   const before = isPrompt ? 0 : (batch.prompts?.time ?? 0);
   const size = time / blocks;
@@ -111,11 +129,15 @@ export function attentionRanges(batch: Batch, isPrompt: boolean, copies: number)
     const lines = copies * size;
     const first = new Float32Array(count * lines);
     const last = new Float32Array(count * lines);
+    const firstPrompt = new Float32Array(count * lines);
     for (let line = 0; line < count * lines; line++) {
       const query = block * size + (line % size);
-      first[line] = before + starts[Math.floor(line / lines) * time + query]!;
+      const row = Math.floor(line / lines);
+      const start = starts[row * time + query]!;
+      first[line] = before + Math.max(start, query - window + 1);
       last[line] = before + query;
+      firstPrompt[line] = firstPromptKey(prompt[row]! + 1, query - start, window);
     }
-    return { first, last, prompt, lines, keys: before + (block + 1) * size };
+    return { first, last, prompt, firstPrompt, lines, keys: before + (block + 1) * size };
   });
 }

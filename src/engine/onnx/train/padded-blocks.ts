@@ -13,7 +13,10 @@ import {
   type Value,
   where,
 } from "../graph/index.ts";
-import { type Heads, perHeadAttention, joinHeads, type AttentionLayer, type ModelInputs, splitHeads } from "../model/transformer.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { type Heads, joinHeads, perHeadAttention, splitHeads } from "../model/heads.ts";
+import { isWindowed } from "../model/layer-windows.ts";
+import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
 import type { GraphShape, QueryBlocks } from "./query-blocks.ts";
 
 /** Model inputs that all rows of a graph share. */
@@ -24,17 +27,34 @@ export const PROMPT = "prompt_";
 /** Name prefix of the inputs for the block of packed rows. */
 export const PACKED = "";
 
+/** Reach of attention in a layer: all tokens before a token, or a sliding window. Each has its own masks. */
+export type Reach = "full" | "window";
+
+/** Returns the reach of a layer's attention. */
+function reachOf(config: ModelConfig, layer: number): Reach {
+  return isWindowed(config, layer) ? "window" : "full";
+}
+
+/** Returns the reaches that the layers of a model have. */
+export function reachesOf(config: ModelConfig): readonly Reach[] {
+  const windowed = config.window?.layers.length ?? 0;
+  return [...(windowed < config.layers ? (["full"] as const) : []), ...(windowed > 0 ? (["window"] as const) : [])];
+}
+
+const MASK_PREFIX: Readonly<Record<Reach, string>> = { full: "", window: "window_" };
+
 /** Returns the name of the graph input with the mask of a block of queries. */
-export const maskName = (prefix: string, block: number) => `${prefix}mask${block}`;
+export const maskName = (prefix: string, block: number, reach: Reach) => `${prefix}${MASK_PREFIX[reach]}mask${block}`;
 
 /** Returns the name of the graph input with the places of a block's keys, `0, 1, …`. */
 export const keysName = (prefix: string, block: number) => `${prefix}key_places${block}`;
 
 /** Returns the names of the graph inputs with the ranges of a block of queries. */
-export const rangeNames = (prefix: string, block: number) => ({
-  first: `${prefix}first_key${block}`,
+export const rangeNames = (prefix: string, block: number, reach: Reach) => ({
+  first: `${prefix}${MASK_PREFIX[reach]}first_key${block}`,
   last: `${prefix}last_key${block}`,
   prompt: `${prefix}last_prompt_key${block}`,
+  firstPrompt: `${prefix}${MASK_PREFIX[reach]}first_prompt_key${block}`,
 });
 
 /** Source of the attention masks: graph inputs, or a computation in the graph from the range of keys that each query attends to. */
@@ -53,7 +73,9 @@ export function rowsOf(model: Model, { prompts, packedRows }: GraphShape, source
   if (prompts === null)
     return {
       ...packed,
-      attentionLayer: perHeadAttention(packed.inputs, (_layer, queries, keys, values) => attention(queries, keys, values, packed.options)),
+      attentionLayer: perHeadAttention(packed.inputs, (layer, queries, keys, values) =>
+        attention(queries, keys, values, packed.optionsOf(layer)),
+      ),
     };
   const prompt = blockInputs(model, PROMPT, prompts, null, source);
   const rows = "all_rows";
@@ -62,11 +84,13 @@ export function rowsOf(model: Model, { prompts, packedRows }: GraphShape, source
   return { inputs, tokens, attentionLayer: promptAttention(prompt, packed, rows) };
 }
 
-/** Padded block of rows, with the options of attention over it. */
+/** Padded block of rows, with the options of a layer's attention over it. */
 interface BlockInputs {
   readonly inputs: ModelInputs;
   readonly tokens: Value;
-  readonly options: AttentionOptions;
+  /** Number of keys that the rows attend to. */
+  readonly keys: Dim;
+  optionsOf(layer: number): AttentionOptions;
 }
 
 /**
@@ -82,33 +106,41 @@ function blockInputs(model: Model, prefix: string, { count, recompute }: QueryBl
   const blocks = graph.input(name("positions"), [batch, count, block], "int64");
   const keys = (index: number) => (index === count - 1 ? (reach ?? time) : index === 0 && reach === null ? block : name(`keys${index}`));
   const queries = count === 1 ? grouped : name("block_rows");
+  const inputs = { ...model, dims: { batch, time, rows, grouped }, positions: reshape(blocks, [batch, time]) };
+  const tokens = graph.input(name("tokens"), [rows], "int64");
+  const maskOf = (index: number, reach: Reach) =>
+    source === "given"
+      ? graph.input(maskName(prefix, index, reach), [batch, 1, queries, keys(index)])
+      : maskOfRanges(graph, rangeNames(prefix, index, reach), keysName(prefix, index), reach, [batch, queries, keys(index)]);
+  const masks = new Map(
+    reachesOf(config).map((reach) => [reach, Array.from({ length: count }, (_, index) => maskOf(index, reach))] as const),
+  );
+  const options = { group: config.heads / config.kvHeads, scale: config.scales.attention, block, time, recompute };
   return {
-    inputs: { ...model, dims: { batch, time, rows, grouped }, positions: reshape(blocks, [batch, time]) },
-    tokens: graph.input(name("tokens"), [rows], "int64"),
-    options: {
-      group: config.heads / config.kvHeads,
-      scale: 1 / Math.sqrt(config.headSize),
-      masks: Array.from({ length: count }, (_, index) =>
-        source === "given"
-          ? graph.input(maskName(prefix, index), [batch, 1, queries, keys(index)])
-          : maskOfRanges(graph, prefix, index, [batch, queries, keys(index)]),
-      ),
-      block,
-      time,
-      recompute,
-    },
+    inputs,
+    tokens,
+    keys: keys(count - 1),
+    optionsOf: (layer) => ({ ...options, masks: masks.get(reachOf(config, layer))! }),
   };
 }
 
 /** Computes the mask of a block, `[B, 1, queries, keys]`, from the ranges of its queries. */
-function maskOfRanges(graph: Graph, prefix: string, block: number, [batch, queries, keys]: readonly [Dim, Dim, Dim]): Value {
-  const names = rangeNames(prefix, block);
-  const places = graph.input(keysName(prefix, block), [keys]);
-  const line = (name: string) => graph.input(name, [batch, 1, queries, 1]);
+function maskOfRanges(
+  graph: Graph,
+  names: ReturnType<typeof rangeNames>,
+  keys: string,
+  reach: Reach,
+  [batch, queries, width]: readonly [Dim, Dim, Dim],
+): Value {
+  // Reaches share the inputs with equal names.
+  const input = (name: string, shape: readonly Dim[]) => graph.inputs.find((known) => known.name === name) ?? graph.input(name, shape);
+  const places = input(keys, [width]);
+  const line = (name: string) => input(name, [batch, 1, queries, 1]);
   const [seen, hidden] = [graph.scalar(0), graph.scalar(MASKED)];
   const upToQuery = where(lessOrEqual(places, line(names.last)), seen, hidden);
   const own = where(lessOrEqual(line(names.first), places), upToQuery, hidden);
-  return where(lessOrEqual(places, graph.input(names.prompt, [batch, 1, 1, 1])), seen, own);
+  const ofPrompt = reach === "full" ? seen : where(lessOrEqual(line(names.firstPrompt), places), seen, hidden);
+  return where(lessOrEqual(places, input(names.prompt, [batch, 1, 1, 1])), ofPrompt, own);
 }
 
 /** Returns the attention layer of a batch with prompts: prompts attend to themselves, packed rows to their prompt and themselves. */
@@ -118,10 +150,9 @@ function promptAttention(prompt: BlockInputs, packed: BlockInputs, rows: Dim): A
     const [first, second] = split(projected, 0, [prompt.inputs.dims.rows, packed.inputs.dims.rows]);
     const shared = splitHeads(prompt.inputs, layer, first!);
     const own = splitHeads(packed.inputs, layer, second!);
-    const withPrompt = (name: keyof Heads) =>
-      concat([ownedBy(promptOf, shared[name]), own[name]], 2, packed.options.masks.at(-1)!.shape[3]!);
-    const promptOutput = attention(shared.queries, shared.keys, shared.values, prompt.options);
-    const packedOutput = attention(own.queries, withPrompt("keys"), withPrompt("values"), packed.options);
+    const withPrompt = (name: keyof Heads) => concat([ownedBy(promptOf, shared[name]), own[name]], 2, packed.keys);
+    const promptOutput = attention(shared.queries, shared.keys, shared.values, prompt.optionsOf(layer));
+    const packedOutput = attention(own.queries, withPrompt("keys"), withPrompt("values"), packed.optionsOf(layer));
     return concat([joinHeads(prompt.inputs, promptOutput), joinHeads(packed.inputs, packedOutput)], 0, rows);
   };
 }

@@ -21,10 +21,14 @@ export interface CachedAttention {
   readonly kvHeads: number;
   /** Elements of a head, `d`. */
   readonly headSize: number;
+  /** Factor of the scores. @default 1/√d */
+  readonly scale?: number | undefined;
+  /** Sliding window: a token attends to this many tokens, itself and the ones before it. @default all tokens before it */
+  readonly window?: number | undefined;
 }
 
 /**
- * Computes causal attention of new tokens over cached and new tokens, `softmax(q·kᵀ/√d)·v` per head, and appends the new tokens to the
+ * Computes causal attention of new tokens over cached and new tokens, `softmax(scale·q·kᵀ)·v` per head, and appends the new tokens to the
  * cache. If inputs and outputs of the cache share memory, only the new tokens are written. Has no gradient.
  *
  * With more than one row, either every row has one new token, or no row has cached tokens (`total` = T). `d` must be a multiple of 8.
@@ -35,7 +39,7 @@ export interface CachedAttention {
  * @throws ShapeError `E_SHAPE` if projection and cache do not match, or `d` is not a multiple of 8.
  */
 export function cachedAttention(operands: CachedAttention): { mixed: Value; keys: Value; values: Value } {
-  const { projected, past, capacity, lastPositions: lastPlaces, total, rotary, heads, kvHeads, headSize } = operands;
+  const { projected, past, capacity, lastPositions: lastPlaces, total, rotary, heads, kvHeads, headSize, window } = operands;
   const { graph } = projected;
   const [batch, time, width] = projected.shape as [Dim, Dim, Dim];
   if (headSize % 8 !== 0 || width !== (heads + 2 * kvHeads) * headSize || (past !== null && past.keys.shape[3] !== headSize)) {
@@ -62,8 +66,9 @@ export function cachedAttention(operands: CachedAttention): { mixed: Value; keys
     attributes: {
       num_heads: { int: heads },
       kv_num_heads: { int: kvHeads },
-      scale: { float: 1 / Math.sqrt(headSize) },
+      scale: { float: operands.scale ?? 1 / Math.sqrt(headSize) },
       do_rotary: { int: Number(rotary !== undefined) },
+      ...(window === undefined ? {} : { local_window_size: { int: window } }),
     },
     outputs: [{ shape: [batch, time, heads * headSize] }, { shape: cache }, { shape: cache }],
   });

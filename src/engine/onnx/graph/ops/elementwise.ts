@@ -145,3 +145,30 @@ export function silu(x: Value): Value {
   });
   return y!;
 }
+
+/** Coefficients of `2u(x) = x·(a + b·x²)`, with `u(x) = √(2/π)·(x + 0.044715·x³)`. */
+const GELU_LINEAR = 2 * Math.sqrt(2 / Math.PI);
+const GELU_CUBIC = 0.044715 * GELU_LINEAR;
+
+/**
+ * Returns the approximation of the GELU by tanh, `y = ½·x·(1 + tanh(u(x)))`, computed as `x · s` with `s = sigmoid(2u(x))`. Its derivative is
+ * `s + y · (1 − s) · 2u'(x)`.
+ *
+ * @source Hendrycks and Gimpel 2016, arXiv:1606.08415; `gelu_pytorch_tanh` of transformers.
+ */
+export function geluTanh(x: Value): Value {
+  const { graph } = x;
+  const squared = mul(x, x);
+  const s = sigmoid(mul(x, add(mul(squared, graph.scalar(GELU_CUBIC)), graph.scalar(GELU_LINEAR))));
+  const [y] = graph.record({
+    op: "Mul",
+    inputs: [x, s],
+    outputs: [{ shape: x.shape }],
+    variables: [x],
+    vjp: ([g]) => {
+      const slope = add(mul(squared, graph.scalar(3 * GELU_CUBIC)), graph.scalar(GELU_LINEAR));
+      return [mul(g!, add(s, mul(mul(y!, sub(graph.scalar(1), s)), slope)))];
+    },
+  });
+  return y!;
+}
