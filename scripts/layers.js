@@ -4,6 +4,7 @@
  * path from the root export to a native package.
  *
  *   util, errors ← progress ← rollout, train
+ *   util, errors ← gguf ← tokenizer, engine, export, service
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
  *   schema ← dialects ← dataset, capture, service
@@ -22,8 +23,10 @@ export const modules = {
   // Translation of API dialects to chat completions, for the service, which samples them, and for readers of recorded requests.
   dialects: [...base, "schema"],
   progress: base,
-  tokenizer: base,
+  tokenizer: [...base, "gguf"],
   grammar: base,
+  // Reader of GGUF files: metadata as the files of Hugging Face layout, tensors as float32.
+  gguf: base,
   "training-rows": [],
   trajectory: [...base, "schema"],
   client: [...base, "schema"],
@@ -42,11 +45,11 @@ export const modules = {
   // Optional destinations of a run, each its own entry; loaded only by programs that import one.
   trackers: [...base, "schema", "trajectory", "train"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
-  engine: [...base, "tokenizer", "grammar", "training-rows"],
-  service: [...base, "schema", "dialects", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
+  engine: [...base, "gguf", "tokenizer", "grammar", "training-rows"],
+  service: [...base, "gguf", "schema", "dialects", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
   report: [...base, "schema", "trajectory", "dataset"],
   // Reads weights and tokenizers from files; loads no native code.
-  export: [...base, "schema", "client", "tokenizer", "engine"],
+  export: [...base, "gguf", "schema", "client", "tokenizer", "engine"],
   experiment: [...base, "schema", "trajectory", "dataset", "report"],
   dashboard: [...base, "schema", "trajectory", "dataset", "report"],
   // Scripts for browsers, bundled by src/util/page-files.ts: the other modules give them types and functions without Node's interfaces.

@@ -23,6 +23,7 @@ export type ErrorCode =
   | "E_NO_SPACE"
   | "E_OUTPUT"
   | "E_DATA"
+  | "E_BASE_MODEL"
   | "E_DATA_CORRUPTED"
   | "E_ENGINE"
   | "E_ENGINE_MISSING"
@@ -182,6 +183,15 @@ export class NoSpaceError extends WhetstoneError {
 /** Data that does not parse; the message names the file and line. */
 export class DataError extends WhetstoneError {
   readonly code = "E_DATA";
+}
+
+/**
+ * A base model that cannot be loaded: a file is missing or invalid, or the model's family, tokenizer, chat template or weights are
+ * unsupported. The service answers 422; the message names the model, the cause and, where there is one, the remedy, and no path of the
+ * service's machine.
+ */
+export class BaseModelError extends WhetstoneError {
+  readonly code = "E_BASE_MODEL";
 }
 
 /**

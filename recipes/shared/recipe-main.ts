@@ -17,6 +17,7 @@ export interface RecipeCommand<S> {
 }
 
 interface Options {
+  readonly base?: string;
   readonly seed: number;
   readonly steps: number;
   readonly sftJobs: number;
@@ -50,13 +51,18 @@ function commandOf<S>({ name, defaults, flags = {}, recipeFor }: RecipeCommand<S
   const { sft, rl } = defaults;
   const command = new Command(name)
     .description("Trains a small model by SFT on examples, then by RL, and evaluates it after each stage.")
+    .option(
+      "--base <model>",
+      "base model: a name, a directory, a .gguf file, hf:<owner>/<name> or ollama:<name> (default: the model of the package)",
+      defaults.base,
+    )
     .option("--seed <n>", "seed of problems, sampling and order", whole(0), defaults.seed)
     .option("--steps <n>", "RL steps", whole(1), rl.steps)
     .option("--sft-jobs <n>", "max number of SFT jobs", whole(0), sft.maxJobs)
     .option("--prompts <n>", "problems per RL step", whole(1), rl.prompts)
     .option("--attempts <n>", "rollouts per problem", whole(2), rl.groupSize)
     .option("--held-out <n>", "problems evaluated after each stage", whole(1), defaults.heldOut)
-    .option("--lora-rank <n>", "train an adapter of this rank instead of the full model", whole(1))
+    .option("--lora-rank <n>", "train an adapter of this rank instead of the full model", whole(1), defaults.loraRank)
     .option("--learning-rate-scale <x>", "factor of the recipe's learning rates; adapters need larger rates", number, 1)
     .option("--max-grad-norm <x>", "gradient-norm clipping of every step; 0 = no clipping", number)
     .option("--run-dir <dir>", `directory of all files (default: runs/${name}-<time>)`)
@@ -93,10 +99,11 @@ function commandLine(name: string, args: readonly string[]): string {
 }
 
 function configOf(defaults: SftThenRlConfig, options: Options): SftThenRlConfig {
-  const { seed, heldOut, loraRank, maxGradNorm, learningRateScale: scale } = options;
+  const { base, seed, heldOut, loraRank, maxGradNorm, learningRateScale: scale } = options;
   const clip = maxGradNorm === undefined ? {} : { maxGradNorm };
   return {
     ...defaults,
+    ...(base === undefined ? {} : { base }),
     ...(loraRank === undefined ? {} : { loraRank }),
     seed,
     heldOut,

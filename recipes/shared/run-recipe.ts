@@ -5,7 +5,16 @@ import { connect } from "whetstone";
 import { lineChart } from "whetstone/experiment";
 import { type RunSettings, writeSettings } from "./settings.ts";
 import { bar, createProgress, type Progress, styled } from "./progress.ts";
-import { learnFromExamples, learnFromPractice, measure, type Recipe, type Score, type SftThenRlConfig, type Stage } from "./sft-then-rl.ts";
+import {
+  type Interval,
+  learnFromExamples,
+  learnFromPractice,
+  measure,
+  type Recipe,
+  type Score,
+  type SftThenRlConfig,
+  type Stage,
+} from "./sft-then-rl.ts";
 
 /** A value per stage. */
 export interface Stages<T> {
@@ -22,6 +31,8 @@ export interface RecipeResult {
   readonly task: string;
   /** Fraction of correct answers. */
   readonly exact: Stages<number>;
+  /** 95 % confidence interval of `exact` over the held-out problems. */
+  readonly exactInterval: Stages<Interval>;
   readonly reward: Stages<number>;
   /** Number of RL steps. */
   readonly steps: number;
@@ -55,7 +66,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDi
     const model = await service.models.create({
       project: "recipes",
       name,
-      baseModel: "whetstone-tiny",
+      baseModel: config.base ?? "whetstone-tiny",
       ...lora,
       returnExisting: true,
       signal,
@@ -76,6 +87,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: RunSettings, runDi
     const result: RecipeResult = {
       task: name,
       exact: { base: base.exact, sft: sft.exact, rl: rl.exact },
+      exactInterval: { base: base.exactInterval, sft: sft.exactInterval, rl: rl.exactInterval },
       reward: { base: base.reward, sft: sft.reward, rl: rl.reward },
       steps: config.rl.steps,
       seconds: seconds(),
@@ -164,8 +176,8 @@ function printTable<S>(print: (line: string) => void, recipe: Recipe<S>, scores:
   print(`${seconds} s; report in ${join(runDir, "rl", "report.html")}, curve in ${join(runDir, "curve.svg")}`);
 }
 
-function words({ exact, reward }: Score): string {
-  return `exact ${exact.toFixed(3)}  reward ${reward.toFixed(3)}`;
+function words({ exact, exactInterval: { low, high }, reward }: Score): string {
+  return `exact ${exact.toFixed(3)} (${low.toFixed(3)} to ${high.toFixed(3)})  reward ${reward.toFixed(3)}`;
 }
 
 function mean(values: readonly number[]): number {

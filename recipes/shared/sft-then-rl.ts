@@ -5,6 +5,12 @@ import { defineEnvironment, type Environment, evaluate } from "whetstone/environ
 
 /** Settings of a run. */
 export interface SftThenRlConfig {
+  /**
+   * Base model, as `baseModel` of `models.create`: a known name, a directory, a `.gguf` file, `hf:<owner>/<name>` or `ollama:<name>`.
+   *
+   * @default the model of the package
+   */
+  readonly base?: string | undefined;
   readonly seed: number;
   /** Number of held-out problems, evaluated after each stage. */
   readonly heldOut: number;
@@ -61,10 +67,18 @@ export interface Stage<S> {
   readonly signal: AbortSignal;
 }
 
+/** Bounds of a confidence interval. */
+export interface Interval {
+  readonly low: number;
+  readonly high: number;
+}
+
 /** Evaluation result of a policy. */
 export interface Score {
   /** Fraction of correct answers. */
   readonly exact: number;
+  /** Bounds of the 95 % confidence interval of `exact`. */
+  readonly exactInterval: Interval;
   readonly reward: number;
   /** Unweighted mean of each reward, by name. */
   readonly rewards: Readonly<Record<string, number>>;
@@ -102,7 +116,8 @@ export async function measure<S>(
     const question = first.messages().find(({ role }) => role === "user");
     return [{ prompt: typeof question?.content === "string" ? question.content : "", wrote: first.lastText }];
   });
-  return { exact: rewards[exact] ?? NaN, reward: reward.mean, rewards, samples };
+  const { mean = NaN, low = NaN, high = NaN } = estimates[exact] ?? {};
+  return { exact: mean, exactInterval: { low, high }, reward: reward.mean, rewards, samples };
 }
 
 /** Starts SFT jobs on new examples until the fraction of exact validation answers reaches `stopAtExact`. */

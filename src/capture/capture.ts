@@ -30,6 +30,11 @@ export interface CaptureOptions {
    * keeps its value. Calls that `captureAll` only observes are not turns unless they set all of them. @default none
    */
   readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
+  /**
+   * Whether the recorded calls request token ids and log-probabilities, which RL needs. Providers such as OpenAI reject the field
+   * `return_token_ids`: with false, requests are sent as the agent writes them, and the trajectories are for SFT. @default true
+   */
+  readonly tokens?: boolean | undefined;
   /** Aborts the calls made in the scope and the wait for pending responses; the capture rejects with the signal's own reason. */
   readonly signal?: AbortSignal | undefined;
   /** Maximum time in milliseconds to wait for pending responses after `run` has ended. At least 0. @default 30000 */

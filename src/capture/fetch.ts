@@ -2,7 +2,7 @@
 import { HttpError } from "../client/index.ts";
 import type { RecordedAnswer } from "../dialects/index.ts";
 import { deferred } from "../util/deferred.ts";
-import { dialectOf, readSamplingCall, trainableBody, type SamplingCall } from "./request.ts";
+import { dialectOf, readSamplingCall, recordedBody, type SamplingCall } from "./request.ts";
 import { watchResponse } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 
@@ -45,7 +45,7 @@ async function record(scope: CaptureScope, order: number, call: SamplingCall | n
   const { send, input, init } = sending;
   const signal = joined(scope.signal, init?.signal ?? (input instanceof Request ? input.signal : undefined));
   if (call === null || !scope.accepts(call)) return send(input, { ...init, ...signal });
-  const sent = { ...call, body: trainableBody(call, scope.chatTemplateKwargs) };
+  const sent = { ...call, body: recordedBody(call, scope) };
   const answer = deferred<RecordedAnswer>();
   void scope.track(order, sent, answer.promise);
   try {

@@ -39,11 +39,28 @@ export function readSamplingCall(dialect: DialectName, url: string, text: string
   return { dialect, url: new URL(url), model: body.model, body: { ...body } };
 }
 
-/**
- * Returns the body with the fields that request token ids and log-probabilities, and with template variables that it does not set. A prompt
- * of text or token ids has no template.
- */
-export function trainableBody({ dialect, body }: SamplingCall, chatTemplateKwargs?: Readonly<JsonObject>): Members {
+/** Fields that are added to recorded requests. */
+export interface AddedFields {
+  /** Template variables that a request does not set. A prompt of text or token ids has no template. */
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
+  /** Whether to request token ids and log-probabilities. */
+  readonly tokens: boolean;
+}
+
+/** Returns the body as it is sent, with the added fields. */
+export function recordedBody(call: SamplingCall, { chatTemplateKwargs, tokens }: AddedFields): Members {
+  const body = chatTemplateKwargs === undefined ? call.body : withKwargs(call, chatTemplateKwargs);
+  return tokens ? withTokens({ ...call, body }) : body;
+}
+
+function withKwargs({ dialect, body }: SamplingCall, chatTemplateKwargs: Readonly<JsonObject>): Members {
+  if (dialect === "completions" || dialect === "generate") return body;
+  const own = body["chat_template_kwargs"] ?? {};
+  if (typeof own !== "object" || Array.isArray(own)) return body;
+  return { ...body, chat_template_kwargs: { ...chatTemplateKwargs, ...own } };
+}
+
+function withTokens({ dialect, body }: SamplingCall): Members {
   switch (dialect) {
     case "completions": {
       // An echoed prompt is not recorded; its log-probabilities would be computed, and are not available in a stream.
@@ -54,16 +71,8 @@ export function trainableBody({ dialect, body }: SamplingCall, chatTemplateKwarg
       const { logprobs = 0, ...sampling } = (body["sampling_params"] ?? {}) as Members;
       return { ...body, sampling_params: { ...sampling, logprobs: logprobs ?? 0 } };
     }
-    default: {
-      const { chat_template_kwargs: own } = body;
-      const isMerged = chatTemplateKwargs !== undefined && typeof (own ?? {}) === "object" && !Array.isArray(own);
-      return {
-        ...body,
-        logprobs: true,
-        return_token_ids: true,
-        ...(isMerged ? { chat_template_kwargs: { ...chatTemplateKwargs, ...(own as object | null | undefined) } } : {}),
-      };
-    }
+    default:
+      return { ...body, logprobs: true, return_token_ids: true };
   }
 }
 

@@ -20,6 +20,7 @@ export interface ScopeOptions {
   readonly policy?: CapturedPolicy | undefined;
   readonly baseUrl?: string | undefined;
   readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
+  readonly tokens?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -40,6 +41,8 @@ export class CaptureScope {
   readonly policy: CapturedPolicy | undefined;
   /** Template variables for calls that do not set them. */
   readonly chatTemplateKwargs: Readonly<JsonObject> | undefined;
+  /** Whether calls request token ids and log-probabilities. */
+  readonly tokens: boolean;
   readonly #baseUrl: string | undefined;
   readonly #exchanges: RecordedExchange[] = [];
   readonly #pending = new Set<Promise<void>>();
@@ -49,7 +52,7 @@ export class CaptureScope {
   #started = 0;
   #isClosed = false;
 
-  constructor({ policy, baseUrl, chatTemplateKwargs, signal }: ScopeOptions) {
+  constructor({ policy, baseUrl, chatTemplateKwargs, tokens = true, signal }: ScopeOptions) {
     if (policy !== undefined && (typeof policy.id !== "string" || policy.id === "")) {
       throw new ArgumentError("Expected `policy` to have an `id`, such as `await model.policy()`", { param: "policy" });
     }
@@ -60,6 +63,7 @@ export class CaptureScope {
     }
     this.policy = policy;
     this.chatTemplateKwargs = chatTemplateKwargs;
+    this.tokens = tokens;
     this.#baseUrl = baseUrl === undefined ? undefined : withSlash(new URL(baseUrl));
     this.signal = signal;
   }

@@ -49,3 +49,6 @@ export function jsonObject(text: string): JsonObject {
   }
   throw new InvalidArgumentError(`Expected a JSON object, such as '{"preserve_thinking":true}'.`);
 }
+
+/** Forms of the option `--base`. */
+export const BASE_FORMS = "identifier, directory, .gguf file, hf:owner/name or ollama:name";

@@ -4,7 +4,7 @@ import { capture } from "../capture/index.ts";
 import { writeTrajectories } from "../dataset/index.ts";
 import type { JsonObject } from "../schema/index.ts";
 import type { Trajectory } from "../trajectory/index.ts";
-import { integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
+import { BASE_FORMS, integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { basePolicy, type ModelName, trainedPolicy, withService } from "./connected.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
@@ -22,10 +22,15 @@ interface CaptureCommandOptions extends OutputOptions {
 /** Creates the command `whetstone capture -- <command>`, which runs an agent and records its requests as a trajectory. */
 export function captureCommand(): Command {
   return new Command("capture")
-    .description("run an agent in a process of its own and record what it samples: `whetstone capture --base <id> -- python3 agent.py`")
+    .description("run an agent in a process of its own and record what it samples: `whetstone capture --base <model> -- python3 agent.py`")
     .argument("<command...>", "program and its arguments, after --")
     .addOption(new Option("--model <project/name>", "trained model that the agent samples").argParser(modelName))
-    .addOption(new Option("--base <id>", "base model that the agent samples instead of a trained model").conflicts(["model", "step"]))
+    .addOption(
+      new Option("--base <model>", `base model that the agent samples instead of a trained model: ${BASE_FORMS}`).conflicts([
+        "model",
+        "step",
+      ]),
+    )
     .option("--step <number>", "checkpoint of the model (default: the newest)", integer(0))
     .option("--out <file>", "JSONL file for the trajectory", "trajectory.jsonl")
     .addOption(
@@ -42,7 +47,7 @@ export function captureCommand(): Command {
 async function run(this: Command, command: readonly string[], options: CaptureCommandOptions): Promise<void> {
   const { model, base, step, out, reward, temperature, chatTemplateKwargs, timeout } = options;
   if (model === undefined && base === undefined)
-    this.error("error: expected --model <project/name>, or --base <id> to sample a base model", { exitCode: 2 });
+    this.error("error: expected --model <project/name>, or --base <model> to sample a base model", { exitCode: 2 });
   await withService(async (connected) => {
     const { service, signal } = connected;
     const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model, step);

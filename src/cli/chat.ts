@@ -5,10 +5,11 @@ import { Command, InvalidArgumentError } from "commander";
 import { z } from "zod";
 import { DataError } from "../errors.ts";
 import { requestTool, type RequestMessage, type RequestTool } from "../schema/index.ts";
+import { parseBaseModel } from "../util/base-model.ts";
 import { isInteractive } from "../util/output.ts";
-import { integer, positive } from "./arguments.ts";
+import { BASE_FORMS, integer, positive } from "./arguments.ts";
 import { type ChatSettings, describeCall, streamAnswer } from "./chat-turn.ts";
-import { withService, type Connected } from "./connected.ts";
+import { requestedBase, withService, type Connected } from "./connected.ts";
 import { findModel, parseCheckpointName, shortName } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
 
@@ -16,6 +17,7 @@ import type { OutputOptions } from "./output.ts";
 const MAX_ALTERNATIVES = 20;
 
 interface ChatOptions extends OutputOptions {
+  readonly base?: string;
   readonly system?: string;
   readonly temperature?: number;
   readonly maxTokens?: number;
@@ -25,12 +27,13 @@ interface ChatOptions extends OutputOptions {
   readonly logprobs?: number | true;
 }
 
-/** Creates the command `whetstone chat <model[:step]>`, which talks to a model. */
+/** Creates the command `whetstone chat [model[:step]]`, which talks to a model. */
 export function chatCommand(): Command {
   return new Command("chat")
     .description("talk to a model: line by line on a terminal, else one message from the argument or standard input")
-    .argument("<model[:step]>", "trained model, without a step its newest checkpoint; or a base model")
+    .argument("[model[:step]]", "trained model, without a step its newest checkpoint; or a base model; omitted with --base")
     .argument("[message]", "message to send instead of a conversation")
+    .option("--base <model>", `base model to talk to: ${BASE_FORMS}`)
     .option("--system <text>", "system message")
     .option("--temperature <number>", "sampling temperature (default: the service's)", positive)
     .option("--max-tokens <number>", "max tokens of an answer (default: the service's)", integer(1))
@@ -46,11 +49,20 @@ function parseAlternatives(value: string): number {
   return count;
 }
 
-async function chat(name: string, message: string | undefined, options: ChatOptions): Promise<void> {
+/** Arguments of a call: a model, or with `--base` none, and a message. */
+function argumentsOf(command: Command, first: string | undefined, second: string | undefined, base: string | undefined) {
+  if (base !== undefined && second !== undefined) command.error("error: expected a model or --base <model>, got both", { exitCode: 2 });
+  if (base !== undefined) return { base, name: null, message: first };
+  if (first === undefined) command.error("error: expected a model, such as project/name, or --base <model>", { exitCode: 2 });
+  return { base: null, name: first, message: second };
+}
+
+async function chat(this: Command, first: string | undefined, second: string | undefined, options: ChatOptions): Promise<void> {
+  const { base, name, message } = argumentsOf(this, first, second, options.base);
   const tools = options.tools === undefined ? undefined : await readTools(options.tools);
   await withService(async (connected) => {
     const settings: ChatSettings = {
-      model: await servedName(connected, name),
+      model: name === null ? await requestedBase(connected, base) : await servedName(connected, name),
       ...(options.temperature === undefined ? {} : { temperature: options.temperature }),
       ...(options.maxTokens === undefined ? {} : { max_completion_tokens: options.maxTokens }),
       ...(options.seed === undefined ? {} : { seed: options.seed }),
@@ -69,6 +81,10 @@ async function chat(name: string, message: string | undefined, options: ChatOpti
 async function servedName(connected: Connected, name: string): Promise<string> {
   const baseModels = await connected.service.baseModels({ signal: connected.signal });
   if (baseModels.includes(name)) return name;
+  const spec = parseBaseModel(name, "model");
+  // Without `hf:`, two names with a slash are a project and a model.
+  if (spec.kind === "path" || spec.kind === "ollama" || name.startsWith("hf:"))
+    return connected.service.addBaseModel(name, { signal: connected.signal });
   const { model, step } = parseCheckpointName(name);
   const found = await findModel(connected, model, baseModels);
   return `${connected.service.modelPrefix}${found.entity}/${shortName(found)}${step === undefined ? "" : `:step${step}`}`;

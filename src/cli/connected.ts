@@ -1,6 +1,7 @@
 import type { Model, ModelPolicy, Service } from "../client/index.ts";
 import { NotFoundError } from "../errors.ts";
 import { connect, type Policy } from "../index.ts";
+import { BASE_MODEL_FORMS, parseBaseModel } from "../util/base-model.ts";
 import { InterruptedError } from "./failure.ts";
 import { onStop } from "./stop-signal.ts";
 
@@ -84,20 +85,32 @@ export async function trainedPolicy(connected: Connected, model: ModelName, step
 }
 
 /**
+ * Returns the name of a base model in requests: an identifier as it is, any other form after the service has fetched and checked the model.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` for an identifier that the service does not have.
+ */
+export async function requestedBase({ service, signal }: Connected, base: string): Promise<string> {
+  const served = await service.models.list({ signal });
+  if (served.some(({ id, parent }) => id === base && parent === null)) return base;
+  if (parseBaseModel(base, "base").kind !== "name") return service.addBaseModel(base, { signal });
+  const known = served.filter(({ parent }) => parent === null).map(({ id }) => id);
+  throw new NotFoundError(
+    `The base model "${base}" does not exist on this service, which has ${known.join(", ")}. Other base models: ${BASE_MODEL_FORMS}; a directory here is ./${base}`,
+    { param: "base" },
+  );
+}
+
+/**
  * Returns a base model, untrained, as a policy.
  *
- * @throws NotFoundError `E_NOT_FOUND` if the service does not serve it.
+ * @throws NotFoundError `E_NOT_FOUND` for an identifier that the service does not have.
  */
-export async function basePolicy({ service, signal }: Connected, base: string): Promise<Policy> {
-  const served = await service.models.list({ signal });
-  if (!served.some(({ id }) => id === base)) {
-    const known = served.filter(({ parent }) => parent === null).map(({ id }) => id);
-    throw new NotFoundError(`The base model "${base}" does not exist on this service, which has ${known.join(", ")}`, { param: "base" });
-  }
-  const { completions } = service.chat;
+export async function basePolicy(connected: Connected, base: string): Promise<Policy> {
+  const id = await requestedBase(connected, base);
+  const { completions } = connected.service.chat;
   return {
-    id: base,
+    id,
     step: null,
-    complete: (request, options = {}) => completions.create({ ...request, model: base, stream: false }, { signal: options.signal }),
+    complete: (request, options = {}) => completions.create({ ...request, model: id, stream: false }, { signal: options.signal }),
   };
 }

@@ -1,9 +1,9 @@
 /** Options of `whetstone serve` that select the engine and the upstream. */
-import { resolve } from "node:path";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { DEVICE_CHOICES, WEIGHT_PRECISIONS } from "../engine/engine-info.ts";
 import { createTinkerEngine, type DeviceChoice, type Engine, type WeightPrecision } from "../engine/index.ts";
 import { ConfigError } from "../errors.ts";
+import { parseBaseSource, toLocalBaseSource } from "../util/base-model.ts";
 import { parseSize } from "./arguments.ts";
 import type { UpstreamOptions } from "../service/index.ts";
 import { chooseDevice } from "../service/device.ts";
@@ -54,7 +54,12 @@ export function addEngineOptions(command: Command): Command {
     .addOption(
       new Option("--engine-encoding <name>", "encoding of requests to the Tinker server (default: json)").choices(["json", "protobuf"]),
     )
-    .option("--base-model <id=directory>", "additional base model in Hugging Face layout; repeatable", pairs(resolve), {})
+    .option(
+      "--base-model <id=source>",
+      "additional base model: directory, .gguf file, hf:owner/name or ollama:name; repeatable",
+      pairs((source) => toLocalBaseSource(source, "--base-model")),
+      {},
+    )
     .option(
       "--base-root <path>",
       "directory from which base models may be given as paths; repeatable",
@@ -126,6 +131,15 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
       throw new ConfigError(`${param} is for the embedded engine; a Tinker server has its own base models`, { param });
   }
   if (url === undefined) throw new ConfigError("`--engine tinker` needs the address of a server: --engine-url", { param: "--engine-url" });
+  for (const [id, source] of Object.entries(options.baseModel)) {
+    if (parseBaseSource(source, "--base-model").kind !== "path")
+      throw new ConfigError(
+        `With \`--engine tinker\`, --base-model names a directory with configuration and tokenizer, got ${id}=${source}`,
+        {
+          param: "--base-model",
+        },
+      );
+  }
   const apiKey = process.env[keyVariable ?? "TINKER_API_KEY"] || undefined;
   if (keyVariable !== undefined && apiKey === undefined)
     throw new ConfigError(`--engine-key-env names ${keyVariable}, and that variable is empty`, { param: "--engine-key-env" });

@@ -2,7 +2,7 @@ import { Command, Option } from "commander";
 import { evaluate } from "../environment/index.ts";
 import type { JsonObject } from "../schema/index.ts";
 import { formatInterval, type OutputOptions, printResult } from "./output.ts";
-import { integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
+import { BASE_FORMS, integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { basePolicy, trainedModel, trainedPolicy, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import { addCheckpointOptions, savedEvaluation, savedEvaluationLines } from "./evaluate-checkpoints.ts";
@@ -25,7 +25,12 @@ export function evaluateCommand(): Command {
     .description("evaluate a model on the eval scenarios of the environment that a file exports")
     .option("--model <project/name>", "trained model to evaluate", modelName)
     .addOption(
-      new Option("--base <id>", "base model to evaluate instead of a trained model").conflicts(["model", "step", "checkpoints", "out"]),
+      new Option("--base <model>", `base model to evaluate instead of a trained model: ${BASE_FORMS}`).conflicts([
+        "model",
+        "step",
+        "checkpoints",
+        "out",
+      ]),
     )
     .option("--step <number>", "checkpoint of the model (default: the newest)", integer(0))
     .option("--samples <number>", "rollouts per scenario", integer(1), 1)
@@ -38,7 +43,7 @@ export function evaluateCommand(): Command {
 async function run(this: Command, file: string, options: EvaluateOptions): Promise<void> {
   const { model, base, step, samples, temperature, chatTemplateKwargs, concurrency, checkpoints } = options;
   if (model === undefined && base === undefined)
-    this.error("error: expected --model <project/name>, or --base <id> to evaluate a base model", { exitCode: 2 });
+    this.error("error: expected --model <project/name>, or --base <model> to evaluate a base model", { exitCode: 2 });
   if (step !== undefined && checkpoints !== undefined)
     this.error("error: expected --step <number> or --checkpoints <steps>, got both", { exitCode: 2 });
   const environment = await loadEnvironment(file, options);

@@ -6,8 +6,10 @@ import { withService } from "./connected.ts";
 import { findModel, parseCheckpointName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
-const FORMATS = ["huggingface", "peft", "gguf"] as const satisfies readonly ExportFormat[];
+const FORMATS = ["huggingface", "peft", "gguf", "gguf-adapter"] as const satisfies readonly ExportFormat[];
 const DTYPES = ["float32", "float16", "bfloat16", "q8_0"] as const satisfies readonly ExportDtype[];
+/** Suffixes of default file names; none for a directory. */
+const SUFFIXES: Readonly<Record<ExportFormat, string>> = { huggingface: "", peft: "", gguf: ".gguf", "gguf-adapter": "-adapter.gguf" };
 
 interface ExportCommandOptions extends OutputOptions {
   readonly format: ExportFormat;
@@ -21,12 +23,14 @@ interface ExportCommandOptions extends OutputOptions {
 /** Creates the command `whetstone export <model>:<step>`, which writes a checkpoint for transformers, PEFT, vLLM or llama.cpp. */
 export function exportCommand(): Command {
   return new Command("export")
-    .description("write a checkpoint for other programs: a Hugging Face directory, a PEFT adapter, or a GGUF file for llama.cpp")
+    .description(
+      "write a checkpoint for other programs: a Hugging Face directory, a PEFT adapter, or a model or an adapter in GGUF for llama.cpp",
+    )
     .argument("<model[:step]>", "trained model, without a step its newest checkpoint")
-    .argument("[path]", "directory or GGUF file to write (default: <name>-step<N>, with .gguf for GGUF)", path)
+    .argument("[path]", "directory or GGUF file to write (default: <name>-step<N>, for GGUF .gguf or -adapter.gguf)", path)
     .addOption(new Option("--format <format>", "format to write").choices(FORMATS).default("huggingface"))
     .addOption(new Option("--dtype <dtype>", "type of the weights (default: float32); q8_0 only for GGUF").choices(DTYPES))
-    .option("--base <directory>", "base model to merge an adapter into (default: downloaded from the service)")
+    .option("--base <directory>", "base model of an adapter (default: downloaded from the service)")
     .option("--pre-tokenizer <id>", "pre-tokenizer of llama.cpp (default: chosen by the tokenizer's pattern)")
     .option("--no-tokenizer", "write a GGUF file without tokenizer and chat template, for programs that pass token ids")
     .option("--force", "replace an existing file or directory")
@@ -47,7 +51,7 @@ async function run(text: string, given: string | undefined, options: ExportComma
     const { model: name, step } = parseCheckpointName(text);
     const model = new Model(connected.service, await findModel(connected, name));
     const at = step ?? (await model.step({ signal }));
-    const target = given ?? `${model.name}-step${at}${format === "gguf" ? ".gguf" : ""}`;
+    const target = given ?? `${model.name}-step${at}${SUFFIXES[format]}`;
     const result = await exportCheckpoint(model, target, { step: at, format, dtype, base, preTokenizer, tokenizer, force, signal });
     printResult(options, result, lines);
   });
@@ -55,6 +59,6 @@ async function run(text: string, given: string | undefined, options: ExportComma
 
 function* lines({ path: written, format, dtype, model, step, files, sizeBytes, warnings }: ExportResult): Generator<string> {
   const type = dtype === null ? "" : `, ${dtype}`;
-  yield `${model}:step${step} → ${written} (${format}${type}, ${formatBytes(sizeBytes)}${format === "gguf" ? "" : `: ${files.join(", ")}`})`;
+  yield `${model}:step${step} → ${written} (${format}${type}, ${formatBytes(sizeBytes)}${SUFFIXES[format] !== "" ? "" : `: ${files.join(", ")}`})`;
   for (const warning of warnings) yield `warning: ${warning}`;
 }

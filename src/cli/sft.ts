@@ -8,7 +8,7 @@ import { digestOf } from "../dataset/keys.ts";
 import { eventToDisk } from "../train/events.ts";
 import { trainSft } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
-import { integer, modelName, positive } from "./arguments.ts";
+import { BASE_FORMS, integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
 import { fractionOrFiles, trainingData } from "./dataset.ts";
 import type { OutputOptions } from "./output.ts";
@@ -35,7 +35,7 @@ export function sftCommand(): Command {
     .description("train a model on the examples of JSON Lines files (supervised fine-tuning)")
     .argument("<file...>", "JSON Lines files or globs: chat lines, trajectories or groups")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
-    .option("--base <id>", "base model of a new model", "whetstone-tiny")
+    .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")
     .option("--lora-rank <number>", "train an adapter of this rank in a new model (default: train all weights)", integer(1))
     .option("--epochs <number>", "passes over the examples", integer(1), 1)
     .option("--batch-size <number>", "examples per optimizer step (default: the service's)", integer(1))

@@ -3,7 +3,7 @@ import type { JsonObject } from "../schema/index.ts";
 import { eventToDisk } from "../train/events.ts";
 import { trainRl } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
-import { integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
+import { BASE_FORMS, integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import type { OutputOptions } from "./output.ts";
@@ -12,6 +12,7 @@ import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice 
 interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly model: ModelName;
   readonly base: string;
+  readonly loraRank?: number;
   readonly steps: number;
   readonly scenarios: number;
   readonly groupSize: number;
@@ -34,7 +35,8 @@ export function trainCommand(): Command {
   return addEnvironment(new Command("train"))
     .description("train a model by reinforcement learning on the environment that a file exports")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
-    .option("--base <id>", "base model of a new model", "whetstone-tiny")
+    .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")
+    .option("--lora-rank <number>", "train an adapter of this rank in a new model (default: train all weights)", integer(1))
     .option("--steps <number>", "training steps of the whole run", integer(1), 20)
     .option("--scenarios <number>", "scenarios per step", integer(1), 16)
     .option("--group-size <number>", "rollouts per scenario", integer(2), 8)
@@ -61,7 +63,7 @@ async function train(file: string, options: TrainOptions): Promise<void> {
   const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
   const trackers = await Promise.all(options.tracker.map((create) => create()));
   await withService(async (connected) => {
-    const model = await openModel(connected, options.model, options.base);
+    const model = await openModel(connected, options.model, options.base, options.loraRank);
     const { signal } = connected;
     const run = trainRl({
       model,

@@ -18,6 +18,12 @@ export function readBaseUrl(text: string, param: string): string {
   return (url.origin + url.pathname).replace(/\/+$/, "");
 }
 
+/** Whether an address is one of this machine. */
+export function isOnThisMachine(baseUrl: string): boolean {
+  const { hostname } = new URL(baseUrl);
+  return hostname === "localhost" || hostname === "[::1]" || /^127(?:\.\d{1,3}){3}$/u.test(hostname);
+}
+
 /** Checks an optional count. @throws ConfigError `E_CONFIG` if it is not an integer of at least `min`. */
 export function checkCount(param: string, value: number | undefined, min: number): void {
   if (value === undefined || (Number.isInteger(value) && value >= min)) return;

@@ -35,6 +35,12 @@ export interface Api {
   /** Base URL of the OpenAI-compatible routes, with `/v1`. */
   readonly inferenceUrl: string;
   readonly features: ServiceFeatures;
+  /**
+   * Returns the name of a base model for the service: with absolute paths if the service runs on this machine.
+   *
+   * @throws ArgumentError `E_ARGUMENT` for a malformed name, and for a relative path on another machine.
+   */
+  readonly toBaseModel: (text: string, param: string) => Promise<string>;
 }
 
 /**

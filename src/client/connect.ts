@@ -1,5 +1,6 @@
 import { ConfigError } from "../errors.ts";
-import { checkCount, readBaseUrl } from "./address.ts";
+import { checkCount, isOnThisMachine, readBaseUrl } from "./address.ts";
+import { localSources } from "./base-models.ts";
 import { localService } from "./embedded.ts";
 import type { ClientPorts } from "./ports.ts";
 import { Service } from "./service.ts";
@@ -13,6 +14,12 @@ export interface ConnectOptions {
   readonly apiKey?: string | undefined;
   /** Data directory of the embedded service. @default WHETSTONE_HOME, else `.whetstone` in the working directory */
   readonly dataDir?: string | undefined;
+  /**
+   * Base models by identifier: the path of a directory in Hugging Face layout or of a `.gguf` file, relative to the working directory;
+   * `hf:<owner>/<name>[@revision]`; or `ollama:<name>[:tag]`. The embedded service starts with them; to a service that runs already they are
+   * added until it stops. @default none
+   */
+  readonly baseModels?: Readonly<Record<string, string>> | undefined;
   /** Address, with `/v1`, of the list of served models if it differs from the service's own. @default `{baseUrl}/v1` */
   readonly inferenceUrl?: string | undefined;
   /** Prefix of `entity/project/name` in a request's `model`, for services that address models by URI, e.g. `scheme:///`. @default "" */
@@ -33,6 +40,8 @@ export interface ConnectOptions {
  * @param options - See {@link ConnectOptions}.
  * @throws ConfigError `E_CONFIG` if the address is not a valid URL, if an address is given without an API key or together with `dataDir`,
  *   or if a count is out of range.
+ * @throws ArgumentError `E_ARGUMENT` for a malformed base model; BaseModelError `E_BASE_MODEL` for one that cannot be loaded, HttpError
+ *   `E_HTTP` if a running service rejects it.
  */
 export async function connectWith(ports: ClientPorts, options: ConnectOptions = {}): Promise<Service> {
   options.signal?.throwIfAborted();
@@ -42,6 +51,7 @@ export async function connectWith(ports: ClientPorts, options: ConnectOptions = 
   const configured = options.baseUrl ?? fromEnvironment("WHETSTONE_BASE_URL");
   const givenKey = options.apiKey ?? fromEnvironment("WHETSTONE_API_KEY");
   const common = { modelPrefix, ports };
+  const { baseModels = {} } = options;
   if (configured !== undefined) {
     if (options.dataDir !== undefined) {
       throw new ConfigError(
@@ -55,13 +65,31 @@ export async function connectWith(ports: ClientPorts, options: ConnectOptions = 
     const baseUrl = readBaseUrl(configured, "baseUrl").replace(/\/v1$/, "");
     const inferenceUrl = options.inferenceUrl === undefined ? `${baseUrl}/v1` : readBaseUrl(options.inferenceUrl, "inferenceUrl");
     const transport = await openTransport({ apiKey: givenKey, connections, maxRetries });
-    return new Service({ ...common, baseUrl, inferenceUrl, apiKey: givenKey, transport, onClose: () => Promise.resolve() });
+    const service = new Service({ ...common, baseUrl, inferenceUrl, apiKey: givenKey, transport, onClose: () => Promise.resolve() });
+    return withBaseModels(service, isOnThisMachine(baseUrl) ? localSources(baseModels) : baseModels, options.signal);
   }
-  const local = await localService({ dataDir: options.dataDir, apiKey: givenKey, signal: options.signal });
+  const sources = localSources(baseModels);
+  const local = await localService({ dataDir: options.dataDir, apiKey: givenKey, baseModels: sources, signal: options.signal });
   const baseUrl = readBaseUrl(local.url, "url").replace(/\/v1$/, "");
   const { apiKey } = local;
   const transport = await openTransport({ apiKey, connections, maxRetries });
-  return new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey, transport, onClose: () => local.close() });
+  const service = new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey, transport, onClose: () => local.close() });
+  return local.isStarted ? service : withBaseModels(service, sources, options.signal);
+}
+
+/** Adds base models to a running service. Closes the connection if one of them is rejected. */
+async function withBaseModels(
+  service: Service,
+  baseModels: Readonly<Record<string, string>>,
+  signal: AbortSignal | undefined,
+): Promise<Service> {
+  try {
+    for (const [id, source] of Object.entries(baseModels)) await service.addBaseModel(source, { id, signal });
+    return service;
+  } catch (error) {
+    await service.close();
+    throw error;
+  }
 }
 
 /** Opens the transport. undici is imported only when a connection is made, because it takes a large share of the package's load time. */

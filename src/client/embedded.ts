@@ -16,6 +16,8 @@ export interface LocalService {
   readonly url: string;
   readonly apiKey: string;
   readonly dataDir: string;
+  /** Whether this call started the service. */
+  readonly isStarted: boolean;
   /** Stops the service if this process started it; otherwise does nothing. */
   close(): Promise<void>;
 }
@@ -24,6 +26,8 @@ export interface LocalService {
 export interface LocalServiceOptions {
   readonly dataDir?: string | undefined;
   readonly apiKey?: string | undefined;
+  /** Base models that a started service has, by identifier. @default none */
+  readonly baseModels?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -56,7 +60,7 @@ export function defaultDataDir(): string {
  *
  * @throws ConfigError `E_CONFIG` if a service runs there but its API key cannot be found, or if a variable of the device is not valid.
  */
-export async function localService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService> {
+export async function localService({ dataDir = defaultDataDir(), apiKey, baseModels, signal }: LocalServiceOptions): Promise<LocalService> {
   const directory = resolve(dataDir);
   const giveUpAtMs = performance.now() + START_PATIENCE_MS;
   for (;;) {
@@ -67,7 +71,7 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, signal 
     }
     signal?.throwIfAborted();
     try {
-      return await start(directory, apiKey);
+      return await start(directory, apiKey, baseModels);
     } catch (error) {
       // Another process holds the directory's lock: it is starting or stopping at this moment, or it is unreachable.
       const isTaken = WhetstoneError.isInstance(error) && error.param === "dataDir" && error.retryable;
@@ -77,12 +81,17 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, signal 
   }
 }
 
-async function start(dataDir: string, apiKey: string | undefined): Promise<LocalService> {
+async function start(
+  dataDir: string,
+  apiKey: string | undefined,
+  baseModels: Readonly<Record<string, string>> | undefined,
+): Promise<LocalService> {
   const service = await import("../service/index.ts");
-  const started = await service.startService({ dataDir, apiKey });
+  // Only the user of this process has the key, in the data directory or in the environment, and reads the same files anyway.
+  const started = await service.startService({ dataDir, apiKey, baseModels, allowedBaseRoots: "any" });
   // A script that has finished must not be kept alive by a service that it did not start explicitly.
   started.unref();
-  return started;
+  return { url: started.url, apiKey: started.apiKey, dataDir: started.dataDir, isStarted: true, close: () => started.close() };
 }
 
 /**
@@ -106,7 +115,7 @@ export async function runningService({ dataDir = defaultDataDir(), apiKey, signa
       },
     );
   }
-  return { url, apiKey: key, dataDir, close: () => Promise.resolve() };
+  return { url, apiKey: key, dataDir, isStarted: false, close: () => Promise.resolve() };
 }
 
 /** Services and devices that a line was printed about. */

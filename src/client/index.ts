@@ -2,6 +2,7 @@
 export type { CallOptions, CreateOptions, ServiceFeatures } from "./api.ts";
 export type { ArtifactFacts, ArtifactFileInfo, ArtifactSummary, ArtifactVersion } from "./artifact-wire.ts";
 export type { Artifacts, CreateArtifactOptions, FileBody, ListArtifactsOptions } from "./artifacts.ts";
+export type { AddBaseModelOptions } from "./base-models.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
 export { ModelCheckpoint } from "./checkpoints.ts";
 export type { Checkpoints, DownloadOptions, Lineage, ListCheckpointsOptions } from "./checkpoints.ts";

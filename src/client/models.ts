@@ -81,7 +81,8 @@ export interface Models {
 
 export function modelsResource(api: Api, service: Service): Models {
   return {
-    async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...options }) {
+    async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...given }) {
+      const options = { ...given, baseModel: await api.toBaseModel(given.baseModel, "baseModel") };
       // The service may first have to load or download the base model. Names are unique, so that a repeated request cannot create a second
       // model.
       const request = { json: createModelToWire(options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };

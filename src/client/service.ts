@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
 import { callJson, type Api, type CallOptions, type ServiceFeatures } from "./api.ts";
+import { addBaseModel, baseModelsOf, type AddBaseModelOptions } from "./base-models.ts";
 import { artifactsResource, type Artifacts } from "./artifacts.ts";
 import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
@@ -76,7 +77,7 @@ export class Service {
     this.#apiKey = apiKey;
     this.#ports = init.ports;
     this.#onClose = init.onClose;
-    this.#api = { baseUrl, inferenceUrl, features: this.features, transport };
+    this.#api = { baseUrl, inferenceUrl, features: this.features, transport, toBaseModel: baseModelsOf(baseUrl) };
     this.chat = chatResource(this.#api);
     this.checkpoints = checkpointsResource(this.#api);
     this.trainingJobs = trainingJobsResource(this.#api);
@@ -100,6 +101,27 @@ export class Service {
    */
   async baseModels(options: CallOptions = {}): Promise<string[]> {
     return parseAnswer(z.array(z.string()), await callJson(this.#api, "GET", "/v1/preview/base-models", options), "list of base models");
+  }
+
+  /**
+   * Makes a base model ready: fetches it from the hub if necessary, checks its files, and with `id` gives it an identifier. Extension.
+   *
+   * @param source - Path of a directory or a `.gguf` file, `hf:<owner>/<name>[@revision]`, `ollama:<name>[:tag]`; without `id` also an
+   *   identifier. A relative path is one of this process.
+   * @param options - Identifier, signal and time limit.
+   * @returns the name for `model` of chat requests and for {@link CreateModelOptions.baseModel}.
+   * @throws HttpError `E_HTTP` for an error status: 404 for a base model that does not exist or is not allowed, 409 if the identifier belongs
+   *   to another one, 422 for one that cannot be loaded.
+   * @throws ArgumentError `E_ARGUMENT` for a malformed source, and for a relative path if the service runs on another machine.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const model = await service.addBaseModel("./SmolLM2-135M-Instruct.Q4_1.gguf");
+   * const answer = await service.chat.completions.create({ model, messages: [{ role: "user", content: "hello" }] });
+   * ```
+   */
+  addBaseModel(source: string, options: AddBaseModelOptions = {}): Promise<string> {
+    return addBaseModel(this.#api, source, options);
   }
 
   /**

@@ -59,7 +59,10 @@ export interface CreateModelOptions {
   readonly project: string;
   /** Unique within the project. */
   readonly name: string;
-  /** Identifier of a base model that the service has. */
+  /**
+   * Base model: an identifier that the service knows; the path of a directory in Hugging Face layout or of a `.gguf` file;
+   * `hf:<owner>/<name>[@revision]`; or `ollama:<name>[:tag]`. A relative path is one of this process.
+   */
   readonly baseModel: string;
   /** Owner of the model. @default the key's entity */
   readonly entity?: string | undefined;

@@ -58,6 +58,27 @@ export interface DeviceInfo {
   readonly weightPrecision?: WeightPrecision | undefined;
 }
 
+/** Thread count that an engine trains with, and the throughput that it measured to choose the count. */
+export interface ThreadReport {
+  /** Thread count in use. While auto-tuning, the candidate tried next. */
+  readonly threads: number;
+  /** Throughput per measured thread count, in tokens per second including padding, in ascending order of threads; empty until tuned. */
+  readonly rates: readonly {
+    /** Measured thread count. */
+    readonly threads: number;
+    /** Throughput in tokens per second, padding included. */
+    readonly tokensPerSecond: number;
+  }[];
+}
+
+/** Extent of the check of a base model. */
+export interface VerifyBaseOptions {
+  /** Whether the values of the weights are checked; if not, only names, types and shapes. @default true */
+  readonly readsWeights?: boolean | undefined;
+  /** Whether the tokenizer encodes long test texts, which shows a regular expression that takes too long. @default true */
+  readonly encodesTexts?: boolean | undefined;
+}
+
 /** State of one worker of an engine. */
 export interface WorkerStatus {
   /** Name, unique within the engine, such as `sampler-0`. */

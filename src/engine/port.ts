@@ -6,11 +6,20 @@
  */
 
 import type { AdamParams, Logprobs, LossSpec, Row } from "../training-rows.ts";
-import type { BaseModelInfo, Capabilities, DeviceInfo, WorkerStatus } from "./engine-info.ts";
+import type { BaseModelInfo, Capabilities, DeviceInfo, ThreadReport, VerifyBaseOptions, WorkerStatus } from "./engine-info.ts";
 import type { SampledToken, SamplingParams } from "./sampling.ts";
 
 export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../training-rows.ts";
-export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo, WeightPrecision, WorkerStatus } from "./engine-info.ts";
+export type {
+  BaseModelInfo,
+  Capabilities,
+  DeviceChoice,
+  DeviceInfo,
+  ThreadReport,
+  VerifyBaseOptions,
+  WeightPrecision,
+  WorkerStatus,
+} from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";
 
 /** Options of every call of an engine that computes. */
@@ -77,19 +86,6 @@ export interface DeviceUse extends DeviceInfo {
   readonly uploadedBytes: number;
   /** Bytes that the call copied from the device. */
   readonly downloadedBytes: number;
-}
-
-/** Thread count that an engine trains with, and the throughput that it measured to choose the count. */
-export interface ThreadReport {
-  /** Thread count in use. While auto-tuning, the candidate tried next. */
-  readonly threads: number;
-  /** Throughput per measured thread count, in tokens per second including padding, in ascending order of threads; empty until tuned. */
-  readonly rates: readonly {
-    /** Measured thread count. */
-    readonly threads: number;
-    /** Throughput in tokens per second, padding included. */
-    readonly tokensPerSecond: number;
-  }[];
 }
 
 /**
@@ -163,22 +159,37 @@ export interface Engine {
    * @param base - Identifier of a base model, or a path under one of the allowed roots if the engine has such roots.
    * @returns Directory, vocabulary size, context length and parameter count.
    * @throws NotFoundError `E_NOT_FOUND` for an unknown base, or a path outside the allowed roots or without a config.json.
-   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` if the configuration is invalid or unsupported.
+   * @throws BaseModelError `E_BASE_MODEL` if the configuration is missing, invalid or unsupported.
    */
   describeBase(base: string): Promise<BaseModelInfo>;
   /**
-   * Checks the weights of a base model without keeping them in memory, so that `createModel` does not fail on them. Absent if the
-   * engine has nothing to check.
+   * Checks configuration, tokenizer, chat template and weights of a base model without keeping them in memory, so that `createModel` does
+   * not fail on them. Absent if the engine has nothing to check.
    *
    * @param base - Base model, as for {@link describeBase}.
+   * @param options - Extent of the check.
    * @throws NotFoundError `E_NOT_FOUND` for a base that {@link describeBase} rejects.
-   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` if the weights cannot be used; the message names the problem.
+   * @throws BaseModelError `E_BASE_MODEL` if the base cannot be used; the message names the problem.
+   * @throws UnavailableError `E_UNAVAILABLE` if the worker that checks the files dies.
    * @example
    * ```ts
-   * await engine.verifyBase?.("base");
+   * await engine.verifyBase?.("base", { readsWeights: false });
    * ```
    */
-  verifyBase?(base: string): Promise<void>;
+  verifyBase?(base: string, options?: VerifyBaseOptions): Promise<void>;
+  /**
+   * Adds a base model under an identifier. Absent if the engine's base models are fixed.
+   *
+   * @param id - Identifier, accepted as `base` from then on.
+   * @param source - Path, `hf:<owner>/<name>[@revision]` or `ollama:<name>[:tag]`, under the same rules as the `base` of the other calls.
+   * @throws NotFoundError `E_NOT_FOUND` for a source that does not exist or is not allowed.
+   * @throws ConflictError `E_CONFLICT` if the identifier belongs to another base model.
+   * @example
+   * ```ts
+   * await engine.addBase?.("smol", "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
+   * ```
+   */
+  addBase?(id: string, source: string): Promise<void>;
   /**
    * Creates a trainable model from the base's weights or from a saved state. The optimizer starts at step 0 unless the saved state
    * contains its moments. Waits for a trainer that is being restarted.
@@ -187,7 +198,8 @@ export interface Engine {
    * @param options - Signal.
    * @returns Handle of the model, valid until {@link unload}.
    * @throws NotFoundError `E_NOT_FOUND` for an unknown base.
-   * @throws DataError `E_DATA` if weights or saved state cannot be read, or the saved state belongs to another base or adapter shape.
+   * @throws BaseModelError `E_BASE_MODEL` if the base cannot be loaded.
+   * @throws DataError `E_DATA` if the saved state cannot be read, or belongs to another base or adapter shape.
    * @throws UnsupportedError `E_UNSUPPORTED` for a kind of model that the engine does not support; see {@link capabilities}.
    * @throws UnavailableError `E_UNAVAILABLE` if the trainer dies during the call.
    */

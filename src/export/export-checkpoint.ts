@@ -4,15 +4,17 @@ import { basename, join } from "node:path";
 import type { CallOptions, Model } from "../client/index.ts";
 import { ArgumentError, UnsupportedError } from "../errors.ts";
 import type { ExportDtype } from "./element-encoders.ts";
+import { exportGgufAdapter } from "./gguf/adapter.ts";
 import { exportGguf } from "./gguf/model.ts";
 import { writeHuggingFace } from "./hugging-face.ts";
 import { openMergedWeights } from "./merged-weights.ts";
 import { writeTarget } from "./target.ts";
 
 /**
- * Format of an exported checkpoint: a complete model in Hugging Face layout, only the adapter in PEFT layout, or one GGUF file for llama.cpp.
+ * Format of an exported checkpoint: a complete model in Hugging Face layout, only the adapter in PEFT layout, or one GGUF file for llama.cpp
+ * with the complete model or only the adapter.
  */
-export type ExportFormat = "huggingface" | "peft" | "gguf";
+export type ExportFormat = "huggingface" | "peft" | "gguf" | "gguf-adapter";
 
 /** Options of {@link exportCheckpoint}. */
 export interface ExportOptions extends CallOptions {
@@ -21,21 +23,23 @@ export interface ExportOptions extends CallOptions {
   /** Format of the output. @default "huggingface" */
   readonly format?: ExportFormat | undefined;
   /**
-   * Type of the weights, rounded to nearest, ties to even; `"q8_0"` only for GGUF. In GGUF, vectors (norms and biases) are always float32.
-   * Not for PEFT, which keeps the adapter's type. @default "float32"
+   * Type of the weights, rounded to nearest, ties to even; `"q8_0"` only for GGUF. In GGUF, vectors (norms and biases) are always float32,
+   * and `"q8_0"` writes rows that are no multiple of 32 elements as float16. Not for PEFT, which keeps the adapter's type.
+   * @default "float32"
    */
   readonly dtype?: ExportDtype | undefined;
   /** Replace an existing file, or a directory with files. @default false */
   readonly force?: boolean | undefined;
   /**
-   * Directory of the base model in Hugging Face layout, to merge an adapter into. @default the base model is downloaded from the service
+   * Directory of the base model in Hugging Face layout, to merge an adapter into. `"gguf-adapter"` reads only its `config.json`.
+   * @default the base model is downloaded from the service
    */
   readonly base?: string | undefined;
   /**
    * llama.cpp's identifier of a pre-tokenizer (`tokenizer.ggml.pre`), for GGUF. @default chosen by the pattern in `tokenizer.json`
    */
   readonly preTokenizer?: string | undefined;
-  /** Whether a GGUF file contains tokenizer and chat template; without them, programs must pass token ids. @default true */
+  /** Whether a model in GGUF contains tokenizer and chat template; without them, programs must pass token ids. @default true */
   readonly tokenizer?: boolean | undefined;
 }
 
@@ -61,6 +65,8 @@ export interface ExportResult {
   readonly warnings: readonly string[];
 }
 
+const ADAPTER_FORMATS: ReadonlySet<ExportFormat> = new Set(["peft", "gguf-adapter"]);
+const GGUF_FORMATS: ReadonlySet<ExportFormat> = new Set(["gguf", "gguf-adapter"]);
 /** Folder of the base model in an archive, and of the archive in the scratch directory. */
 const BASE_FOLDER = "base";
 const DOWNLOAD = "download";
@@ -97,19 +103,24 @@ export async function exportCheckpoint(model: Model, path: string, options: Expo
   const dtype = options.dtype ?? "float32";
   checkOptions(model, format, options);
   const step = options.step ?? (await model.step({ signal, timeoutMs }));
-  const isMerged = model.lora !== null && format !== "peft";
+  const needsBase = model.lora !== null && format !== "peft";
   const name = `${model.entity}/${model.project}/${model.name}`;
   const warnings = await writeTarget(path, { force }, async (scratch, output): Promise<readonly string[]> => {
     const downloaded = format === "peft" ? output : join(scratch, DOWNLOAD);
-    const includeBase = isMerged && base === undefined;
+    const includeBase = needsBase && base === undefined;
     await model.service.checkpoints.download(model.id, step, downloaded, { includeBase, signal, timeoutMs });
     if (format === "peft") return [];
-    const directory = isMerged ? (base ?? (await includedBase(downloaded, model.baseModel))) : downloaded;
-    const weights = await openMergedWeights(directory, isMerged ? downloaded : null);
+    const directory = needsBase ? (base ?? (await includedBase(downloaded, model.baseModel))) : downloaded;
+    const source = { base: directory, name: `${name}:step${step}`, dtype, signal };
+    if (format === "gguf-adapter") {
+      await exportGgufAdapter(output, { ...source, adapter: downloaded });
+      return [];
+    }
+    const weights = await openMergedWeights(directory, needsBase ? downloaded : null);
     try {
       if (format === "gguf") {
         const preTokenizer = options.tokenizer === false ? null : options.preTokenizer;
-        return await exportGguf(output, { base: directory, weights, name: `${name}:step${step}`, dtype, preTokenizer, signal });
+        return await exportGguf(output, { ...source, weights, preTokenizer });
       }
       await mkdir(output);
       await copyFile(join(downloaded, CHECKPOINT_FILE), join(output, CHECKPOINT_FILE));
@@ -136,15 +147,15 @@ function checkOptions(model: Model, format: ExportFormat, { dtype, base, preToke
     throw new ArgumentError(message, { param });
   };
   const name = `${model.project}/${model.name}`;
-  if (format === "peft") {
-    if (model.lora === null)
-      refuse("format", `Expected a model with an adapter for format "peft"; ${name} is fully trained: export "huggingface"`);
-    if (dtype !== undefined) refuse("dtype", 'Expected no `dtype` with format "peft", which keeps the type of the adapter');
-  }
+  if (ADAPTER_FORMATS.has(format) && model.lora === null)
+    refuse("format", `Expected a model with an adapter for format "${format}"; ${name} is fully trained: export "huggingface" or "gguf"`);
+  if (format === "peft" && dtype !== undefined)
+    refuse("dtype", 'Expected no `dtype` with format "peft", which keeps the type of the adapter');
+  if (!GGUF_FORMATS.has(format) && dtype === "q8_0")
+    refuse("dtype", `Expected \`dtype\` "float32", "float16" or "bfloat16" for format "${format}", got "q8_0"`);
   if (format !== "gguf") {
-    if (dtype === "q8_0") refuse("dtype", `Expected \`dtype\` "float32", "float16" or "bfloat16" for format "${format}", got "q8_0"`);
-    if (preTokenizer !== undefined) refuse("preTokenizer", `Expected no \`preTokenizer\` for format "${format}": only GGUF has it`);
-    if (tokenizer === false) refuse("tokenizer", `Expected a tokenizer for format "${format}": only GGUF can be written without it`);
+    if (preTokenizer !== undefined) refuse("preTokenizer", `Expected no \`preTokenizer\` for format "${format}": only "gguf" has it`);
+    if (tokenizer === false) refuse("tokenizer", `Expected no \`tokenizer: false\` for format "${format}": only "gguf" has the choice`);
   } else if (tokenizer === false && preTokenizer !== undefined) {
     refuse("preTokenizer", "Expected no `preTokenizer` without a tokenizer");
   }

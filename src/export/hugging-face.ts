@@ -1,13 +1,15 @@
 /** Writer of a model directory in Hugging Face layout. */
-import { copyFile, open, readdir, writeFile } from "node:fs/promises";
+import { open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CONFIG_FILE, MODEL_FILES, withDtype } from "../engine/onnx/model/model-files.ts";
 import { safetensorsHeader } from "../engine/onnx/model/safetensors.ts";
 import { WEIGHTS_FILE } from "../engine/onnx/model/weight-source.ts";
-import { MAX_CONFIG_BYTES, readRegularFile } from "../util/regular-file.ts";
+import { readModelFile } from "../gguf/model-files.ts";
 import { encodedBytes, ENCODERS, type ExportDtype } from "./element-encoders.ts";
 import type { MergedWeights } from "./merged-weights.ts";
 
+/** Maximum size of a model's file other than weights, in bytes. */
+const MAX_FILE_BYTES = 256 * 2 ** 20;
 /** Names of element types in safetensors. */
 const SAFETENSORS_NAMES: Readonly<Record<Exclude<ExportDtype, "q8_0">, string>> = { float32: "F32", float16: "F16", bfloat16: "BF16" };
 
@@ -15,7 +17,7 @@ const SAFETENSORS_NAMES: Readonly<Record<Exclude<ExportDtype, "q8_0">, string>> 
  * Writes a complete model: weights in one file, and configuration, tokenizer and chat template of the base.
  *
  * @param directory - Existing empty directory.
- * @param source - `base`: directory with the base's files; `weights`: open weights; `dtype`: type of all tensors.
+ * @param source - `base`: directory with the base's files, or GGUF file; `weights`: open weights; `dtype`: type of all tensors.
  */
 export async function writeHuggingFace(
   directory: string,
@@ -27,11 +29,9 @@ export async function writeHuggingFace(
   },
 ): Promise<void> {
   const { base, weights, dtype, signal } = source;
-  for (const name of (await readdir(base)).filter((each) => MODEL_FILES.includes(each))) {
-    if (name === CONFIG_FILE) {
-      const config = await readRegularFile(join(base, name), { maxBytes: MAX_CONFIG_BYTES });
-      await writeFile(join(directory, name), withDtype(config, dtype));
-    } else await copyFile(join(base, name), join(directory, name));
+  for (const name of MODEL_FILES) {
+    const text = await readModelFile(base, name, { maxBytes: MAX_FILE_BYTES, signal });
+    if (text !== undefined) await writeFile(join(directory, name), name === CONFIG_FILE ? withDtype(text, dtype) : text);
   }
   const header: Record<string, unknown> = { __metadata__: { format: "pt" } };
   let end = 0;

@@ -1,12 +1,9 @@
 /** Weights to export: tensors of a model directory, with an adapter merged into them. */
-import { join } from "node:path";
-import { ADAPTER_CONFIG_FILE, readAdapterConfig } from "../engine/onnx/model/adapter-config.ts";
 import { type ModelConfig, readModelConfig } from "../engine/onnx/model/config.ts";
-import { type Adapter, adapterLayout, baseLayout, fileShape } from "../engine/onnx/model/parameters.ts";
-import { ADAPTER_FILE, checkAdapter } from "../engine/onnx/model/peft.ts";
-import { openSafetensors, type OpenSafetensors } from "../engine/onnx/model/safetensors.ts";
+import { type Adapter, baseLayout, fileShape } from "../engine/onnx/model/parameters.ts";
 import { openBaseWeights } from "../engine/onnx/model/weight-source.ts";
 import { checkShapes } from "../engine/onnx/model/weights.ts";
+import { type AdapterWeights, openAdapterWeights } from "./adapter-weights.ts";
 
 /** Name and shape of a tensor to export, as in Hugging Face layout. */
 export interface TensorShape {
@@ -35,10 +32,10 @@ export async function openMergedWeights(base: string, adapter: string | null): P
   const config = await readModelConfig(base);
   const layout = baseLayout(config);
   const source = await openBaseWeights(base);
-  let added: OpenAdapter | null = null;
+  let added: AdapterWeights | null = null;
   try {
     checkShapes(source, layout);
-    added = adapter === null ? null : await openAdapter(adapter, config);
+    added = adapter === null ? null : await openAdapterWeights(adapter, config);
   } catch (error) {
     await source.close();
     throw error;
@@ -50,7 +47,10 @@ export async function openMergedWeights(base: string, adapter: string | null): P
     ),
     async read(name) {
       const weights = await source.read(name);
-      await added?.addTo(name, weights);
+      if (added?.targets.has(name)) {
+        const [a, b] = [await added.read(name, "A"), await added.read(name, "B")];
+        mergeAdapter(weights, { a, b, rank: added.rank, alpha: added.alpha });
+      }
       return weights;
     },
     async close() {
@@ -59,42 +59,15 @@ export async function openMergedWeights(base: string, adapter: string | null): P
   };
 }
 
-interface OpenAdapter {
-  /** Adds the adapter's product to the weights of a tensor, in place; changes nothing if the adapter has no matrices for the tensor. */
-  addTo(name: string, weights: Float32Array): Promise<void>;
-  close(): Promise<void>;
-}
-
-async function openAdapter(directory: string, config: ModelConfig): Promise<OpenAdapter> {
-  const settings = await readAdapterConfig(join(directory, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE);
-  const file: OpenSafetensors = await openSafetensors(join(directory, ADAPTER_FILE));
-  try {
-    checkAdapter(file.shapes, adapterLayout(config, settings.rank));
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
-  return {
-    async addTo(name, weights) {
-      const [a, b] = ["A", "B"].map((matrix) => `base_model.model.${name.replace(/weight$/u, `lora_${matrix}.weight`)}`) as [
-        string,
-        string,
-      ];
-      if (file.shapes.has(a)) mergeAdapter(weights, { a: await file.read(a), b: await file.read(b), ...settings });
-    },
-    close: () => file.close(),
-  };
-}
-
 /**
  * Adds an adapter to a matrix in place: `W ← W + (alpha / rank) · B·A`.
  *
- * The sum of a element is computed in float64, over the rank in order, and rounded once to float32.
+ * The sum of an element is computed in float64, over the rank in order, and rounded once to float32.
  *
  * @param weights - `W`, shape `[out, in]`.
  * @param adapter - `A`, shape `[rank, in]`; `B`, shape `[out, rank]`; rank and alpha.
  */
-export function mergeAdapter(
+function mergeAdapter(
   weights: Float32Array,
   { a, b, rank, alpha }: Adapter & { readonly a: Float32Array; readonly b: Float32Array },
 ): void {

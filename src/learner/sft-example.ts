@@ -40,6 +40,8 @@ export interface SftSequences {
   readonly droppedSequences: number;
   /** Trained tokens of the dropped sequences. */
   readonly droppedTokens: number;
+  /** Bytes of the rendered text that the vocabulary has no token for. */
+  readonly missingBytes: number;
 }
 
 /**
@@ -86,7 +88,8 @@ export function sftSequences(
   { assistantTurns = "all", where = "example" }: SftSequenceOptions = {},
 ): SftSequences {
   const histories = historiesOf(example, where);
-  const sequences = histories.flatMap((history) => historySequences(history, tokenizer, assistantTurns === "last"));
+  const read = histories.map((history) => historySequences(history, tokenizer, assistantTurns === "last"));
+  const sequences = read.flatMap((history) => history.sequences);
   if (sequences.length === 0) throw new DataError(`${where}: expected at least one assistant message or choice to train on, found none.`);
   for (const sequence of sequences) requireTokenIds(sequence, limits, where);
   const fitting = sequences.filter((sequence) => fitsContext(sequence, limits));
@@ -96,6 +99,7 @@ export function sftSequences(
     sequences: typeof own === "number" ? fitting.map((sequence) => ({ ...sequence, weight: own })) : fitting,
     droppedSequences: dropped.length,
     droppedTokens: dropped.reduce((sum, sequence) => sum + trainedTokens(sequence), 0),
+    missingBytes: read.reduce((sum, history) => sum + history.missingBytes, 0),
   };
 }
 
@@ -124,13 +128,17 @@ function isTrajectory(example: SftExample): example is z.infer<typeof trajectory
   return "messages_and_choices" in example;
 }
 
-function historySequences(history: HistoryAt, tokenizer: ChatTokenizer, lastOnly: boolean): readonly TokenSequence[] {
+function historySequences(
+  history: HistoryAt,
+  tokenizer: ChatTokenizer,
+  lastOnly: boolean,
+): Pick<SftSequences, "sequences" | "missingBytes"> {
   const { items, tools, variables, at } = history;
   const choices = items.filter(isChoice);
   const exact = choices.filter((choice) => Array.isArray(choice.token_ids) && Array.isArray(choice.prompt_token_ids));
   if (choices.length > 0 && exact.length === choices.length) {
     const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withLogprobs(item), `${at}.${index}`)] : []));
-    return mergeTurns(lastOnly ? turns.slice(-1) : turns).sequences;
+    return { sequences: mergeTurns(lastOnly ? turns.slice(-1) : turns).sequences, missingBytes: 0 };
   }
   if (exact.length > 0) {
     throw new DataError(
@@ -144,7 +152,7 @@ function historySequences(history: HistoryAt, tokenizer: ChatTokenizer, lastOnly
     return choices.length > 0 ? isChoice(item) : item["weight"] !== 0;
   };
   const turns = items.flatMap((item, index) => ((isChoice(item) || item.role === "assistant") && isTrained(index) ? [index] : []));
-  if (turns.length === 0) return [];
+  if (turns.length === 0) return { sequences: [], missingBytes: 0 };
   const trained = new Set(lastOnly ? turns.slice(-1) : turns);
   const unused = Object.keys(variables).find((name) => !tokenizer.readsVariable(name, { tools }));
   if (unused !== undefined) {
@@ -153,13 +161,13 @@ function historySequences(history: HistoryAt, tokenizer: ChatTokenizer, lastOnly
     );
   }
   try {
-    const { ids, mask } = tokenizer.renderTraining(
+    const { ids, mask, missingBytes } = tokenizer.renderTraining(
       items.map((item) => toMessage(item) as ChatMessage),
       { tools, variables, isTrained: (index) => trained.has(index) },
     );
     // Nothing predicts the first token, so the first token of an answer at the very start is not trained.
     if (mask[0] === 1) mask[0] = 0;
-    return [{ tokens: ids, mask }];
+    return { sequences: [{ tokens: ids, mask }], missingBytes };
   } catch (error) {
     if (error instanceof DataError) throw new DataError(`${at}: ${error.message}`, { cause: error });
     throw error;

@@ -17,7 +17,10 @@ export const createModelRequest = z.strictObject({
   project: namePart,
   /** Unique within the project. */
   name: namePart,
-  /** A served base model's identifier or a directory under an allowed root. */
+  /**
+   * Base model: an identifier that the service knows; the absolute path of a directory or `.gguf` file in a directory that the service
+   * allows; `hf:<owner>/<name>`, also without `hf:`, with an optional `@revision`; or `ollama:<name>[:tag]`.
+   */
   base_model: z.string().min(1),
   /** Team or user of the key in use. @default the key's entity */
   entity: namePart.nullish(),
@@ -35,6 +38,27 @@ export const createModelRequest = z.strictObject({
 });
 /** Body of `POST /v1/preview/models`. @interface */
 export type CreateModelRequest = z.infer<typeof createModelRequest>;
+
+/** Schema of {@link AddBaseModelRequest}. */
+export const addBaseModelRequest = z.strictObject({
+  /**
+   * Base model: the absolute path of a directory or `.gguf` file in a directory that the service allows, `hf:<owner>/<name>[@revision]`, or
+   * `ollama:<name>[:tag]`. Without `id`, also an identifier that the service knows.
+   */
+  source: z.string().min(1),
+  /** Identifier for `model` and `base_model`, until the service stops. @default null: the source itself */
+  id: z.string().min(1).nullish(),
+});
+/** Body of `POST /v1/preview/base-models`. Extension. @interface */
+export type AddBaseModelRequest = z.infer<typeof addBaseModelRequest>;
+
+/** Schema of {@link BaseModelName}. */
+export const baseModelName = z.object({
+  /** Name of the base model for `model` and `base_model`. */
+  id: z.string(),
+});
+/** Name of an added base model. Extension. @interface */
+export type BaseModelName = z.infer<typeof baseModelName>;
 
 /** Schema of {@link Model}. */
 export const model = z.object({

@@ -1,11 +1,11 @@
 import type { Engine } from "../engine/port.ts";
 import type { Upstream } from "../engine/upstream/upstream.ts";
+import type { BaseModels } from "./base-models.ts";
 import type { BlobStore } from "./artifacts/blob-store.ts";
 import type { Retention } from "./checkpoints/retention.ts";
 import type { Holds } from "../util/leases.ts";
 import type { DataDirectory } from "./data-directory.ts";
 import type { DiskSpace } from "./disk/space.ts";
-import type { Hub } from "./hub/hub.ts";
 import type { JobQueue } from "./jobs/queue.ts";
 import type { TokenizerSource } from "./training-data/tokenizers.ts";
 import type { ServiceLimits } from "./limits.ts";
@@ -21,10 +21,9 @@ export interface ServiceContext {
   readonly store: Store;
   readonly directory: DataDirectory;
   readonly engine: Engine;
+  readonly bases: BaseModels;
   /** External server that samples some base models instead of the engine, or null. */
   readonly upstream: Upstream | null;
-  /** Source of base models named by a path on a model hub, or null. */
-  readonly hub: Hub | null;
   /** Identifier of the base model used when a request names no model. */
   readonly defaultBase: string;
   readonly policies: Policies;

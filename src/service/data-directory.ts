@@ -119,7 +119,8 @@ export function removeServiceFile(directory: DataDirectory): Promise<void> {
   return remove(directory.serviceFile);
 }
 
-function isLoopback(host: string): boolean {
+/** Whether only programs of this machine reach an address to listen on. */
+export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
 }
 

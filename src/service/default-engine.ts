@@ -1,6 +1,6 @@
 import { checkCounts } from "../engine/onnx/counts.ts";
 import type { OnnxEngineOptions } from "../engine/onnx/engine.ts";
-import { checkDirectories } from "../engine/onnx/model/base-directories.ts";
+import { BaseCatalog } from "../engine/onnx/model/base-catalog.ts";
 import type { Engine } from "../engine/port.ts";
 import { ConfigError } from "../errors.ts";
 import { chooseDevice, warnOfFallbacks, warnOfMissingDevice } from "./device.ts";
@@ -14,7 +14,7 @@ interface DefaultEngineOptions extends Pick<
   "samplers" | "samplerThreads" | "trainerThreads" | "device" | "deviceMemory" | "weightPrecision"
 > {
   readonly baseModels?: Readonly<Record<string, string>> | undefined;
-  readonly allowedBaseRoots?: readonly string[] | undefined;
+  readonly allowedBaseRoots?: readonly string[] | "any" | undefined;
 }
 
 /** Options of the service that select its engine. */
@@ -58,13 +58,13 @@ async function checkDefaultEngine(options: DefaultEngineOptions): Promise<StartE
   const device = chooseDevice(options);
   checkCounts(options);
   const baseModels = { [SHIPPED_BASE]: shippedDirectory(), ...options.baseModels };
-  await checkDirectories(baseModels);
+  await new BaseCatalog({ baseModels }).check();
   return async (hub, logger) => {
     // Imported lazily: a service with a custom engine needs no native binary.
     const { createOnnxEngine } = await import("../engine/index.ts");
     return createOnnxEngine({
       baseModels,
-      allowedRoots: [...allowedBaseRoots],
+      allowedRoots: allowedBaseRoots,
       ...device,
       onFallback: warnOfFallbacks(logger),
       onDeviceUnavailable: warnOfMissingDevice(logger, device.weightPrecision),

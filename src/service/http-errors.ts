@@ -38,6 +38,7 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_DATA: 422,
   E_PREFLIGHT: 422,
   E_UNSUPPORTED: 422,
+  E_BASE_MODEL: 422,
   E_OUTPUT: 422,
   E_NOT_FOUND: 404,
   E_CONFLICT: 409,
@@ -96,7 +97,9 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
     const { message, param, code } = error;
     const status = error instanceof UnreadableBodyError ? 400 : STATUSES[code];
     if (status !== undefined) {
-      return errorResponse(status === 422 && isChatPath(path) ? 400 : status, {
+      // A base model that cannot be loaded is no error in the request.
+      const isOfRequest = status === 422 && code !== "E_BASE_MODEL";
+      return errorResponse(isOfRequest && isChatPath(path) ? 400 : status, {
         message,
         param,
         code,

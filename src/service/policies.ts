@@ -1,5 +1,6 @@
 import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../engine/port.ts";
 import { NotFoundError } from "../errors.ts";
+import type { BaseModels } from "./base-models.ts";
 import type { ServiceLogger } from "./logger.ts";
 import { parsePolicyName, pathOf, stepName } from "./names.ts";
 import { checkpointAt, newestCheckpoint } from "./store/checkpoints.ts";
@@ -8,6 +9,7 @@ import { findModel } from "./store/models.ts";
 import type { StoredFiles } from "./stored-files/stored-files.ts";
 import type { CheckpointRow, ModelRow, Store } from "./store/tables.ts";
 import { messageOf } from "./error-text.ts";
+import { BASE_MODEL_FORMS } from "../util/base-model.ts";
 import { Leases } from "../util/leases.ts";
 import { Lru, remember } from "../util/lru.ts";
 
@@ -44,6 +46,7 @@ export interface PoliciesOptions {
   readonly store: Store;
   readonly engine: Engine;
   readonly files: Pick<StoredFiles, "useCheckpoint">;
+  readonly bases: Pick<BaseModels, "ids" | "servable" | "requireUsable">;
   /** Identifier of the base model used when a request names no model. */
   readonly defaultBase: string;
   /** Max policies without a lease that stay loaded. */
@@ -68,11 +71,12 @@ export class Policies implements PolicyResolver {
   }
 
   async resolvePolicy(name: string | null | undefined, { signal }: CallOptions = {}): Promise<PolicyLease> {
-    const { store, engine, files, defaultBase } = this.#options;
+    const { store, engine, files, bases, defaultBase } = this.#options;
     signal?.throwIfAborted();
     if (name === null || name === undefined || name === "") return this.#leaseBase(defaultBase, signal);
-    if (engine.capabilities().baseModels.includes(name)) return this.#leaseBase(name, signal);
-    const { model, checkpoint } = await this.#find(name, engine.capabilities().baseModels);
+    const servable = await bases.servable(name);
+    if (servable !== null) return this.#leaseBase(servable, signal);
+    const { model, checkpoint } = await this.#find(name, bases.ids);
     const base = await engine.describeBase(model.base_model);
     const load = (path: string) => engine.loadPolicy({ base: model.base_model, state: path });
     try {
@@ -108,9 +112,16 @@ export class Policies implements PolicyResolver {
   }
 
   async #leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
-    const { engine } = this.#options;
-    const base = await engine.describeBase(id);
-    const held = await this.#lease(`base:${id}`, () => engine.loadPolicy({ base: id }), signal);
+    const { engine, bases } = this.#options;
+    const base = await engine.describeBase(id).catch((error: unknown) => {
+      throw error instanceof NotFoundError ? new NotFoundError(error.message, { cause: error, param: "model" }) : error;
+    });
+    const load = async () => {
+      // A base model that only this request names was never checked.
+      if (!bases.ids.includes(id)) await bases.requireUsable(id, { readsWeights: false });
+      return engine.loadPolicy({ base: id });
+    };
+    const held = await this.#lease(`base:${id}`, load, signal);
     return { ...held, base, resolvedName: id, step: null };
   }
 
@@ -186,7 +197,7 @@ export async function findCheckpoint(
         ? await store.selectFrom("models").selectAll().where("id", "=", parsed.id).executeTakeFirst()
         : await findModel(store, parsed);
   if (parsed === null || model === undefined) {
-    const expected = `a base model (${bases.join(", ")}), or 'entity/project/name' with an optional ':stepN'`;
+    const expected = `a base model (${bases.join(", ")}; ${BASE_MODEL_FORMS}, of the hub one that was fetched before), or 'entity/project/name' with an optional ':stepN'`;
     throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, {
       param,
     });

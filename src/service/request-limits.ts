@@ -78,6 +78,7 @@ export const REQUEST_LIMITS = {
       lora: { json: 1024 },
     },
   },
+  baseModel: { body: SMALL_BODY, fields: { source: { characters: REFERENCE }, id: { characters: REFERENCE } } },
   checkpoints: { body: SMALL_BODY, fields: { steps: { items: 10_000 } } },
   artifact: {
     body: SMALL_BODY,

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import { ArgumentError } from "../errors.ts";
 import {
+  addBaseModelRequest,
   createArtifactRequest,
   createModelRequest,
   createSessionRequest,
@@ -28,6 +29,7 @@ export type RlEnvelope = z.output<typeof rlEnvelope>;
 
 const SCHEMAS = {
   model: createModelRequest,
+  baseModel: addBaseModelRequest,
   checkpoints: deleteCheckpointsRequest,
   artifact: createArtifactRequest,
   sft: createSftJobRequest,

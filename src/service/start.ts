@@ -2,49 +2,37 @@ import { createDashboard } from "../dashboard/index.ts";
 import type { DeviceChoice, Engine, WeightPrecision } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError, NoSpaceError, WhetstoneError } from "../errors.ts";
-import { Holds } from "../util/leases.ts";
 import { isNoSpace } from "../util/no-space.ts";
 import { createApp, type RequestRecord } from "./app.ts";
 import { BlobStore } from "./artifacts/blob-store.ts";
 import { whyNotNewDatabase } from "./content.ts";
-import type { ServiceContext } from "./context.ts";
+import { createContext } from "./create-context.ts";
 import {
   defaultDataDirectory,
+  isLoopback,
   lockDataDirectory,
   openDataDirectory,
   removeServiceFile,
   resolveApiKey,
   writeServiceFile,
-  type DataDirectory,
 } from "./data-directory.ts";
 import { checkEngine } from "./default-engine.ts";
 import { Reserve } from "./disk/reserve.ts";
 import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
 import { DiskSpace } from "./disk/space.ts";
 import { keepAges } from "./history/ages.ts";
-import { createHub, hubToken, type Hub, type HubOptions } from "./hub/hub.ts";
+import { createHub, hubToken, type HubOptions } from "./hub/hub.ts";
 import { createHttpServer, shuttingDown } from "./http-server.ts";
-import { Retention } from "./checkpoints/retention.ts";
-import { Changes } from "./jobs/changes.ts";
-import { JobQueue } from "./jobs/queue.ts";
 import { recover } from "./jobs/recovery.ts";
-import { createTokenizers } from "./training-data/tokenizers.ts";
-import { WarmModels } from "./jobs/warm-models.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
 import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
 import { createRedactor } from "../util/redact.ts";
-import { Policies } from "./policies.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
 import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./server.ts";
-import { SHIPPED_BASE } from "./shipped-base.ts";
-import { createStoredFiles } from "./stored-files/stored-files.ts";
 import { keepSessions } from "./sessions/expiry.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
-import { Sessions } from "./sessions/sessions.ts";
-import type { Store } from "./store/tables.ts";
 import { type Undo, undoAll } from "./undo.ts";
-import { RequestWork } from "./work/request-work.ts";
 import { messageOf } from "./error-text.ts";
 
 /** Options of {@link startService}. */
@@ -75,13 +63,24 @@ export interface ServiceOptions {
    * @default none: the engine samples everything
    */
   readonly upstream?: UpstreamOptions | undefined;
-  /** Additional base models of the embedded engine: directories in Hugging Face layout, by identifier. @default none */
-  readonly baseModels?: Readonly<Record<string, string>> | undefined;
-  /** Directories that may contain a `base_model` given as a path. @default none */
-  readonly allowedBaseRoots?: readonly string[] | undefined;
   /**
-   * Model hub from which the embedded engine fetches a `base_model` given as a hub path (`owner/name`, or `owner/name@revision`); null =
-   * fetch nothing.
+   * Additional base models of the embedded engine by identifier: the path of a directory in Hugging Face layout or of a GGUF file,
+   * `hf:<owner>/<name>[@revision]`, or `ollama:<name>[:tag]`. Checked at the start, except models of the hub, which are fetched when they
+   * are first used.
+   *
+   * @default none
+   */
+  readonly baseModels?: Readonly<Record<string, string>> | undefined;
+  /**
+   * Directories that may contain a `base_model` given as a path. `"any"` allows every path that the user of this process can read, and
+   * requires a host on loopback: whoever holds the API key has these files, too.
+   *
+   * @default none
+   */
+  readonly allowedBaseRoots?: readonly string[] | "any" | undefined;
+  /**
+   * Model hub from which the embedded engine fetches a `base_model` of the form `hf:owner/name` or `owner/name`, with an optional
+   * `@revision`; null = fetch nothing.
    *
    * @default huggingface.co, cached in the data directory
    */
@@ -150,6 +149,10 @@ export interface ServiceOptions {
 export interface RunningService {
   /** URL of the form `http://host:port`, without a trailing slash. */
   readonly url: string;
+  /** Equal to {@link url}, with the name that the connection of `connect` has. */
+  readonly baseUrl: string;
+  /** Base URL with `/v1`, for any OpenAI-compatible client. */
+  readonly inferenceUrl: string;
   /** Key that clients must send. */
   readonly apiKey: string;
   /** Absolute path of the data directory. */
@@ -176,6 +179,7 @@ const GRACE_MS = 10_000;
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
  *   newer version, the port is taken, an API key is missing, or an option of the embedded engine is not valid or is given
  *   together with `engine`. Nothing is written if an option of the engine is not valid.
+ * @throws BaseModelError `E_BASE_MODEL` naming a model of `baseModels` that cannot be loaded, and the reason.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.
@@ -189,6 +193,12 @@ const GRACE_MS = 10_000;
  */
 export async function startService(options: ServiceOptions = {}): Promise<RunningService> {
   const { host = "127.0.0.1", port = 0, logger = stderrLogger } = options;
+  if (options.allowedBaseRoots === "any" && !isLoopback(host)) {
+    throw new ConfigError(
+      `Expected \`allowedBaseRoots\` to be a list of directories for host '${host}', which other machines can reach, got "any"`,
+      { param: "allowedBaseRoots" },
+    );
+  }
   const startEngine = await checkEngine(options);
   const directory = await openDataDirectory(options.dataDir ?? defaultDataDirectory());
   const undo: Undo[] = [];
@@ -225,6 +235,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       engine,
       upstream,
       hub,
+      baseModels: options.baseModels ?? {},
       blobs,
       logger: safeLogger,
       limits,
@@ -232,6 +243,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     });
     undo.push(() => context.work.close());
     undo.push(() => context.jobs.close());
+    await context.bases.checkGiven();
     // The budget may have changed since the last start.
     await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
     const cut = new AbortController();
@@ -261,6 +273,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     let closing: Promise<void> | undefined;
     return {
       url,
+      baseUrl: url,
+      inferenceUrl: `${url}/v1`,
       apiKey,
       dataDir: directory.root,
       unref: () => sockets.unref(),
@@ -289,62 +303,4 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
 
 function definedOnly<T extends object>(values: T | undefined): Partial<T> {
   return Object.fromEntries(Object.entries(values ?? {}).filter(([, value]) => value !== undefined)) as Partial<T>;
-}
-
-function createContext(parts: {
-  readonly store: Store;
-  readonly directory: DataDirectory;
-  readonly engine: Engine;
-  readonly upstream: ServiceContext["upstream"];
-  readonly hub: Hub | null;
-  readonly blobs: ServiceContext["blobs"];
-  readonly logger: ServiceLogger;
-  readonly limits: ServiceLimits;
-  readonly space: DiskSpace;
-}): ServiceContext {
-  const { store, directory, engine, upstream, hub, blobs, logger, limits, space } = parts;
-  const [firstBase] = engine.capabilities().baseModels;
-  if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
-  const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
-  const files = createStoredFiles({ store, directory, blobs, logger });
-  const policies = new Policies({ store, engine, files, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
-  const uses = new Holds<string>();
-  const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
-  const tokenizers = createTokenizers();
-  const work = new RequestWork(tokenizers);
-  const warm = new WarmModels({ engine, files, max: limits.maxWarmModels });
-  const jobs = new JobQueue({
-    store,
-    engine,
-    directory,
-    policies,
-    warm,
-    work,
-    limits,
-    logger,
-    changes: new Changes(),
-    files,
-    retention,
-    space,
-  });
-  return {
-    store,
-    directory,
-    engine,
-    upstream,
-    hub,
-    defaultBase,
-    policies,
-    uses,
-    retention,
-    space,
-    jobs,
-    sessions: new Sessions(store),
-    blobs,
-    files,
-    tokenizers,
-    work,
-    limits,
-    logger,
-  };
 }

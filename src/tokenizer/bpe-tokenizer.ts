@@ -1,9 +1,13 @@
-/** A BPE tokenizer with its chat template, over the Hugging Face JavaScript tokenizer. */
+/** A BPE tokenizer with its chat template. */
 
-import { Tokenizer } from "@huggingface/tokenizers";
-import { join } from "node:path";
 import { ArgumentError, DataError, UnsupportedError } from "../errors.ts";
-import { compileTemplate, type ChatTemplate } from "./chat-template.ts";
+import { AddedTokenFinder } from "./added-tokens.ts";
+import { IdList } from "./bpe/ids.ts";
+import { MergeTable } from "./bpe/merge-table.ts";
+import { TextTable } from "./bpe/text-table.ts";
+import { byteToken, WordEncoder } from "./bpe/word-encoder.ts";
+import { bytesOfPiece } from "./byte-fallback.ts";
+import { compileTemplate, type ChatTemplate, type TemplateLimits } from "./chat-template.ts";
 import type {
   ChatMessage,
   ChatTokenizer,
@@ -12,112 +16,80 @@ import type {
   RenderedTraining,
   RenderTrainingOptions,
 } from "./chat-tokenizer.ts";
-import type { TokenizerFile } from "./files.ts";
 import { templateMessages } from "./template-messages.ts";
+import { supportTools } from "./tool-messages.ts";
+import { PipelineEncoder } from "./text-encoder.ts";
+import { bytesOfText, type TokenizerData } from "./tokenizer-data.ts";
 import { trainingSegments } from "./training-text.ts";
 
-/** Kind of a BPE tokenizer: how its tokens stand for bytes, and how text is encoded that continues other text. */
-export interface Alphabet {
-  /** Bytes of a token of the vocabulary; undefined for literal text. */
-  readonly bytesOf: (token: string) => Uint8Array | undefined;
-  /** Whether a token stands for one byte of a character outside the vocabulary. */
-  readonly isByteToken: (token: string) => boolean;
-  /** File for text that continues other text; undefined if that is encoded like any text. */
-  readonly continuation: TokenizerFile | undefined;
-  /** Whether text after an added token is encoded like the beginning of a text. */
-  readonly restartsAfterTokens: boolean;
-}
-
-/** Parsed files of a tokenizer's directory. */
-export interface BpeTokenizerParts {
-  readonly alphabet: Alphabet;
-  /** Where the files are; for messages. */
-  readonly directory: string;
-  readonly file: TokenizerFile;
-  readonly config: Readonly<Record<string, unknown>>;
-  /** The model's; must hold every token. Absent = as many as the tokenizer needs. */
-  readonly vocabularySize: number | undefined;
-  readonly eosToken: string | undefined;
-  readonly eosIds: readonly number[];
-  readonly template: ChatTemplate | undefined;
-  /** Used instead of `template` when the conversation has tools. */
-  readonly toolTemplate: ChatTemplate | undefined;
-  readonly templateVariables: Readonly<Record<string, string | undefined>>;
-}
-
-/** See {@link ChatTokenizer}. Made by `loadTokenizer`. */
+/** See {@link ChatTokenizer}. Made by `loadTokenizer` and `createTokenizer`. */
 export class BpeChatTokenizer implements ChatTokenizer {
   readonly vocabularySize: number;
+  readonly maxTokenBytes: number;
   readonly eosTokenIds: readonly number[];
   readonly specialTokenIds: ReadonlySet<number>;
   readonly byteTokenIds: ReadonlySet<number>;
   readonly hasChatTemplate: boolean;
-  readonly #library: Tokenizer;
+  readonly #data: TokenizerData;
+  readonly #texts: TextTable;
+  readonly #words: WordEncoder;
+  readonly #encoder: PipelineEncoder;
   /** Encodes text that continues other text; made when it is first needed. */
-  readonly #continuations = new Map<TokenizerFile, Tokenizer>();
-  readonly #addedToken: RegExp;
-  readonly #parts: BpeTokenizerParts;
+  #continuation: PipelineEncoder | null = null;
   readonly #addedTokens: ReadonlyMap<number, string>;
-  readonly #bytes = new Map<number, Uint8Array>();
+  readonly #addedToken: AddedTokenFinder | null;
+  readonly #template: ChatTemplate | undefined;
+  readonly #toolTemplate: ChatTemplate | undefined;
 
-  /** @throws DataError `E_DATA` when the files contradict each other. */
-  constructor(parts: BpeTokenizerParts) {
-    const { directory, file } = parts;
-    try {
-      this.#library = new Tokenizer(file, parts.config);
-    } catch (error) {
-      throw new DataError(`${join(directory, "tokenizer.json")}: ${(error as Error).message}`, { cause: error });
-    }
-    this.#parts = parts;
-    this.#addedTokens = new Map(file.added_tokens.map((token) => [token.id, token.content]));
-    this.specialTokenIds = new Set(file.added_tokens.filter((token) => token.special).map((token) => token.id));
-    this.hasChatTemplate = parts.template !== undefined;
-
-    const contents = [...this.#addedTokens.values()].toSorted((a, b) => b.length - a.length);
-    this.#addedToken = new RegExp(contents.length === 0 ? "(?!)" : contents.map(escaped).join("|"));
-
-    let needed = 0;
-    const byteTokenIds = new Set<number>();
-    for (const [token, id] of this.#library.get_vocab(true)) {
-      needed = Math.max(needed, id + 1);
-      if (!this.#addedTokens.has(id) && parts.alphabet.isByteToken(token)) byteTokenIds.add(id);
-    }
-    this.byteTokenIds = byteTokenIds;
-    this.vocabularySize = parts.vocabularySize ?? needed;
-    if (this.vocabularySize < needed) {
-      throw new DataError(
-        `${join(directory, "config.json")}: \`vocab_size\` is ${this.vocabularySize}, but tokenizer.json has ids up to ${needed - 1}.`,
-      );
-    }
-    this.eosTokenIds = this.#resolveEos();
+  /**
+   * @throws DataError `E_DATA` for a chat template that does not parse.
+   * @throws UnsupportedError `E_UNSUPPORTED` naming a part of the pipeline that is not supported.
+   */
+  constructor(data: TokenizerData, templateLimits?: TemplateLimits) {
+    this.#data = data;
+    this.vocabularySize = data.vocabularySize;
+    this.maxTokenBytes = data.maxTokenBytes;
+    this.eosTokenIds = data.eosTokenIds;
+    this.specialTokenIds = new Set(data.addedTokens.filter((token) => token.special).map((token) => token.id));
+    this.#addedTokens = new Map(data.addedTokens.map((token) => [token.id, token.content]));
+    this.#texts = new TextTable(data.texts);
+    this.byteTokenIds = this.#byteTokens();
+    this.#words = new WordEncoder({ texts: this.#texts, merges: new MergeTable(data.merges) }, data.model);
+    this.#encoder = new PipelineEncoder(this.#words, data.kind.pipeline, data.addedTokens);
+    this.#addedToken = data.kind.restartsAfterTokens ? new AddedTokenFinder(data.addedTokens.map((token) => [token.content, token])) : null;
+    const { templates } = data;
+    this.#template = compiled(templates.file, templates.default, templateLimits);
+    this.#toolTemplate = compiled(templates.file, templates.toolUse, templateLimits);
+    this.hasChatTemplate = this.#template !== undefined;
   }
 
   encode(text: string, options: EncodeOptions = {}): Int32Array {
+    const ids = new IdList();
     const { addSpecialTokens = false, follows } = options;
-    const { continuation, restartsAfterTokens } = this.#parts.alphabet;
-    if (continuation === undefined || follows === undefined || (follows === "token" && restartsAfterTokens)) {
-      return this.#encode(this.#library, text, addSpecialTokens);
-    }
-    const library = this.#continuations.get(continuation) ?? new Tokenizer(continuation, this.#parts.config);
-    this.#continuations.set(continuation, library);
-    const restart = restartsAfterTokens ? text.search(this.#addedToken) : -1;
-    const first = this.#encode(library, restart < 0 ? text : text.slice(0, restart), addSpecialTokens);
-    return restart < 0 ? first : Int32Array.from([...first, ...this.#encode(this.#library, text.slice(restart), false)]);
+    const { before, after } = addSpecialTokens ? this.#data.around : { before: [], after: [] };
+    for (const token of before) ids.push(this.#addedId(token));
+    this.#encode(text, follows, ids);
+    for (const token of after) ids.push(this.#addedId(token));
+    return ids.toArray();
   }
 
-  #encode(library: Tokenizer, text: string, addSpecialTokens: boolean): Int32Array {
-    if (text === "" && !addSpecialTokens) return new Int32Array(0);
-    const { ids, tokens } = library.encode(text, { add_special_tokens: addSpecialTokens });
-    const result = new Int32Array(ids.length);
-    for (const [index, id] of (ids as readonly (number | undefined)[]).entries()) {
-      if (id === undefined) {
-        throw new DataError(
-          `The post-processor of ${this.#parts.directory} adds ${JSON.stringify(tokens[index])}, which is not in the vocabulary.`,
-        );
-      }
-      result[index] = id;
+  #encode(text: string, follows: EncodeOptions["follows"], ids: IdList): void {
+    const { continuation, restartsAfterTokens } = this.#data.kind;
+    if (continuation === null || follows === undefined || (follows === "token" && restartsAfterTokens)) {
+      return this.#encoder.encode(text, ids);
     }
-    return result;
+    this.#continuation ??= new PipelineEncoder(this.#words, continuation, this.#data.addedTokens);
+    const restart = this.#addedToken?.split(text).find(({ token }) => token !== null)?.start ?? -1;
+    this.#continuation.encode(restart < 0 ? text : text.slice(0, restart), ids);
+    if (restart >= 0) this.#encoder.encode(text.slice(restart), ids);
+  }
+
+  /** Returns the id of a token that the post-processor adds. */
+  #addedId(token: string): number {
+    const { addedTokens, directory } = this.#data;
+    const id = addedTokens.find(({ content }) => content === token)?.id ?? this.#texts.findText(token);
+    if (id >= 0) return id;
+    throw new DataError(`The post-processor of ${directory} adds ${JSON.stringify(token)}, which is not in the vocabulary.`);
   }
 
   decode(ids: ArrayLike<number>, options: { readonly skipSpecialTokens?: boolean | undefined } = {}): string {
@@ -131,22 +103,14 @@ export class BpeChatTokenizer implements ChatTokenizer {
   }
 
   tokenBytes(id: number): Uint8Array {
-    const known = this.#bytes.get(id);
-    if (known !== undefined) return known;
     if (!Number.isInteger(id) || id < 0 || id >= this.vocabularySize) {
       throw new ArgumentError(`Expected a token id in [0, ${this.vocabularySize}), got ${id}.`);
     }
+    const { name } = this.#data.kind;
     const added = this.#addedTokens.get(id);
-    const token = this.#library.id_to_token(id);
-    const encoder = new TextEncoder();
-    const bytes =
-      added === undefined
-        ? token === undefined
-          ? new Uint8Array(0)
-          : (this.#parts.alphabet.bytesOf(token) ?? encoder.encode(token))
-        : encoder.encode(added);
-    this.#bytes.set(id, bytes);
-    return bytes;
+    if (added === undefined) return bytesOfText(this.#texts.text(id), name);
+    // In the style of SentencePiece, added tokens may be runs of spaces too (`▁▁`).
+    return name === "byte-fallback" ? bytesOfPiece(added) : new TextEncoder().encode(added);
   }
 
   tokenText(id: number): string {
@@ -156,9 +120,10 @@ export class BpeChatTokenizer implements ChatTokenizer {
   renderChat(messages: readonly ChatMessage[], options: RenderChatOptions = {}): string {
     const { tools, template } = this.#templateFor(options.tools, options.template);
     return template.render({
-      ...this.#parts.templateVariables,
+      documents: null,
+      ...this.#data.templateVariables,
       ...options.variables,
-      messages: templateMessages(messages),
+      messages: templateMessages(supportTools(messages, tools ?? null, template.forms), template.forms),
       tools,
       add_generation_prompt: options.addGenerationPrompt ?? true,
     });
@@ -177,6 +142,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
       options.isTrained,
     );
     let done = "";
+    const missingBefore = this.#words.missingBytes;
     const encoded = segments.map(({ text }) => {
       const ids = this.encode(text, { follows: this.#endOf(done) });
       done += text;
@@ -191,7 +157,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
       if (segments[index]?.trained === true) mask.fill(1, at, at + part.length);
       at += part.length;
     }
-    return { ids, mask };
+    return { ids, mask, missingBytes: this.#words.missingBytes - missingBefore };
   }
 
   /** Returns what text after `text` follows. */
@@ -208,41 +174,29 @@ export class BpeChatTokenizer implements ChatTokenizer {
   ): { readonly tools: RenderChatOptions["tools"]; readonly template: ChatTemplate } {
     const tools = given === undefined || given === null || given.length === 0 ? null : given;
     if (source !== undefined) return { tools, template: compileTemplate(source) };
-    const template = tools === null ? this.#parts.template : (this.#parts.toolTemplate ?? this.#parts.template);
+    const template = tools === null ? this.#template : (this.#toolTemplate ?? this.#template);
     if (template === undefined) {
       throw new UnsupportedError(
-        `The model in ${this.#parts.directory} has no chat template. Add \`chat_template\` to its tokenizer_config.json, or a chat_template.jinja file.`,
+        `The model in ${this.#data.directory} has no chat template. Add \`chat_template\` to its tokenizer_config.json, or a chat_template.jinja file.`,
       );
     }
     return { tools, template };
   }
 
-  #resolveEos(): readonly number[] {
-    const { directory, eosToken, eosIds } = this.#parts;
-    const ids = new Set<number>();
-    if (eosToken !== undefined) {
-      const id = this.#library.token_to_id(eosToken);
-      if (id === undefined) {
-        throw new DataError(
-          `${join(directory, "tokenizer_config.json")}: \`eos_token\` ${JSON.stringify(eosToken)} is not in tokenizer.json.`,
-        );
-      }
-      ids.add(id);
-    }
-    for (const id of eosIds) {
-      if (id >= this.vocabularySize) {
-        throw new DataError(
-          `${join(directory, "generation_config.json")}: \`eos_token_id\` ${id} is outside the vocabulary of ${this.vocabularySize}.`,
-        );
-      }
-      ids.add(id);
-    }
-    return [...ids];
+  #byteTokens(): ReadonlySet<number> {
+    if (this.#data.kind.name === "byte-level") return new Set();
+    const ids = Array.from({ length: 256 }, (_, byte) => this.#texts.findText(byteToken(byte)));
+    return new Set(ids.filter((id) => id >= 0 && !this.#addedTokens.has(id)));
   }
 }
 
-function escaped(text: string): string {
-  return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
+function compiled(name: string, source: string | undefined, limits: TemplateLimits | undefined): ChatTemplate | undefined {
+  if (source === undefined) return undefined;
+  try {
+    return compileTemplate(source, limits);
+  } catch (error) {
+    throw new DataError(`${name}: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 function utf8(bytes: Uint8Array): string {

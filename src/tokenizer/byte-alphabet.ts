@@ -5,7 +5,9 @@
  * @source Radford et al., "Language Models are Unsupervised Multitask Learners", 2019 (the GPT-2 encoder).
  */
 
-const BYTE_OF_CHARACTER: ReadonlyMap<string, number> = new Map(byteAlphabet().map((character, byte) => [character, byte]));
+/** Bytes by the code points of their characters; -1 for other code points. */
+const BYTE_OF_CODE_POINT = new Int16Array(0x200).fill(-1);
+for (const [byte, character] of byteAlphabet().entries()) BYTE_OF_CODE_POINT[character.charCodeAt(0)] = byte;
 
 /** The 256 characters, indexed by byte. */
 export function byteAlphabet(): string[] {
@@ -19,15 +21,21 @@ export function byteAlphabet(): string[] {
 }
 
 /**
- * The bytes a byte-level token stands for, or undefined when it has a character outside the alphabet (then the token is
- * literal text).
+ * Returns the bytes that a byte-level token stands for.
+ *
+ * @param text - UTF-8 of the token's text.
+ * @returns undefined if the text has a character outside the alphabet; the token is literal text then.
  */
-export function bytesOfToken(token: string): Uint8Array | undefined {
-  const bytes = new Uint8Array(token.length);
-  for (let index = 0; index < token.length; index++) {
-    const byte = BYTE_OF_CHARACTER.get(token.charAt(index));
-    if (byte === undefined) return undefined;
-    bytes[index] = byte;
+export function bytesOfToken(text: Uint8Array): Uint8Array | undefined {
+  const bytes = new Uint8Array(text.length);
+  let length = 0;
+  for (let at = 0; at < text.length; at++) {
+    const first = text[at]!;
+    // All characters of the alphabet have one or two bytes.
+    if (first >= 0xe0) return undefined;
+    const byte = BYTE_OF_CODE_POINT[first < 0x80 ? first : ((first & 0x1f) << 6) | (text[++at]! & 0x3f)] ?? -1;
+    if (byte < 0) return undefined;
+    bytes[length++] = byte;
   }
-  return bytes;
+  return bytes.subarray(0, length);
 }

@@ -3,7 +3,7 @@
  * characters outside the vocabulary become tokens of one byte each (`<0x0A>`).
  */
 
-import { DataError, UnsupportedError } from "../errors.ts";
+import { UnsupportedError } from "../errors.ts";
 import { component, type Component, type TokenizerConfigFile, type TokenizerFile } from "./files.ts";
 
 const SPACE = "▁";
@@ -18,7 +18,7 @@ export interface ByteFallbackPipeline {
   readonly prefix: SpacePrefix;
   /** Whether the file's own normalizer puts the space in front, also of text that begins with a space. */
   readonly hasOwnNormalizer: boolean;
-  /** File for the library. */
+  /** File with the normalizer and pre-tokenizer in use. */
   readonly file: TokenizerFile;
   /** The same without spaces in front: for text that continues other text. */
   readonly continuation: TokenizerFile;
@@ -48,10 +48,8 @@ export function byteOf(token: string): number | undefined {
  * also in front of each part after an added token, and with `add_prefix_space: false` nowhere.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` naming the part that is not supported.
- * @throws DataError `E_DATA` when a byte has no token.
  */
 export function byteFallbackPipeline(file: TokenizerFile, config: TokenizerConfigFile): ByteFallbackPipeline {
-  requireModel(file);
   requireDecoder(file.decoder);
   const prefix = isLlamaClass(config) ? llamaPrefix(config) : filePrefix(file);
   const withPrefix = (scheme: SpacePrefix): TokenizerFile => ({
@@ -60,7 +58,7 @@ export function byteFallbackPipeline(file: TokenizerFile, config: TokenizerConfi
     pre_tokenizer: { type: "Metaspace", replacement: SPACE, prepend_scheme: scheme, split: false },
   });
   // `Prepend` puts a space in front of text that begins with one, too; `Metaspace` does not. So the file's own normalizer stays.
-  const isOwn = !isLlamaClass(config) && file.pre_tokenizer === null;
+  const isOwn = !isLlamaClass(config) && isUnused(file.pre_tokenizer);
   return {
     prefix,
     hasOwnNormalizer: isOwn,
@@ -86,7 +84,7 @@ function filePrefix(file: TokenizerFile): SpacePrefix {
   const replaces = normalizers.length > 0 && last?.type === "Replace" && replaced(last) === " " && last["content"] === SPACE;
   const prepends = normalizers[0]?.type === "Prepend" && normalizers[0]["prepend"] === SPACE;
   const pre = file.pre_tokenizer;
-  if (pre === null && replaces && normalizers.length === (prepends ? 2 : 1)) return prepends ? "always" : "never";
+  if (isUnused(pre) && replaces && normalizers.length === (prepends ? 2 : 1)) return prepends ? "always" : "never";
   const scheme = pre?.["prepend_scheme"];
   const isMetaspace = pre?.type === "Metaspace" && pre["replacement"] === SPACE && pre["split"] === false;
   if (isMetaspace && normalizers.length === 0 && (scheme === "always" || scheme === "first" || scheme === "never")) return scheme;
@@ -94,6 +92,11 @@ function filePrefix(file: TokenizerFile): SpacePrefix {
     `tokenizer.json: expected a byte-fallback tokenizer with the normalizers \`Prepend\` and \`Replace\`, or the pre-tokenizer \`Metaspace\` with \`prepend_scheme\` and without \`split\`; ` +
       `got normalizer ${listed(normalizers)}, pre-tokenizer \`${pre?.type ?? "none"}\`.`,
   );
+}
+
+/** Whether a pre-tokenizer has no effect: none, or that of Gemma, which cuts at spaces that the normalizer has replaced. */
+function isUnused(part: Component | null): boolean {
+  return part === null || (part.type === "Split" && replaced(part) === " ");
 }
 
 function partsOf(part: Component | null, list: string): readonly Component[] {
@@ -108,27 +111,6 @@ function listed(parts: readonly Component[]): string {
 
 function replaced(part: Component): unknown {
   return (part["pattern"] as { readonly String?: unknown } | undefined)?.String;
-}
-
-function requireModel({ model, added_tokens: added }: TokenizerFile): void {
-  for (const key of ["dropout", "continuing_subword_prefix", "end_of_word_suffix"]) {
-    const value = model[key] ?? "";
-    if (value !== "" && value !== 0)
-      throw new UnsupportedError(`tokenizer.json: \`model.${key}\` is not supported with \`byte_fallback\`.`);
-  }
-  for (const key of ["lstrip", "rstrip"]) {
-    const token = added.find((entry) => entry[key] === true);
-    if (token !== undefined) {
-      throw new UnsupportedError(
-        `tokenizer.json: the added token ${JSON.stringify(token.content)} has \`${key}\`, which is not supported with \`byte_fallback\`.`,
-      );
-    }
-  }
-  for (let byte = 0; byte < 256; byte++) {
-    const token = `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
-    if (!Object.hasOwn(model.vocab, token))
-      throw new DataError(`tokenizer.json: expected a token for every byte, found none for byte ${byte}.`);
-  }
 }
 
 function requireDecoder(decoder: Component | null): void {

@@ -6,6 +6,7 @@
 
 import { ArgumentError, DataError, UnsupportedError } from "../errors.ts";
 import { Lru } from "../util/lru.ts";
+import { type MessageForms, probeForms } from "./message-forms.ts";
 import { compile, type Template, TemplateLimitReached, TemplateUnsupported } from "./jinja/index.ts";
 
 /** Limits of one template. */
@@ -22,6 +23,8 @@ export interface TemplateLimits {
 export interface ChatTemplate {
   /** Names that the template reads: variables, and names of the template's own such as loop variables. */
   readonly names: ReadonlySet<string>;
+  /** Forms of messages that the template renders; found at the first use. */
+  readonly forms: MessageForms;
   /**
    * Renders the template.
    *
@@ -33,7 +36,22 @@ export interface ChatTemplate {
 }
 
 /** Compiled templates: requests may bring their own template, mostly the same one. */
-const compiled = new Lru<string, Template>({ maxEntries: 16 });
+const compiled = new Lru<string, CachedTemplate>({ maxEntries: 16 });
+
+interface CachedTemplate {
+  readonly template: Template;
+  forms?: MessageForms;
+}
+
+/** Limits of a rendering that finds out the forms of messages: its conversation has at most three messages. */
+const PROBE_LIMITS = { maxSteps: 20_000, maxTextLength: 65_536 };
+
+function formsOf(known: CachedTemplate): MessageForms {
+  known.forms ??= probeForms((variables) =>
+    known.template.render({ bos_token: "", eos_token: "", documents: null, add_generation_prompt: false, ...variables }, PROBE_LIMITS),
+  );
+  return known.forms;
+}
 
 /**
  * Parses a template.
@@ -46,9 +64,13 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   if (source.length > maxTemplateLength) {
     throw new DataError(`Expected a chat template of at most ${maxTemplateLength} characters, got ${source.length}.`);
   }
-  const template = cached(source);
+  const known = cached(source);
+  const { template } = known;
   return {
     names: template.names,
+    get forms() {
+      return formsOf(known);
+    },
     render(variables) {
       try {
         return template.render(variables, meterLimits);
@@ -64,13 +86,13 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   };
 }
 
-function cached(source: string): Template {
+function cached(source: string): CachedTemplate {
   const known = compiled.get(source);
   if (known !== undefined) return known;
   try {
-    const template = compile(source);
-    compiled.set(source, template);
-    return template;
+    const fresh: CachedTemplate = { template: compile(source) };
+    compiled.set(source, fresh);
+    return fresh;
   } catch (error) {
     throw new DataError(`The chat template does not parse: ${(error as Error).message}`, { cause: error });
   }

@@ -58,12 +58,16 @@ export interface RenderedTraining {
   readonly ids: Int32Array;
   /** Shape `[T]`; 1 on what the assistant says, its closing token included, else 0. */
   readonly mask: Uint8Array;
+  /** Bytes of the text that the vocabulary has no token for: left out of `ids`, or part of an unknown token. */
+  readonly missingBytes: number;
 }
 
 /** A tokenizer with its chat template. Immutable; safe to share between requests. */
 export interface ChatTokenizer {
   /** Rows of the model's embedding: every id is below it. May exceed the number of tokens (padding). */
   readonly vocabularySize: number;
+  /** Bytes of the longest token. */
+  readonly maxTokenBytes: number;
   /** Ids that end a turn: the tokenizer's own first, then those of the generation config. Not empty only if the files name one. */
   readonly eosTokenIds: readonly number[];
   /** Ids of tokens that carry structure, not text; left out by `skipSpecialTokens`. */
@@ -73,7 +77,8 @@ export interface ChatTokenizer {
   readonly hasChatTemplate: boolean;
 
   /**
-   * Text to token ids. Text that spells an added token becomes that token, as the model's own tokenizer has it.
+   * Text to token ids. Text that spells an added token becomes that token, as the model's own tokenizer has it. Bytes that the vocabulary has
+   * no token for become its unknown token, or are left out if it has none.
    *
    * @throws DataError `E_DATA` when the post-processor adds a token that does not exist.
    */
@@ -101,8 +106,9 @@ export interface ChatTokenizer {
   /**
    * A conversation as the text the model was trained on.
    *
-   * Content parts become one text joined with newlines; absent content becomes `""`; a tool call's `arguments` become an
-   * object (absent or empty: `{}`).
+   * Messages get the forms that the template renders. Content parts become one text joined with newlines, unless the template reads parts;
+   * absent content becomes `""`, unless the template renders tool calls only beside null; a tool call's `arguments` become an object (absent
+   * or empty: `{}`), or their JSON text if the template reads text.
    *
    * @throws UnsupportedError `E_UNSUPPORTED` when there is no chat template, or for content that is not text.
    * @throws DataError `E_DATA` when a tool call's `arguments` are not the JSON text of an object, or the given template does not parse.
@@ -125,7 +131,7 @@ export interface ChatTokenizer {
    * and including its closing token. What follows the last trained turn is left out: nothing in it is trained.
    *
    * @throws DataError `E_DATA` when there is no assistant message to train, or when the template rewrites earlier turns, so that a
-   *   conversation does not extend its own beginning.
+   *   conversation does not extend its own beginning, or leaves out the tool calls of a trained message.
    * @throws the errors of {@link renderChat}.
    */
   renderTraining(messages: readonly ChatMessage[], options?: RenderTrainingOptions): RenderedTraining;

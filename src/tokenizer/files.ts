@@ -1,10 +1,9 @@
 /** The files of a directory in Hugging Face layout, as far as tokenizing needs them. */
 
 import { basename } from "node:path";
-import { setImmediate } from "node:timers/promises";
 import { z } from "zod";
 import { DataError, WhetstoneError } from "../errors.ts";
-import { parseFileJson, readRegularFile, reasonOf } from "../util/regular-file.ts";
+import { parseFileJson, readRegularFileBytes, reasonOf } from "../util/regular-file.ts";
 
 /** Size of the largest file that is read, in bytes: `tokenizer.json` of 256,000 tokens has 34 MB. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
@@ -27,6 +26,9 @@ export const tokenizerFile = z.looseObject({
         content: z.string().min(1),
         special: z.boolean().default(false),
         single_word: z.boolean().default(false),
+        lstrip: z.boolean().default(false),
+        rstrip: z.boolean().default(false),
+        normalized: z.boolean().optional(),
       }),
     )
     .default([]),
@@ -65,10 +67,10 @@ export const generationConfigFile = z.looseObject({ eos_token_id: tokenIds });
 /** `config.json`, as far as the tokenizer needs it. */
 export const modelConfigFile = z.looseObject({ eos_token_id: tokenIds, vocab_size: z.int().min(1).nullish() });
 
-/** Returns the text of a file; undefined if the file does not exist. */
-export async function readOptional(path: string, signal: AbortSignal | undefined): Promise<string | undefined> {
+/** Returns the contents of a file; undefined if the file does not exist. */
+export async function readOptional(path: string, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
   try {
-    return await readRegularFile(path, { maxBytes: MAX_FILE_BYTES, signal });
+    return await readRegularFileBytes(path, { maxBytes: MAX_FILE_BYTES, signal });
   } catch (error) {
     signal?.throwIfAborted();
     if (WhetstoneError.isInstance(error)) throw error;
@@ -78,15 +80,21 @@ export async function readOptional(path: string, signal: AbortSignal | undefined
 }
 
 /**
- * Parses a file and validates it, with turns of the event loop in between: for 150,000 tokens each step takes more than 100 ms.
+ * Parses a file and validates it.
  *
  * @throws DataError `E_DATA` naming the file and the place in it.
  */
-export async function parseFile<T extends z.ZodType>(path: string, text: string, schema: T): Promise<z.infer<T>> {
-  const value = parseFileJson(path, text);
-  await setImmediate();
+export function parseFile<T extends z.ZodType>(path: string, text: string, schema: T): z.infer<T> {
+  return validateFile(path, parseFileJson(path, text), schema);
+}
+
+/**
+ * Validates the value of a file.
+ *
+ * @throws DataError `E_DATA` naming the file and the place in it.
+ */
+export function validateFile<T extends z.ZodType>(path: string, value: unknown, schema: T): z.infer<T> {
   const result = schema.safeParse(value);
-  await setImmediate();
   if (!result.success) {
     const issue = result.error.issues[0];
     throw new DataError(`${path}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}`, { cause: result.error });

@@ -10,7 +10,8 @@ export type {
   RenderedTraining,
   RenderTrainingOptions,
 } from "./chat-tokenizer.ts";
-export { loadTokenizer, type LoadTokenizerOptions } from "./load.ts";
+export { createTokenizer, loadTokenizer, type LoadTokenizerOptions, readTokenizerData } from "./load.ts";
+export type { TokenizerData } from "./tokenizer-data.ts";
 export { createDetokenizer, type Detokenizer } from "./detokenizer.ts";
 export { strip } from "./jinja/index.ts";
 export type { TemplateLimits } from "./chat-template.ts";

@@ -39,3 +39,21 @@ export function firstInfinite(halves: Uint16Array): number {
   for (let i = 0; i < halves.length; i++) if ((halves[i]! & INFINITY_BITS) === INFINITY_BITS) return i;
   return -1;
 }
+
+let allValues: Float32Array | undefined;
+
+/** Returns the numbers of all float16, indexed by their bits. Computed at the first call; do not modify. */
+export function float16Values(): Float32Array {
+  allValues ??= Float32Array.from({ length: 2 ** 16 }, (_, bits) => float16Value(bits));
+  return allValues;
+}
+
+/** Returns the number with the given bits. */
+function float16Value(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}

@@ -38,21 +38,29 @@ export async function openRegularFile(path: string): Promise<FileHandle> {
   throw new DataError(`${basename(path)}: expected a regular file, got a directory, FIFO, socket or device`);
 }
 
+/** Options of {@link readRegularFile}. */
+export interface ReadRegularFileOptions {
+  /** Max size of the file. */
+  readonly maxBytes: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /**
  * Reads a UTF-8 text file; see {@link openRegularFile}.
  *
- * @param options - `maxBytes`: max size of the file.
- * @throws DataError `E_DATA` for a larger file.
+ * @throws DataError `E_DATA` for a file larger than `maxBytes`.
  */
-export async function readRegularFile(
-  path: string,
-  { maxBytes, signal }: { readonly maxBytes: number; readonly signal?: AbortSignal | undefined },
-): Promise<string> {
+export async function readRegularFile(path: string, options: ReadRegularFileOptions): Promise<string> {
+  return (await readRegularFileBytes(path, options)).toString("utf8");
+}
+
+/** Reads a file; see {@link readRegularFile}. */
+export async function readRegularFileBytes(path: string, { maxBytes, signal }: ReadRegularFileOptions): Promise<Buffer> {
   const file = await openRegularFile(path);
   try {
     const { size } = await file.stat();
     if (size > maxBytes) throw new DataError(`${basename(path)}: expected at most ${maxBytes} bytes, got ${size}`);
-    return await file.readFile({ encoding: "utf8", ...(signal === undefined ? {} : { signal }) });
+    return await file.readFile(signal === undefined ? {} : { signal });
   } finally {
     await file.close();
   }

@@ -44,6 +44,34 @@ describe("the scope of a rollout", () => {
     expect(rollouts.flatMap(turnsOf)).toHaveLength(400);
   });
 
+  it("sends requests unchanged with `tokens: false`, and joins their turns by messages", async () => {
+    const harness = await startHarness(backwards);
+    const bodies: unknown[] = [];
+    const spy: typeof fetch = (input, init) => {
+      bodies.push(JSON.parse(String(init?.body)));
+      return fetch(input, init);
+    };
+    const client = clientOf(harness, { fetch: capture.wrap(spy) });
+    const { id: model } = harness.policy;
+    const recorded = await capture.trajectory(
+      async () => {
+        const messages: OpenAI.ChatCompletionMessageParam[] = [user("abc")];
+        const first = await client.chat.completions.create({ model, messages });
+        messages.push(first.choices[0]!.message, user("xyz"));
+        await client.chat.completions.create({ model, messages });
+        return { reward: 1 };
+      },
+      { policy: harness.policy, tokens: false },
+    );
+    expect(bodies.map((body) => Object.keys(body as object))).toEqual([
+      ["model", "messages"],
+      ["model", "messages"],
+    ]);
+    expect(recorded.additionalHistories).toHaveLength(0);
+    expect(recorded.messages().map(({ content }) => content)).toEqual(["abc", "cba", "xyz", "zyx"]);
+    expect(recorded.choices.map(({ token_ids: ids }) => ids ?? null)).toEqual([null, null]);
+  });
+
   it("keeps the calls of a nested scope out of the outer scope", async () => {
     const harness = await startHarness(backwards);
     const client = clientOf(harness);

@@ -1,5 +1,5 @@
 /** Checkpoints of a service with the embedded engine, exported over HTTP and loaded again. */
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -118,6 +118,30 @@ test("a GGUF file has the merged weights", async () => {
   expect(new Float32Array(tensors.get("blk.2.ffn_up.weight")!.data.buffer, 0, expected.length)).toEqual(expected);
 });
 
+test("a GGUF adapter has the matrices of the checkpoint, and is written without the base's weights", async () => {
+  const [path, peft, base] = ["adapter.gguf", "peft", "base"].map((name) => join(directory, name)) as [string, string, string];
+  await exportCheckpoint(adapted, peft, { format: "peft" });
+  await mkdir(base);
+  await copyFile(join(TINY, "config.json"), join(base, "config.json"));
+  const result = await exportCheckpoint(adapted, path, { format: "gguf-adapter", base });
+  expect(result).toMatchObject({ format: "gguf-adapter", dtype: "float32", files: ["adapter.gguf"], warnings: [] });
+  const { metadata, tensors } = readGguf(path);
+  expect(metadata).toMatchObject({
+    "general.type": "adapter",
+    "general.architecture": "llama",
+    "general.name": "local/demo/adapted:step1",
+    "adapter.lora.alpha": LORA.alpha,
+  });
+  const expected = (await readSafetensors(join(peft, "adapter_model.safetensors"))).tensors;
+  const b = expected.get("base_model.model.model.layers.2.mlp.up_proj.lora_B.weight")!;
+  expect(tensors.get("blk.2.ffn_up.weight.lora_b")).toMatchObject({ shape: b.shape, type: 0 });
+  expect(new Float32Array(tensors.get("blk.2.ffn_up.weight.lora_b")!.data.buffer)).toEqual(b.data);
+  expect(tensors.size).toBe(expected.size);
+
+  const q8 = await exportCheckpoint(adapted, `${path}.q8`, { format: "gguf-adapter", dtype: "q8_0" });
+  expect(q8.sizeBytes).toBeLessThan(0.6 * result.sizeBytes);
+});
+
 test("an existing output is replaced only with `force`, and stays if the export fails", async () => {
   const path = join(directory, "out");
   await mkdir(path);
@@ -133,10 +157,13 @@ test("an existing output is replaced only with `force`, and stays if the export 
 
 test.each([
   ["full", { format: "peft" }, "format", "fully trained"],
+  ["full", { format: "gguf-adapter" }, "format", "fully trained"],
   ["adapted", { format: "peft", dtype: "float16" }, "dtype", "keeps the type"],
   ["adapted", { dtype: "q8_0" }, "dtype", "q8_0"],
-  ["adapted", { preTokenizer: "qwen2" }, "preTokenizer", "only GGUF"],
-  ["adapted", { tokenizer: false }, "tokenizer", "only GGUF"],
+  ["adapted", { preTokenizer: "qwen2" }, "preTokenizer", 'only "gguf"'],
+  ["adapted", { format: "gguf-adapter", preTokenizer: "qwen2" }, "preTokenizer", 'only "gguf"'],
+  ["adapted", { tokenizer: false }, "tokenizer", 'only "gguf"'],
+  ["adapted", { format: "gguf-adapter", tokenizer: false }, "tokenizer", 'only "gguf"'],
   ["adapted", { format: "gguf", tokenizer: false, preTokenizer: "qwen2" }, "preTokenizer", "without a tokenizer"],
   ["full", { base: TINY }, "base", "nothing is merged"],
 ] as const)("%s with %j is rejected before anything is downloaded", async (name, options, param, message) => {
@@ -172,6 +199,8 @@ describe("whetstone export", () => {
     });
     const json = await runHere("export", "demo/adapted:latest", `${path}.gguf`, "--format", "gguf", "--pre-tokenizer", "tekken", "--json");
     expect(JSON.parse(json.stdout)).toMatchObject({ format: "gguf", step: 1, warnings: [expect.stringContaining("tekken")] });
+    const adapter = await runHere("export", "demo/adapted", `${path}-adapter.gguf`, "--format", "gguf-adapter", "--dtype", "q8_0");
+    expect(adapter).toMatchObject({ code: 0, stdout: expect.stringMatching(/out-adapter\.gguf \(gguf-adapter, q8_0, \d+\.\d kB\)\n$/u) });
   });
 
   test("names models that exist, and rejects an invalid format as a usage error", async () => {

@@ -4,7 +4,7 @@
  */
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { type Expected, family, ggufOf, gunzipped, hasLlamaCpp, llamaCpp, modelWithTokenizer, ORACLE } from "./support.ts";
+import { type Expected, family, ggufAdapterOf, ggufOf, gunzipped, hasLlamaCpp, llamaCpp, modelWithTokenizer, ORACLE } from "./support.ts";
 
 const TOLERANCE = 1e-4;
 
@@ -27,14 +27,15 @@ function expectTokens(model: string, texts: readonly Text[]): void {
 // Skipped without llama.cpp, which has no npm package and takes minutes to build.
 describe.skipIf(!hasLlamaCpp)("llama.cpp (skipped without the Python package llama-cpp-python)", { timeout: 60_000 }, () => {
   test.each(["llama3", "llama-biased", "qwen2", "qwen3", "smollm3"])(
-    "gives the log-probabilities of transformers for %s, without and with a merged adapter",
+    "gives the log-probabilities of transformers for %s, without an adapter, with a merged one, and with one in a file of its own",
     async (name) => {
       const { rows, ...expected } = await gunzipped<Expected>(`families/${name}/expected.json.gz`);
-      const of = (model: string) => llamaCpp({ model, rows, vocabulary: 48 }).logprobs;
+      const of = (model: string, lora?: string) => llamaCpp({ model, rows, vocabulary: 48, lora }).logprobs;
       const plain = await ggufOf(family(name, "model"), { preTokenizer: null });
       expect(maxDifference(of(plain.path), expected.logprobs)).toBeLessThan(TOLERANCE);
       const merged = await ggufOf(family(name, "model"), { adapter: family(name, "adapter"), preTokenizer: null });
       expect(maxDifference(of(merged.path), expected.lora.logprobs)).toBeLessThan(TOLERANCE);
+      expect(maxDifference(of(plain.path, await ggufAdapterOf(name)), expected.lora.logprobs)).toBeLessThan(TOLERANCE);
     },
   );
 

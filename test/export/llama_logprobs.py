@@ -1,8 +1,8 @@
 """Computes log-probabilities and token ids with llama.cpp, in float32: `python llama_logprobs.py < request.json > answer.json`.
 
-Needs the package llama-cpp-python. The request is `{"model": path, "rows": [[id, ...], ...], "texts": [text, ...]}`. The answer has
-`logprobs`, for each row the log-probability of each token after the first, and `tokens`, for each text its ids without and with the tokens
-that the tokenizer adds; null for a model without tokenizer.
+Needs the package llama-cpp-python. The request is `{"model": path, "rows": [[id, ...], ...], "texts": [text, ...]}`, optionally with
+`"lora"`, the path of an adapter. The answer has `logprobs`, for each row the log-probability of each token after the first, and `tokens`,
+for each text its ids without and with the tokens that the tokenizer adds; null for a model without tokenizer.
 """
 
 import ctypes
@@ -19,6 +19,9 @@ llama.llama_log_set(silent, ctypes.c_void_p(0))
 model = llama.llama_model_load_from_file(request["model"].encode(), llama.llama_model_default_params())
 if not model:
     sys.exit("llama.cpp cannot load the model")
+adapter = llama.llama_adapter_lora_init(model, request["lora"].encode()) if "lora" in request else None
+if "lora" in request and not adapter:
+    sys.exit("llama.cpp cannot load the adapter")
 vocab = llama.llama_model_get_vocab(model)
 size = llama.llama_vocab_n_tokens(vocab)
 
@@ -30,6 +33,9 @@ def logprobs(row):
     params.type_k = params.type_v = 0  # float32 instead of float16
     params.flash_attn_type = 0
     context = llama.llama_init_from_model(model, params)
+    if adapter:
+        adapters = (llama.llama_adapter_lora_p_ctypes * 1)(ctypes.cast(adapter, llama.llama_adapter_lora_p_ctypes))
+        llama.llama_set_adapters_lora(context, adapters, 1, (ctypes.c_float * 1)(1.0))
     batch = llama.llama_batch_init(len(row), 0, 1)
     batch.n_tokens = len(row)
     for index, token in enumerate(row):

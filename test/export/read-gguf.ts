@@ -6,6 +6,9 @@ export interface GgufFile {
   readonly tensors: ReadonlyMap<string, { readonly shape: number[]; readonly type: number; readonly data: Uint8Array }>;
 }
 
+/** Bytes per element of the element types of exported files. */
+const ELEMENT_BYTES: Readonly<Record<number, number>> = { 0: 4, 1: 2, 8: 34 / 32, 30: 2 };
+
 export function readGguf(path: string): GgufFile {
   const bytes = readFileSync(path);
   let at = 0;
@@ -37,8 +40,8 @@ export function readGguf(path: string): GgufFile {
   });
   const start = Math.ceil(at / 32) * 32;
   const tensors = new Map(
-    infos.map(({ name, shape, type, offset }, index) => {
-      const end = infos[index + 1]?.offset ?? bytes.length - start;
+    infos.map(({ name, shape, type, offset }) => {
+      const end = offset + shape.reduce((a, b) => a * b, ELEMENT_BYTES[type]!);
       return [
         name,
         { shape, type, data: new Uint8Array(bytes.buffer.slice(bytes.byteOffset + start + offset, bytes.byteOffset + start + end)) },

@@ -8,6 +8,7 @@ import { parseModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";
 import { writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
 import { initialWeights, unpackTensors } from "../../src/engine/onnx/model/weights.ts";
+import { exportGgufAdapter } from "../../src/export/gguf/adapter.ts";
 import { exportGguf, type GgufSource } from "../../src/export/gguf/model.ts";
 import { openMergedWeights } from "../../src/export/merged-weights.ts";
 
@@ -73,6 +74,17 @@ export async function ggufOf(
   }
 }
 
+/** Exports the adapter of a family as GGUF, by default for the family's own model, and returns the path of the file. */
+export async function ggufAdapterOf(
+  name: string,
+  { base = name, dtype = "float32" }: { readonly base?: string; readonly dtype?: GgufSource["dtype"] } = {},
+): Promise<string> {
+  const path = join(await scratch(), "adapter.gguf");
+  const source = { base: family(base, "model"), adapter: family(name, "adapter"), name: "an adapter", dtype, signal: undefined };
+  await exportGgufAdapter(path, source);
+  return path;
+}
+
 /** Python with the package llama-cpp-python. */
 const PYTHON = process.env["WHETSTONE_LLAMA_CPP_PYTHON"] ?? "python3";
 
@@ -82,6 +94,8 @@ export const hasLlamaCpp = spawnSync(PYTHON, ["-c", "import llama_cpp"]).status 
 /** Computes with llama.cpp: log-probabilities of the tokens after the first of each row, and ids of texts. */
 export function llamaCpp(request: {
   readonly model: string;
+  /** Adapter in a file of its own. */
+  readonly lora?: string | undefined;
   readonly vocabulary?: number;
   readonly rows?: readonly (readonly number[])[];
   readonly texts?: readonly string[];

@@ -128,7 +128,7 @@ describe("sftSequences", () => {
         { role: "assistant", content: "yes" },
       ],
     };
-    expect(sequencesOf(line, { contextLength: 50 })).toEqual({ sequences: [], droppedSequences: 1, droppedTokens: 4 });
+    expect(sequencesOf(line, { contextLength: 50 })).toEqual({ sequences: [], droppedSequences: 1, droppedTokens: 4, missingBytes: 0 });
   });
 
   it.each([

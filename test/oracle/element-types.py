@@ -22,7 +22,11 @@ narrow = np.concatenate([
     random.standard_normal(64), random.standard_normal(64) * 1e-5, random.standard_normal(64) * 1e3, random.standard_normal(40) * 1e-7,
 ]).astype(np.float32)
 wide = np.concatenate([np.array([3.3e38, -3.3e38, 1e38, 2.0**-126, 2.0**-149, 1.0 + 2.0**-8, 1.0 + 3 * 2.0**-8]), random.standard_normal(57) * 1e30]).astype(np.float32)
-blocks = np.concatenate([random.standard_normal(128), np.zeros(32), random.standard_normal(32) * 1e-4, np.arange(-16, 16) * 8.0]).astype(np.float32)
+blocks = np.concatenate([random.standard_normal(128), np.zeros(32), random.standard_normal(32) * 1e-4, np.arange(-16, 16) * 8.0,
+                         # Scale 1, so that every second quotient is halfway between two integers.
+                         np.concatenate([[127.0], np.arange(-15, 16) / 2]),
+                         # The scale, and in the second block also max / 127, is below the smallest float16.
+                         np.full(32, 1e-6), np.full(32, 2.0**-149), -np.arange(32) * 1e5]).astype(np.float32)
 
 
 def bits(values):

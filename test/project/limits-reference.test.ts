@@ -41,6 +41,7 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
   const titles = {
     chat: "Chat completions",
     model: "Creating a model",
+    baseModel: "Adding a base model",
     checkpoints: "Deleting checkpoints",
     artifact: "Opening an artifact version",
     sft: "SFT jobs",

@@ -71,19 +71,19 @@ const CASES: readonly [string, (directory: string) => unknown, RegExp][] = [
 ];
 
 test.skipIf(process.platform === "win32")("rejects each hostile base by name while the service answers", { timeout: 90_000 }, async () => {
-  const baseModels: Record<string, string> = {};
+  const paths: Record<string, string> = {};
   for (const [name, attack] of CASES) {
     const directory = await writeBase();
     await attack(directory);
-    baseModels[name] = directory;
+    paths[name] = directory;
   }
-  const service = await startService({ dataDir: await temporaryDirectory(), baseModels, samplers: 1 });
+  const service = await startService({ dataDir: await temporaryDirectory(), allowedBaseRoots: "any", samplers: 1 });
   onTestFinished(() => service.close({ graceMs: 0 }));
   for (const [name, , message] of CASES) {
     const refused = fetch(service.url + MODELS, {
       method: "POST",
       headers: { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" },
-      body: JSON.stringify({ project: "demo", name: "x", base_model: name }),
+      body: JSON.stringify({ project: "demo", name: "x", base_model: paths[name] }),
     });
     let isAnswered = false;
     void refused.finally(() => (isAnswered = true));

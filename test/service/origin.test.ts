@@ -7,6 +7,8 @@ import { expect, onTestFinished, test } from "vitest";
 import { EngineError } from "../../src/errors.ts";
 import { createStoredFiles } from "../../src/service/stored-files/stored-files.ts";
 import { stderrLogger } from "../../src/service/logger.ts";
+import { BaseModels } from "../../src/service/base-models.ts";
+import { createTokenizers } from "../../src/service/training-data/tokenizers.ts";
 import { BlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { prepareOrigin, type NewModel, type OriginContext } from "../../src/service/checkpoints/origin.ts";
 import { Holds } from "../../src/util/leases.ts";
@@ -51,6 +53,7 @@ async function forkable() {
     store,
     directory,
     engine,
+    bases: new BaseModels({ engine, hub: null, tokenizers: createTokenizers(), sources: {} }),
     uses: new Holds(),
     blobs,
     files,

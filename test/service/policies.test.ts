@@ -1,6 +1,8 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { BaseModels } from "../../src/service/base-models.ts";
+import { createTokenizers } from "../../src/service/training-data/tokenizers.ts";
 import { BlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { Policies } from "../../src/service/policies.ts";
@@ -62,7 +64,8 @@ async function setUp({
   const logger = { info: () => undefined, warn: (message: string) => void warnings.push(message), error: () => undefined };
   const directory = await openDataDirectory(root);
   const files = createStoredFiles({ store, directory, blobs: new BlobStore(directory), logger });
-  const policies = new Policies({ store, engine, files, defaultBase: "scripted", maxIdle, logger });
+  const bases = new BaseModels({ engine, hub: null, tokenizers: createTokenizers(), sources: {} });
+  const policies = new Policies({ store, engine, files, bases, defaultBase: "scripted", maxIdle, logger });
   const loads = () => engine.calls.filter((call) => call.verb === "loadPolicy").length;
   const drop = async (step: number) => {
     await store.deleteFrom("checkpoints").where("id", "=", `checkpoint-${step}`).execute();

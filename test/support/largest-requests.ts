@@ -299,9 +299,15 @@ const SESSION: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> =
 };
 const METRICS = { metrics: ({ items, each }: Required<FieldLimit>): Json => ({ metrics: record(items, (index) => index, each) }) };
 
+const BASE_MODEL = {
+  source: ({ characters }: Required<FieldLimit>): Json => ({ source: `/${text(characters - 1)}` }),
+  id: ({ characters }: Required<FieldLimit>): Json => ({ id: text(characters) }),
+};
+
 const SAMPLES = {
   chat: CHAT,
   model: MODEL,
+  baseModel: BASE_MODEL,
   artifact: ARTIFACT,
   sft: SFT,
   rl: RL,
@@ -327,6 +333,8 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
       return { messages: [USER], max_tokens: 4, ...fields };
     case "model":
       return { project: "largest", name: `model-${number}`, base_model: "whetstone-tiny", ...fields };
+    case "baseModel":
+      return { source: "/nonexistent", ...fields };
     case "artifact":
       return { project: "largest", name: `artifact-${number}`, ...fields };
     case "sft":
@@ -355,6 +363,7 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
   const routes = {
     chat: ["POST", "/v1/chat/completions"],
     model: ["POST", "/v1/preview/models"],
+    baseModel: ["POST", "/v1/preview/base-models"],
     checkpoints: ["DELETE", `/v1/preview/models/${existing.modelId}/checkpoints`],
     artifact: ["POST", "/v1/preview/artifacts"],
     sft: ["POST", "/v1/preview/sft-training-jobs"],

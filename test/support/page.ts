@@ -86,8 +86,19 @@ export async function buildPackage(): Promise<{ readonly directory: string; read
   return { directory, remove: () => rm(directory, { recursive: true, force: true }) };
 }
 
+/** Options of {@link createProject}. */
+export interface ProjectOptions {
+  /** Paths of files that the project contains. @default none */
+  readonly files?: readonly string[];
+  /** Time that the commands of a block may take. @default 240000 */
+  readonly timeoutMs?: number;
+}
+
 /** Creates a project as `npm init -y` and `npm install` do, with the given package and the checkout's dependencies. */
-export async function createProject(packageDirectory: string): Promise<Project> {
+export async function createProject(
+  packageDirectory: string,
+  { files = [], timeoutMs = COMMAND_TIMEOUT_MS }: ProjectOptions = {},
+): Promise<Project> {
   const directory = await mkdtemp(join(tmpdir(), "whetstone-page-"));
   const modules = join(directory, "node_modules");
   const commands = join(directory, "commands");
@@ -96,6 +107,7 @@ export async function createProject(packageDirectory: string): Promise<Project> 
   const installed = (await readdir(join(ROOT, "node_modules"))).filter((name) => !name.startsWith("."));
   await Promise.all(installed.map((name) => symlink(join(ROOT, "node_modules", name), join(modules, name))));
   await symlink(packageDirectory, join(modules, "whetstone"));
+  await Promise.all(files.map((path) => symlink(path, join(directory, basename(path)))));
   // `npx` without its own start, which takes longer than most programs.
   await writeFile(join(commands, "npx"), '#!/bin/sh\nname=$1; shift; exec "$name" "$@"\n', { mode: 0o755 });
   await writeFile(join(commands, "whetstone"), `#!/bin/sh\nexec node "${join(modules, "whetstone/dist/cli/main.js")}" "$@"\n`, {
@@ -103,7 +115,7 @@ export async function createProject(packageDirectory: string): Promise<Project> 
   });
   const { WHETSTONE_BASE_URL: _, WHETSTONE_API_KEY: __, WHETSTONE_HOME: ___, ...inherited } = process.env;
   const path = [commands, join(ROOT, "node_modules/.bin"), inherited["PATH"] ?? ""].join(delimiter);
-  const options = { cwd: directory, env: { ...inherited, PATH: path }, timeout: COMMAND_TIMEOUT_MS, maxBuffer: 2 ** 26 };
+  const options = { cwd: directory, env: { ...inherited, PATH: path }, timeout: timeoutMs, maxBuffer: 2 ** 26 };
   const port = String(await freePort());
   const started: ChildProcess[] = [];
   return {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { textVocabulary } from "../../src/engine/onnx/sample/grammar-cache.ts";
-import { DataError, UnsupportedError } from "../../src/errors.ts";
+import { UnsupportedError } from "../../src/errors.ts";
 import { createDetokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
 import { modelDirectory } from "./fixture.ts";
 
@@ -86,19 +86,23 @@ describe("an unsupported tokenizer with byte fallback", () => {
     ],
     ["another decoder", (file) => (file["decoder"] = { type: "Metaspace", replacement: "▁" }), /decoders .* got `Metaspace`/],
     ["dropout", (file) => (file.model["dropout"] = 0.1), /`model.dropout` is not supported/],
-    ["an added token that takes white space", (file) => (file.added_tokens[2]!["rstrip"] = true), /"<\/s>" has `rstrip`/],
   ])("is rejected for %s", async (_, make, message) => {
     const error: unknown = await loadTokenizer(await directory(change(make))).catch((caught: unknown) => caught);
     expect(error).toBeInstanceOf(UnsupportedError);
     expect((error as Error).message).toMatch(message);
   });
+});
 
-  test("is rejected for a vocabulary without a byte", async () => {
-    const file = change(({ model }) => {
-      delete model.vocab["<0x7F>"];
-    });
-    const error: unknown = await loadTokenizer(await directory(file)).catch((caught: unknown) => caught);
-    expect(error).toBeInstanceOf(DataError);
-    expect((error as Error).message).toMatch(/none for byte 127/);
-  });
+test("a character whose bytes have no tokens becomes the unknown token", async () => {
+  const file = tokenizerFile();
+  const { vocab } = file.model;
+  const unknown = vocab["<unk>"];
+  delete vocab["<0xF0>"];
+  const encode = async (fused: boolean): Promise<number[]> => {
+    file.model["unk_token"] = "<unk>";
+    file.model["fuse_unk"] = fused;
+    return [...(await loadTokenizer(await directory(file))).encode("👍👍", { follows: "text" })];
+  };
+  expect(await encode(false)).toEqual([unknown, unknown]);
+  expect(await encode(true)).toEqual([unknown]);
 });

@@ -1,8 +1,7 @@
 /** Embedded engine: the Engine port over sampler threads and a trainer thread, which run independently of each other. */
 import { availableParallelism } from "node:os";
-import { isAbsolute } from "node:path";
-import { NotFoundError } from "../../errors.ts";
 import { Lru, remember } from "../../util/lru.ts";
+import { loadingBase, unresolvedBase } from "../base-failure.ts";
 import { checkSampling } from "../check-request.ts";
 import type {
   AdamParams,
@@ -22,11 +21,12 @@ import type {
   SampledToken,
   SamplingParams,
   StatePath,
+  VerifyBaseOptions,
   WeightPrecision,
   WorkerStatus,
 } from "../port.ts";
 import { checkCounts } from "./counts.ts";
-import { allowedDirectory, checkDirectories } from "./model/base-directories.ts";
+import { BaseCatalog } from "./model/base-catalog.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
 import { isLarge } from "./model/size.ts";
 import { countParameters } from "./model/transformer.ts";
@@ -42,13 +42,16 @@ import { threadCandidates } from "./train/thread-choice.ts";
 
 /** Settings of the embedded engine. */
 export interface OnnxEngineOptions {
-  /** Directories of base models in Hugging Face layout, by identifier. */
-  readonly baseModels: Readonly<Record<string, string>>;
-  /** Directories under which a base model given by absolute path must lie. @default [] */
-  readonly allowedRoots?: readonly string[] | undefined;
   /**
-   * Returns the directory of a base that is neither a known identifier nor a path, or null if the base does not exist. Called with
-   * every request, so the implementation must cache its results. @default always null
+   * Base models by identifier: the path of a directory in Hugging Face layout or of a GGUF file, `ollama:<name>[:tag]`, or with
+   * `resolveBase` `hf:<owner>/<name>[@revision]`.
+   */
+  readonly baseModels: Readonly<Record<string, string>>;
+  /** Directories under which a base model given by absolute path must lie; `"any"` = all paths. @default [] */
+  readonly allowedRoots?: readonly string[] | "any" | undefined;
+  /**
+   * Returns the directory of a model on the hub (`owner/name`, or `owner/name@revision`) or of another unknown identifier, or null if the
+   * base does not exist. Called with every request, so the implementation must cache its results. @default always null
    */
   readonly resolveBase?: ((base: string) => Promise<string | null>) | undefined;
   /**
@@ -64,7 +67,8 @@ export interface OnnxEngineOptions {
   readonly samplerThreads?: number | undefined;
   /**
    * Threads of the trainer, at most 4. The result does not depend on the number. By default the first steps of each model shape are
-   * timed with 1, 2 and as many threads as there are processors (at most 4). @default the fastest of these
+   * timed with 1, 2 and as many threads as there are processors (at most 4); models of more than 16 M weights use the last of these without
+   * a trial. @default the fastest of these
    */
   readonly trainerThreads?: number | undefined;
   /** Niceness of the trainer's compute threads, 0 to 19; Linux only. @default 10 */
@@ -126,7 +130,8 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   const { trainerThreads } = options;
   checkCounts({ samplers, samplerThreads, trainerThreads, maxSamplingRows });
   const { device, deviceMemory: memoryBytes, weightPrecision } = checkedDevice(options);
-  await checkDirectories(options.baseModels);
+  const bases = new BaseCatalog(options);
+  await bases.check();
   await loadRuntime();
   const { onWorkerDeath: onDeath = () => {}, onFallback = () => {}, onDeviceUnavailable = () => {} } = options;
   const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
@@ -134,26 +139,22 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
     deviceUnit({ sampler, memoryBytes, weightPrecision, onDeath, onFallback, acceptsSoftware: device === "webgpu" });
   const unitsOf = (main: ComputeUnit, startLarge: typeof startDevice | null) =>
     new ComputeUnits(main, startLarge, ({ message }) => onDeviceUnavailable(message));
-  if (device === "webgpu") return new OnnxEngine(options, unitsOf(await startDevice(), null));
+  if (device === "webgpu") return new OnnxEngine(bases, unitsOf(await startDevice(), null));
   const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
   const processor = processorUnit({ samplers, sampler, trainer, onDeath });
-  return new OnnxEngine(options, unitsOf(processor, device === "auto" ? startDevice : null));
+  return new OnnxEngine(bases, unitsOf(processor, device === "auto" ? startDevice : null));
 }
 
 class OnnxEngine implements Engine {
-  readonly #baseModels: Readonly<Record<string, string>>;
-  readonly #allowedRoots: readonly string[];
-  readonly #resolveBase: (base: string) => Promise<string | null>;
+  readonly #bases: BaseCatalog;
   readonly #inspector = new BaseInspector();
   readonly #configs = new Lru<string, Promise<ModelConfig>>();
   readonly #parameterCounts = new Map<string, number>();
   readonly #units: ComputeUnits;
   #nextPolicy = 0;
 
-  constructor(options: Pick<OnnxEngineOptions, "baseModels" | "allowedRoots" | "resolveBase">, units: ComputeUnits) {
-    this.#baseModels = options.baseModels;
-    this.#allowedRoots = options.allowedRoots ?? [];
-    this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
+  constructor(bases: BaseCatalog, units: ComputeUnits) {
+    this.#bases = bases;
     this.#units = units;
   }
 
@@ -173,7 +174,7 @@ class OnnxEngine implements Engine {
   capabilities(): Capabilities {
     return {
       name: "onnx",
-      baseModels: Object.keys(this.#baseModels),
+      baseModels: this.#bases.ids,
       lora: true,
       fullParameter: true,
       entropyBonus: true,
@@ -183,9 +184,14 @@ class OnnxEngine implements Engine {
     };
   }
 
+  addBase(id: string, source: string): Promise<void> {
+    return this.#bases.add(id, source);
+  }
+
   async describeBase(base: string): Promise<BaseModelInfo> {
-    const { directory } = await this.#resolve(base);
-    const config = await this.#config(directory);
+    const source = await this.#resolve(base);
+    const { directory } = source;
+    const config = await this.#config(source);
     return {
       id: base,
       directory,
@@ -202,9 +208,9 @@ class OnnxEngine implements Engine {
     return known;
   }
 
-  async verifyBase(base: string): Promise<void> {
+  async verifyBase(base: string, options: VerifyBaseOptions = {}): Promise<void> {
     const { directory } = await this.#resolve(base);
-    await this.#inspector.inspect(directory);
+    await loadingBase(base, () => this.#inspector.inspect(directory, options));
   }
 
   async createModel(
@@ -271,7 +277,7 @@ class OnnxEngine implements Engine {
     signal?.throwIfAborted();
     const base = await this.#resolve(policy.base);
     const { directory } = base;
-    const config = await this.#config(directory);
+    const config = await this.#config(base);
     checkSampling(prompt, params, { ...config, maxTopLogprobs: MAX_TOP_LOGPROBS });
     checkLogitParams(params, config.vocabularySize);
     yield* (await this.#unitOf(base)).samplers.sample(policy.id, directory, prompt, params, signal);
@@ -301,29 +307,15 @@ class OnnxEngine implements Engine {
     return this.#units.of(base.id, () => this.#isSmall(base));
   }
 
-  async #isSmall({ directory }: BaseSource): Promise<boolean> {
-    return !isLarge(await this.#config(directory));
+  async #isSmall(base: BaseSource): Promise<boolean> {
+    return !isLarge(await this.#config(base));
   }
 
-  /** Resolves a known identifier, a directory under an allowed root, or any name that `resolveBase` knows. */
-  async #resolve(base: string): Promise<BaseSource> {
-    const known = Object.hasOwn(this.#baseModels, base) ? this.#baseModels[base] : undefined;
-    if (known !== undefined) return { id: base, directory: known };
-    if (isAbsolute(base)) {
-      const directory = await allowedDirectory(base, this.#allowedRoots);
-      if (directory !== null) return { id: base, directory };
-    } else {
-      const directory = await this.#resolveBase(base);
-      if (directory !== null) return { id: base, directory };
-    }
-    const names = Object.keys(this.#baseModels).join(", ");
-    throw new NotFoundError(
-      `The base model "${base}" does not exist here. Expected one of: ${names}; or the absolute path of a directory with a config.json under an allowed root`,
-      { param: "base_model" },
-    );
+  #resolve(base: string): Promise<BaseSource> {
+    return this.#bases.resolve(base).catch((error: unknown) => Promise.reject(unresolvedBase(base, error)));
   }
 
-  #config(directory: string): Promise<ModelConfig> {
-    return remember(this.#configs, directory, () => readModelConfig(directory));
+  #config({ id, directory }: BaseSource): Promise<ModelConfig> {
+    return loadingBase(id, () => remember(this.#configs, directory, () => readModelConfig(directory)));
   }
 }

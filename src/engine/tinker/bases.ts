@@ -1,8 +1,8 @@
 /** Base models of a Tinker server. Weights are on the server; configurations and tokenizers are local. */
-import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError, DataError, NotFoundError } from "../../errors.ts";
-import { MAX_CONFIG_BYTES, parseFileJson, readRegularFile } from "../../util/regular-file.ts";
+import { readModelFile } from "../../gguf/model-files.ts";
+import { MAX_CONFIG_BYTES, parseFileJson } from "../../util/regular-file.ts";
 import type { BaseModelInfo } from "../port.ts";
 import type { capabilitiesAnswer } from "./answers.ts";
 
@@ -19,7 +19,7 @@ const configuration = z.union([facts, z.looseObject({ text_config: facts }).tran
  * Returns the base models that are available both locally and on the server. The server's name is the identifier, or ends with a slash
  * and the identifier.
  *
- * @param directories - Directories in Hugging Face layout by identifier, from which configuration and tokenizer are read.
+ * @param directories - Directories in Hugging Face layout, or GGUF files, by identifier, from which configuration and tokenizer are read.
  * @returns Base models by identifier.
  * @throws ConfigError `E_CONFIG` if no base model is available on both sides.
  * @throws DataError `E_DATA` for a directory without a readable configuration.
@@ -52,13 +52,13 @@ export function findBase(bases: ReadonlyMap<string, RemoteBase>, id: string): Re
 }
 
 async function describe(id: string, directory: string, maxContext: number): Promise<BaseModelInfo> {
-  const path = join(directory, "config.json");
+  const name = "config.json";
   try {
     const { vocab_size: vocabularySize, max_position_embeddings: context } = configuration.parse(
-      parseFileJson(path, await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES })),
+      parseFileJson(name, (await readModelFile(directory, name, { maxBytes: MAX_CONFIG_BYTES })) ?? "{}"),
     );
     return { id, directory, vocabularySize, contextLength: Math.min(context, maxContext), parameters: NaN };
   } catch (cause) {
-    throw new DataError(`${path}: expected vocab_size and max_position_embeddings of the base model "${id}"`, { cause });
+    throw new DataError(`${name} of ${directory}: expected vocab_size and max_position_embeddings of the base model "${id}"`, { cause });
   }
 }

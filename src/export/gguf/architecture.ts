@@ -1,36 +1,13 @@
 /** Names, metadata and tensors of llama.cpp for the supported architectures. */
-import { UnsupportedError } from "../../errors.ts";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
+import { CONFIG_FILE } from "../../engine/onnx/model/model-files.ts";
 import { ropeFrequencies } from "../../engine/onnx/model/rope.ts";
+import { InternalError, UnsupportedError } from "../../errors.ts";
+import { readModelFile } from "../../gguf/model-files.ts";
+import { ggufTensorName } from "../../gguf/tensor-names.ts";
+import { MAX_CONFIG_BYTES, parseFileJson } from "../../util/regular-file.ts";
+import { ARCHITECTURES, type GgufArchitecture, longRopeFactors, type RawConfig, type Settings, windowOf } from "./families.ts";
 import type { MetadataValue } from "./writer.ts";
-
-/** Properties of an architecture in llama.cpp. */
-interface GgufArchitecture {
-  /** Value of `general.architecture`. */
-  readonly name: string;
-  /** Whether heads are rotated in interleaved pairs `(2i, 2i + 1)` instead of halves `(i, i + d/2)`. */
-  readonly isInterleaved: boolean;
-  /** Linear layers that may have a bias: queries, keys and values; or all, including attention output and feed-forward. */
-  readonly biases: "qkv" | "all";
-  /** Whether llama.cpp reads factors of the rotary frequencies. */
-  readonly hasRopeFactors: boolean;
-  /** Every layer with an index of -1 modulo this number is not rotated; 0 = all are. */
-  readonly unrotatedEvery: number;
-}
-
-const LLAMA: GgufArchitecture = { name: "llama", isInterleaved: true, biases: "all", hasRopeFactors: true, unrotatedEvery: 0 };
-
-/**
- * Architectures by their name in `config.json`.
- *
- * @source https://github.com/ggml-org/llama.cpp, `src/models/` and `conversion/`
- */
-const ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
-  LlamaForCausalLM: LLAMA,
-  Qwen2ForCausalLM: { ...LLAMA, name: "qwen2", isInterleaved: false, biases: "qkv", hasRopeFactors: false },
-  Qwen3ForCausalLM: { ...LLAMA, name: "qwen3", isInterleaved: false, biases: "qkv", hasRopeFactors: false },
-  SmolLM3ForCausalLM: { ...LLAMA, name: "smollm3", biases: "qkv", hasRopeFactors: false, unrotatedEvery: 4 },
-};
 
 /** Tensor of a GGUF file: its name, and its name in Hugging Face layout. */
 export interface MappedTensor {
@@ -38,129 +15,126 @@ export interface MappedTensor {
   readonly file: string;
   /** Number of heads whose rows are reordered for interleaved rotation; 0 = none. */
   readonly interleavedHeads: number;
+  /** Number to add to the elements. */
+  readonly offset: number;
 }
 
 /** Mapping of a model to llama.cpp. */
 export interface GgufModel {
+  /** Value of `general.architecture`. */
+  readonly name: string;
   readonly metadata: readonly (readonly [string, MetadataValue])[];
   /** Returns the mapping of a tensor in Hugging Face layout. */
   readonly tensorOf: (file: string) => MappedTensor;
-  /** Divisors of the rotary frequencies, shape `[d/2]`; null if the metadata describe the frequencies. */
-  readonly ropeFactors: Float32Array | null;
+  /** Divisors of the rotary frequencies by tensor name, shape `[d/2]`; none if the metadata describe the frequencies. */
+  readonly ropeFactors: ReadonlyMap<string, Float32Array>;
+}
+
+/** Reads the keys of the `config.json` of a directory that the engine has accepted. */
+export async function readRawConfig(base: string): Promise<RawConfig> {
+  const text = (await readModelFile(base, CONFIG_FILE, { maxBytes: MAX_CONFIG_BYTES })) ?? "{}";
+  return parseFileJson(CONFIG_FILE, text) as RawConfig;
 }
 
 /**
  * Maps a model to llama.cpp.
  *
- * @param architecture - Name in `config.json`.
- * @param config - Configuration of the model.
+ * @param raw - Keys of its `config.json`.
+ * @param config - The same configuration, parsed.
  * @throws UnsupportedError `E_UNSUPPORTED` for a setting that llama.cpp does not have; the message names it.
  */
-export function ggufModel(architecture: string, config: ModelConfig): GgufModel {
-  const known = Object.hasOwn(ARCHITECTURES, architecture) ? ARCHITECTURES[architecture] : undefined;
+export function ggufModel(raw: RawConfig, config: ModelConfig): GgufModel {
+  const [architecture] = raw["architectures"] as readonly string[];
+  const known = Object.hasOwn(ARCHITECTURES, architecture!) ? ARCHITECTURES[architecture!] : undefined;
   if (known === undefined)
     throw new UnsupportedError(
       `Expected an architecture that can be written as GGUF, ${Object.keys(ARCHITECTURES).join(", ")}, got ${architecture}; export another format`,
       { param: "format" },
     );
-  requireSupported(known, config);
+  requireSupported(known, raw, config);
   const { name } = known;
-  const uint32 = (key: string, value: number) => [`${name}.${key}`, { type: "uint32", value }] as const;
-  const float32 = (key: string, value: number) => [`${name}.${key}`, { type: "float32", value }] as const;
+  const uint32 = (value: number): MetadataValue => ({ type: "uint32", value });
+  const float32 = (value: number): MetadataValue => ({ type: "float32", value });
+  const settings: Settings = {
+    block_count: uint32(config.layers),
+    context_length: uint32(config.contextLength),
+    embedding_length: uint32(config.hiddenSize),
+    feed_forward_length: uint32(config.innerSize),
+    "attention.head_count": uint32(config.heads),
+    "attention.head_count_kv": uint32(config.kvHeads),
+    "attention.key_length": uint32(config.headSize),
+    "attention.value_length": uint32(config.headSize),
+    "attention.layer_norm_rms_epsilon": float32(config.normEpsilon),
+    vocab_size: uint32(config.vocabularySize),
+    "rope.dimension_count": uint32(config.headSize),
+    "rope.freq_base": float32(config.ropeTheta),
+    ...ropeSettings(config),
+    ...known.settings(raw, config),
+  };
   return {
+    name,
     metadata: [
       ["general.architecture", { type: "string", value: name }],
-      uint32("block_count", config.layers),
-      uint32("context_length", config.contextLength),
-      uint32("embedding_length", config.hiddenSize),
-      uint32("feed_forward_length", config.innerSize),
-      uint32("attention.head_count", config.heads),
-      uint32("attention.head_count_kv", config.kvHeads),
-      uint32("attention.key_length", config.headSize),
-      uint32("attention.value_length", config.headSize),
-      float32("attention.layer_norm_rms_epsilon", config.normEpsilon),
-      uint32("vocab_size", config.vocabularySize),
-      uint32("rope.dimension_count", config.headSize),
-      float32("rope.freq_base", config.ropeTheta),
-      ...ropeMetadata(name, config),
+      ...Object.entries(settings).map(([key, value]) => [`${name}.${key}`, value] as const),
     ],
-    tensorOf: (file) => mapped(file, known.isInterleaved ? config : null),
-    ropeFactors: config.rope.kind === "llama3" ? ropeFactors(config) : null,
+    tensorOf: (file) => mapped(file, known, config),
+    ropeFactors: config.rope.kind === "llama3" ? new Map([["rope_freqs.weight", llama3Factors(config)]]) : longRopeFactors(raw),
   };
 }
 
-function requireSupported(known: GgufArchitecture, config: ModelConfig): void {
+function requireSupported(known: GgufArchitecture, raw: RawConfig, config: ModelConfig): void {
   const refuse = (found: string): never => {
     throw new UnsupportedError(`llama.cpp has no ${known.name} model with ${found}; export another format`, { param: "format" });
   };
-  const { attentionBias, hasMlpBias, rope, layers, unrotatedLayers, window } = config;
-  if (rope.kind === "longrope") refuse('rotary scaling of type "longrope"');
-  if (window !== null) refuse("a sliding window (`sliding_window`)");
+  const { attentionBias, hasMlpBias, rope, layers, unrotatedLayers } = config;
+  if (known.biases === "none" && attentionBias !== "none") refuse("biases of the attention layers (`attention_bias`)");
   if (known.biases === "qkv" && attentionBias === "all") refuse("a bias of the attention output (`attention_bias`)");
-  if (known.biases === "qkv" && hasMlpBias) refuse("biases of the feed-forward layers (`mlp_bias`)");
+  if (known.biases !== "all" && hasMlpBias) refuse("biases of the feed-forward layers (`mlp_bias`)");
   if (!known.hasRopeFactors && rope.kind === "llama3") refuse('rotary scaling of type "llama3"');
   if (rope.kind === "yarn" && !rope.isTruncated) refuse('rotary scaling of type "yarn" with `truncate: false`');
-  if (known.name === "qwen2" && config.heads * config.headSize !== config.hiddenSize) refuse("a `head_dim` other than hidden size / heads");
+  if (known.dividesHiddenSize && config.heads * config.headSize !== config.hiddenSize)
+    refuse("a `head_dim` other than hidden size / heads");
+  if (known.isUntied && config.isTied) refuse("`tie_word_embeddings: true`");
+  const window = known.hasWindow ? null : windowOf(raw, config);
+  if (window !== null) refuse(`a sliding window (\`sliding_window\`: ${window})`);
   const skipped = Array.from({ length: layers }, (_, layer) => layer).filter((layer) => (layer + 1) % known.unrotatedEvery === 0);
   if (skipped.join() !== unrotatedLayers.join())
     refuse(`layers ${unrotatedLayers.join(", ") || "(none)"} without rotation (\`no_rope_layers\`)`);
 }
 
-function ropeMetadata(name: string, { rope }: ModelConfig): (readonly [string, MetadataValue])[] {
-  const type = (value: string): readonly [string, MetadataValue] => [`${name}.rope.scaling.type`, { type: "string", value }];
-  const float32 = (key: string, value: number) => [`${name}.rope.scaling.${key}`, { type: "float32", value }] as const;
+function ropeSettings({ rope }: ModelConfig): Settings {
+  const type = (value: string): Settings => ({ "rope.scaling.type": { type: "string", value } });
+  const float32 = (value: number): MetadataValue => ({ type: "float32", value });
   switch (rope.kind) {
-    case "none":
-    case "llama3":
-    case "longrope":
-      return [];
     case "linear":
-      return [type("linear"), float32("factor", rope.factor)];
+      return { ...type("linear"), "rope.scaling.factor": float32(rope.factor) };
     case "yarn":
-      return [
-        type("yarn"),
-        float32("factor", rope.factor),
-        [`${name}.rope.scaling.original_context_length`, { type: "uint32", value: rope.originalContextLength }],
+      return {
+        ...type("yarn"),
+        "rope.scaling.factor": float32(rope.factor),
+        "rope.scaling.original_context_length": { type: "uint32", value: rope.originalContextLength },
         // llama.cpp multiplies this value with its own magnitude, 0.1 · ln(factor) + 1.
-        float32("attn_factor", rope.attentionFactor / (0.1 * Math.log(Math.max(rope.factor, 1)) + 1)),
-        float32("yarn_beta_fast", rope.betaFast),
-        float32("yarn_beta_slow", rope.betaSlow),
-      ];
+        "rope.scaling.attn_factor": float32(rope.attentionFactor / (0.1 * Math.log(Math.max(rope.factor, 1)) + 1)),
+        "rope.scaling.yarn_beta_fast": float32(rope.betaFast),
+        "rope.scaling.yarn_beta_slow": float32(rope.betaSlow),
+      };
+    default:
+      // Tensors describe the frequencies of types "llama3" and "longrope".
+      return {};
   }
 }
 
 /** Returns the quotients of plain and rescaled frequencies, by which llama.cpp divides its plain frequencies. */
-function ropeFactors(config: ModelConfig): Float32Array {
+function llama3Factors(config: ModelConfig): Float32Array {
   const scaled = ropeFrequencies(config);
   return Float32Array.from(ropeFrequencies({ ...config, rope: { kind: "none" } }), (frequency, i) => frequency / scaled[i]!);
 }
 
-/** Names of parts of a layer: Hugging Face → GGUF. */
-const LAYER_PARTS: Readonly<Record<string, string>> = {
-  input_layernorm: "attn_norm",
-  post_attention_layernorm: "ffn_norm",
-  "self_attn.q_proj": "attn_q",
-  "self_attn.k_proj": "attn_k",
-  "self_attn.v_proj": "attn_v",
-  "self_attn.o_proj": "attn_output",
-  "self_attn.q_norm": "attn_q_norm",
-  "self_attn.k_norm": "attn_k_norm",
-  "mlp.gate_proj": "ffn_gate",
-  "mlp.up_proj": "ffn_up",
-  "mlp.down_proj": "ffn_down",
-};
-/** Names of tensors outside the layers: Hugging Face → GGUF. */
-const OTHERS: Readonly<Record<string, string>> = {
-  "model.embed_tokens.weight": "token_embd.weight",
-  "model.norm.weight": "output_norm.weight",
-  "lm_head.weight": "output.weight",
-};
-
-function mapped(file: string, interleaved: ModelConfig | null): MappedTensor {
-  const [, layer, part = "", kind] = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/u.exec(file) ?? [];
-  if (layer === undefined) return { name: OTHERS[file]!, file, interleavedHeads: 0 };
-  const heads = part === "self_attn.q_proj" ? interleaved?.heads : part === "self_attn.k_proj" ? interleaved?.kvHeads : 0;
-  return { name: `blk.${layer}.${LAYER_PARTS[part]}.${kind}`, file, interleavedHeads: heads ?? 0 };
+function mapped(file: string, { parts, isInterleaved, gainOffset }: GgufArchitecture, { heads, kvHeads }: ModelConfig): MappedTensor {
+  const found = ggufTensorName(file, parts);
+  if (found === undefined) throw new InternalError(`Tensor ${file} has no name in GGUF`);
+  const rotated = found.part === "self_attn.q_proj" ? heads : found.part === "self_attn.k_proj" ? kvHeads : 0;
+  return { name: found.name, file, interleavedHeads: isInterleaved ? rotated : 0, offset: file.endsWith("norm.weight") ? gainOffset : 0 };
 }
 
 /**

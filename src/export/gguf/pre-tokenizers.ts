@@ -1,29 +1,7 @@
 /** Pre-tokenizers that llama.cpp knows, by their form in `tokenizer.json`. */
 import { UnsupportedError } from "../../errors.ts";
+import { GPT_2, PRE_TOKENIZERS } from "../../gguf/pre-tokenizers.ts";
 import type { Component, TokenizerFile } from "../../tokenizer/files.ts";
-
-/** Pattern of Llama 3; Qwen 2 and 3 have the same with single digits. */
-const wordsWithDigits = (digits: string) =>
-  `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
-/** Pattern of GPT-2, built into the pre-tokenizer `ByteLevel`. */
-const GPT_2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-/** Patterns that split a text one after the other → identifier in llama.cpp. */
-interface KnownPreTokenizer {
-  readonly id: string;
-  readonly patterns: readonly string[];
-  /** Whether a word that is a token is taken whole, without merges. */
-  readonly ignoresMerges: boolean;
-}
-
-/** @source https://github.com/ggml-org/llama.cpp, `llm_tokenizer_bpe` in `src/llama-vocab.cpp` */
-const KNOWN: readonly KnownPreTokenizer[] = [
-  { id: "gpt-2", patterns: [GPT_2], ignoresMerges: false },
-  { id: "smollm", patterns: ["\\p{N}", GPT_2], ignoresMerges: false },
-  { id: "llama-bpe", patterns: [wordsWithDigits("\\p{N}{1,3}")], ignoresMerges: true },
-  { id: "smaug-bpe", patterns: [wordsWithDigits("\\p{N}{1,3}")], ignoresMerges: false },
-  { id: "qwen2", patterns: [wordsWithDigits("\\p{N}")], ignoresMerges: false },
-];
 
 /**
  * Returns llama.cpp's identifier of a byte-level tokenizer's pre-tokenizer.
@@ -33,7 +11,7 @@ const KNOWN: readonly KnownPreTokenizer[] = [
 export function preTokenizerOf({ pre_tokenizer: preTokenizer, model }: TokenizerFile): string {
   const patterns = preTokenizer === null ? null : patternsOf(preTokenizer);
   const ignoresMerges = model["ignore_merges"] === true;
-  const known = KNOWN.find(
+  const known = PRE_TOKENIZERS.find(
     (each) => patterns !== null && each.patterns.join("\n") === patterns.join("\n") && each.ignoresMerges === ignoresMerges,
   );
   if (known !== undefined) return known.id;

@@ -12,6 +12,7 @@ export type MetadataValue =
   | { readonly type: "bool"; readonly value: boolean }
   | { readonly type: "string"; readonly value: string }
   | { readonly type: "int32s" | "float32s"; readonly value: readonly number[] }
+  | { readonly type: "bools"; readonly value: readonly boolean[] }
   | { readonly type: "strings"; readonly value: readonly string[] };
 
 /** Metadata by key, in order. */
@@ -88,16 +89,22 @@ function encodedValue(given: MetadataValue): Buffer[] {
     case "float32":
       return [uint32(TYPES.float32), float32(given.value)];
     case "bool":
-      return [uint32(TYPES.bool), Buffer.of(given.value ? 1 : 0)];
+      return [uint32(TYPES.bool), bool(given.value)];
     case "string":
       return [uint32(TYPES.string), string(given.value)];
     case "int32s":
       return array(TYPES.int32, given.value.map(int32));
     case "float32s":
       return array(TYPES.float32, given.value.map(float32));
+    case "bools":
+      return array(TYPES.bool, given.value.map(bool));
     case "strings":
       return array(TYPES.string, given.value.map(string));
   }
+}
+
+function bool(value: boolean): Buffer {
+  return Buffer.of(value ? 1 : 0);
 }
 
 function uint32(value: number): Buffer {

@@ -1,7 +1,7 @@
 /** Chat completion service: the steps of a request in order, and the release of the resources that a request holds. */
 import { randomBytes } from "node:crypto";
+import { loadingBase } from "../../engine/base-failure.ts";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
-import { InternalError } from "../../errors.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import { Lru, remember } from "../../util/lru.ts";
 import type { ServiceLogger } from "../logger.ts";
@@ -200,7 +200,7 @@ export class ChatService implements ChatPipeline {
     const { signal } = held.abort;
     const { lease, tokenizer, splice, encoder, whole, prompt, isRaw } = await this.#open(call, request, held);
     const { base } = lease;
-    const defaults = await this.#generationDefaults(base.directory);
+    const defaults = await this.#generationDefaults(base);
     signal.throwIfAborted();
     const params = resolveSampling(request, this.#limits, {
       base,
@@ -268,17 +268,12 @@ export class ChatService implements ChatPipeline {
     };
   }
 
-  async #tokenizer({ base }: PolicyLease): Promise<ChatTokenizer> {
-    try {
-      return await this.#dependencies.tokenizers(base.directory);
-    } catch (cause) {
-      // A defect of the model's files is not the client's fault, and their paths must not be exposed.
-      throw new InternalError(`The tokenizer of the base model '${base.id}' cannot be loaded`, { cause });
-    }
+  #tokenizer({ base }: PolicyLease): Promise<ChatTokenizer> {
+    return loadingBase(base.id, () => this.#dependencies.tokenizers(base.directory));
   }
 
-  #generationDefaults(directory: string): Promise<GenerationDefaults> {
-    return remember(this.#defaults, directory, () => readGenerationDefaults(directory));
+  #generationDefaults({ id, directory }: BaseModelInfo): Promise<GenerationDefaults> {
+    return loadingBase(id, () => remember(this.#defaults, directory, () => readGenerationDefaults(directory)));
   }
 
   /**

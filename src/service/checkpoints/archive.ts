@@ -1,14 +1,13 @@
-import { readdir, type FileHandle } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import type { TarSource } from "modern-tar/fs";
 import { UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../schema/index.ts";
-import { CONFIG_FILE, MODEL_FILES, withDtype } from "../../engine/onnx/model/model-files.ts";
 import { type BaseModelInfo, OPTIMIZER_FILE } from "../../engine/port.ts";
-import { MAX_CONFIG_BYTES, openRegularFile, readRegularFile } from "../../util/regular-file.ts";
+import { openRegularFile } from "../../util/regular-file.ts";
+import { baseFilesOf } from "./base-files.ts";
 
-const WEIGHTS = /^model(-\d+-of-\d+)?\.safetensors(\.index\.json)?$/u;
 /** Folder of an archive with the base model of an adapter. */
 const BASE_FOLDER = "base";
 /** Files of a saved state that only the service uses. */
@@ -38,8 +37,8 @@ export interface ArchiveSource {
  */
 export async function archiveOf(source: ArchiveSource): Promise<Readable> {
   const { base, stateDirectory, isAdapter, includesBase, checkpoint, model } = source;
-  const handles: FileHandle[] = [];
-  const closeAll = () => Promise.allSettled(handles.map((handle) => handle.close()));
+  const closers: (() => Promise<void>)[] = [];
+  const closeAll = () => Promise.allSettled(closers.map((close) => close()));
   try {
     const sources: TarSource[] = [content("checkpoint.json", JSON.stringify({ model, ...checkpoint }, null, 2))];
     const stored = stateDirectory === null ? [] : (await readdir(stateDirectory)).filter((name) => !PRIVATE_FILES.has(name));
@@ -53,18 +52,17 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
     }
     const isWhole = !isAdapter || includesBase;
     const withWeights = stored.length === 0 || isAdapter;
-    const ofBase = (isWhole ? await readdir(base.directory) : []).filter(
-      (name) => MODEL_FILES.includes(name) || (withWeights && WEIGHTS.test(name)),
-    );
-    for (const name of ofBase.sort()) {
-      const path = join(base.directory, name);
-      const target = isAdapter ? `${BASE_FOLDER}/${name}` : name;
-      // Trained weights are stored as float32, regardless of the base's data type.
-      if (name === CONFIG_FILE && !withWeights)
-        sources.push(content(target, withDtype(await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }), "float32")));
-      else sources.push(await file(target, path, handles));
+    const folder = isAdapter ? `${BASE_FOLDER}/` : "";
+    for (const each of isWhole ? await baseFilesOf(base.directory, withWeights) : []) {
+      const target = `${folder}${each.name}`;
+      if (each.kind === "file") sources.push(await file(target, each.path, closers));
+      else if (each.kind === "text") sources.push(content(target, each.text));
+      else {
+        closers.push(each.close);
+        sources.push({ type: "stream", target, size: each.size, mode: 0o644, content: Readable.from(each.pieces, { objectMode: false }) });
+      }
     }
-    for (const name of stored.sort()) sources.push(await file(name, join(stateDirectory as string, name), handles));
+    for (const name of stored.sort()) sources.push(await file(name, join(stateDirectory as string, name), closers));
     // Imported lazily: most services create no archive.
     const { packTar } = await import("modern-tar/fs");
     return packTar(sources).once("close", () => void closeAll());
@@ -78,9 +76,9 @@ function content(target: string, text: string): TarSource {
   return { type: "content", target, content: text, mode: 0o644 };
 }
 
-async function file(target: string, path: string, handles: FileHandle[]): Promise<TarSource> {
+async function file(target: string, path: string, closers: (() => Promise<void>)[]): Promise<TarSource> {
   const handle = await openRegularFile(path);
-  handles.push(handle);
+  closers.push(() => handle.close());
   const { size } = await handle.stat();
   if (size === 0) return content(target, "");
   const read = async function* () {

@@ -28,7 +28,7 @@ export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kin
 }
 
 /** Parts of the service needed by {@link prepareOrigin}. */
-export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "uses" | "blobs" | "files" | "logger">;
+export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "bases" | "uses" | "blobs" | "files" | "logger">;
 
 /** Model to create. */
 export interface NewModel {
@@ -71,9 +71,9 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
 }
 
 async function forkCheckpoint(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
-  const { store, directory, engine, uses, files } = context;
+  const { store, directory, bases, uses, files } = context;
   const { request } = model;
-  const { model: source, checkpoint } = await findCheckpoint(store, from, { bases: engine.capabilities().baseModels, param: "from" });
+  const { model: source, checkpoint } = await findCheckpoint(store, from, { bases: bases.ids, param: "from" });
   if (source.base_model !== request.base_model) {
     throw new ArgumentError(`Expected \`base_model\` to be '${source.base_model}', the one of '${from}', got '${request.base_model}'`, {
       param: "base_model",
@@ -93,7 +93,7 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   // so the row is checked again.
   const stillWhole = async () => {
     const found = await findCheckpoint(store, `${source.id}:step${checkpoint.step}`, {
-      bases: engine.capabilities().baseModels,
+      bases: bases.ids,
       param: "from",
     });
     if (keepsOptimizer) requireOptimizer(source, found.checkpoint);

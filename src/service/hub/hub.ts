@@ -5,6 +5,7 @@ import { Agent, fetch as undiciFetch } from "undici";
 import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../errors.ts";
 import { writeDurably } from "../files.ts";
 import type { ServiceLogger } from "../logger.ts";
+import { parseBaseModel } from "../../util/base-model.ts";
 import { reasonOf } from "../../util/regular-file.ts";
 import { messageOf } from "../error-text.ts";
 import { digestFile, type FileDigest } from "../digests.ts";
@@ -46,7 +47,6 @@ export interface Hub {
   close(): Promise<void>;
 }
 
-const NAME = /^([\w-][\w.-]{0,95})\/([\w-][\w.-]{0,95})(?:@([\w][\w./-]{0,199}))?$/u;
 const COMMIT = /^[0-9a-f]{40}$/u;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Milliseconds without a received byte after which a request to the hub fails. */
@@ -113,8 +113,8 @@ export function createHub(
 }
 
 function parseRepository(base: string): Repository | null {
-  const [, owner, name, revision = "main"] = NAME.exec(base) ?? [];
-  return owner === undefined || name === undefined || revision.includes("..") ? null : { name: `${owner}/${name}`, revision };
+  const spec = parseBaseModel(base, "base_model");
+  return spec.kind === "hub" ? { name: spec.repository, revision: spec.revision ?? "main" } : null;
 }
 
 function storageOf({ name }: Repository, { cacheDir }: Settings): string {

@@ -45,6 +45,7 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
   };
   const measured = work.validationExamples === 0 ? {} : { num_validation_trajectories: work.validationExamples };
   await emit({ key: "start", type: "training_started", data: { num_sequences: plan.stepCount, ...counts, ...measured } });
+  if (data.missingBytes > 0) await emit({ key: "warning:data:missing-tokens", type: "warning", data: missingTokens(data) });
   let done = job.committed_steps;
   for (const step of plan.steps(done)) {
     done++;
@@ -61,6 +62,21 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
     if (done % context.limits.commitEverySteps === 0 && done < plan.stepCount) await scope.commitProgress(done);
   }
   return { metrics: { ...(await summarize(context.store, job.id)), ...counts, ...measured }, events: [] };
+}
+
+/** Returns the data of the warning about bytes that the vocabulary has no token for. */
+function missingTokens({ missingBytes, examplesWithMissingBytes }: SftData): Readonly<Record<string, string | number>> {
+  const [bytes, examples] = [count(missingBytes, "byte"), count(examplesWithMissingBytes, "example")];
+  return {
+    code: "missing-tokens",
+    value: missingBytes,
+    threshold: 0,
+    message: `${bytes} in ${examples} have no token in the model's vocabulary: they were left out, or became its unknown token. Remove these characters from the data, or choose another base model.`,
+  };
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
 async function readWork({ context, job, base, signal }: JobScope): Promise<SftWork> {

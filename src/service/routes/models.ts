@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { join } from "node:path";
-import { ConflictError, DataError, UnsupportedError, WhetstoneError, type ErrorCode } from "../../errors.ts";
+import { ConflictError, UnsupportedError } from "../../errors.ts";
 import {
   createModelRequest,
   deleteModelResponse,
@@ -105,22 +105,6 @@ export function modelRoutes(context: ServiceContext): Route[] {
   ];
 }
 
-/** Error codes that indicate a problem with a base model's files rather than with the machine. */
-const FILE_ERRORS: readonly ErrorCode[] = ["E_NOT_FOUND", "E_DATA", "E_UNSUPPORTED"];
-
-/** Checks that a base model is complete. Checked at creation, because a model that can never be trained or sampled must not exist. */
-async function requireCompleteBase({ engine, tokenizers }: ServiceContext, name: string): Promise<void> {
-  const { directory } = await engine.describeBase(name);
-  try {
-    await engine.verifyBase?.(name);
-    await tokenizers(directory);
-  } catch (cause) {
-    if (!WhetstoneError.isInstance(cause) || !FILE_ERRORS.includes(cause.code)) throw cause;
-    const BaseError = cause.code === "E_UNSUPPORTED" ? UnsupportedError : DataError;
-    throw new BaseError(`The base model '${name}' cannot be used: ${cause.message}`, { cause, param: "base_model" });
-  }
-}
-
 /** Checks that the engine supports the requested kind of training: adapters, full models, or both. */
 function requireOffered({ engine }: ServiceContext, lora: LoraConfig | null): void {
   const { name, lora: hasLora, fullParameter } = engine.capabilities();
@@ -129,7 +113,8 @@ function requireOffered({ engine }: ServiceContext, lora: LoraConfig | null): vo
   throw new UnsupportedError(`The engine "${name}" of this service trains ${other}`, { param: "lora" });
 }
 
-async function prepareModel(context: ServiceContext, request: CreateModelRequest): Promise<Creation> {
+async function prepareModel(context: ServiceContext, asked: CreateModelRequest): Promise<Creation> {
+  const request: CreateModelRequest = { ...asked, base_model: context.bases.canonical(asked.base_model) };
   const name: QualifiedName = { entity: request.entity ?? DEFAULT_ENTITY, project: request.project, name: request.name };
   const existing = async (store: Store): Promise<ModelRow | undefined> => {
     const model = await findModel(store, name);
@@ -140,7 +125,8 @@ async function prepareModel(context: ServiceContext, request: CreateModelRequest
   };
   // Checked only without `from`, because the origin may determine `lora`.
   if ((request.from ?? null) === null) requireOffered(context, request.lora ?? null);
-  await requireCompleteBase(context, request.base_model);
+  // A model that can never be trained or sampled must not exist.
+  await context.bases.requireUsable(request.base_model);
   // Checked before the preparation and again at the commit, because two requests may create the same model concurrently.
   const known = await existing(context.store);
   if (known !== undefined) return { commit: async (store) => toWire((await existing(store)) ?? (await getModel(store, known.id))) };

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { isAbsolute } from "node:path";
 import { servedModelList, type ModelPermission, type ServedModel, type ServedModelList } from "../../schema/index.ts";
 import type { ServiceContext } from "../context.ts";
 import { route, type Route } from "../openapi/route.ts";
@@ -32,13 +31,12 @@ function toSeconds(time: number): number {
 /**
  * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`. Steps are not listed.
  */
-export function servedModelRoutes({ engine, upstream, store, hub }: ServiceContext): Route[] {
+export function servedModelRoutes({ engine, bases, upstream, store }: ServiceContext): Route[] {
   const startedAt = toSeconds(Date.now());
 
   /** Returns the context length of a base model; null if the model is not on this machine, because listing must not fetch models. */
   async function contextLengthOf(base: string): Promise<number | null> {
-    const isLocal = engine.capabilities().baseModels.includes(base) || isAbsolute(base) || (await hub?.isKept(base)) === true;
-    if (!isLocal) return null;
+    if (!(await bases.isOnThisMachine(base))) return null;
     try {
       return (await engine.describeBase(base)).contextLength;
     } catch {
@@ -56,14 +54,14 @@ export function servedModelRoutes({ engine, upstream, store, hub }: ServiceConte
     answer: servedModelList,
   } as const;
   const list = route(spec, async (c) => {
-    const trainable = engine.capabilities().baseModels;
+    const trainable = bases.ids;
     const models = (await listModels(store)).filter((model) => model.latest_step !== null);
-    const bases = [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
+    const untrained = [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
     const lengths = new Map<string, number | null>();
-    for (const base of new Set([...bases, ...models.map((model) => model.base_model)])) {
+    for (const base of new Set([...untrained, ...models.map((model) => model.base_model)])) {
       lengths.set(base, upstream?.contextLengthOf(base) ?? (await contextLengthOf(base)));
     }
-    const data: ServedModel[] = bases.map((id) => ({
+    const data: ServedModel[] = untrained.map((id) => ({
       id,
       object: "model" as const,
       created: startedAt,

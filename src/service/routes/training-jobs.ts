@@ -189,10 +189,11 @@ async function requireStart(store: Store, model: ModelRow): Promise<void> {
 }
 
 async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest): Promise<Creation> {
-  const { store, engine, directory, jobs } = context;
+  const { store, engine, bases, directory, jobs } = context;
   const model = await getModel(store, head.modelId);
   requireEntropyBonus(head.config, engine);
   const config = offeredClipping(head.config, engine);
+  await bases.requireUsable(model.base_model);
   const base = await engine.describeBase(model.base_model);
   const id = randomUUID();
   const { warnings, digests } = await accept({ directory, jobId: id, config, base });
@@ -225,6 +226,7 @@ async function prepareSft(context: ServiceContext, request: CreateSftJobRequest)
     experimental_config: offeredClipping(request.experimental_config ?? null, context.engine),
     ...(validation === null ? {} : { validation_artifact_id: validation.id }),
   };
+  await context.bases.requireUsable(model.base_model);
   await checkSftData(context, { model, artifact, validation, config });
   const id = randomUUID();
   return {

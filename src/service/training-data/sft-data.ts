@@ -37,6 +37,10 @@ export interface SftData {
   readonly droppedTokens: number;
   /** Number of examples without a remaining sequence. */
   readonly droppedExamples: number;
+  /** Bytes of the texts that the vocabulary has no token for. */
+  readonly missingBytes: number;
+  /** Number of examples with such bytes. */
+  readonly examplesWithMissingBytes: number;
 }
 
 /** Training data to read, as structured-cloneable data. */
@@ -94,6 +98,8 @@ export async function readSftData(source: SftSource, { tokenizer, signal }: SftR
   const examples: (readonly TokenSequence[])[] = [];
   let droppedSequences = 0;
   let droppedTokens = 0;
+  let missingBytes = 0;
+  let examplesWithMissingBytes = 0;
   let lines = 0;
   let yieldedMs = performance.now();
   for await (const { text, number } of numberedLines(paths[file.sha256] ?? "", file.path, param)) {
@@ -102,6 +108,8 @@ export async function readSftData(source: SftSource, { tokenizer, signal }: SftR
     const read = readLine(text, `${file.path} line ${number}`, source, tokenizer);
     droppedSequences += read.droppedSequences;
     droppedTokens += read.droppedTokens;
+    missingBytes += read.missingBytes;
+    if (read.missingBytes > 0) examplesWithMissingBytes++;
     if (read.sequences.length > 0) examples.push(read.sequences);
     if (performance.now() - yieldedMs < YIELD_AFTER_MS) continue;
     await setImmediate();
@@ -116,7 +124,8 @@ export async function readSftData(source: SftSource, { tokenizer, signal }: SftR
         : `all of its ${lines} trajectories are longer than the model's context of ${base.contextLength} tokens`;
     throw new DataError(`${file.path}: nothing to train: ${why}`, { param });
   }
-  return { examples, droppedSequences, droppedTokens, droppedExamples: lines - examples.length };
+  const droppedExamples = lines - examples.length;
+  return { examples, droppedSequences, droppedTokens, droppedExamples, missingBytes, examplesWithMissingBytes };
 }
 
 function dataFile(artifact: StoredArtifact, param: string): ArtifactFileRow {

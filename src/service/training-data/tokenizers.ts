@@ -1,8 +1,8 @@
 import { loadTokenizer, type ChatTokenizer } from "../../tokenizer/index.ts";
 import { Lru, remember } from "../../util/lru.ts";
 
-/** Max cached tokenizers. A tokenizer with a large vocabulary takes about 100 MB. */
-const MAX_TOKENIZERS = 8;
+/** Max cached tokenizers. A tokenizer of 260,000 tokens takes about 25 MB, which all threads share. */
+export const MAX_TOKENIZERS = 8;
 
 /** Returns the tokenizer of a base model's directory. */
 export type TokenizerSource = (directory: string) => Promise<ChatTokenizer>;

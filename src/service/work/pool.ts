@@ -35,6 +35,8 @@ function restoreFailure(sent: SentError): Error {
 export class WorkThread {
   readonly #worker: Worker;
   readonly #client: WorkerClient<Tasks>;
+  /** Directories of the tokenizers that the thread has. */
+  readonly tokenizers = new Set<string>();
   #isAlive = true;
   /** Error of a thread that ended by itself, for example because it ran out of memory. */
   #failure: Error | null = null;

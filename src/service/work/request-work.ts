@@ -4,7 +4,8 @@
  */
 import type { Grammar } from "../../grammar/expression.ts";
 import type { RlBatch } from "../../learner/index.ts";
-import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import { createTokenizer, type ChatTokenizer, type TokenizerData } from "../../tokenizer/index.ts";
+import { Lru, remember } from "../../util/lru.ts";
 import { encodePrompt, type PromptText } from "../chat/prompt/encode-prompt.ts";
 import type { PromptRequest } from "../chat/request/prompt-request.ts";
 import { renderText } from "../chat/prompt/render-text.ts";
@@ -14,9 +15,9 @@ import type { OutputRequest } from "../chat/request/output-request.ts";
 import { translateBody, type Translated, type TranslationName } from "../dialects/translations.ts";
 import { groupsBytes } from "../training-data/job-files.ts";
 import { readSftData, sftBytes, type SftData, type SftSource } from "../training-data/sft-data.ts";
-import type { TokenizerSource } from "../training-data/tokenizers.ts";
+import { createTokenizers, MAX_TOKENIZERS, type TokenizerSource } from "../training-data/tokenizers.ts";
 import { readBody, type JsonBody, type PlainBody, type PlainKind } from "../requests.ts";
-import { WorkPool } from "./pool.ts";
+import { WorkPool, type WorkThread } from "./pool.ts";
 import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
 import { unpackSftData } from "./sft-examples.ts";
 import { isLongText, isSlowForm } from "../chat/request/size.ts";
@@ -54,13 +55,32 @@ function ownBuffer(bytes: Uint8Array): ArrayBuffer {
 
 /** Dispatcher of request processing to the serving thread or a work thread. */
 export class RequestWork {
-  readonly #tokenizers: TokenizerSource;
+  /** Tokenizers of the serving thread. */
+  readonly tokenizers: TokenizerSource;
+  /** Data of the tokenizers that a work thread has read. */
+  readonly #tokenizerData = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
   readonly #chat = new WorkPool(CHAT_THREADS);
   readonly #data = new WorkPool(DATA_THREADS);
 
-  /** @param tokenizers - Tokenizers of the serving thread. Work threads load their own. */
-  constructor(tokenizers: TokenizerSource) {
-    this.#tokenizers = tokenizers;
+  /**
+   * @param tokenizers - Tokenizers of the serving thread; work threads then load their own. @default each is read once, on a work thread, and
+   *   its tables are shared by all threads
+   */
+  constructor(tokenizers?: TokenizerSource) {
+    this.tokenizers = tokenizers ?? createTokenizers(async (directory) => createTokenizer(await this.#readTokenizer(directory)));
+  }
+
+  /** Reads a tokenizer on a work thread, because reading one with a large vocabulary takes hundreds of milliseconds. */
+  #readTokenizer(directory: string): Promise<TokenizerData> {
+    return remember(this.#tokenizerData, directory, () => this.#chat.use((thread) => thread.run("readTokenizer", directory)));
+  }
+
+  /** Sends a thread the tokenizer of a task, if it has been read. */
+  async #share(thread: WorkThread, directory: string): Promise<void> {
+    const data = this.#tokenizerData.get(directory);
+    if (data === undefined || thread.tokenizers.has(directory)) return;
+    await thread.run("shareTokenizer", await data);
+    thread.tokenizers.add(directory);
   }
 
   /** Reads a JSON body; see `readBody` of `requests.ts`. Transfers the buffer of `bytes`. */
@@ -90,13 +110,13 @@ export class RequestWork {
   async renderText(tokenizer: ChatTokenizer, directory: string, request: PromptRequest, signal?: AbortSignal): Promise<string> {
     // A template from a request may take unbounded time on any input, so it always runs on a work thread.
     if (request.template === null && !isLongText(request, SMALL_TEXT_LENGTH)) return renderText(tokenizer, request);
-    return this.#onChatThread("renderText", { directory, request }, signal);
+    return this.#withTokenizer("renderText", { directory, request }, signal);
   }
 
   /** Encodes a prompt; see `encodePrompt`. */
   async encode(tokenizer: ChatTokenizer, prompt: PromptText, signal?: AbortSignal): Promise<Int32Array> {
     if (prompt.text.length <= SMALL_TEXT_LENGTH) return encodePrompt(tokenizer, prompt);
-    return this.#onChatThread("encode", prompt, signal);
+    return this.#withTokenizer("encode", prompt, signal);
   }
 
   /** Compiles the output constraint of a request; see `compileOutput`. Also checks that validators of its schemas can be created. */
@@ -124,31 +144,49 @@ export class RequestWork {
   async withRlRequest<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
     if (bytes.length <= SMALL_JSON_BYTES) {
       const { head, groups } = await readRlRequest(bytes);
-      return use({ head, accept: (plan) => acceptGroups(groups, plan, this.#tokenizers) });
+      return use({ head, accept: (plan) => acceptGroups(groups, plan, this.tokenizers) });
     }
     const own = ownBuffer(bytes);
     return this.#data.use(async (thread) => {
       const head = await thread.run("readRl", new Uint8Array(own), { transfer: [own], signal });
-      return use({ head, accept: (plan) => thread.run("acceptRl", plan) });
+      const accept = async (plan: RlJobPlan): Promise<AcceptedGroups> => {
+        await this.#share(thread, plan.base.directory);
+        return thread.run("acceptRl", plan);
+      };
+      return use({ head, accept });
     }, signal);
   }
 
   /** Builds the training batch of an RL job; see `batchOf`. */
   async rlBatch(plan: RlJobPlan, signal: AbortSignal): Promise<RlBatch> {
-    if ((await groupsBytes(plan.directory, plan.jobId)) <= SMALL_JSON_BYTES) return batchOf(plan, this.#tokenizers, signal);
-    return this.#data.use((thread) => thread.run("rlBatch", plan, { signal }), signal);
+    if ((await groupsBytes(plan.directory, plan.jobId)) <= SMALL_JSON_BYTES) return batchOf(plan, this.tokenizers, signal);
+    return this.#data.use(async (thread) => {
+      await this.#share(thread, plan.base.directory);
+      return thread.run("rlBatch", plan, { signal });
+    }, signal);
   }
 
   /** Reads training data; see `readSftData`. */
   async sftData(source: SftSource, signal?: AbortSignal): Promise<SftData> {
     if (sftBytes(source) <= SMALL_JSON_BYTES)
-      return readSftData(source, { tokenizer: await this.#tokenizers(source.base.directory), signal });
-    return unpackSftData(await this.#data.use((thread) => thread.run("sftData", source, { signal }), signal));
+      return readSftData(source, { tokenizer: await this.tokenizers(source.base.directory), signal });
+    const packed = await this.#data.use(async (thread) => {
+      await this.#share(thread, source.base.directory);
+      return thread.run("sftData", source, { signal });
+    }, signal);
+    return unpackSftData(packed);
   }
 
   /** Terminates all threads. Work in progress fails. */
   async close(): Promise<void> {
     await Promise.all([this.#chat.close(), this.#data.close()]);
+  }
+
+  #withTokenizer<N extends "renderText" | "encode">(name: N, input: TaskInput<N>, signal: AbortSignal | undefined): Promise<TaskOutput<N>> {
+    return this.#chat.use(async (thread) => {
+      await this.#share(thread, input.directory);
+      return thread.run(name, input, { signal, timeoutMs: CHAT_TIMEOUT_MS });
+    }, signal);
   }
 
   #onChatThread<N extends TaskName>(

@@ -16,12 +16,17 @@ import type { OutputRequest } from "../chat/request/output-request.ts";
 import { checkValidator, violationOf } from "../chat/answer/output-validation.ts";
 import { translateBody, type Translated, type TranslationName } from "../dialects/translations.ts";
 import { readSftData, type SftSource } from "../training-data/sft-data.ts";
-import { createTokenizers } from "../training-data/tokenizers.ts";
+import { createTokenizers, MAX_TOKENIZERS } from "../training-data/tokenizers.ts";
+import { createTokenizer, readTokenizerData, type TokenizerData } from "../../tokenizer/index.ts";
+import { Lru, remember } from "../../util/lru.ts";
 import { readBody, type JsonBody, type PlainBody, type PlainKind } from "../requests.ts";
 import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
 import { buffersOf, packSftData, type PackedSftData } from "./sft-examples.ts";
 
-const tokenizers = createTokenizers();
+/** Data of tokenizers that this thread has read, or that another thread has read and the serving thread has sent. */
+const tokenizerData = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
+const readOnce = (directory: string): Promise<TokenizerData> => remember(tokenizerData, directory, () => readTokenizerData(directory));
+const tokenizers = createTokenizers(async (directory) => createTokenizer(await readOnce(directory)));
 
 /** Groups parsed by `readRl`, for the following `acceptRl` on the same thread. */
 let opened: readonly TrajectoryGroup[] | null = null;
@@ -39,6 +44,13 @@ export const TASKS = {
       translated,
       translated.calls.map(({ body }) => body.buffer as ArrayBuffer),
     );
+  },
+
+  readTokenizer: (directory: string): Promise<TokenizerData> => readOnce(directory),
+
+  /** Receives the data of a tokenizer for later tasks. Its tables are in shared memory, so that threads do not hold copies. */
+  shareTokenizer: (data: TokenizerData): void => {
+    void tokenizerData.set(data.directory, Promise.resolve(data));
   },
 
   renderText: async ({ directory, request }: { readonly directory: string; readonly request: PromptRequest }): Promise<string> =>

@@ -1,7 +1,9 @@
-/** JSON text to values, as `json.loads` of Python reads it. */
+/** JSON text to values and back, as the module `json` of Python reads and writes it. */
 
 import { parseNestedJson } from "../../util/json-size.ts";
-import { Dict, float, int, type Value } from "./values.ts";
+import { Meter } from "./meter.ts";
+import { jsonOptions, toJson } from "./print.ts";
+import { Dict, float, fromJson, int, type Value } from "./values.ts";
 
 const TOKEN = /\s*([{}[\],:]|"(?:[^"\\]|\\.)*"|[^\s{}[\],:"]+)/gy;
 
@@ -51,4 +53,13 @@ export function parseJson(text: string): Value {
     }
   };
   return value();
+}
+
+/**
+ * Returns `json.dumps(value, ensure_ascii=False)`.
+ *
+ * @throws TemplateFailure for a value that JSON has no notation for, and for nesting beyond 500 levels.
+ */
+export function jsonText(value: unknown): string {
+  return toJson(new Meter({ maxSteps: Infinity, maxTextLength: Infinity }), fromJson(value), jsonOptions([]));
 }

@@ -2,6 +2,7 @@
  * Runs every recipe as in its README and expects results slightly below the measured ones: `npm run test:recipes`. Minutes each; output goes
  * to the terminal's standard error only when it fails.
  */
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { runRecipe } from "../run-recipe.ts";
 
@@ -33,5 +34,20 @@ describe.sequential("complete recipe runs", () => {
       expect(control.result.exact.rl).toBeLessThanOrEqual(control.result.exact.base);
     },
     HOUR_MS,
+  );
+
+  const directory = process.env["WHETSTONE_REAL_MODEL"];
+  test.skipIf(directory === undefined)(
+    "instructions gains 0.3 on a real model, intervals apart, and RL on shuffled rewards adds nothing",
+    async () => {
+      const args = ["--base", join(directory!, "hf")];
+      const { result } = await runRecipe("instructions", args, { timeoutMs: HOUR_MS });
+      expect(result.exact.rl - result.exact.base).toBeGreaterThanOrEqual(0.3);
+      expect(result.exactInterval.rl.low).toBeGreaterThan(result.exactInterval.base.high);
+      const control = await runRecipe("instructions", [...args, "--shuffle-rewards"], { timeoutMs: HOUR_MS });
+      expect(control.result.exact.sft).toBe(result.exact.sft);
+      expect(control.result.exact.rl).toBeLessThanOrEqual(control.result.exactInterval.sft.high);
+    },
+    2 * HOUR_MS,
   );
 });

@@ -1,6 +1,6 @@
-import { join } from "node:path";
 import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
-import { MAX_CONFIG_BYTES, parseFileJson, readRegularFile, reasonOf } from "../../../util/regular-file.ts";
+import { readModelFile } from "../../../gguf/model-files.ts";
+import { MAX_CONFIG_BYTES, parseFileJson, reasonOf } from "../../../util/regular-file.ts";
 import {
   type Activation,
   ARCHITECTURES,
@@ -17,6 +17,7 @@ import { parseScales, type Scales } from "./scales.ts";
 /** Base model that an identifier resolved to. */
 export interface BaseSource {
   readonly id: string;
+  /** Directory in Hugging Face layout, or GGUF file. */
   readonly directory: string;
 }
 
@@ -100,18 +101,18 @@ const REQUIRED_VALUES: Readonly<Record<string, unknown>> = {
 };
 
 /**
- * Reads `config.json` of a directory in Hugging Face layout.
+ * Reads `config.json` of a directory in Hugging Face layout, or the same settings from the metadata of a GGUF file.
  *
  * @throws DataError `E_DATA` if the file is missing, is not JSON, or lacks a required number.
  * @throws UnsupportedError `E_UNSUPPORTED` for an unsupported architecture or setting.
  */
 export async function readModelConfig(directory: string): Promise<ModelConfig> {
-  const path = join(directory, "config.json");
-  const text = await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }).catch((cause: unknown) => {
+  const text = await readModelFile(directory, "config.json", { maxBytes: MAX_CONFIG_BYTES }).catch((cause: unknown) => {
     if (WhetstoneError.isInstance(cause)) throw cause;
     throw new DataError(`Expected a model configuration in config.json; it could not be read: ${reasonOf(cause)}`, { cause });
   });
-  const raw = parseFileJson(path, text);
+  if (text === undefined) throw new DataError("Expected a model configuration in config.json; there is no such file");
+  const raw = parseFileJson("config.json", text);
   if (typeof raw !== "object" || raw === null || Array.isArray(raw)) throw new DataError("config.json: expected a JSON object");
   return parseModelConfig(raw as Raw, "config.json");
 }

@@ -1,5 +1,6 @@
 /** Element types of weight files, with finiteness checks and conversion to float32. */
 import { firstNonFinite } from "../../../util/finite.ts";
+import { float16Values } from "../../../util/float16.ts";
 
 /** Supported element type. */
 export interface ElementType {
@@ -32,23 +33,11 @@ function fromBfloat16(raw: ArrayBuffer): Float32Array {
   return new Float32Array(bits.buffer);
 }
 
-let float16Values: Float32Array | undefined;
-
 /** Decodes IEEE 754 half precision. */
 function fromFloat16(raw: ArrayBuffer): Float32Array {
-  float16Values ??= Float32Array.from({ length: 2 ** 16 }, (_, bits) => float16Value(bits));
+  const numbers = float16Values();
   const halves = new Uint16Array(raw);
   const values = new Float32Array(halves.length);
-  for (let i = 0; i < halves.length; i++) values[i] = float16Values[halves[i]!]!;
+  for (let i = 0; i < halves.length; i++) values[i] = numbers[halves[i]!]!;
   return values;
-}
-
-/** Returns the number with the given bits: 1 sign, 5 exponent and 10 fraction bits. */
-function float16Value(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }

@@ -27,3 +27,13 @@ export async function verifyWeights(directory: string, config: ModelConfig, onTe
     await source.close();
   }
 }
+
+/** Checks names, shapes, types and file offsets of all tensors, which reads no values. Throws the errors of {@link verifyWeights}. */
+export async function verifyShapes(directory: string, config: ModelConfig): Promise<void> {
+  const source = await openBaseWeights(directory);
+  try {
+    checkShapes(source, baseLayout(config));
+  } finally {
+    await source.close();
+  }
+}

@@ -1,7 +1,9 @@
-/** Source of weights: one safetensors file, or several files with an index. */
+/** Source of weights: one safetensors file, several files with an index, or a GGUF file. */
 import { access } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { DataError, UnsupportedError } from "../../../errors.ts";
+import { isGgufPath } from "../../../gguf/model-files.ts";
+import { openGgufWeights } from "../../../gguf/weights.ts";
 import { MAX_INDEX_BYTES, parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
 import { openSafetensors, type OpenSafetensors } from "./safetensors.ts";
 
@@ -47,17 +49,32 @@ export async function openWeights(path: string): Promise<WeightSource> {
 }
 
 /**
- * Opens the weights of a base model: `model.safetensors`, or else the files in `model.safetensors.index.json`.
+ * Opens the weights of a base model: of a directory `model.safetensors`, or else the files in `model.safetensors.index.json`; or a GGUF
+ * file.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` if neither file exists.
  * @throws DataError `E_DATA` for a truncated or invalid file, or an invalid index.
  */
 export async function openBaseWeights(directory: string): Promise<WeightSource> {
+  if (await isGgufPath(directory)) return openGgufFile(directory);
   const whole = join(directory, WEIGHTS_FILE);
   const index = join(directory, INDEX_FILE);
   if (await exists(whole)) return openWeights(whole);
   if (await exists(index)) return openShards(directory, index);
   throw new UnsupportedError(`Expected weights in ${WEIGHTS_FILE}, or in files that ${INDEX_FILE} names; found no such file`);
+}
+
+async function openGgufFile(path: string): Promise<WeightSource> {
+  const weights = await openGgufWeights(path);
+  return {
+    ...weights,
+    async read(name) {
+      const values = new Float32Array((weights.shapeOf(name) ?? []).reduce((a, b) => a * b, 1));
+      await weights.readPieces(name, (piece, first) => values.set(piece, first));
+      return values;
+    },
+    check: (name) => weights.readPieces(name, () => {}),
+  };
 }
 
 async function openShards(directory: string, index: string): Promise<WeightSource> {

@@ -1,6 +1,7 @@
 /** Wrapper of onnxruntime-node: loads it, compiles graphs and runs them. No other module imports onnxruntime-node. */
 import type * as Ort from "onnxruntime-node";
 import { EngineError, EngineMissingError } from "../../../errors.ts";
+import { freeBuffers } from "../../../util/free-buffers.ts";
 import { type Graph, writeOnnx } from "../graph/index.ts";
 import { liveNodes } from "../graph/graph.ts";
 import { PACKED_INPUT, packedNames } from "../graph/lower.ts";
@@ -237,11 +238,6 @@ function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor
     copies.push(buffer as ArrayBuffer);
     bytes += buffer.byteLength;
   }
-  if (bytes < MIN_FREED_BYTES) return kept;
-  // A message to a closed port is dropped with the memory transferred to it.
-  const { port1, port2 } = new MessageChannel();
-  port2.close();
-  port1.postMessage(null, copies);
-  port1.close();
+  if (bytes >= MIN_FREED_BYTES) freeBuffers(copies);
   return kept;
 }

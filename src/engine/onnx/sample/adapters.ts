@@ -35,7 +35,8 @@ export function stackAdapters(
       const source = viewOf(adapter.flat, adapter.layout.parameters[index]!);
       const target = stack.subarray((member + 1) * parameter.size, (member + 2) * parameter.size);
       const factor = parameter.name.endsWith("_b") ? adapter.alpha / adapter.rank : 1;
-      source.forEach((value, i) => (target[i] = value * factor));
+      if (factor === 1) target.set(source);
+      else for (let i = 0; i < source.length; i++) target[i] = source[i]! * factor;
     });
     return { name: parameter.name, shape: [members.length + 1, ...parameter.shape], stack };
   });
@@ -43,10 +44,13 @@ export function stackAdapters(
     members,
     release: () => {},
     feeds(TensorClass, owners) {
-      const index = BigInt64Array.from(owners, (owner) => BigInt(owner ? members.findIndex((member) => member === owner) + 1 : 0));
+      const all = owners.map((owner) => (owner ? members.findIndex((member) => member === owner) + 1 : 0));
+      // Results of padding rows are not used, so they may have the adapter of the other rows.
+      const distinct = new Set(all.filter((entry) => entry > 0));
+      const index = BigInt64Array.from(distinct.size === 1 ? distinct : all, BigInt);
       return {
         ...Object.fromEntries(stacks.map(({ name, shape, stack }) => [name, new TensorClass("float32", stack, shape)])),
-        adapter: new TensorClass("int64", index, [owners.length]),
+        adapter: new TensorClass("int64", index, [index.length]),
       };
     },
   };

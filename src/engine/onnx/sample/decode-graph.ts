@@ -18,7 +18,7 @@ import { productOfGroups } from "./transposed.ts";
  */
 export function decodeGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const grouped = config.heads / config.kvHeads;
-  const dims = { batch: "batch", time: 1, rows: "batch", grouped };
+  const dims = { batch: "batch", time: 1, rows: "batch", grouped, owners: "owners" };
   return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfGroups, isGrouped: true } : null, readingMixer);
 }
 

@@ -103,7 +103,8 @@ function hostPlace(maxThreads: number): SamplingPlace {
     minPiece: BLOCK_TOKENS,
     maxPiece: Infinity,
     minSharedPrefix: MIN_SHARED_PREFIX,
-    keepsIdleKeys: true,
+    // A cache of a large model may take as much memory as its weights, which training needs when no request runs.
+    keepsIdleKeys: ({ config }) => !isLarge(config),
     newPromptKeys: (TensorClass, config, slots, capacity) => new PromptCache(config, TensorClass, slots, capacity),
     newBatchKeys: (config) => new KvCache(config),
     stack: (config, adapters, previous) => stackAdapters(config, adapters as readonly LoadedAdapter[], previous as StackedAdapters | null),

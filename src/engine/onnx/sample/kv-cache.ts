@@ -1,5 +1,6 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
+import { freeBuffers } from "../../../util/free-buffers.ts";
 import type { BatchKeys } from "./place.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
@@ -87,11 +88,15 @@ export class KvCache implements BatchKeys {
       // Memory that is not yet written to takes no physical memory.
       const ahead = wanted * this.#rowSize(toCapacity(longest));
       const next = Math.max(size, 2 * room, ahead * 8 * layers <= MAX_AHEAD_BYTES ? ahead : 0);
-      const grown = Array.from({ length: layers }, (): LayerCache => ({ keys: new Float32Array(next), values: new Float32Array(next) }));
+      // One array for all layers: the allocator returns only large blocks to the system when they are freed.
+      const all = new Float32Array(2 * layers * next);
+      const part = (index: number) => all.subarray(index * next, (index + 1) * next);
+      const grown = Array.from({ length: layers }, (_, layer): LayerCache => ({ keys: part(2 * layer), values: part(2 * layer + 1) }));
       this.#layers.forEach((old, layer) => {
         grown[layer]!.keys.set(old.keys.subarray(0, used));
         grown[layer]!.values.set(old.values.subarray(0, used));
       });
+      this.#free();
       this.#layers = grown;
       this.#written = rows;
     }
@@ -154,7 +159,18 @@ export class KvCache implements BatchKeys {
     for (let slot = 0; slot < rows; slot++) this.#masks.append(slot, places[slot]!);
   }
 
-  release(): void {}
+  /** Frees the memory at once: caches of many rows of a large model take hundreds of megabytes. */
+  release(): void {
+    this.#free();
+    this.#layers = [];
+    this.#masks = new SlotMasks(this.#config.window?.size ?? Infinity);
+    this.#slots = this.#capacity = this.#written = 0;
+  }
+
+  #free(): void {
+    const [first] = this.#layers;
+    if (first) freeBuffers([first.keys.buffer as ArrayBuffer]);
+  }
 
   /** Copies a row over another. */
   copy(from: number, to: number): void {

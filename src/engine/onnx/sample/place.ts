@@ -105,8 +105,8 @@ export interface SamplingPlace {
    * with a shorter prefix, computing many prompts at once from their start finishes sooner.
    */
   readonly minSharedPrefix: number;
-  /** Whether a batch without rows keeps the memory of its cache for the next request. */
-  readonly keepsIdleKeys: boolean;
+  /** Whether a batch on these weights keeps the memory of its cache for the next request when the last request has ended. */
+  keepsIdleKeys(weights: PlacedWeights): boolean;
   newPromptKeys(TensorClass: TensorConstructor, config: ModelConfig, slots: number, capacity: number): PromptKeys;
   newBatchKeys(config: ModelConfig): BatchKeys;
   /** Stacks the distinct adapters of a batch, all of one rank; returns `previous` if it already holds all of them, null for no adapters. */

@@ -1,5 +1,6 @@
 /** Weights for sampling, by policy id: base models, adapters on them, and fully trained models. */
 import { NotFoundError } from "../../../errors.ts";
+import { loadingBase } from "../../base-failure.ts";
 import { type Lease, Leases } from "../../../util/leases.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "../model/config.ts";
 import type { Adapter, Layout } from "../model/parameters.ts";
@@ -41,8 +42,9 @@ export class Policies<T extends { readonly lora: Adapter | null }, W extends Pla
   }
 
   /** Adds trained weights, or an adapter's, under a new id and takes ownership of them; null = the base model unchanged. */
-  async add(id: string, { directory }: BaseSource, trained: T | null): Promise<void> {
-    const config = await this.#config(directory);
+  async add(id: string, from: BaseSource, trained: T | null): Promise<void> {
+    const { directory } = from;
+    const config = await this.#config(from);
     const source = this.#source;
     try {
       if (trained && !trained.lora) {
@@ -54,7 +56,7 @@ export class Policies<T extends { readonly lora: Adapter | null }, W extends Pla
         this.#set(id, { batchKey: id, weights, adapter: null, release });
         return;
       }
-      const base = await source.base(directory, config.value);
+      const base = await loadingBase(from.id, () => source.base(directory, config.value));
       const adapter = trained?.lora ? source.adapter(config.value, trained, trained.lora) : null;
       const release = () => {
         if (adapter) source.free(adapter);
@@ -72,7 +74,7 @@ export class Policies<T extends { readonly lora: Adapter | null }, W extends Pla
   /** Adds a policy from a saved state on disk; undefined = the base model unchanged. */
   async load(id: string, base: BaseSource, state: string | undefined): Promise<void> {
     if (state === undefined) return this.add(id, base, null);
-    const config = await this.#config(base.directory);
+    const config = await this.#config(base);
     try {
       await this.add(id, base, await this.#source.read(state, base.id, config.value));
     } finally {
@@ -121,7 +123,7 @@ export class Policies<T extends { readonly lora: Adapter | null }, W extends Pla
     this.#onForgotten(policy);
   }
 
-  #config(directory: string): Promise<Lease<ModelConfig>> {
-    return this.#configs.lease(directory, () => readModelConfig(directory));
+  #config({ id, directory }: BaseSource): Promise<Lease<ModelConfig>> {
+    return loadingBase(id, () => this.#configs.lease(directory, () => readModelConfig(directory)));
   }
 }

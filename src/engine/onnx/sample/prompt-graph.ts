@@ -10,6 +10,6 @@ import { productOfMany } from "./transposed.ts";
  * Builds the graph for `T` new tokens of each of `B` prompts, with the cache of {@link cachingAttention}; with several prompts none has a past.
  */
 export function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
-  const dims = { batch: "batch", time: "time", rows: "rows" };
+  const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
   return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfMany, isGrouped: false } : null, cachingAttention);
 }

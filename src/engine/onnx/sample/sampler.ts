@@ -119,7 +119,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       for (const resolve of this.#settling.splice(0)) resolve();
     }
     this.#isRunning = false;
-    if (!this.#place.keepsIdleKeys) for (const key of this.#batches.keys()) this.#dropBatch(key);
+    for (const [key, { weights }] of this.#batches) if (!this.#place.keepsIdleKeys(weights)) this.#dropBatch(key);
   }
 
   get #running(): number {

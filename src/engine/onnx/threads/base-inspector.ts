@@ -2,8 +2,9 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
-import { DataError, EngineError } from "../../../errors.ts";
-import type { Inspection, InspectionMessage } from "./inspect-worker.ts";
+import { DataError, EngineError, UnavailableError } from "../../../errors.ts";
+import type { Inspection, InspectionMessage, InspectionRequest } from "./inspect-worker.ts";
+import type { VerifyBaseOptions } from "../../engine-info.ts";
 import { spawnWorker } from "../../../util/spawn-worker.ts";
 import { restoreError } from "../../../util/worker-rpc.ts";
 
@@ -23,7 +24,7 @@ export class BaseInspector {
   readonly #timeoutMs: number;
   readonly #maxHeapMb: number;
   readonly #running = new Map<string, Promise<void>>();
-  /** Fingerprints of accepted directories. */
+  /** Fingerprints of accepted directories, by request. */
   readonly #accepted = new Map<string, string>();
   readonly #workers = new Set<Worker>();
   #isClosed = false;
@@ -39,14 +40,19 @@ export class BaseInspector {
    * Checks the configuration and the weights, loads the tokenizer and encodes test texts. Concurrent calls for the same directory share
    * one inspection, and a directory whose files have not changed since it was accepted is not inspected again.
    *
+   * @param options - `readsWeights`: whether the values of the weights are read as well as the headers of their files; `encodesTexts`:
+   *   whether test texts are encoded. @default both true
    * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED`, NotFoundError `E_NOT_FOUND` with the problem of the files; `E_DATA`
    *   also if the inspection exceeds a limit.
+   * @throws UnavailableError `E_UNAVAILABLE` if the thread dies for another reason.
    */
-  inspect(directory: string): Promise<void> {
-    const running = this.#running.get(directory);
+  inspect(directory: string, { readsWeights = true, encodesTexts = true }: VerifyBaseOptions = {}): Promise<void> {
+    const request: InspectionRequest = { directory, readsWeights, encodesTexts };
+    const key = JSON.stringify(request);
+    const running = this.#running.get(key);
     if (running !== undefined) return running;
-    const result = this.#inspect(directory).finally(() => this.#running.delete(directory));
-    this.#running.set(directory, result);
+    const result = this.#inspect(request, key).finally(() => this.#running.delete(key));
+    this.#running.set(key, result);
     return result;
   }
 
@@ -56,18 +62,18 @@ export class BaseInspector {
     await Promise.all([...this.#workers].map((worker) => worker.terminate()));
   }
 
-  async #inspect(directory: string): Promise<void> {
-    const fingerprint = await fingerprintOf(directory);
-    if (fingerprint !== null && this.#accepted.get(directory) === fingerprint) return;
+  async #inspect(request: InspectionRequest, key: string): Promise<void> {
+    const fingerprint = await fingerprintOf(request.directory);
+    if (fingerprint !== null && this.#accepted.get(key) === fingerprint) return;
     if (this.#isClosed) throw new EngineError("The engine is closed");
     const worker = this.#take();
-    const { error } = await this.#ask(worker, directory).catch((failure: unknown) => {
+    const { error } = await this.#ask(worker, request).catch((failure: unknown) => {
       void worker.terminate();
       throw failure;
     });
     this.#keep(worker);
     if (error !== null) throw restoreError(error);
-    if (fingerprint !== null) this.#accepted.set(directory, fingerprint);
+    if (fingerprint !== null) this.#accepted.set(key, fingerprint);
   }
 
   #take(): Worker {
@@ -95,17 +101,17 @@ export class BaseInspector {
     this.#idle = { worker, timer: setTimeout(() => void worker.terminate(), IDLE_MS).unref() };
   }
 
-  #ask(worker: Worker, directory: string): Promise<Inspection> {
+  #ask(worker: Worker, request: InspectionRequest): Promise<Inspection> {
     return new Promise<Inspection>((resolve, reject) => {
       const refuse = (limit: string) => reject(new DataError(`Loading the files of the base model takes more than ${limit}`));
       const timer = setTimeout(() => refuse(`${this.#timeoutMs / 1000} s for one step`), this.#timeoutMs);
       const onError = (error: NodeJS.ErrnoException) => {
         if (error.code === "ERR_WORKER_OUT_OF_MEMORY") refuse(`${this.#maxHeapMb} MiB of memory`);
-        else reject(new EngineError(`The base model could not be inspected: ${error.message}`, { cause: error }));
+        else reject(new UnavailableError(`The thread that checks base models died: ${error.message}`, { cause: error }));
       };
       const onExit = () => {
         clearTimeout(timer);
-        reject(new EngineError("The engine is closed"));
+        reject(this.#isClosed ? new EngineError("The engine is closed") : new UnavailableError("The thread that checks base models died"));
       };
       worker.once("error", onError).once("exit", onExit);
       const onMessage = (message: InspectionMessage) => {
@@ -118,15 +124,15 @@ export class BaseInspector {
         resolve(message);
       };
       worker.on("message", onMessage);
-      worker.postMessage(directory);
+      worker.postMessage(request);
     });
   }
 }
 
-/** Returns names, sizes, inodes and modification times of a directory's files; null if the directory cannot be read. */
+/** Returns names, sizes, inodes and modification times of a file or of a directory's files; null if it cannot be read. */
 async function fingerprintOf(directory: string): Promise<string | null> {
   try {
-    const names = (await readdir(directory)).toSorted();
+    const names = (await stat(directory)).isFile() ? [""] : (await readdir(directory)).toSorted();
     const files = await Promise.all(names.map((name) => stat(join(directory, name), { bigint: true })));
     return files.map(({ size, ino, mtimeNs }, index) => `${names[index]} ${size} ${ino} ${mtimeNs}`).join("\n");
   } catch {

@@ -2,8 +2,17 @@
 import { parentPort } from "node:worker_threads";
 import { loadTokenizer } from "../../../tokenizer/index.ts";
 import { readModelConfig } from "../model/config.ts";
-import { verifyWeights } from "../model/verify-weights.ts";
+import { verifyShapes, verifyWeights } from "../model/verify-weights.ts";
 import { describeError, type SentError } from "../../../util/worker-rpc.ts";
+
+/** Message to the thread. */
+export interface InspectionRequest {
+  readonly directory: string;
+  /** Whether the values of the weights are read as well as the headers of their files. */
+  readonly readsWeights: boolean;
+  /** Whether the test texts are encoded. */
+  readonly encodesTexts: boolean;
+}
 
 /** Message of the thread: a sign of progress, or the result. */
 export type InspectionMessage = "progress" | Inspection;
@@ -19,11 +28,13 @@ const TRIAL_LENGTH = 10_000;
 /** Test texts: long runs of one letter, digit, mark, space or line end, each followed by other characters. */
 const TRIAL = ["a", "A", "é", "字", "1", " ", "\n", " \n", "!", "'", "\u0301", "\0"].map((one) => `${one.repeat(TRIAL_LENGTH)}b!`);
 
-async function inspect(directory: string): Promise<Inspection> {
+async function inspect({ directory, readsWeights, encodesTexts }: InspectionRequest): Promise<Inspection> {
   try {
-    await verifyWeights(directory, await readModelConfig(directory), () => post("progress"));
+    const config = await readModelConfig(directory);
+    if (readsWeights) await verifyWeights(directory, config, () => post("progress"));
+    else await verifyShapes(directory, config);
     const tokenizer = await loadTokenizer(directory);
-    for (const text of TRIAL) tokenizer.encode(text);
+    if (encodesTexts) for (const text of TRIAL) tokenizer.encode(text);
     return { error: null };
   } catch (error) {
     return { error: describeError(error) };
@@ -32,4 +43,4 @@ async function inspect(directory: string): Promise<Inspection> {
 
 const port = parentPort!;
 const post = (message: InspectionMessage) => port.postMessage(message);
-port.on("message", (directory: string) => void inspect(directory).then(post));
+port.on("message", (request: InspectionRequest) => void inspect(request).then(post));

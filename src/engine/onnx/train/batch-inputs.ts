@@ -8,7 +8,7 @@ import { type Batch, type PaddedBlock, positionsIn } from "./batch.ts";
 import { sliceName } from "./head-loss.ts";
 import { promptOfPackedRows, type Selection, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
 import { attentionRanges, type Mask, packedMasks, promptMasks, type Range } from "./masks.ts";
-import { type MemoryBudget, type MemoryPlan, memoryPlan } from "./memory-plan.ts";
+import { type BatchSize, type MemoryBudget, type MemoryPlan, memoryPlan } from "./memory-plan.ts";
 import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames, type Reach, reachesOf } from "./padded-blocks.ts";
 
 /** Results of a batch, except gradients. */
@@ -42,6 +42,8 @@ export interface PlanOptions {
   readonly entryStep?: number | undefined;
   /** Memory that the batch may take. @default `PROCESSOR_BUDGET` */
   readonly budget?: MemoryBudget | undefined;
+  /** Size that smaller batches are planned as, so that they run through the same graph. @default the size of the batch */
+  readonly planned?: BatchSize | undefined;
 }
 
 /**
@@ -53,12 +55,12 @@ export function selectAndPlan(
   config: ModelConfig,
   rows: readonly Row[],
   batch: Batch,
-  { minEntries, entryStep = 1, budget }: PlanOptions,
+  { minEntries, entryStep = 1, budget, planned = { positions: 0, entries: 0 } }: PlanOptions,
 ): { readonly selection: Selection; readonly plan: MemoryPlan } | null {
   const trained = batch.groups.reduce((sum, group) => sum + group.trained, 0);
   if (trained === 0) return null;
   const entries = Math.max(trained, minEntries);
-  const plan = memoryPlan(config, positionsIn(batch), entries, budget);
+  const plan = memoryPlan(config, Math.max(positionsIn(batch), planned.positions), Math.max(entries, planned.entries), budget);
   const step = Math.max(plan.headSlices, entryStep);
   return { plan, selection: selectTrained(rows, batch, Math.ceil(entries / step) * step) };
 }

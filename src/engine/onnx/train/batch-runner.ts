@@ -4,8 +4,9 @@ import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
 import type { RotaryTables } from "../model/rope.ts";
+import { isLarge } from "../model/size.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
-import { type Batch, minTrainedEntries } from "./batch.ts";
+import { type Batch, fullBatch, minTrainedEntries } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import type { MemoryPlan } from "./memory-plan.ts";
@@ -57,7 +58,11 @@ export class BatchRunner {
     const { Tensor } = await loadRuntime();
     const { base, layout, lora, parameters } = model;
     const { config } = base;
-    const planned = selectAndPlan(config, rows, batch, { minEntries: minTrainedEntries(config, lora !== null) });
+    const planned = selectAndPlan(config, rows, batch, {
+      minEntries: minTrainedEntries(config, lora !== null),
+      // Each graph of a large model takes seconds to compile and holds the memory of its largest run.
+      planned: isLarge(config) ? fullBatch(config) : undefined,
+    });
     if (planned === null) return NOTHING;
     const { selection, plan } = planned;
     const views = (flat: Float32Array, of: Layout): Tensors =>

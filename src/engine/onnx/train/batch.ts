@@ -1,11 +1,12 @@
 /** Batches of prefix groups: padded blocks of rows that run through a gradient graph together. */
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { isLarge } from "../model/size.ts";
 import { MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
-import { type DeviceBudget, keptBytesPerToken } from "./memory-plan.ts";
+import { type BatchSize, type DeviceBudget, keptBytesPerToken } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
-import { deviceQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
+import { deviceQueryBlocks, largeModelQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
 
 /** Extent of a padded block: `count` rows of `time` tokens each, padding included. */
 interface Extent {
@@ -59,7 +60,8 @@ export interface BatchLimits {
  * Computes the limits from a model's shape. A batch keeps some 10 hidden and 5 inner vectors per layer and token for its gradient. Small
  * batches stay in the processor's caches; large models need larger batches, because each batch adds to every gradient once.
  */
-export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, vocabularySize }: ModelConfig): BatchLimits {
+export function batchLimits(config: ModelConfig): BatchLimits {
+  const { hiddenSize, innerSize, layers, kvHeads, headSize, vocabularySize } = config;
   const layerBytes = 4 * (10 * hiddenSize + 5 * innerSize);
   const affordable = ACTIVATION_BYTES / (layers * layerBytes);
   const maxTokens = Math.min(Math.max(2 ** Math.floor(Math.log2(affordable)), 512), 1024);
@@ -71,8 +73,16 @@ export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, 
     maxTrained: Math.min(Math.max(Math.floor(ACTIVATION_BYTES / (layerBytes + 3 * 4 * vocabularySize)), 512), 2048),
     // With narrow heads the inner dimension is short enough to be summed in one piece, however a product is cut.
     minRows: headSize < 128 ? 1 : Math.ceil(4 / kvHeads),
+    ...(isLarge(config) ? { blocksOf: largeModelQueryBlocks } : {}),
     pairCost: 1 / (3 * hiddenSize),
   };
+}
+
+/** Returns the size of a batch at the limits of the processor. A longer row is a larger batch. */
+export function fullBatch(config: ModelConfig): BatchSize {
+  const { maxTokens, maxSharing, maxTrained } = batchLimits(config);
+  const positions = Math.max(maxTokens, maxSharing);
+  return { positions, entries: Math.min(positions, maxTrained) };
 }
 
 /** Max bytes of the attention scores of a device's batch, whose rows have 1,024 tokens. */

@@ -5,6 +5,7 @@
 import { NotFoundError } from "../../../errors.ts";
 import { uniform } from "../../../util/rng.ts";
 import { checkRows } from "../../check-request.ts";
+import { loadingBase } from "../../base-failure.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
 import type { BaseSource } from "../model/config.ts";
 import type { DeviceBase, DeviceBases } from "../model/device-bases.ts";
@@ -75,7 +76,8 @@ export class DeviceTrainer {
 
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
     const freshSeed = spec.fresh === true ? spec.seed : undefined;
-    const { value: shared, release } = await this.#bases.lease(base.directory, { freshSeed, isTrained: spec.lora === undefined });
+    const options = { freshSeed, isTrained: spec.lora === undefined };
+    const { value: shared, release } = await loadingBase(base.id, () => this.#bases.lease(base.directory, options));
     try {
       const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;

@@ -23,6 +23,14 @@ export interface MemoryPlan {
 /** Plan of a batch that fits into memory whole. */
 export const WHOLE: MemoryPlan = { headSlices: 1, isOrdered: false, recomputedLayers: 0 };
 
+/** Size of a batch that determines its memory. */
+export interface BatchSize {
+  /** Token positions, padding included. */
+  readonly positions: number;
+  /** Trained tokens, padding included. */
+  readonly entries: number;
+}
+
 /** Memory that a batch may take, by place. */
 export interface MemoryBudget {
   /** Max bytes of logits in one piece. */
@@ -40,10 +48,10 @@ export interface MemoryBudget {
 /** Budget of the processor, whose caches favor small batches. */
 export const PROCESSOR_BUDGET: MemoryBudget = {
   logitsBytes: 2 ** 26,
-  sliceRows: 128,
+  sliceRows: 256,
   sliceBytes: Infinity,
   unorderedBytes: 2 ** 28,
-  keptBytes: 400 * 2 ** 20,
+  keptBytes: 544 * 2 ** 20,
 };
 
 /** Budget of a device. */

@@ -26,6 +26,14 @@ export function queryBlocks(time: number): number {
   return 2 ** Math.ceil(Math.log2(time / (time <= 1024 ? 128 : 256)));
 }
 
+/**
+ * Returns the number of blocks in a large model, where attention is a small part of the work: rows of up to 256 tokens run through one
+ * graph, because each graph takes seconds to compile and holds the memory of its largest run.
+ */
+export function largeModelQueryBlocks(time: number): number {
+  return time <= 256 ? 1 : queryBlocks(time);
+}
+
 /** Returns the number of blocks on a device, where few kernels matter more than the work that blocks save. */
 export function deviceQueryBlocks(time: number): number {
   return time <= 1024 ? 1 : 2 ** Math.ceil(Math.log2(time / 1024));

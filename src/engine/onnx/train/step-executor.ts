@@ -183,7 +183,9 @@ export class StepExecutor {
   /** Returns the kind of a step, given by the model's shape, the adapter's rank if any, and whether its halves run in parallel. */
   #kindOf({ base, lora }: BatchModel, isSideBySide: boolean): StepKind {
     const key = JSON.stringify([base.config, lora?.rank ?? null, isSideBySide]);
-    const kind = this.#kinds.get(key) ?? { isSideBySide, choice: new ThreadChoice(distinctCandidates(this.#candidates, isSideBySide)) };
+    // The products of a large model use all threads, and a trial of fewer would compile its graphs again.
+    const candidates = isLarge(base.config) ? [this.maxThreads] : distinctCandidates(this.#candidates, isSideBySide);
+    const kind = this.#kinds.get(key) ?? { isSideBySide, choice: new ThreadChoice(candidates) };
     this.#kinds.set(key, kind);
     return kind;
   }

@@ -3,7 +3,8 @@
  */
 import { NotFoundError } from "../../../errors.ts";
 import { uniform } from "../../../util/rng.ts";
-import { Leases } from "../../../util/leases.ts";
+import { type Lease, Leases } from "../../../util/leases.ts";
+import { loadingBase } from "../../base-failure.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, StatePath } from "../../port.ts";
 import { type BaseSource, readModelConfig } from "../model/config.ts";
@@ -78,9 +79,9 @@ export class Trainer {
     const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
     const load = () => loadBase(base, spec.fresh === true ? spec.seed : undefined);
     // The weights of a fully trained model are its own: a base in memory as well would be a second copy.
-    const { value, release } = lora
-      ? await this.#bases.lease(baseKey(base, spec), load)
-      : { value: await load(), release: () => undefined };
+    const { value, release } = await loadingBase(base.id, async (): Promise<Lease<FrozenBase>> =>
+      lora ? this.#bases.lease(baseKey(base, spec), load) : { value: await load(), release: () => undefined },
+    );
     try {
       const shared = lora ? value : { ...value, weights: new Float32Array(0) };
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;

@@ -14,28 +14,15 @@ export interface PromptText {
   readonly maxTokens: number | null;
 }
 
-const longest = new WeakMap<ChatTokenizer, number>();
-
-/** Returns the number of bytes of the longest token, an upper bound for the UTF-16 units that a token encodes. */
-function longestToken(tokenizer: ChatTokenizer): number {
-  let length = longest.get(tokenizer);
-  if (length === undefined) {
-    length = 1;
-    for (let id = 0; id < tokenizer.vocabularySize; id++) length = Math.max(length, tokenizer.tokenBytes(id).length);
-    longest.set(tokenizer, length);
-  }
-  return length;
-}
-
 /**
  * Encodes a prompt.
  *
  * @throws ArgumentError `E_ARGUMENT`, param `input_text`, if the text is longer than `maxTokens` times the longest token.
  */
 export function encodePrompt(tokenizer: ChatTokenizer, { text, addSpecialTokens, follows, maxTokens }: PromptText): Int32Array {
-  if (maxTokens !== null && text.length > maxTokens && text.length > maxTokens * longestToken(tokenizer)) {
+  if (maxTokens !== null && text.length > maxTokens && text.length > maxTokens * tokenizer.maxTokenBytes) {
     throw new ArgumentError(
-      `This model's maximum context length is ${maxTokens} tokens, which hold at most ${maxTokens * longestToken(tokenizer)} characters; the messages have ${text.length}; shorten the messages`,
+      `This model's maximum context length is ${maxTokens} tokens, which hold at most ${maxTokens * tokenizer.maxTokenBytes} characters; the messages have ${text.length}; shorten the messages`,
       { param: "input_text" },
     );
   }

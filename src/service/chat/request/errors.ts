@@ -47,6 +47,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_ARGUMENT: 400,
   E_DATA: 400,
   E_UNSUPPORTED: 400,
+  E_BASE_MODEL: 422,
   E_NOT_FOUND: 404,
   E_CONFLICT: 409,
   E_FORBIDDEN: 403,
@@ -71,7 +72,9 @@ export function toChatError(error: unknown): ChatErrorAnswer {
     const isBodyError = error instanceof BodyError || error instanceof UnreadableBodyError;
     const status = error instanceof ShutdownError ? 503 : STATUSES[code];
     if (status !== undefined) {
-      const answered = answer(status, { message, param, code, ...(isBodyError ? { type: BODY_TYPE } : {}) });
+      // A chat request names its base model, or a model trained on it, in `model`.
+      const field = code === "E_BASE_MODEL" ? "model" : param;
+      const answered = answer(status, { message, param: field, code, ...(isBodyError ? { type: BODY_TYPE } : {}) });
       if (error instanceof OutputError) answered.body.error.failed_generation = error.text;
       return answered;
     }

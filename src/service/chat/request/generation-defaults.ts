@@ -1,8 +1,8 @@
-import { join } from "node:path";
 import { z } from "zod";
-import { InternalError } from "../../../errors.ts";
+import { DataError, WhetstoneError } from "../../../errors.ts";
 import { chatCompletionRequest, type FieldsWith } from "../../../schema/chat-fields.ts";
-import { parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
+import { readModelFile } from "../../../gguf/model-files.ts";
+import { parseFileJson, reasonOf } from "../../../util/regular-file.ts";
 import { MODEL_FIELDS, type CamelCase } from "./fields.ts";
 
 const generationConfig = z
@@ -27,18 +27,21 @@ export type GenerationDefaults = { readonly [Name in FieldsWith<{ readonly model
  * Reads the defaults of a model from its `generation_config.json`. If the file or a key is missing, the default is neutral: temperature 1,
  * repetition penalty 1, everything else off. A request's own value takes precedence.
  *
- * @param directory - The model, in Hugging Face layout.
- * @throws InternalError `E_INTERNAL` for a file that cannot be read or parsed: a client cannot fix it.
+ * @param directory - The model, a directory in Hugging Face layout or a GGUF file.
+ * @throws DataError `E_DATA` for a file that cannot be read or parsed.
  */
 export async function readGenerationDefaults(directory: string): Promise<GenerationDefaults> {
-  const path = join(directory, "generation_config.json");
+  const name = "generation_config.json";
   let config: z.infer<typeof generationConfig>;
   try {
-    config = generationConfig.parse(parseFileJson(path, await readRegularFile(path, { maxBytes: MAX_FILE_BYTES })));
+    const text = (await readModelFile(directory, name, { maxBytes: MAX_FILE_BYTES })) ?? "{}";
+    config = generationConfig.parse(parseFileJson(name, text));
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "ENOENT")
-      throw new InternalError(`Expected ${path} to hold sampling defaults within their bounds`, { cause });
-    config = {};
+    if (WhetstoneError.isInstance(cause)) throw cause;
+    if (!(cause instanceof z.ZodError)) throw new DataError(`${name} cannot be read: ${reasonOf(cause)}`, { cause });
+    const [issue] = cause.issues;
+    const where = issue === undefined || issue.path.length === 0 ? "" : ` at "${issue.path.join(".")}"`;
+    throw new DataError(`${name}: expected sampling defaults within their bounds${where}`, { cause });
   }
   const defaults = MODEL_FIELDS.map(({ name, member, modelDefault }) => [member, config[name] ?? modelDefault]);
   return { ...Object.fromEntries(defaults), maxTokens: config.max_new_tokens ?? null } as GenerationDefaults;

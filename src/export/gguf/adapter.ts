@@ -1,0 +1,62 @@
+/** Export of an adapter as a GGUF file, for the option `--lora` of llama.cpp. */
+import { readModelConfig } from "../../engine/onnx/model/config.ts";
+import { openAdapterWeights } from "../adapter-weights.ts";
+import type { ExportDtype } from "../element-encoders.ts";
+import { ggufModel, readRawConfig } from "./architecture.ts";
+import { ggufTensor, typeMetadata } from "./tensors.ts";
+import { type GgufTensor, type Metadata, writeGguf } from "./writer.ts";
+
+/** Adapter to write, and the form of the file. */
+export interface GgufAdapterSource {
+  /** Directory with the base's `config.json`; its weights are not read. */
+  readonly base: string;
+  /** Directory of the adapter in PEFT layout. */
+  readonly adapter: string;
+  /** Value of `general.name`. */
+  readonly name: string;
+  /** Type of the matrices. */
+  readonly dtype: ExportDtype;
+  readonly signal: AbortSignal | undefined;
+}
+
+/**
+ * Writes an adapter as GGUF: per linear layer `<tensor of the base>.lora_a`, shape `[rank, in]`, and `.lora_b`, shape `[out, rank]`.
+ * llama.cpp adds `(alpha / rank) · B·A·x` to the output of the layer, with the rank from the shapes. The rows of `B` of query and key
+ * projections are reordered as in the base.
+ *
+ * @param path - Path of the file, which must not exist.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a base that llama.cpp does not have.
+ * @throws DataError `E_DATA` for an adapter that does not fit the base.
+ * @source https://github.com/ggml-org/llama.cpp, `convert_lora_to_gguf.py` and `src/llama-adapter.cpp`
+ */
+export async function exportGgufAdapter(path: string, { base, adapter, name, dtype, signal }: GgufAdapterSource): Promise<void> {
+  const config = await readModelConfig(base);
+  const architecture = ggufModel(await readRawConfig(base), config);
+  const weights = await openAdapterWeights(adapter, config);
+  try {
+    const metadata: Metadata = new Map([
+      ["general.architecture", { type: "string", value: architecture.name }],
+      ["general.type", { type: "string", value: "adapter" }],
+      ["adapter.type", { type: "string", value: "lora" }],
+      ["adapter.lora.alpha", { type: "float32", value: weights.alpha }],
+      ["general.name", { type: "string", value: name }],
+      ...typeMetadata(dtype),
+    ]);
+    const tensors = [...weights.targets].flatMap(([target, [height, width]]): GgufTensor[] => {
+      const { name: tensor, interleavedHeads } = architecture.tensorOf(target);
+      const matrix = (which: "A" | "B", shape: readonly number[], heads: number) =>
+        ggufTensor({
+          name: `${tensor}.lora_${which.toLowerCase()}`,
+          shape,
+          dtype,
+          interleavedHeads: heads,
+          offset: 0,
+          read: () => weights.read(target, which),
+        });
+      return [matrix("A", [weights.rank, width], 0), matrix("B", [height, weights.rank], interleavedHeads)];
+    });
+    await writeGguf(path, { metadata, tensors }, signal);
+  } finally {
+    await weights.close();
+  }
+}

@@ -1,0 +1,163 @@
+/** Element types of tensors in GGUF files, and their conversion to float32. */
+import { DataError, UnsupportedError } from "../errors.ts";
+import { float16Values } from "../util/float16.ts";
+import { q4K, q5K, q6K } from "./k-quants.ts";
+
+/**
+ * Converts whole blocks to float32. Results equal those of `dequantize` in the Python package `gguf` bit by bit: every product is exact in
+ * float32, so each element is rounded at most once.
+ *
+ * @param from - Whole blocks.
+ * @param to - As many elements as the blocks have.
+ */
+export type Decode = (from: Uint8Array, to: Float32Array) => void;
+
+/** Type of a tensor's elements: blocks of elements with common scales. */
+export interface ElementType {
+  readonly name: string;
+  /** Elements per block. */
+  readonly blockSize: number;
+  /** Bytes per block. */
+  readonly blockBytes: number;
+  readonly decode: Decode;
+}
+
+/** Types by their number in ggml. */
+const TYPES: ReadonlyMap<number, ElementType> = new Map([
+  [0, { name: "F32", blockSize: 1, blockBytes: 4, decode: float32 }],
+  [1, { name: "F16", blockSize: 1, blockBytes: 2, decode: float16 }],
+  [2, { name: "Q4_0", blockSize: 32, blockBytes: 18, decode: q40 }],
+  [3, { name: "Q4_1", blockSize: 32, blockBytes: 20, decode: q41 }],
+  [6, { name: "Q5_0", blockSize: 32, blockBytes: 22, decode: q50 }],
+  [7, { name: "Q5_1", blockSize: 32, blockBytes: 24, decode: q51 }],
+  [8, { name: "Q8_0", blockSize: 32, blockBytes: 34, decode: q80 }],
+  [12, { name: "Q4_K", blockSize: 256, blockBytes: 144, decode: q4K }],
+  [13, { name: "Q5_K", blockSize: 256, blockBytes: 176, decode: q5K }],
+  [14, { name: "Q6_K", blockSize: 256, blockBytes: 210, decode: q6K }],
+  [30, { name: "BF16", blockSize: 1, blockBytes: 2, decode: bfloat16 }],
+]);
+
+/** Names of ggml's other types, for error messages. */
+const UNSUPPORTED: Readonly<Record<number, string>> = {
+  9: "Q8_1",
+  10: "Q2_K",
+  11: "Q3_K",
+  15: "Q8_K",
+  16: "IQ2_XXS",
+  17: "IQ2_XS",
+  18: "IQ3_XXS",
+  19: "IQ1_S",
+  20: "IQ4_NL",
+  21: "IQ3_S",
+  22: "IQ2_S",
+  23: "IQ4_XS",
+  24: "I8",
+  25: "I16",
+  26: "I32",
+  27: "I64",
+  28: "F64",
+  29: "IQ1_M",
+  34: "TQ1_0",
+  35: "TQ2_0",
+  39: "MXFP4",
+  40: "NVFP4",
+};
+
+/**
+ * Returns the type with a number.
+ *
+ * @param where - File and tensor for error messages.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming a type of ggml that is not supported.
+ * @throws DataError `E_DATA` for a number without a type.
+ */
+export function elementTypeOf(number: number, where: string): ElementType {
+  const type = TYPES.get(number);
+  if (type !== undefined) return type;
+  const name = UNSUPPORTED[number];
+  if (name === undefined) throw new DataError(`${where}: expected the number of a type of ggml, got ${number}`);
+  const names = [...TYPES.values()].map((each) => each.name).join(", ");
+  throw new UnsupportedError(
+    `${where}: type ${name} is not supported, ${names} are; choose a file in one of them, for example Q4_K_M or Q8_0`,
+  );
+}
+
+function float32(from: Uint8Array, to: Float32Array): void {
+  new Uint8Array(to.buffer, to.byteOffset, to.byteLength).set(from);
+}
+
+function float16(from: Uint8Array, to: Float32Array): void {
+  const values = float16Values();
+  for (let i = 0, at = 0; i < to.length; i++, at += 2) to[i] = values[from[at]! | (from[at + 1]! << 8)]!;
+}
+
+/** Decodes bfloat16, the upper half of a float32. */
+function bfloat16(from: Uint8Array, to: Float32Array): void {
+  const bits = new Uint32Array(to.buffer, to.byteOffset, to.length);
+  for (let i = 0, at = 0; i < bits.length; i++, at += 2) bits[i] = (from[at]! << 16) | (from[at + 1]! << 24);
+}
+
+/** Decodes blocks of a float16 scale d and 16 bytes with two 4-bit numbers q each: `d · (q − 8)`. */
+function q40(from: Uint8Array, to: Float32Array): void {
+  const values = float16Values();
+  for (let at = 0, out = 0; at < from.length; at += 18, out += 32) {
+    const d = values[from[at]! | (from[at + 1]! << 8)]!;
+    for (let i = 0; i < 16; i++) {
+      const q = from[at + 2 + i]!;
+      to[out + i] = d * ((q & 15) - 8);
+      to[out + 16 + i] = d * ((q >> 4) - 8);
+    }
+  }
+}
+
+/** Decodes blocks of a float16 scale d, a float16 minimum m and 4-bit numbers q: `d · q + m`. */
+function q41(from: Uint8Array, to: Float32Array): void {
+  const values = float16Values();
+  for (let at = 0, out = 0; at < from.length; at += 20, out += 32) {
+    const d = values[from[at]! | (from[at + 1]! << 8)]!;
+    const m = values[from[at + 2]! | (from[at + 3]! << 8)]!;
+    for (let i = 0; i < 16; i++) {
+      const q = from[at + 4 + i]!;
+      to[out + i] = d * (q & 15) + m;
+      to[out + 16 + i] = d * (q >> 4) + m;
+    }
+  }
+}
+
+/** Decodes blocks of a float16 scale d, 32 fifth bits and 4-bit numbers: `d · (q − 16)`. */
+function q50(from: Uint8Array, to: Float32Array): void {
+  const values = float16Values();
+  for (let at = 0, out = 0; at < from.length; at += 22, out += 32) {
+    const d = values[from[at]! | (from[at + 1]! << 8)]!;
+    const high = from[at + 2]! | (from[at + 3]! << 8) | (from[at + 4]! << 16) | (from[at + 5]! << 24);
+    for (let i = 0; i < 16; i++) {
+      const q = from[at + 6 + i]!;
+      to[out + i] = d * (((q & 15) | (((high >>> i) & 1) << 4)) - 16);
+      to[out + 16 + i] = d * (((q >> 4) | (((high >>> (i + 16)) & 1) << 4)) - 16);
+    }
+  }
+}
+
+/** Decodes blocks of a float16 scale d, a float16 minimum m, 32 fifth bits and 4-bit numbers: `d · q + m`. */
+function q51(from: Uint8Array, to: Float32Array): void {
+  const values = float16Values();
+  for (let at = 0, out = 0; at < from.length; at += 24, out += 32) {
+    const d = values[from[at]! | (from[at + 1]! << 8)]!;
+    const m = values[from[at + 2]! | (from[at + 3]! << 8)]!;
+    const high = from[at + 4]! | (from[at + 5]! << 8) | (from[at + 6]! << 16) | (from[at + 7]! << 24);
+    for (let i = 0; i < 16; i++) {
+      const q = from[at + 8 + i]!;
+      to[out + i] = d * ((q & 15) | (((high >>> i) & 1) << 4)) + m;
+      to[out + 16 + i] = d * ((q >> 4) | (((high >>> (i + 16)) & 1) << 4)) + m;
+    }
+  }
+}
+
+/** Decodes blocks of a float16 scale d and 32 signed bytes q: `d · q`. */
+function q80(from: Uint8Array, to: Float32Array): void {
+  const values = float16Values();
+  const signed = new Int8Array(from.buffer, from.byteOffset, from.length);
+  for (let at = 0, out = 0; at < from.length; at += 34, out += 32) {
+    const d = values[from[at]! | (from[at + 1]! << 8)]!;
+    for (let i = 0; i < 32; i++) to[out + i] = d * signed[at + 2 + i]!;
+  }
+}

@@ -1,0 +1,126 @@
+/** Open GGUF file: its header, and tensors that are read in pieces. */
+import type { FileHandle } from "node:fs/promises";
+import { basename } from "node:path";
+import { DataError, UnsupportedError, WhetstoneError } from "../errors.ts";
+import { firstNonFinite } from "../util/finite.ts";
+import { openRegularFile, reasonOf } from "../util/regular-file.ts";
+import { HeaderIncomplete } from "./header-reader.ts";
+import { type GgufHeader, type GgufTensor, parseHeader } from "./header.ts";
+
+/** Maximum size of a header in bytes; a vocabulary of 262,000 tokens with merges takes 16 MB. */
+const MAX_HEADER_BYTES = 128 * 2 ** 20;
+/** Bytes that are read at first, and multiplier for longer headers. */
+const FIRST_READ_BYTES = 2 * 2 ** 20;
+const READ_GROWTH = 4;
+/** Approximate number of elements in a piece of a tensor. */
+const PIECE_ELEMENTS = 2 ** 20;
+
+/** Pattern of the names of files that `llama-gguf-split` writes. */
+const SPLIT_NAME = /-\d{5}-of-\d{5}\.gguf$/u;
+
+/** Open file. */
+export interface GgufFile extends GgufHeader {
+  /** Name of the file without its directory, for error messages. */
+  readonly label: string;
+  /**
+   * Converts a tensor to float32 in pieces of whole rows, so that memory does not grow with the tensor.
+   *
+   * @param tensor - Tensor of this file.
+   * @param unitElements - Each piece but the last has a multiple of this number of elements. @default 1
+   * @param visit - Called with each piece and the index of its first element in the tensor. The piece is valid only during the call.
+   * @throws DataError `E_DATA` naming the tensor if it contains NaN or an infinity, or if the file has been truncated since it was opened.
+   */
+  readPieces(tensor: GgufTensor, visit: (piece: Float32Array, first: number) => void, unitElements?: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a file and checks its header.
+ *
+ * @throws DataError `E_DATA` for a file that cannot be read, is not GGUF, is truncated or contradicts itself; the message names the field.
+ * @throws UnsupportedError `E_UNSUPPORTED` for big-endian files, other versions than 2 and 3, models split into several files, and element
+ *   types that are not supported.
+ */
+export async function openGguf(path: string): Promise<GgufFile> {
+  const label = basename(path);
+  const file = await openRegularFile(path).catch((cause: unknown) => {
+    if (WhetstoneError.isInstance(cause)) throw cause;
+    throw new DataError(`${label} cannot be read: ${reasonOf(cause)}`, { cause });
+  });
+  try {
+    const header = await readHeader(file, label);
+    refuseSplit(header, label);
+    return {
+      ...header,
+      label,
+      readPieces: (tensor, visit, unitElements = 1) => readPieces(file, label, { tensor, unitElements, visit }),
+      close: () => file.close(),
+    };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+async function readHeader(file: FileHandle, label: string): Promise<GgufHeader> {
+  const { size } = await file.stat();
+  for (let bytes = Math.min(size, FIRST_READ_BYTES); ; bytes = Math.min(size, bytes * READ_GROWTH, MAX_HEADER_BYTES)) {
+    const start = Buffer.allocUnsafeSlow(bytes);
+    await readFully(file, label, start, 0);
+    try {
+      return parseHeader(start, size, label);
+    } catch (error) {
+      if (!(error instanceof HeaderIncomplete)) throw error;
+      if (bytes >= MAX_HEADER_BYTES)
+        throw new DataError(`${label}: expected metadata and tensor table of at most ${MAX_HEADER_BYTES} bytes, they are longer`);
+    }
+  }
+}
+
+function refuseSplit({ metadata }: GgufHeader, label: string): void {
+  const parts = metadata.number("split.count") ?? 1;
+  if (parts > 1 || SPLIT_NAME.test(label))
+    throw new UnsupportedError(
+      `${label}: models split into several GGUF files are not supported; join them: llama-gguf-split --merge <first file> <new file>`,
+    );
+}
+
+interface PieceReader {
+  readonly tensor: GgufTensor;
+  readonly unitElements: number;
+  readonly visit: (piece: Float32Array, first: number) => void;
+}
+
+async function readPieces(file: FileHandle, label: string, { tensor, unitElements, visit }: PieceReader): Promise<void> {
+  const { size, start, name, type } = tensor;
+  const unit = leastCommonMultiple(unitElements, type.blockSize);
+  const step = Math.min(size, Math.max(1, Math.floor(PIECE_ELEMENTS / unit)) * unit);
+  const raw = Buffer.allocUnsafeSlow((step / type.blockSize) * type.blockBytes);
+  const values = new Float32Array(step);
+  for (let first = 0; first < size; first += step) {
+    const count = Math.min(step, size - first);
+    const bytes = raw.subarray(0, (count / type.blockSize) * type.blockBytes);
+    await readFully(file, label, bytes, start + (first / type.blockSize) * type.blockBytes);
+    const piece = values.subarray(0, count);
+    type.decode(bytes, piece);
+    const invalid = firstNonFinite(piece);
+    if (invalid >= 0)
+      throw new DataError(
+        `${label}: expected tensor "${name}" to hold finite numbers, got ${piece[invalid]} at element ${first + invalid}`,
+      );
+    visit(piece, first);
+  }
+}
+
+function leastCommonMultiple(a: number, b: number): number {
+  const divisor = (x: number, y: number): number => (y === 0 ? x : divisor(y, x % y));
+  return (a / divisor(a, b)) * b;
+}
+
+async function readFully(file: FileHandle, label: string, target: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < target.length;) {
+    const { bytesRead } = await file.read(target, done, target.length - done, position + done);
+    if (bytesRead === 0) throw new DataError(`${label}: the file ends after ${position + done} bytes, its header describes more`);
+    done += bytesRead;
+  }
+}

@@ -1,0 +1,70 @@
+/** Metadata of one architecture: keys without the prefix `<architecture>.`. */
+import { DataError, UnsupportedError } from "../errors.ts";
+import type { GgufMetadata } from "./metadata.ts";
+
+/** Getters that return undefined for a missing key; errors name the full key. */
+export class Keys {
+  readonly #metadata: GgufMetadata;
+  readonly #architecture: string;
+
+  constructor(metadata: GgufMetadata, architecture: string) {
+    this.#metadata = metadata;
+    this.#architecture = architecture;
+  }
+
+  /** Name of the file for error messages. */
+  get label(): string {
+    return this.#metadata.label;
+  }
+
+  /** Returns the full name of a key. */
+  name(key: string): string {
+    return `${this.#architecture}.${key}`;
+  }
+
+  number(key: string): number | undefined {
+    return this.#metadata.number(this.name(key));
+  }
+
+  string(key: string): string | undefined {
+    return this.#metadata.string(this.name(key));
+  }
+
+  boolean(key: string): boolean | undefined {
+    return this.#metadata.boolean(this.name(key));
+  }
+
+  /** Returns an array of numbers or booleans (as 0 and 1); undefined for a missing key or a single value. */
+  numbers(key: string): number[] | undefined {
+    return this.#metadata.isArray(this.name(key)) ? this.#metadata.numbers(this.name(key)) : undefined;
+  }
+
+  /** Returns a number that the computation needs. @throws DataError `E_DATA` if the key is missing. */
+  requireNumber(key: string): number {
+    const value = this.number(key);
+    if (value === undefined) throw new DataError(`${this.label}: expected the metadata key ${this.name(key)}, found none`);
+    return value;
+  }
+
+  /**
+   * Returns a number that some converters write once, and others once per layer.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if layers differ.
+   */
+  sameInAllLayers(key: string): number | undefined {
+    const values = this.numbers(key);
+    if (values === undefined) return this.number(key);
+    const [first] = values;
+    if (first === undefined || values.some((value) => value !== first))
+      throw new UnsupportedError(`${this.label}: ${this.name(key)}: different values per layer are not supported`);
+    return first;
+  }
+
+  /** @throws UnsupportedError `E_UNSUPPORTED` if a key has another value than 0 or false. */
+  refuseUnlessZero(key: string): void {
+    const name = this.name(key);
+    if (!this.#metadata.has(name) || this.#metadata.isArray(name)) return;
+    const value = this.number(key);
+    if (value !== undefined && value !== 0) throw new UnsupportedError(`${this.label}: ${name}: ${value} is not supported; only 0 is`);
+  }
+}

@@ -1,0 +1,32 @@
+/** Merges of a BPE tokenizer for the scores of a SentencePiece vocabulary. */
+import { TOKEN_TYPES, type Vocabulary } from "./vocabulary.ts";
+
+interface Candidate {
+  readonly pair: readonly [string, string];
+  readonly score: number;
+}
+
+/**
+ * Returns the merges in order: for every token, each way to divide it into two tokens, by descending score of the token.
+ *
+ * @param scores - Score of each token.
+ * @source transformers, `generate_merges` in `tokenization_utils_tokenizers.py`.
+ */
+export function mergesFromScores({ texts, types, ids }: Vocabulary, scores: readonly number[]): (readonly [string, string])[] {
+  const isPiece = (id: number | undefined): id is number =>
+    id !== undefined && (types[id] === TOKEN_TYPES.normal || types[id] === TOKEN_TYPES.userDefined || types[id] === TOKEN_TYPES.unused);
+  const candidates: Candidate[] = [];
+  for (const [id, text] of texts.entries()) {
+    if (!isPiece(id)) continue;
+    const found: { readonly left: number; readonly right: number }[] = [];
+    for (let cut = 1; cut < text.length; cut++) {
+      const [left, right] = [ids.get(text.slice(0, cut)), ids.get(text.slice(cut))];
+      if (isPiece(left) && isPiece(right)) found.push({ left, right });
+    }
+    found.sort((a, b) => a.left - b.left || a.right - b.right);
+    for (const { left, right } of found) candidates.push({ pair: [texts[left]!, texts[right]!], score: scores[id]! });
+  }
+  return candidates
+    .sort((a, b) => b.score - a.score || b.pair[0].length - a.pair[0].length || b.pair[1].length - a.pair[1].length)
+    .map(({ pair }) => pair);
+}

@@ -1,0 +1,61 @@
+/** Vocabulary in GGUF metadata: texts and types of tokens, and ids of special tokens. */
+import { DataError } from "../errors.ts";
+import type { GgufMetadata } from "./metadata.ts";
+
+/** Types of tokens in llama.cpp. */
+export const TOKEN_TYPES = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+
+/** Special tokens of the metadata, by the name in their key. */
+export type SpecialName = "bos" | "eos" | "eot" | "unknown" | "padding";
+
+/** Tokens by id. */
+export interface Vocabulary {
+  readonly texts: readonly string[];
+  /** Type of each token, a value of {@link TOKEN_TYPES}. */
+  readonly types: readonly number[];
+  /** Ids of all texts. */
+  readonly ids: ReadonlyMap<string, number>;
+  /** Ids of the special tokens that the file names. */
+  readonly special: Readonly<Partial<Record<SpecialName, number>>>;
+}
+
+/**
+ * Reads the vocabulary.
+ *
+ * @throws DataError `E_DATA` naming the key: without tokens, if arrays have different lengths, if two tokens have the same text, or if the
+ *   id of a special token is not a token.
+ */
+export function readVocabulary(metadata: GgufMetadata): Vocabulary {
+  const { label } = metadata;
+  const texts = metadata.strings("tokenizer.ggml.tokens");
+  if (texts === undefined || texts.length === 0)
+    throw new DataError(`${label}: expected the metadata key tokenizer.ggml.tokens with at least one token: the file has no tokenizer`);
+  const types = metadata.numbers("tokenizer.ggml.token_type") ?? texts.map(() => TOKEN_TYPES.normal);
+  if (types.length < texts.length)
+    throw new DataError(`${label}: tokenizer.ggml.token_type: expected ${texts.length} values, one per token, got ${types.length}`);
+  const ids = new Map<string, number>();
+  for (const [id, text] of texts.entries()) {
+    // As llama.cpp does, gives tokens without text a unique one.
+    if (text === "") texts[id] = `[EMPTY_${id}]`;
+    const other = ids.get(texts[id]!);
+    if (other !== undefined)
+      throw new DataError(
+        `${label}: tokenizer.ggml.tokens: expected different tokens, got ${JSON.stringify(text.slice(0, 100))} with ids ${other} and ${id}`,
+      );
+    ids.set(texts[id]!, id);
+  }
+  return { texts, types, ids, special: specialIds(metadata, texts.length) };
+}
+
+function specialIds(metadata: GgufMetadata, size: number): Partial<Record<SpecialName, number>> {
+  const found: Partial<Record<SpecialName, number>> = {};
+  for (const name of ["bos", "eos", "eot", "unknown", "padding"] as const) {
+    const key = `tokenizer.ggml.${name}_token_id`;
+    const id = metadata.number(key);
+    if (id === undefined) continue;
+    if (!Number.isInteger(id) || id < 0 || id >= size)
+      throw new DataError(`${metadata.label}: ${key}: expected the id of a token below ${size}, got ${id}`);
+    found[name] = id;
+  }
+  return found;
+}

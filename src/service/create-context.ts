@@ -1,0 +1,83 @@
+/** Composition of a service: the parts that its routes and jobs share. */
+import type { Engine } from "../engine/port.ts";
+import { ConfigError } from "../errors.ts";
+import { Holds } from "../util/leases.ts";
+import { BaseModels } from "./base-models.ts";
+import { Retention } from "./checkpoints/retention.ts";
+import type { ServiceContext } from "./context.ts";
+import type { DataDirectory } from "./data-directory.ts";
+import type { DiskSpace } from "./disk/space.ts";
+import type { Hub } from "./hub/hub.ts";
+import { Changes } from "./jobs/changes.ts";
+import { JobQueue } from "./jobs/queue.ts";
+import { WarmModels } from "./jobs/warm-models.ts";
+import type { ServiceLimits } from "./limits.ts";
+import type { ServiceLogger } from "./logger.ts";
+import { Policies } from "./policies.ts";
+import { Sessions } from "./sessions/sessions.ts";
+import { SHIPPED_BASE } from "./shipped-base.ts";
+import type { Store } from "./store/tables.ts";
+import { createStoredFiles } from "./stored-files/stored-files.ts";
+import { RequestWork } from "./work/request-work.ts";
+
+/** Creates the parts of a service that routes and jobs share. @throws ConfigError `E_CONFIG` for an engine without base models. */
+export function createContext(parts: {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly engine: Engine;
+  readonly upstream: ServiceContext["upstream"];
+  readonly hub: Hub | null;
+  /** Base models of the service's options. */
+  readonly baseModels: Readonly<Record<string, string>>;
+  readonly blobs: ServiceContext["blobs"];
+  readonly logger: ServiceLogger;
+  readonly limits: ServiceLimits;
+  readonly space: DiskSpace;
+}): ServiceContext {
+  const { store, directory, engine, upstream, hub, baseModels, blobs, logger, limits, space } = parts;
+  const [firstBase] = engine.capabilities().baseModels;
+  if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
+  const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
+  const files = createStoredFiles({ store, directory, blobs, logger });
+  const work = new RequestWork();
+  const { tokenizers } = work;
+  const bases = new BaseModels({ engine, hub, tokenizers, sources: baseModels });
+  const policies = new Policies({ store, engine, files, bases, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
+  const uses = new Holds<string>();
+  const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
+  const warm = new WarmModels({ engine, files, max: limits.maxWarmModels });
+  const jobs = new JobQueue({
+    store,
+    engine,
+    directory,
+    policies,
+    warm,
+    work,
+    limits,
+    logger,
+    changes: new Changes(),
+    files,
+    retention,
+    space,
+  });
+  return {
+    store,
+    directory,
+    engine,
+    bases,
+    upstream,
+    defaultBase,
+    policies,
+    uses,
+    retention,
+    space,
+    jobs,
+    sessions: new Sessions(store),
+    blobs,
+    files,
+    tokenizers,
+    work,
+    limits,
+    logger,
+  };
+}

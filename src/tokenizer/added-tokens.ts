@@ -1,0 +1,118 @@
+/**
+ * Added tokens inside a text.
+ *
+ * @source Hugging Face `tokenizers` 0.23, `tokenizer/added_vocabulary.rs`.
+ */
+
+/** A token of `added_tokens`. */
+export interface AddedToken {
+  readonly id: number;
+  readonly content: string;
+  /** Whether the token is structure, not text. */
+  readonly special: boolean;
+  /** Whether the token is only recognized between characters that are not part of a word. */
+  readonly singleWord: boolean;
+  /** Whether the token includes the white space before it. */
+  readonly lstrip: boolean;
+  /** Whether the token includes the white space after it. */
+  readonly rstrip: boolean;
+  /** Whether the token is recognized in normalized text. */
+  readonly normalized: boolean;
+}
+
+/** A section of a text between added tokens, or an added token. */
+export interface Section {
+  readonly text: string;
+  /** Position of the section in the text, in UTF-16 units. */
+  readonly start: number;
+  readonly token: AddedToken | null;
+}
+
+interface Node {
+  readonly children: Map<number, Node>;
+  token: AddedToken | null;
+}
+
+// `\s` and `\w` of Rust's regular expressions.
+const SPACE = /\p{White_Space}/u;
+const WORD = String.raw`[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]`;
+const ENDS_WITH_WORD = new RegExp(`${WORD}$`, "u");
+const STARTS_WITH_WORD = new RegExp(`^${WORD}`, "u");
+
+/** Finder of added tokens: at each position the longest. */
+export class AddedTokenFinder {
+  readonly #root: Node = { children: new Map(), token: null };
+
+  /** @param tokens - Pairs of the text to find and its token. */
+  constructor(tokens: Iterable<readonly [string, AddedToken]>) {
+    for (const [text, token] of tokens) {
+      if (text === "") continue;
+      let node = this.#root;
+      for (let at = 0; at < text.length; at++) {
+        const unit = text.charCodeAt(at);
+        let child = node.children.get(unit);
+        if (child === undefined) node.children.set(unit, (child = { children: new Map(), token: null }));
+        node = child;
+      }
+      node.token = token;
+    }
+  }
+
+  /** Divides a text into its added tokens and the sections between them. Empty sections are left out. */
+  split(text: string): Section[] {
+    const sections: Section[] = [];
+    let done = 0;
+    const upTo = (end: number): void => {
+      if (end > done) sections.push({ text: text.slice(done, end), start: done, token: null });
+    };
+    for (let at = 0; at < text.length;) {
+      const found = this.#longest(text, at);
+      if (found === null) {
+        at++;
+        continue;
+      }
+      const end = at + found.length;
+      const { token } = found;
+      if (!token.singleWord || isSingleWord(text, at, end)) {
+        const from = token.lstrip ? Math.max(at - spacesBefore(text, at), done) : at;
+        upTo(from);
+        done = token.rstrip ? end + spacesAfter(text, end) : end;
+        sections.push({ text: token.content, start: from, token });
+      }
+      at = end;
+    }
+    upTo(text.length);
+    return sections;
+  }
+
+  #longest(text: string, from: number): { readonly token: AddedToken; readonly length: number } | null {
+    let node = this.#root.children.get(text.charCodeAt(from));
+    let found: AddedToken | null = null;
+    let length = 0;
+    for (let at = from + 1; node !== undefined; at++) {
+      if (node.token !== null) {
+        found = node.token;
+        length = at - from;
+      }
+      if (at >= text.length) break;
+      node = node.children.get(text.charCodeAt(at));
+    }
+    return found === null ? null : { token: found, length };
+  }
+}
+
+function isSingleWord(text: string, from: number, to: number): boolean {
+  return !ENDS_WITH_WORD.test(text.slice(Math.max(0, from - 2), from)) && !STARTS_WITH_WORD.test(text.slice(to, to + 2));
+}
+
+function spacesBefore(text: string, at: number): number {
+  let count = 0;
+  while (count < at && SPACE.test(text.charAt(at - count - 1))) count++;
+  return count;
+}
+
+function spacesAfter(text: string, at: number): number {
+  let count = 0;
+  while (at + count < text.length && SPACE.test(text.charAt(at + count))) count++;
+  return count;
+}

@@ -1,0 +1,135 @@
+/**
+ * Merging of the symbols of a word: the pair with the lowest rank merges first, of equal ranks the leftmost.
+ *
+ * @source Hugging Face `tokenizers` 0.23, `models/bpe/word.rs`.
+ */
+import type { MergeTable } from "./merge-table.ts";
+
+/** Max symbols merged by scanning all pairs for each merge; longer words use a heap. */
+const SCANNED_SYMBOLS = 40;
+
+/** Base of the heap's keys, rank × base + position: more than the positions of any text in memory. */
+const POSITIONS = 2 ** 28;
+
+/**
+ * Merges the symbols `symbols[0..count)` in place.
+ *
+ * @returns the number of remaining symbols, at the start of `symbols`.
+ */
+export function mergeWord(symbols: Int32Array, count: number, merges: MergeTable): number {
+  if (count < 2) return count;
+  return count <= SCANNED_SYMBOLS ? mergeShort(symbols, count, merges) : mergeLong(symbols, count, merges);
+}
+
+const NONE = 0x7fff_ffff;
+const slots = new Int32Array(SCANNED_SYMBOLS);
+const ranks = new Int32Array(SCANNED_SYMBOLS);
+
+function mergeShort(symbols: Int32Array, count: number, merges: MergeTable): number {
+  const look = (at: number): void => {
+    const slot = merges.find(symbols[at]!, symbols[at + 1]!);
+    slots[at] = slot;
+    ranks[at] = slot < 0 ? NONE : merges.rank(slot);
+  };
+  let length = count;
+  for (let at = 0; at + 1 < length; at++) look(at);
+  for (;;) {
+    let best = NONE;
+    let from = -1;
+    for (let at = 0; at + 1 < length; at++) {
+      if (ranks[at]! < best) {
+        best = ranks[at]!;
+        from = at;
+      }
+    }
+    if (from < 0) return length;
+    symbols[from] = merges.merged(slots[from]!);
+    symbols.copyWithin(from + 1, from + 2, length);
+    slots.copyWithin(from + 1, from + 2, length - 1);
+    ranks.copyWithin(from + 1, from + 2, length - 1);
+    length--;
+    if (from > 0) look(from - 1);
+    if (from + 1 < length) look(from);
+  }
+}
+
+function mergeLong(symbols: Int32Array, count: number, merges: MergeTable): number {
+  const next = new Int32Array(count);
+  const previous = new Int32Array(count);
+  const heap = new MinHeap(count);
+  const push = (at: number): void => {
+    const slot = merges.find(symbols[at]!, symbols[next[at]!]!);
+    if (slot >= 0) heap.push(merges.rank(slot) * POSITIONS + at);
+  };
+  for (let at = 0; at < count; at++) {
+    next[at] = at + 1 < count ? at + 1 : -1;
+    previous[at] = at - 1;
+  }
+  for (let at = 0; at + 1 < count; at++) push(at);
+  for (let key = heap.pop(); key >= 0; key = heap.pop()) {
+    const at = key % POSITIONS;
+    const right = symbols[at]! < 0 ? -1 : next[at]!;
+    if (right < 0) continue;
+    const slot = merges.find(symbols[at]!, symbols[right]!);
+    // The pair has changed since it was pushed.
+    if (slot < 0 || merges.rank(slot) !== Math.floor(key / POSITIONS)) continue;
+    symbols[at] = merges.merged(slot);
+    symbols[right] = -1;
+    const after = next[right]!;
+    next[at] = after;
+    if (after >= 0) {
+      previous[after] = at;
+      push(at);
+    }
+    if (previous[at]! >= 0) push(previous[at]!);
+  }
+  let length = 0;
+  for (let at = 0; at >= 0; at = next[at]!) symbols[length++] = symbols[at]!;
+  return length;
+}
+
+/** Binary heap of numbers. */
+class MinHeap {
+  #keys: Float64Array;
+  #size = 0;
+
+  constructor(capacity: number) {
+    this.#keys = new Float64Array(Math.max(capacity, 16));
+  }
+
+  push(key: number): void {
+    if (this.#size === this.#keys.length) {
+      const larger = new Float64Array(this.#size * 2);
+      larger.set(this.#keys);
+      this.#keys = larger;
+    }
+    const keys = this.#keys;
+    let at = this.#size++;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (keys[parent]! <= key) break;
+      keys[at] = keys[parent]!;
+      at = parent;
+    }
+    keys[at] = key;
+  }
+
+  /** Removes and returns the smallest number, -1 if there is none. */
+  pop(): number {
+    if (this.#size === 0) return -1;
+    const keys = this.#keys;
+    const smallest = keys[0]!;
+    const last = keys[--this.#size]!;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= this.#size) break;
+      if (child + 1 < this.#size && keys[child + 1]! < keys[child]!) child++;
+      if (keys[child]! >= last) break;
+      keys[at] = keys[child]!;
+      at = child;
+    }
+    keys[at] = last;
+    return smallest;
+  }
+}

@@ -1,0 +1,58 @@
+/** Texts and prompts for the comparison of two programs that run the same model. */
+
+export const CAPITALS = [
+  ["France", "Paris"],
+  ["Italy", "Rome"],
+  ["Japan", "Tokyo"],
+  ["Egypt", "Cairo"],
+  ["Peru", "Lima"],
+  ["Norway", "Oslo"],
+  ["Kenya", "Nairobi"],
+  ["Cuba", "Havana"],
+  ["Greece", "Athens"],
+  ["Austria", "Vienna"],
+  ["Canada", "Ottawa"],
+  ["Portugal", "Lisbon"],
+] as const;
+
+export const TEXTS: readonly string[] = [
+  "The quick brown fox jumps over the lazy dog.",
+  "Water boils at 100 degrees Celsius, or 212 degrees Fahrenheit, at sea level.",
+  "In 1969, Neil Armstrong became the first person to walk on the Moon.",
+  "def fibonacci(n):\n    if n < 2:\n        return n\n    return fibonacci(n - 1) + fibonacci(n - 2)\n",
+  '{"name": "Ada", "age": 36, "languages": ["en", "fr"], "active": true}',
+  "Der schnelle braune Fuchs springt über den faulen Hund.",
+  "Les élèves étudient à l'école près de la forêt.",
+  "東京は日本の首都です。",
+  "Привет, мир! Как дела?",
+  "Emoji are fun: 🙂🚀👩‍👩‍👧‍👦 and so are flags 🇫🇷.",
+  "1234567890 + 9876543210 = 11111111100",
+  "    indented\n\n\n\ttabbed   spaces \r\nwindows line",
+  "SELECT id, name FROM users WHERE created_at > '2024-01-01' ORDER BY id DESC LIMIT 10;",
+  "Once upon a time, in a land far away, there lived a princess who loved to read books about dragons.",
+  "E = mc², ∑ᵢ xᵢ ≤ ∞, and α → β.",
+  "I don't know what you'll say, but we've heard it's they're best.",
+  "https://example.com/path?query=1&other=two#fragment",
+  "<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\nHello! How can I help you today?<|im_end|>\n",
+  "Photosynthesis converts light energy into chemical energy, releasing oxygen as a by-product.",
+  "To be, or not to be, that is the question: whether 'tis nobler in the mind to suffer.",
+];
+
+export const PROMPTS: readonly string[] = [
+  ...["Spain", "Germany", "India", "Russia", "Brazil"].map((country) => `What is the capital of ${country}?`),
+  "Who wrote Romeo and Juliet?",
+  "What is 7 times 8?",
+  "Name three primary colors.",
+  "Translate 'good morning' to French.",
+  "Write a haiku about autumn.",
+  "What does HTTP stand for?",
+  "List the planets of the solar system.",
+  "Explain gravity in one sentence.",
+  "What is the opposite of hot?",
+  "How many days are in a leap year?",
+  "Write a Python function that adds two numbers.",
+  "Tell me a joke.",
+  "What color do you get by mixing blue and yellow?",
+  "Give me a synonym of happy.",
+  "Summarize: The cat sat on the mat and slept all day.",
+];
