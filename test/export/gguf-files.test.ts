@@ -48,7 +48,11 @@ describe("a model", () => {
 });
 
 /** Returns the part of a configuration that all architectures share, as that of a Llama model. */
-function sharedConfig({ rope_parameters: rope, ...config }: Configured["config"]): ReturnType<typeof parseModelConfig> {
+function sharedConfig({
+  rope_parameters: rope,
+  final_logit_softcapping: _,
+  ...config
+}: Configured["config"]): ReturnType<typeof parseModelConfig> {
   const { full_attention: full = rope as object | undefined } = (rope ?? {}) as Record<string, object | undefined>;
   const { rope_type: type } = (full ?? {}) as { rope_type?: string };
   const parameters = { ...full, partial_rotary_factor: 1, ...(type === "longrope" ? { rope_type: "default" } : {}) };

@@ -154,12 +154,15 @@ function ministral(raw: RawConfig): Settings {
   return beta === 0 ? {} : { "attention.temperature_scale": float32(beta) };
 }
 
-function phi(raw: RawConfig, { headSize, contextLength }: ModelConfig): Settings {
+function phi(raw: RawConfig, { headSize, contextLength: computed }: ModelConfig): Settings {
+  // The engine computes sequences up to the original context, llama.cpp longer ones, too.
+  const contextLength = (raw["max_position_embeddings"] ?? computed) as number;
   const rope = (raw["rope_parameters"] ?? raw["rope_scaling"] ?? {}) as RawConfig;
   const part = (rope["partial_rotary_factor"] ?? raw["partial_rotary_factor"] ?? 1) as number;
   const original = rope["original_max_position_embeddings"] ?? raw["original_max_position_embeddings"] ?? contextLength;
   return {
     "rope.dimension_count": uint32(Math.trunc(part * headSize)),
+    context_length: uint32(contextLength),
     "rope.scaling.original_context_length": uint32(original),
     // llama.cpp ignores the window of this architecture; 0 says that there is none.
     "attention.sliding_window": uint32(0),

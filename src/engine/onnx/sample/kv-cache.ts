@@ -163,6 +163,7 @@ export class KvCache implements BatchKeys {
   release(): void {
     this.#free();
     this.#layers = [];
+    this.#masks = new SlotMasks(this.#config.window?.size ?? Infinity);
     this.#slots = this.#capacity = this.#written = 0;
   }
 
