@@ -10,16 +10,8 @@ import type { BaseModelInfo, Capabilities, DeviceInfo, ThreadReport, VerifyBaseO
 import type { SampledToken, SamplingParams } from "./sampling.ts";
 
 export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../training-rows.ts";
-export type {
-  BaseModelInfo,
-  Capabilities,
-  DeviceChoice,
-  DeviceInfo,
-  ThreadReport,
-  VerifyBaseOptions,
-  WeightPrecision,
-  WorkerStatus,
-} from "./engine-info.ts";
+export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo } from "./engine-info.ts";
+export type { ThreadReport, VerifyBaseOptions, WeightPrecision, WorkerStatus } from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";
 
 /** Options of every call of an engine that computes. */

@@ -61,7 +61,7 @@ function tensorFor(file: GgufFile, architecture: GgufArchitecture, keys: Keys, h
   const found = ggufTensorName(hubName, architecture.parts);
   const tensor = found === undefined ? undefined : file.tensors.get(found.name);
   if (found === undefined || tensor === undefined) return undefined;
-  const isNorm = /norm\.weight$/u.test(hubName);
+  const isNorm = hubName.endsWith("norm.weight");
   return { tensor, heads: architecture.isInterleaved ? headsOf(keys, found.part) : 0, gainOffset: isNorm ? architecture.gainOffset : 0 };
 }
 

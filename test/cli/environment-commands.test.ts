@@ -101,7 +101,7 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     [["train", ENVIRONMENT, "--model", "a", "--refill", "4"], 1, "`refill.maxGroups` to be an integer of at least `scenariosPerStep` (16)"],
     [["train", ENVIRONMENT, "--model", "a", "--curriculum"], 1, "`curriculum.pool` to be an integer of at least 1"],
     [["eval", "nothing.ts", "--model", "a"], 1, "found no such file"],
-    [["eval", ENVIRONMENT], 2, "expected --model <project/name>, or --base <id>"],
+    [["eval", ENVIRONMENT], 2, "expected --model <project/name>, or --base <model>"],
     [["eval", ENVIRONMENT, "--model", "a", "--base", "whetstone-tiny"], 2, "cannot be used with"],
     [["validate", "recipes/arithmetic/config.ts"], 1, "export default defineEnvironment"],
   ] as const)("rejects %j", { timeout: 30_000 }, async (args, code, text) => {

@@ -48,15 +48,18 @@ describe("a model", () => {
 });
 
 /** Returns the part of a configuration that all architectures share, as that of a Llama model. */
-function sharedConfig({
-  rope_parameters: rope,
-  final_logit_softcapping: _,
-  ...config
-}: Configured["config"]): ReturnType<typeof parseModelConfig> {
+function sharedConfig({ rope_parameters: rope, ...config }: Configured["config"]): ReturnType<typeof parseModelConfig> {
   const { full_attention: full = rope as object | undefined } = (rope ?? {}) as Record<string, object | undefined>;
   const { rope_type: type } = (full ?? {}) as { rope_type?: string };
   const parameters = { ...full, partial_rotary_factor: 1, ...(type === "longrope" ? { rope_type: "default" } : {}) };
-  const own = { sliding_window: null, layer_types: null, partial_rotary_factor: 1, hidden_act: "silu", rope_parameters: parameters };
+  const own = {
+    sliding_window: null,
+    final_logit_softcapping: null,
+    layer_types: null,
+    partial_rotary_factor: 1,
+    hidden_act: "silu",
+    rope_parameters: parameters,
+  };
   return parseModelConfig({ ...config, ...own, architectures: ["LlamaForCausalLM"] }, "config.json");
 }
 

@@ -1,12 +1,9 @@
 /** GGUF files as base models: written from model directories by the export, and read back. */
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";
 import { readBaseWeights } from "../../src/engine/onnx/model/weights.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
-import { family, ggufOf, modelWithTokenizer, ORACLE } from "../export/support.ts";
+import { family, ggufOf } from "../export/support.ts";
 
 describe.each(["llama3", "qwen2", "qwen3", "smollm3"])("%s", (name) => {
   test("has the configuration and the weights of the directory it was written from", async () => {

@@ -8,7 +8,7 @@ const documents = projectFiles().filter((file) => file.endsWith(".md"));
 const sources = projectFiles("src").filter((file) => file.endsWith(".ts"));
 
 /** Names of the benchmarks of `npm run bench`, sorted. */
-const benchmarks = projectFiles("test/bench").flatMap((file) => /(\w+)\.bench\.ts$/u.exec(file)?.[1] ?? []);
+const benchmarks = projectFiles("test/bench").flatMap((file) => /([\w-]+)\.bench\.ts$/u.exec(file)?.[1] ?? []);
 
 /** Values that examples in doc comments may use without declaring them, with their types. */
 const EXAMPLE_VALUES: Readonly<Record<string, string>> = {

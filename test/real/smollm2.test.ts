@@ -20,7 +20,8 @@ interface Expected {
   }[];
 }
 
-const directory = process.env["WHETSTONE_REAL_MODEL"] ?? "/work/real";
+const directory = process.env["WHETSTONE_REAL_MODEL"];
+if (directory === undefined) throw new Error("Expected WHETSTONE_REAL_MODEL, the directory of the model files");
 const { texts, answers } = JSON.parse(gunzipSync(readFileSync(join(import.meta.dirname, "smollm2.json.gz"))).toString()) as Expected;
 const paths = { directory: join(directory, "hf"), gguf: join(directory, "SmolLM2-135M-Instruct.Q4_1.gguf") };
 const dataDir = mkdtempSync(join(tmpdir(), "whetstone-smollm2-"));
