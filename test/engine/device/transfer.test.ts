@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Row } from "../../../src/engine/index.ts";
-import type { ModelConfig } from "../../../src/engine/onnx/model/config.ts";
+import { parseModelConfig } from "../../../src/engine/onnx/model/config.ts";
 import { adapterLayout } from "../../../src/engine/onnx/model/parameters.ts";
 import { countParameters } from "../../../src/engine/onnx/model/transformer.ts";
 import { loadRuntime } from "../../../src/engine/onnx/runtime/program.ts";
@@ -10,24 +10,20 @@ import { groupsOf } from "../../../src/engine/onnx/train/device-optimizer.ts";
 import { deviceBudget } from "../../../src/engine/onnx/train/memory-plan.ts";
 
 /** Shape of 27 M parameters. */
-const config: ModelConfig = {
-  vocabularySize: 16_384,
-  contextLength: 1024,
-  hiddenSize: 384,
-  innerSize: 1280,
-  layers: 11,
-  heads: 6,
-  kvHeads: 2,
-  headSize: 64,
-  isTied: true,
-  normEpsilon: 1e-5,
-  initializerRange: 0.02,
-  hasQueryKeyNorm: false,
-  attentionBias: "none",
-  hasMlpBias: false,
-  unrotatedLayers: [],
-  rope: { theta: 10_000, scaling: null },
-} as unknown as ModelConfig;
+const config = parseModelConfig(
+  {
+    architectures: ["LlamaForCausalLM"],
+    vocab_size: 16_384,
+    max_position_embeddings: 1024,
+    hidden_size: 384,
+    intermediate_size: 1280,
+    num_hidden_layers: 11,
+    num_attention_heads: 6,
+    num_key_value_heads: 2,
+    tie_word_embeddings: true,
+  },
+  "config.json",
+);
 
 /** Bytes of the optimizer's scalars for one group of tensors. */
 const SCALAR_BYTES = 9 * 4;
