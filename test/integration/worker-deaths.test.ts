@@ -47,7 +47,12 @@ async function startHost(options: { readonly dataDir?: string } = {}): Promise<H
     logger: { info: () => {}, warn: write, error: write },
   });
   onTestFinished(() => service.close({ graceMs: 0 }));
-  return { service, workers, log };
+  const host = { service, workers, log };
+  const engineThreads = workers.length;
+  // The first request starts the thread that reads tokenizers, which is none of the engine's.
+  expect((await chat(host, {})).status).toBe(200);
+  workers.splice(engineThreads);
+  return host;
 }
 
 /** Raises an exception in a thread: no message of the engine is null, so that the listener throws. */
