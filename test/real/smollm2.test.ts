@@ -1,5 +1,6 @@
 /**
- * SmolLM2-135M-Instruct through the HTTP service, from the Hugging Face directory and from the GGUF file, against transformers:
+ * SmolLM2-135M-Instruct through the HTTP service, from the Hugging Face directory and from the GGUF file, against transformers (log-probabilities
+ * in float64, greedy answers in float32):
  * `WHETSTONE_REAL_MODEL=<directory> npx vitest run --mode real`. `smollm2.py` wrote the values.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
