@@ -23,8 +23,8 @@ const TOLERANCE = 1e-4;
  *
  * @param rotated - Rotated elements of a head.
  * @param theta - Base of the frequencies.
- * @throws UnsupportedError `E_UNSUPPORTED` for a scaling type that is not supported, and for `rope_freqs.weight` with other divisors than
- *   those of type "llama3".
+ * @throws UnsupportedError `E_UNSUPPORTED` for a scaling type that is not supported, and for `rope_freqs.weight` with divisors that are
+ *   not of type "llama3".
  */
 export async function ropeParameters(file: GgufFile, keys: Keys, rotated: number, theta: number): Promise<RopeParameters> {
   const base = { rope_theta: theta };

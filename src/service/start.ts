@@ -73,7 +73,7 @@ export interface ServiceOptions {
   readonly baseModels?: Readonly<Record<string, string>> | undefined;
   /**
    * Directories that may contain a `base_model` given as a path. `"any"` allows every path that the user of this process can read, and
-   * requires a host on loopback: whoever holds the API key has these files, too.
+   * requires a host on loopback, because every holder of the API key can read these files.
    *
    * @default none
    */

@@ -94,7 +94,7 @@ function filePrefix(file: TokenizerFile): SpacePrefix {
   );
 }
 
-/** Whether a pre-tokenizer has no effect: none, or that of Gemma, which cuts at spaces that the normalizer has replaced. */
+/** Whether a pre-tokenizer has no effect: null, or Gemma's, which cuts at spaces that the normalizer has replaced. */
 function isUnused(part: Component | null): boolean {
   return part === null || (part.type === "Split" && replaced(part) === " ");
 }

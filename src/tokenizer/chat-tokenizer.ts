@@ -107,7 +107,7 @@ export interface ChatTokenizer {
    * A conversation as the text the model was trained on.
    *
    * Messages get the forms that the template renders. Content parts become one text joined with newlines, unless the template reads parts;
-   * absent content becomes `""`, unless the template renders tool calls only beside null; a tool call's `arguments` become an object (absent
+   * absent content becomes `""`, unless the template renders tool calls only with null; a tool call's `arguments` become an object (absent
    * or empty: `{}`), or their JSON text if the template reads text.
    *
    * @throws UnsupportedError `E_UNSUPPORTED` when there is no chat template, or for content that is not text.

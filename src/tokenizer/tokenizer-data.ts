@@ -146,7 +146,7 @@ function modelOf({ model }: TokenizerFile, kind: TokenizerKind["name"]): BpeMode
   };
 }
 
-/** Tokens that the tokenizer class of transformers makes special, whatever the file says. */
+/** Tokens that the tokenizer class of transformers makes special, regardless of the file. */
 const SPECIAL_BY_CLASS: ReadonlyMap<string, string> = new Map([["GemmaTokenizer", "<mask>"]]);
 
 function addedTokenOf(entry: TokenizerFile["added_tokens"][number], isAlsoSpecial: boolean): AddedToken {

@@ -1,6 +1,6 @@
 /**
  * Tool use with chat templates that do not support it: their definitions become text of the system message, tool calls become text of the
- * assistant's message, and tool results become user messages. The format is that of Hermes (`<tools>`, `<tool_call>`, `<tool_response>`),
+ * assistant's message, and tool results become user messages. The format is Hermes (`<tools>`, `<tool_call>`, `<tool_response>`),
  * which the service's parser of tool calls reads, and in which most models without a format of their own were trained.
  *
  * @source https://github.com/NousResearch/Hermes-Function-Calling

@@ -33,7 +33,7 @@ export class PhaseMeter {
   }
 }
 
-/** Returns the resident memory of this process and its high-water mark, in 10⁶ bytes. Without `/proc`, the mark is that of the whole life. */
+/** Returns the resident memory of this process and its high-water mark, in 10⁶ bytes. Without `/proc`, the mark covers the whole life of the process. */
 export function residentMemory(): { readonly residentMb: number; readonly peakMb: number } {
   if (!hasPeaks) return { residentMb: process.memoryUsage.rss() / 1e6, peakMb: (process.resourceUsage().maxRSS * 1024) / 1e6 };
   const status = readFileSync("/proc/self/status", "utf8");

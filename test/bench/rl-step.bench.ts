@@ -1,5 +1,5 @@
 /**
- * RL steps of a pretrained model with an adapter: seconds, reward and memory of the library with the embedded service, beside TRL's GRPO
+ * RL steps of a pretrained model with an adapter: seconds, reward and memory of the library with the embedded service, compared with TRL's GRPO
  * trainer with PEFT on the same cores, one after the other.
  *
  *   npm run bench -- rl-step --base <directory> [--vs trl --python <python>] [--steps 3] [--groups 16] [--size 8] [--tokens 16]

@@ -47,7 +47,7 @@ describe("a model", () => {
   });
 });
 
-/** Returns the part of a configuration that all architectures share, as that of a Llama model. */
+/** Returns the part of a configuration that all architectures share, as a Llama configuration. */
 function sharedConfig({ rope_parameters: rope, ...config }: Configured["config"]): ReturnType<typeof parseModelConfig> {
   const { full_attention: full = rope as object | undefined } = (rope ?? {}) as Record<string, object | undefined>;
   const { rope_type: type } = (full ?? {}) as { rope_type?: string };

@@ -49,7 +49,7 @@ async function startHost(options: { readonly dataDir?: string } = {}): Promise<H
   onTestFinished(() => service.close({ graceMs: 0 }));
   const host = { service, workers, log };
   const engineThreads = workers.length;
-  // The first request starts the thread that reads tokenizers, which is none of the engine's.
+  // The first request starts the thread that reads tokenizers, which does not belong to the engine.
   expect((await chat(host, {})).status).toBe(200);
   workers.splice(engineThreads);
   return host;

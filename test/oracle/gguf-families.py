@@ -64,7 +64,7 @@ for seed, (name, config) in enumerate(FAMILIES.items()):
     model = transformers.AutoModelForCausalLM.from_config(config).float()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            # Gains with few bits and without -0: the converter adds 1 to those of Gemma without rounding.
+            # Gains with few bits and without -0: the converter adds 1 to Gemma's gains without rounding.
             gains = parameter + 0.3 * torch.randn_like(parameter)
             parameter.copy_(gains.mul(256).round().div(256).add(0.0) if "norm" in key else parameter.bfloat16().float())
     with tempfile.TemporaryDirectory() as folder:

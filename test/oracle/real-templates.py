@@ -8,7 +8,7 @@ seed, each with two results of Python. `exact` renders precisely the given varia
 keys of messages that are null are dropped, and the reasoning gets its other names. A result is a text, or the error that Python raises.
 
 Three of five conversations are regular (roles alternate, tool results follow calls), the others are arbitrary. Each conversation has its own
-habits: lists of text parts or not, arguments as objects or as JSON text, and the content beside tool calls.
+habits: lists of text parts or not, arguments as objects or as JSON text, and the content of messages with tool calls.
 """
 
 import argparse

@@ -62,7 +62,7 @@ describe("tool-calls", () => {
     expect(resultOf("weather", { city: "Oslo", day: "Monday" }, message)).toBe("nothing found");
   });
 
-  test("reads the calls of a conversation; arguments that are not an object are none", () => {
+  test("reads the calls of a conversation; arguments that are not an object count as empty", () => {
     const call = (args: string) => ({ type: "function" as const, function: { name: "order", arguments: args } });
     expect(madeCalls([{ tool_calls: [call('{"code":"P1"}'), call("[1]"), call("{")] }, {}])).toEqual([
       { tool: "order", args: { code: "P1" } },

@@ -44,12 +44,12 @@ describe("tool calls", () => {
     expect(await render(text, call({ x: 1 }))).toBe('<user>q<assistant><{"x": 1}>');
   });
 
-  it("stand beside an empty text where the template prints null as None", async () => {
+  it("have an empty text where the template prints null as None", async () => {
     const prints = turns("{{ m.content }}{% for c in m.tool_calls %}[{{ c.function.arguments | tojson }}]{% endfor %}");
     expect(await render(prints, call("{}"))).toBe("<user>q<assistant>[{}]");
   });
 
-  it("are not trained if the template leaves them out beside a text", async () => {
+  it("are not trained if the template leaves them out of messages with text", async () => {
     const tokenizer = await loaded(beside);
     expect(() => tokenizer.renderTraining(call("{}", "text"))).toThrow(/renders nothing of its `tool_calls`.*where `content` is empty/);
   });

@@ -164,7 +164,7 @@ function phi(raw: RawConfig, { headSize, contextLength: computed }: ModelConfig)
     "rope.dimension_count": uint32(Math.trunc(part * headSize)),
     context_length: uint32(contextLength),
     "rope.scaling.original_context_length": uint32(original),
-    // llama.cpp ignores the window of this architecture; 0 says that there is none.
+    // llama.cpp ignores the window of this architecture; 0 disables it.
     "attention.sliding_window": uint32(0),
     ...("long_factor" in rope ? { "rope.scaling.attn_factor": float32(longRopeAttention(rope, contextLength, original as number)) } : {}),
   };

@@ -114,7 +114,7 @@ class MinHeap {
     keys[at] = key;
   }
 
-  /** Removes and returns the smallest number, -1 if there is none. */
+  /** Removes and returns the smallest number; -1 if the queue is empty. */
   pop(): number {
     if (this.#size === 0) return -1;
     const keys = this.#keys;

@@ -37,7 +37,7 @@ export class WordEncoder {
   readonly #tables: BpeTables;
   readonly #model: BpeModel;
   readonly #unknownId: number;
-  /** Id of each byte's token, -1 if there is none. */
+  /** Id of each byte's token; -1 for a byte without a token. */
   readonly #byteIds: Int32Array;
   readonly #cache = new Map<string, CachedWord>();
   readonly #utf8 = new TextEncoder();

@@ -3,7 +3,7 @@
     python test/real/tokenizers/expected.py <output directory> <directory of a tokenizer>…
 
 Needs transformers and tokenizers. For each directory it writes `<name>.json`: the texts, their ids without and with special tokens, and
-the decoded texts without and with skipping of special tokens. The pipeline is that of `AutoTokenizer`, which for some classes replaces
+the decoded texts without and with skipping of special tokens. The pipeline is `AutoTokenizer`'s, which for some classes replaces
 the file's own; decoding never removes spaces in front of punctuation (`clean_up_tokenization_spaces`).
 """
 

@@ -19,7 +19,7 @@ export interface BaseCatalogOptions {
   readonly baseModels: Readonly<Record<string, string>>;
   /** Directories that a base model named by path must lie in; `"any"` = all paths. @default [] */
   readonly allowedRoots?: readonly string[] | "any" | undefined;
-  /** Returns the directory of a model on the hub, or of another name; null if there is none. @default always null */
+  /** Returns the directory of a model on the hub, or of another name; null if the model does not exist. @default always null */
   readonly resolveBase?: ((base: string) => Promise<string | null>) | undefined;
 }
 

@@ -84,7 +84,7 @@ function continuationMask(batch: Batch, causal: Mask, start: number, copies: num
   return { data, shape: [count, 1, lines, keys] };
 }
 
-/** Returns the first prompt key in the window of a continuation's token; the length of the prompt if there is none. */
+/** Returns the first prompt key in the window of a continuation's token; the length of the prompt if all keys are outside the window. */
 function firstPromptKey(shared: number, token: number, window: number): number {
   return Math.min(shared, Math.max(0, shared + token - window + 1));
 }
