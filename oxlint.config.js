@@ -1,4 +1,4 @@
-import { dynamicOnly, layers, maxDepth, modules, ownFiles, packageModules } from "./scripts/layers.js";
+import { dynamicOnly, layers, maxDepth, modules, ownFiles, packageModules, roomOf } from "./scripts/layers.js";
 
 /** Pattern that rejects imports of `names` in the folder that lies `depth` levels above the importing file. */
 function reject(names, depth, message) {
@@ -25,12 +25,16 @@ function layerPatterns(folders) {
   });
 }
 
-/** Import rule for the files of folder `folders` of `src`; `also` are modules that a single file may import beyond the module's own. */
-function layering(folders, module, also = []) {
-  const allowed = [...modules[module], ...also];
-  const forbidden = Object.keys(modules).filter((other) => other !== module && !allowed.includes(other));
+/** Import rule for the files of folder `folders` of `src`; `also` are rooms that a single file may import beyond the room's own. */
+function layering(folders, room, also = []) {
+  const allowed = [...modules[room], ...also];
+  const forbidden = Object.keys(modules).filter((other) => other !== room && !allowed.includes(other));
+  const message = `\`${room}\` may import only: ${allowed.join(", ") || "nothing"} (scripts/layers.js).`;
+  const wing = `${folders[0]}/`;
+  const neighbours = forbidden.filter((other) => other.startsWith(wing)).map((other) => other.slice(wing.length));
   const patterns = [
-    reject(forbidden, folders.length, `\`${module}\` may import only: ${allowed.join(", ") || "nothing"} (scripts/layers.js).`),
+    reject(forbidden, folders.length, message),
+    ...(neighbours.length === 0 ? [] : [reject(neighbours, folders.length - 1, message)]),
     { regex: "^whetstone($|/)", message: "Inside src, import relatively: a package that imports itself by name can load twice." },
     ...layerPatterns(folders),
   ];
@@ -42,36 +46,37 @@ function layering(folders, module, also = []) {
     });
   }
   for (const [name, owners] of Object.entries(packageModules)) {
-    if (owners.includes(module)) continue;
+    if (owners.includes(room)) continue;
     patterns.push({ regex: `^${name}($|/)`, message: `\`${name}\` belongs to: ${owners.join(", ")} (scripts/layers.js).` });
   }
   return { "no-restricted-imports": ["error", { patterns }] };
 }
 
+/** Overrides for the files of folder `folders` and of the folders below it. */
+function overridesBelow(folders, room) {
+  return Array.from({ length: maxDepth - folders.length + 1 }, (_, index) => ({
+    files: [`src/${folders.join("/")}/${"*/".repeat(index)}*.{ts,tsx}`],
+    rules: layering([...folders, ...Array.from({ length: index }, () => "*")], room),
+  }));
+}
+
 // The last override that matches a file replaces the rule, so each covers all patterns of its files.
 const layerings = [
-  ...Object.keys(modules).flatMap((module) => [
-    { files: [`src/${module}.ts`], rules: layering([], module) },
-    ...Array.from({ length: maxDepth }, (_, index) => ({
-      files: [`src/${module}/${"*/".repeat(index)}*.{ts,tsx}`],
-      rules: layering([module, ...Array.from({ length: index }, () => "*")], module),
-    })),
-  ]),
+  ...Object.keys(modules).flatMap((room) => {
+    const folders = room.split("/");
+    return [{ files: [`src/${room}.ts`], rules: layering(folders.slice(0, -1), room) }, ...overridesBelow(folders, room)];
+  }),
   ...Object.entries(layers).flatMap(([parent, children]) => {
-    const path = parent.split("/");
-    const below = (folders) =>
-      Array.from({ length: maxDepth - folders.length + 1 }, (_, index) => ({
-        files: [`src/${folders.join("/")}/${"*/".repeat(index)}*.{ts,tsx}`],
-        rules: layering([...folders, ...Array.from({ length: index }, () => "*")], path[0]),
-      }));
+    const folders = parent.split("/");
+    const room = roomOf(parent);
     return [
-      { files: [`src/${parent}/*.ts`], rules: layering(path, path[0]) },
-      ...Object.keys(children).flatMap((child) => below([...path, child])),
+      { files: [`src/${parent}/*.ts`], rules: layering(folders, room) },
+      ...Object.keys(children).flatMap((child) => overridesBelow([...folders, child], room)),
     ];
   }),
   ...Object.entries(dynamicOnly).map(([file, also]) => {
-    const folders = file.split("/").slice(1, -1);
-    return { files: [file], rules: layering(folders, folders[0], also) };
+    const path = file.slice("src/".length);
+    return { files: [file], rules: layering(path.split("/").slice(0, -1), roomOf(path), also) };
   }),
 ];
 
@@ -85,7 +90,7 @@ export default {
     "max-lines": ["error", { max: 600 }],
     "no-restricted-globals": [
       "error",
-      { name: "fetch", message: "Use undici: its pool, timeouts and errors are chosen in src/client/transport." },
+      { name: "fetch", message: "Use undici: its pool, timeouts and errors are chosen in src/library/client/transport." },
     ],
     "prefer-const": "error",
     "import/no-cycle": "error",
@@ -106,7 +111,7 @@ export default {
   overrides: [
     { files: ["src/**"], rules: { "max-lines": ["error", { max: 350 }] } },
     // Scripts for browsers.
-    { files: ["src/page/**"], rules: { "no-restricted-globals": "off" } },
+    { files: ["src/lab/page/**"], rules: { "no-restricted-globals": "off" } },
     // `test` of node:test returns a promise that the runner awaits.
     { files: ["template/**"], rules: { "typescript/no-floating-promises": "off" } },
     ...layerings,

@@ -45,6 +45,6 @@ export default defineConfig(({ mode }) => ({
     reporters: ["default", ["json", { outputFile: report }]],
     // The display of progress would be the larger part of the output.
     env: { WHETSTONE_PROGRESS: "0" },
-    coverage: { include: ["src/**/*.ts"], exclude: ["src/page/**"], reporter: ["text", "html"] },
+    coverage: { include: ["src/**/*.ts"], exclude: ["src/lab/page/**"], reporter: ["text", "html"] },
   },
 }));

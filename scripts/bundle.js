@@ -1,15 +1,15 @@
 /**
- * Writes the package's JavaScript to `dist`, beside the declarations of `tsc`: `node --import tsx scripts/bundle.js`.
+ * Writes the package's JavaScript to `dist`, next to the declarations of `tsc`: `node --import tsx scripts/bundle.js`.
  *
  * With one file per module of `src`, a third of the time of `import "whetstone"` goes into opening files. So a file is an entry only if it
- * is named from outside, by `exports` or `bin` of package.json or as a thread's own program (`*-worker.ts`); whatever several entries
- * need is in a file that they share, each module in one place. Nothing is minified: people read it, and source maps lead to `src`.
+ * is named from outside, by `exports` or `bin` of package.json or as a thread's own program (`*-worker.ts`); modules that several entries
+ * need are in shared files, each module once. Nothing is minified: people read it, and source maps lead to `src`.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { build } from "esbuild";
-import { bundlePage, PAGES } from "../src/util/page-files.ts";
+import { bundlePage, PAGE_FOLDER, PAGES } from "../src/base/util/page-files.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const { bin, engines, exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -21,7 +21,7 @@ function entryPoints() {
 }
 
 /**
- * A class is called what its source calls it: an error's name is that of its class. A class that mentions itself would become `_Name`,
+ * Keeps the names of classes, because the name of an error is the name of its class. A class that mentions itself would become `_Name`,
  * and esbuild's own `keepNames` costs a call for each function, whenever one is made.
  */
 const classNames = {
@@ -37,11 +37,11 @@ const classNames = {
 /** @param {string} outdir Relative to the project. */
 export async function bundle(outdir) {
   // The pages for browsers: one script and one style sheet each.
-  await mkdir(join(root, outdir, "page"), { recursive: true });
+  await mkdir(join(root, outdir, PAGE_FOLDER), { recursive: true });
   for (const page of PAGES) {
     const { script, style } = await bundlePage(page, root);
-    await writeFile(join(root, outdir, "page", `${page}.js`), script);
-    await writeFile(join(root, outdir, "page", `${page}.css`), style);
+    await writeFile(join(root, outdir, PAGE_FOLDER, `${page}.js`), script);
+    await writeFile(join(root, outdir, PAGE_FOLDER, `${page}.css`), style);
   }
   return build({
     absWorkingDir: root,

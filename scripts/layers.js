@@ -1,87 +1,103 @@
 /**
- * Import rules: the top-level modules of `src/` that each module may import, the layers inside some of them, and packages reserved for a
- * few modules. The linter enforces them (oxlint.config.js); a test (test/project/layering.test.ts) also checks dynamic imports and the
- * path from the root export to a native package.
+ * Import rules: the rooms of `src/` that each room may import, the layers inside some of them, and packages reserved for a few rooms. A room
+ * is a folder or file of a wing (`library/client`), or a wing without rooms (`engine`). The linter enforces the rules (oxlint.config.js); a
+ * test (test/project/layering.test.ts) also checks dynamic imports and the path from the root export to a native package.
  *
- *   util, errors ← progress ← rollout, train
- *   util, errors ← gguf ← tokenizer, engine, export, service
- *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
- *   schema ← client ← capture, rollout, follow ← train
- *   schema ← dialects ← dataset, capture, service
- *   schema, trajectory, dataset ← report ← train, experiment, dashboard ← service
- *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
+ *   base ← text, dialects ← library ← run ← training ← cli
+ *   run ← lab ← training, service
+ *   base, text ← learner, engine ← service → dialects, lab/dashboard
  */
-const base = ["errors", "util"];
-const agent = [...base, "schema", "trajectory", "client"];
-const loop = [...agent, "dataset", "capture", "rollout"];
+const base = ["base/errors", "base/util"];
+const text = ["text/tokenizer", "text/grammar"];
+const agent = [...base, "base/schema", "base/trajectory", "library/client"];
+const loop = [...agent, "library/dataset", "library/capture", "library/rollout"];
+const runs = [...base, "base/schema", "base/trajectory", "library/dataset", "run"];
 
-/** Module (a folder or a file of `src/`) → the other modules it may import. A module that is not listed fails the test. */
+/** Room → the other rooms it may import. A file outside a listed room fails the test. */
 export const modules = {
-  errors: [],
-  util: ["errors"],
-  schema: base,
-  // Translation of API dialects to chat completions, for the service, which samples them, and for readers of recorded requests.
-  dialects: [...base, "schema"],
-  progress: base,
-  tokenizer: [...base, "gguf"],
-  grammar: base,
+  // Imported by every part and above none: errors, helpers, the data of the HTTP interface, file formats.
+  "base/errors": [],
+  "base/util": ["base/errors"],
+  "base/schema": base,
+  "base/progress": base,
   // Reader of GGUF files: metadata as the files of Hugging Face layout, tensors as float32.
-  gguf: base,
-  "training-rows": [],
-  trajectory: [...base, "schema"],
-  client: [...base, "schema"],
-  dataset: [...base, "schema", "dialects", "trajectory"],
-  capture: [...agent, "dialects"],
-  rollout: [...agent, "progress"],
-  environment: loop,
+  "base/gguf": base,
+  "base/trajectory": [...base, "base/schema"],
+  "base/training-rows": [],
+
+  // Libraries without training: usable on their own.
+  "text/tokenizer": [...base, "base/gguf"],
+  "text/grammar": base,
+
+  // Translation of API dialects to chat completions, for the service, which samples them, and for readers of recorded requests.
+  dialects: [...base, "base/schema"],
+
+  "library/client": [...base, "base/schema"],
+  "library/dataset": [...base, "base/schema", "dialects", "base/trajectory"],
+  "library/capture": [...agent, "dialects"],
+  "library/rollout": [...agent, "base/progress"],
+  "library/environment": loop,
   // Environments of other frameworks over their protocols, and servers for own ones.
-  protocols: [...loop, "environment"],
+  "library/protocols": [...loop, "library/environment"],
   // Scenarios that a model writes for the tools of an agent.
-  scenarios: [...base, "schema", "trajectory", "dataset", "rollout"],
-  // Rewards computed by a language model; their types are defined in `trajectory`.
-  judge: agent,
-  follow: [...base, "schema", "client"],
-  train: [...loop, "environment", "follow", "report", "progress"],
+  "library/scenarios": [...base, "base/schema", "base/trajectory", "library/dataset", "library/rollout"],
+  // Rewards computed by a language model; their types are defined in `base/trajectory`.
+  "library/judge": agent,
+  "library/follow": [...base, "base/schema", "library/client"],
+
+  // Run directories: `training/train` writes them through this wing, every other room reads them through it.
+  run: [...base, "base/schema", "base/trajectory", "library/dataset", "library/follow"],
+
+  "lab/report": runs,
+  "lab/experiment": [...runs, "lab/report"],
+  "lab/dashboard": [...runs, "lab/report", "lab/experiment"],
+  // Scripts for browsers, bundled by src/base/util/page-files.ts: the other rooms give them types and functions without Node's interfaces.
+  "lab/page": ["base/schema", "run", "lab/report", "lab/dashboard"],
+
+  "training/train": [...loop, "library/environment", "library/follow", "run", "lab/report", "base/progress"],
   // Optional destinations of a run, each its own entry; loaded only by programs that import one.
-  trackers: [...base, "schema", "trajectory", "train"],
-  learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
-  engine: [...base, "gguf", "tokenizer", "grammar", "training-rows"],
-  service: [...base, "gguf", "schema", "dialects", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
-  report: [...base, "schema", "trajectory", "dataset"],
+  "training/trackers": [...base, "base/schema", "base/trajectory", "training/train"],
+
+  learner: [...base, "base/schema", "base/trajectory", "text/tokenizer", "base/training-rows"],
+  engine: [...base, ...text, "base/gguf", "base/training-rows"],
+  service: [...base, ...text, "base/gguf", "base/schema", "base/trajectory", "dialects", "learner", "engine", "lab/dashboard"],
   // Reads weights and tokenizers from files; loads no native code.
-  export: [...base, "gguf", "schema", "client", "tokenizer", "engine"],
-  experiment: [...base, "schema", "trajectory", "dataset", "report"],
-  dashboard: [...base, "schema", "trajectory", "dataset", "report"],
-  // Scripts for browsers, bundled by src/util/page-files.ts: the other modules give them types and functions without Node's interfaces.
-  page: ["schema", "report", "dashboard"],
-  // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
-  testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
+  export: [...base, "base/gguf", "base/schema", "library/client", "text/tokenizer", "engine"],
+  // Test doubles for users, among them the complete service on a scripted engine. No other room may import them.
+  testing: [...agent, "text/tokenizer", "engine", "base/training-rows", "service"],
   // The root export: everything that needs no native code.
-  index: [...loop, "environment", "follow", "train", "report"],
+  index: [...loop, "library/environment", "library/follow", "training/train", "lab/report"],
   cli: [
     ...loop,
-    "environment",
-    "follow",
-    "train",
+    "library/environment",
+    "library/follow",
+    "run",
+    "training/train",
+    "training/trackers",
     "learner",
-    "tokenizer",
+    "text/tokenizer",
     "engine",
     "service",
-    "report",
+    "lab/report",
+    "lab/experiment",
     "export",
-    "experiment",
-    "trackers",
     "index",
   ],
 };
+
+/** Returns the room of a path below `src`, without its extension; undefined for a path outside every room. */
+export function roomOf(path) {
+  const [wing = "", room = ""] = path.split("/");
+  return [`${wing}/${room}`, wing].find((name) => name in modules);
+}
 
 /**
  * Layers of some folders: subfolder → the other subfolders that it may import. `ownFiles` gives the position of the folder's own files;
  * without an entry they are the top layer, which may import every subfolder and which no subfolder may import.
  */
 export const layers = {
-  protocols: { episode: [], openenv: ["episode"], ors: ["episode"] },
-  grammar: { compile: [], decode: [] },
+  "library/protocols": { episode: [], openenv: ["episode"], ors: ["episode"] },
+  "text/grammar": { compile: [], decode: [] },
   "engine/onnx": {
     graph: [],
     runtime: ["graph"],
@@ -90,23 +106,34 @@ export const layers = {
     train: ["graph", "runtime", "model"],
     threads: ["graph", "runtime", "model", "sample", "train"],
   },
-  page: { components: [], report: ["components"], dashboard: ["components"] },
+  "lab/page": { components: [], report: ["components"], dashboard: ["components"] },
+  // The loose files compose the service: `start.ts`, `app.ts`, `create-context.ts`, and for its threads `create-work.ts`, `request-worker.ts`.
   service: {
-    store: [],
-    artifacts: ["store"],
-    disk: ["store"],
-    hub: [],
-    "stored-files": ["store", "artifacts", "hub"],
-    checkpoints: ["store", "disk"],
-    "training-data": ["store", "stored-files"],
-    sessions: ["store", "chat"],
-    chat: ["store", "stored-files", "work"],
-    work: ["training-data", "chat", "dialects"],
-    jobs: ["store", "artifacts", "disk", "stored-files", "checkpoints", "training-data", "work"],
-    history: ["store", "artifacts", "jobs"],
-    dialects: ["store", "chat", "work"],
-    openapi: ["chat"],
-    routes: ["dialects", "store", "artifacts", "checkpoints", "training-data", "chat", "sessions", "work", "jobs", "history", "openapi"],
+    // Names, limits, the logger.
+    common: [],
+    // Pool of threads. The owners of the work define the tasks.
+    work: [],
+    // Files of the data directory, without knowledge of the database.
+    disk: ["common"],
+    store: ["common", "disk"],
+    // Server, keys, bodies and errors: parts of every route.
+    http: ["common", "store", "work"],
+    hub: ["common", "disk"],
+    artifacts: ["common", "disk", "store"],
+    "stored-files": ["common", "disk", "store", "hub"],
+    models: ["common", "store", "hub", "stored-files", "work"],
+    checkpoints: ["common", "disk", "store", "artifacts", "stored-files", "models"],
+    "training-data": ["common", "disk", "store", "http", "stored-files", "models", "work"],
+    chat: ["common", "store", "http", "stored-files", "models", "work"],
+    dialects: ["store", "http", "chat", "work"],
+    sessions: ["common", "store", "http", "chat"],
+    jobs: ["common", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
+    history: ["common", "disk", "store", "artifacts", "jobs"],
+    openapi: ["common", "http", "chat"],
+    routes: [
+      ...["common", "disk", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
+      ...["chat", "dialects", "sessions", "jobs", "history", "openapi"],
+    ],
   },
   // The steps of a request, in order; `forward` replaces all steps after `request` for a model on another server.
   "service/chat": {
@@ -119,19 +146,19 @@ export const layers = {
   },
 };
 
-/** `bottom`: every subfolder may import the folder's own files, and they import no subfolder. `any`: no rule. */
-export const ownFiles = { grammar: "bottom", service: "any" };
+/** `bottom`: every subfolder may import the folder's own files, and they import no subfolder. */
+export const ownFiles = { "text/grammar": "bottom" };
 
-/** Imports that only a dynamic `import()` may make: importing file → modules. */
+/** Imports that only a dynamic `import()` may make: importing file → rooms. */
 export const dynamicOnly = {
   // `connect()` starts the embedded service in this process; a script that talks to a remote one never loads it.
-  "src/client/embedded.ts": ["service"],
+  "src/library/client/embedded.ts": ["service"],
 };
 
-/** Package → the modules that may import it. */
+/** Package → the rooms that may import it. */
 export const packageModules = {
-  rxjs: ["follow", "train"],
-  ws: ["protocols"],
+  rxjs: ["library/follow", "run", "training/train"],
+  ws: ["library/protocols"],
   "onnxruntime-node": ["engine"],
   "@photostructure/sqlite": ["service"],
   "node:sqlite": ["service"],
@@ -141,4 +168,4 @@ export const packageModules = {
 export const nativePackages = ["onnxruntime-node", "@photostructure/sqlite", "node:sqlite"];
 
 /** The deepest folder below `src/` that holds code; the linter's rules are written out per depth. */
-export const maxDepth = 5;
+export const maxDepth = 6;

@@ -19,7 +19,7 @@ const PROGRAM_TIMEOUT_MS = 240_000;
 
 const { version, dependencies, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
-/** What any dependant may rely on: the names here are the ones the README uses. `thin` is printed last. */
+/** Program of a dependent package: imports every subpath without native code, and prints `thin` with the version last. */
 const IMPORTS = `
 import { connect, trajectory, gatherTrajectoryGroups, WhetstoneError } from "whetstone";
 import { readTrajectories, writeTrajectories } from "whetstone/dataset";

@@ -6,10 +6,10 @@
  * @module whetstone
  */
 
-import { connectWith } from "./client/connect.ts";
-import type { ConnectOptions, Service } from "./client/index.ts";
-import { followJob } from "./follow/poll-job.ts";
-import { assertTrainable } from "./trajectory/index.ts";
+import { connectWith } from "./library/client/connect.ts";
+import type { ConnectOptions, Service } from "./library/client/index.ts";
+import { followJob } from "./library/follow/poll-job.ts";
+import { assertTrainable } from "./base/trajectory/index.ts";
 
 /**
  * Connects to the service at `baseUrl` or `WHETSTONE_BASE_URL`. Without an address, connects to the embedded service of the data directory
@@ -31,7 +31,7 @@ export function connect(options: ConnectOptions = {}): Promise<Service> {
 }
 
 // A service and its resources (complete API: `whetstone/client`).
-export { Job, Model, ModelCheckpoint, Service } from "./client/index.ts";
+export { Job, Model, ModelCheckpoint, Service } from "./library/client/index.ts";
 export type {
   CallOptions,
   ConnectOptions,
@@ -43,36 +43,36 @@ export type {
   TrainingJobInfo,
   TrainOptions,
   TrainSftOptions,
-} from "./client/index.ts";
+} from "./library/client/index.ts";
 
 // Rollouts as data (complete API: `whetstone/trajectory`).
-export { preflight, Trajectory, trajectory, TrajectoryBuilder, TrajectoryGroup, trajectoryGroups } from "./trajectory/index.ts";
-export type { Finding, GroupStatistics, Policy, SampledTurn, SampleOptions, Summary, TrajectoryGroups } from "./trajectory/index.ts";
+export { preflight, Trajectory, trajectory, TrajectoryBuilder, TrajectoryGroup, trajectoryGroups } from "./base/trajectory/index.ts";
+export type { Finding, GroupStatistics, Policy, SampledTurn, SampleOptions, Summary, TrajectoryGroups } from "./base/trajectory/index.ts";
 
 // Concurrent rollouts (complete API: `whetstone/rollout`).
-export { gatherTrajectoryGroups, streamTrajectoryGroups } from "./rollout/index.ts";
-export type { GatherOptions, GatherProgress, Rollout, RolloutContext } from "./rollout/index.ts";
+export { gatherTrajectoryGroups, streamTrajectoryGroups } from "./library/rollout/index.ts";
+export type { GatherOptions, GatherProgress, Rollout, RolloutContext } from "./library/rollout/index.ts";
 
 // Environments and training runs (complete API: `whetstone/environment` and `whetstone/train`).
-export { defineEnvironment, reward, similarity } from "./environment/index.ts";
-export type { Environment } from "./environment/index.ts";
-export { TrainingRun, trainRl, trainSft } from "./train/index.ts";
-export type { RunEvent, RunResult } from "./train/index.ts";
+export { defineEnvironment, reward, similarity } from "./library/environment/index.ts";
+export type { Environment } from "./library/environment/index.ts";
+export { TrainingRun, trainRl, trainSft } from "./training/train/index.ts";
+export type { RunEvent, RunResult } from "./training/train/index.ts";
 
 // Training jobs as RxJS observables (complete API: `whetstone/follow`).
-export { pollJob, watchCheckpoints } from "./follow/index.ts";
-export type { PollJobOptions } from "./follow/index.ts";
+export { pollJob, watchCheckpoints } from "./library/follow/index.ts";
+export type { PollJobOptions } from "./library/follow/index.ts";
 
 // Datasets (complete API: `whetstone/dataset`).
-export { uploadDataset } from "./dataset/index.ts";
+export { uploadDataset } from "./library/dataset/index.ts";
 
 // Chat types exactly as on the wire.
-export type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from "./schema/index.ts";
+export type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from "./base/schema/index.ts";
 
 // Errors: match on `code` (complete API: `whetstone/errors`).
-export { WhetstoneError } from "./errors.ts";
-export type { ErrorCode } from "./errors.ts";
-export { ConnectionError, HttpError, ProtocolError } from "./client/index.ts";
-export { JobCancelledError, JobFailedError, JobTimeoutError } from "./follow/index.ts";
-export { PreflightError } from "./trajectory/index.ts";
-export { TooManyExceptionsError } from "./rollout/index.ts";
+export { WhetstoneError } from "./base/errors.ts";
+export type { ErrorCode } from "./base/errors.ts";
+export { ConnectionError, HttpError, ProtocolError } from "./library/client/index.ts";
+export { JobCancelledError, JobFailedError, JobTimeoutError } from "./library/follow/index.ts";
+export { PreflightError } from "./base/trajectory/index.ts";
+export { TooManyExceptionsError } from "./library/rollout/index.ts";

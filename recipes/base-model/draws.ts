@@ -1,4 +1,4 @@
-import { uniform } from "../../src/util/rng.ts";
+import { uniform } from "../../src/base/util/rng.ts";
 
 /** Random draws of an exercise: the k-th draw is a pure function of (seed, index, k). */
 export class Draws {

@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import type { Engine, PolicyVersion, Row } from "../../src/engine/port.ts";
-import { loadTokenizer, type ChatTokenizer } from "../../src/tokenizer/index.ts";
+import { loadTokenizer, type ChatTokenizer } from "../../src/text/tokenizer/index.ts";
 import { extractAnswer, goldAnswer, MAX_COMPLETION_TOKENS, reverseMessages, reverseScenario } from "../reverse-text/task.ts";
 import { drawExercise, type Exercise } from "./data.ts";
 import { writeTokenizer } from "./tokenizer.ts";

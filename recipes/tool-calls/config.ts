@@ -7,6 +7,6 @@ export const defaults: SftThenRlConfig = {
   heldOut: 150,
   measureTemperature: 0,
   loraRank: 16,
-  sft: { validation: 70, stopAtExact: 0.3, stepsPerJob: 4, maxJobs: 12, batchSize: 16, learningRate: 5e-4 },
-  rl: { steps: 20, prompts: 14, groupSize: 8, peakLearningRate: 3e-4, warmupSteps: 2, maxGradNorm: 0.5 },
+  sft: { validation: 15, stopAtExact: 1, stepsPerJob: 8, maxJobs: 1, batchSize: 16, learningRate: 1e-3 },
+  rl: { steps: 10, prompts: 10, groupSize: 8, peakLearningRate: 5e-4, warmupSteps: 3, maxGradNorm: 0.5 },
 };

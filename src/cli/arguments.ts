@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
-import type { JsonObject } from "../schema/index.ts";
-import { parseBytes } from "../util/units.ts";
+import type { JsonObject } from "../base/schema/index.ts";
+import { parseBytes } from "../base/util/units.ts";
 import type { ModelName } from "./connected.ts";
 
 /** Returns a parser of integers of at least `min`. */

@@ -1,8 +1,8 @@
 import { Command } from "commander";
-import type { ArtifactFileInfo, ArtifactSummary } from "../client/index.ts";
-import { formatBytes } from "../util/units.ts";
+import type { ArtifactFileInfo, ArtifactSummary } from "../library/client/index.ts";
+import { formatBytes } from "../base/util/units.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
-import { withService } from "./connected.ts";
+import { addDataDir, withService } from "./connected.ts";
 import { findArtifact } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { type Column, fields, table } from "./table.ts";
@@ -27,13 +27,16 @@ const ARTIFACT = "project/name:vN, its artifact:/// address, or its id; without 
 /** Creates the command `whetstone artifacts`, which lists, shows and deletes artifact versions. */
 export function artifactsCommand(): Command {
   const command = new Command("artifacts").description("list, show and delete artifact versions: datasets and adapters");
-  const list = new Command("list")
+  const list = addDataDir(new Command("list"))
     .description("list artifact versions, newest first")
     .option("--project <name>", "only artifacts of this project")
     .option("--name <name>", "only versions of the artifact with this name")
     .action(listArtifacts);
-  const show = new Command("show").description("show a version with its files").argument("<artifact>", ARTIFACT).action(showArtifact);
-  const remove = new Command("delete").description("delete a version with its files").argument("<artifact>", ARTIFACT);
+  const show = addDataDir(new Command("show"))
+    .description("show a version with its files")
+    .argument("<artifact>", ARTIFACT)
+    .action(showArtifact);
+  const remove = addDataDir(new Command("delete")).description("delete a version with its files").argument("<artifact>", ARTIFACT);
   command.addCommand(list, { isDefault: true }).addCommand(show);
   return command.addCommand(addConfirmation(remove).action(deleteArtifact));
 }
@@ -44,14 +47,14 @@ interface ListOptions extends OutputOptions {
 }
 
 async function listArtifacts({ project, name, ...options }: ListOptions): Promise<void> {
-  await withService(async ({ service, signal }) => {
+  await withService(options, async ({ service, signal }) => {
     const versions = await service.artifacts.list({ project, name, signal });
     printResult(options, versions, () => (versions.length === 0 ? ["No artifacts"] : table(versions, COLUMNS)));
   });
 }
 
 async function showArtifact(text: string, options: OutputOptions): Promise<void> {
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     printResult(options, await findArtifact(connected, text), function* ({ url, id, state, createdAt, metadata, files }) {
       yield* fields({ artifact: url, id, state, created: formatTime(createdAt), metadata: JSON.stringify(metadata) });
       yield* table(files, FILE_COLUMNS);
@@ -60,7 +63,7 @@ async function showArtifact(text: string, options: OutputOptions): Promise<void>
 }
 
 async function deleteArtifact(this: Command, text: string, options: ConfirmOptions & OutputOptions): Promise<void> {
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     const { id, url, files } = await findArtifact(connected, text);
     const size = formatBytes(files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0));
     if (!(await confirm(this, `Delete ${url} with ${files.length} files (${size})`, options))) return;

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import type { CopyResult } from "../service/stored-files/copying.ts";
-import { formatBytes } from "../util/units.ts";
+import { formatBytes } from "../base/util/units.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
 interface DirectoryOptions extends OutputOptions {
@@ -15,7 +15,7 @@ export function backupCommand(): Command {
     .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
     .action(async (directory: string, { dataDir, ...options }: DirectoryOptions) => {
       // Imported lazily: `--help` needs no native binary.
-      const { defaultDataDirectory } = await import("../service/data-directory.ts");
+      const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
       const { backUp } = await import("../service/stored-files/backup.ts");
       report(options, "Backup", await backUp(dataDir ?? defaultDataDirectory(), directory));
     });
@@ -28,7 +28,7 @@ export function restoreCommand(): Command {
     .argument("<backup>", "directory that `whetstone backup` wrote")
     .option("--data-dir <path>", "data directory to create; empty or nonexistent (default: WHETSTONE_HOME, or .whetstone)")
     .action(async (backup: string, { dataDir, ...options }: DirectoryOptions) => {
-      const { defaultDataDirectory } = await import("../service/data-directory.ts");
+      const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
       const { restore } = await import("../service/stored-files/restore.ts");
       report(options, "Data directory", await restore(backup, dataDir ?? defaultDataDirectory()));
     });

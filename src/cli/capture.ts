@@ -1,17 +1,16 @@
 import { Command, Option } from "commander";
-import { agentLogs, runAgent } from "../capture/process.ts";
-import { capture } from "../capture/index.ts";
-import { writeTrajectories } from "../dataset/index.ts";
-import type { JsonObject } from "../schema/index.ts";
-import type { Trajectory } from "../trajectory/index.ts";
-import { BASE_FORMS, integer, jsonObject, modelName, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
-import { basePolicy, type ModelName, trainedPolicy, withService } from "./connected.ts";
+import { agentLogs, runAgent } from "../library/capture/process.ts";
+import { capture } from "../library/capture/index.ts";
+import { writeTrajectories } from "../library/dataset/index.ts";
+import type { JsonObject } from "../base/schema/index.ts";
+import type { Trajectory } from "../base/trajectory/index.ts";
+import { BASE_FORMS, jsonObject, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
+import { addDataDir, basePolicy, trainedPolicy, withService } from "./connected.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
 interface CaptureCommandOptions extends OutputOptions {
-  readonly model?: ModelName;
+  readonly model?: string;
   readonly base?: string;
-  readonly step?: number;
   readonly out: string;
   readonly reward: "exit-code" | "file" | "agent";
   readonly temperature: number;
@@ -21,17 +20,13 @@ interface CaptureCommandOptions extends OutputOptions {
 
 /** Creates the command `whetstone capture -- <command>`, which runs an agent and records its requests as a trajectory. */
 export function captureCommand(): Command {
-  return new Command("capture")
+  return addDataDir(new Command("capture"))
     .description("run an agent in a process of its own and record what it samples: `whetstone capture --base <model> -- python3 agent.py`")
     .argument("<command...>", "program and its arguments, after --")
-    .addOption(new Option("--model <project/name>", "trained model that the agent samples").argParser(modelName))
+    .option("--model <model[:step]>", "trained model that the agent samples, without a step its newest checkpoint")
     .addOption(
-      new Option("--base <model>", `base model that the agent samples instead of a trained model: ${BASE_FORMS}`).conflicts([
-        "model",
-        "step",
-      ]),
+      new Option("--base <model>", `base model that the agent samples instead of a trained model: ${BASE_FORMS}`).conflicts("model"),
     )
-    .option("--step <number>", "checkpoint of the model (default: the newest)", integer(0))
     .option("--out <file>", "JSONL file for the trajectory", "trajectory.jsonl")
     .addOption(
       new Option("--reward <source>", "source of the reward: the exit code, the file in WHETSTONE_REWARD_FILE, or the agent's own request")
@@ -45,12 +40,12 @@ export function captureCommand(): Command {
 }
 
 async function run(this: Command, command: readonly string[], options: CaptureCommandOptions): Promise<void> {
-  const { model, base, step, out, reward, temperature, chatTemplateKwargs, timeout } = options;
+  const { model, base, out, reward, temperature, chatTemplateKwargs, timeout } = options;
   if (model === undefined && base === undefined)
-    this.error("error: expected --model <project/name>, or --base <model> to sample a base model", { exitCode: 2 });
-  await withService(async (connected) => {
+    this.error("error: expected --model <model[:step]>, or --base <model> to sample a base model", { exitCode: 2 });
+  await withService(options, async (connected) => {
     const { service, signal } = connected;
-    const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model, step);
+    const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model);
     let kept: ReturnType<typeof agentLogs> = { logs: [], metrics: {} };
     const recorded = await capture.session(service, {
       model: policy.id,

@@ -1,5 +1,5 @@
-import type { ChatCompletionRequest, LogprobEntry, RequestMessage, ToolCall } from "../schema/index.ts";
-import { logLine, printLine, printText } from "../util/output.ts";
+import type { ChatCompletionRequest, LogprobEntry, RequestMessage, ToolCall } from "../base/schema/index.ts";
+import { logLine, printLine, printText } from "../base/util/output.ts";
 import type { Connected } from "./connected.ts";
 import { table } from "./table.ts";
 

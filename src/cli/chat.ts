@@ -3,14 +3,14 @@ import { createInterface } from "node:readline/promises";
 import { text } from "node:stream/consumers";
 import { Command, InvalidArgumentError } from "commander";
 import { z } from "zod";
-import { DataError } from "../errors.ts";
-import { requestTool, type RequestMessage, type RequestTool } from "../schema/index.ts";
-import { parseBaseModel } from "../util/base-model.ts";
-import { isInteractive } from "../util/output.ts";
+import { DataError } from "../base/errors.ts";
+import { requestTool, type RequestMessage, type RequestTool } from "../base/schema/index.ts";
+import { parseBaseModel } from "../base/util/base-model.ts";
+import { isInteractive } from "../base/util/output.ts";
 import { BASE_FORMS, integer, positive } from "./arguments.ts";
 import { type ChatSettings, describeCall, streamAnswer } from "./chat-turn.ts";
-import { requestedBase, withService, type Connected } from "./connected.ts";
-import { findModel, parseCheckpointName, shortName } from "./names.ts";
+import { addDataDir, requestedBase, withService, type Connected } from "./connected.ts";
+import { findCheckpoint } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
 
 /** Upper limit of `top_logprobs`. */
@@ -29,7 +29,7 @@ interface ChatOptions extends OutputOptions {
 
 /** Creates the command `whetstone chat [model[:step]]`, which talks to a model. */
 export function chatCommand(): Command {
-  return new Command("chat")
+  return addDataDir(new Command("chat"))
     .description("talk to a model: line by line on a terminal, else one message from the argument or standard input")
     .argument("[model[:step]]", "trained model, without a step its newest checkpoint; or a base model; omitted with --base")
     .argument("[message]", "message to send instead of a conversation")
@@ -60,7 +60,7 @@ function argumentsOf(command: Command, first: string | undefined, second: string
 async function chat(this: Command, first: string | undefined, second: string | undefined, options: ChatOptions): Promise<void> {
   const { base, name, message } = argumentsOf(this, first, second, options.base);
   const tools = options.tools === undefined ? undefined : await readTools(options.tools);
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     const settings: ChatSettings = {
       model: name === null ? await requestedBase(connected, base) : await servedName(connected, name),
       ...(options.temperature === undefined ? {} : { temperature: options.temperature }),
@@ -85,9 +85,7 @@ async function servedName(connected: Connected, name: string): Promise<string> {
   // Without `hf:`, two names with a slash are a project and a model.
   if (spec.kind === "path" || spec.kind === "ollama" || name.startsWith("hf:"))
     return connected.service.addBaseModel(name, { signal: connected.signal });
-  const { model, step } = parseCheckpointName(name);
-  const found = await findModel(connected, model, baseModels);
-  return `${connected.service.modelPrefix}${found.entity}/${shortName(found)}${step === undefined ? "" : `:step${step}`}`;
+  return (await findCheckpoint(connected, name, baseModels)).policy.id;
 }
 
 async function readTools(path: string): Promise<RequestTool[]> {

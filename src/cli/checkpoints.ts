@@ -1,10 +1,10 @@
 import { Command, InvalidArgumentError } from "commander";
-import type { ModelCheckpoint } from "../client/index.ts";
-import { NotFoundError } from "../errors.ts";
-import { formatBytes } from "../util/units.ts";
+import type { ModelCheckpoint } from "../library/client/index.ts";
+import { NotFoundError } from "../base/errors.ts";
+import { formatBytes } from "../base/util/units.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
-import { withService } from "./connected.ts";
-import { findModel, parseCheckpointName, shortName } from "./names.ts";
+import { addDataDir, withService } from "./connected.ts";
+import { findCheckpoint, findModel, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { type Column, fields, table } from "./table.ts";
 import { formatTime } from "./time.ts";
@@ -30,24 +30,24 @@ function parseSteps(text: string, before: readonly number[] = []): number[] {
 /** Creates the command `whetstone checkpoints`, which lists, shows and deletes the checkpoints of a model. */
 export function checkpointsCommand(): Command {
   const command = new Command("checkpoints").description("list, show and delete the checkpoints of a model");
-  const list = new Command("list")
+  const list = addDataDir(new Command("list"))
     .description("list the checkpoints of a model, newest first")
     .argument("<model>", "project/name or id of the model")
     .action(listCheckpoints);
-  const show = new Command("show")
+  const show = addDataDir(new Command("show"))
     .description("show a checkpoint with its metrics")
     .argument("<model[:step]>", "model, and step of the checkpoint; without a step the newest")
     .action(showCheckpoint);
-  const remove = new Command("delete")
+  const remove = addDataDir(new Command("delete"))
     .description("delete checkpoints of a model")
     .argument("<model>", "project/name or id of the model")
     .argument("<steps...>", "steps and ranges of steps, such as 3 5-9", parseSteps)
     .action(deleteCheckpoints);
-  return command.addCommand(list).addCommand(show).addCommand(addConfirmation(remove));
+  return command.addCommand(list, { isDefault: true }).addCommand(show).addCommand(addConfirmation(remove));
 }
 
 async function listCheckpoints(name: string, options: OutputOptions): Promise<void> {
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     const model = await findModel(connected, name);
     const checkpoints = await connected.service.checkpoints.list(model.id, { order: "desc", signal: connected.signal });
     printResult(options, { model, checkpoints }, function* () {
@@ -58,10 +58,9 @@ async function listCheckpoints(name: string, options: OutputOptions): Promise<vo
 }
 
 async function showCheckpoint(text: string, options: OutputOptions): Promise<void> {
-  await withService(async (connected) => {
-    const { model: name, step } = parseCheckpointName(text);
-    const model = await findModel(connected, name);
-    const found = await connected.service.checkpoints.get(model.id, step ?? "latest", { signal: connected.signal });
+  await withService(options, async (connected) => {
+    const { summary: model, policy } = await findCheckpoint(connected, text);
+    const found = await connected.service.checkpoints.get(model.id, policy.step, { signal: connected.signal });
     printResult(options, found, function* ({ id, lineage, pinned, bytes, createdAt, metrics, ...checkpoint }) {
       yield* fields({
         checkpoint: `${model.entity}/${shortName(model)}:step${checkpoint.step}`,
@@ -85,7 +84,7 @@ async function deleteCheckpoints(
   steps: readonly number[],
   options: ConfirmOptions & OutputOptions,
 ): Promise<void> {
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     const { service, signal } = connected;
     const model = await findModel(connected, name);
     const existing = (await service.checkpoints.list(model.id, { signal })).filter(({ step }) => steps.includes(step));

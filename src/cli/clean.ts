@@ -1,12 +1,12 @@
 import { readdir, rm, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { Command, Option } from "commander";
-import { dataDirectoryAt, defaultDataDirectory, type DataDirectory } from "../service/data-directory.ts";
-import { formatBytes } from "../util/units.ts";
+import { dataDirectoryAt, defaultDataDirectory, type DataDirectory } from "../service/disk/data-directory.ts";
+import { formatBytes } from "../base/util/units.ts";
 import { integer } from "./arguments.ts";
-import { withService, type Connected } from "./connected.ts";
+import { addDataDir, withService, type Connected, type ServiceOptions } from "./connected.ts";
 import { shortName } from "./names.ts";
-import { type OutputOptions, printResult } from "./output.ts";
+import { printResult } from "./output.ts";
 import { table } from "./table.ts";
 
 const KINDS = ["checkpoints", "uploads", "token-reports", "quarantine"] as const;
@@ -15,7 +15,7 @@ type Kind = (typeof KINDS)[number];
 /** Age from which an open artifact version counts as an abandoned upload, in milliseconds. */
 const ABANDONED_MS = 24 * 3_600_000;
 
-interface CleanOptions extends OutputOptions {
+interface CleanOptions extends ServiceOptions {
   readonly keep: number;
   readonly only?: readonly Kind[];
   readonly yes?: boolean;
@@ -32,7 +32,7 @@ interface Item {
 
 /** Creates the command `whetstone clean`, which lists what can be deleted, and with `--yes` deletes it. */
 export function cleanCommand(): Command {
-  return new Command("clean")
+  return addDataDir(new Command("clean"))
     .description(
       "list what can be deleted from the disk, and with --yes delete it: old checkpoints, abandoned uploads, token reports, quarantine",
     )
@@ -43,9 +43,9 @@ export function cleanCommand(): Command {
 }
 
 async function clean({ keep, only = KINDS, yes = false, ...options }: CleanOptions): Promise<void> {
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     // Files can be deleted only on the machine of the service.
-    const directory = (process.env["WHETSTONE_BASE_URL"] ?? "") === "" ? dataDirectoryAt(defaultDataDirectory()) : null;
+    const directory = (process.env["WHETSTONE_BASE_URL"] ?? "") === "" ? dataDirectoryAt(options.dataDir ?? defaultDataDirectory()) : null;
     const find: Readonly<Record<Kind, () => Promise<Item[]>>> = {
       checkpoints: () => oldCheckpoints(connected, keep),
       uploads: () => abandonedUploads(connected),

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { compare, openRuns, type Comparison, type Run, type Subject } from "../experiment/index.ts";
-import { runDirs } from "../experiment/open-runs.ts";
+import { compare, openRuns, type Comparison, type Run, type Subject } from "../lab/experiment/index.ts";
+import { runDirs } from "../lab/experiment/open-runs.ts";
 import { integer } from "./arguments.ts";
 import { formatInterval, type OutputOptions, printResult } from "./output.ts";
 import { table } from "./table.ts";

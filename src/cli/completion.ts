@@ -1,5 +1,5 @@
 import { Argument, Command } from "commander";
-import { printText } from "../util/output.ts";
+import { printText } from "../base/util/output.ts";
 import { bashScript, fishScript, type Completed, zshScript } from "./completion-scripts.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 

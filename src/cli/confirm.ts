@@ -1,6 +1,6 @@
 import { createInterface } from "node:readline/promises";
 import type { Command } from "commander";
-import { encodeLine, isInteractive, logLine } from "../util/output.ts";
+import { encodeLine, isInteractive, logLine } from "../base/util/output.ts";
 import { FAILED, USAGE } from "./failure.ts";
 
 /** Option of a command that deletes. */

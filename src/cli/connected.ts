@@ -1,14 +1,27 @@
-import type { Model, ModelPolicy, Service } from "../client/index.ts";
-import { NotFoundError } from "../errors.ts";
+import type { Command } from "commander";
+import { Model, type ModelPolicy, type Service } from "../library/client/index.ts";
+import { NotFoundError } from "../base/errors.ts";
 import { connect, type Policy } from "../index.ts";
-import { BASE_MODEL_FORMS, parseBaseModel } from "../util/base-model.ts";
+import { BASE_MODEL_FORMS, parseBaseModel } from "../base/util/base-model.ts";
 import { InterruptedError } from "./failure.ts";
+import { findModel, isId, parseCheckpointName, parseName, shortName } from "./names.ts";
+import type { OutputOptions } from "./output.ts";
 import { onStop } from "./stop-signal.ts";
 
 /** Name of a trained model. */
 export interface ModelName {
   readonly project: string;
   readonly name: string;
+}
+
+/** Options of every command that connects to a service. */
+export interface ServiceOptions extends OutputOptions {
+  readonly dataDir?: string;
+}
+
+/** Adds the option of the data directory to a command that connects to a service. */
+export function addDataDir(command: Command): Command {
+  return command.option("--data-dir <path>", "data directory of the embedded service (default: WHETSTONE_HOME, or .whetstone)");
 }
 
 /** Connection of a running command. */
@@ -19,17 +32,17 @@ export interface Connected {
 }
 
 /**
- * Runs a command with the configured service, or with the embedded service, and closes the connection afterwards.
+ * Runs a command with the configured service, or with the embedded service of `dataDir`, and closes the connection afterwards.
  *
  * @param hint - Continuation of the message that a signal stopped the command, such as `; start it again and it resumes`.
  * @throws InterruptedError if SIGINT or SIGTERM stopped the command.
  */
-export async function withService<T>(run: (connected: Connected) => Promise<T>, hint = ""): Promise<T> {
+export async function withService<T>({ dataDir }: ServiceOptions, run: (connected: Connected) => Promise<T>, hint = ""): Promise<T> {
   const controller = new AbortController();
   const { signal } = controller;
   const release = onStop((reason) => controller.abort(new InterruptedError(reason, hint)));
   try {
-    const service = await connect({ signal });
+    const service = await connect({ dataDir, signal });
     try {
       return await run({ service, signal });
     } finally {
@@ -55,20 +68,28 @@ export function openModel({ service, signal }: Connected, { project, name }: Mod
 }
 
 /**
- * Returns an existing model.
+ * Returns an existing model, and the step that its name on the command line selects.
  *
+ * @param text - Name or id of the model, with or without `:step`.
  * @param hint - End of the error message: what to do instead.
  * @throws NotFoundError `E_NOT_FOUND` if the service has no such model; the message lists the models it has.
  */
-export async function trainedModel(connected: Connected, model: ModelName, hint = ""): Promise<Model> {
-  const path = `${model.project}/${model.name}`;
+export async function trainedModel(
+  connected: Connected,
+  text: string,
+  hint = "",
+): Promise<{ readonly model: Model; readonly step: number | undefined }> {
+  const { model: name, step } = parseCheckpointName(text);
+  if (isId(name)) return { model: new Model(connected.service, await findModel(connected, name)), step };
+  const path = shortName(parseName(name, "model"));
+  const suffix = name.split("/").length > 2 ? name : path;
   const served = await connected.service.models.list({ signal: connected.signal });
-  const found = served.find(({ id }) => id.endsWith(`/${path}`));
+  const found = served.find(({ id }) => `/${id}`.endsWith(`/${suffix}`));
   // A service that reports no base model ignores the one in the request for an existing model.
-  if (found) return openModel(connected, model, found.parent ?? found.id);
+  if (found) return { model: await openModel(connected, parseName(path, "model"), found.parent ?? found.id), step };
   const names = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
   throw new NotFoundError(
-    `The model "${path}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`${hint}`,
+    `The model "${suffix}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`${hint}`,
     { param: "model" },
   );
 }
@@ -76,12 +97,12 @@ export async function trainedModel(connected: Connected, model: ModelName, hint 
 /**
  * Returns the policy of an existing model's checkpoint.
  *
- * @param step - Step of the checkpoint; undefined for the newest.
+ * @param text - Name or id of the model, with or without `:step`; without one, the newest checkpoint.
  * @throws NotFoundError `E_NOT_FOUND` if the service has no such model, or the model has no such checkpoint.
  */
-export async function trainedPolicy(connected: Connected, model: ModelName, step: number | undefined): Promise<ModelPolicy> {
-  const found = await trainedModel(connected, model, ", or name a base model with `--base`");
-  return found.policy(step, { signal: connected.signal });
+export async function trainedPolicy(connected: Connected, text: string): Promise<ModelPolicy> {
+  const { model, step } = await trainedModel(connected, text, ", or name a base model with `--base`");
+  return model.policy(step, { signal: connected.signal });
 }
 
 /**

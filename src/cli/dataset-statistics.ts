@@ -1,7 +1,7 @@
-import type { Dataset } from "../dataset/index.ts";
-import { digestOf, identityText } from "../dataset/keys.ts";
-import { summarize, type Summary } from "../trajectory/index.ts";
-import { completionTokens } from "../trajectory/statistics.ts";
+import type { Dataset } from "../library/dataset/index.ts";
+import { digestOf, identityText } from "../library/dataset/keys.ts";
+import { summarize, type Summary } from "../base/trajectory/index.ts";
+import { completionTokens } from "../base/trajectory/statistics.ts";
 import { table } from "./table.ts";
 
 /** Statistics of training examples. */

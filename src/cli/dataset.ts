@@ -1,11 +1,12 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { readExamples, uploadDataset, validateExamples, writeDataset, writeTrajectories, type Dataset } from "../dataset/index.ts";
-import { formatBytes } from "../util/units.ts";
+import { readExamples, uploadDataset, validateExamples, writeDataset, writeTrajectories, type Dataset } from "../library/dataset/index.ts";
+import { DataError } from "../base/errors.ts";
+import { formatBytes } from "../base/util/units.ts";
 import { integer } from "./arguments.ts";
-import { withService } from "./connected.ts";
+import { addDataDir, withService, type ServiceOptions } from "./connected.ts";
 import { datasetStatistics, statisticsLines } from "./dataset-statistics.ts";
 import { FAILED } from "./failure.ts";
-import { type OutputOptions, printResult } from "./output.ts";
+import { type OutputOptions, plural, printResult } from "./output.ts";
 
 /** Max number of invalid lines that `dataset validate` prints; `--json` has all. */
 const MAX_PRINTED = 20;
@@ -24,7 +25,7 @@ export function fractionOrFiles(text: string): number | string {
 
 /** Creates the command `whetstone dataset` with its subcommands. */
 export function datasetCommand(): Command {
-  const files = "JSON Lines files or globs: trajectories, groups or chat lines, also .gz";
+  const files = "JSON Lines files or globs: trajectories, groups, chat lines, prompt-completion, ShareGPT or Alpaca lines, also .gz";
   const identity = () =>
     new Option("--by <identity>", "criterion of equality").choices(["messages", "trajectory"]).default("messages" as const);
   const seed = ["--seed <number>", "seed of the assignment"] as const;
@@ -61,7 +62,7 @@ export function datasetCommand(): Command {
         .action(dedupe),
     )
     .addCommand(
-      new Command("upload")
+      addDataDir(new Command("upload"))
         .description("upload examples as a dataset for supervised training")
         .argument("<file...>", files)
         .requiredOption("--name <name>", "name of the artifact")
@@ -78,10 +79,11 @@ async function stats(files: readonly string[], options: OutputOptions): Promise<
 
 async function validate(files: readonly string[], options: OutputOptions): Promise<void> {
   const found = await validateExamples(files);
-  const { lines, examples, invalid } = found;
+  const { lines, examples, formats, invalid } = found;
   printResult(options, { valid: invalid.length === 0, ...found }, function* () {
     for (const { file, line, message } of invalid.slice(0, MAX_PRINTED)) yield `${file}:${line}: ${message}`;
     if (invalid.length > MAX_PRINTED) yield `… and ${invalid.length - MAX_PRINTED} more`;
+    for (const [format, count] of Object.entries(formats)) yield `${format}: ${plural(count, "line")}`;
     yield `${lines} lines, ${examples} examples, ${invalid.length} invalid lines`;
   });
   if (invalid.length > 0) process.exitCode = FAILED;
@@ -96,15 +98,34 @@ interface SplitOptions extends OutputOptions {
 
 async function split(files: readonly string[], options: SplitOptions): Promise<void> {
   const { out, by, ...how } = options;
-  const parts = readExamples(files).split({ validation: how.validation, seed: how.seed, by });
+  const examples = readExamples(files);
+  const parts = examples.split({ validation: how.validation, seed: how.seed, by });
+  for (const name of ["train", "validation"] as const) {
+    if (!(await isEmpty(parts[name]))) continue;
+    throw new DataError(
+      `Expected examples in both parts, but none of ${plural(await count(examples), "example")} fell into ${name}. Choose another --validation fraction (now ${how.validation}) or --seed (now ${how.seed}), or give more examples`,
+      { param: "--validation" },
+    );
+  }
   const written = [];
   for (const name of ["train", "validation"] as const) {
-    const { path, count, sizeBytes } = await writeDataset(`${out}/${name}`, parts[name]);
-    written.push({ path, examples: count, sizeBytes });
+    const { path, count: size, sizeBytes } = await writeDataset(`${out}/${name}`, parts[name]);
+    written.push({ path, examples: size, sizeBytes });
   }
   printResult(options, written, (all) =>
     all.map(({ path, examples, sizeBytes: size }) => `${path}: ${examples} examples, ${formatBytes(size)}`),
   );
+}
+
+async function isEmpty(dataset: Dataset): Promise<boolean> {
+  for await (const _ of dataset) return false;
+  return true;
+}
+
+async function count(dataset: Dataset): Promise<number> {
+  let examples = 0;
+  for await (const _ of dataset) examples++;
+  return examples;
 }
 
 async function dedupe(files: readonly string[], options: OutputOptions & Pick<SplitOptions, "out" | "by">): Promise<void> {
@@ -117,7 +138,7 @@ async function dedupe(files: readonly string[], options: OutputOptions & Pick<Sp
   });
 }
 
-interface UploadOptions extends OutputOptions {
+interface UploadOptions extends ServiceOptions {
   readonly name: string;
   readonly project: string;
   readonly validation?: number | string;
@@ -125,7 +146,7 @@ interface UploadOptions extends OutputOptions {
 }
 
 async function upload(files: readonly string[], options: UploadOptions): Promise<void> {
-  await withService(async ({ service, signal }) => {
+  await withService(options, async ({ service, signal }) => {
     const { name, project } = options;
     const { train, validation } = await trainingData(files, options);
     const { url, validationUrl } = await uploadDataset(service, {

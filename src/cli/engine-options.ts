@@ -2,12 +2,12 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { DEVICE_CHOICES, WEIGHT_PRECISIONS } from "../engine/engine-info.ts";
 import { createTinkerEngine, type DeviceChoice, type Engine, type WeightPrecision } from "../engine/index.ts";
-import { ConfigError } from "../errors.ts";
-import { parseBaseSource, toLocalBaseSource } from "../util/base-model.ts";
+import { ConfigError } from "../base/errors.ts";
+import { parseBaseSource, toLocalBaseSource } from "../base/util/base-model.ts";
 import { parseSize } from "./arguments.ts";
 import type { UpstreamOptions } from "../service/index.ts";
-import { chooseDevice } from "../service/device.ts";
-import { SHIPPED_BASE, shippedDirectory } from "../service/shipped-base.ts";
+import { chooseDevice } from "../service/models/device.ts";
+import { SHIPPED_BASE, shippedDirectory } from "../service/models/shipped-base.ts";
 
 /** Parsed options of {@link addEngineOptions}. */
 export interface EngineOptions {

@@ -2,8 +2,9 @@ import { access, readFile } from "node:fs/promises";
 import { dirname, extname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Command } from "commander";
-import type { Environment } from "../environment/index.ts";
-import { ConfigError } from "../errors.ts";
+import type { Environment } from "../library/environment/index.ts";
+import { ConfigError, WhetstoneError } from "../base/errors.ts";
+import { userLocation } from "../base/util/user-location.ts";
 
 /** Options of a command that takes an environment file. */
 export interface EnvironmentOptions {
@@ -33,7 +34,7 @@ export async function loadEnvironment(file: string, { env }: EnvironmentOptions 
   } catch (cause) {
     throw new ConfigError(`Expected an environment in ${path}, found no such file`, { cause, param: "environment" });
   }
-  const found = environmentsOf(await load(path));
+  const found = environmentsOf(await loaded(path));
   const names = () => found.map(([exported, { name }]) => `${name} (export ${exported})`).join(", ");
   if (found.length === 0) {
     throw new ConfigError(`Expected ${path} to export an environment: \`export default defineEnvironment({ … })\``, {
@@ -70,13 +71,35 @@ async function isCommonJs(path: string): Promise<boolean> {
   }
 }
 
+/** Imports a file. @throws ConfigError `E_CONFIG` with the position in the file, for an error that its code throws. */
+async function loaded(path: string): Promise<Exports> {
+  try {
+    return await load(path);
+  } catch (cause) {
+    if (WhetstoneError.isInstance(cause)) throw cause;
+    const [name, message, stack] =
+      cause instanceof Error ? [cause.name, cause.message, cause.stack ?? ""] : ["a thrown value", String(cause), ""];
+    const at = userLocation(stack);
+    throw new ConfigError(`Expected ${path} to load, got ${name}${at === null ? "" : ` at ${at}`}: ${message}. Correct the file`, {
+      cause,
+      param: "environment",
+    });
+  }
+}
+
+let registered: Promise<void> | undefined;
+
+/** Registers tsx as a loader of this process, once: every registration is one more loader, which all later imports pass through. */
+function registerLoader(): Promise<void> {
+  return (registered ??= import("tsx/esm/api").then(({ register }) => void register()));
+}
+
 async function load(path: string): Promise<Exports> {
   const url = pathToFileURL(path).href;
   if (!/^\.[cm]?tsx?$/u.test(extname(path))) return (await import(url)) as Exports;
   // Node's own type stripping resolves imports differently and rejects enums, so every Node version runs TypeScript with tsx.
   if (!(await isCommonJs(path))) {
-    const { register } = await import("tsx/esm/api");
-    register();
+    await registerLoader();
     return (await import(url)) as Exports;
   }
   const { require } = await import("tsx/cjs/api");

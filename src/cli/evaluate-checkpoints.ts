@@ -1,15 +1,15 @@
 import type { Command } from "commander";
 import { InvalidArgumentError } from "commander";
-import type { Model } from "../client/index.ts";
-import type { Environment } from "../environment/index.ts";
-import { evaluationEstimates, type EvaluationEstimates } from "../environment/evaluate.ts";
-import { NotFoundError } from "../errors.ts";
-import { compare, openRun, type Comparison, type Run } from "../experiment/index.ts";
-import { evaluateCheckpoints } from "../train/index.ts";
-import type { JsonObject } from "../schema/index.ts";
-import type { TrajectoryGroup } from "../trajectory/index.ts";
+import type { Model } from "../library/client/index.ts";
+import type { Environment } from "../library/environment/index.ts";
+import { evaluationEstimates, type EvaluationEstimates } from "../library/environment/evaluate.ts";
+import { NotFoundError } from "../base/errors.ts";
+import { compare, openRun, type Comparison, type Run } from "../lab/experiment/index.ts";
+import { evaluateCheckpoints } from "../training/train/index.ts";
+import type { JsonObject } from "../base/schema/index.ts";
+import type { TrajectoryGroup } from "../base/trajectory/index.ts";
 import { comparisonLines } from "./compare.ts";
-import { formatInterval } from "./output.ts";
+import { formatInterval, plural } from "./output.ts";
 
 /** Settings of {@link savedEvaluation}. */
 export interface SavedEvaluationSettings {
@@ -52,7 +52,7 @@ export function addCheckpointOptions(command: Command): Command {
     .option("--checkpoints <steps>", "checkpoints to evaluate and compare with the first: 0,5,10, or all", checkpointList)
     .option(
       "--out <directory>",
-      "directory of the results; an interrupted evaluation resumes (default with --checkpoints: runs/eval-<environment>-<model>)",
+      "directory of the results; an interrupted evaluation resumes (default with --checkpoints: runs/eval-<environment>-<model>, or runs/eval-<model> if the names are equal)",
     );
 }
 
@@ -111,10 +111,10 @@ export function* savedEvaluationLines({
   checkpoints,
   comparison,
 }: SavedEvaluation): Generator<string> {
-  yield `${environment} by ${model}: ${checkpoints[0]?.scenarios ?? 0} scenarios, ${samples} rollouts each; saved in ${dir}`;
+  yield `${environment} by ${model}: ${plural(checkpoints[0]?.scenarios ?? 0, "scenario")}, ${plural(samples, "rollout")} each; saved in ${dir}`;
   for (const { step, reward, passAtK, exceptions } of checkpoints) {
     const passes = passAtK.map((each) => `pass@${each.k} ${each.mean.toFixed(4)}`).join("  ");
-    yield `checkpoint ${step}  reward ${formatInterval(reward)}  ${passes}${exceptions > 0 ? `  ${exceptions} rollouts failed` : ""}`;
+    yield `checkpoint ${step}  reward ${formatInterval(reward)}  ${passes}${exceptions > 0 ? `  ${plural(exceptions, "rollout")} failed` : ""}`;
   }
   if (comparison !== null) yield* comparisonLines(comparison);
 }

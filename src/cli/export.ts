@@ -1,9 +1,8 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { Model } from "../client/index.ts";
 import type { ExportDtype, ExportFormat, ExportResult } from "../export/index.ts";
-import { formatBytes } from "../util/units.ts";
-import { withService } from "./connected.ts";
-import { findModel, parseCheckpointName } from "./names.ts";
+import { formatBytes } from "../base/util/units.ts";
+import { addDataDir, withService } from "./connected.ts";
+import { findCheckpoint } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
 const FORMATS = ["huggingface", "peft", "gguf", "gguf-adapter"] as const satisfies readonly ExportFormat[];
@@ -22,7 +21,7 @@ interface ExportCommandOptions extends OutputOptions {
 
 /** Creates the command `whetstone export <model>:<step>`, which writes a checkpoint for transformers, PEFT, vLLM or llama.cpp. */
 export function exportCommand(): Command {
-  return new Command("export")
+  return addDataDir(new Command("export"))
     .description(
       "write a checkpoint for other programs: a Hugging Face directory, a PEFT adapter, or a model or an adapter in GGUF for llama.cpp",
     )
@@ -46,13 +45,12 @@ async function run(text: string, given: string | undefined, options: ExportComma
   const { format, dtype, base, preTokenizer, tokenizer, force } = options;
   // Imported lazily: `--help` needs neither the tokenizers nor the reader of weights.
   const { exportCheckpoint } = await import("../export/index.ts");
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     const { signal } = connected;
-    const { model: name, step } = parseCheckpointName(text);
-    const model = new Model(connected.service, await findModel(connected, name));
-    const at = step ?? (await model.step({ signal }));
-    const target = given ?? `${model.name}-step${at}${SUFFIXES[format]}`;
-    const result = await exportCheckpoint(model, target, { step: at, format, dtype, base, preTokenizer, tokenizer, force, signal });
+    const { model, policy } = await findCheckpoint(connected, text);
+    const { step } = policy;
+    const target = given ?? `${model.name}-step${step}${SUFFIXES[format]}`;
+    const result = await exportCheckpoint(model, target, { step, format, dtype, base, preTokenizer, tokenizer, force, signal });
     printResult(options, result, lines);
   });
 }

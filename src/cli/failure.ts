@@ -1,7 +1,9 @@
 /** Exit codes, and the report of a failed command on standard error. */
-import { WhetstoneError } from "../errors.ts";
-import { traceOf } from "../service/error-text.ts";
-import { logLine, logLines } from "../util/output.ts";
+import type { Command } from "commander";
+import { HttpError } from "../library/client/errors.ts";
+import { WhetstoneError } from "../base/errors.ts";
+import { traceOf } from "../service/common/error-text.ts";
+import { logLine, logLines } from "../base/util/output.ts";
 import { exitCodeOf, type StopReason } from "./stop-signal.ts";
 
 /** Exit code of a command that failed, or that found a problem. */
@@ -39,20 +41,41 @@ export function reportUsage(message: string, isJson: boolean): void {
 }
 
 /**
+ * Returns code and message of an error as a user of commands reads them. An error that the service classified has the service's own
+ * message, without the request.
+ */
+function describe(error: WhetstoneError, command: Command | null): Failure {
+  const { code, message, param } = error;
+  const isClassified = error instanceof HttpError && typeof error.serviceCode === "string" && error.serviceCode.startsWith("E_");
+  if (isClassified && error.reason !== null && !error.retryable)
+    return { code: error.serviceCode as string, message: withFlags(error.reason, command), param };
+  return { code, message: withFlags(message, command), param };
+}
+
+/** Replaces options of the library in a message, `from` or `by: "step"`, by the flags that the command has for them. */
+function withFlags(message: string, command: Command | null): string {
+  return message.replaceAll(/`(\w+)(?:: "?(\w+)"?)?`/gu, (text, name: string, value?: string) => {
+    const flag = command?.options.find((option) => option.attributeName() === name)?.long;
+    return flag === undefined || flag === null ? text : `\`${value === undefined ? flag : `${flag} ${value}`}\``;
+  });
+}
+
+/**
  * Writes an error to standard error: one line with the remedy, or the trace of an unexpected error; with `--json`, a JSON object.
  *
+ * @param command - Command that ran, whose flags the message names; null if none ran.
  * @returns the exit code of the command.
  */
-export function reportFailure(error: unknown, isJson: boolean): number {
+export function reportFailure(error: unknown, isJson: boolean, command: Command | null = null): number {
   if (error instanceof InterruptedError) {
     if (isJson) logJson({ code: "E_INTERRUPTED", message: error.message, param: null });
     else logLine(error.message);
     return error.exitCode;
   }
   if (WhetstoneError.isInstance(error)) {
-    const { code, message, param } = error;
-    if (isJson) logJson({ code, message, param });
-    else logLines(`error: ${message} (${code})`);
+    const failure = describe(error, command);
+    if (isJson) logJson(failure);
+    else logLines(`error: ${failure.message} (${failure.code})`);
   } else if (isJson) {
     logJson({ code: "E_INTERNAL", message: error instanceof Error ? error.message : String(error), param: null });
   } else {

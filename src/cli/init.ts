@@ -1,11 +1,11 @@
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { basename, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { Command } from "commander";
-import { ConfigError } from "../errors.ts";
-import { isFileSystemError } from "../util/file-system-error.ts";
-import { packageFile } from "../util/package-file.ts";
+import { ConfigError } from "../base/errors.ts";
+import { isFileSystemError } from "../base/util/file-system-error.ts";
+import { packageFile } from "../base/util/package-file.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { readPackage } from "./package.ts";
+import { completePackage } from "./project-package.ts";
 
 /** Files of the package's `template`, by their name in the project. npm leaves out or changes files of some names when it packs. */
 const FILES: Readonly<Record<string, string>> = {
@@ -17,7 +17,7 @@ const FILES: Readonly<Record<string, string>> = {
   ".npmrc": "npmrc",
 };
 
-/** Creates the command `whetstone init [directory]`, which creates a project with an environment and its test. */
+/** Creates the command `whetstone init [directory]`, which creates a project with an environment and its test, or adds them to a project. */
 export function initCommand(): Command {
   return new Command("init")
     .description("create a project: an environment, its test, and the commands that train and evaluate a model")
@@ -27,7 +27,7 @@ export function initCommand(): Command {
 
 async function init(directory: string, options: OutputOptions): Promise<void> {
   const root = resolve(directory);
-  const files = [...Object.keys(FILES), "package.json"];
+  const files = Object.keys(FILES);
   const existing = await writing(root, async () => {
     await mkdir(root, { recursive: true });
     return (await readdir(root)).filter((name) => files.includes(name));
@@ -39,13 +39,16 @@ async function init(directory: string, options: OutputOptions): Promise<void> {
   }
   const contents = new Map<string, string | Uint8Array>();
   for (const [name, source] of Object.entries(FILES)) contents.set(name, await readFile(packageFile(`template/${source}`)));
-  contents.set("package.json", `${JSON.stringify(await projectPackage(basename(root)), null, 2)}\n`);
+  const { content: about, keptScripts } = await completePackage(root);
   await writing(root, async () => {
     // The flag makes it fail for a file that was created since the check.
     for (const [name, content] of contents) await writeFile(join(root, name), content, { flag: "wx" });
+    await writeFile(join(root, "package.json"), `${JSON.stringify(about, null, 2)}\n`);
   });
-  printResult(options, { directory: root, files: files.toSorted() }, () => [
-    `Created ${root} with ${files.toSorted().join(", ")}`,
+  const written = [...files, "package.json"].toSorted();
+  printResult(options, { directory: root, files: written, keptScripts }, () => [
+    `Created ${root} with ${written.join(", ")}`,
+    ...(keptScripts.length === 0 ? [] : [`Kept the scripts of the existing package.json: ${keptScripts.join(", ")}`]),
     "Next, in that directory:",
     "  npm install",
     "  npm test",
@@ -64,27 +67,4 @@ async function writing<T>(root: string, run: () => Promise<T>): Promise<T> {
       param: "directory",
     });
   }
-}
-
-async function projectPackage(directory: string): Promise<object> {
-  const { version, dependencies } = await readPackage();
-  const model = "--model demo/backwards";
-  return {
-    // A name of npm has no capital letters, and starts with a letter or a digit.
-    name:
-      directory
-        .toLowerCase()
-        .replaceAll(/[^a-z0-9._-]+/gu, "-")
-        .replace(/^[^a-z0-9]+/u, "") || "agent",
-    private: true,
-    type: "module",
-    scripts: {
-      test: "node --import tsx --test environment.test.ts",
-      validate: "whetstone validate environment.ts",
-      train: `whetstone train environment.ts ${model} --steps 10 --learning-rate 3e-4`,
-      evaluate: `whetstone eval environment.ts ${model}`,
-    },
-    dependencies: { whetstone: version },
-    devDependencies: { tsx: dependencies["tsx"] },
-  };
 }

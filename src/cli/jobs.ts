@@ -1,11 +1,11 @@
 import { Command, Option } from "commander";
-import type { TrainingJobInfo } from "../client/index.ts";
-import { jobStatus, type JobEvent } from "../schema/index.ts";
+import type { TrainingJobInfo } from "../library/client/index.ts";
+import { jobStatus, type JobEvent } from "../base/schema/index.ts";
 import { integer } from "./arguments.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
-import { withService, type Connected } from "./connected.ts";
+import { addDataDir, withService, type Connected } from "./connected.ts";
 import { FAILED } from "./failure.ts";
-import { findModel, shortName } from "./names.ts";
+import { findModel, requireExisting, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { type Column, fields, table } from "./table.ts";
 import { formatElapsed, formatTime } from "./time.ts";
@@ -29,7 +29,7 @@ const COLUMNS: readonly Column<NamedJob>[] = [
 /** Creates the command `whetstone jobs`, which lists, shows, follows, cancels and deletes training jobs. */
 export function jobsCommand(): Command {
   const command = new Command("jobs").description("list, show, follow, cancel and delete training jobs");
-  const list = new Command("list")
+  const list = addDataDir(new Command("list"))
     .description("list training jobs, newest first")
     .option("--model <project/name>", "only jobs of this model")
     .addOption(new Option("--status <status>", "only jobs in this state").choices([...jobStatus.values]))
@@ -46,7 +46,7 @@ export function jobsCommand(): Command {
 }
 
 function withJob(name: string, description: string): Command {
-  return new Command(name).description(description).argument("<id>", "id of the job");
+  return addDataDir(new Command(name)).description(description).argument("<id>", "id of the job");
 }
 
 async function named({ service, signal }: Connected, jobs: readonly TrainingJobInfo[]): Promise<NamedJob[]> {
@@ -61,7 +61,7 @@ interface ListOptions extends OutputOptions {
 }
 
 async function listJobs({ model, status, max, ...options }: ListOptions): Promise<void> {
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     const { service, signal } = connected;
     const modelId = model === undefined ? undefined : (await findModel(connected, model)).id;
     const jobs = await named(connected, await service.trainingJobs.list({ modelId, status, max, signal }));
@@ -69,9 +69,14 @@ async function listJobs({ model, status, max, ...options }: ListOptions): Promis
   });
 }
 
+/** Returns a job. @throws NotFoundError `E_NOT_FOUND` if it does not exist. */
+function findJob({ service, signal }: Connected, id: string): Promise<TrainingJobInfo> {
+  return requireExisting(`job "${id}"`, "jobs list", () => service.trainingJobs.get(id, { signal }));
+}
+
 async function showJob(id: string, options: OutputOptions): Promise<void> {
-  await withService(async (connected) => {
-    const [job] = await named(connected, [await connected.service.trainingJobs.get(id, { signal: connected.signal })]);
+  await withService(options, async (connected) => {
+    const [job] = await named(connected, [await findJob(connected, id)]);
     if (job !== undefined) printResult(options, job, describe);
   });
 }
@@ -93,7 +98,9 @@ function describe(job: NamedJob): string[] {
 const FINAL: ReadonlySet<string> = new Set(["training_ended", "training_failed", "training_cancelled"]);
 
 async function printLogs(id: string, { follow = false, ...options }: OutputOptions & { readonly follow?: boolean }): Promise<void> {
-  await withService(async ({ service, signal }) => {
+  await withService(options, async (connected) => {
+    const { service, signal } = connected;
+    await findJob(connected, id);
     let [after, isOver] = [undefined as string | undefined, false];
     for (;;) {
       const waitSeconds = follow && !isOver ? WAIT_SECONDS : undefined;
@@ -119,14 +126,17 @@ function describeEvent({ type, data }: JobEvent): string {
 }
 
 async function cancelJob(id: string, options: OutputOptions): Promise<void> {
-  await withService(async ({ service, signal }) => {
+  await withService(options, async (connected) => {
+    const { service, signal } = connected;
+    await findJob(connected, id);
     printResult(options, await service.trainingJobs.cancel(id, { signal }), ({ status }) => [`Job ${id}: ${status}`]);
   });
 }
 
 async function deleteJob(this: Command, id: string, options: ConfirmOptions & OutputOptions): Promise<void> {
-  await withService(async ({ service, signal }) => {
-    const { type, status } = await service.trainingJobs.get(id, { signal });
+  await withService(options, async (connected) => {
+    const { service, signal } = connected;
+    const { type, status } = await findJob(connected, id);
     if (!(await confirm(this, `Delete the ${status} ${type} job ${id}`, options))) return;
     await service.trainingJobs.delete(id, { signal });
     printResult(options, { id }, () => [`Deleted job ${id}`]);

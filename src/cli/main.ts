@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Imports only the output of text before the check of Node's version, because older versions cannot load some modules.
-import { logLine, onClosedOutput } from "../util/output.ts";
+import { logLine, onClosedOutput } from "../base/util/output.ts";
 
 /** Lowest supported version of Node, as in `engines` of package.json. */
 const MIN_NODE = "20.19";

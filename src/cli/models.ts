@@ -1,8 +1,8 @@
 import { Command } from "commander";
-import type { ModelSummary } from "../client/index.ts";
-import { formatBytes } from "../util/units.ts";
+import type { ModelSummary } from "../library/client/index.ts";
+import { formatBytes } from "../base/util/units.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
-import { withService } from "./connected.ts";
+import { addDataDir, withService } from "./connected.ts";
 import { findModel, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { type Column, fields, table } from "./table.ts";
@@ -21,12 +21,15 @@ const COLUMNS: readonly Column<ModelSummary>[] = [
 /** Creates the command `whetstone models`, which lists, shows and deletes trainable models. */
 export function modelsCommand(): Command {
   const command = new Command("models").description("list, show and delete trainable models");
-  const list = new Command("list")
+  const list = addDataDir(new Command("list"))
     .description("list the trainable models, newest first, and the base models")
     .option("--project <name>", "only models of this project")
     .action(listModels);
-  const show = new Command("show").description("show a model").argument("<model>", "project/name or id of the model").action(showModel);
-  const remove = new Command("delete")
+  const show = addDataDir(new Command("show"))
+    .description("show a model")
+    .argument("<model>", "project/name or id of the model")
+    .action(showModel);
+  const remove = addDataDir(new Command("delete"))
     .description("delete a model with its checkpoints; cancels its unfinished jobs first")
     .argument("<model>", "project/name or id of the model")
     .action(deleteModel);
@@ -34,7 +37,7 @@ export function modelsCommand(): Command {
 }
 
 async function listModels({ project, ...options }: OutputOptions & { readonly project?: string }): Promise<void> {
-  await withService(async ({ service, signal }) => {
+  await withService(options, async ({ service, signal }) => {
     const found = { models: await service.models.listTrainable({ project, signal }), baseModels: await service.baseModels({ signal }) };
     printResult(options, found, function* ({ models, baseModels }) {
       if (models.length > 0) yield* table(models, COLUMNS);
@@ -45,7 +48,7 @@ async function listModels({ project, ...options }: OutputOptions & { readonly pr
 }
 
 async function showModel(name: string, options: OutputOptions): Promise<void> {
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     printResult(options, await findModel(connected, name), (model) =>
       fields({
         model: `${model.entity}/${shortName(model)}`,
@@ -61,7 +64,7 @@ async function showModel(name: string, options: OutputOptions): Promise<void> {
 }
 
 async function deleteModel(this: Command, name: string, options: ConfirmOptions & OutputOptions): Promise<void> {
-  await withService(async (connected) => {
+  await withService(options, async (connected) => {
     const model = await findModel(connected, name);
     const size = `${model.checkpoints} checkpoints (${formatBytes(model.bytes)})`;
     if (!(await confirm(this, `Delete model ${shortName(model)} with ${size}`, options))) return;

@@ -1,7 +1,7 @@
 /** Names of models, checkpoints and artifacts on the command line, and their lookup on the service. */
 import { z } from "zod";
-import type { ArtifactVersion, ModelSummary } from "../client/index.ts";
-import { ArgumentError, NotFoundError } from "../errors.ts";
+import { HttpError, Model, type ArtifactVersion, type ModelPolicy, type ModelSummary } from "../library/client/index.ts";
+import { ArgumentError, NotFoundError } from "../base/errors.ts";
 import type { Connected } from "./connected.ts";
 
 /** Max names that an error lists. */
@@ -19,12 +19,18 @@ export function shortName({ project, name }: { readonly project: string; readonl
   return `${project}/${name}`;
 }
 
-function isId(text: string): boolean {
+/** Returns the default name of a run: `environment-model`, or the name alone if both are equal. */
+export function runName(environment: string, model: string): string {
+  return environment === model ? model : `${environment}-${model}`;
+}
+
+/** Whether a text is the id of a model or an artifact version. */
+export function isId(text: string): boolean {
   return z.uuid().safeParse(text).success;
 }
 
 /** Parses `entity/project/name`, `project/name`, or `name` in the project `default`. */
-function parseName(text: string, param: string): QualifiedName {
+export function parseName(text: string, param: string): QualifiedName {
   const parts = text.split("/");
   const [name, project = "default", entity] = parts.toReversed();
   if (parts.length > 3 || parts.includes("") || name === undefined)
@@ -61,13 +67,50 @@ export function parseCheckpointName(text: string): { readonly model: string; rea
 }
 
 /**
+ * Returns a model, and the policy of the checkpoint that `text` names.
+ *
+ * @param text - `model`, `model:step`, `model:stepN` or `model:latest`.
+ * @param baseModels - Base models that the caller accepts as well, for the error message.
+ * @throws NotFoundError `E_NOT_FOUND` with the existing names, or with the model's steps.
+ */
+export async function findCheckpoint(
+  connected: Connected,
+  text: string,
+  baseModels: readonly string[] = [],
+): Promise<{ readonly summary: ModelSummary; readonly model: Model; readonly policy: ModelPolicy }> {
+  const { model: name, step } = parseCheckpointName(text);
+  const summary = await findModel(connected, name, baseModels);
+  const model = new Model(connected.service, summary);
+  return { summary, model, policy: await model.policy(step, { signal: connected.signal }) };
+}
+
+/**
+ * Runs a request for something that the user named by its id.
+ *
+ * @param what - Noun phrase with the id, such as `job "…"`.
+ * @param list - Command that lists the existing ids.
+ * @throws NotFoundError `E_NOT_FOUND` with the remedy if the service answers 404; other errors unchanged.
+ */
+export async function requireExisting<T>(what: string, list: string, request: () => Promise<T>): Promise<T> {
+  try {
+    return await request();
+  } catch (cause) {
+    if (!(cause instanceof HttpError && cause.status === 404)) throw cause;
+    throw new NotFoundError(`The ${what} does not exist on this service. List the existing ones with \`whetstone ${list}\``, {
+      cause,
+      param: "id",
+    });
+  }
+}
+
+/**
  * Returns an artifact version by its id or address.
  *
  * @param text - UUID, `artifact:///entity/project/name:vN`, `project/name:vN`, or without a version the newest.
  * @throws NotFoundError `E_NOT_FOUND` with the existing versions.
  */
 export async function findArtifact({ service, signal }: Connected, text: string): Promise<ArtifactVersion> {
-  if (isId(text)) return service.artifacts.get(text, { signal });
+  if (isId(text)) return requireExisting(`artifact "${text}"`, "artifacts list", () => service.artifacts.get(text, { signal }));
   const [, path = "", version] = /^(?:artifact:\/\/\/)?(.*?)(?::v(\d{1,9}))?$/u.exec(text) ?? [];
   const name = parseName(path, "artifact");
   const versions = await service.artifacts.list({ ...name, signal });

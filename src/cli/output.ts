@@ -2,7 +2,7 @@
  * Output of commands. A result goes to standard output, as text or with `--json` as JSON; messages about the work go to standard error.
  * `createProgram` adds `--json` to every command.
  */
-import { printLine } from "../util/output.ts";
+import { printLine } from "../base/util/output.ts";
 
 /** Option of every command. */
 export interface OutputOptions {
@@ -22,6 +22,11 @@ export const JSON_HELP = "print JSON instead of text: one document, or one per l
 export function printResult<T>({ json }: OutputOptions, result: T, text: (result: T) => Iterable<string>): void {
   if (json === true) printLine(JSON.stringify(result));
   else for (const line of text(result)) printLine(line);
+}
+
+/** Returns a number with its noun: `1 rollout`, `2 rollouts`. */
+export function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 /** Formats a mean with its confidence interval; only the mean if the interval is NaN, as for a single scenario. */

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { packageFile } from "../util/package-file.ts";
+import { packageFile } from "../base/util/package-file.ts";
 
 /** Part of the package's package.json that commands need. */
 export interface PackageFacts {
@@ -7,6 +7,8 @@ export interface PackageFacts {
   readonly engines: { readonly node: string };
   /** Exact versions by package. */
   readonly dependencies: Readonly<Record<string, string>>;
+  /** Exact versions of the packages that only a checkout installs. */
+  readonly devDependencies: Readonly<Record<string, string>>;
 }
 
 /** Reads package.json of this package. */

@@ -1,4 +1,4 @@
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, Help, Option } from "commander";
 import { artifactsCommand } from "./artifacts.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
 import { compareCommand } from "./compare.ts";
@@ -21,6 +21,7 @@ import { runsCommand } from "./runs.ts";
 import { readPackage } from "./package.ts";
 import { serveCommand } from "./serve.ts";
 import { sftCommand } from "./sft.ts";
+import { sweepCommand } from "./sweep.ts";
 import { trainCommand } from "./train.ts";
 import { uiCommand } from "./ui.ts";
 import { validateCommand } from "./validate.ts";
@@ -29,6 +30,15 @@ import { verifyCommand } from "./verify.ts";
 /** Returns a command and all commands below it. */
 export function commandTree(command: Command): Command[] {
   return [command, ...command.commands.flatMap(commandTree)];
+}
+
+/** Describes an option in the help of its command. An empty list or object is no default worth showing. */
+function optionDescription(option: Option): string {
+  const { defaultValue } = option;
+  if (typeof defaultValue !== "object") return new Help().optionDescription(option);
+  const shown = new Option(option.flags, option.description);
+  if (option.argChoices !== undefined) shown.choices(option.argChoices);
+  return new Help().optionDescription(shown);
 }
 
 /**
@@ -45,6 +55,7 @@ export function createProgram(version: string): Command {
     initCommand(),
     serveCommand(),
     trainCommand(),
+    sweepCommand(),
     sftCommand(),
     evaluateCommand(),
     captureCommand(),
@@ -70,7 +81,7 @@ export function createProgram(version: string): Command {
     program.addCommand(command);
   // Commands added with `addCommand` do not inherit the settings of the parent.
   for (const command of commandTree(program)) {
-    command.exitOverride().showSuggestionAfterError();
+    command.exitOverride().showSuggestionAfterError().configureHelp({ optionDescription });
     if (command.commands.length === 0) command.option("--json", JSON_HELP);
   }
   return program;
@@ -83,7 +94,9 @@ export function createProgram(version: string): Command {
 function rejectUnknownSubcommands(command: Command): void {
   const names = command.commands.map((each) => each.name());
   if (names.length === 0 || command.parent === null) return;
-  command.hook("preSubcommand", ({ args: [name] }) => {
+  command.hook("preSubcommand", ({ args: [name] }, fallback) => {
+    // The default subcommand takes an argument, such as the model of `checkpoints list`.
+    if (fallback.registeredArguments.length > 0) return;
     if (name === undefined || name.startsWith("-") || names.includes(name) || name === "help") return;
     command.error(`error: unknown command '${name}'\n(expected one of: ${names.join(", ")})`, {
       code: "commander.unknownCommand",
@@ -124,11 +137,13 @@ export async function run(args: readonly string[]): Promise<number> {
   // Read from the text, because an invalid command line has no parsed options.
   const isJson = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
   if (isJson) for (const command of commandTree(program)) command.configureOutput({ outputError: () => undefined });
+  let running: Command | null = null;
+  program.hook("preAction", (_, command) => void (running = command));
   try {
     await program.parseAsync([...args], { from: "user" });
     return Number(process.exitCode ?? 0);
   } catch (error) {
-    if (!(error instanceof CommanderError)) return reportFailure(error, isJson);
+    if (!(error instanceof CommanderError)) return reportFailure(error, isJson, running);
     if (error.exitCode === 0) return 0;
     reportUsage(error.message, isJson);
     return USAGE;

@@ -1,7 +1,7 @@
 import { pathToFileURL } from "node:url";
 import { Command } from "commander";
-import { writeReport } from "../report/index.ts";
-import { formatBytes } from "../util/units.ts";
+import { writeReport } from "../lab/report/index.ts";
+import { formatBytes } from "../base/util/units.ts";
 import { integer } from "./arguments.ts";
 import { openBrowser } from "./open-browser.ts";
 import { type OutputOptions, printResult } from "./output.ts";

@@ -1,10 +1,10 @@
 import { stat } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { Command } from "commander";
-import { findRuns, openRun, type Run, type RunState } from "../experiment/index.ts";
-import { DataError, NotFoundError } from "../errors.ts";
-import { directorySize } from "../util/directory-size.ts";
-import { formatBytes, formatDuration } from "../util/units.ts";
+import { findRuns, openRun, type Run, type RunState } from "../lab/experiment/index.ts";
+import { DataError, NotFoundError } from "../base/errors.ts";
+import { directorySize } from "../base/util/directory-size.ts";
+import { formatBytes, formatDuration } from "../base/util/units.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { table } from "./table.ts";
 

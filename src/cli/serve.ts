@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
-import { logLine } from "../util/output.ts";
+import { logLine } from "../base/util/output.ts";
 import { exitNow, onStop, type StopReason } from "./stop-signal.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { parseSize } from "./arguments.ts";
@@ -14,6 +14,8 @@ interface ServeOptions extends EngineOptions, OutputOptions {
   readonly minFree?: number;
   readonly retainJobs?: number;
   readonly retainArtifacts?: number;
+  readonly retainQuarantine?: number;
+  readonly scrubRate?: number;
   readonly runs: readonly string[];
   readonly logRequests?: boolean;
 }
@@ -48,6 +50,12 @@ export function serveCommand(): Command {
     .option("--min-free <size>", "min free disk space, such as 500MB; below it, new work is rejected (default: 64 MiB)", parseSize)
     .option("--retain-jobs <time>", "retention of finished jobs with their events, such as 12h or 30d (default: unlimited)", parseTime)
     .option("--retain-artifacts <time>", "retention of artifact versions, such as 12h or 30d (default: unlimited)", parseTime)
+    .option("--retain-quarantine <time>", "retention of files in the quarantine, such as 12h or 30d (default: 30d)", parseTime)
+    .option(
+      "--scrub-rate <size>",
+      "max bytes per second that the daily verification of stored files reads, such as 20MB; 0 = no verification (default: 4MB)",
+      parseSize,
+    )
     .option(
       "--runs <path>",
       "directory in which the dashboard finds training runs; repeatable (default: runs)",
@@ -95,7 +103,9 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Pro
       maxCheckpointBytes: options.checkpointBudget ?? null,
       maxJobAgeMs: options.retainJobs ?? null,
       maxArtifactAgeMs: options.retainArtifacts ?? null,
+      ...(options.retainQuarantine === undefined ? {} : { maxQuarantineAgeMs: options.retainQuarantine }),
       ...(options.minFree === undefined ? {} : { minFreeBytes: options.minFree }),
+      ...(options.scrubRate === undefined ? {} : { scrubBytesPerSecond: options.scrubRate }),
     },
     onRequest:
       options.logRequests === true
@@ -110,6 +120,7 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Pro
   printResult(options, { url: service.url, dataDir: service.dataDir, keySource }, ({ url }) => [
     `Listening on ${url}`,
     `API key: ${keySource}`,
+    `Dashboard: ${url}/ui/, opened and logged in by \`whetstone ui${options.dataDir === undefined ? "" : ` --data-dir ${options.dataDir}`}\``,
   ]);
   const reason = await stop;
   const what = reason === "parent-exit" ? "The package manager that started the service has ended" : `${reason} received`;

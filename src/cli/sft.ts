@@ -2,16 +2,18 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Command, Option } from "commander";
-import type { SftOptions, Service } from "../client/index.ts";
-import { uploadDataset, type Dataset } from "../dataset/index.ts";
-import { digestOf } from "../dataset/keys.ts";
-import { eventToDisk } from "../train/events.ts";
-import { trainSft } from "../train/index.ts";
-import { printLine } from "../util/output.ts";
+import type { SftOptions, Service } from "../library/client/index.ts";
+import { uploadDataset, type Dataset } from "../library/dataset/index.ts";
+import { digestOf } from "../library/dataset/keys.ts";
+import { eventToDisk } from "../run/events.ts";
+import { CONFIG_FILE } from "../run/files.ts";
+import { trainSft } from "../training/train/index.ts";
+import { logLine, printLine } from "../base/util/output.ts";
 import { BASE_FORMS, integer, modelName, positive } from "./arguments.ts";
-import { openModel, withService, type ModelName } from "./connected.ts";
+import { addDataDir, openModel, withService, type ModelName } from "./connected.ts";
 import { fractionOrFiles, trainingData } from "./dataset.ts";
-import type { OutputOptions } from "./output.ts";
+import { shortName } from "./names.ts";
+import { type OutputOptions, plural } from "./output.ts";
 import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice } from "./trackers.ts";
 
 interface SftCommandOptions extends OutputOptions {
@@ -31,15 +33,19 @@ interface SftCommandOptions extends OutputOptions {
 
 /** Creates the command `whetstone sft <file…>`, which trains a model on examples. */
 export function sftCommand(): Command {
-  return new Command("sft")
+  return addDataDir(new Command("sft"))
     .description("train a model on the examples of JSON Lines files (supervised fine-tuning)")
-    .argument("<file...>", "JSON Lines files or globs: chat lines, trajectories or groups")
+    .argument("<file...>", "JSON Lines files or globs: chat lines, trajectories, groups, prompt-completion, ShareGPT or Alpaca lines")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
     .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")
     .option("--lora-rank <number>", "train an adapter of this rank in a new model (default: train all weights)", integer(1))
     .option("--epochs <number>", "passes over the examples", integer(1), 1)
     .option("--batch-size <number>", "examples per optimizer step (default: the service's)", integer(1))
-    .option("--learning-rate <number>", "learning rate, with a schedule its peak (default: the service's)", positive)
+    .option(
+      "--learning-rate <number>",
+      "learning rate, with a schedule its peak (default: by size of the model and kind of training; printed)",
+      positive,
+    )
     .addOption(new Option("--schedule <name>", "learning-rate schedule").choices(["constant", "linear", "cosine"]).default("constant"))
     .option("--warmup-ratio <number>", "fraction of the steps with rising learning rate", positive)
     .option("--validation <fraction|file>", "validation examples: a fraction to split off, or a file", fractionOrFiles)
@@ -52,22 +58,27 @@ export function sftCommand(): Command {
 async function sft(files: readonly string[], options: SftCommandOptions): Promise<void> {
   const { model: name, base, loraRank, runDir = `runs/sft-${name.name}` } = options;
   const trackers = await Promise.all(options.tracker.map((create) => create()));
-  await withService(async (connected) => {
-    const { service, signal } = connected;
-    const data = await trainingData(files, options);
-    const train = await uploaded(service, data.train, { name: name.name, runDir, signal });
-    const validation = data.validation && (await uploaded(service, data.validation, { name: `${name.name}-validation`, runDir, signal }));
-    const model = await openModel(connected, name, base, loraRank);
-    const run = trainSft({ model, data: train, train: settings(options, validation), runDir, trackers, signal });
-    if (options.json === true) for await (const event of run) printLine(JSON.stringify(eventToDisk(event)));
-    const { reason, checkpointStep, metrics } = await run.done;
-    if (options.json === true) return;
-    const number = (name: string, shown = name) => (metrics[name] === undefined ? "" : `, ${shown} ${metrics[name].toFixed(4)}`);
-    const losses = `${number("loss")}${number("validation/loss", "validation loss")}`;
-    printLine(
-      `${reason} after ${metrics["gradient_steps"] ?? 0} gradient steps; checkpoint ${checkpointStep}${losses}; report in ${runDir}/report.html`,
-    );
-  }, "; start the same command again and it resumes");
+  logLine(`trains ${shortName(name)} in ${runDir}`);
+  await withService(
+    options,
+    async (connected) => {
+      const { service, signal } = connected;
+      const data = await trainingData(files, options);
+      const train = await uploaded(service, data.train, { name: name.name, runDir, signal });
+      const validation = data.validation && (await uploaded(service, data.validation, { name: `${name.name}-validation`, runDir, signal }));
+      const model = await openModel(connected, name, base, loraRank);
+      const run = trainSft({ model, data: train, train: settings(options, validation), runDir, trackers, signal });
+      if (options.json === true) for await (const event of run) printLine(JSON.stringify(eventToDisk(event)));
+      const { reason, checkpointStep, metrics } = await run.done;
+      if (options.json === true) return;
+      const number = (name: string, shown = name) => (metrics[name] === undefined ? "" : `, ${shown} ${metrics[name].toFixed(4)}`);
+      const losses = `${number("loss")}${number("validation/loss", "validation loss")}`;
+      printLine(
+        `${reason} after ${plural(metrics["gradient_steps"] ?? 0, "gradient step")}; checkpoint ${checkpointStep} of ${shortName(name)}${losses}; report in ${runDir}/report.html`,
+      );
+    },
+    "; start the same command again and it resumes",
+  );
 }
 
 function settings(options: SftCommandOptions, validationDataUrl: string | undefined): SftOptions {
@@ -89,7 +100,7 @@ async function uploaded(
   const hash = createHash("sha256");
   for await (const example of examples) hash.update(digestOf(JSON.stringify(example)));
   const artifact = `sft-${name}-${hash.digest("hex").slice(0, 12)}`;
-  const text = await readFile(join(runDir, "config.json"), "utf8").catch(() => "");
+  const text = await readFile(join(runDir, CONFIG_FILE), "utf8").catch(() => "");
   const known = new RegExp(`"(artifact:///[^"]*/${artifact.replaceAll(".", "\\.")}:v\\d+)"`, "u").exec(text)?.[1];
   return known ?? (await uploadDataset(service, { name: artifact, train: examples, signal })).url;
 }

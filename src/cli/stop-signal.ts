@@ -1,12 +1,15 @@
 /** Interval in milliseconds between two checks of the parent process. */
 const PARENT_POLL_MS = 250;
 
+/** Signals that stop a command. A closed terminal sends SIGHUP. */
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
 /** Reason to stop: a signal, or the exit of the package manager that started the program. */
 export type StopReason = NodeJS.Signals | "parent-exit";
 
 /**
- * Calls `stop` once, at the first SIGINT or SIGTERM, or when the package manager that started this process has exited. A second signal ends
- * the process at once, with the exit code that shells expect.
+ * Calls `stop` once, at the first SIGINT, SIGTERM or SIGHUP, or when the package manager that started this process has exited. A second
+ * signal ends the process at once, by the signal itself.
  *
  * npm starts scripts through a shell and sends SIGTERM only to the shell, which exits without forwarding the signal; the program would
  * continue without its parent. Therefore, in a program started by npm, npx, pnpm or yarn (`npm_lifecycle_event` is set), the exit of the
@@ -25,32 +28,45 @@ export function onStop(stop: (reason: StopReason) => void): () => void {
     isStopping = true;
     stop(reason);
   };
-  const onSignal = (signal: NodeJS.Signals) => begin(signal);
-  process.on("SIGINT", onSignal);
-  process.on("SIGTERM", onSignal);
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (signal === "SIGHUP") ignoreClosedOutput();
+    begin(signal);
+  };
+  for (const signal of SIGNALS) process.on(signal, onSignal);
   const parent = process.ppid;
   let poll: NodeJS.Timeout | undefined;
   if (process.env["npm_lifecycle_event"] !== undefined) {
     poll = setInterval(() => {
       if (process.ppid === parent) return;
-      // These streams have no reader any more, and a failed write must not end the shutdown.
-      for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
+      ignoreClosedOutput();
       begin("parent-exit");
     }, PARENT_POLL_MS).unref();
   }
   return () => {
     clearInterval(poll);
-    process.off("SIGINT", onSignal);
-    process.off("SIGTERM", onSignal);
+    for (const signal of SIGNALS) process.off(signal, onSignal);
   };
 }
 
-/** Returns the exit code of an unhandled signal: 130 for SIGINT, else 143. */
-export function exitCodeOf(reason: StopReason): number {
-  return reason === "SIGINT" ? 130 : 143;
+/** Lets the shutdown continue when standard output and error have no reader any more, so that writing to them fails. */
+function ignoreClosedOutput(): void {
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
 }
 
-/** Ends the process with the exit code of an unhandled signal. */
+/** Returns the exit code of an unhandled signal: 130 for SIGINT, 129 for SIGHUP, else 143. */
+export function exitCodeOf(reason: StopReason): number {
+  return reason === "SIGINT" ? 130 : reason === "SIGHUP" ? 129 : 143;
+}
+
+/**
+ * Ends the process by the signal itself, as if it were not handled. `process.exit` would first stop the threads of the engine, and a thread
+ * that is inside of native code then aborts the process with a core dump.
+ */
 export function exitNow(reason: StopReason): never {
+  const signal = reason === "parent-exit" ? "SIGTERM" : reason;
+  process.removeAllListeners(signal);
+  process.kill(process.pid, signal);
+  // Waits for the signal. The first process of a container receives only signals that it handles.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
   return process.exit(exitCodeOf(reason));
 }

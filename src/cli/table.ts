@@ -1,5 +1,5 @@
 import truncatedWidth from "fast-string-truncated-width";
-import { encodeLine, terminalWidth } from "../util/output.ts";
+import { encodeLine, terminalWidth } from "../base/util/output.ts";
 
 /** Column of a table. */
 export interface Column<T> {

@@ -1,4 +1,4 @@
-import { formatDuration } from "../util/units.ts";
+import { formatDuration } from "../base/util/units.ts";
 
 /** Returns an ISO time as local time to the minute: `2026-11-22 17:03`; `-` for null. */
 export function formatTime(iso: string | null): string {

@@ -1,13 +1,13 @@
 /** Option `--tracker` of the commands that run a training. */
 import { InvalidArgumentError } from "commander";
-import type { Tracker } from "../train/index.ts";
+import type { Tracker } from "../training/train/index.ts";
 
 /** Tracker by name, as the option selects it. Each module is loaded only if its name is given. */
 const TRACKERS: Readonly<Record<string, (address: string | undefined) => Promise<Tracker>>> = {
-  csv: async (path) => (await import("../trackers/csv.ts")).csvTracker({ path }),
-  tensorboard: async (logDir) => (await import("../trackers/tensorboard.ts")).tensorboardTracker({ logDir }),
-  mlflow: async (url) => (await import("../trackers/mlflow.ts")).mlflowTracker({ url }),
-  trackio: async (url) => (await import("../trackers/trackio.ts")).trackioTracker({ url }),
+  csv: async (path) => (await import("../training/trackers/csv.ts")).csvTracker({ path }),
+  tensorboard: async (logDir) => (await import("../training/trackers/tensorboard.ts")).tensorboardTracker({ logDir }),
+  mlflow: async (url) => (await import("../training/trackers/mlflow.ts")).mlflowTracker({ url }),
+  trackio: async (url) => (await import("../training/trackers/trackio.ts")).trackioTracker({ url }),
 };
 
 /** A tracker to create, with its file, directory or address. */

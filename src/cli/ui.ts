@@ -1,8 +1,9 @@
+import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Command } from "commander";
 import { z } from "zod";
-import { runningService } from "../client/embedded.ts";
-import { ConfigError } from "../errors.ts";
+import { runningService } from "../library/client/embedded.ts";
+import { ArgumentError, ConfigError, NotFoundError } from "../base/errors.ts";
 import { openBrowser } from "./open-browser.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { onStop } from "./stop-signal.ts";
@@ -34,7 +35,9 @@ export function uiCommand(): Command {
 async function run(directories: readonly string[], options: UiOptions): Promise<void> {
   const { dataDir } = options;
   const paths = directories.map((path) => resolve(path));
-  const running = configured(dataDir) ?? (await runningService({ dataDir, apiKey: keyFromEnvironment() }));
+  const remote = configured(dataDir);
+  if (remote === null) for (const path of paths) await requireDirectory(path);
+  const running = remote ?? (await runningService({ dataDir, apiKey: keyFromEnvironment() }));
   if (running !== null) return show(running, paths, options);
   let release = () => {};
   const stop = new Promise<void>((stopped) => (release = onStop(() => stopped())));
@@ -68,6 +71,14 @@ async function show(service: Address, paths: readonly string[], options: UiOptio
   const link = linkAnswer.parse(await post(service, "/ui/api/links", {}));
   printResult(options, link, ({ url }) => [`Dashboard: ${url}`, "The link works once, for one minute."]);
   if (options.open && options.json !== true) openBrowser(link.url);
+}
+
+/** Checks a directory on the machine of the service. The service does not report which paths exist. */
+async function requireDirectory(path: string): Promise<void> {
+  const found = await stat(path).catch((error: unknown) => {
+    throw new NotFoundError(`Expected a directory with training runs; ${path} does not exist`, { cause: error, param: "paths" });
+  });
+  if (!found.isDirectory()) throw new ArgumentError(`Expected a directory with training runs, got the file ${path}`, { param: "paths" });
 }
 
 async function post({ url, apiKey }: Address, path: string, content: object): Promise<unknown> {

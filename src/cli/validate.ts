@@ -1,9 +1,9 @@
 import { Command } from "commander";
-import { validate } from "../environment/index.ts";
+import { validate } from "../library/environment/index.ts";
 import { integer } from "./arguments.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import { FAILED } from "./failure.ts";
-import { type OutputOptions, printResult } from "./output.ts";
+import { type OutputOptions, plural, printResult } from "./output.ts";
 
 /** Creates the command `whetstone validate <file>`, which checks that an environment rewards its own correct answers. Uses no model. */
 export function validateCommand(): Command {
@@ -19,7 +19,9 @@ async function run(file: string, { count, ...options }: EnvironmentOptions & Out
   printResult(options, validation, function* ({ isValid, expected, findings, scores }) {
     for (const { severity, count: places, message, examples } of findings)
       yield `${severity}: ${message} (${places}; ${examples.join(", ")})`;
-    yield `${environment.name}: ${isValid ? "valid" : "not valid"}; ${scores.length} right answers held to a reward of ${expected}`;
+    for (const name of Object.keys(scores[0]?.rewards ?? {}))
+      yield `${name}: ${(scores.reduce((sum, { rewards }) => sum + (rewards[name] ?? 0), 0) / scores.length).toFixed(4)} for right answers`;
+    yield `${environment.name}: ${isValid ? "valid" : "not valid"}; ${plural(scores.length, "right answer")} held to a reward of ${expected}`;
   });
   if (!validation.isValid) process.exitCode = FAILED;
 }

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import type { Finding } from "../service/stored-files/verify.ts";
-import { formatBytes, formatDuration } from "../util/units.ts";
+import { formatBytes, formatDuration } from "../base/util/units.ts";
 import { FAILED } from "./failure.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
@@ -14,7 +14,7 @@ export function verifyCommand(): Command {
 
 async function run({ dataDir, ...options }: OutputOptions & { readonly dataDir?: string }): Promise<void> {
   // Imported lazily: `--help` needs no native binary.
-  const { defaultDataDirectory } = await import("../service/data-directory.ts");
+  const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
   const { verifyDataDirectory } = await import("../service/stored-files/verify.ts");
   const found = await verifyDataDirectory(dataDir ?? defaultDataDirectory());
   const intact = found.missing.length + found.damaged.length === 0;

@@ -1,5 +1,5 @@
 /** Chat messages in the form that a client of chat completions sends. */
-import type { RequestMessage, ToolCall } from "../schema/index.ts";
+import type { RequestMessage, ToolCall } from "../base/schema/index.ts";
 
 /** Part of the content of a message. */
 export interface ContentPart {

@@ -1,14 +1,15 @@
 /** Translation of recorded requests and answers to chat completions. */
-import { chatCompletionRequest, type ChatCompletion, type ChatCompletionRequest, type RequestMessage } from "../schema/index.ts";
+import { chatCompletionRequest, type ChatCompletion, type ChatCompletionRequest, type RequestMessage } from "../base/schema/index.ts";
 import type { DialectName, RecordedAnswer } from "./answers.ts";
-import { choiceTokens, completionOf, idsIn, NO_USAGE, tokensIn } from "./completion.ts";
-import { fromTextCompletion } from "./completions/completion.ts";
+import { fromCompletion } from "./chat/recorded-answer.ts";
+import { fromGenerated } from "./generate/recorded-answer.ts";
+import { fromTextCompletion } from "./completions/recorded-answer.ts";
 import { completionsToChats } from "./completions/request.ts";
-import { generateToChat } from "./generate.ts";
+import { generateToChat } from "./generate/request.ts";
 import { accept, readMembers, type Members } from "./members.ts";
-import { fromMessage } from "./messages/completion.ts";
+import { fromMessage } from "./messages/recorded-answer.ts";
 import { messagesToChat } from "./messages/request.ts";
-import { fromResponse } from "./responses/completion.ts";
+import { fromResponse } from "./responses/recorded-answer.ts";
 import { conversationOf, type ResponseLookup } from "./responses/conversation.ts";
 import { readResponsesRequest, responsesToChat } from "./responses/request.ts";
 import type { RawPrompt, TranslatedCall } from "./translated-call.ts";
@@ -65,28 +66,4 @@ export async function toChatExchanges(exchange: Exchange, lookup: ResponseLookup
 
 function chatRequest({ body, prompt }: TranslatedCall): ChatCompletionRequest {
   return readMembers(chatCompletionRequest, prompt === undefined ? body : { ...body, messages: promptMessages(prompt) });
-}
-
-function fromCompletion(answer: RecordedAnswer<"chat">): ChatCompletion {
-  const choices = answer.choices.map((choice) => ({ ...choice, token_ids: choice.token_ids ?? idsIn(tokensIn(choice.logprobs?.content)) }));
-  // Some servers state the prompt in each choice, where it is the same.
-  const prompt = answer.prompt_token_ids ?? (answer.choices[0]?.["prompt_token_ids"] as number[] | null | undefined);
-  return { ...answer, usage: answer.usage ?? NO_USAGE, choices, prompt_token_ids: prompt ?? null };
-}
-
-function fromGenerated(
-  { request_id: id, choices, prompt_token_ids: prompt }: RecordedAnswer<"generate">,
-  { body }: TranslatedCall,
-): ChatCompletion {
-  const sampled = choices.map(({ index, token_ids: ids, finish_reason: reason, logprobs }) => ({
-    index,
-    message: { role: "assistant", content: "", tool_calls: [] },
-    finish_reason: reason,
-    stop_reason: null,
-    ...choiceTokens(
-      ids,
-      logprobs?.content?.map(({ logprob }) => logprob),
-    ),
-  }));
-  return completionOf({ id, model: String(body["model"] ?? "") }, prompt, sampled);
 }

@@ -1,7 +1,7 @@
 /** Bodies as members of JSON objects, and the errors of translating them. */
 import type { z } from "zod";
-import { ArgumentError, UnsupportedError } from "../errors.ts";
-import { shown } from "../util/shown.ts";
+import { ArgumentError, UnsupportedError } from "../base/errors.ts";
+import { shown } from "../base/util/shown.ts";
 
 /** Members of a JSON object. 64-bit integers beyond 2^53 are bigint. */
 export type Members = Readonly<Record<string, unknown>>;

@@ -1,6 +1,6 @@
 /** Conversion of failures to load a base model. */
-import { BaseModelError, NotFoundError, WhetstoneError, type ErrorCode } from "../errors.ts";
-import { reasonOf } from "../util/regular-file.ts";
+import { BaseModelError, NotFoundError, WhetstoneError, type ErrorCode } from "../base/errors.ts";
+import { reasonOf } from "../base/util/regular-file.ts";
 
 /** Codes of errors about the files of a base model. Others, such as a worker that died, say nothing about the model. */
 const FILE_ERRORS: readonly ErrorCode[] = ["E_NOT_FOUND", "E_DATA", "E_UNSUPPORTED", "E_TOO_LARGE"];

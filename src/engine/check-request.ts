@@ -1,6 +1,6 @@
 /** Validation of requests, shared by all engines. */
-import { ArgumentError } from "../errors.ts";
-import { entropyCoefficientOf } from "../training-rows.ts";
+import { ArgumentError } from "../base/errors.ts";
+import { entropyCoefficientOf } from "../base/training-rows.ts";
 import type { BaseModelInfo, LossSpec, Row, SamplingParams } from "./port.ts";
 
 /** Limits of a base model for rows and prompts. */

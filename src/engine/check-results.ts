@@ -1,6 +1,6 @@
 /** Validation of results, computed or received from a server, shared by all engines. */
-import { NonFiniteError } from "../errors.ts";
-import { firstNonFinite } from "../util/finite.ts";
+import { NonFiniteError } from "../base/errors.ts";
+import { firstNonFinite } from "../base/util/finite.ts";
 import type { Logprobs } from "./port.ts";
 
 /**

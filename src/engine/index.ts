@@ -6,4 +6,4 @@ export { createTinkerEngine, type TinkerEngineOptions } from "./tinker/engine.ts
 export type { TinkerEncoding } from "./tinker/encoding.ts";
 export type { TinkerServer } from "./tinker/servers.ts";
 export type * from "./port.ts";
-export type { CodePointRange, Expression, Grammar } from "../grammar/expression.ts";
+export type { CodePointRange, Expression, Grammar } from "../text/grammar/expression.ts";

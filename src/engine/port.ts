@@ -5,20 +5,16 @@
  * one token sequence with per-token weights. The loss is always reduced by a weighted sum; a learner that wants a mean scales the weights.
  */
 
-import type { AdamParams, Logprobs, LossSpec, Row } from "../training-rows.ts";
+import type { AdamParams, Logprobs, LossSpec, Row } from "../base/training-rows.ts";
 import type { BaseModelInfo, Capabilities, DeviceInfo, ThreadReport, VerifyBaseOptions, WorkerStatus } from "./engine-info.ts";
+import type { CallOptions, SamplingOptions } from "./call-options.ts";
 import type { SampledToken, SamplingParams } from "./sampling.ts";
 
-export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../training-rows.ts";
+export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../base/training-rows.ts";
+export type { CallOptions, SamplingOptions } from "./call-options.ts";
 export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo } from "./engine-info.ts";
 export type { ThreadReport, VerifyBaseOptions, WeightPrecision, WorkerStatus } from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";
-
-/** Options of every call of an engine that computes. */
-export interface CallOptions {
-  /** Aborts the call, which then rejects with the signal's reason. */
-  readonly signal?: AbortSignal | undefined;
-}
 
 /** Low-rank adapters on every linear layer: `y = x·W + (alpha / rank)·(x·A)·B`. */
 export interface LoraSpec {
@@ -320,7 +316,7 @@ export interface Engine {
    * @param policy - Published weights.
    * @param prompt - Token ids, at least 1 and fewer than the context length.
    * @param params - Sampling parameters.
-   * @param options - Signal.
+   * @param options - Signal and group.
    * @returns Tokens in the order of the output.
    * @throws ArgumentError `E_ARGUMENT` for a prompt or a parameter out of range.
    * @throws NotFoundError `E_NOT_FOUND` if the policy was released.
@@ -328,7 +324,7 @@ export interface Engine {
    *   token to sample.
    * @throws NonFiniteError `E_NON_FINITE` if the weights produce log-probabilities that are not finite.
    */
-  sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, options?: CallOptions): AsyncIterable<SampledToken>;
+  sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, options?: SamplingOptions): AsyncIterable<SampledToken>;
   /**
    * Frees published weights once the last request on them ends. Releasing them twice has no effect.
    *

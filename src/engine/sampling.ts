@@ -1,5 +1,5 @@
 /** Parameters and results of sampling, as part of the Engine port. Without behavior: `onnx/sample` and `tinker` implement sampling. */
-import type { Grammar } from "../grammar/expression.ts";
+import type { Grammar } from "../text/grammar/expression.ts";
 
 /** Grammar that the sampled text must match. */
 export interface GrammarParams {

@@ -1,4 +1,4 @@
-import { entropyCoefficientOf, policyLossTerms, type LossSpec } from "../training-rows.ts";
+import { entropyCoefficientOf, policyLossTerms, type LossSpec } from "../base/training-rows.ts";
 
 /** Input of the loss of one token. */
 export interface TokenLossInput {

@@ -1,6 +1,6 @@
 /** Conversion of float32 weights to the element types of exported files. */
-import { UnsupportedError } from "../errors.ts";
-import { toFloat16 } from "../util/float16.ts";
+import { UnsupportedError } from "../base/errors.ts";
+import { toFloat16 } from "../base/util/float16.ts";
 
 /** Element type of exported weights: `q8_0` exists only in GGUF, in blocks of 32 elements with a common scale. */
 export type ExportDtype = "float32" | "float16" | "bfloat16" | "q8_0";

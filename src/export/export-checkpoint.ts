@@ -1,8 +1,8 @@
 /** Export of a checkpoint in the formats of other programs. */
 import { copyFile, mkdir, readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { CallOptions, Model } from "../client/index.ts";
-import { ArgumentError, UnsupportedError } from "../errors.ts";
+import type { CallOptions, Model } from "../library/client/index.ts";
+import { ArgumentError, UnsupportedError } from "../base/errors.ts";
 import type { ExportDtype } from "./element-encoders.ts";
 import { exportGgufAdapter } from "./gguf/adapter.ts";
 import { exportGguf } from "./gguf/model.ts";
@@ -15,6 +15,9 @@ import { writeTarget } from "./target.ts";
  * with the complete model or only the adapter.
  */
 export type ExportFormat = "huggingface" | "peft" | "gguf" | "gguf-adapter";
+
+const FORMATS: readonly string[] = ["huggingface", "peft", "gguf", "gguf-adapter"] satisfies ExportFormat[];
+const DTYPES: readonly string[] = ["float32", "float16", "bfloat16", "q8_0"];
 
 /** Options of {@link exportCheckpoint}. */
 export interface ExportOptions extends CallOptions {
@@ -147,6 +150,9 @@ function checkOptions(model: Model, format: ExportFormat, { dtype, base, preToke
     throw new ArgumentError(message, { param });
   };
   const name = `${model.project}/${model.name}`;
+  if (!FORMATS.includes(format)) refuse("format", `Expected \`format\` to be one of ${FORMATS.join(", ")}, got ${JSON.stringify(format)}`);
+  if (dtype !== undefined && !DTYPES.includes(dtype))
+    refuse("dtype", `Expected \`dtype\` to be one of ${DTYPES.join(", ")}, got ${JSON.stringify(dtype)}`);
   if (ADAPTER_FORMATS.has(format) && model.lora === null)
     refuse("format", `Expected a model with an adapter for format "${format}"; ${name} is fully trained: export "huggingface" or "gguf"`);
   if (format === "peft" && dtype !== undefined)

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { CONFIG_FILE, MODEL_FILES, withDtype } from "../engine/onnx/model/model-files.ts";
 import { safetensorsHeader } from "../engine/onnx/model/safetensors.ts";
 import { WEIGHTS_FILE } from "../engine/onnx/model/weight-source.ts";
-import { readModelFile } from "../gguf/model-files.ts";
+import { readModelFile } from "../base/gguf/model-files.ts";
 import { encodedBytes, ENCODERS, type ExportDtype } from "./element-encoders.ts";
 import type { MergedWeights } from "./merged-weights.ts";
 

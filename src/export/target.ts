@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { ArgumentError } from "../errors.ts";
+import { ArgumentError } from "../base/errors.ts";
 
 /**
  * Writes a file or a directory in a scratch directory next to its target, then renames it. A failure leaves the target as it was.

@@ -1,7 +1,7 @@
 /** Computation of advantages and token weights from rewards, in float64. */
 
-import { DataError } from "../errors.ts";
-import { isTrainableGroup } from "../trajectory/trainable.ts";
+import { DataError } from "../base/errors.ts";
+import { isTrainableGroup } from "../base/trajectory/trainable.ts";
 
 /** Added to the standard deviation before the division. */
 export const DEVIATION_EPSILON = 1e-6;

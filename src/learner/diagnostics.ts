@@ -1,10 +1,10 @@
 /** Policy diagnostics of an optimizer step, from its log-probabilities, in float64. */
 
-import { runSteps, type Steps } from "../util/steps.ts";
+import { runSteps, type Steps } from "../base/util/steps.ts";
 import { tokenRatios } from "./policy-objective.ts";
 import type { RlBatch } from "./rl.ts";
 import type { TurnSpan } from "./types.ts";
-import type { Row } from "../training-rows.ts";
+import type { Row } from "../base/training-rows.ts";
 
 /** Upper bound of log-ratios: `e^60` is far beyond any clip range, and every metric stays finite. */
 const MAX_LOG_RATIO = 60;

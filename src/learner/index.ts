@@ -24,4 +24,4 @@ export { checkSftConfig } from "./sft-config.ts";
 export { learningRate, type RateSchedule } from "./schedule.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";
 export type { ImportanceLevel, SampledSequence, SequenceLimits, TokenSequence, TurnSpan } from "./types.ts";
-export type { AdamParams, LossSpec, PolicyLoss, Row } from "../training-rows.ts";
+export type { AdamParams, LossSpec, PolicyLoss, Row } from "../base/training-rows.ts";

@@ -1,8 +1,8 @@
 /** Selection of the policy loss from a configuration. */
 
-import { ArgumentError } from "../errors.ts";
-import type { RlConfig } from "../schema/index.ts";
-import type { PolicyLoss } from "../training-rows.ts";
+import { ArgumentError } from "../base/errors.ts";
+import type { RlConfig } from "../base/schema/index.ts";
+import type { PolicyLoss } from "../base/training-rows.ts";
 
 /**
  * Returns the policy loss that a configuration selects. Default loss: CISPO. Default clip bounds: ε = 1 below and 4 above for CISPO (the

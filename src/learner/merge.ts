@@ -1,8 +1,8 @@
 /** Merging of sampled turns to token sequences that contain exactly the sampled tokens. */
 
-import { ArgumentError, DataError } from "../errors.ts";
-import type { AssistantChoice } from "../schema/index.ts";
-import { TURN_PROBLEMS, turnProblem } from "../trajectory/turn.ts";
+import { ArgumentError, DataError } from "../base/errors.ts";
+import type { AssistantChoice } from "../base/schema/index.ts";
+import { TURN_PROBLEMS, turnProblem } from "../base/trajectory/turn.ts";
 import type { SampledSequence } from "./types.ts";
 
 /** Sampled turn: prompt tokens, sampled tokens and their log-probabilities. */

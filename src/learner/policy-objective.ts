@@ -1,8 +1,8 @@
 /** Policy losses with terms that couple tokens: value, and gradient with respect to every new log-probability. */
 
-import { runSteps, type Steps } from "../util/steps.ts";
+import { runSteps, type Steps } from "../base/util/steps.ts";
 import type { ImportanceLevel } from "./types.ts";
-import { policyLossTerms, type PolicyLoss, type Row } from "../training-rows.ts";
+import { policyLossTerms, type PolicyLoss, type Row } from "../base/training-rows.ts";
 
 /** Policy loss with all optional terms of a job. With all options off it equals the plain {@link PolicyLoss}. */
 export interface PolicyObjective extends PolicyLoss {

@@ -1,12 +1,12 @@
 /** Conversion of trajectories in wire form to the token sequences of their histories. */
 
-import { DataError } from "../errors.ts";
-import type { AssistantChoice, MessageOrChoice, Trajectory, TrajectoryGroup } from "../schema/index.ts";
-import type { ChatTokenizer } from "../tokenizer/index.ts";
-import { isChoice } from "../trajectory/messages.ts";
-import { TOKEN_VALUE_PROBLEMS, tokenValueProblem } from "../trajectory/token-values.ts";
+import { DataError } from "../base/errors.ts";
+import type { AssistantChoice, MessageOrChoice, Trajectory, TrajectoryGroup } from "../base/schema/index.ts";
+import type { ChatTokenizer } from "../text/tokenizer/index.ts";
+import { isChoice } from "../base/trajectory/messages.ts";
+import { TOKEN_VALUE_PROBLEMS, tokenValueProblem } from "../base/trajectory/token-values.ts";
 import { mergeTurns, readTurn, type SampledTurn } from "./merge.ts";
-import { type HistoryAt, renderTurn } from "./render.ts";
+import { type HistoryAt, type RenderedTurn, renderTurn } from "./render.ts";
 import { requireTokenIds } from "./sequences.ts";
 import type { SampledSequence, SequenceLimits } from "./types.ts";
 
@@ -40,10 +40,22 @@ export interface ReadCounts {
   rendered: number;
   /** Rendered turns with known sampled tokens that differ from the template's rendering. */
   renderedDrift: number;
+  /** Bytes of rendered histories that the vocabulary has no token for. */
+  missingBytes: number;
+  /** Trajectories with such bytes. */
+  trajectoriesWithMissingBytes: number;
 }
 
 /** Initial counters. */
-export const NO_COUNTS: Readonly<ReadCounts> = { merged: 0, drifted: 0, sampling: 0, rendered: 0, renderedDrift: 0 };
+export const NO_COUNTS: Readonly<ReadCounts> = {
+  merged: 0,
+  drifted: 0,
+  sampling: 0,
+  rendered: 0,
+  renderedDrift: 0,
+  missingBytes: 0,
+  trajectoriesWithMissingBytes: 0,
+};
 
 /** Settings for reading the trajectories of one batch, with its counters. */
 export interface TrajectoryReading extends Reading {
@@ -71,11 +83,14 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
     })),
   ];
   const sampled: AssistantChoice[] = [];
+  let missingBytes = 0;
   // The policy version of a choice takes precedence over the one of its trajectory.
   const sampledBy = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
   const sequences = histories.flatMap((history) => {
     const { items, at } = history;
     const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf(history, index, reading)] : []));
+    // The prompt of a later turn repeats the earlier ones.
+    missingBytes += turns.reduce((most, turn) => Math.max(most, turn.missingBytes ?? 0), 0);
     const merged = mergeTurns(turns);
     counts.merged += merged.mergedTurns;
     counts.drifted += merged.driftedTurns;
@@ -93,6 +108,8 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
     }));
   });
   if (sequences.length > 0) counts.sampling++;
+  counts.missingBytes += missingBytes;
+  if (missingBytes > 0) counts.trajectoriesWithMissingBytes++;
   return {
     reward: trajectory.reward,
     turnRewards: sampled.map((choice) => choice.reward ?? 0),
@@ -118,7 +135,11 @@ function withTokenValues(sequence: SampledSequence, choices: readonly AssistantC
   return { ...sequence, mask, tokenAdvantages, tokenFactors };
 }
 
-function turnOf(history: HistoryAt, index: number, { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading): SampledTurn {
+function turnOf(
+  history: HistoryAt,
+  index: number,
+  { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading,
+): SampledTurn & Partial<RenderedTurn> {
   const choice = history.items[index] as AssistantChoice;
   const invalid = tokenValueProblem(choice);
   if (invalid !== null) {

@@ -1,10 +1,10 @@
 /** Rendering of turns without token ids through the chat template. */
 
-import { ArgumentError, DataError } from "../errors.ts";
-import type { AssistantChoice, LogprobEntry, MessageOrChoice, Tool } from "../schema/index.ts";
-import type { ChatMessage, ChatTokenizer } from "../tokenizer/index.ts";
-import { toMessage } from "../trajectory/messages.ts";
-import { TURN_PROBLEMS, turnProblem } from "../trajectory/turn.ts";
+import { ArgumentError, DataError } from "../base/errors.ts";
+import type { AssistantChoice, LogprobEntry, MessageOrChoice, Tool } from "../base/schema/index.ts";
+import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
+import { toMessage } from "../base/trajectory/messages.ts";
+import { TURN_PROBLEMS, turnProblem } from "../base/trajectory/turn.ts";
 import type { SampledTurn } from "./merge.ts";
 
 /** History, and its location for error messages. */
@@ -18,6 +18,8 @@ export interface HistoryAt {
 export interface RenderedTurn extends SampledTurn {
   /** Whether the sampled tokens are known and the template renders the answer to different tokens. */
   readonly drifted: boolean;
+  /** Bytes of the rendered prompt and answer, as far as these are used, that the vocabulary has no token for. */
+  readonly missingBytes: number;
 }
 
 /**
@@ -43,7 +45,7 @@ export function renderTurn(
   if (entries.length === 0 && !allowsUnknownLogprobs) {
     throw new ArgumentError(`${where}: ${TURN_PROBLEMS["choice-without-logprobs"]}`, { param: where });
   }
-  const { prompt, answer } = render(items.slice(0, index + 1), tools, { tokenizer, where });
+  const { prompt, answer, missing } = render(items.slice(0, index + 1), tools, { tokenizer, where });
   const uncut = answer.at(-1);
   const isCut = choice.finish_reason === "length" && uncut !== undefined && tokenizer.eosTokenIds.includes(uncut);
   const rendered = isCut ? answer.slice(0, -1) : answer;
@@ -60,6 +62,7 @@ export function renderTurn(
     prompt: choice.prompt_token_ids ?? prompt,
     sampled,
     logprobs: entries.length > 0 ? entries.map((entry) => entry.logprob) : sampled.map(() => Number.NaN),
+    missingBytes: (Array.isArray(choice.prompt_token_ids) ? 0 : missing.prompt) + (known === null ? missing.answer : 0),
     drifted: known !== null && (known.length !== rendered.length || known.some((id, at) => id !== rendered[at])),
   };
 }
@@ -68,12 +71,19 @@ function render(
   items: readonly MessageOrChoice[],
   tools: readonly Tool[] | null | undefined,
   { tokenizer, where }: { readonly tokenizer: ChatTokenizer; readonly where: string },
-): { readonly prompt: number[]; readonly answer: number[] } {
+): { readonly prompt: number[]; readonly answer: number[]; readonly missing: Readonly<Record<"prompt" | "answer", number>> } {
   try {
     const messages = items.map((item) => toMessage(item) as ChatMessage);
-    const { ids, mask } = tokenizer.renderTraining(messages, { tools, isTrained: (at) => at === items.length - 1 });
+    const { ids, mask, missingBytes, missingTrainedBytes } = tokenizer.renderTraining(messages, {
+      tools,
+      isTrained: (at) => at === items.length - 1,
+    });
     const start = mask.indexOf(1);
-    return { prompt: [...ids.subarray(0, start)], answer: [...ids.subarray(start)] };
+    return {
+      prompt: [...ids.subarray(0, start)],
+      answer: [...ids.subarray(start)],
+      missing: { prompt: missingBytes - missingTrainedBytes, answer: missingTrainedBytes },
+    };
   } catch (error) {
     if (error instanceof DataError) throw new DataError(`${where}: ${error.message}`, { cause: error, param: where });
     throw error;

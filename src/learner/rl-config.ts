@@ -1,11 +1,11 @@
 /** Conversion of an RL job's configuration to loss and optimizer settings. Unsupported settings are rejected by name. */
 
-import { ArgumentError, UnsupportedError } from "../errors.ts";
-import type { RlConfig } from "../schema/index.ts";
+import { ArgumentError, UnsupportedError } from "../base/errors.ts";
+import type { RlConfig } from "../base/schema/index.ts";
 import type { AdvantageOptions } from "./advantages.ts";
 import { resolveLoss } from "./loss.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
-import { ADAM_DEFAULTS, type AdamParams, type PolicyLoss } from "../training-rows.ts";
+import { ADAM_DEFAULTS, type AdamParams, type PolicyLoss } from "../base/training-rows.ts";
 
 /** RL configuration with all defaults filled in. */
 export interface RlSettings {

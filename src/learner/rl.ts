@@ -1,11 +1,11 @@
 /** Conversion of trajectory groups to the training rows of one optimizer step. */
 
-import { ArgumentError, DataError } from "../errors.ts";
-import type { RlConfig, TrajectoryGroup } from "../schema/index.ts";
-import type { ChatTokenizer } from "../tokenizer/index.ts";
-import { hasMixedAdvantages, TOKEN_VALUE_PROBLEMS } from "../trajectory/token-values.ts";
-import { NO_SAMPLED_TURN } from "../trajectory/turn.ts";
-import { runSteps, type Steps } from "../util/steps.ts";
+import { ArgumentError, DataError } from "../base/errors.ts";
+import type { RlConfig, TrajectoryGroup } from "../base/schema/index.ts";
+import type { ChatTokenizer } from "../text/tokenizer/index.ts";
+import { hasMixedAdvantages, TOKEN_VALUE_PROBLEMS } from "../base/trajectory/token-values.ts";
+import { NO_SAMPLED_TURN } from "../base/trajectory/turn.ts";
+import { runSteps, type Steps } from "../base/util/steps.ts";
 import type { NormalizedEntry } from "./advantages.ts";
 import { advantagesOf, hasTokenAdvantages, isZero, type KeptTrajectory, normalizeParts, partsOf, tokenAdvantages } from "./parts.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
@@ -13,7 +13,7 @@ import { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts
 import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./read-trajectory.ts";
 import { fitsContext, lossWeights, trainedTokens } from "./sequences.ts";
 import type { SequenceLimits, TurnSpan } from "./types.ts";
-import type { AdamParams, LossSpec, Row } from "../training-rows.ts";
+import type { AdamParams, LossSpec, Row } from "../base/training-rows.ts";
 
 /** Origin of a training row: its trajectory and turns. */
 export interface RowSource {
@@ -50,6 +50,9 @@ export interface RlBatch {
    * the template's rendering).
    */
   readonly metrics: Readonly<Record<string, number>>;
+  /** Bytes of rendered histories that the vocabulary has no token for, and the number of trajectories with such bytes. */
+  readonly missingBytes: number;
+  readonly trajectoriesWithMissingBytes: number;
 }
 
 /** Options of {@link buildRlBatch}. */
@@ -101,7 +104,7 @@ export function* rlBatchSteps(
   limits: SequenceLimits,
   options: RlBatchOptions = {},
 ): Steps<RlBatch> {
-  const { settings, kept, normalized, trained, metrics } = yield* readBatch(groups, config, { limits, ...options });
+  const { settings, kept, normalized, trained, metrics, counted } = yield* readBatch(groups, config, { limits, ...options });
   const rows: Row[] = [];
   const sources: RowSource[] = [];
   let total = 0;
@@ -123,7 +126,7 @@ export function* rlBatchSteps(
   }
   const counts = { "data/sequences": rows.length, "data/sequences_per_rollout": rows.length / kept.length, "tokens/total": total };
   const { loss, objective, reference, adam } = settings;
-  return { rows, sources, loss, objective, reference, adam, metrics: { ...metrics, ...counts } };
+  return { rows, sources, loss, objective, reference, adam, metrics: { ...metrics, ...counts }, ...counted };
 }
 
 /** Runs only the checks of {@link buildRlBatch}, with the same errors, in steps of one trajectory. */
@@ -146,6 +149,7 @@ interface ReadBatch {
   /** Trained tokens of all kept trajectories. */
   readonly trained: number;
   readonly metrics: Readonly<Record<string, number>>;
+  readonly counted: Pick<RlBatch, "missingBytes" | "trajectoriesWithMissingBytes">;
 }
 
 function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, reading: Reading): Steps<ReadBatch> {
@@ -224,7 +228,8 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     ...(settings.masksTruncated ? { "data/truncated_trajectories": counts.truncated } : {}),
     ...(counts.rendered === 0 ? {} : { "data/rendered_turns": counts.rendered, "data/rendered_drift": counts.renderedDrift }),
   };
-  return { settings, kept, normalized, trained, metrics };
+  const { missingBytes, trajectoriesWithMissingBytes } = counts;
+  return { settings, kept, normalized, trained, metrics, counted: { missingBytes, trajectoriesWithMissingBytes } };
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Checks and token counts of token sequences, before they are passed to an engine. */
 
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import type { SampledSequence, SequenceLimits, TokenSequence } from "./types.ts";
 
 /** Counts the trained tokens of a sequence. */

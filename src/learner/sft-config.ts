@@ -1,9 +1,9 @@
 /** Conversion of an SFT job's configuration to settings. Unsupported settings are rejected by name. */
 
-import { ArgumentError, UnsupportedError } from "../errors.ts";
-import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
+import { ArgumentError, UnsupportedError } from "../base/errors.ts";
+import type { SftConfig, SftExperimentalConfig } from "../base/schema/index.ts";
 import { learningRate } from "./schedule.ts";
-import { ADAM_DEFAULTS, type AdamParams } from "../training-rows.ts";
+import { ADAM_DEFAULTS, type AdamParams } from "../base/training-rows.ts";
 
 /** Batch size, in examples, for `batch_size: "auto"`. */
 const AUTO_BATCH_SIZE = 2;

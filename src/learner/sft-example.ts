@@ -1,15 +1,16 @@
 /** Parsing of one line of supervised data, and its conversion to token sequences. */
 
 import { z } from "zod";
-import { DataError } from "../errors.ts";
-import { jsonObject } from "../schema/common.ts";
-import { exampleWeight } from "../schema/example-weight.ts";
-import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } from "../schema/index.ts";
-import type { ChatMessage, ChatTokenizer } from "../tokenizer/index.ts";
-import { isChoice, toMessage } from "../trajectory/messages.ts";
+import { DataError } from "../base/errors.ts";
+import { jsonObject } from "../base/schema/common.ts";
+import { exampleWeight } from "../base/schema/example-weight.ts";
+import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } from "../base/schema/index.ts";
+import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
+import { isChoice, toMessage } from "../base/trajectory/messages.ts";
 import { mergeTurns, readTurn } from "./merge.ts";
 import { fitsContext, requireTokenIds, trainedTokens } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
+import { isRecord } from "../base/util/values.ts";
 
 const weight = exampleWeight.nullish();
 const kwargs = jsonObject.nullish();
@@ -52,8 +53,7 @@ export interface SftSequences {
  * @throws DataError `E_DATA` with the location and the expected content, if the line is invalid.
  */
 export function readSftExample(value: unknown, where: string): SftExample {
-  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  if (!isObject || (!("messages" in value) && !("messages_and_choices" in value))) {
+  if (!isRecord(value) || (!("messages" in value) && !("messages_and_choices" in value))) {
     throw new DataError(`${where}: expected an object with \`messages\` or \`messages_and_choices\`.`);
   }
   const result = ("messages_and_choices" in value ? trajectoryLine : chatLine).safeParse(value);

@@ -1,12 +1,12 @@
 /** Supervised optimizer steps from token sequences: batches, learning rates and weights. */
 
-import { ArgumentError } from "../errors.ts";
-import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
-import { uniform } from "../util/rng.ts";
+import { ArgumentError } from "../base/errors.ts";
+import type { SftConfig, SftExperimentalConfig } from "../base/schema/index.ts";
+import { uniform } from "../base/util/rng.ts";
 import { tokenWeights, trainedTokens } from "./sequences.ts";
 import { checkSftConfig, type SftSettings } from "./sft-config.ts";
 import type { TokenSequence } from "./types.ts";
-import type { AdamParams, LossSpec, Row } from "../training-rows.ts";
+import type { AdamParams, LossSpec, Row } from "../base/training-rows.ts";
 
 /** RNG domains, which separate the draws from any other use of the same seed. */
 const SHUFFLE_DOMAIN = 0x53_46_54_00;

@@ -1,7 +1,7 @@
 /** Computation of per-turn advantages from turn rewards, in float64. */
 
-import { DataError } from "../errors.ts";
-import { isTrainableGroup } from "../trajectory/trainable.ts";
+import { DataError } from "../base/errors.ts";
+import { isTrainableGroup } from "../base/trajectory/trainable.ts";
 import { type AdvantageOptions, DEVIATION_EPSILON } from "./advantages.ts";
 
 /**

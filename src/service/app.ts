@@ -1,20 +1,22 @@
 import { Hono, type MiddlewareHandler } from "hono";
-import type { Dashboard } from "../dashboard/index.ts";
-import { NotFoundError } from "../errors.ts";
-import { requireKey, sessionPermissions } from "./auth.ts";
-import { BodyBudget, budgetBodies } from "./body-budget.ts";
-import { limitBody, maxBytesOf, type ServiceEnvironment } from "./body.ts";
+import type { Dashboard } from "../lab/dashboard/index.ts";
+import { NotFoundError } from "../base/errors.ts";
+import { requireKey } from "./http/auth.ts";
+import { BodyBudget, budgetBodies } from "./http/body-budget.ts";
+import { limitBody, maxBytesOf, type ServiceEnvironment } from "./http/body.ts";
 import { ChatForwarder } from "./chat/forward/forward.ts";
 import { forwardingPipeline } from "./chat/forwarding.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
 import type { ChatPipeline } from "./chat/pipeline.ts";
 import { ChatService } from "./chat/service.ts";
-import { messagesErrors } from "./dialects/messages/errors.ts";
+import { messagesErrors } from "./dialects/messages-errors.ts";
 import { messagesRoutes } from "./routes/messages.ts";
 import { chatRoutes } from "./routes/chat.ts";
+import type { TimeSlices } from "../base/util/time-slices.ts";
+import { sessionPermissions } from "./sessions/permissions.ts";
 import { sessionPipeline } from "./sessions/pipeline.ts";
-import type { ServiceContext } from "./context.ts";
-import { errorResponse, toErrorResponse } from "./http-errors.ts";
+import type { ServiceContext } from "./routes/context.ts";
+import { errorResponse, toErrorResponse } from "./http/errors.ts";
 import { register, type Route } from "./openapi/route.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
 import { baseModelRoutes } from "./routes/base-models.ts";
@@ -48,6 +50,8 @@ export interface AppOptions {
   readonly apiKey: string;
   readonly dashboard: Dashboard;
   readonly chatLimits?: ChatLimits | undefined;
+  /** Time slices of the event loop that chat requests share with the HTTP server. */
+  readonly slices: TimeSlices;
   /** Signal that aborts when the service cuts off the requests that are still running. */
   readonly signal: AbortSignal;
   readonly onRequest?: ((record: RequestRecord) => void) | undefined;
@@ -82,9 +86,12 @@ function isUpload(method: string, path: string): boolean {
 }
 
 /** Creates the pipeline that answers the requests of all dialects. */
-function createPipeline(context: ServiceContext, { chatLimits, signal }: Pick<AppOptions, "chatLimits" | "signal">): ChatPipeline {
+function createPipeline(
+  context: ServiceContext,
+  { chatLimits, signal, slices }: Pick<AppOptions, "chatLimits" | "signal" | "slices">,
+): ChatPipeline {
   const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
-  const chat = new ChatService({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal });
+  const chat = new ChatService({ policies, engine, tokenizers, work: work.chat, limits: chatLimits, logger, signal, slices });
   const sampling =
     upstream === null
       ? chat
@@ -94,10 +101,10 @@ function createPipeline(context: ServiceContext, { chatLimits, signal }: Pick<Ap
 
 /** Creates the complete route table. Every route is also part of the OpenAPI document. */
 function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
-  const dialects = { pipeline: chat, work: context.work };
+  const dialects = { pipeline: chat, translator: context.work.translator };
   const routes = [
-    ...chatRoutes(chat),
-    ...responsesRoutes(dialects, context.store),
+    ...chatRoutes(dialects),
+    ...responsesRoutes(dialects, context.sessions),
     ...messagesRoutes(dialects),
     ...completionRoutes(dialects),
     ...sessionRoutes(context),
@@ -113,10 +120,16 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
   return [...routes, ...descriptionRoutes(routes)];
 }
 
+/** Redirects a browser from the service's address to the dashboard. Other clients get the answer of an unknown route. */
+const redirectBrowsers: MiddlewareHandler = async (c, next) => {
+  if (c.req.method === "GET" && c.req.header("accept")?.includes("text/html") === true) return c.redirect("/ui/");
+  return next();
+};
+
 /** Creates the HTTP application: all routes with a shared API key, body limits and error format. */
 export function createApp(
   context: ServiceContext,
-  { apiKey, dashboard, chatLimits, signal, onRequest }: AppOptions,
+  { apiKey, dashboard, chatLimits, signal, slices, onRequest }: AppOptions,
 ): Hono<ServiceEnvironment> {
   const app = new Hono<ServiceEnvironment>();
   if (onRequest !== undefined) app.use(reportRequests(onRequest));
@@ -127,7 +140,8 @@ export function createApp(
     const allowed = allowedMethods(app, c.req.path);
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
-  const routes = createRoutes(context, createPipeline(context, { chatLimits, signal }));
+  app.use("/", redirectBrowsers);
+  const routes = createRoutes(context, createPipeline(context, { chatLimits, signal, slices }));
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
   app.use(

@@ -1,24 +1,24 @@
 /** Composition of a service: the parts that its routes and jobs share. */
 import type { Engine } from "../engine/port.ts";
-import { ConfigError } from "../errors.ts";
-import { Holds } from "../util/leases.ts";
-import { BaseModels } from "./base-models.ts";
+import { ConfigError } from "../base/errors.ts";
+import { Holds } from "../base/util/leases.ts";
+import { BaseModels } from "./models/base-models.ts";
 import { Retention } from "./checkpoints/retention.ts";
-import type { ServiceContext } from "./context.ts";
-import type { DataDirectory } from "./data-directory.ts";
+import type { ServiceContext } from "./routes/context.ts";
+import type { DataDirectory } from "./disk/data-directory.ts";
 import type { DiskSpace } from "./disk/space.ts";
 import type { Hub } from "./hub/hub.ts";
 import { Changes } from "./jobs/changes.ts";
 import { JobQueue } from "./jobs/queue.ts";
 import { WarmModels } from "./jobs/warm-models.ts";
-import type { ServiceLimits } from "./limits.ts";
-import type { ServiceLogger } from "./logger.ts";
-import { Policies } from "./policies.ts";
+import type { ServiceLimits } from "./common/limits.ts";
+import type { ServiceLogger } from "./common/logger.ts";
+import { Policies } from "./models/policies.ts";
 import { Sessions } from "./sessions/sessions.ts";
-import { SHIPPED_BASE } from "./shipped-base.ts";
+import { SHIPPED_BASE } from "./models/shipped-base.ts";
 import type { Store } from "./store/tables.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
-import { RequestWork } from "./work/request-work.ts";
+import { createWork } from "./create-work.ts";
 
 /** Creates the parts of a service that routes and jobs share. @throws ConfigError `E_CONFIG` for an engine without base models. */
 export function createContext(parts: {
@@ -38,8 +38,8 @@ export function createContext(parts: {
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
-  const files = createStoredFiles({ store, directory, blobs, logger });
-  const work = new RequestWork();
+  const files = createStoredFiles({ store, directory, logger });
+  const work = createWork();
   const { tokenizers } = work;
   const bases = new BaseModels({ engine, hub, tokenizers, sources: baseModels });
   const policies = new Policies({ store, engine, files, bases, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
@@ -52,7 +52,7 @@ export function createContext(parts: {
     directory,
     policies,
     warm,
-    work,
+    data: work.data,
     limits,
     logger,
     changes: new Changes(),

@@ -4,6 +4,6 @@ export type { RunningService, ServiceOptions } from "./start.ts";
 export type { HubOptions } from "./hub/hub.ts";
 export type { ChatLimits } from "./chat/generate/admit.ts";
 export type { RequestRecord } from "./app.ts";
-export type { ServiceLimits } from "./limits.ts";
-export type { ServiceLogger } from "./logger.ts";
+export type { ServiceLimits } from "./common/limits.ts";
+export type { ServiceLogger } from "./common/logger.ts";
 export type { UpstreamOptions } from "../engine/upstream/upstream.ts";

@@ -1,39 +1,43 @@
-import { createDashboard } from "../dashboard/index.ts";
+import { createDashboard } from "../lab/dashboard/index.ts";
 import type { DeviceChoice, Engine, WeightPrecision } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
-import { ConfigError, NoSpaceError, WhetstoneError } from "../errors.ts";
-import { isNoSpace } from "../util/no-space.ts";
+import { ConfigError, NoSpaceError, WhetstoneError } from "../base/errors.ts";
+import { isFileSystemError } from "../base/util/file-system-error.ts";
+import { isNoSpace } from "../base/util/no-space.ts";
 import { createApp, type RequestRecord } from "./app.ts";
 import { BlobStore } from "./artifacts/blob-store.ts";
-import { whyNotNewDatabase } from "./content.ts";
+import { whyNotNewDatabase } from "./disk/content.ts";
 import { createContext } from "./create-context.ts";
 import {
   defaultDataDirectory,
   isLoopback,
-  lockDataDirectory,
   openDataDirectory,
   removeServiceFile,
   resolveApiKey,
   writeServiceFile,
-} from "./data-directory.ts";
-import { checkEngine } from "./default-engine.ts";
+} from "./disk/data-directory.ts";
+import { checkEngine } from "./models/default-engine.ts";
 import { Reserve } from "./disk/reserve.ts";
-import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
+import { lockDataDirectory } from "./store/directory-lock.ts";
+import { onFullDisk, openStoreAnyway } from "./store/full-start.ts";
 import { DiskSpace } from "./disk/space.ts";
 import { keepAges } from "./history/ages.ts";
 import { createHub, hubToken, type HubOptions } from "./hub/hub.ts";
-import { createHttpServer, shuttingDown } from "./http-server.ts";
+import { createHttpServer, shuttingDown } from "./http/server.ts";
 import { recover } from "./jobs/recovery.ts";
-import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
-import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
-import { createRedactor } from "../util/redact.ts";
+import { DEFAULT_LIMITS, type ServiceLimits } from "./common/limits.ts";
+import { redacting, stderrLogger, type ServiceLogger } from "./common/logger.ts";
+import { createRedactor, redactEncoded } from "../base/util/redact.ts";
+import { TimeSlices } from "../base/util/time-slices.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
-import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./server.ts";
+import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./http/listening.ts";
 import { keepSessions } from "./sessions/expiry.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
-import { type Undo, undoAll } from "./undo.ts";
-import { messageOf } from "./error-text.ts";
+import { keepScrubbing } from "./stored-files/scrub.ts";
+import { removeManifest } from "./stored-files/manifest.ts";
+import { type Undo, undoAll } from "./common/undo.ts";
+import { messageOf } from "../base/util/values.ts";
 
 /** Options of {@link startService}. */
 export interface ServiceOptions {
@@ -180,7 +184,7 @@ const GRACE_MS = 10_000;
  *   newer version, the port is taken, an API key is missing, or an option of the embedded engine is not valid or is given
  *   together with `engine`. Nothing is written if an option of the engine is not valid.
  * @throws BaseModelError `E_BASE_MODEL` naming a model of `baseModels` that cannot be loaded, and the reason.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged, or lacks acknowledged changes because its write-ahead log was lost.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.
  * @throws NoSpaceError `E_NO_SPACE` if the disk is too full to start.
@@ -214,10 +218,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     const ending = new AbortController();
     const store = await openStoreAnyway(directory.database, { whyNotNew, space, logger, signal: ending.signal });
     undo.push(() => store.destroy());
+    await removeManifest(directory.root);
     undo.push(() => ending.abort());
     const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
     const redactKeys = createRedactor([apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)]);
-    const redact = (text: string) => withoutSessionKeys(redactKeys(text));
+    const redact = (text: string) => redactEncoded(text, (plain) => withoutSessionKeys(redactKeys(plain)));
     safeLogger = redacting(logger, redact);
     const blobs = new BlobStore(directory);
     await unlessFull("An interrupted service's leftovers", () =>
@@ -250,16 +255,21 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     let isDraining = false;
     const { onRequest, runs = ["runs"] } = options;
     const dashboard = createDashboard({ runs, dataDir: directory.root });
+    const slices = new TimeSlices();
     const app = createApp(context, {
       apiKey,
+      slices,
       dashboard,
       chatLimits: options.limits?.chat,
       signal: cut.signal,
       // A path may contain a pasted key.
       onRequest: onRequest && ((record) => onRequest({ ...record, path: redact(record.path) })),
     });
-    const prepare = sessionPaths(store, apiKey);
-    const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)), prepare);
+    const prepare = sessionPaths(context.sessions, apiKey);
+    const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)), {
+      prepare,
+      slices,
+    });
     const sockets = trackSockets(server);
     const requests = trackRequests(server);
     limitSilence(server, limits.bodyTimeoutMs);
@@ -270,6 +280,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     context.jobs.wake();
     undo.push(keepAges(context));
     undo.push(keepSessions(context));
+    undo.push(keepScrubbing(context));
     let closing: Promise<void> | undefined;
     return {
       url,
@@ -293,12 +304,20 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     };
   } catch (error) {
     await undoAll(undo, safeLogger);
-    if (!isNoSpace(error) || WhetstoneError.isInstance(error)) throw error;
+    if (WhetstoneError.isInstance(error)) throw error;
+    if (!isNoSpace(error)) throw isFileSystemError(error) ? unusable(directory.root, error) : error;
     throw new NoSpaceError(
       `The service cannot start, because the file system of the data directory '${directory.root}' is full: ${messageOf(error)}. Make room there and start it again`,
       { cause: error, param: "dataDir" },
     );
   }
+}
+
+function unusable(root: string, cause: Error): ConfigError {
+  return new ConfigError(
+    `The service cannot start on the data directory '${root}': ${messageOf(cause)}. Make the directory and everything in it readable and writable for this process, and move away what is in the place of another file`,
+    { cause, param: "dataDir" },
+  );
 }
 
 function definedOnly<T extends object>(values: T | undefined): Partial<T> {

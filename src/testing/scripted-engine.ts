@@ -19,8 +19,8 @@ import type {
   StatePath,
 } from "../engine/port.ts";
 import { OPTIMIZER_FILE } from "../engine/port.ts";
-import { ArgumentError, EngineError, NotFoundError } from "../errors.ts";
-import { completeAdam, entropyCoefficientOf } from "../training-rows.ts";
+import { ArgumentError, EngineError, NotFoundError } from "../base/errors.ts";
+import { completeAdam, entropyCoefficientOf } from "../base/training-rows.ts";
 import { oneTensor, readState, type ScriptedState, writeSynced } from "./scripted-state.ts";
 
 /** Call of the engine port, as passed to the `before` hook and recorded in `calls`. */

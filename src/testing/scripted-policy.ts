@@ -1,7 +1,7 @@
-import { ArgumentError } from "../errors.ts";
-import type { ChatCompletionRequest } from "../schema/index.ts";
-import type { Policy } from "../trajectory/index.ts";
-import { stepOf } from "../trajectory/policy.ts";
+import { ArgumentError } from "../base/errors.ts";
+import type { ChatCompletionRequest } from "../base/schema/index.ts";
+import type { Policy } from "../base/trajectory/index.ts";
+import { stepOf } from "../base/trajectory/policy.ts";
 
 /** Answer of a scripted policy. */
 export interface ScriptedTurn {

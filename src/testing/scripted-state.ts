@@ -1,8 +1,9 @@
 /** Saved states of the scripted engine: one weight and one optimizer moment. */
-import { open, readdir, readFile } from "node:fs/promises";
+import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { OPTIMIZER_FILE } from "../engine/port.ts";
-import { DataError } from "../errors.ts";
+import { MAX_CONFIG_BYTES, readRegularFile, readRegularFileBytes } from "../base/util/regular-file.ts";
+import { DataError } from "../base/errors.ts";
 
 /** Weight and optimizer state of a scripted model. */
 export interface ScriptedState {
@@ -34,13 +35,13 @@ export function oneTensor(name: string, value: number): Uint8Array {
 }
 
 async function readOneTensor(path: string): Promise<number> {
-  const file = await readFile(path);
+  const file = await readRegularFileBytes(path, { maxBytes: Infinity });
   return file.readDoubleLE(8 + Number(file.readBigUInt64LE(0)));
 }
 
 /** Reads a saved state. @throws DataError `E_DATA` if `directory` holds none. */
 export async function readState(directory: string): Promise<ScriptedState> {
-  const text = await readFile(join(directory, "state.json"), "utf8").catch((cause: unknown) => {
+  const text = await readRegularFile(join(directory, "state.json"), { maxBytes: MAX_CONFIG_BYTES }).catch((cause: unknown) => {
     throw new DataError(`Expected a saved state in '${directory}', found no readable state.json`, { cause });
   });
   const { step, optimizer_step } = JSON.parse(text) as { step: number; optimizer_step: number };

@@ -1,10 +1,10 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ConfigError } from "../errors.ts";
+import { ConfigError } from "../base/errors.ts";
 import { startService, type RequestRecord, type RunningService, type ServiceOptions } from "../service/index.ts";
-import { SHIPPED_BASE, shippedDirectory } from "../service/shipped-base.ts";
-import { loadTokenizer } from "../tokenizer/index.ts";
+import { SHIPPED_BASE, shippedDirectory } from "../service/models/shipped-base.ts";
+import { loadTokenizer } from "../text/tokenizer/index.ts";
 import { createScriptedEngine, type SampleScriptInput, type ScriptedEngine, type ScriptedEngineOptions } from "./scripted-engine.ts";
 
 /** Context length of the default base model in tokens: room for long conversations, of which the scripted engine computes nothing. */

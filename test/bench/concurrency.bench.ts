@@ -70,7 +70,7 @@ export async function run(args: string[]): Promise<void> {
   });
 }
 
-/** One request; resolves with the tokens of its prompt. */
+/** Sends one request; resolves with the number of prompt tokens. */
 async function complete({ url, apiKey }: Address, agent: Agent, { prompt, tokens }: Load, index: number): Promise<number> {
   const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
     method: "POST",

@@ -1,5 +1,5 @@
 /**
- * The dashboard: opening a large run, the delay of live events, and the cost of an open dashboard beside a training run.
+ * The dashboard: opening a large run, the delay of live events, and the cost of an open dashboard during a training run.
  *
  *   npm run bench -- dashboard [--steps 300] [--groups 21] [--size 16] [--rounds 3] [--train-steps 40]
  *
@@ -15,7 +15,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { EventSourceParserStream, type EventSourceMessage } from "eventsource-parser/stream";
-import type { RunMetrics, RunSummary, StreamMessages } from "../../src/dashboard/api.ts";
+import type { RunMetrics, RunSummary, StreamMessages } from "../../src/lab/dashboard/api.ts";
 import { createScriptedEngine } from "../../src/testing/index.ts";
 import { startService } from "../../src/service/index.ts";
 import { writeLargeRun, type LargeRunOptions } from "../support/large-run.ts";
@@ -138,7 +138,7 @@ async function train(steps: number, isOpen: boolean): Promise<DashboardTrainingR
   return result;
 }
 
-/** Does what an open page does: follows the list, then the run, and reads the groups of each new step. */
+/** Sends the requests of an open page: follows the list, then the run, and reads the groups of each new step. */
 async function watch(address: Address, signal: AbortSignal): Promise<void> {
   try {
     let id = "";

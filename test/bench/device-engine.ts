@@ -1,6 +1,6 @@
 /** Measures one task on one device through the engine's port: `device-engine.ts <file with DeviceInput as JSON>`. */
 import { createOnnxEngine, type Engine, type LossMetrics, type ModelHandle, type PolicyVersion, type Row } from "../../src/engine/index.ts";
-import { EngineError } from "../../src/errors.ts";
+import { EngineError } from "../../src/base/errors.ts";
 import type { DeviceInput, DeviceReport, GapResult, StepResult } from "./device.bench.ts";
 import { median, quantile, variantInput } from "./support.ts";
 import type { TrainRow } from "./train.bench.ts";

@@ -5,7 +5,7 @@
  *     [--device cpu,webgpu] [--vs torch]
  *
  * `--rows` rows per step, either a group on one prompt or single rows. Training includes clipping and AdamW. `--vs torch` adds PyTorch on the
- * processor, and on the GPU (CUDA or MPS) beside a hardware adapter. Choose a driver with `VK_DRIVER_FILES`, such as SwiftShader's, with which
+ * processor, and on the GPU (CUDA or MPS) if there is a hardware adapter. Choose a driver with `VK_DRIVER_FILES`, such as SwiftShader's, with which
  * a step of the smallest model takes ten seconds; the defaults there are `--steps 1 --batch 1,8`.
  */
 import { execFile } from "node:child_process";

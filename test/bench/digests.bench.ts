@@ -11,8 +11,8 @@ import { parseArgs } from "node:util";
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import { connect } from "../../src/service/store/connection.ts";
 import { openStore } from "../../src/service/store/database.ts";
-import { digestDirectory, digestFile } from "../../src/service/digests.ts";
-import { Verifier } from "../../src/service/verifier.ts";
+import { digestDirectory, digestFile } from "../../src/service/disk/digests.ts";
+import { Verifier } from "../../src/service/disk/verifier.ts";
 import { median, printTable, whole } from "./support.ts";
 
 const SHIPPED = join(import.meta.dirname, "../../models/whetstone-tiny");
@@ -56,8 +56,8 @@ async function hashing(directory: string, sizes: readonly number[], rounds: numb
     const first = await timeMs(rounds, () => digestFile(path));
     const digest = await digestFile(path);
     const verifier = new Verifier({ error: () => undefined });
-    await verifier.check(path, digest, "file");
-    const further = await timeMs(rounds, () => verifier.check(path, digest, "file"));
+    await verifier.check({ root: directory, storedPath: `${size}` }, digest, "file");
+    const further = await timeMs(rounds, () => verifier.check({ root: directory, storedPath: `${size}` }, digest, "file"));
     rows.push([String(size), first.toFixed(1), ((size / first) * 1000).toFixed(0), further.toFixed(2)]);
     await rm(path);
   }

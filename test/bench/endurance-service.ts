@@ -28,7 +28,7 @@ try {
 }
 console.log(JSON.stringify(result satisfies EnduranceResult));
 
-/** The same work each time: what the machine gives at the moment, in ms. */
+/** Measures a fixed computation, which shows the present speed of the machine, in ms. */
 function reference(): number {
   const startMs = performance.now();
   let sum = 0;

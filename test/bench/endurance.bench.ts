@@ -1,19 +1,19 @@
 /**
- * Whether a service that trains for long stays as it was: memory and time of RL steps, 16 × 16 rollouts and a job each.
+ * Memory and time per RL step of a service over many steps of 16 × 16 rollouts and a job.
  *
  *   npm run bench -- endurance [--steps 200]
  *
- * Beside the steps stands the time of a fixed computation, taken before each of them, so that a change of the machine is seen as one.
+ * A fixed computation is timed before each step, which distinguishes a slower machine from a slower service.
  */
 import { parseArgs } from "node:util";
 import { measureInTurn, median, printTable, whole } from "./support.ts";
 
-/** What the program is told. */
+/** Settings of the program. */
 export interface EnduranceInput {
   readonly steps: number;
 }
 
-/** What it prints; one value per step. */
+/** Output of the program; one value per step. */
 export interface EnduranceResult {
   /** Resident memory after the step, in 10⁶ bytes. */
   readonly rssMb: readonly number[];

@@ -1,9 +1,9 @@
 /**
- * A vocabulary of 32,000 tokens like those of byte-level tokenizers, made by rules and a seed: every byte, numbers, runs of white space
+ * Vocabulary of 32,000 tokens in the style of byte-level tokenizers, generated from rules and a seed: every byte, numbers, runs of white space
  * and punctuation, words and pieces of words with and without a space before them, characters of several scripts and halves of them.
  */
 
-/** Tokens by id; the first ends a text and is none. */
+/** Id of the end token, which has no text. */
 export const END_TOKEN_ID = 0;
 const SIZE = 32_000;
 

@@ -1,23 +1,23 @@
 /**
- * What a grammar costs per token: the mask of the tokens that may follow over a vocabulary of 32,000, applied to a row of logits, and
+ * Cost of a grammar per token: the mask of the permitted tokens of a vocabulary of 32,000, applied to a row of logits, and
  * the step by the token that was sampled.
  *
  *   npm run bench -- grammar [--texts 40] [--tokens 200]
  *
- * Each schema's texts are drawn at random from what its grammar allows, one after the other with everything remembered from those
+ * The texts of each schema are sampled from its grammar, one after another, with the caches of the texts
  * before, as in a service.
  */
 import { parseArgs } from "node:util";
-import { GrammarBuilder } from "../../src/grammar/expression.ts";
-import { compileGrammar } from "../../src/grammar/decode/automaton.ts";
-import { Configurations } from "../../src/grammar/decode/configurations.ts";
-import { GrammarConstraint } from "../../src/grammar/decode/constraint.ts";
-import { Vocabulary } from "../../src/grammar/decode/vocabulary.ts";
-import { SchemaCompiler } from "../../src/grammar/compile/schema/compiler.ts";
+import { GrammarBuilder } from "../../src/text/grammar/expression.ts";
+import { compileGrammar } from "../../src/text/grammar/decode/automaton.ts";
+import { Configurations } from "../../src/text/grammar/decode/configurations.ts";
+import { GrammarConstraint } from "../../src/text/grammar/decode/constraint.ts";
+import { Vocabulary } from "../../src/text/grammar/decode/vocabulary.ts";
+import { SchemaCompiler } from "../../src/text/grammar/compile/schema/compiler.ts";
 import { benchVocabulary, END_TOKEN_ID } from "./grammar-vocabulary.ts";
 import { printTable, whole } from "./support.ts";
 
-/** What is aimed at, of the median. */
+/** Target of the median. */
 const LIMIT_MS = 0.3;
 
 const SCHEMAS: Readonly<Record<string, object>> = {
@@ -83,7 +83,7 @@ export function run(args: string[]): Promise<void> {
         for (let id = 0; id < masked.length; id++) if (masked[id]! > -Infinity) allowed.push(id);
         const id = allowed[draw(allowed.length)]!;
         const again = performance.now();
-        constraint.note(id);
+        constraint.record(id);
         masks.push(between - begun);
         steps.push(performance.now() - again);
         if (id === END_TOKEN_ID) break;

@@ -1,5 +1,5 @@
 /**
- * Wall time of the quickstart to a share of exact answers on its held-out problems, beside a plain PyTorch loop of the same steps.
+ * Wall time of the quickstart to a share of exact answers on its held-out problems, compared with a plain PyTorch loop of the same steps.
  *
  *   npm run bench -- grpo [--target 0.85] [--seed 1] [--max-steps 360] [--every 10] [--threads 2] [--micro-batch 64] [--only recipe|torch]
  *
@@ -7,7 +7,7 @@
  * the validation problems is exact, then RL steps. After the examples, every `--every` steps and after the last step the held-out
  * problems are answered greedily; a side stops at the first of these points that reaches the target. The clock starts before the
  * service or the model is made, and the measurements count. Draws differ between the sides, so their curves do too: read the time of
- * a step beside the time to the target, and take more than one seed.
+ * a step together with the time to the target, and run more than one seed.
  */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
@@ -20,23 +20,23 @@ import { rlLearningRate } from "../../recipes/shared/sft-then-rl.ts";
 import { scenarios } from "./grpo-stages.ts";
 import { hasPython, measureInTurn, median, OptionError, printTable, type Variant, whole } from "./support.ts";
 
-/** What the recipe's program is told. */
+/** Settings of the recipe's program. */
 export interface GrpoInput {
   readonly seed: number;
   /** Share of the held-out problems, in (0, 1]. */
   readonly target: number;
-  /** RL steps after which a side stops at the latest; the rates are those of the whole recipe. */
+  /** Max RL steps of a side; the learning-rate schedule is the same as in the whole recipe. */
   readonly maxSteps: number;
   /** RL steps between two measurements. */
   readonly every: number;
 }
 
-/** What the PyTorch program is told: a file with a {@link GrpoInput}, the settings and the problems. */
+/** Input file of the PyTorch program: a {@link GrpoInput}, the settings and the problems. */
 interface GrpoPeerInput {
   readonly file: string;
 }
 
-/** One measurement of the held-out problems. */
+/** Measurement of the held-out problems. */
 export interface GrpoPoint {
   /** RL steps taken. */
   readonly step: number;
@@ -46,14 +46,14 @@ export interface GrpoPoint {
   readonly seconds: number;
 }
 
-/** One RL step: rollouts and training. */
+/** RL step: rollouts and training. */
 export interface GrpoStep {
   readonly seconds: number;
   /** Mean of its rollouts. */
   readonly reward: number;
 }
 
-/** What both programs print. */
+/** Output of both programs. */
 export interface GrpoResult {
   /** Share of exact answers to the validation problems after each supervised job. */
   readonly jobs: readonly number[];
@@ -64,7 +64,7 @@ export interface GrpoResult {
   readonly cpuSeconds: number;
 }
 
-/** What a supervised job clips at by default. */
+/** Default gradient norm of SFT jobs. */
 const SFT_MAX_GRAD_NORM = 1;
 
 export async function run(args: string[]): Promise<void> {

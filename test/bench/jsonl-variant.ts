@@ -1,8 +1,8 @@
 /** A variant of the JSON Lines benchmark: `jsonl-variant.ts <file with JsonlInput as JSON>`. */
-import { readTrajectories, writeTrajectories } from "../../src/dataset/index.ts";
-import { readLines } from "../../src/dataset/lines.ts";
-import { Trajectory } from "../../src/trajectory/index.ts";
-import { uniform } from "../../src/util/rng.ts";
+import { readTrajectories, writeTrajectories } from "../../src/library/dataset/index.ts";
+import { readLines } from "../../src/library/dataset/lines.ts";
+import { Trajectory } from "../../src/base/trajectory/index.ts";
+import { uniform } from "../../src/base/util/rng.ts";
 import type { JsonlInput, JsonlResult } from "./jsonl.bench.ts";
 import { variantInput } from "./support.ts";
 

@@ -1,5 +1,5 @@
 /**
- * Reading and validating trajectories from JSON Lines, beside `JSON.parse` of the same lines alone; and writing them.
+ * Reading and validating trajectories from JSON Lines, compared with `JSON.parse` of the same lines; and writing them.
  *
  *   npm run bench -- jsonl [--mb 200] [--rounds 3] [--gzip]
  *
@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { measureInTurn, median, printTable, whole, type Variant } from "./support.ts";
 
-/** What the program is told. */
+/** Settings of the program. */
 export interface JsonlInput {
   readonly path: string;
   /**
@@ -23,10 +23,10 @@ export interface JsonlInput {
   readonly sizeBytes: number;
 }
 
-/** What it prints. */
+/** Output of the program. */
 export interface JsonlResult {
   readonly count: number;
-  /** Of text: what was parsed or written, before packing. */
+  /** Size of the parsed or written text, before compression. */
   readonly sizeBytes: number;
   /** Processor time of all threads over the part that counts. */
   readonly cpuSeconds: number;

@@ -13,7 +13,7 @@ const input = variantInput<LargerInput>();
 const { signal } = new AbortController();
 const tokenAt = (row: number, t: number) => (row * 31 + t * 17 + ((row * t) % 7)) % 500;
 
-/** What is timed, and the tokens in one run of it. */
+/** Timed operation, and the number of tokens in one run. */
 interface Work {
   readonly tokens: number;
   run(): Promise<void>;

@@ -4,12 +4,12 @@
  *
  *   npm run bench -- larger [--params qwen3-33m] [--rows 4] [--tokens 256] [--threads 2] [--seconds 5]
  *
- * Every token of a row but the first is trained. Memory is the process's peak beyond what it held when the model was loaded.
+ * Every token of a row but the first is trained. Memory is the peak of the process minus its memory with the loaded model.
  */
 import { parseArgs } from "node:util";
 import { measureInTurn, printTable, requireContext, shapeName, short, type Variant, whole, withShape } from "./support.ts";
 
-/** What the program is told. */
+/** Settings of the program. */
 export interface LargerInput {
   readonly directory: string;
   readonly task: "forward" | "train" | "adapter" | "decode";
@@ -19,7 +19,7 @@ export interface LargerInput {
   readonly seconds: number;
 }
 
-/** What it prints. */
+/** Output of the program. */
 export interface LargerResult {
   /** Median of one forward pass, one step, or one batch of continuations. */
   readonly ms: number;

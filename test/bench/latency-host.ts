@@ -8,12 +8,12 @@ import { createOnnxEngine, type Engine } from "../../src/engine/index.ts";
 import { startService } from "../../src/service/index.ts";
 import type { HostInput, LoopDelay } from "./latency.bench.ts";
 
-/** How often the histogram looks, in ms; a delay is what comes on top of it. */
+/** Sampling interval of the histogram, in ms; delays are measured in addition to it. */
 const RESOLUTION_MS = 1;
 
-const { dataDir, directory, isFresh, trainerThreads, trainerNiceness } = JSON.parse(process.argv[2]!) as HostInput;
-const engine = await createOnnxEngine({ baseModels: { "whetstone-tiny": directory }, trainerThreads, trainerNiceness });
-// No stop ids: a stream lasts as long as it was asked to, whatever the weights would like to say.
+const { dataDir, directory, isFresh, more, trainerThreads, trainerNiceness } = JSON.parse(process.argv[2]!) as HostInput;
+const engine = await createOnnxEngine({ baseModels: { "whetstone-tiny": directory, ...more }, trainerThreads, trainerNiceness });
+// No stop ids: every stream has its requested length with any weights.
 const talkative: Engine = new Proxy(engine, {
   get(target, name: keyof Engine) {
     if (name === "sample")
@@ -35,6 +35,6 @@ process.on("message", (message) => {
   process.send!({ p50: ms(histogram.percentile(50)), p99: ms(histogram.percentile(99)), max: ms(histogram.max) } satisfies LoopDelay);
   histogram.reset();
 });
-// A benchmark that was interrupted must not leave a service behind.
+// A benchmark that was interrupted must not leave a running service.
 process.once("disconnect", () => void service.close({ graceMs: 0 }));
 process.send!({ url: service.url, apiKey: service.apiKey });

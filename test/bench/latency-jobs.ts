@@ -69,7 +69,7 @@ export class JobFeeder {
     }
   }
 
-  /** One RL step as a run takes it: rollouts of the model as it is, then a job that learns from them. */
+  /** Runs one RL step of a training run: rollouts of the current model, then a job that trains on them. */
   async runStep(step: number): Promise<void> {
     const indices = Array.from({ length: RL_PROMPTS }, (_, at) => step * RL_PROMPTS + at);
     const groups = await Promise.all(indices.map((index) => rollOut(this.#address, index, this.#modelId)));

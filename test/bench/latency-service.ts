@@ -27,7 +27,8 @@ export async function withHost<T>(
       });
 }
 
-async function hosted<T>(model: Omit<HostInput, "dataDir">, body: (address: Address, host: ChildProcess) => Promise<T>): Promise<T> {
+/** Calls `body` with where the service of the given models listens, and its process. */
+export async function hosted<T>(model: Omit<HostInput, "dataDir">, body: (address: Address, host: ChildProcess) => Promise<T>): Promise<T> {
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
   const input: HostInput = { dataDir, ...model };
   const host = fork(fileURLToPath(new URL("latency-host.ts", import.meta.url)), [JSON.stringify(input)], {

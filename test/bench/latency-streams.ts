@@ -22,7 +22,7 @@ export class LiveStreams {
     this.#running = Array.from({ length: count }, (_, index) => this.#keepOpen(address, index));
   }
 
-  /** Lets the streams run, at least until something else is done, and returns the gaps that ended meanwhile, in ms; the wait for a first token is none. */
+  /** Lets the streams run, at least until something else is done, and returns the gaps that ended meanwhile, in ms; the wait for a first token does not count. */
   async run(ms: number, other?: Promise<unknown>): Promise<number[]> {
     this.#gaps = [];
     const passed = new Promise((resolve) => setTimeout(resolve, ms));
@@ -54,7 +54,7 @@ export class LiveStreams {
       body: JSON.stringify({
         messages: [{ role: "user", content: `stream ${index}, turn ${turn}` }],
         stream: true,
-        // With ids every token makes a chunk, also one whose text is held back.
+        // With ids every token makes a chunk, also a token with withheld text.
         return_token_ids: true,
         // The first answers end at different times, so that later ones do not all begin at once.
         max_tokens: turn === 0 ? Math.ceil((MAX_TOKENS * (index + 1)) / this.#count) : MAX_TOKENS,
@@ -65,7 +65,7 @@ export class LiveStreams {
     if (statusCode !== 200) throw new Error(`A stream was answered with ${statusCode}: ${await body.text()}`);
     let lastMs: number | null = null;
     for await (const bytes of body) {
-      // Only looked at, not parsed: the processors are for what is measured.
+      // Searched, not parsed: parsing would take processor time from the measured service.
       if (!WITH_TOKENS.test((bytes as Buffer).toString("latin1"))) continue;
       const nowMs = performance.now();
       if (lastMs !== null) this.#gaps.push(nowMs - lastMs);

@@ -1,6 +1,6 @@
 /**
- * What a job that trains does to live streams: gaps between tokens as a client sees them, and the delay of the serving thread's event
- * loop, idle and beside SFT and RL jobs sent one after another.
+ * Effect of a training job on live streams: gaps between tokens at the client, and the delay of the serving thread's event
+ * loop, without jobs and during SFT and RL jobs sent one after another.
  *
  *   npm run bench -- latency [--trainer-threads 1,2] [--niceness 0,10,19] [--streams 8] [--seconds 4] [--rounds 2]
  */
@@ -10,12 +10,14 @@ import { nextMessage, withHost } from "./latency-service.ts";
 import { LiveStreams } from "./latency-streams.ts";
 import { median, printTable, quantile, short, whole } from "./support.ts";
 
-/** What the host is told. */
+/** Settings of the host. */
 export interface HostInput {
   readonly dataDir: string;
   readonly directory: string;
   /** Whether the directory has no weights, and random ones are made. */
   readonly isFresh: boolean;
+  /** Directories of further base models, by id. @default none */
+  readonly more?: Readonly<Record<string, string>> | undefined;
   readonly trainerThreads: number;
   readonly trainerNiceness: number;
 }
@@ -27,7 +29,7 @@ export interface LoopDelay {
   readonly max: number;
 }
 
-/** Where the service answers. */
+/** Address of the service. */
 export interface Address {
   readonly url: string;
   readonly apiKey: string;

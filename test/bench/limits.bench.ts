@@ -5,7 +5,7 @@
  *   npm run bench -- limits [--only <part of a name>] [--over <milliseconds>]
  */
 import { parseArgs } from "node:util";
-import { largestLines, largestRequests, rlBodyOf, type LargestRequest } from "../support/largest-requests.ts";
+import { largestLines, largestOfSession, largestRequests, rlBodyOf, type LargestRequest } from "../support/largest-requests.ts";
 import { Watch } from "../support/responsiveness.ts";
 import { withHost } from "./latency-service.ts";
 import { printTable, whole } from "./support.ts";
@@ -35,6 +35,7 @@ export async function run(args: string[]): Promise<void> {
     };
     for (const each of largestRequests(existing, { withVariants: true }))
       if (each.name.includes(values.only)) await measure(each.name, [each]);
+    for (const each of largestOfSession(existing)) if (each.name.includes(values.only)) await measure(each.name, [each]);
     if ("rl body".includes(values.only) || values.only.startsWith("rl body")) {
       await measure("rl body of 62 MiB", [rl(62 * MIB)]);
       const large = rl(62 * MIB);

@@ -4,7 +4,7 @@
 import { readdir } from "node:fs/promises";
 import { OptionError } from "./support.ts";
 
-/** What a benchmark's file exports. It prints its own results. */
+/** Exports of a benchmark file. The benchmark prints its own results. */
 interface Benchmark {
   run(args: string[]): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * What a long prompt does to live streams: the longest gap between two tokens of any of them while it is prefilled, beside their median
- * gap, and how long its own first token takes.
+ * Effect of the prefill of a long prompt on live streams: their longest gap between two tokens, compared with their median
+ * gap, and the time to the first token of the prompt.
  *
  *   npm run bench -- prefill [--params tiny|2m|27m] [--streams 32] [--prompt 512] [--rounds 7]
  */

@@ -28,7 +28,7 @@ import type { SampledEvent } from "../../src/engine/onnx/sample/request.ts";
 import { DeviceTrainer } from "../../src/engine/onnx/train/device-trainer.ts";
 import type { SampleInput, SampleResult } from "./sample.bench.ts";
 import { deviceBudget } from "../../src/engine/onnx/train/memory-plan.ts";
-import { parseBytes } from "../../src/util/units.ts";
+import { parseBytes } from "../../src/base/util/units.ts";
 import {
   hasTorch,
   hasWeights,

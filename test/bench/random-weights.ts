@@ -5,7 +5,7 @@ import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { baseLayout, fileShape } from "../../src/engine/onnx/model/parameters.ts";
 import { safetensorsHeader } from "../../src/engine/onnx/model/safetensors.ts";
 import { WEIGHTS_FILE } from "../../src/engine/onnx/model/weight-source.ts";
-import { uniform } from "../../src/util/rng.ts";
+import { uniform } from "../../src/base/util/rng.ts";
 
 /** Values that the tensors repeat; a prime number, so that rows of no width are equal. */
 const PERIOD = 1_000_003;

@@ -75,7 +75,7 @@ export async function run(args: string[]): Promise<void> {
   );
 }
 
-/** Returns the parts whose size follows from the shapes, in 10⁶ bytes. */
+/** Returns the parts with sizes that follow from the shapes, in 10⁶ bytes. */
 async function knownParts({ directory, groups, size, tokens, rank }: RlStepInput): Promise<(readonly [string, number])[]> {
   const config = await readModelConfig(directory);
   const mb = (floats: number) => (4 * floats) / 1e6;

@@ -8,7 +8,7 @@
  * The task is addition, "What is x + y? Answer with only the number."; the reward is 1 for the exact number, plus 0.2 for digits only. Both
  * sides start from the directory in Hugging Face layout and see the same problems in the same order, `--groups` per step and `--size`
  * answers of at most `--tokens` tokens to each, sampled at temperature 1. Both train an adapter on every linear layer with alpha twice the
- * rank, at a learning rate of 1e-4 and a gradient norm of at most 1, in float32. A step of the library trains only groups whose rewards
+ * rank, at a learning rate of 1e-4 and a gradient norm of at most 1, in float32. A step of the library trains only groups with rewards that
  * differ; TRL computes the gradient of every answer. `--vs trl` needs a Python with torch, transformers, trl, peft, accelerate and datasets.
  * At 16 groups of 8 answers of 64 tokens, TRL needs more than 24 GB.
  */
@@ -41,7 +41,7 @@ export interface RlStepInput {
   readonly problems: readonly RlProblem[];
 }
 
-/** One RL step: rollouts and training. */
+/** RL step: rollouts and training. */
 export interface RlStep {
   readonly seconds: number;
   /** Processor time of all threads, in seconds. */

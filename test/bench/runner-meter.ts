@@ -1,4 +1,4 @@
-/** What a side of the runner's benchmark says at its end. */
+/** Result of one side of the runner's benchmark. */
 export interface PeerResult {
   readonly completions: number;
   readonly seconds: number;
@@ -8,7 +8,7 @@ export interface PeerResult {
   readonly megabytesPerThousand: number | null;
   /** Largest resident memory, MB; null where it is not measured. */
   readonly peakMegabytes: number | null;
-  /** What answered, e.g. a package and its version. */
+  /** Name of the side, e.g. a package and its version. */
   readonly by?: string;
 }
 
@@ -22,7 +22,7 @@ export class Meter {
   readonly #memory: { readonly thousands: number; readonly megabytes: number }[] = [];
   #count = 0;
 
-  /** One completion more. */
+  /** Counts a completion. */
   count(): void {
     if (++this.#count % EVERY === 0) this.#memory.push({ thousands: this.#count / 1000, megabytes: process.memoryUsage.rss() / 2 ** 20 });
   }

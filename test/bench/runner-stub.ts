@@ -2,7 +2,7 @@
  * A service that answers every chat completion at once, in a process of its own: `runner-stub.ts <StubInput as JSON>`, over an IPC
  * channel. Sends `{ url }` once it listens; ends when the channel closes.
  *
- * The answers are what a service sends for a short sampled turn: log-probabilities with bytes, token ids of prompt and completion.
+ * The answers equal the answers of a service for a short sampled turn: log-probabilities with bytes, token ids of prompt and completion.
  * They are written out beforehand, so that the process is as fast as Node's HTTP server is.
  */
 import { createServer } from "node:http";

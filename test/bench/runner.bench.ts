@@ -18,23 +18,23 @@ import { parseArgs, promisify } from "node:util";
 import type { PeerResult } from "./runner-meter.ts";
 import { measureInTurn, median, printTable, short, whole, type Variant } from "./support.ts";
 
-/** What the server is told. */
+/** Settings of the server. */
 export interface StubInput {
-  /** Of a completion. */
+  /** Tokens of a completion. */
   readonly tokens: number;
   readonly promptTokens: number;
   /** Between request and answer: the mean of times spread evenly from half to one and a half of it. */
   readonly latencyMs: number;
 }
 
-/** What a side is told. */
+/** Settings of a side. */
 export interface PeerInput {
   readonly url: string;
   readonly completions: number;
   readonly concurrency: number;
   /** Completions before the clock starts. */
   readonly warmUp: number;
-  /** Where to write; absent = nothing is written. */
+  /** Directory for the rollouts. @default none: nothing is written */
   readonly directory?: string;
 }
 

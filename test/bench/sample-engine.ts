@@ -5,7 +5,13 @@ import { median, variantInput } from "./support.ts";
 
 const input = variantInput<SampleInput>();
 // A small model has one thread inside an operation, a large one a single sampler.
-const engine = await createOnnxEngine({ baseModels: { bench: input.directory }, samplers: input.threads, samplerThreads: input.threads });
+const engine = await createOnnxEngine({
+  baseModels: { bench: input.directory },
+  samplers: input.threads,
+  samplerThreads: input.threads,
+  // The batches have the same prompts, and prefill counts.
+  prefixCacheBytes: 0,
+});
 const model = await engine.createModel({ base: "bench", seed: 1, fresh: true });
 const policy = await engine.publish(model);
 let nextSeed = 0;

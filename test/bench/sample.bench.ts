@@ -1,11 +1,11 @@
 /**
- * Sampling tokens per second through the engine's port, beside `generate` of transformers, a plain batched PyTorch loop with a cache, or
- * PyTorch's products with the weights alone, which bound what any engine may reach. Ratios are to the first of those.
+ * Sampling tokens per second through the engine's port, compared with `generate` of transformers, a plain batched PyTorch loop with a cache, or
+ * PyTorch's products with the weights alone, an upper bound for any engine. Ratios are to the first of these programs.
  *
  *   npm run bench -- sample [--params tiny|2m|27m|135m] [--batch 1,8,32,128] [--prompt 32] [--tokens 32] [--threads 1] [--rounds 3]
  *     [--vs torch,transformers,products]
  *
- * The engine's threads are samplers for a small model and threads inside one operation for a large one; those of the others are inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
+ * The engine's threads are samplers for a small model and threads inside one operation for a large one; the other programs use threads inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
  */
 import { parseArgs } from "node:util";
 import {
@@ -22,7 +22,7 @@ import {
   withShape,
 } from "./support.ts";
 
-/** What both programs are told. */
+/** Settings of both programs. */
 export interface SampleInput {
   readonly directory: string;
   readonly batches: readonly number[];
@@ -35,7 +35,7 @@ export interface SampleInput {
   readonly device?: string | null;
 }
 
-/** What both programs print, one entry per batch size. */
+/** Output of both programs, one entry per batch size. */
 export interface SampleResult {
   /** Median time to sample all tokens of a batch. */
   readonly ms: number;
@@ -51,7 +51,7 @@ interface Peer {
   readonly module: string;
 }
 
-/** What `--vs` takes. */
+/** Programs that `--vs` selects. */
 const PEERS: Readonly<Record<string, Peer>> = {
   torch: { label: "PyTorch", program: "torch_sample.py", module: "torch" },
   products: { label: "its products alone", program: "torch_products.py", module: "torch" },

@@ -32,7 +32,7 @@ import {
 } from "../../recipes/arithmetic/task.ts";
 import { learnFromExamples, type Recipe } from "../../recipes/shared/sft-then-rl.ts";
 import { connect, type Service, trainRl } from "../../src/index.ts";
-import type { TrainRlOptions } from "../../src/train/index.ts";
+import type { TrainRlOptions } from "../../src/training/train/index.ts";
 import { median, OptionError, printTable, whole } from "./support.ts";
 
 const VARIANTS = ["uniform", "curriculum"] as const;

@@ -1,5 +1,5 @@
 /**
- * One table with the measurements that have a target: training, sampling, the runner and memory, at 2 M parameters.
+ * Table of the measurements that have a target: training, sampling, the runner and memory, at 2 M parameters.
  *
  *   npm run bench -- summary [--rounds 3] [--seconds 2]
  *

@@ -1,4 +1,4 @@
-/** What the benchmarks share: model shapes, fresh processes in turn, medians, tables. */
+/** Shared parts of the benchmarks: model shapes, alternating fresh processes, medians, tables. */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -115,7 +115,7 @@ export interface Variant {
   /** A `.ts` file, or a `.py` file. */
   readonly program: URL;
   readonly input: object;
-  /** What runs a `.py` file. @default "python3" */
+  /** Interpreter of `.py` files. @default "python3" */
   readonly python?: string | undefined;
 }
 

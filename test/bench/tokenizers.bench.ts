@@ -7,8 +7,8 @@ import { basename, dirname } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { RequestWork } from "../../src/service/work/request-work.ts";
-import { createTokenizer, readTokenizerData } from "../../src/tokenizer/index.ts";
+import { createWork } from "../../src/service/create-work.ts";
+import { createTokenizer, readTokenizerData } from "../../src/text/tokenizer/index.ts";
 import { median, printTable, whole } from "./support.ts";
 
 /** Resolution of the delay, in milliseconds. */
@@ -53,7 +53,7 @@ async function measure(directory: string, rounds: number): Promise<string[]> {
 
 /** Returns the longest delay of this thread's event loop while the tokenizer is loaded and encodes for the first time. */
 async function servingDelayMs(directory: string): Promise<number> {
-  const work = new RequestWork();
+  const work = createWork();
   const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   histogram.enable();
   await setTimeout(100);

@@ -1,9 +1,9 @@
 /**
- * Training tokens per second: forward, backward, clip and AdamW of this engine's trainer, beside the same in plain PyTorch.
+ * Training tokens per second: forward, backward, clip and AdamW of this engine's trainer, compared with the same in plain PyTorch.
  *
  *   npm run bench -- train [--params tiny|2m|27m|135m] [--rows 128 --tokens 41 --trained 12] [--lora 16] [--threads 2] [--rounds 3] [--vs torch]
  *
- * Tokens are those of the rows: padding does not count, for either side. Without `--rows` and `--tokens` three shapes are
+ * Tokens of rows count, padding does not, for either side. Without `--rows` and `--tokens` three shapes are
  * measured: rollouts in groups, as RL trains on, and rows of one length that have nothing in common.
  */
 import { parseArgs } from "node:util";
@@ -28,11 +28,11 @@ export interface TrainRow {
   readonly trained: number;
 }
 
-/** What both programs are told. */
+/** Settings of both programs. */
 export interface TrainInput {
   readonly directory: string;
   readonly rows: readonly TrainRow[];
-  /** Of an adapter on every linear layer; null trains every parameter. */
+  /** Rank of an adapter on every linear layer; null trains every parameter. */
   readonly rank: number | null;
   readonly threads: number;
   readonly seconds: number;
@@ -40,7 +40,7 @@ export interface TrainInput {
   readonly device?: string | null;
 }
 
-/** What both programs print. */
+/** Output of both programs. */
 export interface TrainResult {
   /** Median of the steps. */
   readonly msPerStep: number;

@@ -11,7 +11,7 @@ import { generateText, jsonSchema, stepCountIs, streamText, tool as aiTool, type
 import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { capture } from "../../src/capture/index.ts";
+import { capture } from "../../src/library/capture/index.ts";
 import { ADD_SCHEMA, ANSWERS, conversation, expectOneRow, QUESTIONS, startHarness, type Harness } from "./support.ts";
 
 /** Runs the conversation and returns the agent's answers. */

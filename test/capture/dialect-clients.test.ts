@@ -1,6 +1,6 @@
 /** Unmodified clients of the Responses and Messages APIs, streaming and not: two questions, each with a tool call. */
 import { describe, expect, it } from "vitest";
-import { capture, captureAll } from "../../src/capture/index.ts";
+import { capture, captureAll } from "../../src/library/capture/index.ts";
 import { PLAYS } from "../clients/dialect-plays.ts";
 import { ANSWERS, conversation, expectOneRow, QUESTIONS, startHarness } from "./support.ts";
 

@@ -1,6 +1,6 @@
 /** Single requests of each API dialect: prompts without messages, unchanged answers, rejected, failed and abandoned requests. */
 import { describe, expect, it } from "vitest";
-import { capture } from "../../src/capture/index.ts";
+import { capture } from "../../src/library/capture/index.ts";
 import { assembledMessage, send, type SentEvent, type Target } from "../service/dialects/players.ts";
 import { comparable, startHarness, tokenizer, turnsOf, type Harness } from "./support.ts";
 
@@ -13,7 +13,7 @@ function counting(): () => string {
   return () => `word ${count++}`;
 }
 
-/** Creates a session, and the target whose requests are captured and recorded in it. */
+/** Creates a session, and a target with requests that are both captured and recorded in the session. */
 async function recordedTwice({ service, policy, test }: Harness) {
   const { id, key } = await service.sessions.create({ model: policy.id });
   const target: Target = { service: { url: test.service.url, apiKey: key }, fetch: capture.fetch };
@@ -100,7 +100,7 @@ function visible(answer: unknown): unknown {
   return JSON.parse(JSON.stringify(answer, (key, value: unknown) => (hidden.has(key) || value === null ? undefined : value)));
 }
 
-/** Returns the types of events, without repetitions of deltas, whose number depends on timing. */
+/** Returns the types of events, without repeated deltas: their number depends on timing. */
 const typesOf = (events: readonly SentEvent[]) =>
   events.map(({ data }) => data.type).filter((type, index, all) => type !== "ping" && type !== all[index - 1]);
 

@@ -1,7 +1,7 @@
 /** Conversations through every API dialect become the same trajectory. */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { capture } from "../../src/capture/index.ts";
+import { capture } from "../../src/library/capture/index.ts";
 import { connect } from "../../src/index.ts";
 import { shippedModel } from "../clients/support.ts";
 import { PLAYERS, type Player, type Target } from "../service/dialects/players.ts";

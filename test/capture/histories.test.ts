@@ -1,11 +1,11 @@
 /** Conversion of calls to histories. */
 import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
-import { capture } from "../../src/capture/index.ts";
-import { toHistories } from "../../src/trajectory/histories.ts";
-import type { RecordedCall } from "../../src/trajectory/histories.ts";
-import { chatCompletion, chatCompletionRequest, type RequestMessage } from "../../src/schema/index.ts";
-import { isChoice } from "../../src/trajectory/messages.ts";
+import { capture } from "../../src/library/capture/index.ts";
+import { toHistories } from "../../src/base/trajectory/histories.ts";
+import type { RecordedCall } from "../../src/base/trajectory/histories.ts";
+import { chatCompletion, chatCompletionRequest, type RequestMessage } from "../../src/base/schema/index.ts";
+import { isChoice } from "../../src/base/trajectory/messages.ts";
 import { ADD_SCHEMA, learned, startHarness, tokenizer, turnsOf, type Harness } from "./support.ts";
 
 const clientOf = ({ address }: Harness) => new OpenAI({ ...address, fetch: capture.fetch, maxRetries: 0 });

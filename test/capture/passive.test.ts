@@ -5,8 +5,8 @@ import type { AddressInfo } from "node:net";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { request } from "undici";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { capture, captureAll } from "../../src/capture/index.ts";
-import { preflight } from "../../src/trajectory/index.ts";
+import { capture, captureAll } from "../../src/library/capture/index.ts";
+import { preflight } from "../../src/base/trajectory/index.ts";
 import { conversation, startHarness, turnsOf, type Harness } from "./support.ts";
 
 const user = (content: string) => ({ role: "user" as const, content });

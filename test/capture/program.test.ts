@@ -2,7 +2,7 @@
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, jsonSchema, stepCountIs, tool } from "ai";
 import { expect, it } from "vitest";
-import { capture } from "../../src/capture/index.ts";
+import { capture } from "../../src/library/capture/index.ts";
 import { gatherTrajectoryGroups } from "../../src/index.ts";
 import { ADD_SCHEMA, startHarness, turnsOf } from "./support.ts";
 

@@ -1,8 +1,8 @@
 /** The calls that a rollout records. */
 import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
-import { capture } from "../../src/capture/index.ts";
-import { TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { capture } from "../../src/library/capture/index.ts";
+import { TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import { conversation, expectOneRow, startHarness, tokenizer, turnsOf, type Harness } from "./support.ts";
 
 const clientOf = ({ address }: Harness, options: object = {}) =>

@@ -1,7 +1,7 @@
 /** Rollouts of agents outside of this process, through sessions of a service. */
 import { expect, it, onTestFinished } from "vitest";
-import { capture } from "../../src/capture/index.ts";
-import type { Service, SessionInfo } from "../../src/client/index.ts";
+import { capture } from "../../src/library/capture/index.ts";
+import type { Service, SessionInfo } from "../../src/library/client/index.ts";
 import { connect } from "../../src/index.ts";
 import { startTestService } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "../service/support.ts";

@@ -3,11 +3,11 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import OpenAI from "openai";
 import { fetch as undiciFetch } from "undici";
 import { describe, expect, it } from "vitest";
-import { capture, type Fetch } from "../../src/capture/index.ts";
-import { CompletionAssembler } from "../../src/trajectory/assemble.ts";
-import { watchResponse } from "../../src/capture/response.ts";
+import { capture, type Fetch } from "../../src/library/capture/index.ts";
+import { CompletionAssembler } from "../../src/base/trajectory/assemble.ts";
+import { watchResponse } from "../../src/library/capture/response.ts";
 import type { RecordedAnswer } from "../../src/dialects/index.ts";
-import { chatCompletionChunk } from "../../src/schema/index.ts";
+import { chatCompletionChunk } from "../../src/base/schema/index.ts";
 import { fc, test } from "@fast-check/vitest";
 import { conversation, startHarness, turnsOf, type Harness } from "./support.ts";
 
@@ -28,7 +28,7 @@ const event = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
 const OPENING = chunk([part({ role: "assistant", content: "" })], { prompt_token_ids: [1, 2] });
 const BODY = JSON.stringify({ model: MODEL, messages: [{ role: "user", content: "hi" }], stream: true });
 
-/** Returns a captured fetch whose response streams `events`. */
+/** Returns a captured fetch with a response that streams `events`. */
 function streaming(events: ReadableStream<Uint8Array>) {
   const fetch = capture.wrap(() => Promise.resolve(new Response(events, { headers: { "content-type": "text/event-stream" } })));
   return () => fetch("http://models.example/v1/chat/completions", { method: "POST", body: BODY });

@@ -2,11 +2,11 @@
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import { connect, type Service } from "../../src/index.ts";
-import type { Trajectory as WireTrajectory } from "../../src/schema/index.ts";
+import type { Trajectory as WireTrajectory } from "../../src/base/schema/index.ts";
 import { buildRlBatch } from "../../src/learner/index.ts";
-import type { Trajectory } from "../../src/trajectory/index.ts";
-import { isChoice } from "../../src/trajectory/messages.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import type { Trajectory } from "../../src/base/trajectory/index.ts";
+import { isChoice } from "../../src/base/trajectory/messages.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import { startTestService, type TestService } from "../service/support.ts";
 

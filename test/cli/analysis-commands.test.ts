@@ -1,6 +1,7 @@
 import { access, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
+import { readExamples } from "../../src/library/dataset/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { writeRunFiles } from "../experiment/run-files.ts";
 import { runHere } from "./run-here.ts";
@@ -62,6 +63,21 @@ describe("whetstone compare", () => {
     expect(all.stdout.split("\n")[0]).toMatch(/^run +exact +difference to a +scenarios$/u);
   });
 
+  it("names the options that select the common steps of runs of different length", async () => {
+    const folder = await temporaryDirectory();
+    const a = await writeRunFiles("a", { metrics: rows(0.5, 0.5, 0.5) }, folder);
+    const b = await writeRunFiles("b", { metrics: rows(0.25, 0.75) }, folder);
+    const { code, stderr } = await runHere("compare", a, b);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining("`b` lacks 1 of them (2). Compare the common steps: `--from 0`, `--to 1` (E_CONFIG)"),
+    ]);
+    expect((await runHere("compare", a, b, "--from", "0", "--to", "1")).code).toBe(0);
+    const c = await writeRunFiles("c", { evaluations: { 1: { x: [0] } } }, folder);
+    const d = await writeRunFiles("d", { evaluations: { 1: { y: [0] } } }, folder);
+    expect((await runHere("compare", c, d)).stderr).toContain("or compare `--by step`");
+  });
+
   it("names the scenarios that a run lacks, and rejects one run and invalid options", async () => {
     const folder = await temporaryDirectory();
     const a = await writeRunFiles("a", { evaluations: { 1: { x: [0] } } }, folder);
@@ -104,6 +120,82 @@ const chat = (text: string, more: object = {}) =>
     ...more,
   });
 
+describe("lines of other programs", () => {
+  it("are recognized, converted and counted by format; a line of a known format with a wrong member is named", async () => {
+    const path = join(await temporaryDirectory(), "mixed.jsonl");
+    const lines = [
+      { prompt: "Reverse: ab", completion: "ba" },
+      {
+        prompt: [
+          { role: "assistant", content: "Hi" },
+          { role: "user", content: "Reverse: cd" },
+        ],
+        completion: [{ role: "assistant", content: "dc" }],
+      },
+      {
+        system: "Be brief.",
+        conversations: [
+          { from: "human", value: "Reverse: ef" },
+          { from: "gpt", value: "fe" },
+        ],
+      },
+      { instruction: "Reverse", input: "gh", output: "hg" },
+      { conversations: [{ from: "robot", value: "x" }] },
+      { prompt: 3, completion: "x" },
+    ];
+    await writeFile(path, lines.map((line) => JSON.stringify(line)).join("\n"));
+    const { code, stdout } = await runHere("dataset", "validate", path);
+    expect([code, stdout]).toEqual([
+      1,
+      [
+        `${path}:5: expected \`from\` to be one of system, human, user, gpt, assistant, got "robot"`,
+        `${path}:6: expected a line of the format prompt-completion, at \`prompt\`: Invalid input`,
+        "prompt-completion: 2 lines",
+        "sharegpt: 1 line",
+        "alpaca: 1 line",
+        "6 lines, 4 examples, 2 invalid lines",
+        "",
+      ].join("\n"),
+    ]);
+    const read = [];
+    await writeFile(
+      path,
+      lines
+        .slice(0, 4)
+        .map((line) => JSON.stringify(line))
+        .join("\n"),
+    );
+    for await (const { messagesAndChoices } of readExamples(path)) read.push(messagesAndChoices);
+    expect(read).toMatchObject([
+      [
+        { role: "user", content: "Reverse: ab" },
+        { role: "assistant", content: "ba" },
+      ],
+      [{ role: "assistant", content: "Hi", weight: 0 }, { role: "user" }, { role: "assistant", content: "dc" }],
+      [
+        { role: "system", content: "Be brief." },
+        { role: "user", content: "Reverse: ef" },
+        { role: "assistant", content: "fe" },
+      ],
+      [
+        { role: "user", content: "Reverse\n\ngh" },
+        { role: "assistant", content: "hg" },
+      ],
+    ]);
+  });
+
+  it("a split that leaves a part without examples names the remedy", async () => {
+    const directory = await temporaryDirectory();
+    const path = join(directory, "three.jsonl");
+    await writeFile(path, ["a", "b", "c"].map((text) => JSON.stringify({ prompt: text, completion: text })).join("\n"));
+    const { code, stderr } = await runHere("dataset", "split", path, "--out", join(directory, "out"), "--validation", "0.001");
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining("none of 3 examples fell into validation. Choose another --validation fraction (now 0.001)"),
+    ]);
+  });
+});
+
 describe("whetstone dataset", () => {
   const examples = ["abc", "abd", "abd", "abe", "abf", "abg"];
   const write = async (lines: readonly string[]) => {
@@ -140,6 +232,7 @@ describe("whetstone dataset", () => {
       ":2: expected `messages` to be an array of at least one message",
       ":3: expected one JSON value on the line",
       ":5: expected a trajectory with `messages_and_choices`",
+      "chat: 2 lines",
       "5 lines, 2 examples, 3 invalid lines",
       "",
     ]);

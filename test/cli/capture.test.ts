@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { readTrajectories } from "../../src/dataset/index.ts";
+import { readTrajectories } from "../../src/library/dataset/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { runHere } from "./run-here.ts";
 import { useSharedService } from "./shared-service.ts";

@@ -1,8 +1,9 @@
 /** Environment files in projects that depend on the package alone. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import Module from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { buildPackage, type BuiltPackage } from "../support/built-package.ts";
 import { runHere } from "./run-here.ts";
 import { useSharedService } from "./shared-service.ts";
@@ -66,7 +67,7 @@ test.each([
   ["commonjs", "named.ts", "named"],
 ])("an environment file in a %s project runs without any other tool: %s", async (type, file, name) => {
   const { stdout, stderr } = await built.whetstone(projects[type]!, "validate", file);
-  expect([stdout, stderr]).toEqual([expect.stringContaining(`${name}: valid; 1 right answers`), ""]);
+  expect([stdout, stderr]).toEqual([expect.stringContaining(`${name}: valid; 1 right answer `), ""]);
 });
 
 test.each([
@@ -78,7 +79,7 @@ test.each([
   const model = ["--model", `${type}/${file.replace(".", "-")}`];
   const settings = ["--steps", "1", "--scenarios", "2", "--group-size", "2", "--run-dir", `runs/${file}`];
   const trained = await built.whetstone(projects[type]!, "train", file, ...model, ...settings);
-  expect([trained.code, trained.stdout], trained.stderr).toEqual([0, expect.stringMatching(/^completed after 1 steps/u)]);
+  expect([trained.code, trained.stdout], trained.stderr).toEqual([0, expect.stringMatching(/^completed after 1 step;/u)]);
   const evaluated = await built.whetstone(projects[type]!, "eval", file, ...model, "--json");
   expect(evaluated.code, evaluated.stderr).toBe(0);
   expect(JSON.parse(evaluated.stdout)).toMatchObject({ environment: "plays", scenarios: 2, exceptions: 0 });
@@ -110,4 +111,12 @@ test("--env selects one of several environments by its name or the name of its e
     1,
     expect.stringContaining('exports no environment "three"; it exports one (export first)'),
   ]);
+});
+
+test("several environment files in one process share one loader", async () => {
+  const spy = vi.spyOn(Module, "register");
+  onTestFinished(() => spy.mockRestore());
+  const file = join(import.meta.dirname, "../../template/environment.ts");
+  for (let turn = 0; turn < 3; turn++) expect(await runHere("validate", file)).toMatchObject({ code: 0 });
+  expect(spy.mock.calls.length).toBeLessThanOrEqual(1);
 });

@@ -16,6 +16,12 @@ test("every command has --json", () => {
     ).toContain("--json");
 });
 
+test("the help of no command shows an empty list or object as a default, and shows other defaults", () => {
+  for (const command of commandTree(createProgram("0"))) expect(command.helpInformation(), command.name()).not.toMatch(/default: [[{]/u);
+  const train = commandTree(createProgram("0")).find((command) => command.name() === "train");
+  expect(train?.helpInformation()).toContain('(default: "whetstone-tiny")');
+});
+
 test("with --json, a failed command writes its error as one JSON object to standard error", async () => {
   const dataDir = join(await temporaryDirectory(), "none");
   const failed = await runHere("verify", "--data-dir", dataDir, "--json");
@@ -80,7 +86,7 @@ test("a directory that cannot be written is reported with a remedy", async () =>
   expect([listed.code, listed.stderr]).toEqual([
     1,
     expect.stringMatching(
-      /cannot be created: ENOTDIR.*\. Make it writable, or set WHETSTONE_HOME or `dataDir` to another directory \(E_CONFIG\)/u,
+      /cannot be created: ENOTDIR.*\. Make it writable, or set WHETSTONE_HOME or `--data-dir` to another directory \(E_CONFIG\)/u,
     ),
   ]);
 });

@@ -1,8 +1,9 @@
-/** Commands that list, show and delete what a service stores. */
+/** Commands that list, show and delete the stored objects of a service. */
 import { PassThrough } from "node:stream";
 import { Command } from "commander";
 import { expect, test, vi } from "vitest";
 import { confirm } from "../../src/cli/confirm.ts";
+import { commandTree, createProgram } from "../../src/cli/program.ts";
 import { UNKNOWN_ID } from "../service/support.ts";
 import { runHere } from "./run-here.ts";
 import { trainedModel, useSharedService } from "./shared-service.ts";
@@ -76,7 +77,7 @@ test("jobs lists, shows, follows and deletes jobs", async () => {
   expect((await runHere("jobs", "delete", jobIds[0]!)).code).toBe(2);
   expect(await json("jobs", "delete", jobIds[0]!, "--yes")).toEqual({ id: jobIds[0] });
   const unknown = await runHere("jobs", "show", UNKNOWN_ID, "--json");
-  expect([unknown.code, JSON.parse(unknown.stderr)]).toEqual([1, { error: expect.objectContaining({ code: "E_HTTP" }) as unknown }]);
+  expect([unknown.code, JSON.parse(unknown.stderr)]).toEqual([1, { error: expect.objectContaining({ code: "E_NOT_FOUND" }) as unknown }]);
 });
 
 test("jobs cancel ends a job that waits, and logs --follow of it exits with 1", async () => {
@@ -97,6 +98,52 @@ test("jobs cancel ends a job that waits, and logs --follow of it exits with 1", 
   const logs = await runHere("jobs", "logs", "-f", last.id);
   expect([logs.code, logs.stdout]).toEqual([1, expect.stringContaining("training failed")]);
   await model.delete();
+});
+
+test.each([
+  [["jobs", "show", "nope"], 'The job "nope" does not exist on this service. List the existing ones with `whetstone jobs list`'],
+  [["jobs", "logs", "a/b"], 'The job "a/b" does not exist'],
+  [["jobs", "cancel", UNKNOWN_ID], `The job "${UNKNOWN_ID}" does not exist`],
+  [["jobs", "delete", UNKNOWN_ID, "--yes"], `The job "${UNKNOWN_ID}" does not exist`],
+  [["artifacts", "show", UNKNOWN_ID], `The artifact "${UNKNOWN_ID}" does not exist on this service. List the existing ones with`],
+  [["models", "show", UNKNOWN_ID], `The model "${UNKNOWN_ID}" does not exist`],
+  [["checkpoints", "show", "demo/named:55"], 'Model "demo/named" has no checkpoint at step 55; it has: 0, 1'],
+  [["chat", "demo/named:55", "hi"], 'Model "demo/named" has no checkpoint at step 55; it has: 0, 1'],
+  [["export", "demo/named:55"], 'Model "demo/named" has no checkpoint at step 55; it has: 0, 1'],
+  [
+    ["eval", "recipes/arithmetic/environment.ts", "--model", "demo/named:55"],
+    'Model "demo/named" has no checkpoint at step 55; it has: 0, 1',
+  ],
+  [["capture", "--model", "demo/named:55", "--", "true"], 'Model "demo/named" has no checkpoint at step 55; it has: 0, 1'],
+  [["train", "recipes/arithmetic/environment.ts", "--model", "demo/new", "--base", "gpt2"], "Base model 'gpt2' does not exist"],
+  [["chat", "gpt2", "hi"], 'The model "gpt2" does not exist on this service, which has'],
+] as const)("a name that does not exist is reported without the request: %j", async (args, message) => {
+  if ((await runHere("models", "show", "demo/named")).code !== 0) await trainedModel(shared, "named", 1);
+  const { code, stdout, stderr } = await runHere(...args);
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toContain(`error: ${message}`);
+  expect(stderr).toMatch(/\(E_(?:NOT_FOUND|BASE_MODEL)\)\n$/u);
+  expect(stderr).not.toMatch(/\b(?:GET|POST|DELETE) /u);
+});
+
+test("a checkpoint has the same name in every command, and `checkpoints` without a subcommand lists", async () => {
+  const { model } = await trainedModel(shared, "forms", 1);
+  const listed = await runHere("checkpoints", "demo/forms");
+  expect([listed.code, listed.stdout]).toEqual([0, expect.stringContaining("2 checkpoints of demo/forms")]);
+  for (const name of ["demo/forms:1", "demo/forms:step1", "local/demo/forms:1", `${model.id}:1`, "demo/forms:latest"]) {
+    const { stdout } = await runHere("eval", "template/environment.ts", "--model", name, "--json");
+    expect((JSON.parse(stdout) as { policy: string }).policy).toBe("local/demo/forms:step1");
+    expect((await runHere("chat", name, "hi", "--max-tokens", "1")).code).toBe(0);
+  }
+});
+
+test("every command that connects to a service has --data-dir, which WHETSTONE_BASE_URL excludes", async () => {
+  const leaves = commandTree(createProgram("0")).filter(({ commands }) => commands.length === 0);
+  const dataDir = leaves.filter(({ options }) => options.some(({ long }) => long === "--data-dir"));
+  const without = leaves.filter((command) => !dataDir.includes(command)).map((command) => command.name());
+  expect(without).toEqual(["init", "validate", "stats", "validate", "split", "dedupe", "runs", "compare", "report", "completion"]);
+  const refused = await runHere("models", "--data-dir", "elsewhere");
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringMatching(/WHETSTONE_BASE_URL\) and `--data-dir` are given/u)]);
 });
 
 test("artifacts lists, shows and deletes versions by name, address or id", async () => {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { connect, type Service } from "../../src/index.ts";
 import { startTestService, type TestService } from "../../src/testing/index.ts";
-import { openRun } from "../../src/experiment/index.ts";
+import { openRun } from "../../src/lab/experiment/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { environment, script, start } from "../train/support.ts";
 import { runHere } from "./run-here.ts";
@@ -55,7 +55,9 @@ describe("whetstone sft and whetstone dataset upload", () => {
     const first = await runHere("sft", file, ...settings, ...options);
     expect(first).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/^completed after \d+ gradient steps; checkpoint 1, loss \d.*, validation loss \d/u) as string,
+      stdout: expect.stringMatching(
+        /^completed after \d+ gradient steps; checkpoint 1 of cli\/copy, loss \d.*, validation loss \d/u,
+      ) as string,
     });
     const { config, state } = await openRun(join(folder, "run"));
     expect(config).toMatchObject({
@@ -106,10 +108,11 @@ describe("whetstone eval with several checkpoints", () => {
     Reflect.set(globalThis, "evaluatedEnvironment", environment);
     const file = join(folder, "environment.mjs");
     await writeFile(file, "export default globalThis.evaluatedEnvironment;\n");
-    const args = ["eval", file, "--model", "cli/tokens", "--out", join(folder, "eval")];
-    const one = await runHere(...args, "--step", "1");
+    const evaluated = (name: string) => ["eval", file, "--model", name, "--out", join(folder, "eval")];
+    const args = evaluated("cli/tokens");
+    const one = await runHere(...evaluated("cli/tokens:1"));
     expect(one.stdout).toMatch(
-      /^tokens by .*\/cli\/tokens: 2 scenarios, 1 rollouts each; saved in .*\ncheckpoint 1 {2}reward \d.* {2}pass@1 \d\.\d{4}\n$/u,
+      /^tokens by .*\/cli\/tokens: 2 scenarios, 1 rollout each; saved in .*\ncheckpoint 1 {2}reward \d.* {2}pass@1 \d\.\d{4}\n$/u,
     );
     const all = await runHere(...args, "--checkpoints", "all");
     expect(all.stdout).toMatch(
@@ -133,6 +136,6 @@ describe("whetstone eval with several checkpoints", () => {
       stderr: expect.stringContaining("`group_size` was 1 and is now 2") as string,
     });
     expect(await runHere(...args, "--checkpoints", "0,x")).toMatchObject({ code: 2 });
-    expect(await runHere(...args, "--checkpoints", "0", "--step", "1")).toMatchObject({ code: 2 });
+    expect(await runHere(...evaluated("cli/tokens:1"), "--checkpoints", "0")).toMatchObject({ code: 2 });
   });
 });

@@ -64,6 +64,33 @@ async function begin(url: string): Promise<Socket> {
   return socket;
 }
 
+/** Starts a stream of tokens and waits for its first bytes. Returns a function that reads the others. */
+async function startStream(url: string, tokens = 1000): Promise<() => Promise<string>> {
+  const response = await fetch(`${url}/v1/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${ENVIRONMENT.WHETSTONE_API_KEY}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model: "whetstone-tiny",
+      prompt: "a",
+      stream: true,
+      max_tokens: tokens,
+      ignore_eos: true,
+      n: tokens > 100 ? 16 : 1,
+    }),
+  });
+  expect(response.status).toBe(200);
+  const reader = response.body!.getReader();
+  await reader.read();
+  return async () => {
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return text;
+      text += Buffer.from(value).toString();
+    }
+  };
+}
+
 const status = (url: string) => fetch(`${url}/health`).then((response) => response.status);
 
 test("after SIGTERM finishes the running request, rejects new requests, and exits with code 0", async () => {
@@ -82,7 +109,25 @@ test("a second signal ends the process at once", async () => {
   child.kill("SIGTERM");
   await expect.poll(() => status(url), { timeout: 10_000 }).toBe(503);
   child.kill("SIGTERM");
-  expect(await exited).toEqual([143, null]);
+  expect(await exited).toEqual([null, "SIGTERM"]);
+});
+
+test("a second signal during a stream ends the process by the signal, without a core dump", async () => {
+  const { child, exited, url } = await serveDirectly();
+  await startStream(url);
+  child.kill("SIGTERM");
+  await expect.poll(() => status(url), { timeout: 10_000 }).toBe(503);
+  child.kill("SIGTERM");
+  // Teardown of the engine's threads would abort the process: SIGABRT.
+  expect(await exited).toEqual([null, "SIGTERM"]);
+});
+
+test.skipIf(process.platform === "win32")("after SIGHUP, as of a closed terminal, a running stream is finished", async () => {
+  const { child, exited, url } = await serveDirectly();
+  const rest = await startStream(url, 40);
+  child.kill("SIGHUP");
+  expect((await rest()).endsWith("data: [DONE]\n\n")).toBe(true);
+  expect(await exited).toEqual([0, null]);
 });
 
 test.skipIf(process.platform === "win32")("SIGTERM to `npm run` stops the service too", async () => {

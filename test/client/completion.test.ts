@@ -1,8 +1,8 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { parseCompletion } from "../../src/client/completion.ts";
-import { ProtocolError } from "../../src/client/index.ts";
-import { chatCompletion } from "../../src/schema/index.ts";
+import { parseCompletion } from "../../src/library/client/completion.ts";
+import { ProtocolError } from "../../src/library/client/index.ts";
+import { chatCompletion } from "../../src/base/schema/index.ts";
 
 /** Usually a valid value, sometimes any other JSON value. */
 const mostly = <T>(value: fc.Arbitrary<T>) =>

@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { runningService } from "../../src/client/embedded.ts";
+import { runningService } from "../../src/library/client/embedded.ts";
 import { connect } from "../../src/index.ts";
 
 const close: (() => Promise<unknown>)[] = [];

@@ -1,5 +1,5 @@
 import { afterEach } from "vitest";
-import type { Service } from "../../src/client/index.ts";
+import type { Service } from "../../src/library/client/index.ts";
 import { connect } from "../../src/index.ts";
 import { startNineRoutesServer, type NineRoutesServer } from "../support/nine-routes-server.ts";
 

@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
-import { ConnectionError } from "../../src/client/index.ts";
-import { Transport } from "../../src/client/transport.ts";
+import { ConnectionError } from "../../src/library/client/index.ts";
+import { Transport } from "../../src/library/client/transport.ts";
 import { rejection } from "./connection.ts";
 
 const servers: Server[] = [];

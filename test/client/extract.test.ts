@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { packTar, type TarSource } from "modern-tar/fs";
 import { packTar as packEntries, type TarHeader } from "modern-tar";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { extractTar } from "../../src/client/extract.ts";
+import { extractTar } from "../../src/library/client/extract.ts";
 
 let directory: string;
 beforeEach(async () => {

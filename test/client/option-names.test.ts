@@ -1,8 +1,8 @@
 /** Errors of calls with options name the options as the caller wrote them. */
 import { expect, it } from "vitest";
-import { HttpError } from "../../src/client/index.ts";
-import { optionNames, withOptionNames } from "../../src/client/option-names.ts";
-import { uploadDataset } from "../../src/dataset/index.ts";
+import { HttpError } from "../../src/library/client/index.ts";
+import { optionNames, withOptionNames } from "../../src/library/client/option-names.ts";
+import { uploadDataset } from "../../src/library/dataset/index.ts";
 import { setUp } from "../train/support.ts";
 
 const example = {

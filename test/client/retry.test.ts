@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { HttpError } from "../../src/index.ts";
-import { readRetryAfter } from "../../src/client/retry.ts";
+import { readRetryAfter } from "../../src/library/client/retry.ts";
 import { send, type Interceptor } from "../support/nine-routes-server.ts";
 import { rejection, useServer } from "./connection.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { gatherTrajectoryGroups, preflight, PreflightError, trajectory, TrajectoryGroup, type JobEvent } from "../../src/index.ts";
-import { withTokenAdvantages } from "../../src/trajectory/index.ts";
+import { withTokenAdvantages } from "../../src/base/trajectory/index.ts";
 import { group, sampled } from "../trajectory/samples.ts";
 import { rejection, useServer } from "./connection.ts";
 

@@ -70,7 +70,9 @@ describe("@anthropic-ai/sdk", () => {
     });
     const image = { type: "image", source: { type: "base64", media_type: "image/png", data: "" } };
     await expect(create({ messages: [{ role: "user", content: [image] }] })).rejects.toThrow(/messages\.0\.content\.0\.type.*image/u);
-    await expect(create({ tools: [{ type: "web_search_20250305", name: "web_search" }] })).rejects.toThrow(/web_search_20250305/u);
+    const tools = [{ type: "web_search_20250305", name: "web_search" }];
+    await expect(create({ tools })).resolves.toMatchObject({ stop_reason: "end_turn" });
+    await expect(create({ tools, tool_choice: { type: "tool", name: "web_search" } })).rejects.toThrow(/tool_choice\.name.*web_search/u);
     await expect(client({ ...address, apiKey: "another" }).messages.create(ask)).rejects.toBeInstanceOf(Anthropic.AuthenticationError);
   });
 });

@@ -1,8 +1,9 @@
 /**
  * Coding agents' command-line tools, headless. `CODING_AGENTS` names a directory with their installation; without it the tests are skipped:
  *
- *   npm install --prefix ../agents @mariozechner/pi-coding-agent @openai/codex @anthropic-ai/claude-code
+ *   npm install --prefix ../agents @mariozechner/pi-coding-agent @openai/codex @anthropic-ai/claude-code opencode-ai
  *   (cd ../agents/node_modules/@anthropic-ai/claude-code && node install.cjs)
+ *   (cd ../agents/node_modules/opencode-ai && node postinstall.mjs)
  *   CODING_AGENTS=../agents npx vitest run test/clients/coding-agents.test.ts
  */
 import { spawn } from "node:child_process";
@@ -13,7 +14,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { startService } from "../../src/service/index.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { startTestService } from "../service/support.ts";
 
 const installation = process.env["CODING_AGENTS"];
@@ -57,6 +58,12 @@ const AGENTS: Readonly<Record<string, CodingAgent>> = {
     env: ({ apiKey }) => ({ AGENT_KEY: apiKey }),
     shell: ["exec_command", "cmd"],
   },
+  "opencode on chat completions": {
+    command: "opencode",
+    args: ({ model }, task) => ["run", "--model", `whetstone/${model}`, task],
+    env: () => ({}),
+    shell: ["bash", "command"],
+  },
   "Claude Code on messages": {
     command: "claude",
     args: (_, task) => ["-p", task, "--allowedTools", "Bash(echo:*)"],
@@ -85,7 +92,6 @@ async function createHome({ url, apiKey, model }: Target): Promise<string> {
   const codex = [
     `model = ${JSON.stringify(model)}`,
     'model_provider = "whetstone"',
-    'web_search = "disabled"',
     "[model_providers.whetstone]",
     'name = "whetstone"',
     `base_url = "${url}/v1"`,
@@ -94,6 +100,14 @@ async function createHome({ url, apiKey, model }: Target): Promise<string> {
   ];
   await mkdir(join(home, ".codex"));
   await writeFile(join(home, ".codex/config.toml"), `${codex.join("\n")}\n`);
+  const opencode = {
+    npm: "@ai-sdk/openai-compatible",
+    name: "whetstone",
+    options: { baseURL: `${url}/v1`, apiKey },
+    models: { [model]: { name: model, limit: { context: CONTEXT, output: 200 } } },
+  };
+  await mkdir(join(home, ".config/opencode"), { recursive: true });
+  await writeFile(join(home, ".config/opencode/opencode.json"), JSON.stringify({ provider: { whetstone: opencode } }));
   await mkdir(join(home, "work"));
   return home;
 }
@@ -132,9 +146,11 @@ describe.skipIf(installation === undefined)("a coding agent", () => {
           bases: [{ id: "long", directory: DIRECTORY, vocabularySize: tokenizer.vocabularySize, contextLength: CONTEXT, parameters: 1 }],
           script: ({ prompt }) => {
             const text = tokenizer.decode(prompt);
+            // An agent may also ask for a title, without tools.
+            const hasTools = text.includes(`"${tool}"`);
             const hasResult = text.slice(text.lastIndexOf("</tool_call>")).includes(WORD) && text.includes(call.slice(0, 30));
             const ids = [...tokenizer.encode(hasResult ? "The tool printed it." : `I will print it. ${call}`), tokenizer.eosTokenIds[0]!];
-            sampled.push({ prompt: [...prompt], ids });
+            if (hasTools) sampled.push({ prompt: [...prompt], ids });
             return ids;
           },
         },

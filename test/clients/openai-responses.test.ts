@@ -59,19 +59,45 @@ describe("openai responses", () => {
     const referring = await responses.create({ ...ask, stream: false, input: [question, ...references] });
     expect(referring.usage!.input_tokens).toBe(next.usage!.input_tokens);
     expect((await responses.retrieve(next.id)).output).toEqual(next.output);
+    expect(next.usage!.input_tokens_details).toEqual({ cached_tokens: 0, cache_write_tokens: 0 });
+    const listed = async () => {
+      const items: OpenAI.Responses.ResponseItem[] = [];
+      for await (const item of responses.inputItems.list(next.id, { limit: 2, order: "asc" })) items.push(item);
+      return items;
+    };
+    const items = await listed();
+    expect(items.map(({ type }) => type)).toEqual(["message", "message", "function_call", "function_call_output"]);
+    expect(items[0]).toMatchObject({ role: "user", content: [{ type: "input_text", text: "1 + 2?" }] });
+    expect((await responses.inputItems.list(next.id)).data).toEqual(items.toReversed());
+    const third = await responses.create({ ...ask, stream: false, previous_response_id: next.id, input: "and?" });
     await responses.delete(last!.id);
     await expect(responses.retrieve(last!.id)).rejects.toBeInstanceOf(OpenAI.NotFoundError);
-    await expect(responses.create({ ...ask, stream: false, previous_response_id: next.id, input: "and?" })).rejects.toMatchObject({
+    await expect(responses.create({ ...ask, stream: false, previous_response_id: last!.id, input: "and?" })).rejects.toMatchObject({
       status: 404,
       param: "previous_response_id",
     });
+    // The items of the deleted response remain in the responses that continue it.
+    expect(await listed()).toEqual(items);
+    const fourth = await responses.create({ ...ask, stream: false, previous_response_id: next.id, input: "and?" });
+    expect(fourth.usage!.input_tokens).toBe(third.usage!.input_tokens);
     const kept = await responses.create({ ...ask, stream: false, input: "hello", store: false });
     await expect(responses.retrieve(kept.id)).rejects.toBeInstanceOf(OpenAI.NotFoundError);
   });
-  it("rejects hosted tools, images and background responses by name", async () => {
+  it("lists hosted tools as they were sent, and answers without them", async () => {
+    const address = await adder();
+    const tools = [
+      { type: "web_search", search_context_size: "low" },
+      { type: "mcp", server_label: "a", server_url: "https://example.com" },
+    ] as const;
+    const response = await client(address).responses.create({ model: address.model, input: "hello", tools: [...tools], store: false });
+    expect(response).toMatchObject({ status: "completed", tools, tool_choice: "auto" });
+  });
+  it("rejects forced hosted tools, images and background responses by name", async () => {
     const address = await adder();
     const create = (more: object): Promise<unknown> => client(address).responses.create({ model: address.model, input: "hello", ...more });
-    await expect(create({ tools: [{ type: "web_search" }] })).rejects.toThrow(/tools\.0\.type.*web_search/u);
+    await expect(create({ tools: [{ type: "web_search" }], tool_choice: { type: "web_search" } })).rejects.toThrow(
+      /tool_choice\.type.*web_search/u,
+    );
     await expect(create({ background: true })).rejects.toMatchObject({ status: 400, param: "background" });
     const image = { role: "user", content: [{ type: "input_image", image_url: "https://example.com/a.png" }] };
     await expect(create({ input: [image] })).rejects.toThrow(/input\.0\.content\.0\.type.*input_image/u);

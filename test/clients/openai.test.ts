@@ -49,6 +49,7 @@ describe("openai", () => {
     const address = await adder();
     const { data } = await client(address).models.list();
     expect(data.map((model) => model.object)).toContain("model");
+    for (const model of data) expect(await client(address).models.retrieve(model.id)).toEqual(model);
     const ask = (more: object): Promise<unknown> => client(address).chat.completions.create({ model: address.model, messages, ...more });
     await expect(ask({ model: "no/such/model" })).rejects.toBeInstanceOf(OpenAI.NotFoundError);
     await expect(ask({ temperature: -1 })).rejects.toMatchObject({ status: 400, param: "temperature", type: "BadRequestError" });

@@ -1,5 +1,5 @@
 /** Type of a conformance case. */
-import type { chatCompletionRequest } from "../../src/schema/index.ts";
+import type { chatCompletionRequest } from "../../src/base/schema/index.ts";
 import type { ServerKind } from "./servers.ts";
 import type { Target } from "./target.ts";
 

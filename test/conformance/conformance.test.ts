@@ -4,7 +4,7 @@
  * of its models. Cases that need an option or a fault are skipped there, with the reason.
  */
 import { afterAll, describe, expect, it } from "vitest";
-import { chatCompletionRequest } from "../../src/schema/index.ts";
+import { chatCompletionRequest } from "../../src/base/schema/index.ts";
 import type { ConformanceCase } from "./case.ts";
 import { basics } from "./cases/basics.ts";
 import { errors } from "./cases/errors.ts";

@@ -15,6 +15,8 @@ export interface GeneratedRun {
   readonly evaluateEvery?: number;
   /** Whether sampled turns have tokens with log-probabilities. @default true */
   readonly hasTokens?: boolean;
+  /** Whether a tool result, another one at each step, precedes each answer. @default false */
+  readonly hasTool?: boolean;
   /** Whether the run recorded its end. @default true */
   readonly hasEnded?: boolean;
 }
@@ -73,16 +75,28 @@ function sampledTurn(text: string, { random, step, certainty }: { random: () => 
   };
 }
 
-function trajectoryOf(index: number, options: { step: number; success: number; random: () => number; hasTokens: boolean }): object {
-  const { step, success, random, hasTokens } = options;
+interface TrajectoryOptions {
+  readonly step: number;
+  readonly success: number;
+  readonly random: () => number;
+  readonly hasTokens: boolean;
+  readonly hasTool: boolean;
+}
+
+function trajectoryOf(index: number, { step, success, random, hasTokens, hasTool }: TrajectoryOptions): object {
   const isRight = random() < success;
   const text = answer(index, { isRight, step, random });
   const choice = hasTokens
     ? sampledTurn(text, { random, step, certainty: success })
     : { index: 0, message: { role: "assistant", content: text }, finish_reason: "stop", policy_version: step };
   const duration = rounded(0.4 + random());
+  const tool = hasTool ? [{ role: "tool", tool_call_id: "call_1", content: `calculated in step-${1000 + step}` }] : [];
+  const context = [
+    { role: "system", content: "Answer with the sum." },
+    { role: "user", content: question(index).text },
+  ];
   return {
-    messages_and_choices: [{ role: "system", content: "Answer with the sum." }, { role: "user", content: question(index).text }, choice],
+    messages_and_choices: [...context, ...tool, choice],
     tools: null,
     additional_histories: [],
     reward: isRight ? 1 : rounded(Math.floor(random() * 4) * 0.1),
@@ -99,7 +113,7 @@ function trajectoryOf(index: number, options: { step: number; success: number; r
 function trainedOf(rollouts: readonly { readonly trajectories: readonly object[] }[], random: () => number): object[] {
   return rollouts.flatMap(({ trajectories }, group) =>
     trajectories.map((each, index) => {
-      const [, , choice] = Reflect.get(each, "messages_and_choices") as { logprobs: { content: { logprob: number }[] } }[];
+      const choice = (Reflect.get(each, "messages_and_choices") as { logprobs: { content: { logprob: number }[] } }[]).at(-1);
       const logprobs = (choice?.logprobs.content ?? []).map(({ logprob }) => Math.min(0, rounded(logprob + (random() - 0.5) * 0.2)));
       return { scenario_index: group, trajectory_index: index, turns: [{ advantage: rounded(random() * 2 - 1), logprobs }] };
     }),
@@ -108,14 +122,14 @@ function trainedOf(rollouts: readonly { readonly trajectories: readonly object[]
 
 /** Writes a run below `root` and returns its directory. */
 export async function generateRun(root: string, options: GeneratedRun): Promise<string> {
-  const { name, seed, steps, groups = 4, size = 4, evaluateEvery = 10, hasTokens = true, hasEnded = true } = options;
+  const { name, seed, steps, groups = 4, size = 4, evaluateEvery = 10, hasTokens = true, hasTool = false, hasEnded = true } = options;
   const random = randomNumbers(seed);
   const directory = join(root, name);
   for (const folder of ["trajectories/train", "trajectories/eval", "trained"]) await mkdir(join(directory, folder), { recursive: true });
   const successAt = (step: number) => 0.15 + 0.8 * (1 - Math.exp((-step * (1 + (seed % 3) * 0.3)) / (0.35 * steps + 1)));
   const rolloutsOf = (step: number, count: number, per: number) =>
     Array.from({ length: count }, (_, group) => ({
-      trajectories: Array.from({ length: per }, () => trajectoryOf(group, { step, success: successAt(step), random, hasTokens })),
+      trajectories: Array.from({ length: per }, () => trajectoryOf(group, { step, success: successAt(step), random, hasTokens, hasTool })),
       exceptions:
         group === 2 && step % 7 === 3 ? [{ type: "TimeoutError", message: "No answer within 30 s", traceback: "at rollout" }] : [],
       metadata: { step, scenario_index: group, scenario_id: `sum-${String(group).padStart(3, "0")}`, seed },

@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { linesOf, sharedSteps, smoothed } from "../../src/page/components/series.ts";
-import { mergeMetrics } from "../../src/page/dashboard/merge-metrics.ts";
+import { linesOf, smoothed } from "../../src/lab/page/components/series.ts";
+import { axisOf, hasAxis } from "../../src/lab/page/components/x-axis.ts";
+import type { RunSummary } from "../../src/lab/dashboard/api.ts";
+import { mergeMetrics } from "../../src/lab/page/dashboard/merge-metrics.ts";
+import { columnOf, settingsOf, sortedRuns } from "../../src/lab/page/dashboard/run-columns.ts";
 
 const none = { steps: [], columns: {} };
 
@@ -32,9 +35,9 @@ describe("lines of several runs", () => {
 
   it("share the steps of all runs, with gaps, one color per run and no band", () => {
     const runs = [run("a", [0, 2], [1, 3]), run("b", [1], [5])];
-    const steps = sharedSteps(runs);
-    expect(steps).toEqual([0, 1, 2]);
-    const lines = linesOf(runs, steps, choice);
+    const axis = axisOf(runs, "step");
+    expect(axis.xs).toEqual([0, 1, 2]);
+    const lines = linesOf(runs, axis, choice);
     expect(lines.map(({ name, values, band, color }) => [name, values, band, color])).toEqual([
       ["a", [1, null, 3], null, "run-0"],
       ["a (eval)", [1, null, 3], null, "run-0"],
@@ -45,9 +48,61 @@ describe("lines of several runs", () => {
 
   it("have a band and are named by their split if there is only one run", () => {
     const runs = [run("a", [0, 1], [1, 3])];
-    expect(linesOf(runs, sharedSteps(runs), choice).map(({ name, band }) => [name, band])).toEqual([
+    expect(linesOf(runs, axisOf(runs, "step"), choice).map(({ name, band }) => [name, band])).toEqual([
       ["train", [1, 3]],
       ["eval", null],
+    ]);
+  });
+});
+
+describe("the horizontal axis", () => {
+  const run = (tokens: readonly (number | null)[]) => ({
+    name: "a",
+    metrics: {
+      train: { steps: tokens.map((_, at) => at), columns: { loss: tokens.map((_, at) => at), "tokens/trained": tokens } },
+      eval: { steps: [0, 2], columns: { loss: [9, 8] } },
+    },
+  });
+
+  it("sums the tokens of the steps so far, and places an evaluation at the end of the steps before it", () => {
+    const runs = [run([100, null, 50]), run([70])];
+    const axis = axisOf(runs, "tokens");
+    expect(axis.xs).toEqual([0, 70, 100, 150]);
+    const lines = linesOf(runs, axis, { key: "loss", band: null, splits: ["train", "eval"] });
+    // The step without tokens stands at the same place as the step before it, and the later one is drawn.
+    expect(lines[0]?.values).toEqual([undefined, undefined, 1, 2]);
+    expect(lines[1]?.values).toEqual([9, undefined, 8, undefined]);
+    expect(lines[2]?.values).toEqual([undefined, 0, undefined, undefined]);
+    expect(axis.text(150)).toBe("150 tokens");
+  });
+
+  it("is not available if a run lacks the metric", () => {
+    expect([hasAxis([run([1])], "tokens"), hasAxis([run([1])], "time"), hasAxis([run([1])], "step")]).toEqual([true, false, true]);
+  });
+
+  it("shows time in the unit that fits the longest run", () => {
+    const timed = { metrics: { train: { steps: [0, 1], columns: { "time/step_seconds": [90, 90] } }, eval: { steps: [], columns: {} } } };
+    const axis = axisOf([timed], "time");
+    expect([axis.xs, axis.text(axis.xs[1]!)]).toEqual([[1.5, 3], "3 min"]);
+  });
+});
+
+describe("the columns of the list of runs", () => {
+  const run = (name: string, reward: number | null, ...config: [string, string][]) => ({ name, reward, config }) as unknown as RunSummary;
+  const runs = [run("a", 0.5, ["rank", "16"], ["seed", "1"]), run("b", null, ["seed", "1"]), run("c", 0.9, ["rank", "8"], ["seed", "1"])];
+  const sorted = (id: string, order: "ascending" | "descending") => sortedRuns(runs, columnOf(id)!, order).map(({ name }) => name);
+
+  it("sort numbers by size, with runs without a value last in both orders", () => {
+    expect(sorted("reward", "ascending")).toEqual(["a", "c", "b"]);
+    expect(sorted("reward", "descending")).toEqual(["c", "a", "b"]);
+    expect(sorted("config.rank", "ascending")).toEqual(["c", "a", "b"]);
+    expect(sorted("config.seed", "descending")).toEqual(["a", "b", "c"]);
+  });
+
+  it("list the settings in which the runs differ first, also one that a run lacks", () => {
+    expect(settingsOf(runs)).toEqual([
+      { name: "rank", isDifferent: true },
+      { name: "seed", isDifferent: false },
     ]);
   });
 });

@@ -50,11 +50,31 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
     await open("/runs");
     expect(await texts("tbody th a")).toEqual(["arithmetic/rank-8", "arithmetic/rank-16", "arithmetic/full-parameters"]);
     expect(await page.textContent(".connection")).toBe("Live");
-    await generateRun(test.root, { name: "arithmetic/new", seed: 5, steps: 3, evaluateEvery: 0 });
+    await generateRun(test.root, { name: "arithmetic/new", seed: 5, steps: 3, evaluateEvery: 0, hasTool: true });
     await page.waitForSelector("text=arithmetic/new");
     await page.fill("input[type=search]", "full interrupted");
     expect(await texts("tbody th a")).toEqual(["arithmetic/full-parameters"]);
     await page.fill("input[type=search]", "");
+  });
+
+  it("sorts the runs by any column, and shows settings as columns", async () => {
+    await open("/runs");
+    const names = () => texts("tbody th a");
+    await page.click(".menu summary");
+    expect((await texts(".menu-list fieldset:first-child label")).slice(0, 2)).toEqual(["model", "steps"]);
+    await page.check(".menu-list label:text-is('seed') input");
+    await page.keyboard.press("Escape");
+    expect(await page.$(".menu[open]")).toBeNull();
+    await page.click("thead button:text-is('seed')");
+    expect(await names()).toEqual(["arithmetic/rank-8", "arithmetic/rank-16", "arithmetic/full-parameters", "arithmetic/new"]);
+    await page.click("thead button:has-text('seed')");
+    expect(await names()).toEqual(["arithmetic/new", "arithmetic/full-parameters", "arithmetic/rank-16", "arithmetic/rank-8"]);
+    expect(await page.getAttribute("thead th:has-text('seed')", "aria-sort")).toBe("descending");
+    expect(await texts("td.setting")).toEqual(["5", "3", "2", "1"]);
+    await page.click("thead button:text-is('Steps')");
+    await page.reload();
+    await page.waitForSelector("td.setting");
+    expect((await names()).slice(2)).toEqual(["arithmetic/full-parameters", "arithmetic/new"]);
   });
 
   it("lays the curves of selected runs over each other", async () => {
@@ -72,6 +92,36 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
     await when(page, "document.querySelectorAll('.chip').length === 2");
   });
 
+  it("tags a run and keeps a note, and finds the run by them", async () => {
+    await open(await run("arithmetic/rank-16"));
+    await page.fill("[aria-label='Add a tag']", "keep");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("[aria-label='Remove the tag keep']");
+    await page.click("text=Add a note");
+    await page.fill("[aria-label=Note] textarea", "Twice the rank, same reward");
+    await page.click("text=Save note");
+    await page.waitForSelector(".note-text");
+    await open("/runs");
+    await page.fill("input[type=search]", "keep twice");
+    expect(await texts("tbody th")).toEqual([expect.stringMatching(/^arithmetic\/rank-16arithmetickeepTwice the rank, same reward$/u)]);
+    await page.fill("input[type=search]", "");
+  });
+
+  it("compares selected runs: paired rewards with intervals, and the settings that differ", async () => {
+    await open("/runs");
+    for (const name of ["rank-8", "rank-16"]) await page.check(`[aria-label='Select arithmetic/${name}']`);
+    await page.click("a:text-is('Compare')");
+    await page.waitForSelector(".compared:not(.texts) tbody tr:nth-child(2)");
+    const row = await texts(".compared:not(.texts) tbody tr:nth-child(2) > *");
+    expect(row[0]).toBe("arithmetic/rank-16 after 59 steps");
+    expect(row[4]).toMatch(/^[−+]?\d\.\d{3} to [−+]?\d\.\d{3}$/u);
+    expect(row[5]).toBe("8");
+    expect(await texts(".texts tbody th")).toEqual(["model", "groups.count", "seed"]);
+    expect(await texts(".texts tbody tr:last-child td")).toEqual(["1", "2"]);
+    await page.check("input[value=step]", { force: true });
+    await page.waitForSelector(".compared td:text-is('60')");
+  });
+
   it("continues a curve while the run writes", async () => {
     await open(await run("arithmetic/full-parameters"));
     await page.waitForSelector('[data-metric="reward/mean"] .readout b');
@@ -79,6 +129,36 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
     await appendFile(join(test.root, "arithmetic/full-parameters/metrics.jsonl"), `${JSON.stringify(row)}\n`);
     await when(page, `document.querySelector('[data-metric="reward/mean"] .readout').textContent.includes("0.123")`);
     expect(await page.textContent('[data-metric="reward/mean"] .readout')).toContain("step 40");
+  });
+
+  it("zooms all charts into a dragged range, and opens no step by that", async () => {
+    await open(await run("arithmetic/rank-8"));
+    const chart = await page.waitForSelector('[data-metric="reward/mean"] .u-over');
+    const { x, y, width } = (await chart.boundingBox())!;
+    const imageOf = (metric: string) => page.$eval(`[data-metric="${metric}"] canvas`, (canvas: any) => canvas.toDataURL() as string);
+    const whole = await imageOf("loss");
+    await page.mouse.move(x + width * 0.4, y + 20);
+    await page.mouse.down();
+    await page.mouse.move(x + width * 0.6, y + 20, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForSelector(".reset");
+    expect(page.url()).not.toContain("groups");
+    await expect.poll(() => imageOf("loss")).not.toBe(whole);
+    await page.click(".reset");
+    await expect.poll(() => imageOf("loss")).toBe(whole);
+  });
+
+  it("draws tokens or time as the horizontal axis, and logarithmic values where all are positive", async () => {
+    await open(await run("arithmetic/rank-8"));
+    await page.waitForSelector('[data-metric="reward/mean"] canvas');
+    expect(await page.$eval("[aria-label='Horizontal axis'] option[value=tokens]", (option: any) => option.disabled as boolean)).toBe(true);
+    const last = () => page.textContent('[data-metric="reward/mean"] .readout span:first-child small');
+    expect(await last()).toBe("step 59");
+    await page.selectOption("[aria-label='Horizontal axis']", "time");
+    expect(await last()).toMatch(/^\d+\.\d+ min$/u);
+    await page.check("label:has-text('Logarithmic') input");
+    expect(await page.textContent('[data-metric="loss"] figcaption')).toContain("linear: not all values are positive");
+    expect(await page.textContent('[data-metric="grad_norm"] figcaption')).not.toContain("linear");
   });
 
   it("shows groups side by side, and opens a trajectory token by token", async () => {
@@ -94,6 +174,8 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
     expect(await page.textContent(".token-readout")).toMatch(/token 1 of \d+.*id 200.*sampled.*trained.*difference.*ratio \d.*advantage/u);
     await page.keyboard.press("Escape");
     expect(await page.$(".token.picked")).toBeNull();
+    expect(await page.textContent(".turn:has(.tokens) .who")).toContain(" · checkpoint 59");
+    expect(await texts("aside tr:has(th:text-is('Checkpoint')) td")).toEqual(["59"]);
     await page.check('input[name="color"][value="difference"]', { force: true });
     const kinds = await page.$$eval(".token", (all) => all.map((each) => each.dataset["kind"]));
     expect(new Set(kinds)).toEqual(new Set(["up", "down"]));
@@ -124,6 +206,17 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
     expect(Math.max(...rewards)).toBeLessThanOrEqual(0.5);
   });
 
+  it("finds trajectories by a text", async () => {
+    await open(await run("arithmetic/rank-8", "/trajectories"));
+    await page.fill("[aria-label='Search texts']", "the SUM is 107");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#row-0 .preview:has-text('The sum is 107')");
+    expect(await page.textContent(".about")).toMatch(/^\d+ trajectories with this text$/u);
+    await page.click("#row-0");
+    await page.waitForSelector(".tokens");
+    expect(await page.textContent(".tokens")).toContain("The sum is 107");
+  });
+
   it("marks the difference of two steps' answers to a scenario", async () => {
     await open(await run("arithmetic/rank-8", "/answers?a=9&b=59&split=eval&scenario=sum-001"));
     await page.waitForSelector(".pair-turn");
@@ -131,6 +224,7 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
     expect(sides[1]).toContain("The sum is 107.");
     expect(sides[0]).not.toBe(sides[1]);
     expect((await texts("del")).length + (await texts("ins")).length).toBeGreaterThan(0);
+    expect(await texts(".about")).toEqual([expect.stringMatching(/^Mean difference .*, 95 % interval .* paired over 8 scenarios\.$/u)]);
     expect((await texts(".side:first-child .text > *")).every((text) => sides[0]!.includes(text!))).toBe(true);
   });
 
@@ -201,7 +295,7 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
 
   it("reports the service's message when a request is not valid", async () => {
     await open("/playground?model=whetstone-tiny");
-    await page.fill("label:has-text('Checkpoint step') input", "99");
+    await page.fill("label:has-text('Checkpoint') input", "99");
     await page.fill("[aria-label=Message]", "Hello");
     const before = errors.length;
     await page.keyboard.press("Enter");
@@ -241,28 +335,34 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
   });
 
   it.each([
-    { colorScheme: "light", rules: "undefined", max: 9 },
-    { colorScheme: "dark", rules: '["color-contrast"]', max: 4 },
+    { colorScheme: "light", rules: "undefined", width: 360 },
+    { colorScheme: "dark", rules: '["color-contrast"]', width: 360 },
+    { colorScheme: "light", rules: '["color-contrast"]', width: 1280 },
+    { colorScheme: "dark", rules: '["color-contrast"]', width: 1280 },
   ] as const)(
-    "breaks no accessibility rule and fits a phone in $colorScheme colors",
-    async ({ colorScheme, rules, max }) => {
+    "breaks no accessibility rule and fits a screen of $width pixels in $colorScheme colors",
+    async ({ colorScheme, rules, width }) => {
       const phone = await test.browser.newContext({
-        ...{ viewport: { width: 360, height: 740 }, colorScheme, bypassCSP: true },
+        ...{ viewport: { width, height: 740 }, colorScheme, bypassCSP: true },
         storageState: await context.storageState(),
       });
       const narrow = await phone.newPage();
-      const views = ["", "/groups/train/59/2/2", "/trajectories/train/59/2/2", "/answers", "/details"];
+      const compared = `/compare?with=${await test.idOf("arithmetic/rank-16")}`;
+      const views = ["", "/groups/train/59/2/2", "/trajectories/train/59/2/2", "/answers?scenario=sum-001", compared, "/details"];
       const places = [
         "/runs",
         ...(await Promise.all(views.map((view) => run("arithmetic/rank-8", view)))),
+        // Marked differences in the result of a tool, whose text is muted.
+        await run("arithmetic/new", "/answers?scenario=sum-000"),
         "/jobs",
         "/models",
         "/playground",
       ];
       await openPlace(narrow, test.service, "/runs");
       await narrow.evaluate(axe.source);
-      for (const place of places.slice(0, max)) {
+      for (const place of places) {
         await openPlace(narrow, test.service, place);
+        if (place.includes("/answers")) await narrow.waitForSelector("ins");
         expect(await narrow.evaluate<number>("document.documentElement.scrollWidth - innerWidth"), place).toBeLessThanOrEqual(0);
         const violations = await narrow.evaluate<unknown[]>(
           `axe.run({ runOnly: ${rules} }).then(({ violations }) => violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html.slice(0, 160))]))`,
@@ -273,6 +373,39 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
     },
     AXE_TIMEOUT_MS,
   );
+
+  it("says that an address or a run does not exist, once and with links", async () => {
+    await open("/nonsense");
+    expect(await texts("main h1")).toEqual(["Unknown address"]);
+    expect(await texts("main a")).toEqual(["runs", "jobs", "models", "playground"]);
+    await open("/runs/nope");
+    expect(await texts("[role=alert]")).toEqual([expect.stringContaining("There is no run nope")]);
+    expect(await texts("main nav")).toEqual([]);
+    // The browser logs the rejected requests.
+    expect(errors.splice(0).filter((error) => !error.includes("404"))).toEqual([]);
+  });
+
+  it("asks for a login instead of loading without one", async () => {
+    const stranger = await test.browser.newContext();
+    const stranded = await stranger.newPage();
+    await openPlace(stranded, test.service, "/runs");
+    expect(await stranded.textContent("main h1")).toBe("Login");
+    expect(await stranded.textContent("[role=alert]")).toContain("whetstone ui");
+    expect(await stranded.textContent("main")).not.toContain("Loading");
+    await stranger.close();
+  });
+
+  it("names the best evaluation, not the training step with the largest reward", async () => {
+    await open(await run("arithmetic/rank-8"));
+    const [best] = await texts(".numbers div:has(dt:text-is('Best evaluation')) dd");
+    const { steps, columns } = (
+      await page.evaluate<{ eval: { steps: number[]; columns: Record<string, number[]> } }>(
+        `fetch("/ui/api/metrics?run=" + location.hash.split("/")[2]).then((answer) => answer.json()).then(([{ metrics }]) => metrics)`,
+      )
+    ).eval;
+    const rewards = columns["reward/mean"]!;
+    expect(best).toContain(`after ${steps[rewards.indexOf(Math.max(...rewards))]} steps`);
+  });
 
   it("reports the end of the session", async () => {
     const other = await test.login();

@@ -1,9 +1,12 @@
 /** The dashboard of a service on the scripted engine, over HTTP. */
-import { appendFile, mkdir, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { compare, openRun } from "../../src/lab/experiment/index.ts";
 import { startTestService, type TestService } from "../../src/testing/index.ts";
 import { HOSTILE, writeRun } from "../report/run-fixture.ts";
+import { generateRun } from "./generated-runs.ts";
 
 let service: TestService;
 let root: string;
@@ -197,6 +200,76 @@ describe("the data", () => {
     ]);
   });
 
+  it("finds trajectories by a text in any message, tool call or log, the newest step first", async () => {
+    const search = async (query: string) => json(`/ui/api/runs/${run}/search?${query}`);
+    const places = async (query: string) =>
+      (await search(query)).items.map(({ split, step, line, index }: any) => [split, step, line, index].join(" "));
+    // The first trajectory of each step has a tool, a sub-agent and a log line.
+    const withTools = ["train 2 1 0", "train 1 1 0", "train 0 1 0"];
+    for (const text of ["PEN cost", '{"item":"pen"}', "sub-agent question", '"price":3', "</script>"]) {
+      expect([text, await places(`split=train&text=${encodeURIComponent(text)}`)]).toEqual([text, withTools]);
+    }
+    expect(await places("text=pen%20cost&split=train&step=1")).toEqual(["train 1 1 0"]);
+    expect((await search("text=pen%20cost&limit=1")).isComplete).toBe(false);
+    expect((await search("text=pen%20cost")).items[0].preview).toBe("What does the pen cost? [image_url]");
+    expect(await search("text=no%20such%20text")).toEqual({ items: [], isComplete: true });
+    expect((await search("text=")).error.param).toBe("text");
+  });
+
+  it("keeps notes and tags in the run directory, for the next service too", async () => {
+    const path = join(root, "notes.jsonl");
+    onTestFinished(() => rm(path, { force: true }));
+    const headers = { "content-type": "application/json", origin: service.url };
+    const change = (body: object) => json(`/ui/api/runs/${run}/notes`, { method: "PATCH", headers, body: JSON.stringify(body) });
+    expect(await change({ tags: ["baseline", " rank 8 ", "baseline"] })).toMatchObject({ note: "", tags: ["baseline", "rank 8"] });
+    await Promise.all([change({ note: "lower rate next" }), change({ tags: ["baseline"] })]);
+    // A crash while writing leaves a torn line, which the next change removes.
+    await appendFile(path, '{"time":"2026');
+    expect(await change({ tags: ["final"] })).toMatchObject({ note: "lower rate next", tags: ["final"], problem: null });
+    expect((await readFile(path, "utf8")).trimEnd().split("\n")).toHaveLength(4);
+    const next = await startTestService({ runs: [root] });
+    const answer = await fetch(`${next.url}/ui/api/runs`, { headers: { authorization: `Bearer ${next.apiKey}` } });
+    expect(((await answer.json()) as object[])[0]).toMatchObject({ note: "lower rate next", tags: ["final"] });
+    await next.close({ graceMs: 0 });
+
+    for (const body of [{}, { tags: [""] }, { tags: ["x".repeat(51)] }, { title: "x" }]) {
+      expect((await change(body)).error).toMatchObject({ code: 422, message: expect.any(String) as string });
+    }
+    await rm(path);
+    await symlink("elsewhere", path);
+    expect((await change({ note: "x" })).error.message).toContain("cannot be written");
+  });
+
+  it("compares runs and evaluations by paired differences with intervals", async () => {
+    const more = await realpath(await mkdtemp(join(tmpdir(), "whetstone-dashboard-")));
+    onTestFinished(() => rm(more, { recursive: true }));
+    const dirs = [
+      await generateRun(more, { name: "a", seed: 1, steps: 4, evaluateEvery: 2 }),
+      await generateRun(more, { name: "b", seed: 2, steps: 6, evaluateEvery: 3 }),
+    ] as const;
+    await call("/ui/api/directories", { method: "POST", headers: bearer(), body: JSON.stringify({ paths: [more] }) });
+    const listed = await json("/ui/api/runs");
+    const [a, b] = dirs.map((path) => listed.find((each: any) => each.path === path).id);
+
+    const expected = (await compare([await openRun(dirs[0]), await openRun(dirs[1])], { by: "scenario" })).differences[0]!;
+    const { metric, runs } = await json(`/ui/api/compare?run=${a}&run=${b}`);
+    expect([metric, ...runs.map(({ run: id, step }: any) => [id, step])]).toEqual(["reward", [a, 3], [b, 5]]);
+    expect(runs[0].difference).toBeNull();
+    const { mean, low, high, count } = expected;
+    expect(runs[1].difference).toEqual({ mean, low, high, count });
+
+    const steps = await json(`/ui/api/compare?run=${a}&run=${b}&by=step`);
+    expect([steps.metric, steps.runs[1].difference.count]).toEqual(["reward/mean", 4]);
+    const evaluations = await json(`/ui/api/compare?run=${a}@1&run=${a}@3`);
+    expect(evaluations.runs.map(({ step }: any) => step)).toEqual([1, 3]);
+
+    expect((await json(`/ui/api/compare?run=${a}&run=${run}`)).error.message).toContain("lacks");
+    expect((await json(`/ui/api/compare?run=${a}@7&run=${b}`)).error.message).toContain("evaluations after 1, 3 steps");
+    await rm(join(dirs[1], "trajectories/eval/000005.jsonl"));
+    await symlink("/etc/hostname", join(dirs[1], "trajectories/eval/000005.jsonl"));
+    expect((await json(`/ui/api/compare?run=${a}&run=${b}`)).error.message).toContain("symbolic link");
+  });
+
   it("returns a trajectory with the values of sampler and trainer for each token", async () => {
     const answer = await json(`/ui/api/runs/${run}/steps/train/2/trajectories/1/0`);
     expect([answer.hasTrained, answer.group.id, answer.trajectory.reward]).toEqual([true, "item-0", 1]);
@@ -261,14 +334,12 @@ describe("a directory opened with the key", () => {
     expect((await json("/ui/api/runs")).map(({ path }: { path: string }) => path)).toEqual([root]);
   });
 
-  it("must exist", async () => {
-    expect(await open([join(root, "missing")])).toMatchObject({
-      status: 404,
-      body: { error: { message: expect.stringContaining("does not exist") as string } },
-    });
-    expect(await open([join(root, "config.json")])).toMatchObject({ status: 422 });
+  it("has the same answer whether it exists, is a file, or is missing", async () => {
     expect(await open("x")).toMatchObject({ status: 422 });
     await mkdir(join(root, "empty"));
-    expect(await open([join(root, "empty")])).toMatchObject({ status: 200 });
+    for (const name of ["missing", "config.json", "empty"]) {
+      expect(await open([join(root, name)])).toEqual({ status: 200, body: { directories: [join(root, name)] } });
+    }
+    expect((await json("/ui/api/runs")).map(({ path }: { path: string }) => path)).toEqual([root]);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Sessions, type SessionRequest } from "../../src/dashboard/session.ts";
+import { Sessions, type SessionRequest } from "../../src/lab/dashboard/session.ts";
 
 const HOST = "127.0.0.1:8321";
 

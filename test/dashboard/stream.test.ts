@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EventSourceParserStream } from "eventsource-parser/stream";
 import { expect, onTestFinished, test } from "vitest";
-import { createDashboard } from "../../src/dashboard/index.ts";
-import { RunDirectory, type RunConfig } from "../../src/train/run-directory.ts";
+import { createDashboard } from "../../src/lab/dashboard/index.ts";
+import { RunDirectory, type RunConfig } from "../../src/run/run-directory.ts";
 
 /** Milliseconds to wait for a message. */
 const DEADLINE_MS = 10_000;

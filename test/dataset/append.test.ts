@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test as property } from "@fast-check/vitest";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { JsonLog } from "../../src/dataset/append.ts";
+import { JsonLog } from "../../src/library/dataset/append.ts";
 
 let directory: string;
 let path: string;

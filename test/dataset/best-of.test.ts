@@ -12,9 +12,9 @@ import {
   writeDataset,
   writeTrajectoryGroups,
   type BestOfOptions,
-} from "../../src/dataset/index.ts";
+} from "../../src/library/dataset/index.ts";
 import { connect, trainSft } from "../../src/index.ts";
-import { Trajectory, TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { Trajectory, TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import { startTestService } from "../service/support.ts";
 import { group, sampled } from "../trajectory/samples.ts";
 
@@ -198,7 +198,7 @@ it("stored groups become a dataset file that the service trains", { timeout: 60_
 
   const best = bestOf(readTrajectoryGroups(path), 1, { minReward: 0.9 });
   const { path: file } = await writeDataset(join(directory, "best"), best);
-  expect(await validateExamples(file)).toEqual({ lines: 12, examples: 12, invalid: [] });
+  expect(await validateExamples(file)).toEqual({ lines: 12, examples: 12, invalid: [], formats: { trajectory: 12 } });
   expect((await readTrajectories(file).toArray()).map(({ lastText }) => lastText)).toEqual(groups.map((_, at) => `best${at}`));
 
   const { service: running } = await startTestService();

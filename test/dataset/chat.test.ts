@@ -2,8 +2,8 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readChatJsonl, writeChatJsonl, type ChatExample } from "../../src/dataset/index.ts";
-import { Trajectory } from "../../src/trajectory/index.ts";
+import { readChatJsonl, writeChatJsonl, type ChatExample } from "../../src/library/dataset/index.ts";
+import { Trajectory } from "../../src/base/trajectory/index.ts";
 import { sampled } from "../trajectory/samples.ts";
 
 let directory = "";

@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
-import { Dataset, readTrajectories, writeTrajectories, type RewardInput } from "../../src/dataset/index.ts";
-import { ConfigError } from "../../src/errors.ts";
-import { Trajectory } from "../../src/trajectory/index.ts";
+import { Dataset, readTrajectories, writeTrajectories, type RewardInput } from "../../src/library/dataset/index.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { Trajectory } from "../../src/base/trajectory/index.ts";
 import { sampled } from "../trajectory/samples.ts";
 
 const numbered = (count: number) => Array.from({ length: count }, (_, index) => sampled(index));

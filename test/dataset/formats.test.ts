@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "@fast-check/vitest";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { fromAtif, readArtGroups, readAtif, readVerifiersTraces, toAtif, writeAtif } from "../../src/dataset/index.ts";
-import { Trajectory } from "../../src/trajectory/index.ts";
+import { fromAtif, readArtGroups, readAtif, readVerifiersTraces, toAtif, writeAtif } from "../../src/library/dataset/index.ts";
+import { Trajectory } from "../../src/base/trajectory/index.ts";
 import { sampled } from "../trajectory/samples.ts";
 import { trajectoryValue } from "./arbitraries.ts";
 

@@ -6,7 +6,7 @@ import { gunzipSync } from "node:zlib";
 import { createHash } from "node:crypto";
 import { fc, test } from "@fast-check/vitest";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { readJsonLines, writeJsonLines, type JsonLine, type ReadOptions } from "../../src/dataset/jsonl.ts";
+import { readJsonLines, writeJsonLines, type JsonLine, type ReadOptions } from "../../src/library/dataset/jsonl.ts";
 
 let directory = "";
 let files = 0;
@@ -21,7 +21,7 @@ async function fileOf(content: string | Buffer): Promise<string> {
   return path;
 }
 
-/** What a file gives until it ends or fails. */
+/** Reads the lines of a file until its end or first error. */
 async function read(path: string, options?: ReadOptions): Promise<{ lines: JsonLine[]; error: unknown }> {
   const lines: JsonLine[] = [];
   try {
@@ -133,7 +133,7 @@ describe("readJsonLines", () => {
   });
 
   test.prop([fc.array(fc.json().map((text) => JSON.parse(text) as unknown)), fc.boolean()], { numRuns: 30 })(
-    "reads what was written",
+    "reads the written records",
     async (items, isPacked) => {
       const path = fresh(isPacked ? "x.jsonl.gz" : "x.jsonl");
       const { count } = await writeJsonLines(path, items);

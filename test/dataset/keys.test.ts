@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { Dataset } from "../../src/dataset/index.ts";
-import { Trajectory } from "../../src/trajectory/index.ts";
+import { Dataset } from "../../src/library/dataset/index.ts";
+import { Trajectory } from "../../src/base/trajectory/index.ts";
 
-/** A conversation with two tool calls and their results, whose ids are given. */
+/** Returns a conversation with two tool calls of the given ids and their results. */
 const called = ([first, second]: readonly [string, string], results: readonly [string, string], city = "Rome") => {
   const call = (id: string) => ({ id, type: "function", function: { name: "weather", arguments: JSON.stringify({ city }) } });
   return Trajectory.fromJSON({

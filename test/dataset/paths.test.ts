@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { expandPaths } from "../../src/dataset/paths.ts";
+import { expandPaths } from "../../src/library/dataset/paths.ts";
 
 let root = "";
 const FILES = [

@@ -3,8 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { fc, test } from "@fast-check/vitest";
-import { readTrajectories, readTrajectoryGroups, writeDataset, writeTrajectories, writeTrajectoryGroups } from "../../src/dataset/index.ts";
-import { Trajectory, TrajectoryGroup } from "../../src/trajectory/index.ts";
+import {
+  readTrajectories,
+  readTrajectoryGroups,
+  writeDataset,
+  writeTrajectories,
+  writeTrajectoryGroups,
+} from "../../src/library/dataset/index.ts";
+import { Trajectory, TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import { group, sampled } from "../trajectory/samples.ts";
 import { groupValue, trajectoryValue } from "./arbitraries.ts";
 
@@ -73,7 +79,7 @@ describe("trajectory files", () => {
     },
   );
 
-  it("may contain groups, whose trajectories are read one by one; the group reader rejects a single trajectory", async () => {
+  it("may contain groups; their trajectories are read one by one; the group reader rejects a single trajectory", async () => {
     const path = join(directory, "mixed.jsonl");
     const lines = [sampled(1), group(sampled(2), sampled(3)), sampled(4)];
     await writeFile(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));

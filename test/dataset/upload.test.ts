@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { Dataset, uploadDataset, type ArtifactUploader, type StoredVersion } from "../../src/dataset/index.ts";
+import { Dataset, uploadDataset, type ArtifactUploader, type StoredVersion } from "../../src/library/dataset/index.ts";
 import { connect } from "../../src/index.ts";
 import { startTestService } from "../service/support.ts";
 import { sampled } from "../trajectory/samples.ts";
@@ -13,7 +13,7 @@ const example = {
 };
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-/** A store that gives the same version for the same key, and can be told to fail or to corrupt. */
+/** Returns a store that gives the same version for the same key, and fails or corrupts data on request. */
 function store(options: { failOn?: string | undefined; corrupt?: boolean } = {}) {
   const versions = new Map<
     string,

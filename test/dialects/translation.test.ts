@@ -61,7 +61,7 @@ describe("a Messages request", () => {
     [{ stop_sequences: ["."] }, { stop: ["."] }],
     [{ thinking: { type: "enabled", budget_tokens: 1024 } }, { chat_template_kwargs: { enable_thinking: true } }],
     [{ thinking: { type: "disabled" } }, { chat_template_kwargs: { enable_thinking: false } }],
-    [{ thinking: { type: "adaptive", display: "omitted" } }, { include_reasoning: false }],
+    [{ thinking: { type: "adaptive", display: "omitted" } }, { chat_template_kwargs: { enable_thinking: true } }],
     [{ output_config: { effort: "max" } }, { reasoning_effort: "high" }],
     [
       { output_config: { format: { type: "json_schema", schema: { type: "object" } } } },
@@ -92,6 +92,8 @@ describe("a Messages request", () => {
     ],
     [{ messages: [{ role: "assistant", content: [{ type: "tool_use", id: "c" }] }] }, "messages.0.content.0.name"],
     [{ tools: [{ type: "bash_20250124", name: "bash" }] }, "tools.0.type"],
+    [{ tools: [{ type: "web_search_20250305", name: "search" }], tool_choice: { type: "tool", name: "search" } }, "tool_choice.name"],
+    [{ tools: [{ type: "web_search_20250305", name: "search" }], tool_choice: { type: "any" } }, "tool_choice.type"],
     [{ mcp_servers: [{ url: "x" }] }, "mcp_servers"],
     [{ container: "c" }, "container"],
     [{ output_config: { format: { type: "xml" } } }, "output_config.format.type"],
@@ -156,14 +158,51 @@ describe("a Responses request", () => {
     expect(responses(body)).toMatchObject(expected);
   });
   it.each([
-    [{ tools: [{ type: "file_search" }] }, "tools.0.type"],
+    [{ tools: [{ type: "custom", name: "a" }] }, "tools.0.type"],
+    [
+      { tools: [{ type: "function", name: "a" }, { type: "web_search_preview" }], tool_choice: { type: "web_search_preview" } },
+      "tool_choice.type",
+    ],
+    [{ tools: [{ type: "file_search" }], tool_choice: "required" }, "tool_choice"],
     [{ tools: [{ type: "function", name: "a" }], tool_choice: { type: "allowed_tools" } }, "tool_choice.type"],
     [{ truncation: "auto" }, "truncation"],
     [{ conversation: "conv_1" }, "conversation"],
-    [{ include: ["file_search_call.results"] }, "include"],
+    [{ include: ["message.input_image.image_url"] }, "include"],
     [{ text: { verbosity: "low" } }, "text.verbosity"],
     [{ input: 5 }, "input"],
   ])("%o is rejected by name", (body, param) => {
     expect(() => responses(body)).toThrow(expect.objectContaining({ param }));
   });
+});
+
+describe("hosted tools", () => {
+  const add = { type: "function", function: { name: "add" } };
+  it.each([
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview_2025_03_11",
+    "file_search",
+    "code_interpreter",
+    "image_generation",
+    "computer_use_preview",
+    "mcp",
+    "tool_search",
+  ])("of a Responses request are left out: %s", (type) => {
+    const include = ["web_search_call.action.sources"];
+    expect(responses({ tools: [{ type }, { type: "function", name: "add" }], tool_choice: "auto", include })).toMatchObject({
+      tools: [add],
+    });
+    for (const tool_choice of [undefined, "auto", "none"])
+      expect(responses({ tools: [{ type }], tool_choice })).not.toHaveProperty("tools");
+  });
+  it.each(["web_search_20250305", "web_fetch_20250910", "code_execution_20250825", "computer_20250124", "tool_search_tool_bm25_20251119"])(
+    "of a Messages request are left out: %s",
+    (type) => {
+      expect(messages({ tools: [{ type, name: "hosted" }, { name: "add" }], tool_choice: { type: "auto" } })).toMatchObject({
+        tools: [add],
+      });
+      for (const tool_choice of [undefined, { type: "auto" }, { type: "none" }])
+        expect(messages({ tools: [{ type, name: "hosted" }], tool_choice })).toEqual({ messages: [user] });
+    },
+  );
 });

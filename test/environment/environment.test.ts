@@ -6,9 +6,9 @@ import {
   trainScenarios,
   weighted,
   type EnvironmentDefinition,
-} from "../../src/environment/index.ts";
-import { ArgumentError, ConfigError } from "../../src/errors.ts";
-import { gatherTrajectoryGroups } from "../../src/rollout/index.ts";
+} from "../../src/library/environment/index.ts";
+import { ArgumentError, ConfigError } from "../../src/base/errors.ts";
+import { gatherTrajectoryGroups } from "../../src/library/rollout/index.ts";
 import { sums, type Sum, sumPolicy } from "./sums.ts";
 
 describe("defineEnvironment", () => {
@@ -54,7 +54,7 @@ describe("environmentRollout", () => {
     expect(first?.choices[0]).toMatchObject({ temperature: 0.5, policy_version: 2 });
   });
 
-  it("fails only the rollout whose reward throws or is not finite, and names reward, environment and scenario", async () => {
+  it("fails only the rollout with a reward that throws or is not finite, and names reward, environment and scenario", async () => {
     const environment = sums({
       rewards: [
         {
@@ -85,7 +85,7 @@ describe("environmentRollout", () => {
     );
   });
 
-  it("retries a rollout whose judge was overloaded", async () => {
+  it("retries a rollout after its judge was overloaded", async () => {
     let calls = 0;
     const environment = sums({
       rewards: [{ name: "judge", score: () => (calls++ === 0 ? Promise.reject(Object.assign(new Error("busy"), { status: 503 })) : 1) }],

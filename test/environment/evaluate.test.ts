@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { defineEnvironment, evaluate, rescore, scenarioIdOf } from "../../src/environment/index.ts";
-import { ArgumentError, ConfigError } from "../../src/errors.ts";
-import { Trajectory, TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { defineEnvironment, evaluate, rescore, scenarioIdOf } from "../../src/library/environment/index.ts";
+import { ArgumentError, ConfigError } from "../../src/base/errors.ts";
+import { Trajectory, TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import { sums, sumPolicy } from "./sums.ts";
 
 /** Right in the first attempt of 1+2, in the first two of 3+4, never at 2+2. */
@@ -24,7 +24,7 @@ describe("evaluate", () => {
     expect(report.rewards["short"]?.mean).toBe(1);
     expect(report.rewards["length"]?.mean).toBeCloseTo((4 * 1 + 8 * 2) / 12, 12);
     expect(report.reward.mean).toBeCloseTo(5 / 6, 12);
-    // Equal clusters: the standard error is that of the three scenario means 1/4, 3/4, 0 (s² = 7/48), and t(2, 95 %) = 4.302653.
+    // Equal clusters: the standard error comes from the three scenario means 1/4, 3/4, 0 (s² = 7/48), and t(2, 95 %) = 4.302653.
     const margin = 4.302652729911275 * Math.sqrt(7 / 48 / 3);
     expect(report.reward).toMatchObject({ clusters: 3, count: 12, level: 0.95 });
     expect(report.reward.low).toBeCloseTo(5 / 6 - margin, 6);

@@ -9,10 +9,10 @@ import {
   type GroupReward,
   type GroupRewardInput,
   type GroupRewardResult,
-} from "../../src/environment/index.ts";
-import { ConfigError } from "../../src/errors.ts";
-import { gatherTrajectoryGroups, TooManyExceptionsError } from "../../src/rollout/index.ts";
-import { TrajectoryGroup } from "../../src/trajectory/index.ts";
+} from "../../src/library/environment/index.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { gatherTrajectoryGroups, TooManyExceptionsError } from "../../src/library/rollout/index.ts";
+import { TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import { sums, sumPolicy, type Sum } from "./sums.ts";
 
 /** Ranks the answers of a group by length: the shortest earns 1, the longest 0. */
@@ -28,7 +28,7 @@ const shortest: GroupReward<Sum> = {
 
 const correct = { name: "correct", score: sums().rewards[0]!.score };
 
-/** Policy whose answers to one question are 1, 2, 3 … characters longer than the sum. */
+/** Policy with answers to one question that are 1, 2, 3 … characters longer than the sum. */
 const growing = sumPolicy(({ a, b }, attempt) => String(a + b) + "!".repeat(attempt));
 
 async function play(change: Partial<EnvironmentDefinition<Sum>>, options: object = {}) {

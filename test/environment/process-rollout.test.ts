@@ -1,8 +1,8 @@
 /** Rollouts of agents that are programs. */
 import { readFile } from "node:fs/promises";
 import { expect, onTestFinished, test } from "vitest";
-import type { Service } from "../../src/client/index.ts";
-import { processRollout, type ProcessRolloutOptions } from "../../src/environment/index.ts";
+import type { Service } from "../../src/library/client/index.ts";
+import { processRollout, type ProcessRolloutOptions } from "../../src/library/environment/index.ts";
 import { connect, gatherTrajectoryGroups, type GatherOptions } from "../../src/index.ts";
 import { startTestService } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
@@ -84,7 +84,7 @@ test("a program that does not start, or leaves no reward, fails its rollout", as
   expect(none.failure?.message).toMatch(/it wrote none. The agent ended with exit code 0; its last output: no idea/);
 });
 
-test("a timeout ends the program and what it started", async () => {
+test("a timeout ends the program and its child processes", async () => {
   const child = `const { spawn } = await import("node:child_process");
     const inner = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "ignore" });
     writeFileSync(process.env.PID_FILE, String(inner.pid)); setInterval(() => {}, 1000);`;

@@ -8,10 +8,10 @@ import {
   similarityReward,
   weighted,
   type Reward,
-} from "../../src/environment/index.ts";
-import { numberIn } from "../../src/environment/number-in.ts";
-import { ConfigError } from "../../src/errors.ts";
-import { Trajectory } from "../../src/trajectory/index.ts";
+} from "../../src/library/environment/index.ts";
+import { numberIn } from "../../src/library/environment/number-in.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { Trajectory } from "../../src/base/trajectory/index.ts";
 
 const trajectory = Trajectory.fromJSON({ messages_and_choices: [] });
 

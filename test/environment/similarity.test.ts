@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { similarity } from "../../src/environment/index.ts";
+import { similarity } from "../../src/library/environment/index.ts";
 
 /** Written by `test/oracle/similarity.py`. */
 const { rows } = JSON.parse(gunzipSync(readFileSync(join(import.meta.dirname, "similarity.json.gz"))).toString("utf8")) as {

@@ -1,6 +1,6 @@
-import { defineEnvironment, type Environment, type EnvironmentDefinition } from "../../src/environment/index.ts";
+import { defineEnvironment, type Environment, type EnvironmentDefinition } from "../../src/library/environment/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
-import { trajectory, type Policy } from "../../src/trajectory/index.ts";
+import { trajectory, type Policy } from "../../src/base/trajectory/index.ts";
 
 export interface Sum {
   readonly a: number;

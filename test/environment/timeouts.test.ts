@@ -5,11 +5,11 @@ import {
   reward,
   type EnvironmentContext,
   type EnvironmentDefinition,
-} from "../../src/environment/index.ts";
-import { gatherTrajectoryGroups, type GatherOptions } from "../../src/rollout/index.ts";
+} from "../../src/library/environment/index.ts";
+import { gatherTrajectoryGroups, type GatherOptions } from "../../src/library/rollout/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
-import { trajectory } from "../../src/trajectory/index.ts";
-import { delay } from "../../src/util/delay.ts";
+import { trajectory } from "../../src/base/trajectory/index.ts";
+import { delay } from "../../src/base/util/delay.ts";
 
 const policy = createScriptedPolicy(({ messages }) => ({ text: `answer ${messages.length}` }));
 const TIMEOUT_MS = 1000;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { validate } from "../../src/environment/index.ts";
-import { ArgumentError, ConfigError } from "../../src/errors.ts";
+import { validate } from "../../src/library/environment/index.ts";
+import { ArgumentError, ConfigError } from "../../src/base/errors.ts";
 import { sums } from "./sums.ts";
 
 const codes = async (...args: Parameters<typeof validate<never>>) => (await validate(...args)).findings.map(({ code }) => code);
@@ -24,7 +24,7 @@ describe("validate", () => {
     expect(report).toMatchObject({ isValid: true, expected: 10 });
   });
 
-  it("names the scenarios whose right answer earns less than expected", async () => {
+  it("names the scenarios with a right answer that earns less than expected", async () => {
     const report = await validate(
       sums({
         gold: ({ a, b }) => (a === 3 ? "3" : String(a + b)),

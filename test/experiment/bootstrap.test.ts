@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { bootstrapMean } from "../../src/experiment/index.ts";
+import { bootstrapMean } from "../../src/lab/experiment/index.ts";
 
 interface Expected {
   readonly rows: readonly {

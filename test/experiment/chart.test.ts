@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { barChart, compare, lineChart, metricChart, openRuns, Table } from "../../src/experiment/index.ts";
+import { barChart, compare, lineChart, metricChart, openRuns, Table } from "../../src/lab/experiment/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { writeRunFiles } from "./run-files.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bootstrapMean, compare, openRun, openRuns } from "../../src/experiment/index.ts";
+import { bootstrapMean, compare, openRun, openRuns } from "../../src/lab/experiment/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { writeRunFiles, type RunContents } from "./run-files.ts";
 
@@ -72,7 +72,7 @@ describe("the comparison of runs", () => {
     expect(found.differences[0]?.mean).toBeCloseTo(0.2, 12);
     await expect(compare(all, { by: "scenario" })).rejects.toThrow(/`run-0` has no evaluation/);
     const longer = await runs({ metrics: steps(0, 0) }, { metrics: steps(1, 1, 1, 1) });
-    await expect(compare(longer)).rejects.toThrow(/`run-0` lacks 2 of them \(2, 3\). Select the common steps with `from` and `to`/);
+    await expect(compare(longer)).rejects.toThrow(/`run-0` lacks 2 of them \(2, 3\). Compare the common steps: `from: 0`, `to: 1`/);
     expect((await compare(longer, { to: 1 })).differences[0]).toMatchObject({ mean: 1, count: 2 });
   });
 

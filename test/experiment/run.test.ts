@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { metricsTable, openRun, openRuns } from "../../src/experiment/index.ts";
+import { metricsTable, openRun, openRuns } from "../../src/lab/experiment/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { setUp, start } from "../train/support.ts";
 import { writeRunFiles } from "./run-files.ts";

@@ -9,7 +9,7 @@ import type { Row } from "../../src/engine/port.ts";
 import { exportCheckpoint } from "../../src/export/index.ts";
 import { connect, type Model, type Service } from "../../src/index.ts";
 import { startService, type RunningService } from "../../src/service/index.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { runHere } from "../cli/run-here.ts";
 import { BASE, uploadExamples } from "../integration/support.ts";
 import { readGguf } from "./read-gguf.ts";

@@ -1,9 +1,9 @@
 import { describe, expect, it, vi } from "vitest";
 import { toArray, lastValueFrom, type Observable } from "rxjs";
-import { ConnectionError, HttpError, type JobEvent, type TrainingJobInfo } from "../../src/client/index.ts";
-import { pollJob, type JobSource, type PollJobOptions } from "../../src/follow/index.ts";
-import { iterate } from "../../src/follow/rx.ts";
-import type { Checkpoint, JobEvent as WireJobEvent, JobEventList } from "../../src/schema/index.ts";
+import { ConnectionError, HttpError, type JobEvent, type TrainingJobInfo } from "../../src/library/client/index.ts";
+import { pollJob, type JobSource, type PollJobOptions } from "../../src/library/follow/index.ts";
+import { iterate } from "../../src/library/follow/rx.ts";
+import type { Checkpoint, JobEvent as WireJobEvent, JobEventList } from "../../src/base/schema/index.ts";
 
 const JOB = "00000000-0000-4000-8000-0000000000ff";
 const id = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;

@@ -1,6 +1,6 @@
 import { firstValueFrom, take, toArray } from "rxjs";
 import { describe, expect, it } from "vitest";
-import { watchCheckpoints } from "../../src/follow/index.ts";
+import { watchCheckpoints } from "../../src/library/follow/index.ts";
 import { rejection, useServer } from "../client/connection.ts";
 import { send } from "../support/nine-routes-server.ts";
 

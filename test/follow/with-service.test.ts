@@ -1,5 +1,5 @@
 import { onTestFinished, describe, expect, it } from "vitest";
-import { uploadDataset } from "../../src/dataset/index.ts";
+import { uploadDataset } from "../../src/library/dataset/index.ts";
 import { connect, gatherTrajectoryGroups, trajectory, type JobEvent, type Policy } from "../../src/index.ts";
 import type { TestServiceOptions } from "../../src/testing/index.ts";
 import { startTestService } from "../service/support.ts";

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { elementTypeOf } from "../../src/gguf/element-types.ts";
+import { elementTypeOf } from "../../src/base/gguf/element-types.ts";
 
 interface Expected {
   readonly types: Readonly<Record<string, { readonly number: number; readonly blocks: string; readonly values: string }>>;

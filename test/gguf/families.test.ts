@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { readModelFile } from "../../src/gguf/model-files.ts";
-import { openGgufWeights } from "../../src/gguf/weights.ts";
+import { readModelFile } from "../../src/base/gguf/model-files.ts";
+import { openGgufWeights } from "../../src/base/gguf/weights.ts";
 import { gunzipped, scratch } from "../export/support.ts";
 
 type Json = Readonly<Record<string, unknown>>;

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { verifyWeights } from "../../src/engine/onnx/model/verify-weights.ts";
-import { WhetstoneError } from "../../src/errors.ts";
-import { readGenerationDefaults } from "../../src/service/chat/request/generation-defaults.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import { WhetstoneError } from "../../src/base/errors.ts";
+import { readGenerationDefaults } from "../../src/service/models/generation-defaults.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { scratch } from "../export/support.ts";
 import { type Field, fieldsOf, smallModel } from "./support.ts";
 

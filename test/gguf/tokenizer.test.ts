@@ -1,8 +1,8 @@
 /** Tokenizers in GGUF files: written from tokenizer directories by the export, and read back. */
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
-import { readTokenizerFiles } from "../../src/tokenizer/load.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
+import { readTokenizerFiles } from "../../src/text/tokenizer/load.ts";
 import { ggufOf, gunzipped, modelWithTokenizer, ORACLE } from "../export/support.ts";
 
 interface Expected {

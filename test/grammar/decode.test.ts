@@ -2,15 +2,15 @@
 import { fc, test } from "@fast-check/vitest";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { choice, optional, repeat, sequence, set, text, type Expression, type Grammar } from "../../src/grammar/expression.ts";
-import { compileGrammar } from "../../src/grammar/decode/automaton.ts";
-import { Configurations, type Configuration } from "../../src/grammar/decode/configurations.ts";
-import { GrammarConstraint } from "../../src/grammar/decode/constraint.ts";
+import { choice, optional, repeat, sequence, set, text, type Expression, type Grammar } from "../../src/text/grammar/expression.ts";
+import { compileGrammar } from "../../src/text/grammar/decode/automaton.ts";
+import { Configurations, type Configuration } from "../../src/text/grammar/decode/configurations.ts";
+import { GrammarConstraint } from "../../src/text/grammar/decode/constraint.ts";
 import { Grammars, grammarText, textVocabulary } from "../../src/engine/onnx/sample/grammar-cache.ts";
-import { maskOf } from "../../src/grammar/decode/mask.ts";
-import { utf8Ranges } from "../../src/grammar/decode/utf8-ranges.ts";
-import { Vocabulary } from "../../src/grammar/decode/vocabulary.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import { maskOf } from "../../src/text/grammar/decode/mask.ts";
+import { utf8Ranges } from "../../src/text/grammar/decode/utf8-ranges.ts";
+import { Vocabulary } from "../../src/text/grammar/decode/vocabulary.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 
 const TINY = fileURLToPath(new URL("../../models/whetstone-tiny", import.meta.url));
 const DIGIT = set([0x30, 0x39]);
@@ -142,14 +142,14 @@ describe("a constrained sample", () => {
   it("allows end tokens only after a complete text, and afterwards only end tokens", () => {
     const constraint = constrained(repeat(text("a"), 1, 2), [0, 1]);
     expect(allowed(constraint)).toEqual([byte("a"), vocabulary.size - 16]);
-    constraint.note(byte("a"));
+    constraint.record(byte("a"));
     expect(allowed(constraint)).toEqual([0, 1, byte("a")]);
-    constraint.note(byte("a"));
+    constraint.record(byte("a"));
     expect(allowed(constraint)).toEqual([0, 1]);
-    constraint.note(1);
+    constraint.record(1);
     expect(allowed(constraint)).toEqual([0, 1]);
-    constraint.note(0);
-    expect(() => constraint.note(byte("a"))).toThrow("does not allow");
+    constraint.record(0);
+    expect(() => constraint.record(byte("a"))).toThrow("does not allow");
   });
 
   it("has log-probabilities normalized over the allowed tokens", () => {
@@ -167,7 +167,7 @@ describe("a constrained sample", () => {
     expect(() => {
       for (let turn = 0; turn < 200; turn++) {
         constraint.masked(logits);
-        constraint.note(byte("a"));
+        constraint.record(byte("a"));
       }
     }).toThrow("too many ways");
   });

@@ -43,7 +43,7 @@ test("a downloaded and imported adapter and a fork give the same output as the t
   expect(await say(fork)).toEqual(said);
   const untouched = await service.models.create({ project: "demo", name: "untouched", baseModel: BASE, lora: { rank: 4 } });
   expect(await say(untouched)).not.toEqual(said);
-  // Its `A` is not zero: a fork of what was never trained starts from the same one.
+  // Its `A` is not zero: a fork of an untrained adapter starts from the same `A`.
   const twin = await service.models.create({ project: "demo", name: "twin", baseModel: BASE, from: untouched.id });
   const adapterOf = async (from: Model) => {
     const target = join(await temporaryDirectory(), "fresh");
@@ -51,7 +51,7 @@ test("a downloaded and imported adapter and a fork give the same output as the t
     return readFile(join(target, "adapter_model.safetensors"));
   };
   expect((await adapterOf(twin)).equals(await adapterOf(untouched))).toBe(true);
-  // What came back is trained on like anything else.
+  // The imported adapter can be trained further.
   await (await imported.trainSft(data, { learningRate: 0.02 })).done();
   expect(await say(imported)).not.toEqual(said);
   await expect(service.models.create({ project: "demo", name: "bad", baseModel: BASE, from: data })).rejects.toMatchObject({ status: 422 });

@@ -3,7 +3,7 @@ import { cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { startService, type ServiceOptions } from "../../src/service/index.ts";
-import { shippedDirectory } from "../../src/service/shipped-base.ts";
+import { shippedDirectory } from "../../src/service/models/shipped-base.ts";
 import { writeRandomWeights } from "../bench/random-weights.ts";
 import { missingAdapter } from "../support/adapter.ts";
 import { type Address, BASE, finishedEvents, MODELS, send, SFT_JOBS, temporaryDirectory, uploadExamples } from "./support.ts";

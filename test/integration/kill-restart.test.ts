@@ -22,7 +22,7 @@ import {
 const STEPS = 12;
 const BATCH = 8;
 /**
- * Where each process is killed, and how the SFT and the RL job stand then. Progress is committed every fourth step: kills are
+ * Position at which each process is killed, with the status of the SFT and the RL job at that time. Progress is committed every fourth step: kills are
  * before anything, three steps after a commit, at the end of the last step, and inside the RL job.
  */
 const KILLS: readonly { readonly haltAt: number | "policy-pass"; readonly statuses: readonly string[] }[] = [
@@ -32,14 +32,14 @@ const KILLS: readonly { readonly haltAt: number | "policy-pass"; readonly status
   { haltAt: "policy-pass", statuses: ["succeeded", "running"] },
 ];
 
-/** What was asked of a service before anything went wrong. */
+/** Requests to the service before the first kill. */
 interface Work {
   readonly modelId: string;
   readonly sft: string;
   readonly rl: string;
 }
 
-/** A model, an SFT job of many steps and an RL job of one long step behind it. */
+/** Creates a model, an SFT job of many steps, and after it an RL job of one long step. */
 async function begin(service: Address, groups: readonly object[]): Promise<Work> {
   const { id: modelId } = await send(service, "POST", MODELS, { project: "demo", name: "killed", base_model: BASE });
   const sft = await send(service, "POST", SFT_JOBS, {
@@ -105,7 +105,7 @@ test("a service that is killed repeatedly ends its jobs with the weights of an u
     expect(killed.equals(undisturbed), `weights of step ${step}`).toBe(true);
   }
 
-  // Life goes on: rollouts of the newest checkpoint train the next one.
+  // Training continues: rollouts of the newest checkpoint train the next one.
   const next = await postRl(service, work.modelId, [await rollOut(service, "hello", { model: work.modelId })]);
   expect((await finishedEvents(service, next)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 3 } });
   expect((await send(service, "GET", `${MODELS}/${work.modelId}/checkpoints`)).data.map((each: { step: number }) => each.step)).toEqual([

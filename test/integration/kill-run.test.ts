@@ -5,10 +5,10 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { defineEnvironment, reward } from "../../src/environment/index.ts";
+import { defineEnvironment, reward } from "../../src/library/environment/index.ts";
 import { connect, trajectory } from "../../src/index.ts";
-import { trainRl } from "../../src/train/index.ts";
-import { uniform } from "../../src/util/rng.ts";
+import { trainRl } from "../../src/training/train/index.ts";
+import { uniform } from "../../src/base/util/rng.ts";
 import { builtProgram } from "../support/built-program.ts";
 import { readLines, timelessMetrics } from "../train/support.ts";
 import type { HostSettings } from "./train-host.ts";
@@ -16,7 +16,7 @@ import { type Address, startProcess, temporaryDirectory } from "./support.ts";
 
 /** Kills per mode: a few here; `WHETSTONE_KILLS=50` for the whole trial. */
 const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 2);
-/** Off-policy modes: on-policy alone, whose metrics are compared with a run without kills; `WHETSTONE_KILLS` adds the other. */
+/** Off-policy modes: on-policy alone, with metrics compared to a run without kills; `WHETSTONE_KILLS` adds the other. */
 const MODES = process.env["WHETSTONE_KILLS"] === undefined ? [0] : [0, 1];
 /** Long enough that there is something left to kill: four steps have more events than lie between two kills, and than pass before one takes effect. */
 const STEPS = KILLS * 4;
@@ -134,7 +134,7 @@ test(
   },
 );
 
-test("a run whose service is killed and restarted waits, continues its job and completes", { timeout: 400_000 }, async () => {
+test("when its service is killed and restarted, a run waits, continues its job and completes", { timeout: 400_000 }, async () => {
   const directory = await temporaryDirectory();
   const dataDir = join(directory, "service");
   let service = await startProcess(dataDir);

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { allChoices } from "../../src/trajectory/trajectory.ts";
-import { trajectory as trajectorySchema } from "../../src/schema/index.ts";
+import { allChoices } from "../../src/base/trajectory/trajectory.ts";
+import { trajectory as trajectorySchema } from "../../src/base/schema/index.ts";
 import { type Address, BASE, send, startProcess, temporaryDirectory } from "./support.ts";
-import type { ChatCompletion } from "../../src/schema/index.ts";
+import type { ChatCompletion } from "../../src/base/schema/index.ts";
 
 const SESSIONS = "/v1/preview/sessions";
 const AGENTS = 8;

@@ -1,4 +1,4 @@
-/** Jobs that are killed after each of their optimizer steps and gone on with by another number of threads. */
+/** Jobs that are killed after each optimizer step and resumed with another number of threads. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";

@@ -1,7 +1,14 @@
 /** No request within the limits holds up the thread that serves. */
 import { expect, it } from "vitest";
 import { withHost } from "../bench/latency-service.ts";
-import { largestLines, largestRequests, rlBodyOf, unmatchedFields, type LargestRequest } from "../support/largest-requests.ts";
+import {
+  largestLines,
+  largestOfSession,
+  largestRequests,
+  rlBodyOf,
+  unmatchedFields,
+  type LargestRequest,
+} from "../support/largest-requests.ts";
 import { Watch } from "../support/responsiveness.ts";
 
 /** Milliseconds for which a request may hold up the event loop on idle cores. */
@@ -9,7 +16,7 @@ const MAX_DELAY_MS = 250;
 const ATTEMPTS = 3;
 const MIB = 2 ** 20;
 
-/** How many times as long as on an idle core a computation takes now. */
+/** Ratio of the time of a computation now to its time on an idle core. */
 function contention(): number {
   const [startedMs, before] = [performance.now(), process.cpuUsage()];
   let value = 1;
@@ -40,7 +47,7 @@ it("answers other requests while every field is sent at its largest value", { ti
     };
     const slow: string[] = [];
     const refused: Record<string, string> = {};
-    for (const request of [...largestRequests(existing, { withVariants: false }), large]) {
+    for (const request of [...largestRequests(existing, { withVariants: false }), ...largestOfSession(existing), large]) {
       let best = Infinity;
       for (let attempt = 0; attempt < ATTEMPTS && best > MAX_DELAY_MS; attempt++) {
         const { loopMs, status, message } = await watch.during([request]);
@@ -90,6 +97,8 @@ it("answers other requests while every field is sent at its largest value", { ti
         "model: values": "422 Invalid request: \`project\`: Invalid input: expected string, ",
         "rl experimental_config": "422 Invalid request: \`experimental_config\` has unknown fields \`k",
         "rl: nesting": "422 Invalid request: \`model_id\`: Invalid input: expected string,",
+        "session body: long texts": "400 The chat template failed: it made a text of more than N char",
+        "session body: messages": "400 The chat template failed: it made a text of more than N char",
         "session model": "404 The model 'the quick brown fox jumps over N lazy dogs, the q",
         "session: nesting": "422 Invalid request: \`model\`: Invalid input: expected string, re",
         "session: unknown fields": "422 Invalid request: \`model\`: Invalid input: expected string, re",

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/index.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
-import { uploadDataset } from "../../src/dataset/index.ts";
+import { uploadDataset } from "../../src/library/dataset/index.ts";
 import { startService } from "../../src/service/index.ts";
 import { temporaryDirectory } from "./support.ts";
 

@@ -2,9 +2,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { capture } from "../../src/capture/index.ts";
-import { defineEnvironment, evaluate } from "../../src/environment/index.ts";
-import { openRun } from "../../src/experiment/index.ts";
+import { capture } from "../../src/library/capture/index.ts";
+import { defineEnvironment, evaluate } from "../../src/library/environment/index.ts";
+import { openRun } from "../../src/lab/experiment/index.ts";
 import {
   connect,
   gatherTrajectoryGroups,
@@ -15,9 +15,9 @@ import {
   type Trajectory,
 } from "../../src/index.ts";
 import { startTestService } from "../../src/testing/index.ts";
-import { evaluateCheckpoints, trainRl } from "../../src/train/index.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
-import type { Row } from "../../src/training-rows.ts";
+import { evaluateCheckpoints, trainRl } from "../../src/training/train/index.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
+import type { Row } from "../../src/base/training-rows.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { REASONING_TEMPLATES, reasoningBase } from "../support/reasoning-base.ts";
 

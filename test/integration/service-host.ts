@@ -3,12 +3,12 @@ import { fileURLToPath } from "node:url";
 import { createOnnxEngine, type Engine } from "whetstone/engine";
 import { startService } from "whetstone/service";
 
-/** What a test asks for. */
+/** Settings of a test. */
 export interface HostSettings {
-  /** Of the trainer. @default the engine's */
+  /** Threads of the trainer. @default the engine's */
   readonly threads?: number;
   /**
-   * Where training comes to a halt, to be killed there however long that takes: right after so many optimizer steps (0: before
+   * Position at which training halts until the process is killed: after this number of optimizer steps (0: before
    * the first), or in the first pass of a policy loss. No later line of the job's code runs. @default nowhere
    */
   readonly haltAt?: number | "policy-pass";

@@ -15,7 +15,7 @@ export const SFT_JOBS = "/v1/preview/sft-training-jobs";
 export const ARTIFACTS = "/v1/preview/artifacts";
 export const BASE = "whetstone-tiny";
 
-/** Where a service answers. */
+/** Address of a service. */
 export interface Address {
   readonly url: string;
   readonly apiKey: string;
@@ -25,17 +25,17 @@ export interface Address {
 export interface ServiceProcess extends Address {
   /** `kill -9`; resolves when the process is gone. */
   readonly kill: () => Promise<void>;
-  /** Resolves when the process has come to where it was told to halt. */
+  /** Resolves when the process has halted at the requested position. */
   readonly halted: () => Promise<void>;
 }
 
-/** How a service's process is started. */
+/** Options for starting a service process. */
 export interface ProcessOptions extends HostSettings {
-  /** That of one that was killed. @default any free one */
+  /** Port of a process that was killed. @default any free port */
   readonly port?: number;
 }
 
-/** What an event says, but for what depends on the machine: times, and with how many threads its trainer is fastest. */
+/** Returns the data of an event without values that depend on the machine: times, and the fastest number of threads. */
 export function withoutTimes(data: object): object {
   return Object.fromEntries(Object.entries(data).filter(([key]) => key !== "tokens_per_second" && !key.startsWith("engine/")));
 }
@@ -52,7 +52,7 @@ export async function temporaryDirectory(): Promise<string> {
   return path;
 }
 
-/** How often a process is started on the port of one that was killed: somebody else may have it for a moment. */
+/** Max attempts to start a process on the port of a killed one: another process may use the port for a moment. */
 const PORT_ATTEMPTS = 20;
 
 /** Starts a service's process that ends with the test at the latest. */
@@ -82,7 +82,7 @@ async function tryProcess(dataDir: string, port: number, settings: HostSettings)
   return { ...(JSON.parse(first.value) as Address), kill, halted };
 }
 
-/** One request that must succeed; a string goes as it is. */
+/** Sends a request that must succeed; a string is sent unchanged. */
 export async function send({ url, apiKey }: Address, method: string, path: string, body?: object | string): Promise<any> {
   const response = await fetch(url + path, {
     method,
@@ -127,7 +127,7 @@ export async function uploadExamples(service: Address, count: number): Promise<s
 /**
  * Rollouts of one prompt at temperature 1, as a group; every other one is rewarded.
  *
- * @param nudge - Added to each log-probability: what a sampler with other weights would look like.
+ * @param nudge - Added to each log-probability, to simulate a sampler with other weights.
  */
 export async function rollOut(
   service: Address,

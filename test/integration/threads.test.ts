@@ -4,7 +4,7 @@ import { threadCandidates } from "../../src/engine/onnx/train/thread-choice.ts";
 import { startService } from "../../src/service/index.ts";
 import { BASE, finishedEvents, MODELS, RL_JOBS, rollOut, send, SFT_JOBS, temporaryDirectory, uploadExamples } from "./support.ts";
 
-/** What a service's gradient steps say of threads: those of an SFT job and of an RL job. */
+/** Returns the thread counts that gradient steps report, of an SFT job and of an RL job. */
 async function reported(options: { readonly trainerThreads?: number }): Promise<Record<string, number>[]> {
   const service = await startService({ dataDir: await temporaryDirectory(), ...options });
   onTestFinished(() => service.close({ graceMs: 0 }));

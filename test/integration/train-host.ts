@@ -3,7 +3,7 @@ import { defineEnvironment, reward } from "whetstone/environment";
 import { connect, trajectory } from "whetstone";
 import { trainRl } from "whetstone/train";
 
-/** What a test asks for. */
+/** Settings of a test. */
 export interface HostSettings {
   readonly name: string;
   readonly steps: number;

@@ -31,7 +31,7 @@ interface Host {
   readonly log: { readonly message: string; readonly fields: any }[];
 }
 
-/** A service with one sampler, whose threads the test can reach. */
+/** Starts a service with one sampler, and gives the test access to its threads. */
 async function startHost(options: { readonly dataDir?: string } = {}): Promise<Host> {
   const workers: Worker[] = [];
   const onWorker = (worker: Worker) => workers.push(worker);

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { relativeJudge, type RelativeJudgeOptions } from "../../src/judge/index.ts";
+import { relativeJudge, type RelativeJudgeOptions } from "../../src/library/judge/index.ts";
 import { candidatesIn, fairJudge, judged, judgeOf, rollout } from "./support.ts";
 
 async function directory(): Promise<string> {

@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { ConnectionError, HttpError, ProtocolError } from "../../src/client/index.ts";
-import { judgeEndpoint, JudgeLimitError, relativeJudge, type JudgeEndpointOptions } from "../../src/judge/index.ts";
-import type { ChatCompletionRequest } from "../../src/schema/index.ts";
-import { attachSlowDown } from "../../src/util/slow-down.ts";
+import { ConnectionError, HttpError, ProtocolError } from "../../src/library/client/index.ts";
+import { judgeEndpoint, JudgeLimitError, relativeJudge, type JudgeEndpointOptions } from "../../src/library/judge/index.ts";
+import type { ChatCompletionRequest } from "../../src/base/schema/index.ts";
+import { gatherTrajectoryGroups, type RolloutEvent } from "../../src/library/rollout/index.ts";
 import { completionOf, hundredth, judged, judgeServer, rightEntries, rollout, scoresText, type Reply } from "./support.ts";
 
 const REQUEST: ChatCompletionRequest = { model: "any", messages: [{ role: "user", content: "?" }] };
@@ -116,12 +116,19 @@ describe("judgeEndpoint", () => {
   });
 
   it("does not slow down the rollouts of a run when the judge answers 429", async () => {
-    const { judge } = await endpoint((_, index) => (index === 0 ? { status: 429, body: {} } : answer()));
-    const { signal } = new AbortController();
-    let calls = 0;
-    attachSlowDown(signal, () => Promise.resolve(++calls < 5));
-    await judge.complete(REQUEST, { signal });
-    expect(calls).toBe(0);
+    const { server, judge } = await endpoint((_, index) => (index === 0 ? { status: 429, body: {} } : answer()));
+    const events: RolloutEvent[] = [];
+    const groups = await gatherTrajectoryGroups(
+      [0],
+      async (_, { signal }) => {
+        await judge.complete(REQUEST, { signal });
+        return rollout("yes");
+      },
+      { groupSize: 1, onEvent: (event) => events.push(event) },
+    );
+    expect(groups.stats).toMatchObject({ trajectories: 1, exceptions: 0 });
+    expect(server.requests).toHaveLength(2);
+    expect(events.map(({ type }) => type)).not.toContain("slow-down");
     await judge.close();
   });
 });

@@ -1,12 +1,12 @@
 /** Judges that answer wrongly: an invalid answer never becomes a reward, and every failure is recorded as a failure. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { environmentRollout, defineEnvironment } from "../../src/environment/index.ts";
-import { judgeEndpoint, relativeJudge, rubricJudge } from "../../src/judge/index.ts";
-import { gatherTrajectoryGroups } from "../../src/rollout/index.ts";
-import type { ChatCompletionRequest } from "../../src/schema/index.ts";
+import { environmentRollout, defineEnvironment } from "../../src/library/environment/index.ts";
+import { judgeEndpoint, relativeJudge, rubricJudge } from "../../src/library/judge/index.ts";
+import { gatherTrajectoryGroups } from "../../src/library/rollout/index.ts";
+import type { ChatCompletionRequest } from "../../src/base/schema/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
-import { trajectory, type TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { trajectory, type TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import {
   completionOf,
   hundredth,

@@ -1,11 +1,11 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { defineEnvironment, environmentRollout } from "../../src/environment/index.ts";
-import { ConfigError } from "../../src/errors.ts";
-import { gatherTrajectoryGroups } from "../../src/rollout/index.ts";
-import { DEFAULT_RUBRIC, relativeJudge, type RelativeJudgeOptions } from "../../src/judge/index.ts";
+import { defineEnvironment, environmentRollout } from "../../src/library/environment/index.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { gatherTrajectoryGroups } from "../../src/library/rollout/index.ts";
+import { DEFAULT_RUBRIC, relativeJudge, type RelativeJudgeOptions } from "../../src/library/judge/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
-import { trajectory } from "../../src/trajectory/index.ts";
+import { trajectory } from "../../src/base/trajectory/index.ts";
 import {
   candidatesIn,
   choiceOf,

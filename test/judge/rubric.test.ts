@@ -3,12 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { connect } from "../../src/index.ts";
-import { defineEnvironment, environmentRollout, rescore, validate } from "../../src/environment/index.ts";
-import { judgeEndpoint, referenceJudge, relativeJudge, rubricJudge, type RubricJudgeOptions } from "../../src/judge/index.ts";
-import { gatherTrajectoryGroups } from "../../src/rollout/index.ts";
+import { defineEnvironment, environmentRollout, rescore, validate } from "../../src/library/environment/index.ts";
+import { judgeEndpoint, referenceJudge, relativeJudge, rubricJudge, type RubricJudgeOptions } from "../../src/library/judge/index.ts";
+import { gatherTrajectoryGroups } from "../../src/library/rollout/index.ts";
 import { createScriptedPolicy, startTestService } from "../../src/testing/index.ts";
-import { trajectory } from "../../src/trajectory/index.ts";
-import type { RewardLike } from "../../src/trajectory/scoring.ts";
+import { trajectory } from "../../src/base/trajectory/index.ts";
+import type { RewardLike } from "../../src/base/trajectory/scoring.ts";
 import { judgeOf, PROMPT, questionOf, scoresText } from "./support.ts";
 
 interface Scenario {

@@ -1,11 +1,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
-import type { JudgeModel } from "../../src/judge/index.ts";
-import type { ChatCompletion, ChatCompletionRequest, RequestMessage } from "../../src/schema/index.ts";
-import type { GroupReward } from "../../src/trajectory/group-scoring.ts";
-import { normalizedGroupRewards, scoredGroup } from "../../src/trajectory/group-scoring.ts";
-import { Trajectory, TrajectoryGroup } from "../../src/trajectory/index.ts";
+import type { JudgeModel } from "../../src/library/judge/index.ts";
+import type { ChatCompletion, ChatCompletionRequest, RequestMessage } from "../../src/base/schema/index.ts";
+import type { GroupReward } from "../../src/base/trajectory/group-scoring.ts";
+import { normalizedGroupRewards, scoredGroup } from "../../src/base/trajectory/group-scoring.ts";
+import { Trajectory, TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 
 export const PROMPT: readonly RequestMessage[] = [
   { role: "system", content: "Be brief." },

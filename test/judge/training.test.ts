@@ -1,9 +1,9 @@
 /** Training runs whose reward is a judge. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { defineEnvironment } from "../../src/environment/index.ts";
-import { relativeJudge } from "../../src/judge/index.ts";
-import { TooManyExceptionsError } from "../../src/rollout/index.ts";
+import { defineEnvironment } from "../../src/library/environment/index.ts";
+import { relativeJudge } from "../../src/library/judge/index.ts";
+import { TooManyExceptionsError } from "../../src/library/rollout/index.ts";
 import { environment, readLines, setUp, start } from "../train/support.ts";
 import { judgeOf, rightEntries, scoresText } from "./support.ts";
 

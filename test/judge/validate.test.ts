@@ -1,7 +1,7 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { relativeJudge, validateJudge, type JudgeCase } from "../../src/judge/index.ts";
-import type { GroupReward } from "../../src/trajectory/group-scoring.ts";
+import { relativeJudge, validateJudge, type JudgeCase } from "../../src/library/judge/index.ts";
+import type { GroupReward } from "../../src/base/trajectory/group-scoring.ts";
 import { candidatesIn, fairJudge, hundredth, judgeOf, rightEntries, rollout, scoresText } from "./support.ts";
 
 const CASES: readonly JudgeCase<null>[] = [

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { DataError } from "../../src/errors.ts";
+import { DataError } from "../../src/base/errors.ts";
 import { groupAdvantages, normalizeBatch } from "../../src/learner/index.ts";
 
 interface Vectors {
@@ -19,7 +19,7 @@ function apart(a: number, b: number): number {
   return Math.abs(a - b) / Math.max(Math.abs(a), Math.abs(b), 1e-300);
 }
 
-/** What rounding one mean of `G` rewards can move an advantage by: `G·2^-52·max|r|`, over what advantages are divided by. */
+/** Max rounding error of an advantage from the mean of `G` rewards: `G·2^-52·max|r|`, over the divisor of advantages. */
 function roundingOf(rewards: readonly number[], scale: boolean): number {
   const mean = rewards.reduce((sum, value) => sum + value, 0) / rewards.length;
   const deviation = Math.sqrt(rewards.reduce((sum, value) => sum + (value - mean) ** 2, 0) / rewards.length);

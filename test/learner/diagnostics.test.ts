@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { buildRlBatch, policyDiagnostics, trainingWarnings, type RlBatch } from "../../src/learner/index.ts";
-import type { RlConfig } from "../../src/schema/index.ts";
+import type { RlConfig } from "../../src/base/schema/index.ts";
 import { choice, group } from "./helpers.ts";
 
 const limits = { contextLength: 64 };
@@ -64,7 +64,7 @@ describe("policyDiagnostics", () => {
     expect(found["sampler/mismatch_kl"]).toBe(0);
     expect(found["policy/kl_k3"]).toBeCloseTo((Math.exp(0.5) - 1.5) / 3, 6);
     expect(found).toMatchObject({ "staleness/mean": 1, "staleness/max": 2 });
-    // Nobody knows better: what does not say is taken for the present policy's.
+    // A turn without a version counts as sampled by the current policy.
     const unknown = threeTokens({}, null, null);
     const guessed = policyDiagnostics(unknown, shifted(unknown, [0, 0, 0.5]), { startStep: 3 });
     expect(guessed["sampler/mismatch_kl"]).toBeCloseTo((Math.exp(0.5) - 1.5) / 3, 6);
@@ -126,7 +126,7 @@ describe("trainingWarnings", () => {
   it("report an entropy collapse", () => {
     expect(codes({ "policy/entropy": 0.24 }, [{ "policy/entropy": 0.3 }, {}])).toEqual(["entropy-collapse"]);
     expect(codes({ "policy/entropy": 0.26 }, [{ "policy/entropy": 0.3 }, {}])).toEqual([]);
-    // What was long ago is forgotten.
+    // Only the ten previous steps count.
     expect(codes({ "policy/entropy": 0.1 }, [...Array<object>(10).fill({ "policy/entropy": 0.2 }), {}])).toEqual([]);
   });
 

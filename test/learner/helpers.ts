@@ -1,7 +1,7 @@
 /** Small wire values for the learner's tests. */
 
-import { assistantChoice, trajectoryGroup } from "../../src/schema/index.ts";
-import type { AssistantChoice, TrajectoryGroup } from "../../src/schema/index.ts";
+import { assistantChoice, trajectoryGroup } from "../../src/base/schema/index.ts";
+import type { AssistantChoice, TrajectoryGroup } from "../../src/base/schema/index.ts";
 
 /** A sampled turn; the k-th log-probability is `-(k + 1) / 10` unless given. */
 export function choice(prompt: readonly number[], sampled: readonly number[], logprobs?: readonly number[]): AssistantChoice {

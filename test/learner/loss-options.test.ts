@@ -1,9 +1,9 @@
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { logitsLoss } from "../../src/engine/token-loss.ts";
-import { ArgumentError, DataError } from "../../src/errors.ts";
+import { ArgumentError, DataError } from "../../src/base/errors.ts";
 import { buildRlBatch, checkRlConfig, normalizeBatch } from "../../src/learner/index.ts";
-import { rlConfig, type TrajectoryGroup } from "../../src/schema/index.ts";
+import { rlConfig, type TrajectoryGroup } from "../../src/base/schema/index.ts";
 import { choice, group } from "./helpers.ts";
 
 const limits = { contextLength: 64 };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ArgumentError } from "../../src/errors.ts";
+import { ArgumentError } from "../../src/base/errors.ts";
 import { resolveLoss } from "../../src/learner/index.ts";
 
 describe("resolveLoss", () => {

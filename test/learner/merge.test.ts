@@ -1,6 +1,6 @@
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { ArgumentError, DataError } from "../../src/errors.ts";
+import { ArgumentError, DataError } from "../../src/base/errors.ts";
 import { mergeTurns, readTurn, type SampledTurn } from "../../src/learner/index.ts";
 import { choice } from "./helpers.ts";
 
@@ -11,7 +11,7 @@ function turn(prompt: readonly number[], sampled: readonly number[]): SampledTur
 const ids = fc.array(fc.nat(50), { minLength: 1, maxLength: 6 });
 
 describe("mergeTurns", () => {
-  it("continues a sequence whose tokens the next prompt starts with", () => {
+  it("continues a sequence if the next prompt starts with its tokens", () => {
     const { sequences, mergedTurns, driftedTurns } = mergeTurns([turn([1, 2], [3, 4]), turn([1, 2, 3, 4, 5], [6])]);
     expect({ mergedTurns, driftedTurns }).toEqual({ mergedTurns: 1, driftedTurns: 0 });
     expect(sequences).toHaveLength(1);

@@ -3,7 +3,7 @@ import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { tokenLoss } from "../../src/engine/token-loss.ts";
 import { checkRlConfig, linearLoss, linearRows, policyObjective, policyRows, type PolicyObjective } from "../../src/learner/index.ts";
-import type { RlConfig } from "../../src/schema/index.ts";
+import type { RlConfig } from "../../src/base/schema/index.ts";
 
 type Numbers = readonly number[];
 interface Vectors {
@@ -46,7 +46,7 @@ const OFF: PolicyObjective = {
   compat: null,
 };
 
-/** The vectors' one packed row, cut into the sequences whose ids it holds; the division by the number of trained tokens is in the weights. */
+/** Packed row of the vectors, split into sequences by id; the division by the number of trained tokens is in the weights. */
 const POSITIONS = [...new Set(inputs.group_ids)]
   .map((id) => [...inputs.group_ids.keys()].filter((at) => inputs.group_ids[at] === id))
   .filter((positions) => positions.some((at) => inputs.assistant_mask[at] === 1));

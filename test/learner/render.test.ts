@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { ArgumentError, DataError } from "../../src/errors.ts";
+import { ArgumentError, DataError } from "../../src/base/errors.ts";
 import { buildRlBatch, needsRendering } from "../../src/learner/index.ts";
-import type { RlConfig } from "../../src/schema/index.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import type { RlConfig } from "../../src/base/schema/index.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { modelDirectory, sharedModel } from "../tokenizer/fixture.ts";
 import { choice, group } from "./helpers.ts";
 

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
+import { ArgumentError, DataError, UnsupportedError } from "../../src/base/errors.ts";
 import { tokenLoss } from "../../src/engine/token-loss.ts";
 import { buildRlBatch, checkRlConfig } from "../../src/learner/index.ts";
-import { rlConfig, type RlConfig } from "../../src/schema/index.ts";
-import { preflight } from "../../src/trajectory/index.ts";
+import { rlConfig, type RlConfig } from "../../src/base/schema/index.ts";
+import { preflight } from "../../src/base/trajectory/index.ts";
 import { choice, group } from "./helpers.ts";
 
 const limits = { contextLength: 64 };

@@ -6,7 +6,7 @@ const vectors = (
   JSON.parse(readFileSync(new URL("fixtures/rl-vectors.json", import.meta.url), "utf8")) as { lr_schedule: Record<string, number[]> }
 ).lr_schedule;
 
-/** `linear_total10_warm2_peak1e-4_min0` → its parts; what a name leaves out is 0, and a peak 1. */
+/** `linear_total10_warm2_peak1e-4_min0` → its parts; missing parts are 0, a missing peak is 1. */
 function scheduleOf(name: string): RateSchedule & { readonly total: number } {
   const [kind, ...parts] = name.split("_");
   const values = new Map(parts.map((part) => /^([a-z]+)(.*)$/.exec(part)?.slice(1) as [string, string]));

@@ -1,6 +1,6 @@
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { ArgumentError, DataError } from "../../src/errors.ts";
+import { ArgumentError, DataError } from "../../src/base/errors.ts";
 import { buildSftBatch, planSft, readSftExample, sftSequences, shuffledIndices, type TokenSequence } from "../../src/learner/index.ts";
 import { sharedModel } from "../tokenizer/fixture.ts";
 import { choice } from "./helpers.ts";
@@ -65,7 +65,7 @@ describe("sftSequences", () => {
     ]);
   });
 
-  it("renders a history whose choices have no token ids, and trains only its choices", () => {
+  it("renders a history with choices without token ids, and trains only its choices", () => {
     const plain = (content: string) => ({ message: { role: "assistant", content }, finish_reason: "stop" });
     const { sequences } = sequencesOf({
       messages_and_choices: [
@@ -320,7 +320,7 @@ describe("planSft", () => {
       const { stepCount, steps: from } = planSft(count, { batch_size: batchSize }, { epochs, shuffle_seed: seed });
       const steps = [...from()];
       expect(steps).toHaveLength(stepCount);
-      // What goes on after a crash goes on with the same steps.
+      // A job resumed after a crash has the same steps.
       const [first] = from(Math.floor(stepCount / 2));
       expect(first).toEqual(steps[Math.floor(stepCount / 2)]);
       for (let epoch = 0; epoch < epochs; epoch++) {

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { type ChatMessage, createDetokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { type ChatMessage, createDetokenizer, loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { modelDirectory } from "../tokenizer/fixture.ts";
 
 interface Variant {
@@ -35,6 +35,9 @@ describe.each(variants)("$name", (variant) => {
     const tokenizer = await load(variant);
     const { texts } = variant;
     expect(texts.map(({ text }) => ({ text, ids: [...tokenizer.encode(text)] }))).toEqual(texts.map(({ text, ids }) => ({ text, ids })));
+    // The last ids are equal without those before them.
+    for (const tail of [1, 3, 10])
+      expect(texts.map(({ text }) => [...tokenizer.encode(text, { tail })])).toEqual(texts.map(({ ids }) => ids.slice(-tail)));
     expect(texts.map(({ text }) => [...tokenizer.encode(text, { addSpecialTokens: true })])).toEqual(
       texts.map((entry) => entry.with_special),
     );

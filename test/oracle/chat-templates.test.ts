@@ -3,12 +3,12 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { type ChatMessage, loadTokenizer } from "../../src/tokenizer/index.ts";
-import { compile } from "../../src/tokenizer/jinja/index.ts";
+import { type ChatMessage, loadTokenizer } from "../../src/text/tokenizer/index.ts";
+import { compile } from "../../src/text/tokenizer/jinja/index.ts";
 
 interface Case {
   template: string;
-  /** What Python renders. */
+  /** Text that Python renders. */
   text?: string;
   /** Type of the error that Python raises instead. */
   error?: string;

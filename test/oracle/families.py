@@ -91,6 +91,11 @@ FAMILIES = {
                                  tie_word_embeddings=True, partial_rotary_factor=0.5,
                                  rope_scaling={"type": "longrope", "short_factor": [1.0, 1.3, 1.7, 2.0],
                                                "long_factor": [1.5, 2.0, 4.0, 8.0]}), torch.bfloat16, "1GB"),
+    # Of the rows, the first two are longer than the original context, and the others shorter; each is computed alone.
+    "phi3-longrope-long": (Phi3Config(**{**two_heads, "hidden_size": 32}, rope_theta=1000.0, original_max_position_embeddings=10,
+                                      tie_word_embeddings=True, partial_rotary_factor=0.5,
+                                      rope_scaling={"type": "longrope", "short_factor": [1.0, 1.3, 1.7, 2.0],
+                                                    "long_factor": [1.5, 2.0, 4.0, 8.0]}), torch.bfloat16, "1GB"),
 }
 
 lengths = [40, 12, 9, 3]

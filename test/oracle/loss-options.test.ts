@@ -17,7 +17,7 @@ import {
   type Row,
 } from "../../src/learner/index.ts";
 import type { PolicyLoss } from "../../src/engine/port.ts";
-import { rlConfig, trajectoryGroup, type RlConfig, type TrajectoryGroup } from "../../src/schema/index.ts";
+import { rlConfig, trajectoryGroup, type RlConfig, type TrajectoryGroup } from "../../src/base/schema/index.ts";
 import { choice } from "../learner/helpers.ts";
 import { startHelper } from "../support/start-helper.ts";
 
@@ -191,7 +191,7 @@ describe("the entropy bonus through a Llama in transformers", () => {
     },
   );
 
-  test("is what the loss changes by in finite differences, if advantages are 0", async () => {
+  test("equals the finite differences of the loss, if advantages are 0", async () => {
     const rows = modelRows().map((row) => ({ ...row, advantages: row.advantages!.map(() => 0) }));
     const loss: PolicyLoss = { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.3, entropyCoefficient: 0.7 };
     // Adam's first step moves every weight by the rate against the sign of its gradient, so the loss by `−rate · Σ|g|`.

@@ -26,7 +26,7 @@ function perRow<T>(values: readonly T[]): T[][] {
   return expected.lengths.map((length) => values.slice(start, (start += length)));
 }
 
-/** The rows, each behind a token that is not trained. */
+/** Returns the rows, each after a token that is not trained. */
 function rows() {
   const column = (values: readonly number[]) => perRow(values).map((row) => [0, ...row]);
   const [weights, advantages, fresh, reference] = [expected.weights, expected.advantages, expected.new, expected.reference].map(column);

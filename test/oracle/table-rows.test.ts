@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { readChatJsonl, type ChatExample } from "../../src/dataset/index.ts";
+import { readChatJsonl, type ChatExample } from "../../src/library/dataset/index.ts";
 import { buildRlBatch, readSftExample, sftSequences } from "../../src/learner/index.ts";
-import { trajectoryGroup } from "../../src/schema/index.ts";
+import { trajectoryGroup } from "../../src/base/schema/index.ts";
 import { toTemplateMessage, wireMessage } from "../../src/service/chat/request/messages.ts";
 import { sharedModel } from "../tokenizer/fixture.ts";
 
@@ -36,7 +36,7 @@ const { directory, tokenizer } = await sharedModel();
 const limits = { contextLength: 1024 };
 const sft = (line: unknown) => sftSequences(readSftExample(line, "line 1"), tokenizer, limits);
 
-/** A group of two rollouts, whose turns say nothing of their token ids. */
+/** Returns a group of two rollouts with turns without token ids. */
 function rl({ messages }: Line) {
   const rollout = (reward: number) => ({
     messages_and_choices: [...messages.slice(0, -1), { message: messages.at(-1), finish_reason: "stop" }],

@@ -3,8 +3,8 @@ import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { compileTemplate } from "../../src/tokenizer/chat-template.ts";
-import { type ChatMessage, loadTokenizer, type RenderChatOptions } from "../../src/tokenizer/index.ts";
+import { compileTemplate } from "../../src/text/tokenizer/chat-template.ts";
+import { type ChatMessage, loadTokenizer, type RenderChatOptions } from "../../src/text/tokenizer/index.ts";
 
 /** Values that `tokenization.py` wrote. */
 interface Expected {
@@ -28,6 +28,9 @@ describe.each(["llama3", "qwen", "smollm"])("%s", (style) => {
     const tokenizer = await loadTokenizer(path(style));
     const { texts } = await expectedOf(style);
     expect(texts.map(({ text }) => ({ text, ids: [...tokenizer.encode(text)] }))).toEqual(texts.map(({ text, ids }) => ({ text, ids })));
+    // The last ids are equal without those before them.
+    for (const tail of [1, 3, 10])
+      expect(texts.map(({ text }) => [...tokenizer.encode(text, { tail })])).toEqual(texts.map(({ ids }) => ids.slice(-tail)));
     expect(texts.map(({ text }) => [...tokenizer.encode(text, { addSpecialTokens: true })])).toEqual(
       texts.map(({ with_special: ids }) => ids),
     );

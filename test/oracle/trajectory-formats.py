@@ -1,4 +1,4 @@
-"""Writes trajectories with the packages whose formats `src/dataset/formats` reads, and validates the ATIF documents that it writes.
+"""Writes trajectories with the packages whose formats `src/library/dataset/formats` reads, and validates the ATIF documents that it writes.
 
     python test/oracle/trajectory-formats.py
 

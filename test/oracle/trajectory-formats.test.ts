@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { readArtGroups, readAtif, readVerifiersTraces, toAtif } from "../../src/dataset/index.ts";
-import { preflight, Trajectory, type TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { readArtGroups, readAtif, readVerifiersTraces, toAtif } from "../../src/library/dataset/index.ts";
+import { preflight, Trajectory, type TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 
 interface Evidence {
   readonly prompt_token_ids: readonly number[];

@@ -53,7 +53,7 @@ export class Screen extends Writable {
   }
 }
 
-/** Stream that keeps the written text and is no terminal. */
+/** Stream that keeps the written text and is not a terminal. */
 export class Lines extends Writable {
   text = "";
 

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { duration } from "../../src/progress/index.ts";
-import { startProgress, type ProgressView } from "../../src/progress/task.ts";
+import { duration } from "../../src/base/progress/index.ts";
+import { startProgress, type ProgressView } from "../../src/base/progress/task.ts";
 import { Lines, Screen } from "./screen.ts";
 
 const DRAW_MS = 100;
 
-/** View with a settable block, whose plain line is the block's first line. */
+/** View with a settable block; its plain line is the block's first line. */
 function view(...lines: string[]): ProgressView & { lines: string[] } {
   const made = { lines, block: () => made.lines, line: () => made.lines[0] ?? "" };
   return made;

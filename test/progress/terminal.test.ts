@@ -10,8 +10,8 @@ import { Screen } from "./screen.ts";
 const isUtilLinux = spawnSync("script", ["--version"], { encoding: "utf8" }).stdout?.includes("util-linux") === true;
 
 const PROGRAM = `
-import { gatherTrajectoryGroups } from ${JSON.stringify(join(ROOT, "src/rollout/index.ts"))};
-import { trajectory } from ${JSON.stringify(join(ROOT, "src/trajectory/index.ts"))};
+import { gatherTrajectoryGroups } from ${JSON.stringify(join(ROOT, "src/library/rollout/index.ts"))};
+import { trajectory } from ${JSON.stringify(join(ROOT, "src/base/trajectory/index.ts"))};
 
 const rollout = async (scenario: number, { index }: { index: number }) => {
   await new Promise((done) => setTimeout(done, 60));

@@ -1,4 +1,8 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import ts from "typescript";
 import { describe, expect, it } from "vitest";
 import { entries, read, ROOT } from "./files.ts";
@@ -12,7 +16,7 @@ const { options } = ts.convertCompilerOptionsFromJson(
 );
 const program = ts.createProgram(
   [...entries.values()].map((file) => join(ROOT, file)),
-  { ...options, noEmit: false, declaration: true, emitDeclarationOnly: true, allowJs: false, rewriteRelativeImportExtensions: true },
+  { ...options, allowJs: false },
 );
 const checker = program.getTypeChecker();
 
@@ -47,19 +51,28 @@ describe("the generated API reference", () => {
 });
 
 describe("the published types", () => {
-  it("contain no `any`", { timeout: 120_000 }, () => {
-    const found: string[] = [];
-    let files = 0;
-    program.emit(undefined, (name, text) => {
-      files++;
-      const source = ts.createSourceFile(name, text, ts.ScriptTarget.Latest);
-      const visit = (node: ts.Node): void => {
-        if (node.kind === ts.SyntaxKind.AnyKeyword) found.push(`${name}: ${text.slice(Math.max(0, node.pos - 60), node.end)}`);
-        ts.forEachChild(node, visit);
-      };
-      visit(source);
-    });
-    expect(found).toEqual([]);
-    expect(files).toBeGreaterThan(100);
+  it("contain no `any`", { timeout: 120_000 }, async () => {
+    const out = await mkdtemp(join(tmpdir(), "whetstone-types-"));
+    try {
+      // The native compiler writes them in a tenth of the time.
+      const compiler = join(ROOT, "node_modules/typescript-native/bin/tsc");
+      await promisify(execFile)(process.execPath, [compiler, "-p", "tsconfig.build.json", "--outDir", out, "--declarationMap", "false"], {
+        cwd: ROOT,
+      });
+      const files = (await readdir(out, { recursive: true })).filter((name) => name.endsWith(".d.ts"));
+      expect(files.length).toBeGreaterThan(100);
+      const found: string[] = [];
+      for (const name of files) {
+        const text = await readFile(join(out, name), "utf8");
+        const visit = (node: ts.Node): void => {
+          if (node.kind === ts.SyntaxKind.AnyKeyword) found.push(`${name}: ${text.slice(Math.max(0, node.pos - 60), node.end)}`);
+          ts.forEachChild(node, visit);
+        };
+        visit(ts.createSourceFile(name, text, ts.ScriptTarget.Latest));
+      }
+      expect(found).toEqual([]);
+    } finally {
+      await rm(out, { recursive: true, force: true });
+    }
   });
 });

@@ -6,7 +6,8 @@ import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { bundle } from "../../scripts/bundle.js";
-import { writeReport } from "../../src/report/index.ts";
+import { PAGE_FOLDER } from "../../src/base/util/page-files.ts";
+import { writeReport } from "../../src/lab/report/index.ts";
 import { entries, packageJson, projectFiles, read, ROOT } from "./files.ts";
 import { importsOf, loadedBy } from "./imports.ts";
 
@@ -73,7 +74,7 @@ describe("the built JavaScript", () => {
   it("has the same report page script as a report written from source", async () => {
     await writeFile(join(directory, "config.json"), "{}");
     const { path } = await writeReport(directory);
-    const script = await readFile(join(directory, "page/report.js"), "utf8");
+    const script = await readFile(join(directory, PAGE_FOLDER, "report.js"), "utf8");
     expect(/<script type="module">(.*?)<\/script>/su.exec(await readFile(path, "utf8"))?.[1]).toBe(script);
   });
 

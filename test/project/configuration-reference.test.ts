@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
-import { rlConfig, sftConfig, sftExperimentalConfig } from "../../src/schema/index.ts";
+import { expectationOf, SETTINGS } from "../../src/cli/settings/schema.ts";
+import { rlConfig, sftConfig, sftExperimentalConfig } from "../../src/base/schema/index.ts";
 import { resolveLimits } from "../../src/service/chat/generate/admit.ts";
-import { DEFAULT_LIMITS } from "../../src/service/limits.ts";
+import { DEFAULT_LIMITS } from "../../src/service/common/limits.ts";
 import { read } from "./files.ts";
 
 /** Names in the first column of every table below `heading` (`## …`). */
@@ -26,4 +27,10 @@ it("lists exactly the settings of an SFT job", () => {
 it("lists every limit of the service", () => {
   const limits = [...Object.keys(DEFAULT_LIMITS), ...Object.keys(resolveLimits()).map((key) => `chat.${key}`)];
   expect(documented("Options of `startService`")).toEqual(expect.arrayContaining(limits));
+});
+
+it("lists the settings of `whetstone train` with their types and descriptions, in the order of the schema", () => {
+  const section = read("docs/reference/configuration.md").split("## Settings of `whetstone train`\n")[1] ?? "";
+  const rows = [...SETTINGS].map(([name, { schema, description }]) => `| \`${name}\` | ${expectationOf(schema)} | ${description} |`);
+  expect(section.split(/^## /mu)[0]?.match(/^\| `.*$/gmu)).toEqual(rows);
 });

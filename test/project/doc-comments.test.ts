@@ -34,7 +34,7 @@ const checker = program.getTypeChecker();
 
 /** A declaration that users of the package see. */
 interface PublicName {
-  /** `src/client/job.ts: Job.cancel` */
+  /** `src/library/client/job.ts: Job.cancel` */
   readonly label: string;
   readonly name: string;
   /** All overloads of a function or method; one declaration otherwise. */

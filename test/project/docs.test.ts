@@ -173,6 +173,15 @@ describe("the documents", () => {
     expect(named.filter((name) => !benchmarks.includes(name))).toEqual([]);
   });
 
+  it("have a README of at most 700 words, code included", () => {
+    expect(read("README.md").split(/\s+/u).length).toBeLessThanOrEqual(700);
+  });
+
+  it("state the reason for --ignore-scripts on one page", () => {
+    const stating = documents.filter((file) => /`--ignore-scripts` skips/u.test(read(file)));
+    expect(stating).toEqual(["docs/how-to/install.md"]);
+  });
+
   it("list every benchmark on the performance page", () => {
     const section = read("docs/explanation/performance.md").split("\n## All benchmarks\n")[1] ?? "";
     const listed = [...section.matchAll(/^\| `([a-z]+(?:-[a-z]+)*)[^`]*` \|/gmu)].map((match) => match[1] ?? "");

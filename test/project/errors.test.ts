@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { ConfigError } from "../../src/errors.ts";
-import { toErrorResponse } from "../../src/service/http-errors.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { toErrorResponse } from "../../src/service/http/errors.ts";
 import { projectFiles, read } from "./files.ts";
 
-const codes = [...read("src/errors.ts").matchAll(/^ {2}\| "(E_\w+)"/gmu)].map((match) => match[1] ?? "");
+const codes = [...read("src/base/errors.ts").matchAll(/^ {2}\| "(E_\w+)"/gmu)].map((match) => match[1] ?? "");
 
 /** The rows of the table: code, class, status. */
 const rows = [...read("docs/reference/errors.md").matchAll(/^\| `(E_\w+)` \| `(\w+)` \| ([^|]+?) \|(.*)$/gmu)].map((match) => ({

@@ -1,18 +1,18 @@
 import { join } from "node:path";
 import ts from "typescript";
 import { describe, expect, it } from "vitest";
-import { eventToDisk, type RecordedEvent } from "../../src/train/events.ts";
+import { eventToDisk, type RecordedEvent } from "../../src/run/events.ts";
 import { read, ROOT } from "./files.ts";
 
-/** The members of the union type `name` in src/train/events.ts. */
+/** The members of the union type `name` in src/run/events.ts. */
 function members(name: string): { readonly types: readonly ts.Type[]; readonly checker: ts.TypeChecker } {
-  const path = join(ROOT, "src/train/events.ts");
+  const path = join(ROOT, "src/run/events.ts");
   const program = ts.createProgram([path], { strict: true, target: ts.ScriptTarget.ESNext, noEmit: true });
   const checker = program.getTypeChecker();
   const alias = program
     .getSourceFile(path)
     ?.statements.find((node): node is ts.TypeAliasDeclaration => ts.isTypeAliasDeclaration(node) && node.name.text === name);
-  if (alias === undefined) throw new Error(`Expected src/train/events.ts to have the type ${name}`);
+  if (alias === undefined) throw new Error(`Expected src/run/events.ts to have the type ${name}`);
   const type = checker.getTypeAtLocation(alias);
   return { types: type.isUnion() ? type.types : [type], checker };
 }

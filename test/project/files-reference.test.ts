@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join, sep } from "node:path";
 import { describe, expect, it } from "vitest";
 import { uploadDataset } from "../../src/index.ts";
-import { trainSft } from "../../src/train/index.ts";
+import { trainSft } from "../../src/training/train/index.ts";
 import { chatExamples } from "../service/support.ts";
 import { readLines, setUp, start } from "../train/support.ts";
 import { read } from "./files.ts";

@@ -44,7 +44,7 @@ export interface Block {
   readonly name: string;
   readonly code: string;
   readonly document: string;
-  /** Where the code starts in the document, counted from 1. */
+  /** Line of the document at which the code starts, from 1. */
   readonly line: number;
 }
 

@@ -38,7 +38,7 @@ describe("the source files", () => {
         .split("\n")
         .filter((line) => !/^\s*(?:\*|\/\/|\/\*)/u.test(line))
         .join("\n");
-    expect(sources.filter((file) => WRITES.test(code(file)))).toEqual(["src/util/output.ts"]);
+    expect(sources.filter((file) => WRITES.test(code(file)))).toEqual(["src/base/util/output.ts"]);
   });
 });
 

@@ -1,8 +1,9 @@
 import { dirname, join, normalize } from "node:path";
 import ts from "typescript";
+import { roomOf } from "../../scripts/layers.js";
 import { read } from "./files.ts";
 
-/** One import of a source file. */
+/** Import of a source file. */
 export interface Import {
   readonly from: string;
   /** As written. */
@@ -42,7 +43,7 @@ export function loadedBy(file: string, seen = new Set<string>()): Set<string> {
   return seen;
 }
 
-/** Returns the module of a file: `src/engine/port.ts` → `engine`, `src/errors.ts` → `errors`; undefined outside `src`. */
-export function moduleOf(file: string): string | undefined {
-  return /^src\/([^/]+?)(?:\.tsx?$|\/)/u.exec(file)?.[1];
+/** Returns the room of a file: `src/engine/port.ts` → `engine`, `src/base/errors.ts` → `base/errors`; undefined outside the rooms. */
+export function roomOfFile(file: string): string | undefined {
+  return file.startsWith("src/") ? roomOf(file.slice("src/".length).replace(/\.tsx?$/u, "")) : undefined;
 }

@@ -2,10 +2,10 @@ import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
 import { dynamicOnly, layers, maxDepth, modules, nativePackages, ownFiles, packageModules } from "../../scripts/layers.js";
 import { entries, projectFiles, ROOT } from "./files.ts";
-import { importsOf, loadedBy, moduleOf, type Import } from "./imports.ts";
+import { importsOf, loadedBy, roomOfFile, type Import } from "./imports.ts";
 
 const files = projectFiles("src").filter((file) => /\.tsx?$/u.test(file));
 const imports = files.flatMap(importsOf);
@@ -20,17 +20,37 @@ const packageOf = (specifier: string): string =>
     .slice(0, specifier.startsWith("@") ? 2 : 1)
     .join("/");
 
-describe("the modules of src", () => {
+/** Returns the circles of a table of allowed imports, each from the first name that closes it. */
+function circlesIn(table: Readonly<Record<string, readonly string[]>>): readonly (readonly string[])[] {
+  const circles: string[][] = [];
+  const finished = new Set<string>();
+  const visit = (name: string, path: readonly string[]): void => {
+    const start = path.indexOf(name);
+    if (start !== -1) return void circles.push([...path.slice(start), name]);
+    if (finished.has(name)) return;
+    for (const other of table[name] ?? []) visit(other, [...path, name]);
+    finished.add(name);
+  };
+  for (const name of Object.keys(table)) visit(name, []);
+  return circles;
+}
+
+test("a circle in a table of allowed imports is found", () => {
+  expect(circlesIn({ a: [], b: ["a", "c"], c: ["b"] })).toEqual([["b", "c", "b"]]);
+  expect(circlesIn({ a: ["b"], b: ["c"], c: [] })).toEqual([]);
+});
+
+describe("the rooms of src", () => {
   it("are all listed in scripts/layers.js, and no file is nested deeper than its rules match", () => {
-    const unlisted = files.filter((file) => allowed[moduleOf(file) ?? ""] === undefined);
+    const unlisted = files.filter((file) => allowed[roomOfFile(file) ?? ""] === undefined);
     expect(unlisted).toEqual([]);
     expect(files.filter((file) => file.split("/").length - 2 > maxDepth)).toEqual([]);
   });
 
-  it("import only the modules listed for them", () => {
+  it("import only the rooms listed for them", () => {
     const forbidden = imports.filter(({ from, target, kind }) => {
-      const [module, other] = [moduleOf(from) ?? "", moduleOf(target ?? "")];
-      if (other === undefined || other === module || allowed[module]?.includes(other)) return false;
+      const [room, other] = [roomOfFile(from) ?? "", roomOfFile(target ?? "")];
+      if (other === undefined || other === room || allowed[room]?.includes(other)) return false;
       return !(kind === "dynamic" && exceptions[from]?.includes(other));
     });
     expect(forbidden.map(show)).toEqual([]);
@@ -58,15 +78,32 @@ describe("the modules of src", () => {
     expect(folders.filter((folder) => !files.some((file) => file.startsWith(folder)))).toEqual([]);
   });
 
+  it("have rules without a circle, for rooms and for layers", () => {
+    const tables = { src: allowed, ...(layers as Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>) };
+    expect(
+      Object.entries(tables).flatMap(([folder, table]) => circlesIn(table).map((circle) => `${folder}: ${circle.join(" → ")}`)),
+    ).toEqual([]);
+    expect(Object.entries(ownFiles).filter(([, position]) => position !== "bottom")).toEqual([]);
+  });
+
+  it("have rules for rooms and layers that exist", () => {
+    const unknown = Object.entries({ src: allowed, ...layers }).flatMap(([folder, table]) =>
+      Object.entries(table as Readonly<Record<string, readonly string[]>>).flatMap(([name, others]) =>
+        others.filter((other) => !(other in table)).map((other) => `${folder}: ${name} → ${other}`),
+      ),
+    );
+    expect(unknown).toEqual([]);
+  });
+
   it("have no unused exception", () => {
     const unused = Object.entries(exceptions).filter(
-      ([file, others]) => !others.every((other) => imports.some(({ from, target }) => from === file && moduleOf(target ?? "") === other)),
+      ([file, others]) => !others.every((other) => imports.some(({ from, target }) => from === file && roomOfFile(target ?? "") === other)),
     );
     expect(unused).toEqual([]);
   });
 
-  it("use a reserved package only in its modules", () => {
-    const elsewhere = imports.filter(({ from, specifier }) => owners[packageOf(specifier)]?.includes(moduleOf(from) ?? "") === false);
+  it("use a reserved package only in its rooms", () => {
+    const elsewhere = imports.filter(({ from, specifier }) => owners[packageOf(specifier)]?.includes(roomOfFile(from) ?? "") === false);
     expect(elsewhere.map(show)).toEqual([]);
   });
 
@@ -97,19 +134,28 @@ describe("the client-only entries", () => {
   ])("%s loads neither the service nor the engine", (name) => {
     const entry = entries.get(name);
     if (entry === undefined) throw new Error(`${name} is not an entry of package.json`);
-    const loadedModules = new Set([...loadedBy(entry)].map(moduleOf));
-    for (const module of ["service", "engine", "learner", "tokenizer", "testing", "cli"]) expect([...loadedModules]).not.toContain(module);
+    const loadedRooms = new Set([...loadedBy(entry)].map(roomOfFile));
+    for (const room of ["service", "engine", "learner", "text/tokenizer", "testing", "cli"]) expect([...loadedRooms]).not.toContain(room);
   });
 });
 
 /** Cases that must be rejected: name, files, and the rule that rejects the first file. */
 const REFUSED: readonly (readonly [string, Readonly<Record<string, string>>, string])[] = [
-  ["an import of a higher module", { "util/a.ts": 'export { x } from "../schema/x.ts";' }, "no-restricted-imports"],
-  ["engine → schema, deep down", { "engine/onnx/graph/a.ts": 'export { x } from "../../../schema/x.ts";' }, "no-restricted-imports"],
-  ["engine → the module train", { "engine/onnx/a.ts": 'export { x } from "../../train/x.ts";' }, "no-restricted-imports"],
-  ["a type import of a higher module", { "schema/a.ts": 'export type { X } from "../client/x.ts";' }, "no-restricted-imports"],
-  ["a dynamic import", { "rollout/a.ts": 'export const load = () => import("../service/x.ts");' }, "no-restricted-imports"],
-  ["rxjs outside its modules", { "client/a.ts": 'export { defer } from "rxjs";' }, "no-restricted-imports"],
+  ["an import of a higher room", { "base/util/a.ts": 'export { x } from "../schema/x.ts";' }, "no-restricted-imports"],
+  ["engine → schema, deep down", { "engine/onnx/graph/a.ts": 'export { x } from "../../../base/schema/x.ts";' }, "no-restricted-imports"],
+  ["engine → the room train", { "engine/onnx/a.ts": 'export { x } from "../../training/train/x.ts";' }, "no-restricted-imports"],
+  [
+    "a type import of a higher room",
+    { "base/schema/a.ts": 'export type { X } from "../../library/client/x.ts";' },
+    "no-restricted-imports",
+  ],
+  [
+    "a room of another wing by its path from src",
+    { "library/rollout/b.ts": 'export { x } from "../../training/train/x.ts";' },
+    "no-restricted-imports",
+  ],
+  ["a dynamic import", { "library/rollout/a.ts": 'export const load = () => import("../../service/x.ts");' }, "no-restricted-imports"],
+  ["rxjs outside its rooms", { "library/client/a.ts": 'export { defer } from "rxjs";' }, "no-restricted-imports"],
   ["native code outside the engine", { "service/a.ts": 'export { Tensor } from "onnxruntime-node";' }, "no-restricted-imports"],
   [
     "engine: a sampler that imports the trainer",
@@ -131,47 +177,66 @@ const REFUSED: readonly (readonly [string, Readonly<Record<string, string>>, str
     { "service/chat/request/i.ts": 'export { x } from "../answer/x.ts";' },
     "no-restricted-imports",
   ],
+  [
+    "service: the pool of threads, which imports chat",
+    { "service/work/i.ts": 'export { x } from "../chat/x.ts";' },
+    "no-restricted-imports",
+  ],
+  [
+    "service: a chat step that imports the composition",
+    { "service/chat/request/j.ts": 'export { x } from "../../x.ts";' },
+    "no-restricted-imports",
+  ],
   ["service: the store, which imports jobs", { "service/store/i.ts": 'export { x } from "../jobs/x.ts";' }, "no-restricted-imports"],
   [
     "service: a chat step that imports the routes",
     { "service/chat/prompt/j.ts": 'export { x } from "../../routes/x.ts";' },
     "no-restricted-imports",
   ],
-  ["grammar: a base file that imports the compiler", { "grammar/i.ts": 'export { x } from "./compile/x.ts";' }, "no-restricted-imports"],
   [
-    "grammar: the compiler, deep down, that imports the decoder",
-    { "grammar/compile/schema/i.ts": 'export { x } from "../../decode/x.ts";' },
+    "grammar: a base file that imports the compiler",
+    { "text/grammar/i.ts": 'export { x } from "./compile/x.ts";' },
     "no-restricted-imports",
   ],
-  ["the package by its own name", { "util/b.ts": 'export { connect } from "whetstone";' }, "no-restricted-imports"],
+  [
+    "grammar: the compiler, deep down, that imports the decoder",
+    { "text/grammar/compile/schema/i.ts": 'export { x } from "../../decode/x.ts";' },
+    "no-restricted-imports",
+  ],
+  ["the package by its own name", { "base/util/b.ts": 'export { connect } from "whetstone";' }, "no-restricted-imports"],
   [
     "an import cycle",
     {
-      "util/c.ts": 'import { d } from "./d.ts";\nexport const c = () => d;',
-      "util/d.ts": 'import { c } from "./c.ts";\nexport const d = () => c;',
+      "base/util/c.ts": 'import { d } from "./d.ts";\nexport const c = () => d;',
+      "base/util/d.ts": 'import { c } from "./c.ts";\nexport const d = () => c;',
     },
     "no-cycle",
   ],
-  ["a floating promise", { "util/e.ts": "const later = async () => 1;\nexport function e() {\n  later();\n}" }, "no-floating-promises"],
+  [
+    "a floating promise",
+    { "base/util/e.ts": "const later = async () => 1;\nexport function e() {\n  later();\n}" },
+    "no-floating-promises",
+  ],
   [
     "a switch that forgets a case",
-    { "util/f.ts": 'export function f(a: "b" | "c") {\n  switch (a) {\n    case "b":\n      return 1;\n  }\n  return 2;\n}' },
+    { "base/util/f.ts": 'export function f(a: "b" | "c") {\n  switch (a) {\n    case "b":\n      return 1;\n  }\n  return 2;\n}' },
     "switch-exhaustiveness-check",
   ],
-  ["a file of more than 350 lines", { "util/g.ts": "export {};\n".repeat(351) }, "max-lines"],
+  ["a file of more than 350 lines", { "base/util/g.ts": "export {};\n".repeat(351) }, "max-lines"],
 ];
 
 const ACCEPTED: Readonly<Record<string, string>> = {
-  "schema/h.ts": 'export { x } from "../util/x.ts";',
-  "engine/onnx/train/h.ts": 'export { x } from "../../../util/x.ts";',
-  "engine/onnx/threads/h.ts": 'export { x } from "../train/h.ts";', // a folder of the engine, not the module `train`
-  "grammar/compile/schema/h.ts": 'export { x } from "../../h.ts";',
-  "grammar/h.ts": "export const x = 1;",
+  "base/schema/h.ts": 'export { x } from "../util/x.ts";',
+  "engine/onnx/train/h.ts": 'export { x } from "../../../base/util/x.ts";',
+  "engine/onnx/threads/h.ts": 'export { x } from "../train/h.ts";', // a folder of the engine, not the room `training/train`
+  "text/grammar/compile/schema/h.ts": 'export { x } from "../../h.ts";',
+  "text/grammar/h.ts": "export const x = 1;",
   "service/chat/h.ts": 'export { x } from "./answer/h.ts";',
   "service/chat/answer/h.ts": 'export { x } from "../request/h.ts";',
-  "service/chat/request/h.ts": 'export { x } from "../../x.ts";',
-  "follow/h.ts": 'export { defer } from "rxjs";',
-  "client/embedded.ts": 'export const load = () => import("../service/x.ts");',
+  "service/chat/request/h.ts": 'export { x } from "../../http/x.ts";',
+  "service/h.ts": 'export { x } from "./routes/x.ts";',
+  "library/follow/h.ts": 'export { defer } from "rxjs";',
+  "library/client/embedded.ts": 'export const load = () => import("../../service/x.ts");',
 };
 
 describe("the linter", () => {
@@ -185,7 +250,10 @@ describe("the linter", () => {
     writeFileSync(join(project, "package.json"), '{"type":"module"}');
     symlinkSync(join(ROOT, "node_modules"), join(project, "node_modules"), "junction");
     const targets = Object.fromEntries(
-      ["util", "schema", "client", "train", "service"].map((room) => [`${room}/x.ts`, "export const x = 1;\nexport type X = 1;"]),
+      ["base/util", "base/schema", "library/client", "training/train", "service"].map((room) => [
+        `${room}/x.ts`,
+        "export const x = 1;\nexport type X = 1;",
+      ]),
     );
     for (const [path, code] of Object.entries(
       Object.assign({}, targets, ACCEPTED, ...REFUSED.map(([, given]) => given)) as Record<string, string>,

@@ -1,8 +1,8 @@
 /** Compares `docs/reference/limits.md` with the limits that the service enforces. */
 import { expect, it } from "vitest";
-import type { FieldLimits } from "../../src/schema/chat-fields.ts";
-import { MAX_DATA_LINE_BYTES, REQUEST_LIMITS, TRAJECTORY_LIMITS } from "../../src/service/request-limits.ts";
-import { MAX_JSON_DEPTH } from "../../src/util/json-size.ts";
+import type { FieldLimits } from "../../src/base/schema/chat-fields.ts";
+import { MAX_DATA_LINE_BYTES, REQUEST_LIMITS, TRAJECTORY_LIMITS } from "../../src/service/http/request-limits.ts";
+import { MAX_JSON_DEPTH } from "../../src/base/util/json-size.ts";
 import { read } from "./files.ts";
 
 const count = (value: number): string => value.toLocaleString("en-US");

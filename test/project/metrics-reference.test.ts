@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
 import { z } from "zod";
-import { environmentRollout, defineEnvironment, reward, trainScenarios } from "../../src/environment/index.ts";
+import { environmentRollout, defineEnvironment, reward, trainScenarios } from "../../src/library/environment/index.ts";
 import { gatherTrajectoryGroups, trainSft, trajectory, uploadDataset } from "../../src/index.ts";
-import { defineTool, runAgent } from "../../src/rollout/agent/index.ts";
-import { relativeJudge } from "../../src/judge/index.ts";
+import { defineTool, runAgent } from "../../src/library/rollout/agent/index.ts";
+import { relativeJudge } from "../../src/library/judge/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 import {
   chatExamples,

@@ -19,7 +19,7 @@ describe("the documentation site", () => {
   beforeAll(async () => {
     site = await mkdtemp(join(tmpdir(), "whetstone-site-"));
     const tsconfig = join(site, "tsconfig.json");
-    const files = [join(ROOT, "src/errors.ts")];
+    const files = [join(ROOT, "src/base/errors.ts")];
     await writeFile(
       tsconfig,
       JSON.stringify({ extends: join(ROOT, "tsconfig.build.json"), include: [], files, compilerOptions: { types: [] } }),

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { rlConfig, sftConfig, sftExperimentalConfig } from "../../src/schema/index.ts";
+import { rlConfig, sftConfig, sftExperimentalConfig } from "../../src/base/schema/index.ts";
 import { projectFiles, read, stepMetrics } from "./files.ts";
 
 const page = read("docs/explanation/training.md");

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { evaluate } from "../../src/environment/index.ts";
-import { connectOpenEnv, EnvironmentError, openEnvEnvironment } from "../../src/protocols/index.ts";
+import { evaluate } from "../../src/library/environment/index.ts";
+import { connectOpenEnv, EnvironmentError, openEnvEnvironment } from "../../src/library/protocols/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 import { exchanges, replayOpenEnv, type ReplayServer } from "./replay-openenv.ts";
 

@@ -1,8 +1,14 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { defineEnvironment, evaluate, type Environment } from "../../src/environment/index.ts";
-import { connectOpenEnv, defineToolEnvironment, openEnvEnvironment, serveOpenEnv, type ServeOptions } from "../../src/protocols/index.ts";
-import { defineTool } from "../../src/rollout/agent/index.ts";
+import { defineEnvironment, evaluate, type Environment } from "../../src/library/environment/index.ts";
+import {
+  connectOpenEnv,
+  defineToolEnvironment,
+  openEnvEnvironment,
+  serveOpenEnv,
+  type ServeOptions,
+} from "../../src/library/protocols/index.ts";
+import { defineTool } from "../../src/library/rollout/agent/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 import { z } from "zod";
 import { exchanges } from "./replay-openenv.ts";
@@ -103,6 +109,7 @@ describe("an environment served over OpenEnv", () => {
   it("rejects connections of web pages", async () => {
     const { url } = await served(sums());
     await expect(connectOpenEnv(url, { headers: { origin: "https://example.com" } })).rejects.toThrow("403");
+    await expect(connectOpenEnv(url, { headers: { host: "attacker.example" } })).rejects.toThrow("403");
   });
 
   it("answers the HTTP routes, and rejects the ones without a session by name", async () => {

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { evaluate } from "../../src/environment/index.ts";
-import { orsEnvironment } from "../../src/protocols/index.ts";
+import { evaluate } from "../../src/library/environment/index.ts";
+import { orsEnvironment } from "../../src/library/protocols/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 import { exchanges, replayOrs } from "./replay-ors.ts";
 

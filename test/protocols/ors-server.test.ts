@@ -1,6 +1,7 @@
+import { request } from "undici";
 import { afterEach, describe, expect, it } from "vitest";
-import { defineEnvironment, evaluate } from "../../src/environment/index.ts";
-import { defineToolEnvironment, orsEnvironment, serveOrs } from "../../src/protocols/index.ts";
+import { defineEnvironment, evaluate } from "../../src/library/environment/index.ts";
+import { defineToolEnvironment, orsEnvironment, serveOrs } from "../../src/library/protocols/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 import { exchanges } from "./replay-ors.ts";
 import { released, sums, type Sum } from "./sums.ts";
@@ -111,6 +112,21 @@ describe("an environment served by the Open Reward Standard", () => {
     expect(resultOf((await call("POST", "/call", { name: "add", input: { x: 1, y: 1 } })).text)).toMatchObject({
       reason: "episode_finished",
     });
+  });
+
+  it("rejects requests of web pages: an origin, or the name of another machine", async () => {
+    const { url } = await served(sums());
+    const statusOf = async (headers: Record<string, string>) => {
+      const { statusCode, body } = await request(`${url}/list_environments`, { headers });
+      return [statusCode, await body.text()];
+    };
+    const { port } = new URL(url);
+    for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, "localhost", `[::1]:${port}`])
+      expect((await statusOf({ host }))[0]).toBe(200);
+    for (const host of ["attacker.example", `attacker.example:${port}`, "127.0.0.1.attacker.example", `localhost.example:${port}`])
+      expect(await statusOf({ host })).toEqual([403, expect.stringContaining("Expected the header `Host`")]);
+    for (const origin of ["https://example.com", "null", url])
+      expect(await statusOf({ origin })).toEqual([403, expect.stringContaining("Origin")]);
   });
 
   it("rejects sessions over the limit, invalid tasks and unknown names", async () => {

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { defineToolEnvironment } from "../../src/protocols/index.ts";
-import { defineTool } from "../../src/rollout/agent/index.ts";
+import { defineToolEnvironment } from "../../src/library/protocols/index.ts";
+import { defineTool } from "../../src/library/rollout/agent/index.ts";
 
 /** Scenario: two numbers to add. */
 export interface Sum {

@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 
 const folder = process.env["LLAMA_CPP_MODELS"] ?? "";
 

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type RunningService, startService } from "../../src/service/index.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 
 interface Expected {
   readonly texts: readonly { readonly text: string; readonly ids: number[]; readonly logprobs: number[] }[];

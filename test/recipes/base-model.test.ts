@@ -7,7 +7,7 @@ import { describe, expect, it, test } from "vitest";
 
 import { drawExercise, showsAddition, showsReversal, type Exercise } from "../../recipes/base-model/data.ts";
 import { makeTokenizer, makeTokenizerConfig, SPECIAL_TOKENS, VOCABULARY_SIZE, wholePieces } from "../../recipes/base-model/tokenizer.ts";
-import { compileTemplate } from "../../src/tokenizer/chat-template.ts";
+import { compileTemplate } from "../../src/text/tokenizer/chat-template.ts";
 
 const directory = fileURLToPath(new URL("../../models/whetstone-tiny/", import.meta.url));
 const readJson = (name: string): Record<string, unknown> => JSON.parse(readFileSync(directory + name, "utf8")) as Record<string, unknown>;

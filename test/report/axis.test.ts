@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { consecutive, roundTicks, tickText, valueRange } from "../../src/report/axis.ts";
+import { consecutive, logRange, roundTicks, tickText, valueRange } from "../../src/lab/report/axis.ts";
 
 const ticks = (from: number, step: number, count = 5) => Array.from({ length: count }, (_, index) => tickText(from + index * step, step));
 
@@ -25,6 +25,12 @@ describe("value ranges", () => {
     expect(low).toBeCloseTo(5.4, 9);
     expect(high).toBeCloseTo(6.6, 9);
     expect(valueRange(null, null)).toEqual([0, 1]);
+  });
+
+  it("of a logarithmic axis are rounded outwards to one digit", () => {
+    expect(logRange(25, 2600)).toEqual([20, 3000]);
+    expect(logRange(7, 7)).toEqual([7, 8]);
+    expect(logRange(null, null)).toEqual([1, 10]);
   });
 });
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { writeReport } from "../../src/report/index.ts";
+import { writeReport } from "../../src/lab/report/index.ts";
 import { findChromium, launch, openReport, type Watched } from "./browser.ts";
 import { writeRun } from "./run-fixture.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { selectSteps } from "../../src/report/select-steps.ts";
+import { selectSteps } from "../../src/lab/report/select-steps.ts";
 
 const range = (count: number) => Array.from({ length: count }, (_, index) => index);
 

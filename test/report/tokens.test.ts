@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { assistantChoice } from "../../src/schema/index.ts";
-import { sampledData, tokenTexts } from "../../src/report/tokens.ts";
+import { assistantChoice } from "../../src/base/schema/index.ts";
+import { sampledData, tokenTexts } from "../../src/lab/report/tokens.ts";
 import { sampled } from "./run-fixture.ts";
 
 const entry = (token: string, bytes: readonly number[] | null) => ({ token, logprob: -1, bytes: bytes && [...bytes], top_logprobs: [] });

@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Script } from "node:vm";
 import { describe, expect, it } from "vitest";
-import { ArgumentError, DataError, NotFoundError } from "../../src/errors.ts";
-import type { PageData } from "../../src/report/page-data.ts";
-import { writeReport } from "../../src/report/index.ts";
+import { ArgumentError, DataError, NotFoundError } from "../../src/base/errors.ts";
+import type { PageData } from "../../src/lab/report/page-data.ts";
+import { writeReport } from "../../src/lab/report/index.ts";
 import { dataOf, groupLine, HOSTILE, trajectoryLine, writeRun } from "./run-fixture.ts";
 
 const pageOf = async (path: string) => dataOf(await readFile(path, "utf8")) as PageData;

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { AttemptSignal } from "../../src/rollout/attempt-signal.ts";
+import { AttemptSignal } from "../../src/library/rollout/attempt-signal.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

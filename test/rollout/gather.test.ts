@@ -1,9 +1,9 @@
 import { describe, expect, it, vi } from "vitest";
-import { ConnectionError } from "../../src/client/index.ts";
-import { gatherTrajectoryGroups, rolloutSeed, streamTrajectoryGroups, type RolloutContext } from "../../src/rollout/index.ts";
-import { trajectory, type Trajectory } from "../../src/trajectory/index.ts";
-import { deferred } from "../../src/util/deferred.ts";
-import { delay } from "../../src/util/delay.ts";
+import { ConnectionError } from "../../src/library/client/index.ts";
+import { gatherTrajectoryGroups, rolloutSeed, streamTrajectoryGroups, type RolloutContext } from "../../src/library/rollout/index.ts";
+import { trajectory, type Trajectory } from "../../src/base/trajectory/index.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
+import { delay } from "../../src/base/util/delay.ts";
 
 const finished = (reward: number): Trajectory => trajectory({ messages: [{ role: "user", content: "q" }] }).finish({ reward });
 const tick = () => new Promise(setImmediate);

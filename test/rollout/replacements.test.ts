@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { gatherTrajectoryGroups, rolloutSeed, type RolloutContext, type RolloutEvent } from "../../src/rollout/index.ts";
-import { trajectory } from "../../src/trajectory/index.ts";
+import { gatherTrajectoryGroups, rolloutSeed, type RolloutContext, type RolloutEvent } from "../../src/library/rollout/index.ts";
+import { trajectory } from "../../src/base/trajectory/index.ts";
 
 const SEED = 5;
 const GROUP_SIZE = 3;

@@ -1,17 +1,17 @@
 import { describe, expect, it, vi } from "vitest";
-import { ConnectionError, HttpError } from "../../src/client/index.ts";
+import { ConnectionError, HttpError } from "../../src/library/client/index.ts";
 import {
   gatherTrajectoryGroups,
   rolloutSeed,
   streamTrajectoryGroups,
   type RolloutContext,
   type RolloutEvent,
-} from "../../src/rollout/index.ts";
+} from "../../src/library/rollout/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
-import { trajectory, type Trajectory } from "../../src/trajectory/index.ts";
-import { deferred } from "../../src/util/deferred.ts";
-import { delay } from "../../src/util/delay.ts";
-import { isRetryable } from "../../src/util/retryable.ts";
+import { trajectory, type Trajectory } from "../../src/base/trajectory/index.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
+import { delay } from "../../src/base/util/delay.ts";
+import { isRetryable } from "../../src/base/util/retryable.ts";
 
 const finished = (reward: number): Trajectory => trajectory({ messages: [{ role: "user", content: "q" }] }).finish({ reward });
 const tick = () => new Promise(setImmediate);

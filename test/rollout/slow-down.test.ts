@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { ConnectionError, type Service } from "../../src/client/index.ts";
-import { gatherTrajectoryGroups, type GatherOptions, type RolloutContext, type RolloutEvent } from "../../src/rollout/index.ts";
-import { trajectory, type Policy, type Trajectory } from "../../src/trajectory/index.ts";
+import { ConnectionError, type Service } from "../../src/library/client/index.ts";
+import { gatherTrajectoryGroups, type GatherOptions, type RolloutContext, type RolloutEvent } from "../../src/library/rollout/index.ts";
+import { trajectory, type Policy, type Trajectory } from "../../src/base/trajectory/index.ts";
 import { useServer } from "../client/connection.ts";
 import { send, type Interceptor } from "../support/nine-routes-server.ts";
 
@@ -114,6 +114,31 @@ describe("a service that answers 429", () => {
     expect(requests).toBe(3);
   });
 
+  it("slows the run down through requests whose signal the policy derives from the rollout's", async () => {
+    const { server, service } = await open({ maxRetries: 0 });
+    const events: RolloutEvent[] = [];
+    let requests = 0;
+    server.intercept = (_, response) => {
+      if (++requests !== 1) return false;
+      send(response, 429, { detail: "busy" }, { "retry-after": "0.01" });
+      return true;
+    };
+    const policy: Policy = {
+      id: "tiny",
+      step: null,
+      complete: (request, { signal = new AbortController().signal, ...options } = {}) =>
+        service.chat.completions.create(
+          { ...request, stream: false },
+          { ...options, signal: AbortSignal.any([signal, new AbortController().signal]), timeoutMs: 60_000 },
+        ),
+    };
+    const groups = await gatherTrajectoryGroups([0], talk(2), { groupSize: 1, policy, onEvent: (event) => events.push(event) });
+    expect(groups.stats).toMatchObject({ trajectories: 1, exceptions: 0 });
+    expect(events.filter(({ type }) => type === "rollout-start")).toHaveLength(1);
+    expect(events.filter(({ type }) => type === "slow-down")).toHaveLength(1);
+    expect(requests).toBe(3);
+  });
+
   it("does not delay an abort by the announced wait", async () => {
     const { server, service } = await open({ maxRetries: 0 });
     const controller = new AbortController();
@@ -216,7 +241,7 @@ describe("another client's 429", () => {
   });
 });
 
-describe("a POST whose response has begun", () => {
+describe("a POST with a response that has begun", () => {
   it.each([true, false])("is not retried (stream: %s)", async (isStream) => {
     const { server, service } = await open({ maxRetries: 3 });
     server.intercept = (_, response) => {

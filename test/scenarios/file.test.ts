@@ -2,8 +2,8 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { scenarioIdOf } from "../../src/environment/index.ts";
-import { readScenarios, splitScenarios, writeScenarios, type ToolScenario } from "../../src/scenarios/index.ts";
+import { scenarioIdOf } from "../../src/library/environment/index.ts";
+import { readScenarios, splitScenarios, writeScenarios, type ToolScenario } from "../../src/library/scenarios/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 
 const scenario = (index: number): ToolScenario => ({

@@ -1,9 +1,9 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import type { ChatCompletionRequest, Tool } from "../../src/schema/index.ts";
-import { generateScenarios, TooFewScenariosError, type GenerateScenariosOptions } from "../../src/scenarios/index.ts";
+import type { ChatCompletionRequest, Tool } from "../../src/base/schema/index.ts";
+import { generateScenarios, TooFewScenariosError, type GenerateScenariosOptions } from "../../src/library/scenarios/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
-import { defineTool } from "../../src/rollout/agent/index.ts";
+import { defineTool } from "../../src/library/rollout/agent/index.ts";
 import { z } from "zod";
 
 const tools: Tool[] = [

@@ -3,7 +3,7 @@ import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { generateScenarios, type ScenarioClient } from "../../src/scenarios/index.ts";
+import { generateScenarios, type ScenarioClient } from "../../src/library/scenarios/index.ts";
 import { createScriptedPolicy, type ScriptedPolicy } from "../../src/testing/index.ts";
 
 async function connected(server: McpServer): Promise<Client> {

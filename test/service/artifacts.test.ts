@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { artifactVersion } from "../../src/schema/index.ts";
+import { artifactVersion } from "../../src/base/schema/index.ts";
 import { ARTIFACTS, startTestService, UNKNOWN_ID } from "./support.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");

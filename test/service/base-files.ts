@@ -1,4 +1,4 @@
-/** A base model for the embedded engine, made on the spot, whose files a test breaks. */
+/** Creates a base model for the embedded engine with files that a test can break. */
 import { join } from "node:path";
 import { parseModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";

@@ -1,8 +1,8 @@
-/** Models on the embedded engine's bases whose files are not whole. */
+/** Models on bases of the embedded engine with incomplete files. */
 import { appendFile, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { uploadDataset } from "../../src/dataset/index.ts";
+import { uploadDataset } from "../../src/library/dataset/index.ts";
 import { connect } from "../../src/index.ts";
 import { startService } from "../../src/service/index.ts";
 import { CONFIG, fileWith, weights, writeBase, writeWeights } from "./base-files.ts";

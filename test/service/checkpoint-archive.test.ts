@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/index.ts";
-import { deferred } from "../../src/util/deferred.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
 import {
   createModel,
   finishedEvents,
@@ -69,7 +69,7 @@ test("creates a fresh adapter for its download and unloads it", async () => {
   const { id } = await service.ok("POST", MODELS, { project: "demo", name: "adapted", base_model: "tiny", lora: { rank: 4 } });
   const target = join(await temporaryDirectory(), "out");
   await (await library(service)).checkpoints.download(id, "latest", target);
-  // The scripted engine has no adapters of its own: what it saves is what is sent.
+  // The scripted engine saves no adapters: the archive has its saved files.
   expect((await readdir(target)).toSorted()).toEqual(["checkpoint.json", "model.safetensors"]);
   expect(service.engine.calls.find((call) => call.verb === "createModel")?.detail).toMatchObject({ lora: { rank: 4 } });
   expect(service.engine.liveModels()).toEqual([]);
@@ -110,7 +110,7 @@ test("cleans up after a client that disconnects before the first byte of a downl
   controller.abort();
   await expect(answer).rejects.toThrow(/abort/u);
   gate.resolve();
-  // Whatever was made for it is put away.
+  // The temporary files are removed.
   await expect.poll(() => service.requests.some(({ path }) => path.endsWith("/archive"))).toBe(true);
   await expect.poll(() => readdir(join(service.service.dataDir, "tmp"))).toEqual([]);
   expect(service.engine.liveModels()).toEqual([]);

@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
-import { deferred } from "../../src/util/deferred.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
 import { createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, type TestService } from "./support.ts";
 
 async function train(service: TestService, modelId: string, times: number): Promise<void> {

@@ -1,4 +1,4 @@
-import { readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { readdir, readFile, rm, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { connect } from "../../src/service/store/connection.ts";
@@ -108,6 +108,107 @@ test.each(DAMAGE)("$kind in an artifact: download and training fail naming the f
   expectDamage(await service.call("GET", file), { ...given, message: message("other") });
   const sft = await service.call("POST", SFT_JOBS, { model_id: id, training_data_url: url });
   expectDamage(sft, { ...given, message: message("data") });
+});
+
+/** Flips a bit without a trace in the size or the times of the file, as a failing disk does. */
+async function rot(path: string, damage = flipLastByte): Promise<void> {
+  await damage(path);
+  await utimes(path, 1e9, 1e9);
+}
+
+/** Reads a response to its end. Returns the bytes that arrived, and whether the client noticed an error. */
+async function received({ service }: TestService, path: string): Promise<{ readonly bytes: number; readonly isBroken: boolean }> {
+  const response = await fetch(service.url + path, { headers: { authorization: `Bearer ${service.apiKey}` } });
+  let bytes = 0;
+  try {
+    for await (const piece of response.body!) bytes += piece.byteLength;
+  } catch {
+    return { bytes, isBroken: true };
+  }
+  return { bytes, isBroken: !response.ok };
+}
+
+test.each([
+  { size: "one piece", bytes: 100 },
+  { size: "several pieces", bytes: 2_500_000 },
+])("breaks the download of an artifact file of $size that rotted after its first check", async ({ bytes }) => {
+  const given = await restartable();
+  const service = await given.start();
+  await uploadArtifact(service, { "train.jsonl": chatLines(1), "data.bin": "x".repeat(bytes) });
+  const [version] = (await service.ok("GET", ARTIFACTS)).data;
+  const { files } = await service.ok("GET", `${ARTIFACTS}/${version.id}`);
+  const { sha256 } = files.find(({ path }: { path: string }) => path === "data.bin");
+  const blob = join(given.dataDir, "artifacts", "blobs", sha256.slice(0, 2), sha256);
+  await utimes(blob, 1e9, 1e9);
+  const file = `${ARTIFACTS}/${version.id}/files/data.bin`;
+  expect(await received(service, file)).toEqual({ bytes, isBroken: false });
+  await rot(blob);
+  expect(await received(service, file)).toEqual({ bytes: expect.toSatisfy((count: number) => count < bytes), isBroken: true });
+  const finding = "its bytes differ from its SHA-256 digest";
+  expect(service.log).toContainEqual({
+    level: "error",
+    message: "A stored file is damaged",
+    fields: expect.objectContaining({ path: blob, finding }),
+  });
+  // The file counts as damaged from then on.
+  expectDamage(await service.call("GET", file), { ...given, message: new RegExp(`^File 'data.bin' of artifact .*${finding}`, "u") });
+});
+
+test("breaks the archive of a checkpoint that rotted after its first check", async () => {
+  const { dataDir, service, modelId, state } = await trained();
+  const weights = join(state, "model.safetensors");
+  await utimes(weights, 1e9, 1e9);
+  const archive = `${MODELS}/${modelId}/checkpoints/1/archive`;
+  const { bytes, isBroken } = await received(service, archive);
+  expect(isBroken).toBe(false);
+  await rot(weights);
+  const broken = await received(service, archive);
+  expect(broken.isBroken).toBe(true);
+  expect(broken.bytes).toBeLessThan(bytes);
+  const message = /^Checkpoint 'local\/demo\/reverse:step1' \(model\.safetensors\) is damaged/u;
+  expectDamage(await service.call("GET", archive), { dataDir, message });
+});
+
+/** Paths of the damaged files in a service's log. */
+function loggedDamage({ log }: TestService): string[] {
+  return log.filter(({ message }) => message === "A stored file is damaged").map(({ fields }) => (fields as { path: string }).path);
+}
+
+test("the background verification logs rotten, missing and unread files, and skips the files of a damaged row", async () => {
+  const { dataDir, start, service: first, state, jobId } = await trained({ experimental_config: { token_report: true } });
+  await uploadArtifact(first, { "train.jsonl": chatLines(3) });
+  await createModel(first, "other");
+  await first.service.close();
+  const blobs = await readdir(join(dataDir, "artifacts", "blobs"), { recursive: true, withFileTypes: true });
+  const blob = blobs.find((entry) => entry.isFile())!;
+  const rotten = [join(state, "optimizer.safetensors"), join(blob.parentPath, blob.name)];
+  for (const path of rotten) await rot(path);
+  const report = join(dataDir, "tokens", `${jobId}.json`);
+  await rm(report);
+  const database = await connect(join(dataDir, "whetstone.db"), 1000);
+  // The row sorts before the others.
+  database.exec(`INSERT INTO jobs SELECT '0', 999, model_id, type, status, config, committed_steps, progress_dir, attempts, cancel_requested,
+    error_message, step, created_at, training_start, training_end, '{}}' FROM jobs WHERE id = '${jobId}'`);
+  database.close();
+  const service = await start();
+  await expect.poll(() => loggedDamage(service), { timeout: 20_000 }).toHaveLength(3);
+  expect(new Set(loggedDamage(service))).toEqual(new Set([...rotten, report]));
+  expect(service.log).toContainEqual(expect.objectContaining({ level: "error", message: "Stored files cannot be verified" }));
+});
+
+test("the background verification reads no faster than its rate, and ends with the service", async () => {
+  const given = await restartable({ limits: { scrubBytesPerSecond: 1 } });
+  const first = await given.start();
+  const { id } = await createModel(first);
+  await finishedEvents(first, await startRlJob(first, id));
+  await first.service.close();
+  const state = join(given.dataDir, "checkpoints", id, "1");
+  for (const name of ["model.safetensors", "optimizer.safetensors", "state.json"]) await rot(join(state, name));
+  const service = await given.start();
+  await expect.poll(() => loggedDamage(service), { timeout: 20_000 }).toHaveLength(1);
+  for (let request = 0; request < 5; request++) await service.ok("GET", MODELS);
+  await service.service.close();
+  expect(loggedDamage(service)).toHaveLength(1);
 });
 
 test("a damaged or missing token report fails naming the job", async () => {

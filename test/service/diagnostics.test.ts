@@ -6,7 +6,7 @@ import { choice, createModel, finishedEvents, group, MODELS, RL_JOBS, startTestS
 /** The metrics of every RL step, for any loss, by the reference page. */
 const NAMES = stepMetrics();
 
-/** The scripted engine gives every token −1 while its weight is 0: sampled at −1 there is no difference. */
+/** The scripted engine gives every token −1 while its weight is 0: a turn sampled at −1 has no difference. */
 const agreeing = (logprob = -1, version: number | null = null) => {
   const turn = (sampled: number) => ({ ...choice([1, 2, 3], [sampled], [logprob]), policy_version: version });
   return group({ reward: 1, choices: [turn(4)] }, { reward: 0, choices: [turn(5)] });
@@ -42,7 +42,7 @@ test("reports a sampler mismatch as a warning event, also to a follower of the j
   for await (const event of client.follow(id)) if (event.type === "warning") followed.push(event);
   expect(followed).toEqual([{ ...events[2]!.data, type: "warning", id: events[2]!.id }]);
   await client.close();
-  // The same distance is no defect where older weights have sampled: by now the model is at step 1.
+  // The same distance does not warn for turns of older weights: the model is now at step 1.
   expect((await finishedEvents(service, await train(agreeing(-1.2, 0)))).map(({ type }) => type)).not.toContain("warning");
 });
 

@@ -5,7 +5,7 @@ import { mkdir, readdir, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { errorBody, type ServedModel } from "../../src/schema/index.ts";
+import { errorBody, type ServedModel } from "../../src/base/schema/index.ts";
 import type { UpstreamOptions } from "../../src/service/index.ts";
 import type { TestServiceOptions } from "../../src/testing/index.ts";
 import { createModel, finishedEvents, startRlJob, startTestService, temporaryDirectory, testBase, type TestService } from "./support.ts";
@@ -13,7 +13,7 @@ import { createModel, finishedEvents, startRlJob, startTestService, temporaryDir
 const CHAT = "/v1/chat/completions";
 const messages = [{ role: "user", content: "hello" }];
 
-/** A service whose `tiny` is sampled by another service. */
+/** Starts a service that forwards the sampling of `tiny` to another service. */
 async function startPair(
   upstreamEngine: TestServiceOptions["engine"] = {},
   options: Partial<UpstreamOptions> = {},
@@ -171,7 +171,7 @@ describe("a trained model", () => {
   });
 });
 
-/** A server of chat completions that answers as it is told, and notes what it is asked. */
+/** Starts a server of chat completions with scripted answers that records its requests. */
 async function startFake(
   handle: (path: string, body: any, response: ServerResponse, request: IncomingMessage) => void,
   description: object | null = null,
@@ -257,7 +257,7 @@ describe("an upstream", () => {
     expect(asked).toHaveLength(1);
   });
 
-  /** A server without a description: it reads some fields beyond OpenAI's, and ignores or rejects what it does not know. */
+  /** A server without a description: it reads some fields beyond OpenAI's, and ignores or rejects unknown fields. */
   async function startUndescribed(reads: readonly string[], { isStrict = false } = {}) {
     const known = new Set([...reads, "model", "messages", "max_tokens", "temperature", "response_format"]);
     return startFake((_path, body, response) => {
@@ -451,7 +451,7 @@ describe("an upstream", () => {
     });
     const reader = response.body!.getReader();
     await reader.read();
-    // What is on its way fills the sockets' buffers, and then the upstream waits.
+    // When the sockets' buffers are full, the upstream waits.
     await vi.waitFor(
       async () => {
         const before = written;
@@ -490,7 +490,7 @@ describe("an upstream", () => {
     const front = await startFront(url, { adapters: true, maxIdleAdapters: 1, dataDir: "/mnt/data" }, { dataDir });
     const { id } = await front.ok("POST", "/v1/preview/models", { project: "demo", name: "lora", base_model: "tiny", lora: { rank: 4 } });
     for (let step = 0; step < 2; step++) await finishedEvents(front, await startRlJob(front, id));
-    // The scripted engine's states hold no adapter file, which is what is looked for.
+    // The scripted engine saves no adapter file, which the service looks for.
     for (const directory of await readdir(join(dataDir, "checkpoints", id))) {
       const path = join(dataDir, "checkpoints", id, directory);
       await mkdir(path, { recursive: true });

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { chatLines, createModel, finishedEvents, MODELS, restartable, startRlJob, uploadArtifact } from "./support.ts";
 
-/** A directory with a trained model and an artifact whose service is stopped, and everything in it. */
+/** Creates the directory of a stopped service with a trained model and an artifact, and lists its files. */
 async function filled() {
   const given = await restartable();
   const service = await given.start();
@@ -35,7 +35,7 @@ test("rejects a directory with checkpoints and without a database, and changes n
       /'checkpoints', 'artifacts\/blobs'.*database.*missing.*Put the database back.*backup.*another data directory.*move/u,
     ),
   });
-  // A database without tables, as a crash in the first moment leaves it, is no database either.
+  // A database without tables, left by an early crash, counts as missing.
   await writeFile(join(dataDir, "whetstone.db"), "");
   await expect(start()).rejects.toMatchObject(refusal);
   expect(await filesOf(dataDir)).toEqual(before);

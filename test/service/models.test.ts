@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { checkpointList, deleteModelResponse, model, servedModelList } from "../../src/schema/index.ts";
+import { checkpointList, deleteModelResponse, model, servedModelList } from "../../src/base/schema/index.ts";
 import { CONTEXT, createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
 
 test("creates a model with step 0, listed after the base models", async () => {
   const startedMs = Date.now();
-  const { ok } = await startTestService();
+  const { call, ok } = await startTestService();
   const made = await ok("POST", MODELS, { project: "demo", name: "reverse", base_model: "tiny", lora: { rank: 4 } });
   expect(model.parse(made)).toEqual({
     id: expect.any(String),
@@ -34,6 +34,13 @@ test("creates a model with step 0, listed after the base models", async () => {
     has_more: false,
   });
   const listed = servedModelList.parse(await ok("GET", "/v1/models")).data;
+  for (const entry of listed) {
+    for (const name of [entry.id, encodeURIComponent(entry.id)]) expect(await ok("GET", `/v1/models/${name}`)).toEqual(entry);
+  }
+  for (const name of ["no/such/model", "tiny/", "gpt-4"]) {
+    const { status, body } = await call("GET", `/v1/models/${name}`);
+    expect([name, status, body.error]).toMatchObject([name, 404, { error_code: "E_NOT_FOUND", param: "model" }]);
+  }
   const permission = (created: number) => [
     {
       id: expect.stringMatching(/^modelperm-[0-9a-f]{16}$/u),
@@ -54,11 +61,11 @@ test("creates a model with step 0, listed after the base models", async () => {
   expect(listed).toEqual([
     {
       ...{ id: "tiny", object: "model", created: base, owned_by: "whetstone", root: "tiny" },
-      ...{ parent: null, max_model_len: CONTEXT, permission: permission(base ?? NaN) },
+      ...{ parent: null, max_model_len: CONTEXT, parameters: 1, permission: permission(base ?? NaN) },
     },
     {
       ...{ id: "local/demo/reverse", object: "model", created: trained, owned_by: "local", root: "local/demo/reverse:step0" },
-      ...{ parent: "tiny", max_model_len: CONTEXT, permission: permission(trained ?? NaN) },
+      ...{ parent: "tiny", max_model_len: CONTEXT, parameters: 1, permission: permission(trained ?? NaN) },
     },
   ]);
   expect(trained).toBe(Math.floor(Date.parse(list.data[0]?.created_at ?? "") / 1000));
@@ -139,7 +146,7 @@ test("deletes a model with its checkpoints; its routes answer 404 afterwards", a
   expect((await call("DELETE", `${MODELS}/${UNKNOWN_ID}`)).status).toBe(404);
   expect((await ok("GET", "/v1/models")).data).toHaveLength(1);
   expect(service.engine.liveModels()).toEqual([]);
-  // Whoever followed the job still learns how it ended.
+  // The result of the job can still be read.
   expect((await ok("GET", `${RL_JOBS}/${job.id}`)).status).toBe("succeeded");
 });
 

@@ -1,7 +1,23 @@
-/** A model whose weights overflow: its own requests and jobs fail by name, and other models are served as before. */
+/** Models with overflowing weights: their own requests and jobs fail by name, and other models are served as before. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
+import { adapterLayout } from "../../src/engine/onnx/model/parameters.ts";
+import { writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import { startService } from "../../src/service/index.ts";
-import { finishedEvents, MODELS, SFT_JOBS, temporaryDirectory, type TestService, uploadArtifact } from "./support.ts";
+import {
+  choice,
+  finishedEvents,
+  group,
+  MODELS,
+  RL_JOBS,
+  SFT_JOBS,
+  temporaryDirectory,
+  type TestService,
+  uploadArtifact,
+} from "./support.ts";
 
 /** A service with the embedded engine. */
 async function startRealService() {
@@ -10,11 +26,11 @@ async function startRealService() {
   const service = await startService({ dataDir: await temporaryDirectory(), logger: { info: note, warn: note, error: note } });
   onTestFinished(() => service.close({ graceMs: 0 }));
   const call: TestService["call"] = async (method, path, body) => {
-    const isText = typeof body === "string";
+    const isRaw = typeof body === "string" || body instanceof Uint8Array;
     const response = await fetch(service.url + path, {
       method,
-      headers: { authorization: `Bearer ${service.apiKey}`, ...(isText ? {} : { "content-type": "application/json" }) },
-      ...(body === undefined ? {} : { body: isText ? body : JSON.stringify(body) }),
+      headers: { authorization: `Bearer ${service.apiKey}`, ...(isRaw ? {} : { "content-type": "application/json" }) },
+      ...(body === undefined ? {} : { body: isRaw ? (body as string) : JSON.stringify(body) }),
     });
     return { status: response.status, headers: response.headers, body: await response.json() };
   };
@@ -24,6 +40,16 @@ async function startRealService() {
     return body;
   };
   return { ...({ call, ok } as TestService), logged };
+}
+
+/** Uploads an adapter with finite weights and an overflowing product. Returns its address. */
+async function uploadHugeAdapter(service: TestService): Promise<string> {
+  const base = join(import.meta.dirname, "../../models/whetstone-tiny");
+  const layout = adapterLayout(await readModelConfig(base), 2);
+  const path = join(await temporaryDirectory(), "adapter_model.safetensors");
+  await writeSafetensors(path, unpackTensors(new Float32Array(layout.length).fill(1e20), layout));
+  const config = JSON.stringify({ peft_type: "LORA", r: 2, lora_alpha: 4 });
+  return uploadArtifact(service, { "adapter_config.json": config, "adapter_model.safetensors": await readFile(path) }, "huge");
 }
 
 test("a model with overflowing weights changes no other model's output and no checkpoint", { timeout: 60_000 }, async () => {
@@ -66,22 +92,46 @@ test("a model with overflowing weights changes no other model's output and no ch
   expect(first.filter(({ type }) => type === "gradient_step")).toHaveLength(1);
   expect(await steps(broken.id)).toEqual([0]);
 
-  // A job of a single step succeeds, and what it made cannot be sampled.
+  // Neither does a job of a single step: no later step checks its update.
   const config = { batch_size: 4, learning_rate: 1e20 };
+  const unusable = (problem: string) =>
+    expect.stringMatching(new RegExp(`^Step 1: The update makes the model unusable\\. .*${problem}.*Lower the learning rate`, "u"));
   const job = await service.ok("POST", SFT_JOBS, { model_id: broken.id, training_data_url: data, config });
-  expect((await finishedEvents(service, job.id)).at(-1)?.type).toBe("training_ended");
-  const answer = await chat("broken");
-  expect(answer.status).toBe(500);
-  expect(answer.body.error).toMatchObject({
-    type: "InternalServerError",
-    message: expect.stringMatching(/^The model 'local\/demo\/broken:step1' cannot be sampled\. .*no finite log-probabilities/),
+  expect((await finishedEvents(service, job.id)).at(-1)).toMatchObject({
+    type: "training_failed",
+    data: { error_message: unusable("finite log-probabilities") },
   });
-  const answers = await Promise.all([chat("broken"), chat("good"), chat("broken"), chat("good")]);
-  expect(answers.map(({ status }) => status)).toEqual([500, 200, 500, 200]);
+  // The tiny gradient of these choices leaves weights with which the normalization overflows, and log-probabilities do not.
+  const groups = [group({ reward: 1, choices: [choice([1, 2, 3], [4, 5])] }, { reward: 0, choices: [choice([1, 2, 3], [6])] })];
+  const rl = { model_id: broken.id, trajectory_groups: groups, experimental_config: { learning_rate: 1e20 } };
+  const practice = await service.ok("POST", RL_JOBS, rl);
+  expect((await finishedEvents(service, practice.id)).at(-1)).toMatchObject({
+    type: "training_failed",
+    data: { error_message: unusable("uniform distribution") },
+  });
+  expect(await steps(broken.id)).toEqual([0]);
+  expect((await chat("broken")).status).toBe(200);
+
+  // Clients do not repeat a request to an uploaded adapter that cannot be sampled.
+  const huge = await service.ok("POST", MODELS, {
+    project: "demo",
+    name: "huge",
+    base_model: "whetstone-tiny",
+    from: await uploadHugeAdapter(service),
+  });
+  const answer = await chat("huge");
+  expect(answer.status).toBe(422);
+  expect(answer.body.error).toMatchObject({
+    type: "ValidationError",
+    error_code: "E_NON_FINITE",
+    message: expect.stringMatching(/^The model 'local\/demo\/huge:step0' cannot be sampled\. .*no finite log-probabilities/),
+  });
+  const answers = await Promise.all([chat("huge"), chat("good"), chat("huge"), chat("good")]);
+  expect(answers.map(({ status }) => status)).toEqual([422, 200, 422, 200]);
   for (const at of [1, 3]) expect(answers[at]!.body.choices).toEqual(before);
 
-  // Further training fails at its first step, and the checkpoint stays.
-  expect((await train(broken.id, 1e-3)).at(-1)?.data.error_message).toMatch(/^Step 1: /);
-  expect(await steps(broken.id)).toEqual([0, 1]);
+  // Training fails at its first step, and the checkpoint stays.
+  expect((await train(huge.id, 1e-3)).at(-1)?.data.error_message).toMatch(/^Step 1: /);
+  expect(await steps(huge.id)).toEqual([0]);
   expect((await chat("good")).body.choices).toEqual(before);
 });

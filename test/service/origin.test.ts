@@ -1,18 +1,18 @@
-/** Step 0 of a model that starts elsewhere, while what it starts from changes under it. */
+/** Step 0 of a model that starts from another checkpoint, while that checkpoint changes. */
 import { randomUUID } from "node:crypto";
 import { renameSync, rmSync } from "node:fs";
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { EngineError } from "../../src/errors.ts";
+import { EngineError } from "../../src/base/errors.ts";
 import { createStoredFiles } from "../../src/service/stored-files/stored-files.ts";
-import { stderrLogger } from "../../src/service/logger.ts";
-import { BaseModels } from "../../src/service/base-models.ts";
-import { createTokenizers } from "../../src/service/training-data/tokenizers.ts";
+import { stderrLogger } from "../../src/service/common/logger.ts";
+import { BaseModels } from "../../src/service/models/base-models.ts";
+import { createTokenizers } from "../../src/service/models/tokenizers.ts";
 import { BlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { prepareOrigin, type NewModel, type OriginContext } from "../../src/service/checkpoints/origin.ts";
-import { Holds } from "../../src/util/leases.ts";
-import { openDataDirectory } from "../../src/service/data-directory.ts";
+import { Holds } from "../../src/base/util/leases.ts";
+import { openDataDirectory } from "../../src/service/disk/data-directory.ts";
 import { openStore } from "../../src/service/store/database.ts";
 import { createScriptedEngine } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "./support.ts";
@@ -48,7 +48,7 @@ async function forkable() {
   const handle = await engine.createModel({ base: "scripted", seed: 1 });
   await engine.saveState(handle, state);
   const blobs = new BlobStore(directory);
-  const files = createStoredFiles({ store, directory, blobs, logger: stderrLogger });
+  const files = createStoredFiles({ store, directory, logger: stderrLogger });
   const context: OriginContext = {
     store,
     directory,
@@ -76,9 +76,9 @@ async function forkable() {
 /** The same context, but something happens when the first file is about to be copied. */
 function interrupted(context: OriginContext, happen: () => void): OriginContext {
   const useCheckpoint: OriginContext["files"]["useCheckpoint"] = (model, row, use, options) => {
-    const copy = (path: string) => {
+    const copy: typeof use = (path, read) => {
       happen();
-      return use(path);
+      return use(path, read);
     };
     return context.files.useCheckpoint(model, row, copy, options);
   };
@@ -101,14 +101,14 @@ test("copies the moments of a fork on request", async () => {
 test("answers with a conflict if the moments are removed while they are copied", async () => {
   const { context, state, modelId, checkpointId, fork } = await forkable();
   const { store } = context;
-  // What an unpin and a job's end do: first the row, then the file.
+  // An unpin and the end of a job change first the row, then the file.
   const dropped = interrupted(context, () => {
     void store.updateTable("checkpoints").set({ optimizer_kind: null }).where("id", "=", checkpointId).execute();
     rmSync(join(state, "optimizer.safetensors"));
   });
   await expect(prepareOrigin(dropped, fork(true))).rejects.toMatchObject({ code: "E_CONFLICT", param: "keep_optimizer" });
   expect(await readdir(context.directory.checkpoints)).toEqual([modelId]);
-  // Whoever does not want them is not concerned.
+  // Models without an optimizer state are not affected.
   expect((await prepareOrigin(context, fork(false))).optimizer_kind).toBeNull();
 });
 

@@ -3,9 +3,9 @@ import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { sql } from "kysely";
 import { expect, test, vi } from "vitest";
-import { EngineError } from "../../src/errors.ts";
+import { EngineError } from "../../src/base/errors.ts";
 import { openStore } from "../../src/service/store/database.ts";
-import { deferred } from "../../src/util/deferred.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
 import { canMount, smallDisk } from "../support/small-disk.ts";
 import { createModel, finishedEvents, RL_JOBS, startRlJob, startTestService, temporaryDirectory, type TestService } from "./support.ts";
 

@@ -3,11 +3,11 @@ import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { Retention, type RetentionContext } from "../../src/service/checkpoints/retention.ts";
-import { Holds } from "../../src/util/leases.ts";
-import { openDataDirectory } from "../../src/service/data-directory.ts";
+import { Holds } from "../../src/base/util/leases.ts";
+import { openDataDirectory } from "../../src/service/disk/data-directory.ts";
 import { openStore } from "../../src/service/store/database.ts";
 import type { Store } from "../../src/service/store/tables.ts";
-import { deferred } from "../../src/util/deferred.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
 import {
   createModel,
   finishedEvents,
@@ -42,7 +42,7 @@ async function sizes(service: TestService, modelId: string, step: number): Promi
   return { whole: await bytes(WITH_MOMENTS), weights: await bytes(WEIGHTS) };
 }
 
-/** What one checkpoint takes; the same for all of the scripted engine's but for the digits of a step. */
+/** Measures the size of a checkpoint; all of the scripted engine's have the same size except for the digits of the step. */
 async function measured(): Promise<{ readonly whole: number; readonly weights: number }> {
   const service = await startTestService();
   const { id } = await createModel(service);
@@ -123,7 +123,7 @@ test("keeps checkpoints that are sampled or referenced by a queued job", async (
   isHeld = false;
   gate.resolve();
   expect((await answer).model).toBe("local/demo/reverse:step1");
-  // Two jobs at once: the second measures from what the first would else let go.
+  // Two jobs at once: the second continues from a checkpoint that the first would otherwise delete.
   const body = (config: object) => ({ model_id: id, trajectory_groups: [goodGroup()], experimental_config: config });
   const first = (await service.ok("POST", RL_JOBS, body({}))).id;
   const second = (await service.ok("POST", RL_JOBS, body({ kl_penalty_coef: 0.1, kl_penalty_step_lag: 1 }))).id;

@@ -1,8 +1,8 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { jobEventList, trainingJob } from "../../src/schema/index.ts";
-import { deferred } from "../../src/util/deferred.ts";
+import { jobEventList, trainingJob } from "../../src/base/schema/index.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
 import {
   choice,
   CONTEXT,

@@ -123,6 +123,11 @@ test.each([
     },
     /train\.jsonl line 3: not UTF-8/,
   ],
+  [
+    "half of a surrogate pair",
+    { "train.jsonl": `${good}\n{"messages": [{"role": "user", "content": "\\ud83d"}]}` },
+    /train\.jsonl line 3: half of a surrogate pair, the escape sequence \\ud83d alone/,
+  ],
   ["a line without messages", { "train.jsonl": line({ text: "x" }) }, /train\.jsonl line 3: expected an object with `messages`/],
   ["a null line", { "train.jsonl": line(null) }, /train\.jsonl line 3/],
   ["a message without a role", { "train.jsonl": line({ messages: [{ content: "x" }] }) }, /train\.jsonl line 3.*role/],

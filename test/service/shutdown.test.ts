@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { connect as connectTo } from "../../src/index.ts";
-import { deferred } from "../../src/util/deferred.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
 import { startTestService, type TestService } from "./support.ts";
 
 const CHAT = "/v1/chat/completions";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { threadMetrics } from "../../src/service/jobs/metrics.ts";
-import { jobMetrics } from "../../src/train/metrics.ts";
+import { jobMetrics } from "../../src/training/train/metrics.ts";
 import { read } from "../project/files.ts";
 
 const threads = {

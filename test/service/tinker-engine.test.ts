@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { createOnnxEngine, createTinkerEngine, type Engine } from "../../src/engine/index.ts";
 import { startService, type RunningService } from "../../src/service/index.ts";
-import { shippedDirectory } from "../../src/service/shipped-base.ts";
+import { shippedDirectory } from "../../src/service/models/shipped-base.ts";
 import { startTinkerServer, type TinkerServer } from "../support/tinker-server.ts";
 import { choice, group, temporaryDirectory } from "./support.ts";
 

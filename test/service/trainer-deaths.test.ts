@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { UnavailableError } from "../../src/errors.ts";
-import { deferred } from "../../src/util/deferred.ts";
+import { UnavailableError } from "../../src/base/errors.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
 import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import { createModel, finishedEvents, RL_JOBS, startRlJob, startSftJob, startTestService } from "./support.ts";
 
-/** An engine whose trainer dies in optimizer steps, by their number from 1 over all jobs and attempts. */
+/** Options of an engine with a trainer that dies in the selected optimizer steps, numbered from 1 over all jobs and attempts. */
 function dyingIn(isDeadly: (step: number) => boolean): ScriptedEngineOptions {
   let steps = 0;
   return {

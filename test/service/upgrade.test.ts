@@ -7,6 +7,7 @@ import { unpackTar as readTar } from "modern-tar";
 import { unpackTar } from "modern-tar/fs";
 import { expect, onTestFinished, test } from "vitest";
 import { startService, type RunningService } from "../../src/service/index.ts";
+import { createSessionKey, hashSessionKey } from "../../src/service/sessions/keys.ts";
 import { connect } from "../../src/service/store/connection.ts";
 import { MIGRATIONS } from "../../src/service/store/migrations.ts";
 import { verifyDataDirectory } from "../../src/service/stored-files/verify.ts";
@@ -63,8 +64,21 @@ test.each(names)(
     const { dataDir, start } = await open(name);
     const before = await connect(join(dataDir, "whetstone.db"), 1000);
     const migrations = before.prepare("SELECT name FROM kysely_migration ORDER BY name").all() as { name: string }[];
-    before.close();
+    const sessions = [];
+    if (migrations.length >= 4) {
+      sessions.push(...(before.prepare("SELECT id, key FROM sessions").all() as { id: string; key: string }[]));
+      // Later directories have the hash of a key, which nobody knows.
+      if (migrations.length >= 5) {
+        const key = createSessionKey();
+        for (const session of sessions) session.key = key;
+        before.exec(`UPDATE sessions SET key = '${hashSessionKey(key)}'`);
+      }
+      const tomorrow = new Date(Date.now() + 86_400_000).toISOString();
+      before.exec(`UPDATE sessions SET expires_at = '${tomorrow}', open_until = '${tomorrow}'`);
+      expect(sessions).toHaveLength(1);
+    }
     expect(migrations.at(-1)?.name.slice(0, 4)).toBe(/\d+/u.exec(name)?.[0]);
+    before.close();
     const [modelId = ""] = await readdir(join(dataDir, "checkpoints"));
     const [queued = ""] = await readdir(join(dataDir, "jobs"));
 
@@ -87,6 +101,19 @@ test.each(names)(
       const weights = entries.find(({ header }) => header.name === "adapter_model.safetensors");
       const stored = await readFile(join(dataDir, "checkpoints", modelId, String(step), "adapter_model.safetensors"));
       expect(stored.equals(Buffer.from(weights!.data!))).toBe(true);
+    }
+
+    // Sessions keep their keys, of which the database has hashes since.
+    for (const { id, key } of sessions) {
+      const request = { model: "any", messages: [{ role: "user", content: "copy: abc" }], max_tokens: 2 };
+      const response = await fetch(`${service.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        body: JSON.stringify(request),
+      });
+      expect(await response.json()).toMatchObject({ model: "local/demo/old:step0" });
+      expect(await json(service, "GET", `/v1/preview/sessions/${id}`)).toMatchObject({ key: null, requests: 1 });
+      for (const file of ["whetstone.db", "whetstone.db-wal"]) expect((await readFile(join(dataDir, file))).includes(key)).toBe(false);
     }
 
     const url = "artifact:///local/demo/data:v0";

@@ -1,4 +1,4 @@
-/** Adapters in PEFT's layout that a client uploads: what is broken is refused by the tensor's name, without a path of the server. */
+/** Adapters in PEFT's layout that a client uploads: broken files are rejected with the tensor's name, without a path of the server. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";

@@ -6,6 +6,7 @@ import { bundle } from "../../scripts/bundle.js";
 import { ROOT } from "../project/files.ts";
 
 export interface BuiltPackage {
+  readonly directory: string;
   /** Makes the package a dependency of the project in a directory. */
   readonly install: (project: string) => Promise<void>;
   /** Runs `whetstone` of the project in a directory. */
@@ -28,7 +29,7 @@ export function runNode(cwd: string, ...args: readonly string[]): Promise<Progra
   });
 }
 
-/** Builds the package into a directory below the checkout, in whose `node_modules` it finds its dependencies. */
+/** Builds the package into a directory below the checkout, where Node finds its dependencies in `node_modules`. */
 export async function buildPackage(): Promise<BuiltPackage> {
   await mkdir(join(ROOT, "runs"), { recursive: true });
   const directory = await mkdtemp(join(ROOT, "runs", "package-"));
@@ -36,6 +37,7 @@ export async function buildPackage(): Promise<BuiltPackage> {
   await cp(join(ROOT, "package.json"), join(directory, "package.json"));
   for (const name of ["models", "src", "template"]) await symlink(join(ROOT, name), join(directory, name));
   return {
+    directory,
     async install(project) {
       await mkdir(join(project, "node_modules"), { recursive: true });
       await symlink(directory, join(project, "node_modules", "whetstone"));

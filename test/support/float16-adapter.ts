@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { vi } from "vitest";
 import { createOnnxEngine, type OnnxEngineOptions } from "../../src/engine/index.ts";
-import { ConfigError } from "../../src/errors.ts";
+import { ConfigError } from "../../src/base/errors.ts";
 import { adapterDriver, missingAdapter, SWIFTSHADER } from "./adapter.ts";
 
 /** Driver of SwiftShader, which has no shader-f16; undefined if it is not installed. */

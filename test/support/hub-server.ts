@@ -25,7 +25,7 @@ export interface HubServer {
   readonly wrong: Set<string>;
 }
 
-/** The commit of a repository: of what is in it. */
+/** Commit of a repository, a digest of its files. */
 export function commitOf({ files }: HubRepository): string {
   const hash = createHash("sha1");
   for (const [path, content] of Object.entries(files)) hash.update(path).update(content);

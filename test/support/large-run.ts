@@ -4,12 +4,12 @@
  */
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { writeJsonLines } from "../../src/dataset/jsonl.ts";
-import { RunDirectory } from "../../src/train/run-directory.ts";
-import { trajectoryGroup } from "../../src/schema/index.ts";
-import { TrajectoryGroup } from "../../src/trajectory/index.ts";
-import { isChoice } from "../../src/trajectory/messages.ts";
-import { uniform } from "../../src/util/rng.ts";
+import { writeJsonLines } from "../../src/library/dataset/jsonl.ts";
+import { RunDirectory } from "../../src/run/run-directory.ts";
+import { trajectoryGroup } from "../../src/base/schema/index.ts";
+import { TrajectoryGroup } from "../../src/base/trajectory/index.ts";
+import { isChoice } from "../../src/base/trajectory/messages.ts";
+import { uniform } from "../../src/base/util/rng.ts";
 
 /** Size of a run. */
 export interface LargeRunOptions {

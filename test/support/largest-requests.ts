@@ -1,23 +1,27 @@
 /** Requests with one field at its largest allowed value each, made from the table of limits: a field without a sample is an error. */
-import type { FieldLimit } from "../../src/schema/chat-fields.ts";
-import { REQUEST_LIMITS, TRAJECTORY_LIMITS, type RequestKind } from "../../src/service/request-limits.ts";
+import type { FieldLimit } from "../../src/base/schema/chat-fields.ts";
+import { REQUEST_LIMITS, TRAJECTORY_LIMITS, type RequestKind } from "../../src/service/http/request-limits.ts";
 
-/** One request. */
+/** Request of the largest accepted size. */
 export interface LargestRequest {
   /** Kind and field, such as `chat messages`. */
   readonly name: string;
   readonly method: "POST" | "DELETE";
   readonly path: string;
   readonly body: Uint8Array;
+  /** Key of the request. @default the key of the service */
+  readonly key?: string | undefined;
 }
 
-/** What requests refer to: objects that must exist. */
+/** Objects that the requests refer to, which must exist. */
 export interface Existing {
   readonly modelId: string;
   /** Address of a committed version with training data. */
   readonly dataUrl: string;
   /** Open session. */
   readonly sessionId: string;
+  /** Key of another open session. */
+  readonly sessionKey: string;
 }
 
 type Json = Record<string, any>;
@@ -34,7 +38,7 @@ const list = <T>(count: number, make: (index: number) => T): T[] => Array.from({
 const record = <T>(count: number, make: (index: number) => T, keyLength = 0): Record<string, T> =>
   Object.fromEntries(list(count, (index) => [String(index).padStart(keyLength, "k"), make(index)]));
 
-/** An object whose JSON text has nearly so many characters, in many small members. */
+/** Returns an object of many small members with a JSON text of nearly so many characters. */
 function members(characters: number): Json {
   const size = '"k00000":"some text",'.length;
   return record(Math.floor(characters / size) - 1, () => "some text", 6);
@@ -353,6 +357,22 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
 }
 
 const encoder = new TextEncoder();
+
+/**
+ * Requests of a session with bodies of the maximum size: long texts, and as many values as are allowed. All are refused after they are read,
+ * because their prompts are longer than the context.
+ */
+export function* largestOfSession({ sessionKey: key }: Pick<Existing, "sessionKey">): Generator<LargestRequest> {
+  const { bytes, values } = REQUEST_LIMITS.chat.body;
+  const content = text(Math.floor(bytes / 4) - 1000);
+  const bodies = {
+    "long texts": { messages: list(4, () => ({ role: "user", content })) },
+    values: { messages: [USER], unknown: list(values - 100, () => 12345678901234) },
+    messages: { messages: list(4000, (index) => ({ role: "user", content: text(1500), name: `n${index}` })) },
+  };
+  for (const [name, body] of Object.entries(bodies))
+    yield { name: `session body: ${name}`, method: "POST", path: "/v1/chat/completions", body: encoder.encode(JSON.stringify(body)), key };
+}
 
 /**
  * Every field of every route at its largest value, and bodies at the bounds of their kind.

@@ -39,7 +39,7 @@ export interface NineRoutesServer {
   readonly apiKey: string;
   /** Every request, oldest first. */
   readonly requests: SeenRequest[];
-  /** Requests whose socket was closed by the client before the answer was complete. */
+  /** Requests that the client aborted before the answer was complete. */
   readonly aborted: SeenRequest[];
   /** Resolves once the client has left a request that was not answered yet. */
   nextAbort(): Promise<void>;

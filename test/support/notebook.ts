@@ -54,7 +54,7 @@ const __show = (value: any) => {
 };
 `;
 
-/** Wraps the expression at the end of a cell, whose value is an output. */
+/** Wraps the expression at the end of a cell so that its value is an output. */
 function withShownValue(code: string): string {
   const source = ts.createSourceFile("cell.ts", code, ts.ScriptTarget.Latest, true);
   const last = source.statements.at(-1);

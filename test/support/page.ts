@@ -1,7 +1,7 @@
 /**
  * Runs the code of a documentation page as its reader would: in an empty project that has the built package installed.
  *
- * A program is a block of TypeScript whose first line is a comment with its file name and its command, `// a.mts: npx tsx a.mts`; with the
+ * The first line of a program, a block of TypeScript, is a comment with its file name and its command, `// a.mts: npx tsx a.mts`; with the
  * file name alone, the block is a module that later programs import. A block of shell commands is run as one script, without installations.
  * The output is compared with the next block of text; there, `…` stands for any text. The comment `<!-- not run: reason -->` before a block
  * excludes it. A block with the comment `<!-- keeps running -->` is started, must print the next block of text, and runs until the end of
@@ -22,7 +22,7 @@ const COMMAND_TIMEOUT_MS = 240_000;
 const START_TIMEOUT_MS = 60_000;
 /** Port in pages. */
 const PAGE_PORT = "8321";
-/** Commands that {@link createProject} has carried out. */
+/** Commands of an installation, which {@link createProject} replaces. */
 const INSTALLATION = /^(?:mkdir [\w-]+ && cd [\w-]+ && )?(?:npm init -y|npm install [\w@/ -]+)$/u;
 
 /** Block of code of a page. */
@@ -71,7 +71,7 @@ function escape(text: string): string {
 
 /** Empty project of a reader. */
 export interface Project {
-  /** Writes the block's file and runs its commands; returns what they print. */
+  /** Writes the block's file and runs its commands; returns their output. */
   readonly run: (block: PageBlock) => Promise<string>;
   readonly remove: () => Promise<void>;
 }

@@ -1,10 +1,10 @@
-/** Base models whose chat templates drop earlier reasoning unless a variable says otherwise. */
+/** Base models with chat templates that drop earlier reasoning by default, controlled by a variable. */
 import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { shippedDirectory } from "../../src/service/shipped-base.ts";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import { shippedDirectory } from "../../src/service/models/shipped-base.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 
 interface Tags {
   readonly open: string;

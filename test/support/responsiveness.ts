@@ -1,4 +1,4 @@
-/** How a service answers while it works on a request: its event loop, `/health`, and one open stream. */
+/** Delays of a service while it works on a request: its event loop, `/health`, and one open stream. */
 import type { ChildProcess } from "node:child_process";
 import { Agent, request } from "undici";
 import type { Address, LoopDelay } from "../bench/latency.bench.ts";
@@ -14,7 +14,7 @@ export interface Responsiveness {
   readonly status: number;
   /** From the first byte sent to the last one received. */
   readonly tookMs: number;
-  /** Of the serving thread's event loop. */
+  /** Longest delay of the serving thread's event loop. */
   readonly loopMs: number;
   readonly healthMs: number;
   /** Between two tokens of a stream; 0 without streams. */
@@ -44,7 +44,7 @@ export class Watch {
     const done = new AbortController();
     const health = this.#probeHealth(done.signal);
     const startedMs = performance.now();
-    const answers = Promise.all(sent.map((each) => this.send(each.method, each.path, each.body)));
+    const answers = Promise.all(sent.map((each) => this.send(each.method, each.path, each.body, each.key)));
     const gaps = this.#streams.run(settleMs, answers);
     const [first] = await answers;
     const tookMs = performance.now() - startedMs;
@@ -68,11 +68,12 @@ export class Watch {
     method: "POST" | "PUT" | "DELETE" | "GET",
     path: string,
     body?: Uint8Array | string,
+    key = this.#address.apiKey,
   ): Promise<{ readonly status: number; readonly text: string }> {
     const { statusCode, body: answer } = await request(this.#address.url + path, {
       method,
       dispatcher: this.#agent,
-      headers: { authorization: `Bearer ${this.#address.apiKey}`, "content-type": "application/json" },
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
       ...(body === undefined ? {} : { body }),
     });
     let text = "";
@@ -88,7 +89,8 @@ export class Watch {
     await this.send("PUT", `/v1/preview/artifacts/${id}/files/train.jsonl`, lines);
     const { url: dataUrl } = await post(`/v1/preview/artifacts/${id}/commit`);
     const { id: sessionId } = await post("/v1/preview/sessions", { model: "whetstone-tiny" });
-    return { modelId, dataUrl, sessionId };
+    const { key: sessionKey } = await post("/v1/preview/sessions", { model: "whetstone-tiny" });
+    return { modelId, dataUrl, sessionId, sessionKey };
   }
 
   async close(): Promise<void> {

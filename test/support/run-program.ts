@@ -1,4 +1,4 @@
-/** Runs a program of the project with `node`, against an embedded service whose data are removed afterwards. */
+/** Runs a program of the project with `node`, against an embedded service with temporary data. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,9 +8,9 @@ import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
 import { builtProgram } from "./built-program.ts";
 
-/** What {@link runProgram} takes. */
+/** Options of {@link runProgram}. */
 export interface ProgramOptions {
-  /** What goes on its command line. `directory` is its own and empty. @default nothing */
+  /** Arguments of the command line. `directory` is a new, empty directory. @default nothing */
   readonly args?: ((directory: string) => readonly string[]) | undefined;
   /** Working directory. @default the program's own directory */
   readonly cwd?: string | undefined;

@@ -1,7 +1,7 @@
 /** The server's side of the protocol's protobuf messages: requests read, results written. */
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 
-/** One datum as a server sees it; all arrays have one length. */
+/** Datum on the wire; all arrays have the same length. */
 export interface WireDatum {
   readonly tokens: readonly number[];
   readonly targets: readonly number[];

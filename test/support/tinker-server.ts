@@ -15,7 +15,7 @@ import { readPassRequest, type WireDatum, type WirePass, writePassOutput, writeS
 export interface TinkerServerOptions {
   readonly engine: Engine;
   readonly base: string;
-  /** What the server calls the base. */
+  /** Name of the base model on the server. */
   readonly baseName: string;
   /** `sequence-mean`: losses over the sum of their weights, gradients over the number of sequences, and no clipping. */
   readonly reduction: "sum" | "sequence-mean";
@@ -53,7 +53,7 @@ class Refusal extends Error {
 }
 
 type Result = Record<string, unknown> | Uint8Array;
-/** What a future gives: the same for everyone, or as the reader can take it. */
+/** Result of a future, or a function of the accepted encoding. */
 type Outcome = Result | ((accepts: string) => Result);
 
 export async function startTinkerServer({ engine, base, baseName, reduction, fault }: TinkerServerOptions): Promise<TinkerServer> {
@@ -273,7 +273,7 @@ function wireDatum({ model_input: input, loss_fn_inputs: inputs }: any): WireDat
   };
 }
 
-/** A row whose plain weighted sum is the server's loss of the datum, but for the division by the number of sequences. */
+/** Returns a row with a plain weighted sum equal to the server's loss of the datum, before the division by the number of sequences. */
 function rowOf(
   { tokens, targets, weights = targets.map(() => 1), advantages, logprobs }: WireDatum,
   reduction: "sum" | "sequence-mean",

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { preflight, trajectory, TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { preflight, trajectory, TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 
 const start = () => trajectory({ messages: [{ role: "user", content: "1 + 2?" }] });

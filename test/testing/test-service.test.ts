@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { connect, gatherTrajectoryGroups, trajectory } from "../../src/index.ts";
-import { defineTool, runAgent } from "../../src/rollout/agent/index.ts";
+import { defineTool, runAgent } from "../../src/library/rollout/agent/index.ts";
 import { startTestService, type TestServiceOptions } from "../../src/testing/index.ts";
 
 async function open(options: TestServiceOptions) {

@@ -1,7 +1,7 @@
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { ArgumentError, DataError, NotFoundError, UnsupportedError } from "../../src/errors.ts";
-import { type ChatTokenizer, createDetokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { ArgumentError, DataError, NotFoundError, UnsupportedError } from "../../src/base/errors.ts";
+import { type ChatTokenizer, createDetokenizer, loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { modelDirectory, modelFiles, SPECIAL, sharedModel } from "./fixture.ts";
 
 const { directory, tokenizer } = await sharedModel();
@@ -18,6 +18,17 @@ describe("encode and decode", () => {
     expect([...tokenizer.encode("hello")]).toEqual([259]);
     expect([...tokenizer.encode("<|user|>hello w")]).toEqual([262, 259, 260]);
     expect([...tokenizer.encode("")]).toEqual([]);
+  });
+
+  propertyTest.prop([anyText, fc.nat(12)])("the tail of a text has the last ids of the whole text", (text, tail) => {
+    const given = `${text}<|user|>${text} hello`;
+    expect([...tokenizer.encode(given, { tail })]).toEqual(tail === 0 ? [] : [...tokenizer.encode(given)].slice(-tail));
+  });
+
+  it("encodes the tail of a text without the words before it, and rejects a tail within a word that is too long", () => {
+    const long = "x".repeat(524_289);
+    expect([...tokenizer.encode(`${long}<|user|>hello`, { tail: 2 })]).toEqual([262, 259]);
+    expect(() => tokenizer.encode(`${long}<|user|>hello`, { tail: 3 })).toThrow(/at most 524288 characters/);
   });
 
   it("omits special tokens on request", () => {
@@ -81,7 +92,7 @@ describe("loadTokenizer", () => {
     expect(tokenizer.hasChatTemplate).toBe(true);
   });
 
-  it("reads the end of a turn from config.json if there is no generation config", async () => {
+  it("reads the end of a turn from config.json without a generation config", async () => {
     const path = await modelDirectory({ "generation_config.json": undefined, "config.json": { eos_token_id: 262 } });
     const loaded = await loadTokenizer(path);
     expect(loaded.eosTokenIds).toEqual([264, 262]);

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { textVocabulary } from "../../src/engine/onnx/sample/grammar-cache.ts";
-import { UnsupportedError } from "../../src/errors.ts";
-import { createDetokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { UnsupportedError } from "../../src/base/errors.ts";
+import { createDetokenizer, loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { modelDirectory } from "./fixture.ts";
 
 interface File {
@@ -93,7 +93,7 @@ describe("an unsupported tokenizer with byte fallback", () => {
   });
 });
 
-test("a character whose bytes have no tokens becomes the unknown token", async () => {
+test("a character becomes the unknown token if its bytes have no tokens", async () => {
   const file = tokenizerFile();
   const { vocab } = file.model;
   const unknown = vocab["<unk>"];

@@ -1,8 +1,8 @@
 import { setImmediate } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
-import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
-import { compileTemplate } from "../../src/tokenizer/chat-template.ts";
-import { Meter } from "../../src/tokenizer/jinja/meter.ts";
+import { ArgumentError, DataError, UnsupportedError } from "../../src/base/errors.ts";
+import { compileTemplate } from "../../src/text/tokenizer/chat-template.ts";
+import { Meter } from "../../src/text/tokenizer/jinja/meter.ts";
 
 function caught(run: () => unknown): unknown {
   try {
@@ -24,7 +24,7 @@ describe("compileTemplate", () => {
   it("reports the template's own error message", () => {
     const error = caught(() => compileTemplate("{{ raise_exception('roles must alternate') }}").render({}));
     expect(error).toBeInstanceOf(ArgumentError);
-    expect(error).toMatchObject({ message: expect.stringContaining("roles must alternate"), param: "messages" });
+    expect(error).toMatchObject({ message: expect.stringContaining("roles must alternate"), param: null });
   });
 
   it("has the same ranges as Python", () => {
@@ -167,7 +167,7 @@ describe("compileTemplate", () => {
     expect(template.render({ fancy: false })).toBe("plain");
     const error = caught(() => template.render({ fancy: true }));
     expect(error).toBeInstanceOf(UnsupportedError);
-    expect(error).toMatchObject({ message: expect.stringContaining("`urlize`"), param: "messages" });
+    expect(error).toMatchObject({ message: expect.stringContaining("`urlize`"), param: null });
     expect(() => compileTemplate("a\n{% include 'x' %}")).toThrow(/line 2.*'include' is not supported/);
   });
 

@@ -4,8 +4,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, onTestFinished } from "vitest";
-import { byteAlphabet } from "../../src/tokenizer/byte-alphabet.ts";
-import { type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { byteAlphabet } from "../../src/text/tokenizer/byte-alphabet.ts";
+import { type ChatTokenizer, loadTokenizer } from "../../src/text/tokenizer/index.ts";
 
 export const SIMPLE_TEMPLATE =
   "{%- for message in messages -%}{{- '<|' + message.role + '|>' + message.content -}}" +

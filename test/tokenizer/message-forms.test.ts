@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type ChatMessage, loadTokenizer } from "../../src/tokenizer/index.ts";
-import { compileTemplate } from "../../src/tokenizer/chat-template.ts";
+import { type ChatMessage, loadTokenizer } from "../../src/text/tokenizer/index.ts";
+import { compileTemplate } from "../../src/text/tokenizer/chat-template.ts";
 import { modelDirectory } from "./fixture.ts";
 
 /** Turns as released templates write them; `body` renders one message `m`. */
@@ -58,7 +58,7 @@ describe("tool calls", () => {
 describe("lists of parts", () => {
   const parts = [{ type: "text", text: "a" }, "b", { type: "output_text", text: "c" }];
 
-  it("stay lists for the roles whose parts the template concatenates", async () => {
+  it("stay lists for the roles with parts that the template concatenates", async () => {
     // As in the template of Gemma 3, which reads only the first part of a system message.
     const template = turns(
       "{% if m.role == 'system' %}{{ m.content if m.content is string else m.content[0].text }}" +

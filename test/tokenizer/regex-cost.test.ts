@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { loadTokenizer } from "../../src/tokenizer/index.ts";
-import { requireBoundedRegex } from "../../src/tokenizer/regex-cost.ts";
+import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
+import { requireBoundedRegex } from "../../src/text/tokenizer/regex-cost.ts";
 import { ROOT } from "../project/files.ts";
 import { countSteps } from "./backtracking.ts";
 import { modelDirectory, modelFiles } from "./fixture.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
-import { type ChatMessage, type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { ArgumentError, DataError, UnsupportedError } from "../../src/base/errors.ts";
+import { type ChatMessage, type ChatTokenizer, loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { modelDirectory, sharedModel } from "./fixture.ts";
 
 const { tokenizer } = await sharedModel();

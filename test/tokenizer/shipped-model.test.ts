@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { type ChatTokenizer, loadTokenizer } from "../../src/text/tokenizer/index.ts";
 
 const directory = fileURLToPath(new URL("../../models/whetstone-tiny", import.meta.url));
 const messages = [

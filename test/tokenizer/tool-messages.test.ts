@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type ChatMessage, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { type ChatMessage, loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { modelDirectory } from "./fixture.ts";
 
 /** Template in the style of ChatML, which reads neither tools nor tool calls. */

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { crc32c } from "../../src/trackers/crc32c.ts";
+import { crc32c } from "../../src/training/trackers/crc32c.ts";
 
 // RFC 3720, appendix B.4, where the checksums are printed least significant byte first.
 it.each([

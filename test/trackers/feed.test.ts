@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { RunEvent, TrackedEvent, Tracker } from "../../src/train/index.ts";
+import type { RunEvent, TrackedEvent, Tracker } from "../../src/training/train/index.ts";
 import { setUp, start } from "../train/support.ts";
 
 /** Tracker that stores delivered events in memory. The first `failures` deliveries throw. */

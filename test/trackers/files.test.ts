@@ -4,10 +4,10 @@ import { readFileSync } from "node:fs";
 import { appendFile, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { csvTracker } from "../../src/trackers/csv.ts";
-import { tensorboardTracker } from "../../src/trackers/tensorboard.ts";
-import { eventBytes } from "../../src/trackers/tensorboard-event.ts";
-import { tfRecord } from "../../src/trackers/tfrecord.ts";
+import { csvTracker } from "../../src/training/trackers/csv.ts";
+import { tensorboardTracker } from "../../src/training/trackers/tensorboard.ts";
+import { eventBytes } from "../../src/training/trackers/tensorboard-event.ts";
+import { tfRecord } from "../../src/training/trackers/tfrecord.ts";
 import { readLines, setUp, start, type SetUp } from "../train/support.ts";
 
 /** Runs two steps, ends, changes the files with `between`, and runs the third step. */

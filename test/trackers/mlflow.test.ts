@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { uploadDataset } from "../../src/dataset/index.ts";
-import { trainSft } from "../../src/train/index.ts";
-import { mlflowTracker } from "../../src/trackers/mlflow.ts";
+import { uploadDataset } from "../../src/library/dataset/index.ts";
+import { trainSft } from "../../src/training/train/index.ts";
+import { mlflowTracker } from "../../src/training/trackers/mlflow.ts";
 import { readLines, setUp, start, type SetUp } from "../train/support.ts";
 import { startMlflowServer, type StoredRun } from "./mlflow-server.ts";
 

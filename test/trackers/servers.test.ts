@@ -5,11 +5,11 @@
 import { spawn, spawnSync } from "node:child_process";
 import { createServer, type AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { mlflowTracker } from "../../src/trackers/mlflow.ts";
-import { trackioTracker } from "../../src/trackers/trackio.ts";
+import { mlflowTracker } from "../../src/training/trackers/mlflow.ts";
+import { trackioTracker } from "../../src/training/trackers/trackio.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { readLines, setUp, start, type SetUp } from "../train/support.ts";
-import type { Tracker } from "../../src/train/index.ts";
+import type { Tracker } from "../../src/training/train/index.ts";
 
 const python = process.env["WHETSTONE_TRACKERS_PYTHON"];
 const START_MS = 180_000;

@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { trackioTracker } from "../../src/trackers/trackio.ts";
+import { trackioTracker } from "../../src/training/trackers/trackio.ts";
 import { readLines, setUp, start } from "../train/support.ts";
 
 // `LogEntry` and `Trace` of trackio 0.43; the server ignores entries with a known `log_id`.

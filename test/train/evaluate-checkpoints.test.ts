@@ -2,8 +2,8 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Writable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { compare, openRun } from "../../src/experiment/index.ts";
-import { evaluateCheckpoints } from "../../src/train/index.ts";
+import { compare, openRun } from "../../src/lab/experiment/index.ts";
+import { evaluateCheckpoints } from "../../src/training/train/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
 import { environment, readLines, setUp, start } from "./support.ts";
 
@@ -37,7 +37,9 @@ describe("the evaluation of checkpoints", () => {
     let shown = "";
     const progress = new Writable({ write: (chunk: Buffer, _, done) => done(void (shown += chunk.toString())) });
     await evaluateCheckpoints({ ...options, checkpoints: [0, 2, 1], progress }).done;
-    expect(shown).toMatch(/: resumes after 1 of 3 checkpoints\n/u);
+    expect(shown).toContain(
+      ": resumes after 1 of 3 checkpoints, with changed settings: evaluation.checkpoints [0,2] → [0,2,1], concurrency 1 → 64\n",
+    );
     expect(shown).toMatch(/: evaluation of checkpoint 1: reward \d.*\n(.*\n)*.*: completed after 3 of 3 checkpoints in /u);
     expect((await readFile(join(runDir, "trajectories/eval/000002.jsonl"), "utf8")).startsWith(played)).toBe(true);
     const run = await openRun(runDir);

@@ -1,7 +1,7 @@
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { defineEnvironment, reward } from "../../src/environment/index.ts";
+import { defineEnvironment, reward } from "../../src/library/environment/index.ts";
 import { trajectory, trainRl, type Service } from "../../src/index.ts";
 import { useServer } from "../client/connection.ts";
 import { temporaryDirectory } from "../service/support.ts";

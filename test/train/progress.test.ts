@@ -1,8 +1,8 @@
 import { expect, it, onTestFinished, vi } from "vitest";
-import { evaluate } from "../../src/environment/index.ts";
-import { gatherTrajectoryGroups } from "../../src/rollout/index.ts";
+import { evaluate } from "../../src/library/environment/index.ts";
+import { gatherTrajectoryGroups } from "../../src/library/rollout/index.ts";
 import { trajectory } from "../../src/index.ts";
-import { trend } from "../../src/train/progress.ts";
+import { trend } from "../../src/training/train/progress.ts";
 import { Lines, Screen } from "../progress/screen.ts";
 import { environment, setUp, start } from "./support.ts";
 
@@ -17,6 +17,7 @@ it("prints a line per step of a run, each warning once, and a summary with the c
   const name = given.runDir;
   const printed = timeless(lines.text).trim().split("\n");
   expect(printed.map((line) => line.replace(`${name}: `, "").replaceAll(/[+-]?\d\.\d+/gu, "N"))).toEqual([
+    "learning rate N, default for reinforcement learning of all N M parameters",
     "evaluation of checkpoint 0: reward N",
     expect.stringMatching(/^warning sampler-mismatch: \S.*\.$/),
     "1 of 3 steps, reward N, SPEED, TIME left",
@@ -121,7 +122,8 @@ it("reports that a resumed run already has more steps than requested", async () 
   await start(given).done;
   await start(given, { progress: lines, steps: 2 }).done;
   const printed = timeless(lines.text).trim().split("\n");
-  expect(printed[0]).toBe(`${given.runDir}: already has 3 steps, 2 requested`);
+  expect(printed[0]).toMatch(/: learning rate 0\.0003, as at the start of the run$/u);
+  expect(printed[1]).toBe(`${given.runDir}: already has 3 steps, 2 requested`);
   expect(printed.at(-1)).toMatch(/: completed after 3 steps in TIME/u);
   expect(lines.text).not.toContain("of 2 steps");
 });

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { checkpointScores, checkpointsToDelete } from "../../src/train/retention.ts";
-import { stateOf, type RunState } from "../../src/train/state.ts";
-import type { RecordedEvent } from "../../src/train/events.ts";
+import { checkpointScores, checkpointsToDelete } from "../../src/training/train/retention.ts";
+import { stateOf, type ResumeState } from "../../src/run/resume-state.ts";
+import type { RecordedEvent } from "../../src/run/events.ts";
 
-/** A run whose step k was sampled from checkpoint k with this reward; evaluations by checkpoint. */
-function run(rewards: readonly number[], evaluations: Readonly<Record<number, number>> = {}): RunState {
+/** Returns a run: step k was sampled from checkpoint k with the k-th reward; evaluations by checkpoint. */
+function run(rewards: readonly number[], evaluations: Readonly<Record<number, number>> = {}): ResumeState {
   const stamp = { seq: 0, time: "" };
   const events: RecordedEvent[] = [
     { ...stamp, type: "run-start", kind: "rl", modelId: "m", checkpointStep: 0, steps: 9 },

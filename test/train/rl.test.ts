@@ -1,10 +1,11 @@
 import { appendFile, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { PassThrough } from "node:stream";
 import { firstValueFrom, lastValueFrom, toArray } from "rxjs";
-import { describe, expect, it } from "vitest";
-import { defineEnvironment, reward } from "../../src/environment/index.ts";
-import type { RunEvent } from "../../src/train/index.ts";
-import type { TrajectoryGroup } from "../../src/index.ts";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { defineEnvironment, reward } from "../../src/library/environment/index.ts";
+import type { RunEvent } from "../../src/training/train/index.ts";
+import { TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import { environment, readLines, recorded, setUp, start, timelessMetrics, type Scenario } from "./support.ts";
 
 const typesOf = (events: readonly { readonly type: string }[]) => events.map(({ type }) => type);
@@ -34,6 +35,17 @@ describe("trainRl", () => {
     expect(rows[1]["reward/mean"]).toBeCloseTo(rewards.reduce((a, b) => a + b) / rewards.length, 12);
     expect(rows[1]["metric/reward/first"]).toBeCloseTo(rows[1]["reward/mean"], 12);
     await expect(given.model.step()).resolves.toBe(3);
+  });
+
+  it("converts each group twice: once for its file and once for examination and request", async () => {
+    const convert = vi.spyOn(TrajectoryGroup.prototype, "toJSON");
+    onTestFinished(() => convert.mockRestore());
+    const given = await setUp();
+    await start(given).done;
+    const files = await readdir(join(given.runDir, "trajectories/train"));
+    const groups = await Promise.all(files.map((file) => readLines(given.runDir, `trajectories/train/${file}`)));
+    expect(groups.flat().length).toBeGreaterThan(0);
+    expect(convert).toHaveBeenCalledTimes(2 * groups.flat().length);
   });
 
   it("gives the same metrics twice, except times", async () => {
@@ -282,6 +294,48 @@ describe("trainRl", () => {
       [1, 0],
       [2, 0],
     ]);
+  });
+
+  it("prints the settings that changed at a resume, and keeps the settings of every start", async () => {
+    const given = await setUp();
+    const train = { learningRate: 1e-3, entropyCoef: 0.01 };
+    await start(given, { steps: 1, train }).done;
+    const written = new PassThrough();
+    const changed = { steps: 2, train: { learningRate: 1e-4 }, evaluation: { every: 2 }, concurrency: 64 };
+    await start(given, { ...changed, progress: written }).done;
+    await start(given, { ...changed, steps: 3, evaluation: { every: 2, samples: undefined } }).done;
+    const starts = (await readLines(given.runDir, "events.jsonl")).filter(({ type }) =>
+      ["run-start", "run-resume"].includes(type as string),
+    );
+    expect(starts.map(({ settings }) => [settings.steps, settings.train])).toEqual([
+      [1, { learning_rate: 1e-3, entropy_coef: 0.01 }],
+      [2, { learning_rate: 1e-4 }],
+      [3, { learning_rate: 1e-4 }],
+    ]);
+    expect(starts.map(({ changes }) => changes)).toEqual([
+      undefined,
+      [
+        { name: "steps", before: 1, after: 2 },
+        { name: "train.learning_rate", before: 1e-3, after: 1e-4 },
+        { name: "train.entropy_coef", before: 0.01, after: null },
+        { name: "evaluation.every", before: null, after: 2 },
+      ],
+      [{ name: "steps", before: 2, after: 3 }],
+    ]);
+    expect(String(written.read())).toContain(
+      "resumes after 1 of 2 steps, from checkpoint 1, with changed settings: steps 1 → 2, train.learningRate 0.001 → 0.0001, train.entropyCoef 0.01 → none, evaluation.every none → 2\n",
+    );
+  });
+
+  it("resumes a run of an earlier version without settings in its events, without changes", async () => {
+    const given = await setUp();
+    await start(given, { steps: 1 }).done;
+    const path = join(given.runDir, "events.jsonl");
+    const events = await readLines(given.runDir, "events.jsonl");
+    await writeFile(path, events.map((event) => `${JSON.stringify({ ...event, settings: undefined })}\n`).join(""));
+    await start(given, { steps: 2 }).done;
+    const resumed = (await readLines(given.runDir, "events.jsonl")).find(({ type }) => type === "run-resume");
+    expect(resumed).toMatchObject({ changes: [], settings: { steps: 2 } });
   });
 
   it("rejects a directory of another run or in use", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { uploadDataset } from "../../src/dataset/index.ts";
-import { trainSft, type TrainSftOptions } from "../../src/train/index.ts";
+import { uploadDataset } from "../../src/library/dataset/index.ts";
+import { trainSft, type TrainSftOptions } from "../../src/training/train/index.ts";
 import { environment, readLines, recorded, setUp, type Scenario, type SetUp } from "./support.ts";
 
 const examples = (from: number, count: number) =>

@@ -2,17 +2,17 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { defineEnvironment, reward, type Environment } from "../../src/environment/index.ts";
+import { defineEnvironment, reward, type Environment } from "../../src/library/environment/index.ts";
 import { connect, trajectory, type Model, type Service } from "../../src/index.ts";
 import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
-import { trainRl, type RecordedEvent, type TrainingRun, type TrainRlOptions } from "../../src/train/index.ts";
+import { trainRl, type RecordedEvent, type TrainingRun, type TrainRlOptions } from "../../src/training/train/index.ts";
 import { startTestService, temporaryDirectory, testBase } from "../service/support.ts";
 
 export interface Scenario {
   readonly id: string;
 }
 
-/** Two tokens: the first is what the reward looks at, and depends on the seed and, through the weight, on all training before. */
+/** Samples two tokens. The first determines the reward, and depends on the seed and, through the weight, on all earlier training. */
 export const script: NonNullable<ScriptedEngineOptions["script"]> = ({ params, weight, prompt }) => {
   const drift = Math.abs(Math.round(weight * 1e6)) % 7;
   return [40 + ((Number(params.seed % 1009n) + drift + prompt.length) % 60), 41];

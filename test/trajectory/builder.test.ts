@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { buildRlBatch } from "../../src/learner/index.ts";
-import { Trajectory, trajectory, type HistoryBuilder, type Policy } from "../../src/trajectory/index.ts";
+import { Trajectory, trajectory, type HistoryBuilder, type Policy } from "../../src/base/trajectory/index.ts";
 import { completion, group, scriptedPolicy } from "./samples.ts";
 
 const user = { role: "user", content: "q" };

@@ -1,11 +1,9 @@
 /** Objects of one copy of the package in another, such as the copy that a CommonJS file loads. */
 import { expect, test, vi } from "vitest";
-import * as here from "../../src/trajectory/index.ts";
-import { attachSlowDown } from "../../src/util/slow-down.ts";
+import * as here from "../../src/base/trajectory/index.ts";
 
 vi.resetModules();
-const other = await import("../../src/trajectory/index.ts");
-const otherSlowDown = await import("../../src/util/slow-down.ts");
+const other = await import("../../src/base/trajectory/index.ts");
 
 test("isInstance recognizes the objects of another copy of the package, and only objects of its class", () => {
   const builder = other.trajectory({ messages: [{ role: "user", content: "Reverse: abc" }] });
@@ -16,11 +14,4 @@ test("isInstance recognizes the objects of another copy of the package, and only
   expect(recognized(here.Trajectory)).toEqual([true, false, false, false, false, false, false]);
   expect(recognized(here.TrajectoryBuilder)).toEqual([false, true, false, false, false, false, false]);
   expect(recognized(here.TrajectoryGroup)).toEqual([false, false, true, false, false, false, false]);
-});
-
-test("a client of another copy of the package finds the callback for 429 responses", () => {
-  const { signal } = new AbortController();
-  const slowDown = async () => true;
-  attachSlowDown(signal, slowDown);
-  expect(otherSlowDown.slowDownOf(signal)).toBe(slowDown);
 });

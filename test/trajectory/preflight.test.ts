@@ -7,9 +7,9 @@ import {
   trajectory,
   type PreflightOptions,
   type TrajectoryGroup,
-} from "../../src/trajectory/index.ts";
-import { preflightSteps } from "../../src/trajectory/preflight.ts";
-import { RULES } from "../../src/trajectory/findings.ts";
+} from "../../src/base/trajectory/index.ts";
+import { preflightSteps } from "../../src/base/trajectory/preflight.ts";
+import { RULES } from "../../src/base/trajectory/findings.ts";
 import { read } from "../project/files.ts";
 import { group, sampled, scriptedPolicy } from "./samples.ts";
 
@@ -19,7 +19,7 @@ const good = () => group(sampled(0), sampled(1));
 const said = (reward: number) => trajectory({ messages: [{ role: "assistant", content: "a" }] }).finish({ reward });
 const bare = (reward: number) => sampled(reward, `b${reward}`, { logprobs: null });
 
-/** Trajectory of three turns, whose prompts begin with the turn before or with other tokens. */
+/** Returns a trajectory of three turns; each prompt begins with the turn before or with other tokens. */
 function threeTurns(reward: number, isJoined: boolean): Trajectory {
   const wire = sampled(reward, `t${reward}`).toJSON();
   const choice = wire.messages_and_choices.find((item) => "finish_reason" in item)!;

@@ -1,7 +1,7 @@
-import type { ChatCompletion, ChatCompletionRequest } from "../../src/schema/index.ts";
-import { Trajectory, TrajectoryGroup, type Policy } from "../../src/trajectory/index.ts";
+import type { ChatCompletion, ChatCompletionRequest } from "../../src/base/schema/index.ts";
+import { Trajectory, TrajectoryGroup, type Policy } from "../../src/base/trajectory/index.ts";
 
-/** A policy that answers with `texts` in turn and keeps what it was asked. */
+/** Returns a policy that answers with `texts` in turn and keeps its requests. */
 export function scriptedPolicy(...texts: readonly string[]): Policy & { readonly requests: ChatCompletionRequest[] } {
   const requests: ChatCompletionRequest[] = [];
   return {

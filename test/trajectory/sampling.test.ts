@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { ChatCompletionRequest } from "../../src/schema/index.ts";
-import { samplingOf } from "../../src/trajectory/sampling.ts";
+import type { ChatCompletionRequest } from "../../src/base/schema/index.ts";
+import { samplingOf } from "../../src/base/trajectory/sampling.ts";
 
 const messages = [{ role: "user", content: "q" }];
 const tool = { type: "function", function: { name: "add" } };

@@ -1,7 +1,15 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { clusteredMean, histogram, passAtK, summarize, TrajectoryGroup, trajectory, trajectoryGroups } from "../../src/trajectory/index.ts";
-import { studentQuantile } from "../../src/trajectory/interval.ts";
+import {
+  clusteredMean,
+  histogram,
+  passAtK,
+  summarize,
+  TrajectoryGroup,
+  trajectory,
+  trajectoryGroups,
+} from "../../src/base/trajectory/index.ts";
+import { studentQuantile } from "../../src/base/trajectory/interval.ts";
 import { group, sampled, scriptedPolicy } from "./samples.ts";
 
 const badArgument = (param: string) => expect.objectContaining({ code: "E_ARGUMENT", param }) as Error;

@@ -2,8 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { readJsonLines, writeJsonLines } from "../../src/dataset/jsonl.ts";
-import { ArgumentError } from "../../src/errors.ts";
+import { readJsonLines, writeJsonLines } from "../../src/library/dataset/jsonl.ts";
+import { ArgumentError } from "../../src/base/errors.ts";
 import {
   preflight,
   Trajectory,
@@ -11,8 +11,8 @@ import {
   trajectoryGroups,
   withTokenAdvantages,
   withTokenWeights,
-} from "../../src/trajectory/index.ts";
-import { validateTrajectory } from "../../src/trajectory/validate.ts";
+} from "../../src/base/trajectory/index.ts";
+import { validateTrajectory } from "../../src/base/trajectory/validate.ts";
 import { group, sampled } from "./samples.ts";
 
 const codes = (...groups: readonly TrajectoryGroup[]) => preflight(groups).map(({ code, severity }) => `${severity} ${code}`);
@@ -86,7 +86,7 @@ describe("preflight", () => {
   const supplied = (reward: number, text: string, advantage: number) =>
     withTokenAdvantages(sampled(reward, text), ({ token_ids: ids }) => ids!.map(() => advantage));
 
-  it("accepts a group with equal rewards, or of one, whose token advantages are not all 0", () => {
+  it("accepts a group with equal rewards, or of one trajectory, with token advantages that are not all 0", () => {
     const equal = group(supplied(1, "a", 0), supplied(1, "b", 2));
     expect(codes(equal)).toEqual([]);
     expect(codes(group(supplied(1, "a", 1)))).toEqual([]);

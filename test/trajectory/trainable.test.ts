@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
 import { buildRlBatch, groupAdvantages } from "../../src/learner/index.ts";
-import { preflight, trajectoryGroups } from "../../src/trajectory/index.ts";
-import { isTrainableGroup } from "../../src/trajectory/trainable.ts";
+import { preflight, trajectoryGroups } from "../../src/base/trajectory/index.ts";
+import { isTrainableGroup } from "../../src/base/trajectory/trainable.ts";
 import { group, sampled } from "./samples.ts";
 
-/** Rewards and whether they can teach anything. Noise in the last digits is no difference. */
+/** Rewards and whether they can teach anything. Differences in the last digits do not count. */
 const CASES: readonly (readonly [readonly number[], boolean])[] = [
   [[], false],
   [[1], false],

@@ -1,7 +1,7 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { validateTrajectory, validateTrajectoryGroup } from "../../src/trajectory/validate.ts";
-import { trajectory, trajectoryGroup } from "../../src/schema/index.ts";
+import { validateTrajectory, validateTrajectoryGroup } from "../../src/base/trajectory/validate.ts";
+import { trajectory, trajectoryGroup } from "../../src/base/schema/index.ts";
 import { choiceValue, groupValue, trajectoryValue } from "../dataset/arbitraries.ts";
 
 const copy = (value: unknown) => JSON.parse(JSON.stringify(value)) as unknown;
@@ -19,7 +19,7 @@ function put(value: unknown, [key, ...rest]: readonly (string | number)[], repla
   return made;
 }
 
-/** What both say of one value. */
+/** Expects the same verdict of both validators. */
 function expectAgreement(value: unknown): void {
   const expected = trajectory.safeParse(copy(value));
   const result = validateTrajectory(copy(value));
@@ -79,7 +79,7 @@ describe("fast validation agrees with the schema", () => {
     [turn({ logprobs: { content: [null] } })],
     [turn({ token_ids: [1, "2"] })],
     [turn({ prompt_token_ids: [2 ** 53] })],
-    // An item that is no valid choice but passes as a message keeps its other keys as they are.
+    // An item that is not a valid choice but passes as a message keeps its other keys.
     [{ messages_and_choices: [{ role: "user", message: {}, logprobs: { content: [entry] }, token_ids: [1] }] }],
     [{ messages_and_choices: [{ role: "user", message: { role: "assistant" }, index: "x", token_ids: [1] }] }],
     [[]],

@@ -1,7 +1,7 @@
 import { expectTypeOf, it } from "vitest";
-import { defineEnvironment, reward, weighted, type Environment, type RewardInput } from "../../src/environment/index.ts";
-import type { TrainRlOptions } from "../../src/train/index.ts";
-import { trajectory } from "../../src/trajectory/index.ts";
+import { defineEnvironment, reward, weighted, type Environment, type RewardInput } from "../../src/library/environment/index.ts";
+import type { TrainRlOptions } from "../../src/training/train/index.ts";
+import { trajectory } from "../../src/base/trajectory/index.ts";
 
 interface Sum {
   readonly a: number;

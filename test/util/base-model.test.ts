@@ -1,7 +1,7 @@
 import { join, resolve } from "node:path";
 import { homedir } from "node:os";
 import { expect, test } from "vitest";
-import { formatBaseModel, parseBaseModel, parseBaseSource, toLocalBaseModel, toLocalBaseSource } from "../../src/util/base-model.ts";
+import { formatBaseModel, parseBaseModel, parseBaseSource, toLocalBaseModel, toLocalBaseSource } from "../../src/base/util/base-model.ts";
 
 const ollama = { kind: "ollama", registry: "registry.ollama.ai", namespace: "library", name: "smollm2", tag: "latest" };
 

@@ -1,6 +1,6 @@
 import { fc, test } from "@fast-check/vitest";
 import { expect } from "vitest";
-import { firstNonFinite } from "../../src/util/finite.ts";
+import { firstNonFinite } from "../../src/base/util/finite.ts";
 
 test.prop([fc.integer({ min: 0, max: 9000 }), fc.constantFrom(NaN, Infinity, -Infinity), fc.nat(9000), fc.nat(9000)], { numRuns: 100 })(
   "finds the first element in the range that is not finite",

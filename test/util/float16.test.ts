@@ -1,7 +1,7 @@
 /** `test/export/element-encoders.test.ts` compares the same conversion with NumPy. */
 import { expect, test } from "vitest";
 import { ELEMENT_TYPES } from "../../src/engine/onnx/model/element-types.ts";
-import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../src/util/float16.ts";
+import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../src/base/util/float16.ts";
 
 /** Returns the numbers with these float16 bits. */
 const numbersOf = (halves: Uint16Array) => ELEMENT_TYPES["F16"]!.decode(halves.slice().buffer);

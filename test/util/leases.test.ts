@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { deferred } from "../../src/util/deferred.ts";
-import { Holds, Leases } from "../../src/util/leases.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
+import { Holds, Leases } from "../../src/base/util/leases.ts";
 
 interface Value {
   readonly name: string;
@@ -71,7 +71,7 @@ describe("Leases", () => {
     expect(disposed).toEqual(["a:one"]);
   });
 
-  it("a value whose only caller left is disposed of once it is made", async () => {
+  it("a value without callers is disposed of once it is made", async () => {
     const { leases, disposed } = recorded(0);
     const making = deferred<Value>();
     const client = new AbortController();

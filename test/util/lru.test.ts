@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Lru, remember } from "../../src/util/lru.ts";
+import { Lru, remember } from "../../src/base/util/lru.ts";
 
 const kept = (cache: Lru<string, number>, keys: string) => [...keys].filter((key) => cache.get(key) !== undefined).join("");
 

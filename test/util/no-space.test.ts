@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { EngineError, NoSpaceError } from "../../src/errors.ts";
-import { isNoSpace } from "../../src/util/no-space.ts";
+import { EngineError, NoSpaceError } from "../../src/base/errors.ts";
+import { isNoSpace } from "../../src/base/util/no-space.ts";
 
 const withCode = (facts: object) => Object.assign(new Error("x"), facts);
 

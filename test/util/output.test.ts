@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test, vi } from "vitest";
-import { encodeLine, logLine, logLines, printLine } from "../../src/util/output.ts";
+import { encodeLine, logLine, logLines, printLine } from "../../src/base/util/output.ts";
 
 /** Characters that end a line or that a terminal interprets instead of showing. */
 const OBEYED = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\p{Surrogate}]/u;

@@ -1,10 +1,10 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { lockOwner, takeLock as take } from "../../src/util/process-lock.ts";
+import { lockOwner, takeLock as take } from "../../src/base/util/process-lock.ts";
 import { temporaryDirectory } from "../service/support.ts";
 
 const owner = (pid: number, host = hostname()) => JSON.stringify({ pid, host });
@@ -23,6 +23,17 @@ describe("the lock of a directory", () => {
       await takeLock(path)
     )();
     await expect(readFile(path)).rejects.toThrow("ENOENT");
+  });
+
+  it("is known by every path of its directory", async () => {
+    const directory = await temporaryDirectory();
+    const [real, link] = [join(directory, "real"), join(directory, "link")];
+    await mkdir(real);
+    await symlink(real, link);
+    const release = await takeLock(join(link, "run.lock"));
+    expect(await lockOwner(join(real, "run.lock"))).toEqual({ pid: process.pid, host: hostname() });
+    await expect(takeLock(join(real, "run.lock"))).rejects.toMatchObject({ code: "E_CONFLICT" });
+    await release();
   });
 
   it("is respected while its process lives, and taken over afterwards", async () => {

@@ -1,9 +1,9 @@
 import { inspect } from "node:util";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { createRedactor } from "../../src/util/redact.ts";
+import { createRedactor } from "../../src/base/util/redact.ts";
 
-/** What a program may write that holds a key. */
+/** Output of programs that contains a key. */
 const WRITERS: readonly ((text: string) => string)[] = [
   (text) => text,
   (text) => JSON.stringify({ authorization: `Bearer ${text}` }),
@@ -24,7 +24,7 @@ test("removes a key in any quoting and URL encoding, and nothing else", () => {
       const write = (text: string): string => writers.reduce((written, writer) => writer(written), text);
       const redacted = createRedactor([key])(`before ${write(key)} after`);
       expect(redacted).toMatch(/^before .*\[key\].* after$/u);
-      // A key of this length is not in the text by chance, so all that is left is what is written around a key.
+      // A key of this length is not in the text by chance, so only the text around the key remains.
       const [open, close] = `before ${write("KEYKEYKEY")} after`.split("KEYKEYKEY");
       const quotes = /["'`\\%\dA-F]/giu;
       expect(redacted.replaceAll(quotes, "")).toBe(`${open}[key]${close}`.replaceAll(quotes, ""));

@@ -3,7 +3,7 @@ import { link, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { parseFileJson, readRegularFile } from "../../src/util/regular-file.ts";
+import { parseFileJson, readRegularFile } from "../../src/base/util/regular-file.ts";
 
 async function directory(): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), "whetstone-files-"));

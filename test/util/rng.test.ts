@@ -1,7 +1,7 @@
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { ArgumentError } from "../../src/errors.ts";
-import { philox4x32, uniform } from "../../src/util/rng.ts";
+import { ArgumentError } from "../../src/base/errors.ts";
+import { philox4x32, uniform } from "../../src/base/util/rng.ts";
 
 describe("philox4x32", () => {
   // The known-answer vectors published with Random123 (kat_vectors, "philox4x32 10").

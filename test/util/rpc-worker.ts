@@ -1,7 +1,7 @@
 /** Worker of worker-rpc.test.ts. */
 import { parentPort } from "node:worker_threads";
-import { ArgumentError, DataError, WhetstoneError } from "../../src/errors.ts";
-import { Handover, serveCalls } from "../../src/util/worker-rpc.ts";
+import { ArgumentError, DataError, WhetstoneError } from "../../src/base/errors.ts";
+import { Handover, serveCalls } from "../../src/base/util/worker-rpc.ts";
 
 /** Error of a class that the calling thread does not know. */
 class LimitError extends WhetstoneError {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { runSteps, runStepsInSlices, type Steps } from "../../src/util/steps.ts";
+import { runSteps, runStepsInSlices, type Steps } from "../../src/base/util/steps.ts";
 
 function* sum(values: readonly number[], onStep: (value: number) => void = () => undefined): Steps<number> {
   let total = 0;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { formatBytes, formatDuration, parseBytes } from "../../src/util/units.ts";
+import { formatBytes, formatDuration, parseBytes } from "../../src/base/util/units.ts";
 
 test.each([
   [0, "0 bytes"],

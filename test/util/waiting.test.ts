@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { linkAbort } from "../../src/util/abort.ts";
-import { backoffMs } from "../../src/util/backoff.ts";
-import { delay } from "../../src/util/delay.ts";
-import { pushIterator } from "../../src/util/push-iterator.ts";
+import { linkAbort } from "../../src/base/util/abort.ts";
+import { backoffMs } from "../../src/base/util/backoff.ts";
+import { delay } from "../../src/base/util/delay.ts";
+import { pushIterator } from "../../src/base/util/push-iterator.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -1,7 +1,7 @@
 import { expect, expectTypeOf, onTestFinished, test } from "vitest";
-import { ArgumentError, DataError, EngineError, NoSpaceError, WhetstoneError } from "../../src/errors.ts";
-import { spawnWorker } from "../../src/util/spawn-worker.ts";
-import { restoreError, WorkerClient, type WorkerClientOptions } from "../../src/util/worker-rpc.ts";
+import { ArgumentError, DataError, EngineError, NoSpaceError, WhetstoneError } from "../../src/base/errors.ts";
+import { spawnWorker } from "../../src/base/util/spawn-worker.ts";
+import { restoreError, WorkerClient, type WorkerClientOptions } from "../../src/base/util/worker-rpc.ts";
 import type { FAILURES, RpcEvent, RpcMethods } from "./rpc-worker.ts";
 
 function start(options: Partial<WorkerClientOptions<RpcEvent>> = {}): WorkerClient<RpcMethods, RpcEvent> {

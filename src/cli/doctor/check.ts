@@ -1,4 +1,4 @@
-import { messageOf } from "../../service/error-text.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 /** Result of one check of the installation. */
 export interface Check {

@@ -1,6 +1,6 @@
 import { Command, Option } from "commander";
 import { DEVICE_CHOICES, type DeviceChoice } from "../../engine/engine-info.ts";
-import { defaultDataDirectory } from "../../service/data-directory.ts";
+import { defaultDataDirectory } from "../../service/disk/data-directory.ts";
 import { FAILED } from "../failure.ts";
 import { type OutputOptions, printResult } from "../output.ts";
 import { readPackage } from "../package.ts";

@@ -1,8 +1,8 @@
 /** Check of the device that a service would use. */
 import type { DeviceChoice } from "../../engine/engine-info.ts";
-import { WhetstoneError } from "../../errors.ts";
-import { chooseDevice } from "../../service/device.ts";
-import { messageOf } from "../../service/error-text.ts";
+import { WhetstoneError } from "../../base/errors.ts";
+import { chooseDevice } from "../../service/models/device.ts";
+import { messageOf } from "../../base/util/values.ts";
 import { DEVICE_FLAGS } from "../engine-options.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
 

@@ -2,9 +2,9 @@
 import { constants } from "node:fs";
 import { access, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { dataDirectoryAt, readServiceFile } from "../../service/data-directory.ts";
+import { dataDirectoryAt, readServiceFile } from "../../service/disk/data-directory.ts";
 import { connect, lockFile } from "../../service/store/connection.ts";
-import { formatBytes } from "../../util/units.ts";
+import { formatBytes } from "../../base/util/units.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
 
 /** Free space below which a run may fill the disk, in bytes. */

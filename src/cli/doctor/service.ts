@@ -1,8 +1,8 @@
 /** Checks of the service that commands use. */
 import { readFile } from "node:fs/promises";
-import { dataDirectoryAt, readServiceFile } from "../../service/data-directory.ts";
-import { messageOf } from "../../service/error-text.ts";
-import { healthReport } from "../../schema/index.ts";
+import { dataDirectoryAt, readServiceFile } from "../../service/disk/data-directory.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { healthReport } from "../../base/schema/index.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
 
 const TIMEOUT_MS = 5000;

@@ -1,5 +1,5 @@
 /** Translation of a text completion to chat completions, one per prompt. */
-import { completionsRequest, type CompletionsRequest } from "../../schema/index.ts";
+import { completionsRequest, type CompletionsRequest } from "../../base/schema/index.ts";
 import { BodyError, checkFields, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
 import type { RawPrompt, TranslatedCall } from "../translated-call.ts";
 

@@ -1,7 +1,8 @@
 /** Translation of the content blocks of Messages to chat messages. */
-import type { MessagesBlock, MessagesMessage, RequestMessage, ToolCall } from "../../schema/index.ts";
+import type { MessagesBlock, MessagesMessage, RequestMessage, ToolCall } from "../../base/schema/index.ts";
 import { assistantMessage, chatContent } from "../chat-messages.ts";
 import { BodyError, unsupported, type OnUnsupported } from "../members.ts";
+import { fromOpaque, toOpaque } from "../opaque.ts";
 
 function required(block: MessagesBlock, name: string, at: string): string {
   const value = block[name];
@@ -58,6 +59,19 @@ function toolCall(block: MessagesBlock, at: string): ToolCall {
   return { id: required(block, "id", at), type: "function", function: called };
 }
 
+/** Start of a signature that contains omitted reasoning. */
+const OMITTED = "whetstone-reasoning:";
+
+/** Returns the signature of a thinking block whose text is omitted, with which the client returns the reasoning. */
+export function omittedSignature(reasoning: string): string {
+  return OMITTED + toOpaque(reasoning);
+}
+
+/** Returns the reasoning in the signature of a thinking block without text; empty for the signature of another provider. */
+function omittedReasoning(signature: string | undefined): string {
+  return signature?.startsWith(OMITTED) === true ? (fromOpaque(signature.slice(OMITTED.length)) ?? "") : "";
+}
+
 /**
  * Returns the blocks of the assistant as one chat message.
  *
@@ -70,7 +84,7 @@ export function fromAssistantBlocks(blocks: readonly MessagesBlock[], at: string
   const thoughts: string[] = [];
   for (const [index, block] of blocks.entries()) {
     const place = `${at}.${index}`;
-    if (block.type === "thinking") thoughts.push(required(block, "thinking", place));
+    if (block.type === "thinking") thoughts.push(required(block, "thinking", place) || omittedReasoning(block.signature));
     else if (block.type === "tool_use") calls.push(toolCall(block, place));
     else if (block.type === "text") texts.push(textPart(block, place, onUnsupported));
     else if (block.type === "redacted_thinking") onUnsupported(`${place}.type`, block.type, "Leave the block out");

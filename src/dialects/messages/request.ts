@@ -1,6 +1,7 @@
 /** Translation of a Messages request to a chat completion. */
-import { messagesRequest, type MessagesMessage, type MessagesRequest, type MessagesTool } from "../../schema/index.ts";
+import { messagesRequest, type MessagesMessage, type MessagesRequest, type MessagesTool } from "../../base/schema/index.ts";
 import { checkFields, given, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
+import { isHostedTool, RUN_IN_CLIENT } from "../hosted-tools.ts";
 import { chatMessages, contentOf } from "./blocks.ts";
 
 /** Fields that chat completions do not have; every other field passes unchanged. */
@@ -10,23 +11,32 @@ const OWN_FIELDS = new Set([
   ...["container", "mcp_servers", "thread", "n"],
 ]);
 
-/** Returns the tools of a chat completion. Tools that a server runs are unsupported; accepted ones are left out. */
+/**
+ * Returns the tools of a chat completion. Hosted tools are left out. Other tools without an `input_schema` of their own are unsupported;
+ * accepted ones are left out.
+ */
 function chatTools(tools: readonly MessagesTool[], onUnsupported: OnUnsupported): Members[] {
   return tools.flatMap(({ type, name, description, input_schema: parameters }, index) => {
     if (type === undefined || type === null || type === "custom")
       return [{ type: "function", function: { name, ...given({ description, parameters }) } }];
-    onUnsupported(`tools.${index}.type`, type, "Only tools that the client runs are supported; define the tool with an `input_schema`");
+    if (!isHostedTool(type))
+      onUnsupported(`tools.${index}.type`, type, "This model does not know the tool; define it with an `input_schema`");
     return [];
   });
 }
 
-/** Fields for the choice of tools. */
+/** Fields for tools and their choice. */
 function toolFields({ tools, tool_choice: choice }: MessagesRequest, onUnsupported: OnUnsupported): Members {
-  const named = { type: "function", function: { name: choice?.name ?? "" } };
-  const choices = { auto: "auto", any: "required", none: "none", tool: named };
+  const functions = tools?.length ? chatTools(tools, onUnsupported) : [];
+  const { type = null, name = "" } = choice ?? {};
+  const forced = tools?.find((tool) => type === "tool" && tool.name === name && isHostedTool(tool.type));
+  if (forced !== undefined) onUnsupported("tool_choice.name", name, RUN_IN_CLIENT);
+  const isBare = tools?.length ? functions.length === 0 : false;
+  if (isBare && type === "any") onUnsupported("tool_choice.type", type, RUN_IN_CLIENT);
+  const choices = { auto: "auto", any: "required", none: "none", tool: { type: "function", function: { name } } };
   return given({
-    tools: tools?.length ? chatTools(tools, onUnsupported) : null,
-    tool_choice: choice ? choices[choice.type] : null,
+    tools: functions.length > 0 ? functions : null,
+    tool_choice: type === null || forced !== undefined || (isBare && type !== "tool") ? null : choices[type],
     parallel_tool_calls: choice?.disable_parallel_tool_use === true ? false : null,
   });
 }
@@ -46,10 +56,7 @@ function formFields({ output_config: config, output_format: older }: MessagesReq
 /** Fields for reasoning. The template decides whether `enable_thinking` has an effect. */
 function thinkingFields({ thinking, chat_template_kwargs: kwargs }: MessagesRequest): Members {
   if (!thinking) return {};
-  return {
-    chat_template_kwargs: { enable_thinking: thinking.type !== "disabled", ...(kwargs as Members | undefined) },
-    ...(thinking.display === "omitted" ? { include_reasoning: false } : {}),
-  };
+  return { chat_template_kwargs: { enable_thinking: thinking.type !== "disabled", ...(kwargs as Members | undefined) } };
 }
 
 /** Fields with which the model continues a last message of the assistant. */
@@ -64,6 +71,8 @@ export interface TranslatedMessages {
   /** Members of the chat completion's body, without `stream`. */
   readonly body: Members;
   readonly isStream: boolean;
+  /** Whether thinking blocks of the answer have no text. */
+  readonly omitsThinking: boolean;
 }
 
 /**
@@ -87,5 +96,5 @@ export function messagesToChat(members: Members, onUnsupported: OnUnsupported = 
     ...thinkingFields(request),
     ...prefillFields(request.messages),
   };
-  return { body, isStream: request.stream === true };
+  return { body, isStream: request.stream === true, omitsThinking: request.thinking?.display === "omitted" };
 }

@@ -1,5 +1,5 @@
 /** Conversation that a request continues: the items of previous responses, and references to items. */
-import type { ResponsesItem, ResponsesRequest } from "../../schema/index.ts";
+import type { ResponsesItem, ResponsesRequest } from "../../base/schema/index.ts";
 
 /** Max length of a chain of previous responses. */
 const MAX_CHAIN = 4096;

@@ -1,8 +1,8 @@
 /** Translation of the items of the Responses API to chat messages. */
-import { isUtf8 } from "node:buffer";
-import type { RequestMessage, ResponsesItem, ToolCall } from "../../schema/index.ts";
+import type { RequestMessage, ResponsesItem, ToolCall } from "../../base/schema/index.ts";
 import { assistantMessage, chatContent } from "../chat-messages.ts";
 import { BodyError, reject, unsupported, type Members, type OnUnsupported } from "../members.ts";
+import { fromOpaque } from "../opaque.ts";
 import { chatName } from "./tools.ts";
 
 const TEXT_TYPES = new Set(["input_text", "output_text", "text", "refusal"]);
@@ -22,18 +22,6 @@ function joinTexts(parts: unknown): string {
     .map(({ text }) => text)
     .filter((text) => typeof text === "string")
     .join("\n");
-}
-
-/** Returns reasoning in the form of `encrypted_content`, with which clients return reasoning that they cannot read. */
-export function toOpaque(reasoning: string): string {
-  return Buffer.from(reasoning).toString("base64");
-}
-
-/** Returns the reasoning in `encrypted_content`; null if a provider has encrypted it. */
-function fromOpaque(opaque: unknown): string | null {
-  if (typeof opaque !== "string" || opaque === "") return null;
-  const bytes = Buffer.from(opaque, "base64");
-  return isUtf8(bytes) ? bytes.toString() : null;
 }
 
 /** Returns the text of a reasoning item: its content, or else its opaque content, or else its summary. */

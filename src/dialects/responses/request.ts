@@ -1,7 +1,8 @@
 /** Translation of a Responses request to a chat completion. */
-import { responsesRequest, type ResponsesItem, type ResponsesRequest } from "../../schema/index.ts";
+import { responsesRequest, type ResponsesItem, type ResponsesRequest } from "../../base/schema/index.ts";
 import { checkFields, given, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
 import { messagesOf } from "./items.ts";
+import { isHostedTool, RUN_IN_CLIENT } from "../hosted-tools.ts";
 import { chatName, chatTools } from "./tools.ts";
 
 /** Fields that chat completions do not have; every other field passes unchanged. */
@@ -13,6 +14,15 @@ const OWN_FIELDS = new Set([
 ]);
 
 const INCLUDES = ["message.output_text.logprobs", "reasoning.encrypted_content"];
+
+/** Additions to the calls of hosted tools, which no response has. */
+const HOSTED_INCLUDES = [
+  "web_search_call.results",
+  "web_search_call.action.sources",
+  "file_search_call.results",
+  "code_interpreter_call.outputs",
+  "computer_call_output.output.image_url",
+];
 
 /** Features that this service does not have, with the values that ask for nothing. */
 const UNSUPPORTED = {
@@ -30,8 +40,20 @@ function chatChoice(choice: ResponsesRequest["tool_choice"], onUnsupported: OnUn
   const { type, name, namespace } = choice;
   if (type === "function")
     return { type, function: { name: typeof namespace === "string" ? chatName({ name: String(name), namespace }) : name } };
-  onUnsupported("tool_choice.type", type, 'Expected none, auto, required or {"type": "function", "name": …}');
+  const instead = isHostedTool(type) ? RUN_IN_CLIENT : 'Expected none, auto, required or {"type": "function", "name": …}';
+  onUnsupported("tool_choice.type", type, instead);
   return null;
+}
+
+/** Fields for tools and their choice. */
+function toolFields({ tools, tool_choice: choice }: ResponsesRequest, onUnsupported: OnUnsupported): Members {
+  if (!tools?.length) return {};
+  const functions = chatTools(tools, onUnsupported);
+  const chosen = chatChoice(choice, onUnsupported);
+  if (functions.length > 0 || (typeof chosen === "object" && chosen !== null)) return { tools: functions, tool_choice: chosen };
+  // The model has no tool, and may call none.
+  if (chosen === "required") onUnsupported("tool_choice", chosen, RUN_IN_CLIENT);
+  return {};
 }
 
 function responseFormat(text: ResponsesRequest["text"], onUnsupported: OnUnsupported): Members | null {
@@ -44,7 +66,7 @@ function responseFormat(text: ResponsesRequest["text"], onUnsupported: OnUnsuppo
 }
 
 function logprobFields({ include, top_logprobs: top, logprobs }: ResponsesRequest, onUnsupported: OnUnsupported): Members {
-  const unknown = include?.find((name) => !INCLUDES.includes(name));
+  const unknown = include?.find((name) => !INCLUDES.includes(name) && !HOSTED_INCLUDES.includes(name));
   if (unknown !== undefined) onUnsupported("include", unknown, `Expected ${INCLUDES.join(" or ")}`);
   const isAsked = include?.includes(INCLUDES[0]!) === true || (top ?? 0) > 0 || logprobs === true;
   return isAsked ? given({ logprobs: true, top_logprobs: top }) : {};
@@ -63,7 +85,8 @@ export function readResponsesRequest(members: Members, onUnsupported: OnUnsuppor
  * @param request - The parsed body.
  * @param items - Items of the previous responses and of the input.
  * @returns Members of the chat completion's body, without `stream`.
- * @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` for fields without an equivalent, such as hosted tools.
+ * @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` for fields without an equivalent, such as a choice that
+ *   forces a hosted tool.
  */
 export function responsesToChat(
   members: Members,
@@ -71,13 +94,12 @@ export function responsesToChat(
   items: readonly ResponsesItem[],
   onUnsupported: OnUnsupported = reject,
 ): Members {
-  const { instructions, tools, reasoning, parallel_tool_calls, max_output_tokens } = request;
+  const { instructions, reasoning, parallel_tool_calls, max_output_tokens } = request;
   return {
     ...without(members, OWN_FIELDS),
     messages: [...(instructions ? [{ role: "system", content: instructions }] : []), ...messagesOf(items, onUnsupported)],
     ...given({
-      tools: tools?.length ? chatTools(tools, onUnsupported) : null,
-      tool_choice: tools?.length ? chatChoice(request.tool_choice, onUnsupported) : null,
+      ...toolFields(request, onUnsupported),
       parallel_tool_calls,
       max_completion_tokens: max_output_tokens,
       reasoning_effort: reasoning?.effort,

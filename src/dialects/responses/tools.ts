@@ -1,5 +1,6 @@
 /** Tools of the Responses API as functions of a chat completion. */
-import type { ResponsesRequest, ResponsesTool } from "../../schema/index.ts";
+import type { ResponsesRequest, ResponsesTool } from "../../base/schema/index.ts";
+import { isHostedTool } from "../hosted-tools.ts";
 import { BodyError, given, type Members, type OnUnsupported } from "../members.ts";
 
 /** Name of a function, and its namespace if it is in one. */
@@ -22,7 +23,7 @@ function chatTool(tool: Members, at: string, onUnsupported: OnUnsupported, names
   const { type, description, parameters } = tool;
   if (type === "function")
     return [{ type, function: { name: chatName({ name: required(tool, at), namespace }), ...given({ description, parameters }) } }];
-  onUnsupported(`${at}.type`, type, "Only functions that the client runs are supported");
+  if (!isHostedTool(type)) onUnsupported(`${at}.type`, type, "Only functions that the client runs are supported");
   return [];
 }
 
@@ -32,8 +33,8 @@ function membersOf({ tools }: ResponsesTool): readonly Members[] {
 }
 
 /**
- * Returns the tools of a chat completion. The functions of a namespace are named `namespace.function`. Hosted and custom tools are
- * unsupported; accepted ones are left out.
+ * Returns the tools of a chat completion. The functions of a namespace are named `namespace.function`. Hosted tools are left out. Custom
+ * tools are unsupported; accepted ones are left out.
  *
  * @throws BodyError `E_ARGUMENT` for a tool without a name.
  */

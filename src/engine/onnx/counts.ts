@@ -1,6 +1,6 @@
 /** Validation of the numbers of threads and rows of the embedded engine. */
-import { ConfigError } from "../../errors.ts";
-import { shown } from "../../util/shown.ts";
+import { ConfigError } from "../../base/errors.ts";
+import { shown } from "../../base/util/shown.ts";
 import { MAX_THREADS } from "./runtime/thread-limits.ts";
 
 /** Numbers of threads and rows; see `OnnxEngineOptions`. */

@@ -1,12 +1,13 @@
 /** Embedded engine: the Engine port over sampler threads and a trainer thread, which run independently of each other. */
 import { availableParallelism } from "node:os";
-import { Lru, remember } from "../../util/lru.ts";
+import { Lru, remember } from "../../base/util/lru.ts";
 import { loadingBase, unresolvedBase } from "../base-failure.ts";
 import { checkSampling } from "../check-request.ts";
 import type {
   AdamParams,
   BaseModelInfo,
   CallOptions,
+  SamplingOptions,
   Capabilities,
   DeviceChoice,
   DeviceInfo,
@@ -272,15 +273,15 @@ class OnnxEngine implements Engine {
     policy: PolicyVersion,
     prompt: Int32Array,
     params: SamplingParams,
-    { signal }: CallOptions = {},
+    options: SamplingOptions = {},
   ): AsyncGenerator<SampledToken, void> {
-    signal?.throwIfAborted();
+    options.signal?.throwIfAborted();
     const base = await this.#resolve(policy.base);
     const { directory } = base;
     const config = await this.#config(base);
     checkSampling(prompt, params, { ...config, maxTopLogprobs: MAX_TOP_LOGPROBS });
     checkLogitParams(params, config.vocabularySize);
-    yield* (await this.#unitOf(base)).samplers.sample(policy.id, directory, prompt, params, signal);
+    yield* (await this.#unitOf(base)).samplers.sample(policy.id, directory, prompt, params, options);
   }
 
   async release(policy: PolicyVersion): Promise<void> {

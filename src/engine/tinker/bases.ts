@@ -1,8 +1,8 @@
 /** Base models of a Tinker server. Weights are on the server; configurations and tokenizers are local. */
 import { z } from "zod";
-import { ConfigError, DataError, NotFoundError } from "../../errors.ts";
-import { readModelFile } from "../../gguf/model-files.ts";
-import { MAX_CONFIG_BYTES, parseFileJson } from "../../util/regular-file.ts";
+import { ConfigError, DataError, NotFoundError } from "../../base/errors.ts";
+import { readModelFile } from "../../base/gguf/model-files.ts";
+import { MAX_CONFIG_BYTES, parseFileJson } from "../../base/util/regular-file.ts";
 import type { BaseModelInfo } from "../port.ts";
 import type { capabilitiesAnswer } from "./answers.ts";
 

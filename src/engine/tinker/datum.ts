@@ -1,6 +1,6 @@
 /** Conversion of rows to the data of a loss on the server, scaled so that the server's reduction yields the port's weighted sum. */
-import { UnsupportedError } from "../../errors.ts";
-import { entropyCoefficientOf } from "../../training-rows.ts";
+import { UnsupportedError } from "../../base/errors.ts";
+import { entropyCoefficientOf } from "../../base/training-rows.ts";
 import type { LossSpec, Row } from "../port.ts";
 import { tokenLoss } from "../token-loss.ts";
 

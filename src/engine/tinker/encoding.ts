@@ -1,6 +1,6 @@
 /** Encodings of data and results: JSON, and the protobuf messages of the Tinker protocol. */
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { EngineError } from "../../errors.ts";
+import { EngineError } from "../../base/errors.ts";
 import type { SampledSequence } from "./answers.ts";
 import type { Datum, LossCall } from "./datum.ts";
 import type { Body } from "./transport.ts";

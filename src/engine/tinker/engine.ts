@@ -1,6 +1,6 @@
 /** Engine on a Tinker-protocol server. The server trains and samples adapters; tokenization happens locally. */
 import { randomUUID } from "node:crypto";
-import { ConfigError, NotFoundError, UnsupportedError } from "../../errors.ts";
+import { ConfigError, NotFoundError, UnsupportedError } from "../../base/errors.ts";
 import { checkRows, checkSampling } from "../check-request.ts";
 import type { CallOptions, Engine, LoraSpec, ModelHandle, PolicyVersion, SampledToken } from "../port.ts";
 import { capabilitiesAnswer, doneAnswer, savedAnswer } from "./answers.ts";

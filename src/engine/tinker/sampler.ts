@@ -1,5 +1,5 @@
 /** Sampling from a published policy. The protocol returns whole sequences, not a stream of tokens. */
-import { EngineError, NonFiniteError, UnsupportedError } from "../../errors.ts";
+import { EngineError, NonFiniteError, UnsupportedError } from "../../base/errors.ts";
 import type { SampledToken, SamplingParams } from "../port.ts";
 import { sampleAnswer, type SampledSequence } from "./answers.ts";
 import { decodeSample, type TinkerEncoding } from "./encoding.ts";

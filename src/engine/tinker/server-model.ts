@@ -1,7 +1,7 @@
 /** Model on a Tinker server. Operations are submitted in the order of their sequence numbers. */
 import type { z } from "zod";
-import { NotFoundError } from "../../errors.ts";
-import { linkAbort } from "../../util/abort.ts";
+import { NotFoundError } from "../../base/errors.ts";
+import { linkAbort } from "../../base/util/abort.ts";
 import { createdModelAnswer, samplerAnswer } from "./answers.ts";
 import type { PassAddress } from "./encoding.ts";
 import type { Session } from "./session.ts";

@@ -1,5 +1,5 @@
 /** Session on a Tinker server, kept alive by heartbeats and replaced if the server has lost it. */
-import { NotFoundError } from "../../errors.ts";
+import { NotFoundError } from "../../base/errors.ts";
 import { doneAnswer, sessionAnswer } from "./answers.ts";
 import { json, type TinkerTransport } from "./transport.ts";
 

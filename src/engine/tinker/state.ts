@@ -2,7 +2,7 @@
 import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { DataError } from "../../errors.ts";
+import { DataError } from "../../base/errors.ts";
 
 const FILE = "tinker.json";
 

@@ -1,5 +1,5 @@
 /** Trainable model on a Tinker server: rescales losses to the port's weighted sum and keeps the optimizer state that the server lacks. */
-import { EngineError, NonFiniteError, UnsupportedError } from "../../errors.ts";
+import { EngineError, NonFiniteError, UnsupportedError } from "../../base/errors.ts";
 import { requireFiniteLogprobs } from "../check-results.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../port.ts";
 import { passAnswer, stepAnswer } from "./answers.ts";
@@ -8,7 +8,7 @@ import { decodePass, encodeForward, encodePass, type PassPart, type TinkerEncodi
 import type { ServerModel } from "./server-model.ts";
 import type { ServerTraits } from "./servers.ts";
 import type { TinkerTransport } from "./transport.ts";
-import { ADAM_DEFAULTS, completeAdam } from "../../training-rows.ts";
+import { ADAM_DEFAULTS, completeAdam } from "../../base/training-rows.ts";
 
 /** Rows of one forward-backward call, as sent to the server. */
 interface Sent {

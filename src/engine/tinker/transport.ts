@@ -11,11 +11,12 @@ import {
   OverloadedError,
   TooLargeError,
   WhetstoneError,
-} from "../../errors.ts";
-import { type LinkedAbort, linkAbort } from "../../util/abort.ts";
-import { backoffMs } from "../../util/backoff.ts";
-import { delay } from "../../util/delay.ts";
+} from "../../base/errors.ts";
+import { type LinkedAbort, linkAbort } from "../../base/util/abort.ts";
+import { backoffMs } from "../../base/util/backoff.ts";
+import { delay } from "../../base/util/delay.ts";
 import { errorAnswer, submittedAnswer, unfinishedAnswer } from "./answers.ts";
+import { parseJson } from "../../base/util/values.ts";
 
 /** Options of a {@link TinkerTransport}. */
 export interface TransportOptions {
@@ -112,7 +113,7 @@ export class TinkerTransport {
       const answer = await this.#retried({ method: "POST", path: "/api/v1/retrieve_future", body, isPoll: true }, { signal, headers });
       if (answer === null) continue;
       if (answer.isProtobuf) return answer;
-      const unfinished = unfinishedAnswer.safeParse(parsed(answer.bytes));
+      const unfinished = unfinishedAnswer.safeParse(bodyOf(answer.bytes));
       if (!unfinished.success) return answer;
       if (!("error" in unfinished.data)) continue;
       const { error, category } = unfinished.data as { error: string; category?: string | null };
@@ -123,7 +124,7 @@ export class TinkerTransport {
 
   /** Parses a JSON response. @throws EngineError `E_ENGINE` if the response does not match the schema. */
   read<T>(answer: Answer | null, schema: z.ZodType<T>, what: string): T {
-    const result = schema.safeParse(answer === null ? null : parsed(answer.bytes));
+    const result = schema.safeParse(answer === null ? null : bodyOf(answer.bytes));
     if (result.success) return result.data;
     const [issue] = result.error.issues;
     throw new EngineError(`The answer to ${what} is not of the Tinker protocol: ${issue?.path.join(".") ?? ""} ${issue?.message ?? ""}`);
@@ -191,7 +192,7 @@ export class TinkerTransport {
       return { isProtobuf: String(response.headers["content-type"] ?? "").includes("protobuf"), bytes };
     }
     if (request.isPoll === true && statusCode === 408) throw new StillPending();
-    throw toError(statusCode, request.path.replace("/api/v1/", ""), parsed(bytes));
+    throw toError(statusCode, request.path.replace("/api/v1/", ""), bodyOf(bytes));
   }
 }
 
@@ -208,12 +209,9 @@ const closedError = (): EngineError => new EngineError("The engine on the Tinker
 /** Outcome of a poll of a future without result. */
 class StillPending extends Error {}
 
-function parsed(bytes: Uint8Array): unknown {
-  try {
-    return JSON.parse(Buffer.from(bytes).toString());
-  } catch {
-    return null;
-  }
+/** Parses the body of an answer; null if it is not JSON. */
+function bodyOf(bytes: Uint8Array): unknown {
+  return parseJson(Buffer.from(bytes).toString()) ?? null;
 }
 
 /** Returns the error for an HTTP status. */

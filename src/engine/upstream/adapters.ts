@@ -1,6 +1,6 @@
 /** Adapters on an upstream. An adapter is loaded at its first use; unused adapters stay loaded up to a limit. */
-import { EngineError } from "../../errors.ts";
-import { Leases } from "../../util/leases.ts";
+import { EngineError } from "../../base/errors.ts";
+import { Leases } from "../../base/util/leases.ts";
 import { textOf, type Upstream } from "./upstream.ts";
 
 /** Lease of an adapter, which stays loaded until {@link AdapterLease.release}. */

@@ -3,7 +3,7 @@
  * `structured_outputs` or `bad_words` as if the field were absent.
  */
 import { z } from "zod";
-import { UnavailableError } from "../../errors.ts";
+import { UnavailableError } from "../../base/errors.ts";
 
 /**
  * Request fields of OpenAI's chat completions. Every server that calls itself compatible is expected to act on them.

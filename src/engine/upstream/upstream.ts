@@ -1,8 +1,9 @@
 /** Client of an OpenAI-compatible server that samples in place of the engine: served models, supported fields, and requests. */
 import { Agent, type Dispatcher } from "undici";
 import { z } from "zod";
-import { ConfigError, EngineError, isAbort, OverloadedError } from "../../errors.ts";
+import { ConfigError, EngineError, isAbort, OverloadedError } from "../../base/errors.ts";
 import { describedFields, UpstreamCapabilities } from "./capabilities.ts";
+import { parseJson } from "../../base/util/values.ts";
 
 /** Settings of an upstream. */
 export interface UpstreamOptions {
@@ -97,7 +98,7 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
       headersTimeout: START_TIMEOUT_MS,
     });
     const text = await body.text();
-    return { status: statusCode, body: statusCode === 200 ? parsed(text) : null };
+    return { status: statusCode, body: statusCode === 200 ? (parseJson(text) ?? null) : null };
   };
   try {
     const { models, entries } = await served(get, options);
@@ -180,14 +181,6 @@ async function served(
   const missing = Object.values(models).filter((name) => !entries.some(({ id }) => id === name));
   if (missing.length > 0) fail(`does not serve ${missing.join(", ")}; it serves ${names.join(", ")}`);
   return { models: new Map(Object.entries(models)), entries };
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }
 
 /** Reads a response body as text. @throws EngineError `E_ENGINE` if the connection breaks before the end of the body. */

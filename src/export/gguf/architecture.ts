@@ -2,10 +2,10 @@
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
 import { CONFIG_FILE } from "../../engine/onnx/model/model-files.ts";
 import { ropeFrequencies } from "../../engine/onnx/model/rope.ts";
-import { InternalError, UnsupportedError } from "../../errors.ts";
-import { readModelFile } from "../../gguf/model-files.ts";
-import { ggufTensorName } from "../../gguf/tensor-names.ts";
-import { MAX_CONFIG_BYTES, parseFileJson } from "../../util/regular-file.ts";
+import { InternalError, UnsupportedError } from "../../base/errors.ts";
+import { readModelFile } from "../../base/gguf/model-files.ts";
+import { ggufTensorName } from "../../base/gguf/tensor-names.ts";
+import { MAX_CONFIG_BYTES, parseFileJson } from "../../base/util/regular-file.ts";
 import { ARCHITECTURES, type GgufArchitecture, longRopeFactors, type RawConfig, type Settings, windowOf } from "./families.ts";
 import type { MetadataValue } from "./writer.ts";
 

@@ -1,7 +1,7 @@
 /** Properties of the supported architectures in llama.cpp, and metadata that only some of them have. */
-import { UnsupportedError } from "../../errors.ts";
+import { UnsupportedError } from "../../base/errors.ts";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
-import { FUSED_PARTS, type LayerParts, POST_NORM_PARTS, PRE_NORM_PARTS, SANDWICH_NORM_PARTS } from "../../gguf/tensor-names.ts";
+import { FUSED_PARTS, type LayerParts, POST_NORM_PARTS, PRE_NORM_PARTS, SANDWICH_NORM_PARTS } from "../../base/gguf/tensor-names.ts";
 import type { MetadataValue } from "./writer.ts";
 
 /** Keys of a `config.json`. */

@@ -1,7 +1,7 @@
 /** Pre-tokenizers that llama.cpp knows, by their form in `tokenizer.json`. */
-import { UnsupportedError } from "../../errors.ts";
-import { GPT_2, PRE_TOKENIZERS } from "../../gguf/pre-tokenizers.ts";
-import type { Component, TokenizerFile } from "../../tokenizer/files.ts";
+import { UnsupportedError } from "../../base/errors.ts";
+import { GPT_2, PRE_TOKENIZERS } from "../../base/gguf/pre-tokenizers.ts";
+import type { Component, TokenizerFile } from "../../text/tokenizer/files.ts";
 
 /**
  * Returns llama.cpp's identifier of a byte-level tokenizer's pre-tokenizer.

@@ -1,6 +1,6 @@
 /** Scores of tokens in the style of SentencePiece, from the merges of a BPE tokenizer. */
-import { UnsupportedError } from "../../errors.ts";
-import type { TokenizerFile } from "../../tokenizer/files.ts";
+import { UnsupportedError } from "../../base/errors.ts";
+import type { TokenizerFile } from "../../text/tokenizer/files.ts";
 
 /**
  * Returns a score per token, by which SentencePiece merges in the order of the file: minus the rank of the token among the merged tokens, 0

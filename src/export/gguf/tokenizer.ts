@@ -1,9 +1,9 @@
 /** Metadata of a tokenizer in GGUF. */
-import { DataError, UnsupportedError } from "../../errors.ts";
-import { byteFallbackPipeline, byteOf, isByteFallback } from "../../tokenizer/byte-fallback.ts";
-import { readTokenizerFiles, type TokenizerFiles } from "../../tokenizer/load.ts";
-import type { TokenizerConfigFile, TokenizerFile } from "../../tokenizer/files.ts";
-import { loadTokenizer } from "../../tokenizer/index.ts";
+import { DataError, UnsupportedError } from "../../base/errors.ts";
+import { byteFallbackPipeline, byteOf, isByteFallback } from "../../text/tokenizer/byte-fallback.ts";
+import { readTokenizerFiles, type TokenizerFiles } from "../../text/tokenizer/load.ts";
+import type { TokenizerConfigFile, TokenizerFile } from "../../text/tokenizer/files.ts";
+import { loadTokenizer } from "../../text/tokenizer/index.ts";
 import { preTokenizerOf } from "./pre-tokenizers.ts";
 import { mergeScores } from "./scores.ts";
 import type { MetadataValue } from "./writer.ts";

@@ -4,7 +4,7 @@
  * @source https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
 import { open } from "node:fs/promises";
-import { InternalError } from "../../errors.ts";
+import { InternalError } from "../../base/errors.ts";
 
 /** Value of a metadata key. */
 export type MetadataValue =

@@ -2,9 +2,10 @@ import { createHash, randomUUID } from "node:crypto";
 import { mkdir, open, readdir, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import PQueue from "p-queue";
-import { TooLargeError } from "../../errors.ts";
-import { Holds } from "../../util/leases.ts";
-import { remove, syncDirectory } from "../files.ts";
+import { TooLargeError } from "../../base/errors.ts";
+import { Holds } from "../../base/util/leases.ts";
+import { remove, syncDirectory } from "../disk/files.ts";
+import { blobName } from "../disk/stored-path.ts";
 
 /** Stored blob with a hold: {@link BlobStore.removeUnreferenced} keeps the blob until it is released. */
 export interface WrittenBlob {
@@ -28,9 +29,9 @@ export class BlobStore {
     this.#temporary = temporary;
   }
 
-  /** Returns the path of a blob. */
+  /** Returns the path of a blob. @throws DataCorruptedError `E_DATA_CORRUPTED` for anything but a SHA-256 digest. */
   path(sha256: string): string {
-    return join(this.#blobs, sha256.slice(0, 2), sha256);
+    return join(this.#blobs, blobName(sha256));
   }
 
   /**

@@ -1,21 +1,22 @@
 /** Pipeline that forwards requests for models on another server, and leaves all others to the service. */
-import { errorBody } from "../../schema/index.ts";
-import { UnsupportedError } from "../../errors.ts";
-import { bodyText } from "../requests.ts";
+import type { ChatCompletion } from "../../base/schema/index.ts";
+import { UnsupportedError } from "../../base/errors.ts";
 import { eventStream } from "./answer/chunk-source.ts";
-import type { ChatForwarder } from "./forward/forward.ts";
+import type { ChatForwarder, ForwardedAnswer } from "./forward/forward.ts";
 import type { ChatAnswer, ChatCall, ChatPipeline } from "./pipeline.ts";
 
-async function toAnswer(response: Response): Promise<ChatAnswer> {
-  if (response.status >= 400)
-    return {
-      kind: "refusal",
-      status: response.status,
-      body: errorBody.parse(await response.json()),
-      retryAfter: response.headers.get("retry-after"),
-    };
-  const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
-  return isStream ? { kind: "stream", stream: eventStream(response.body!) } : { kind: "json", body: response.body! };
+function toAnswer(forwarded: ForwardedAnswer): ChatAnswer {
+  switch (forwarded.kind) {
+    case "refusal":
+      return forwarded;
+    case "stream":
+      return { kind: "stream", stream: eventStream(forwarded.events) };
+    case "whole":
+      return {
+        kind: "whole",
+        answer: { completion: () => forwarded.members as unknown as ChatCompletion, json: () => forwarded.json },
+      };
+  }
 }
 
 /**
@@ -25,17 +26,22 @@ async function toAnswer(response: Response): Promise<ChatAnswer> {
  */
 export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder): ChatPipeline {
   return {
+    // The other server has its own limits; the local pipeline checks its requests when it takes them.
+    requireRoom: () => undefined,
+    async readOptions(credential) {
+      return { ...(await local.readOptions(credential)), isForwardable: true };
+    },
     async complete(call: ChatCall) {
-      const { body, contentType, requestId, signal } = call;
-      const isJson = /^\s*application\/json\b/i.test(contentType ?? "");
-      if (!isJson) return local.complete(call);
-      const text = bodyText("chat", body);
-      if (call.prompt !== undefined && (await forwarder.samples(text)))
+      const { request, requestId, signal, maxOutputTokens } = call;
+      const { forwardable, prompt, turn } = request;
+      if (forwardable === null) return local.complete(call);
+      if (prompt !== undefined && (await forwarder.samples(forwardable)))
         throw new UnsupportedError(
           "The server that samples this model is asked for chat completions alone; send messages, or use a model that this service samples",
           { param: "prompt" },
         );
-      const forwarded = call.prompt === undefined ? await forwarder.forward({ body: text, requestId, signal }) : null;
+      if (prompt !== undefined) return local.complete(call);
+      const forwarded = await forwarder.forward({ request: forwardable, requestId, signal, limits: turn?.limits, maxOutputTokens });
       return forwarded === null ? local.complete(call) : toAnswer(forwarded);
     },
     render: (call) => local.render(call),

@@ -1,13 +1,12 @@
 /** The interface between the routes of all API dialects and the chat pipeline. */
 import { createHash } from "node:crypto";
-import type { RawPrompt } from "../../dialects/index.ts";
-import type { ErrorBody } from "../../schema/error.ts";
-import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import type { DialectName } from "../../dialects/index.ts";
+import type { ErrorBody } from "../../base/schema/error.ts";
+import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import type { AnswerStream } from "./answer/chunk-source.ts";
+import type { WholeAnswer } from "./answer/whole-answer.ts";
 import type { ChatErrorAnswer } from "./request/errors.ts";
-
-/** API dialects, by the path of their main route. */
-export type DialectName = "chat" | "responses" | "messages" | "completions" | "generate" | "tokenize";
+import type { OpenedChat, ReadOptions } from "./request/opened-chat.ts";
 
 /** Origin of a call, for decorators of a {@link ChatPipeline} that record turns or recognize repeated requests. */
 export interface CallSource {
@@ -18,11 +17,10 @@ export interface CallSource {
   readonly retryCount: number | null;
 }
 
-/** Unparsed chat completion request. */
-export interface ChatCall {
-  /** Bytes of a chat completion body, to which other dialects translate their bodies; the pipeline takes ownership. */
-  readonly body: Uint8Array;
-  readonly contentType: string | undefined;
+/** Chat completion request whose prompt is rendered. */
+export interface RenderCall {
+  /** Request, parsed with the {@link ChatPipeline.readOptions} of its credential. */
+  readonly request: OpenedChat;
   /** The `x-request-id` header; takes precedence over the body's `request_id`. */
   readonly requestId: string | undefined;
   /** Credential that authenticated the request; sampled ids are not shared between credentials. */
@@ -31,14 +29,20 @@ export interface ChatCall {
   readonly conversation?: string | undefined;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
-  readonly source: CallSource;
-  /** Prompt of a body without `messages`. @default the rendered messages of the body */
-  readonly prompt?: RawPrompt | undefined;
+  /** Group of the call in the engine, from {@link newGroup}; see `SamplingOptions.group`. @default a group of its own */
+  readonly group?: number | undefined;
 }
 
-/** Response to a request: a whole body, a stream, or the error response of a server to which the request was forwarded. */
+/** Chat completion request. */
+export interface ChatCall extends RenderCall {
+  readonly source: CallSource;
+  /** Max output tokens of each choice, to which larger limits of the request are lowered. @default the limit of body, model and context */
+  readonly maxOutputTokens?: number | undefined;
+}
+
+/** Response to a request: a whole answer, a stream, or the error response of a server to which the request was forwarded. */
 export type ChatAnswer =
-  | { readonly kind: "json"; readonly body: string | ReadableStream<Uint8Array> }
+  | { readonly kind: "whole"; readonly answer: WholeAnswer }
   | { readonly kind: "stream"; readonly stream: AnswerStream }
   | { readonly kind: "refusal"; readonly status: number; readonly body: ErrorBody; readonly retryAfter: string | null };
 
@@ -54,21 +58,37 @@ export interface RenderedCall {
 /** Pipeline of chat completions, which the routes of all dialects use. A decorator has the same interface. */
 export interface ChatPipeline {
   /**
+   * Checks that a request of a credential could be admitted, before its body is parsed: many rejected requests would otherwise be parsed.
+   * Requests that may need no room, such as repeated turns of a session, pass.
+   *
+   * @throws OverloadedError `E_OVERLOADED` without room for any choice.
+   */
+  requireRoom(credential: string): void;
+  /** Returns how the requests of a credential are read. @throws Any error of the credential, for {@link explain}. */
+  readOptions(credential: string): Promise<ReadOptions>;
+  /**
    * Answers one request. A stream is returned once the request is admitted; a later failure is an event of the stream.
    *
    * @throws Any error of the request, for {@link explain} to convert into a response.
    */
   complete(call: ChatCall): Promise<ChatAnswer>;
   /** Renders and encodes the prompt of a request. @throws Any error of the request, for {@link explain} to convert into a response. */
-  render(call: ChatCall): Promise<RenderedCall>;
+  render(call: RenderCall): Promise<RenderedCall>;
   /** Returns status and body of the response to a failure, and logs the error if the response omits its details. */
   explain(error: unknown): ChatErrorAnswer;
   /** Returns the response header with the request's id; empty if the service does not send one. */
   requestIdHeader(given: string | undefined): Readonly<Record<string, string>>;
 }
 
+let groups = 0;
+
+/** Returns a new group, for the calls of one HTTP request. */
+export function newGroup(): number {
+  return groups++;
+}
+
 /**
- * Returns the source of a call. Must be called before the body is passed to a pipeline, which takes ownership of its bytes.
+ * Returns the source of a call. Must be called before the body is parsed, which may transfer its bytes to another thread.
  *
  * @param body - The client's body.
  * @param retryHeader - Value of the header `x-stainless-retry-count`.

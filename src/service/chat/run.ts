@@ -1,6 +1,6 @@
 /** Generation of an admitted request. */
-import { EngineError, isAbort, NonFiniteError, WhetstoneError } from "../../errors.ts";
-import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import { EngineError, isAbort, NonFiniteError, WhetstoneError } from "../../base/errors.ts";
+import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import { beamSearch } from "./generate/beam-search.ts";
 import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate/generate.ts";
 import type { PromptEncoder, RenderedPrompt, SplicePoint } from "./prompt/render.ts";

@@ -2,11 +2,12 @@
 import { randomBytes } from "node:crypto";
 import { loadingBase } from "../../engine/base-failure.ts";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
-import type { ChatTokenizer } from "../../tokenizer/index.ts";
-import { Lru, remember } from "../../util/lru.ts";
-import type { ServiceLogger } from "../logger.ts";
-import type { PolicyLease, PolicyResolver } from "../policies.ts";
-import { RequestWork } from "../work/request-work.ts";
+import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
+import { Lru, remember } from "../../base/util/lru.ts";
+import { TimeSlices } from "../../base/util/time-slices.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import type { PolicyLease, PolicyResolver } from "../models/policies.ts";
+import type { ChatWork } from "./work.ts";
 import {
   Admission,
   checkCounts,
@@ -17,17 +18,18 @@ import {
   type ChatLimits,
   type ResolvedChatLimits,
 } from "./generate/admit.ts";
-import { clientGone, onceAborted } from "./request/client-signal.ts";
+import { clientGone } from "./request/client-signal.ts";
 import { ShutdownError, toChatError } from "./request/errors.ts";
 import type { GenerateOptions, GeneratedChoice } from "./generate/generate.ts";
-import { readGenerationDefaults, type GenerationDefaults } from "./request/generation-defaults.ts";
+import { readGenerationDefaults, type GenerationDefaults } from "../models/generation-defaults.ts";
 import { toWirePrompt } from "./generate/logprobs.ts";
-import { truncatePrompt } from "./prompt/length.ts";
+import { truncatedLength, truncatePrompt } from "./prompt/length.ts";
 import { echoedText, responseRole } from "./request/prompt-request.ts";
 import { RecentPrompts } from "./prompt/recent-prompts.ts";
 import { hasEndedReasoning, hasReasoningTags } from "./text/reasoning.ts";
+import { promptEncoder } from "./prompt/prompt-encoder.ts";
 import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
-import { rememberTurn, renderPrompt, terminatorsOf, type PromptEncoder } from "./prompt/render.ts";
+import { rememberTurn, renderPrompt, terminatorsOf } from "./prompt/render.ts";
 import { generateRun, type Run } from "./run.ts";
 import { toChatRequest, type ChatRequest } from "./request/request.ts";
 import { SampledIdsByKey } from "./prompt/sampled-ids.ts";
@@ -35,12 +37,14 @@ import { constraintOf } from "./generate/constraint.ts";
 import { validateOutput } from "./answer/validate-output.ts";
 import { OutputGrammars } from "./generate/output-grammar.ts";
 import { returningMessages } from "./answer/returning-messages.ts";
-import { completionPieces, countLogprobs, toMessage, type ChoiceMessage } from "./answer/shape.ts";
+import { toMessage, type ChoiceMessage } from "./answer/shape.ts";
 import { chunkStream } from "./answer/chunk-source.ts";
 import { CompletionStream } from "./answer/stream.ts";
-import { type ChatAnswer, type ChatCall, type ChatPipeline, type RenderedCall } from "./pipeline.ts";
-import { textStream } from "./answer/text-stream.ts";
+import { newGroup, type ChatAnswer, type ChatCall, type ChatPipeline, type RenderCall, type RenderedCall } from "./pipeline.ts";
+import type { ReadOptions } from "./request/opened-chat.ts";
+import { wholeAnswer } from "./answer/whole-answer.ts";
 import { IgnoredParts } from "./request/ignored-fields.ts";
+import { onceAborted } from "../../base/util/abort.ts";
 
 /** Dependencies of {@link ChatService}. */
 export interface ChatDependencies {
@@ -49,12 +53,14 @@ export interface ChatDependencies {
   /** Returns the tokenizer of a model directory. Called for each request, so implementations should cache. */
   readonly tokenizers: (directory: string) => Promise<ChatTokenizer>;
   readonly limits?: ChatLimits | undefined;
-  /** Threads for large requests. @default threads of the chat service's own */
-  readonly work?: RequestWork | undefined;
+  /** Threads for large requests. */
+  readonly work: ChatWork;
   /** @default no logging */
   readonly logger?: ServiceLogger | undefined;
   /** Aborted when the service shuts down: running requests end with {@link ShutdownError}, streams with an error event. */
   readonly signal?: AbortSignal | undefined;
+  /** Time slices of the event loop for the preparation of calls: one HTTP request may have a thousand. @default slices of its own */
+  readonly slices?: TimeSlices | undefined;
 }
 
 /** Resources that a request holds until it ends or fails. */
@@ -67,9 +73,6 @@ function release(held: Held): void {
   for (const giveBack of held.releases.splice(0)) giveBack();
 }
 
-/** Maximum number of log-probabilities in a response that is written as one string; larger responses are streamed in pieces. */
-const MAX_WHOLE_LOGPROBS = 4096;
-
 /** Chat completion service. */
 export class ChatService implements ChatPipeline {
   readonly #dependencies: ChatDependencies;
@@ -79,16 +82,18 @@ export class ChatService implements ChatPipeline {
   readonly #recentPrompts = new RecentPrompts();
   readonly #ignored: IgnoredParts;
   readonly #outputGrammars: OutputGrammars;
-  readonly #work: RequestWork;
+  readonly #work: ChatWork;
   readonly #running = new Set<AbortController>();
+  readonly #slices: TimeSlices;
   readonly #defaults = new Lru<string, Promise<GenerationDefaults>>();
 
   constructor(dependencies: ChatDependencies) {
     this.#dependencies = dependencies;
     this.#ignored = new IgnoredParts(dependencies.logger);
     this.#limits = resolveLimits(dependencies.limits);
-    this.#work = dependencies.work ?? new RequestWork(dependencies.tokenizers);
-    this.#outputGrammars = new OutputGrammars((request, options) => this.#work.compileOutput(request, options));
+    this.#slices = dependencies.slices ?? new TimeSlices();
+    this.#work = dependencies.work;
+    this.#outputGrammars = new OutputGrammars((...form) => this.#work.compileOutput(...form));
     this.#admission = new Admission(this.#limits.maxRunningChoices);
     this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
     // One listener serves all requests: hundreds of listeners on one signal raise Node's leak warning.
@@ -100,15 +105,26 @@ export class ChatService implements ChatPipeline {
     return this.#limits.requestIdHeader ? { "x-request-id": given ?? randomBytes(16).toString("hex") } : {};
   }
 
+  /** Checks that there is room for a choice. @throws OverloadedError `E_OVERLOADED` without. */
+  requireRoom(): void {
+    this.#admission.requireRoom();
+  }
+
+  /** Returns how requests are read: alike for every credential. */
+  readOptions(): Promise<ReadOptions> {
+    return Promise.resolve({ needs: { parsesReasoning: this.#limits.reasoningParser !== "none" }, session: null, isForwardable: false });
+  }
+
   /**
    * Answers one request. A stream is returned once the request is admitted; a later failure is an event of the stream.
    *
-   * @param call - The request; its body is taken over.
-   * @returns The whole response body, or a stream of events.
+   * @returns The whole answer, or a stream of events.
    * @throws Any error of the request, for {@link toChatError} to convert into a response.
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
-    const request = await this.#read(call);
+    await this.#slices.enter(call.group);
+    this.#admission.requireRoom();
+    const request = this.#read(call, call.maxOutputTokens);
     checkCounts(request, this.#limits);
     const held = this.#hold(call.signal, request.n);
     let isStreaming = false;
@@ -120,11 +136,13 @@ export class ChatService implements ChatPipeline {
       }
       const choices = await generateRun(run, { signal: held.abort.signal });
       const messages: ChoiceMessage[] = [];
-      for (const choice of choices) messages.push(await this.#conclude(run, choice));
+      for (const choice of choices) {
+        await this.#slices.enter(run.plan.group);
+        messages.push(await this.#conclude(run, choice));
+      }
       const scored = choices[0]!.promptTokens;
       const promptLogprobs = scored === null ? null : toWirePrompt(run.tokenizer, scored);
-      const pieces = completionPieces(choices, messages, { ...run.shape, promptLogprobs });
-      return { kind: "json", body: countLogprobs(choices) > MAX_WHOLE_LOGPROBS ? textStream(pieces) : [...pieces].join("") };
+      return { kind: "whole", answer: wholeAnswer(choices, messages, { ...run.shape, promptLogprobs }) };
     } finally {
       // A stream outlives this call and releases its resources when it ends.
       if (!isStreaming) release(held);
@@ -136,8 +154,9 @@ export class ChatService implements ChatPipeline {
    *
    * @throws Any error of the request, for {@link toChatError} to convert into a response.
    */
-  async render(call: ChatCall): Promise<RenderedCall> {
-    const request = await this.#read(call);
+  async render(call: RenderCall): Promise<RenderedCall> {
+    await this.#slices.enter(call.group);
+    const request = this.#read(call);
     const held = this.#hold(call.signal, 0);
     try {
       const { lease, tokenizer, prompt } = await this.#open(call, request, held);
@@ -147,10 +166,11 @@ export class ChatService implements ChatPipeline {
     }
   }
 
-  async #read(call: ChatCall): Promise<ChatRequest> {
-    const needs = { parsesReasoning: this.#limits.reasoningParser !== "none" };
-    const body = { bytes: call.body, contentType: call.contentType, needs, hasMessages: call.prompt === undefined };
-    const request = toChatRequest(await this.#work.readChat(body, call.signal));
+  /** Returns the request of a call. Larger limits of its output tokens are lowered to `maxOutputTokens`. */
+  #read({ request: opened }: RenderCall, maxOutputTokens = Infinity): ChatRequest {
+    const parsed = opened.read();
+    const isLowered = parsed.maxTokens !== null && parsed.maxTokens > maxOutputTokens;
+    const request = toChatRequest(isLowered ? { ...parsed, maxTokens: maxOutputTokens } : parsed);
     this.#ignored.reportFields(request);
     return request;
   }
@@ -171,27 +191,33 @@ export class ChatService implements ChatPipeline {
   }
 
   /** Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. */
-  async #open(call: ChatCall, request: ChatRequest, held: Held) {
+  async #open(call: RenderCall, request: ChatRequest, held: Held) {
     const { signal } = held.abort;
-    const lease = await this.#dependencies.policies.resolvePolicy(request.model, { signal });
-    held.releases.push(() => lease.release());
+    const resolve = async () => {
+      const lease = await this.#dependencies.policies.resolvePolicy(request.model, { signal });
+      held.releases.push(() => lease.release());
+      return { lease, tokenizer: await this.#tokenizer(lease) };
+    };
+    // Requests for a model that is being loaded wait for it together.
+    const { lease, tokenizer } = await this.#slices.after(resolve(), call.group);
     const { base } = lease;
-    const tokenizer = await this.#tokenizer(lease);
     signal.throwIfAborted();
     const scope = `${call.conversation ?? ""} ${lease.resolvedName.replace(/:step\d+$/, "")}`;
     const splice = { memory: this.#sampledIds.of(call.credential), scope };
-    const isRaw = call.prompt !== undefined;
+    const { prompt } = call.request;
+    const isRaw = prompt !== undefined;
     if (!isRaw) {
       checkToolParser(request, this.#limits);
       checkTemplate(request, this.#limits);
     }
-    const encoder = this.#encoder(tokenizer, request, { base, signal });
+    const length = truncatedLength(request, base.contextLength);
+    const encoder = promptEncoder(this.#work, tokenizer, length, { base, signal });
     const whole =
-      call.prompt === undefined
+      prompt === undefined
         ? await renderPrompt(request, { recent: this.#recentPrompts, splice, encoder })
-        : await encodeRawPrompt(call.prompt, request, encoder);
+        : await encodeRawPrompt(prompt, request, encoder);
     signal.throwIfAborted();
-    return { lease, tokenizer, splice, encoder, whole, prompt: truncatePrompt(whole, request, base.contextLength), isRaw };
+    return { lease, tokenizer, splice, encoder, whole, prompt: truncatePrompt(whole, length), isRaw };
   }
 
   /** Converts a request into a plan. */
@@ -208,6 +234,7 @@ export class ChatService implements ChatPipeline {
       promptTokens: prompt.ids.length,
       defaults,
       engineTopLogprobs: engine.capabilities().maxTopLogprobs,
+      maxOutputTokens: call.maxOutputTokens,
     });
     const parsesReasoning = !isRaw && this.#limits.reasoningParser !== "none";
     const shouldParseReasoning = parsesReasoning && !hasEndedReasoning(whole.text, terminatorsOf(tokenizer));
@@ -216,6 +243,7 @@ export class ChatService implements ChatPipeline {
       canConstrain: engine.capabilities().constraints === true,
       tokenizer,
       shouldParseReasoning,
+      signal,
     });
     signal.throwIfAborted();
     return {
@@ -226,6 +254,7 @@ export class ChatService implements ChatPipeline {
       check: constraint?.check ?? null,
       plan: {
         engine,
+        group: call.group ?? newGroup(),
         policy: lease.policy,
         tokenizer,
         request,
@@ -249,22 +278,6 @@ export class ChatService implements ChatPipeline {
         shouldParseReasoning,
         unusedTemplateKwargs: this.#ignored.reportKwargs(request, isRaw ? null : tokenizer),
       },
-    };
-  }
-
-  #encoder(
-    tokenizer: ChatTokenizer,
-    { truncatePromptTokens }: ChatRequest,
-    { base: { directory, contextLength }, signal }: { readonly base: BaseModelInfo; readonly signal: AbortSignal },
-  ): PromptEncoder {
-    // A prompt that will be truncated may have any length.
-    const maxTokens = truncatePromptTokens === null ? contextLength : null;
-    return {
-      tokenizer,
-      directory,
-      render: (request) => this.#work.renderText(tokenizer, directory, request, signal),
-      encode: (text, { addsSpecialTokens }, follows) =>
-        this.#work.encode(tokenizer, { directory, text, addSpecialTokens: addsSpecialTokens, follows, maxTokens }, signal),
     };
   }
 
@@ -312,6 +325,7 @@ export class ChatService implements ChatPipeline {
       signal,
       // Conclude before the end is shown: the client may send its next turn at once.
       onChoice: async (choice) => {
+        await this.#slices.enter(run.plan.group);
         stream.conclude(choice, (await this.#conclude(run, choice)).toolCalls);
         if (useBeamSearch) stream.pushChoice(choice);
       },

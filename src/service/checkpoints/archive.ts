@@ -1,11 +1,13 @@
-import { readdir } from "node:fs/promises";
+import { readdir, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import type { TarSource } from "modern-tar/fs";
-import { UnsupportedError } from "../../errors.ts";
-import type { Checkpoint } from "../../schema/index.ts";
+import { UnsupportedError } from "../../base/errors.ts";
+import type { Checkpoint } from "../../base/schema/index.ts";
 import { type BaseModelInfo, OPTIMIZER_FILE } from "../../engine/port.ts";
-import { openRegularFile } from "../../util/regular-file.ts";
+import { openRegularFile } from "../../base/util/regular-file.ts";
+import { piecesOf } from "../disk/digests.ts";
+import type { ReadVerified } from "../disk/verifier.ts";
 import { baseFilesOf } from "./base-files.ts";
 
 /** Folder of an archive with the base model of an adapter. */
@@ -18,8 +20,8 @@ export interface ArchiveSource {
   /** Qualified name of the model, `entity/project/name`. */
   readonly model: string;
   readonly base: BaseModelInfo;
-  /** Directory of the saved state; null for the base itself. */
-  readonly stateDirectory: string | null;
+  /** Directory of the saved state, and the function that reads its files; null for the base itself. */
+  readonly state: { readonly path: string; readonly read: ReadVerified } | null;
   /** Whether the state is an adapter. */
   readonly isAdapter: boolean;
   /** Whether the archive of an adapter contains the base model, too, in the folder `base`. */
@@ -32,17 +34,17 @@ export interface ArchiveSource {
  *
  * All files are opened before the first byte is sent, so that a deletion during the download does not affect it.
  *
- * @returns the stream of the archive.
+ * @returns the stream of the archive. It ends with an error before the last byte of a damaged file of the state.
  * @throws UnsupportedError `E_UNSUPPORTED` if the engine stores no weights in the checkpoint.
  */
 export async function archiveOf(source: ArchiveSource): Promise<Readable> {
-  const { base, stateDirectory, isAdapter, includesBase, checkpoint, model } = source;
+  const { base, state, isAdapter, includesBase, checkpoint, model } = source;
   const closers: (() => Promise<void>)[] = [];
   const closeAll = () => Promise.allSettled(closers.map((close) => close()));
   try {
     const sources: TarSource[] = [content("checkpoint.json", JSON.stringify({ model, ...checkpoint }, null, 2))];
-    const stored = stateDirectory === null ? [] : (await readdir(stateDirectory)).filter((name) => !PRIVATE_FILES.has(name));
-    if (stateDirectory !== null && !stored.some((name) => name.endsWith(".safetensors"))) {
+    const stored = state === null ? [] : (await readdir(state.path)).filter((name) => !PRIVATE_FILES.has(name));
+    if (state !== null && !stored.some((name) => name.endsWith(".safetensors"))) {
       throw new UnsupportedError(
         "The engine of this service keeps the weights of its checkpoints elsewhere: there is nothing to download here",
         {
@@ -62,7 +64,10 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
         sources.push({ type: "stream", target, size: each.size, mode: 0o644, content: Readable.from(each.pieces, { objectMode: false }) });
       }
     }
-    for (const name of stored.sort()) sources.push(await file(name, join(stateDirectory as string, name), closers));
+    if (state !== null) {
+      for (const name of stored.sort())
+        sources.push(await file(name, join(state.path, name), closers, (handle) => state.read(name, handle)));
+    }
     // Imported lazily: most services create no archive.
     const { packTar } = await import("modern-tar/fs");
     return packTar(sources).once("close", () => void closeAll());
@@ -76,13 +81,15 @@ function content(target: string, text: string): TarSource {
   return { type: "content", target, content: text, mode: 0o644 };
 }
 
-async function file(target: string, path: string, closers: (() => Promise<void>)[]): Promise<TarSource> {
+async function file(
+  target: string,
+  path: string,
+  closers: (() => Promise<void>)[],
+  read: (file: FileHandle) => AsyncIterable<Uint8Array> = piecesOf,
+): Promise<TarSource> {
   const handle = await openRegularFile(path);
   closers.push(() => handle.close());
   const { size } = await handle.stat();
   if (size === 0) return content(target, "");
-  const read = async function* () {
-    for await (const piece of handle.createReadStream({ autoClose: false, start: 0, highWaterMark: 1 << 20 })) yield piece as Uint8Array;
-  };
-  return { type: "stream", target, size, mode: 0o644, content: Readable.from(read(), { objectMode: false }) };
+  return { type: "stream", target, size, mode: 0o644, content: Readable.from(read(handle), { objectMode: false }) };
 }

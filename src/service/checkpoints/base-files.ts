@@ -6,8 +6,8 @@ import { CONFIG_FILE, MODEL_FILES, withDtype } from "../../engine/onnx/model/mod
 import { baseLayout, fileShape } from "../../engine/onnx/model/parameters.ts";
 import { safetensorsHeader } from "../../engine/onnx/model/safetensors.ts";
 import { openBaseWeights, WEIGHTS_FILE } from "../../engine/onnx/model/weight-source.ts";
-import { GGUF_MODEL_FILES, isGgufPath, readModelFile } from "../../gguf/model-files.ts";
-import { MAX_CONFIG_BYTES, readRegularFile } from "../../util/regular-file.ts";
+import { GGUF_MODEL_FILES, isGgufPath, readModelFile } from "../../base/gguf/model-files.ts";
+import { MAX_CONFIG_BYTES, readRegularFile } from "../../base/util/regular-file.ts";
 
 /** File of a base model: on disk, as text, or as pieces of a known total size in bytes. */
 export type BaseFile =

@@ -1,17 +1,24 @@
 import { randomUUID } from "node:crypto";
 import { copyFile, link, mkdir, readdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
-import { ArgumentError, ConflictError, DataError, UnsupportedError, WhetstoneError } from "../../errors.ts";
-import type { CheckpointLineage, CreateModelRequest, LoraConfig } from "../../schema/index.ts";
-import type { ServiceContext } from "../context.ts";
-import { remove, renameDurably, syncDirectory, temporaryName } from "../files.ts";
+import { ArgumentError, ConflictError, DataError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
+import type { CheckpointLineage, CreateModelRequest, LoraConfig } from "../../base/schema/index.ts";
+import type { BlobStore } from "../artifacts/blob-store.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import type { BaseModels } from "../models/base-models.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+import type { Holds } from "../../base/util/leases.ts";
+import { remove, renameDurably, syncDirectory, temporaryName } from "../disk/files.ts";
 import { saveDurably } from "./save-state.ts";
-import { artifactUrl, parseArtifactUrl, stepName } from "../names.ts";
-import { findCheckpoint } from "../policies.ts";
+import { artifactUrl, parseArtifactUrl, stepName } from "../common/names.ts";
+import { findCheckpoint } from "../models/policies.ts";
 import { getArtifactByName, type StoredArtifact } from "../store/artifacts.ts";
-import { digestDirectory, type Digests } from "../digests.ts";
-import type { ArtifactFileRow, CheckpointRow, ModelRow } from "../store/tables.ts";
-import { OPTIMIZER_FILE } from "../../engine/port.ts";
+import { makePrivate } from "../disk/private-files.ts";
+import { modelDirectory } from "../disk/stored-path.ts";
+import { digestDirectory, type Digests } from "../disk/digests.ts";
+import type { ArtifactFileRow, CheckpointRow, ModelRow, Store } from "../store/tables.ts";
+import { OPTIMIZER_FILE, type Engine } from "../../engine/port.ts";
 import { ADAPTER_CONFIG_FILE, readAdapterConfig } from "../../engine/onnx/model/adapter-config.ts";
 import { ADAPTER_FILE } from "../../engine/onnx/model/peft.ts";
 
@@ -28,7 +35,17 @@ export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kin
 }
 
 /** Parts of the service needed by {@link prepareOrigin}. */
-export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "bases" | "uses" | "blobs" | "files" | "logger">;
+export interface OriginContext {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly engine: Engine;
+  readonly bases: BaseModels;
+  /** Checkpoints with open files. */
+  readonly uses: Holds<string>;
+  readonly blobs: BlobStore;
+  readonly files: StoredFiles;
+  readonly logger: ServiceLogger;
+}
 
 /** Model to create. */
 export interface NewModel {
@@ -214,7 +231,7 @@ function lineageOf({ base_model }: CreateModelRequest, parent: string | null): C
 }
 
 function statePath({ directory }: OriginContext, modelId: string): string {
-  return join(directory.checkpoints, modelId, "0");
+  return join(modelDirectory(directory, modelId), "0");
 }
 
 /** Creates a state directory that is either complete or absent. */
@@ -230,6 +247,7 @@ async function makeState(
     await mkdir(temporary, { recursive: true, mode: 0o700 });
     await syncDirectory(context.directory.checkpoints);
     await fill(temporary);
+    await makePrivate(temporary);
     const digests = await digestDirectory(temporary, relative(context.directory.root, path));
     await renameDurably(temporary, path);
     return { path, digests, discard };

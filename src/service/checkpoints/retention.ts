@@ -1,17 +1,17 @@
-import { join } from "node:path";
 import PQueue from "p-queue";
-import type { DataDirectory } from "../data-directory.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
-import { messageOf } from "../error-text.ts";
-import { remove } from "../files.ts";
+import { findStateDirectory } from "../disk/stored-path.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { remove } from "../disk/files.ts";
 import { checkpointBytes } from "./disk-use.ts";
 import type { RlJobConfig } from "../store/job-configs.ts";
-import type { ServiceLimits } from "../limits.ts";
-import type { ServiceLogger } from "../logger.ts";
-import type { Policies } from "../policies.ts";
+import type { ServiceLimits } from "../common/limits.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import type { Policies } from "../models/policies.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
-import type { Holds } from "../../util/leases.ts";
+import type { Holds } from "../../base/util/leases.ts";
 
 /** Parts of the service that retention needs. */
 export interface RetentionContext {
@@ -70,9 +70,12 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
     if (outcome === "gone") continue;
     policies.forget([row.id]);
     // The row is deleted, so the checkpoint is too. Files that cannot be removed now are moved to the quarantine at the next start.
-    await remove(join(directory.root, row.state_dir as string)).catch((error: unknown) =>
-      logger.warn("A checkpoint's files could not be removed", { checkpoint: row.id, error: messageOf(error) }),
-    );
+    const state = findStateDirectory(directory, row);
+    if (state !== null) {
+      await remove(state).catch((error: unknown) =>
+        logger.warn("A checkpoint's files could not be removed", { checkpoint: row.id, error: messageOf(error) }),
+      );
+    }
     deleted.push(row);
   }
   if (deleted.length > 0) {

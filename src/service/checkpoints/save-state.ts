@@ -1,11 +1,12 @@
 import { mkdir } from "node:fs/promises";
 import { relative } from "node:path";
 import type { Engine, ModelHandle } from "../../engine/port.ts";
-import type { DataDirectory } from "../data-directory.ts";
-import { digestDirectory, type Digests } from "../digests.ts";
-import { remove, renameDurably, temporaryName } from "../files.ts";
-import type { ServiceLogger } from "../logger.ts";
-import { Quarantine } from "../quarantine.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { digestDirectory, type Digests } from "../disk/digests.ts";
+import { remove, renameDurably, temporaryName } from "../disk/files.ts";
+import { makePrivate } from "../disk/private-files.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import { Quarantine } from "../disk/quarantine.ts";
 
 /** Parts of the service needed to save a state. */
 export interface SaveContext {
@@ -30,6 +31,7 @@ export async function saveDurably(
   await mkdir(temporary, { recursive: true, mode: 0o700 });
   try {
     await engine.saveState(handle, temporary, { signal });
+    await makePrivate(temporary);
     const digests = await digestDirectory(temporary, relative(directory.root, path));
     const quarantine = new Quarantine(directory, logger);
     await quarantine.add(path);

@@ -1,7 +1,7 @@
 /** Conversion of chat completion chunks to the event stream of a dialect. */
-import type { ErrorBody } from "../../schema/index.ts";
+import type { ErrorBody } from "../../base/schema/index.ts";
 import type { ChunkBatch, ChunkSource } from "../chat/answer/chunk-source.ts";
-import type { EventShaper, ServerEvent } from "./dialect.ts";
+import type { EventShaper, ServerEvent } from "../../dialects/answer-builder.ts";
 
 /** Milliseconds without an event after which a connection gets a ping. */
 const PING_MS = 10_000;

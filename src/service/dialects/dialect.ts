@@ -1,60 +1,65 @@
 /** The interface of an API dialect: translation of requests to chat completions, and of their answers and errors back. */
-import type { RawPrompt } from "../../dialects/index.ts";
-import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../../schema/index.ts";
-import type { DialectName, RenderedCall } from "../chat/pipeline.ts";
-
-/** Chat completion to which a request is translated. */
-export interface DialectCall {
-  /** Body of the chat completion, JSON in a buffer of its own; the pipeline takes ownership. */
-  readonly body: Uint8Array;
-  /** Prompt of a body without `messages`. @default the rendered messages */
-  readonly prompt?: RawPrompt | undefined;
-}
+import type { AnswerBuilder, EventShaper, ServerEvent } from "../../dialects/answer-builder.ts";
+import type { DialectName } from "../../dialects/index.ts";
+import type { ChatCompletion } from "../../base/schema/index.ts";
+import type { ChatBody, OpenedChat } from "../chat/request/opened-chat.ts";
+import type { RenderedCall } from "../chat/pipeline.ts";
+import type { WholeAnswer } from "../chat/answer/whole-answer.ts";
 
 /** A translated request: plain data, which can be passed between threads. */
 export interface Translation {
+  /** Bodies of chat completions, which run concurrently. */
+  readonly bodies: readonly ChatBody[];
+}
+
+/** Builder of a response body that is not streamed, from whole answers. */
+export interface BodyBuilder {
+  /** Takes the answer of a chat completion. `call` is its index; a later one may finish first. */
+  push(answer: WholeAnswer, call: number): void | Promise<void>;
+  /** Returns the response body, after all answers: a JSON object, or JSON as text or as a stream. */
+  end(): unknown;
+}
+
+/** Returns the builder of a response to a request with one call. */
+export function singleAnswer(toBody: (completion: ChatCompletion) => unknown): BodyBuilder {
+  let body: unknown;
+  return {
+    async push({ completion }) {
+      body = await toBody(completion());
+    },
+    end: () => body,
+  };
+}
+
+/** Returns the builder of a response that is made of completions. */
+export function builtAnswer(builder: AnswerBuilder): BodyBuilder {
+  return { push: ({ completion }, call) => builder.push(completion(), call), end: () => builder.end() };
+}
+
+/** A request that is ready to run, and the conversion of its answer. */
+export interface OpenRequest {
   /** Chat completions, which run concurrently. */
-  readonly calls: readonly DialectCall[];
-}
-
-/** Server-sent event; `data` is serialized as JSON, except for `[DONE]`. */
-export interface ServerEvent {
-  /** Value of the `event` line. @default no such line */
-  readonly name?: string | undefined;
-  readonly data: unknown;
-}
-
-/** Converter of the chunks of chat completions to the events of one stream. */
-export interface EventShaper {
-  /** Returns the events of a chunk. `call` is the index of its chat completion. */
-  push(chunk: ChatCompletionChunk, call: number): readonly ServerEvent[];
-  /** Returns the last events, after all chunks. */
-  end(): readonly ServerEvent[] | Promise<readonly ServerEvent[]>;
-  /** Returns the last events of a stream that fails. */
-  fail(error: ErrorBody): readonly ServerEvent[];
-}
-
-/** A request and the conversion of its answer. */
-export interface Exchange extends Translation {
-  /** Returns the response body. `completions` has one completion per call. */
-  readonly answer: (completions: readonly ChatCompletion[]) => unknown;
-  /** Converter of a streamed response; null for a response that is not streamed. */
-  readonly shaper: EventShaper | null;
+  readonly calls: readonly OpenedChat[];
+  readonly answer: BodyBuilder;
+  /** Converter of a streamed response; `chunks` for the events of chat completions; null for a response that is not streamed. */
+  readonly shaper: EventShaper | "chunks" | null;
 }
 
 /** Caller of a dialect. */
 export interface Caller {
   /** Credential that authenticated the request. */
   readonly credential: string;
+  /** Opens a chat completion that was made of the request and of stored data. */
+  readonly open: (body: ChatBody) => Promise<OpenedChat>;
   /** Renders and encodes the prompt of a chat completion. */
-  readonly render: (call: DialectCall) => Promise<RenderedCall>;
+  readonly render: (call: OpenedChat) => Promise<RenderedCall>;
 }
 
-/** An API dialect. `T` is its translated request; see `translations.ts`. */
-export interface Dialect<T extends Translation, N extends DialectName = DialectName> {
+/** An API dialect. `T` is its translated request with open chat completions; see `translations.ts`. */
+export interface Dialect<T, N extends DialectName = DialectName> {
   readonly name: N;
   /** Completes a translated request. @throws Any error of the request. */
-  open(translated: T, caller: Caller): Exchange | Promise<Exchange>;
+  open(translated: T, caller: Caller): OpenRequest | Promise<OpenRequest>;
   /** Event that keeps an idle connection open. @default a comment */
   readonly ping?: ServerEvent | undefined;
 }

@@ -1,16 +1,18 @@
 /** The request handler shared by the routes of all dialects. */
-import { EngineError } from "../../errors.ts";
-import type { ChatCompletion } from "../../schema/index.ts";
-import { presentedKey } from "../auth.ts";
-import { readBytes, type ServiceRequest } from "../body.ts";
-import { sourceOf, type ChatAnswer, type ChatCall, type ChatPipeline, type DialectName, type RenderedCall } from "../chat/pipeline.ts";
-import type { ChunkSource } from "../chat/answer/chunk-source.ts";
+import { setMaxListeners } from "node:events";
+import { EngineError } from "../../base/errors.ts";
+import { presentedKey } from "../http/auth.ts";
+import { readBytes, type ServiceRequest } from "../http/body.ts";
+import { newGroup, sourceOf, type ChatAnswer, type ChatPipeline, type RenderCall, type RenderedCall } from "../chat/pipeline.ts";
+import type { AnswerStream } from "../chat/answer/chunk-source.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
 import { checkMediaType } from "../chat/request/request.ts";
-import type { RequestWork } from "../work/request-work.ts";
 import { shapedStream } from "./chunks.ts";
-import type { Dialect, DialectCall, Exchange } from "./dialect.ts";
-import type { Translated, TranslationName } from "./translations.ts";
+import type { Dialect, OpenRequest } from "./dialect.ts";
+import type { OpenedChat, ReadOptions } from "../chat/request/opened-chat.ts";
+import type { DialectName } from "../../dialects/index.ts";
+import type { Opened, Translated, TranslationName } from "./translations.ts";
+import type { Translator } from "./translator.ts";
 
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
@@ -21,72 +23,75 @@ export type SampledName = DialectName & TranslationName;
 interface OpenCall {
   /** Body of the request. */
   readonly bytes: Uint8Array;
-  readonly credential: string;
-  /** Returns the call of a pipeline for one chat completion. `index` distinguishes the digests of several. @default 0 */
-  readonly toCall: (call: DialectCall, index?: number) => ChatCall;
+  /** Options for reading the body. */
+  readonly options: ReadOptions;
+  /** Members of the call of a pipeline for each chat completion of the request. */
+  readonly shared: Omit<RenderCall, "request">;
 }
 
 /** Dependencies of the routes of all dialects. */
 export interface DialectContext {
   readonly pipeline: ChatPipeline;
-  /** Threads for large bodies. */
-  readonly work: RequestWork;
+  readonly translator: Translator;
 }
 
-/** Returns a response with a JSON body. A body given as text is written without a stream. */
+/** Returns a response with a JSON body: an object, or JSON as text or as a stream. A text is written without a stream. */
 function jsonResponse(body: unknown, headers: Readonly<Record<string, string>>): Response {
-  return new Response(JSON.stringify(body), { headers: { "content-type": "application/json", ...headers } });
+  const isWritten = typeof body === "string" || body instanceof ReadableStream;
+  const json = isWritten ? (body as string | ReadableStream<Uint8Array>) : JSON.stringify(body);
+  return new Response(json, { headers: { "content-type": "application/json", ...headers } });
 }
 
 /** Reads the body of a request. @throws BodyError `E_ARGUMENT` for another media type than JSON. */
-async function openCall(dialect: DialectName, context: ServiceRequest): Promise<OpenCall> {
+async function openCall(pipeline: ChatPipeline, context: ServiceRequest): Promise<OpenCall> {
   const { req } = context;
   const bytes = await readBytes(context);
   checkMediaType(req.header("content-type"));
-  const source = sourceOf(dialect, bytes, req.header("x-stainless-retry-count"));
+  // Each call of a request with many prompts adds listeners, directly and through libraries.
+  setMaxListeners(0, req.raw.signal);
   const credential = presentedKey(context.env.incoming.headers) ?? "";
-  const rest = { contentType: "application/json", requestId: req.header("x-request-id"), credential, signal: req.raw.signal };
-  const sourceAt = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
   return {
     bytes,
-    credential,
-    toCall: ({ body, prompt }, index = 0) => ({ ...rest, body, prompt, source: sourceAt(index) }),
+    options: await pipeline.readOptions(credential),
+    shared: { group: newGroup(), requestId: req.header("x-request-id"), credential, signal: req.raw.signal },
   };
 }
 
-/** Answers that are not the error of another server. */
-type Accepted = Exclude<ChatAnswer, { kind: "refusal" }>;
+/** Answer after its completion was passed on. */
+const PUSHED = { kind: "pushed" } as const;
 
-function refused(answers: readonly ChatAnswer[]): Extract<ChatAnswer, { kind: "refusal" }> | undefined {
+type StartedAnswer = Exclude<ChatAnswer, { kind: "whole" }> | typeof PUSHED;
+
+function refused(answers: readonly StartedAnswer[]): Extract<StartedAnswer, { kind: "refusal" }> | undefined {
   return answers.find((answer) => answer.kind === "refusal");
 }
 
-async function release(answers: readonly ChatAnswer[]): Promise<void> {
-  for (const answer of answers) {
-    if (answer.kind === "stream") await answer.stream.chunks().cancel();
-    else if (answer.kind === "json" && typeof answer.body !== "string") await answer.body.cancel();
-  }
-}
-
-/** Starts all completions of an exchange. If one is rejected, the others are cancelled. */
-async function start(pipeline: ChatPipeline, { calls }: Exchange, { toCall }: OpenCall): Promise<readonly ChatAnswer[]> {
-  const settled = await Promise.allSettled(calls.map((call, index) => pipeline.complete(toCall(call, index))));
+/** Starts all completions of a request, and passes on those that are not streamed. If one is rejected, the others are cancelled. */
+async function start(
+  { calls, answer }: OpenRequest,
+  complete: (call: OpenedChat, index: number) => Promise<ChatAnswer>,
+): Promise<readonly StartedAnswer[]> {
+  const run = async (call: OpenedChat, index: number): Promise<StartedAnswer> => {
+    const completed = await complete(call, index);
+    if (completed.kind !== "whole") return completed;
+    await answer.push(completed.answer, index);
+    return PUSHED;
+  };
+  const settled = await Promise.allSettled(calls.map(run));
   const answers = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
   const failure = settled.find((each) => each.status === "rejected");
-  if (failure !== undefined || refused(answers) !== undefined) await release(answers);
+  if (failure !== undefined || refused(answers) !== undefined)
+    for (const each of answers) if (each.kind === "stream") await each.stream.chunks().cancel();
   if (failure !== undefined) throw failure.reason;
   return answers;
 }
 
-async function completionOf(answer: Accepted): Promise<ChatCompletion> {
-  if (answer.kind === "stream") throw new EngineError("Expected the answer to a request without streaming not to be a stream");
-  if (typeof answer.body === "string") return JSON.parse(answer.body) as ChatCompletion;
-  return (await new Response(answer.body).json()) as ChatCompletion;
-}
-
-function chunksOf(answer: Accepted): ChunkSource {
-  if (answer.kind === "stream") return answer.stream.chunks();
-  throw new EngineError("Expected the answer to a request with streaming to be a stream");
+/** Returns the streams of answers, in the order of the calls; none for a request without streaming. */
+function streamsOf(answers: readonly StartedAnswer[], { shaper }: OpenRequest): AnswerStream[] {
+  const streams = answers.flatMap((answer) => (answer.kind === "stream" ? [answer.stream] : []));
+  const expected = shaper === "chunks" ? streams.length : shaper === null ? 0 : answers.length;
+  if (streams.length === expected) return streams;
+  throw new EngineError(`Expected ${expected} of ${answers.length} answers to be streams, got ${streams.length}`);
 }
 
 /** Returns the response to a failure in the format of chat completions. */
@@ -98,56 +103,69 @@ export function failedResponse(pipeline: ChatPipeline, error: unknown, idHeader:
 
 /** Answers a request of a dialect: translates it, runs its chat completions, and shapes their answer. */
 export async function answerDialect<N extends SampledName>(
-  { pipeline, work }: DialectContext,
-  dialect: Dialect<Translated<N>, N>,
+  { pipeline, translator }: DialectContext,
+  dialect: Dialect<Opened<Translated<N>>, N>,
   context: ServiceRequest,
 ): Promise<Response> {
   const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
   try {
-    const call = await openCall(dialect.name, context);
-    // The pipeline takes ownership of a body, and the rendered call is sampled afterwards.
-    const render = ({ body, prompt }: DialectCall) => pipeline.render(call.toCall({ body: body.slice(), prompt }));
-    const translated = await work.translate(dialect.name, call.bytes, context.req.raw.signal);
-    const exchange = await dialect.open(translated, { credential: call.credential, render });
-    const answers = await start(pipeline, exchange, call);
+    const { bytes, options, shared } = await openCall(pipeline, context);
+    const { credential, signal } = shared;
+    pipeline.requireRoom(credential);
+    const source = sourceOf(dialect.name, bytes, context.req.header("x-stainless-retry-count"));
+    const sourceAt = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
+    const translated = await translator.open(dialect.name, bytes, options, signal);
+    const opened = await dialect.open(translated, {
+      credential,
+      open: (body) => translator.openChat(body, options, signal),
+      render: (request) => pipeline.render({ ...shared, request }),
+    });
+    const answers = await start(opened, (request, index) => pipeline.complete({ ...shared, request, source: sourceAt(index) }));
     const refusal = refused(answers);
     if (refusal !== undefined) {
       const retry = refusal.retryAfter === null ? {} : { "retry-after": refusal.retryAfter };
       return Response.json(refusal.body, { status: refusal.status, headers: { ...idHeader, ...retry } });
     }
-    const accepted = answers as readonly Accepted[];
-    const { shaper } = exchange;
-    if (shaper === null) {
-      const completions = await Promise.all(accepted.map(completionOf));
-      return jsonResponse(await exchange.answer(completions), idHeader);
-    }
-    const sources = accepted.map(chunksOf);
-    const explain = (error: unknown) => pipeline.explain(error).body;
-    const events = shapedStream(sources, { shaper, ping: dialect.ping, explain });
-    return new Response(events, { headers: { ...STREAM_HEADERS, ...idHeader } });
+    const streams = streamsOf(answers, opened);
+    if (streams.length === 0) return jsonResponse(await opened.answer.end(), idHeader);
+    return new Response(eventsOf(streams, opened, { pipeline, dialect }), { headers: { ...STREAM_HEADERS, ...idHeader } });
   } catch (error) {
     return failedResponse(pipeline, error, idHeader);
   }
+}
+
+function eventsOf(
+  streams: readonly AnswerStream[],
+  { shaper }: OpenRequest,
+  { pipeline, dialect }: { readonly pipeline: ChatPipeline; readonly dialect: Pick<Dialect<never>, "ping"> },
+): ReadableStream<Uint8Array> {
+  // Chat completions have one call.
+  if (shaper === "chunks" || shaper === null) return streams[0]!.events();
+  const explain = (error: unknown) => pipeline.explain(error).body;
+  return shapedStream(
+    streams.map((each) => each.chunks()),
+    { shaper, ping: dialect.ping, explain },
+  );
 }
 
 /** Request that is rendered and not sampled. */
 export interface RenderedRequest<N extends TranslationName> {
   readonly name: N;
   /** Returns the response body. */
-  readonly answer: (rendered: RenderedCall, translated: Translated<N>) => unknown;
+  readonly answer: (rendered: RenderedCall, translated: Opened<Translated<N>>) => unknown;
 }
 
 /** Answers a request about tokens, for which the prompt is rendered and encoded, and nothing is sampled. */
 export async function answerRendered<N extends TranslationName>(
-  { pipeline, work }: DialectContext,
+  { pipeline, translator }: DialectContext,
   { name, answer }: RenderedRequest<N>,
   context: ServiceRequest,
 ): Promise<Response> {
   const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
   try {
-    const { bytes, toCall } = await openCall("tokenize", context);
-    const translated = await work.translate(name, bytes, context.req.raw.signal);
-    const rendered = await pipeline.render(toCall(translated.calls[0]!));
+    const { bytes, options, shared } = await openCall(pipeline, context);
+    const translated = await translator.open(name, bytes, options, shared.signal);
+    const rendered = await pipeline.render({ ...shared, request: translated.calls[0]! });
     return jsonResponse(answer(rendered, translated), idHeader);
   } catch (error) {
     return failedResponse(pipeline, error, idHeader);

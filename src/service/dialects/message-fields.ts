@@ -1,6 +1,6 @@
 /** Fields of chat completions that act on messages, in dialects without messages. */
 import { unsupported, type Members } from "../../dialects/index.ts";
-import { FIELD_ROWS } from "../../schema/chat-fields.ts";
+import { FIELD_ROWS } from "../../base/schema/chat-fields.ts";
 import { isDefault } from "../chat/request/fields.ts";
 
 const MESSAGE_FIELDS = FIELD_ROWS.filter(

@@ -1,4 +1,4 @@
-/** Translation of request bodies. A large body takes many milliseconds, so it is translated on a work thread. */
+/** Translation of request bodies to chat completions. A large body takes many milliseconds, so it is translated on a work thread. */
 import {
   completionsToChats,
   conversationOf,
@@ -7,29 +7,33 @@ import {
   readResponsesRequest,
   responsesToChat,
   type Members,
+  type TranslatedCall,
   type TranslatedCompletion,
 } from "../../dialects/index.ts";
-import { InternalError } from "../../errors.ts";
-import type { ResponsesItem, ResponsesRequest } from "../../schema/index.ts";
+import { InternalError } from "../../base/errors.ts";
+import type { ResponsesItem, ResponsesRequest } from "../../base/schema/index.ts";
 import { parseBody } from "../chat/request/request.ts";
-import { bodyText } from "../requests.ts";
-import { chatBytes } from "./chat-bytes.ts";
-import type { DialectCall, Translation } from "./dialect.ts";
+import { bodyText } from "../http/requests.ts";
+import { chatBody } from "./chat-members.ts";
+import { openChats, type ChatBody, type OpenedChat, type ReadOptions } from "../chat/request/opened-chat.ts";
+import type { Translation } from "./dialect.ts";
 import { rejectMessageFields } from "./message-fields.ts";
 import { translateDetokenize, translateTokenize } from "./tokens.ts";
 
 /** A translated request of the Messages API. */
 export interface TranslatedMessage extends Translation {
   readonly isStream: boolean;
+  /** Whether thinking blocks of the answer have no text. */
+  readonly omitsThinking: boolean;
 }
 
 function translateMessages(members: Members): TranslatedMessage {
-  const { body, isStream } = messagesToChat(members);
-  return { calls: [{ body: chatBytes(body, isStream) }], isStream };
+  const { body, isStream, omitsThinking } = messagesToChat(members);
+  return { bodies: [chatBody(body, isStream)], isStream, omitsThinking };
 }
 
 function translateCount(members: Members): Translation {
-  return { calls: [{ body: chatBytes(messagesToChat(members).body, false) }] };
+  return { bodies: [chatBody(messagesToChat(members).body, false)] };
 }
 
 /** A translated text completion. The prompt is in the calls, and not in the request. */
@@ -42,27 +46,37 @@ function translateCompletions(members: Members): TranslatedTexts {
   return {
     request: { ...request, prompt: "" },
     isEchoAlone,
-    calls: calls.map(({ body, prompt }) => ({ body: chatBytes(body, isStream), prompt })),
+    bodies: shareMembers(calls, isStream),
   };
+}
+
+/** Returns the bodies of calls; calls with the same members share them. */
+function shareMembers(calls: readonly TranslatedCall[], isStream: boolean): ChatBody[] {
+  const known = new Map<Members, ChatBody>();
+  return calls.map(({ body, prompt }) => {
+    const shared = known.get(body) ?? chatBody(body, isStream);
+    known.set(body, shared);
+    return { ...shared, prompt };
+  });
 }
 
 function translateGenerate(members: Members): Translation {
   const { body, prompt } = generateToChat(members);
   rejectMessageFields((members["sampling_params"] ?? {}) as Members);
-  return { calls: [{ body: chatBytes(body, false), prompt }] };
+  return { bodies: [chatBody(body, false, prompt)] };
 }
 
 /** A translated request of the Responses API. */
 export interface TranslatedResponse extends Translation {
   /** The body; without its input, unless that needs stored responses. */
   readonly request: ResponsesRequest;
-  /** Items of the input as JSON; null if the request needs stored responses, and has no calls yet. */
+  /** Items of the input as JSON; null if the request needs stored responses, and has no bodies yet. */
   readonly input: string | null;
 }
 
 /** Returns the chat completion of a request with its conversation. */
-export function responsesCall(request: ResponsesRequest, items: readonly ResponsesItem[]): DialectCall {
-  return { body: chatBytes(responsesToChat(request, request, items), request.stream === true) };
+export function responsesCall(request: ResponsesRequest, items: readonly ResponsesItem[]): ChatBody {
+  return chatBody(responsesToChat(request, request, items), request.stream === true);
 }
 
 function unstored(): never {
@@ -73,13 +87,19 @@ async function translateResponses(members: Members): Promise<TranslatedResponse>
   const request = readResponsesRequest(members);
   const { input: given, previous_response_id: previousId } = request;
   const hasReferences = typeof given !== "string" && given.some(({ type }) => type === "item_reference");
-  if (hasReferences || (previousId ?? null) !== null) return { request, input: null, calls: [] };
+  if (hasReferences || (previousId ?? null) !== null) return { request, input: null, bodies: [] };
   const { input, items } = await conversationOf(request, { response: unstored, item: unstored });
-  return { request: { ...request, input: [] }, input: JSON.stringify(input), calls: [responsesCall(request, items)] };
+  return { request: { ...request, input: [] }, input: JSON.stringify(input), bodies: [responsesCall(request, items)] };
+}
+
+/** A chat completion is its own translation. */
+function translateChat(members: Members): Translation {
+  return { bodies: [{ members }] };
 }
 
 /** Translations by name: of a dialect, or of a request about tokens. */
 const TRANSLATIONS = {
+  chat: translateChat,
   messages: translateMessages,
   responses: translateResponses,
   completions: translateCompletions,
@@ -95,12 +115,23 @@ export type TranslationName = keyof typeof TRANSLATIONS;
 /** Result of a translation. */
 export type Translated<N extends TranslationName> = Awaited<ReturnType<(typeof TRANSLATIONS)[N]>>;
 
+/** A translation with open chat completions. */
+export type Opened<T extends Translation> = Omit<T, "bodies"> & { readonly calls: readonly OpenedChat[] };
+
 /**
- * Parses and translates a request body.
+ * Parses, translates and opens a request.
  *
  * @throws BodyError `E_ARGUMENT` for a malformed body; UnsupportedError `E_UNSUPPORTED` naming an unsupported field or value; other errors
- *   of `bodyText`.
+ *   of `bodyText` and `openChats`.
  */
-export async function translateBody<N extends TranslationName>(name: N, bytes: Uint8Array): Promise<Translated<N>> {
-  return (await TRANSLATIONS[name](parseBody(bodyText("chat", bytes)))) as Translated<N>;
+export async function openBody<N extends TranslationName>(
+  name: N,
+  bytes: Uint8Array,
+  options: ReadOptions,
+): Promise<Opened<Translated<N>>> {
+  const text = bodyText("chat", bytes);
+  const { bodies, ...rest } = (await TRANSLATIONS[name](parseBody(text))) as Translated<N>;
+  // The text of a chat completion is forwarded as the client wrote it.
+  const given = name === "chat" ? bodies.map((body) => ({ ...body, text })) : bodies;
+  return { ...rest, calls: openChats(given, options) } as Opened<Translated<N>>;
 }

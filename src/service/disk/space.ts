@@ -1,9 +1,9 @@
 import { statfs } from "node:fs/promises";
-import { NoSpaceError } from "../../errors.ts";
-import { delay } from "../../util/delay.ts";
-import { isNoSpace } from "../../util/no-space.ts";
-import { messageOf } from "../error-text.ts";
-import type { ServiceLogger } from "../logger.ts";
+import { NoSpaceError } from "../../base/errors.ts";
+import { delay } from "../../base/util/delay.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
+import { messageOf } from "../../base/util/values.ts";
+import type { ServiceLogger } from "../common/logger.ts";
 import { RESERVE_BYTES, type Reserve } from "./reserve.ts";
 
 /** Milliseconds between checks of the free space while work waits for it. */

@@ -1,6 +1,7 @@
-import { WhetstoneError } from "../../errors.ts";
-import { messageOf } from "../error-text.ts";
-import type { ServiceLimits } from "../limits.ts";
+import { WhetstoneError } from "../../base/errors.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { deleteOldQuarantines } from "../disk/quarantine.ts";
+import type { ServiceLimits } from "../common/limits.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import { deleteArtifact, deleteJob, type DeletionContext } from "./deletion.ts";
 
@@ -8,17 +9,19 @@ import { deleteArtifact, deleteJob, type DeletionContext } from "./deletion.ts";
 const LOOK_MS = 60 * 60_000;
 
 /** Context of {@link keepAges}. */
-export type AgesContext = DeletionContext & { readonly limits: Pick<ServiceLimits, "maxJobAgeMs" | "maxArtifactAgeMs"> };
+export type AgesContext = DeletionContext & {
+  readonly limits: Pick<ServiceLimits, "maxJobAgeMs" | "maxArtifactAgeMs" | "maxQuarantineAgeMs">;
+};
 
 /**
- * Deletes finished jobs and artifact versions that are older than the limits, now and every hour. A version that an unfinished job reads is
+ * Deletes finished jobs, artifact versions and files in the quarantine that are older than the limits, now and every hour. A version that an unfinished job reads is
  * deleted by a later cleanup.
  *
  * @returns a function that stops the cleanups and waits for a running one.
  */
 export function keepAges(context: AgesContext): () => Promise<void> {
-  const { maxJobAgeMs, maxArtifactAgeMs } = context.limits;
-  if (maxJobAgeMs === null && maxArtifactAgeMs === null) return () => Promise.resolve();
+  const { maxJobAgeMs, maxArtifactAgeMs, maxQuarantineAgeMs } = context.limits;
+  if (maxJobAgeMs === null && maxArtifactAgeMs === null && maxQuarantineAgeMs === null) return () => Promise.resolve();
   let isClosed = false;
   const look = () =>
     deleteOld(context, () => isClosed).catch((error: unknown) =>
@@ -36,7 +39,11 @@ export function keepAges(context: AgesContext): () => Promise<void> {
 }
 
 async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise<void> {
-  const { store, limits, logger } = context;
+  const { store, directory, limits, logger } = context;
+  if (limits.maxQuarantineAgeMs !== null) {
+    const quarantines = await deleteOldQuarantines(directory, limits.maxQuarantineAgeMs);
+    if (quarantines > 0) logger.info("Old files in the quarantine were deleted", { quarantines });
+  }
   const deleted = { jobs: 0, artifacts: 0 };
   if (limits.maxJobAgeMs !== null) {
     const old = store

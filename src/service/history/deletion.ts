@@ -1,19 +1,23 @@
 /** Deletion of data that the service keeps until a user deletes it: artifact versions, finished jobs with their events, token reports. */
 import { setImmediate } from "node:timers/promises";
-import { ConflictError, NotFoundError } from "../../errors.ts";
-import type { DeleteArtifactResponse, DeleteJobResponse, DeleteTokensResponse } from "../../schema/index.ts";
-import { removeBlob } from "../artifacts/remove-blob.ts";
-import type { ServiceContext } from "../context.ts";
+import { ConflictError, NotFoundError } from "../../base/errors.ts";
+import type { DeleteArtifactResponse, DeleteJobResponse, DeleteTokensResponse } from "../../base/schema/index.ts";
+import { removeBlob, type BlobContext } from "../artifacts/remove-blob.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import type { DiskSpace } from "../disk/space.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
 import { removeTokenReport } from "../jobs/token-report.ts";
-import { artifactUrl } from "../names.ts";
+import { artifactUrl } from "../common/names.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import { forgetAnswer } from "../store/idempotency-keys.ts";
 import { getJob, LIVE_STATUSES } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 
 /** Parts of the service that deletions need. */
-export type DeletionContext = Pick<ServiceContext, "store" | "blobs" | "directory" | "logger" | "space">;
+export interface DeletionContext extends BlobContext {
+  readonly directory: DataDirectory;
+  readonly space: DiskSpace;
+}
 
 /** Max events deleted per transaction, small enough for the reserve of a full disk and for other requests in between. */
 const EVENTS_AT_ONCE = 200;

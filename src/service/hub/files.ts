@@ -1,7 +1,8 @@
 /** Files of a model repository that make up a base model. */
-import { access } from "node:fs/promises";
+
 import { join } from "node:path";
-import { MAX_INDEX_BYTES, readRegularFile } from "../../util/regular-file.ts";
+import { MAX_INDEX_BYTES, readRegularFile } from "../../base/util/regular-file.ts";
+import { pathExists } from "../../base/util/file-system-error.ts";
 
 /** Weights in a single file, or the index that lists the files of sharded weights. */
 const WEIGHTS = "model.safetensors";
@@ -36,8 +37,8 @@ export async function isWhole(directory: string): Promise<boolean> {
 
 /** Returns the first file, weight shards included, that a directory lacks for a base model; null if the base model is complete. */
 export async function missingFrom(directory: string): Promise<string | null> {
-  for (const name of REQUIRED) if (!(await exists(join(directory, name)))) return name;
-  if (await exists(join(directory, WEIGHTS))) return null;
+  for (const name of REQUIRED) if (!(await pathExists(join(directory, name)))) return name;
+  if (await pathExists(join(directory, WEIGHTS))) return null;
   let parts: Set<string>;
   try {
     const { weight_map: map } = JSON.parse(await readRegularFile(join(directory, INDEX), { maxBytes: MAX_INDEX_BYTES })) as {
@@ -47,13 +48,6 @@ export async function missingFrom(directory: string): Promise<string | null> {
   } catch {
     return `an ${INDEX} that can be read`;
   }
-  for (const name of parts) if (!SHARD.test(name) || !(await exists(join(directory, name)))) return name;
+  for (const name of parts) if (!SHARD.test(name) || !(await pathExists(join(directory, name)))) return name;
   return null;
-}
-
-function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }

@@ -1,18 +1,19 @@
 /** Client of a model hub. Base models are fetched once by their hub path and cached. */
-import { access, mkdir, readFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { Agent, fetch as undiciFetch } from "undici";
-import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../errors.ts";
-import { writeDurably } from "../files.ts";
-import type { ServiceLogger } from "../logger.ts";
-import { parseBaseModel } from "../../util/base-model.ts";
-import { reasonOf } from "../../util/regular-file.ts";
-import { messageOf } from "../error-text.ts";
-import { digestFile, type FileDigest } from "../digests.ts";
-import { Verifier } from "../verifier.ts";
+import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
+import { writeDurably } from "../disk/files.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import { parseBaseModel } from "../../base/util/base-model.ts";
+import { MAX_CONFIG_BYTES, readRegularFile, reasonOf } from "../../base/util/regular-file.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { digestFile, type FileDigest } from "../disk/digests.ts";
+import { Verifier } from "../disk/verifier.ts";
 import { filesToFetch, isWhole, missingFrom } from "./files.ts";
 import { keep, removeAbandoned } from "./incomplete.ts";
 import { recordSnapshot, snapshotDigests } from "./recorded-digests.ts";
+import { pathExists } from "../../base/util/file-system-error.ts";
 
 /** Options of the model hub client. */
 export interface HubOptions {
@@ -125,7 +126,9 @@ function storageOf({ name }: Repository, { cacheDir }: Settings): string {
 async function findKept(repository: Repository, settings: Settings): Promise<string | null> {
   const { revision } = repository;
   const storage = storageOf(repository, settings);
-  const commit = COMMIT.test(revision) ? revision : (await readFile(join(storage, "refs", revision), "utf8").catch(() => "")).trim();
+  const commit = COMMIT.test(revision)
+    ? revision
+    : (await readRegularFile(join(storage, "refs", revision), { maxBytes: MAX_CONFIG_BYTES }).catch(() => "")).trim();
   const kept = join(storage, "snapshots", commit);
   return COMMIT.test(commit) && (await isWhole(kept)) ? kept : null;
 }
@@ -155,7 +158,12 @@ async function find(repository: Repository, settings: Settings, agent: Agent): P
 async function verifySnapshot(name: string, storage: string, directory: string, logger: ServiceLogger): Promise<void> {
   const verifier = new Verifier(logger);
   for (const [file, digest] of Object.entries((await snapshotDigests(storage, basename(directory))) ?? {}))
-    await verifier.check(join(directory, file), digest, `Base model '${name}' (${file})`, REFETCH);
+    await verifier.check(
+      { root: storage, storedPath: `snapshots/${basename(directory)}/${file}` },
+      digest,
+      `Base model '${name}' (${file})`,
+      REFETCH,
+    );
 }
 
 async function fetchModel(
@@ -184,7 +192,7 @@ async function fetchModel(
     );
   }
   const directory = join(storage, "snapshots", commit);
-  await mkdir(directory, { recursive: true });
+  await mkdir(directory, { recursive: true, mode: 0o700 });
   await removeAbandoned(join(storage, "snapshots"));
   logger.info("Fetching a base model", {
     model: name,
@@ -196,8 +204,8 @@ async function fetchModel(
   const digests: Record<string, FileDigest> = {};
   for (const path of wanted.files) {
     const target = join(directory, path);
-    if (await exists(target)) {
-      digests[path] = recorded?.[path] ?? (await digestFile(target));
+    if (await pathExists(target)) {
+      digests[path] = recorded?.[path] ?? (await digestFile(target, storage));
       continue;
     }
     const blob = await downloadFile({ ...common, repo, path, revision: commit });
@@ -214,7 +222,7 @@ async function fetchModel(
   if (revision !== commit) {
     // Written last, so that a revision with a recorded commit has all its files.
     const ref = join(storage, "refs", revision);
-    await mkdir(join(ref, ".."), { recursive: true });
+    await mkdir(join(ref, ".."), { recursive: true, mode: 0o700 });
     await writeDurably(ref, commit);
   }
   return directory;
@@ -252,11 +260,4 @@ const DISK_CODES = ["ENOSPC", "EDQUOT", "EIO", "EROFS"];
 function isOfDisk(error: unknown): error is NodeJS.ErrnoException {
   if (!(error instanceof Error) || !("syscall" in error)) return false;
   return "path" in error || DISK_CODES.includes((error as NodeJS.ErrnoException).code ?? "");
-}
-
-function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";
-import { DataError } from "../../errors.ts";
-import { remove, syncDirectory } from "../files.ts";
-import type { FileDigest } from "../digests.ts";
+import { DataError } from "../../base/errors.ts";
+import { remove, syncDirectory } from "../disk/files.ts";
+import type { FileDigest } from "../disk/digests.ts";
 
 /** Name of a file that is being fetched. */
 export const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
@@ -35,7 +35,7 @@ export async function keep(
         done(null, chunk);
       },
     });
-    await pipeline(Readable.fromWeb(blob.stream() as ReadableStream), counted, createWriteStream(temporary, { flags: "wx" }));
+    await pipeline(Readable.fromWeb(blob.stream() as ReadableStream), counted, createWriteStream(temporary, { flags: "wx", mode: 0o600 }));
     const { size } = await stat(temporary);
     const digest = hash.digest("hex");
     if (size !== expected.size || (expected.sha256 !== null && digest !== expected.sha256)) {

@@ -1,29 +1,45 @@
 /**
  * Digests of fetched base models, stored in `digests/<commit>.json` next to `snapshots/<commit>/` in the layout of the Hugging Face cache.
  */
-import { mkdir, readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
-import { writeDurably } from "../files.ts";
-import { digestsSchema, type Digests } from "../digests.ts";
+import { mkdir, readdir } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { DataCorruptedError, DataError } from "../../base/errors.ts";
+import { MAX_INDEX_BYTES, readRegularFile } from "../../base/util/regular-file.ts";
+import { writeDurably } from "../disk/files.ts";
+import { parseDigestsText, type Digests } from "../disk/digests.ts";
 
 const FOLDER = "digests";
 
 /** Records the digests of a snapshot by file name. Called after the files are written, so a recorded snapshot is complete. */
 export async function recordSnapshot(storage: string, commit: string, digests: Digests): Promise<void> {
-  await mkdir(join(storage, FOLDER), { recursive: true });
+  await mkdir(join(storage, FOLDER), { recursive: true, mode: 0o700 });
   await writeDurably(join(storage, FOLDER, `${commit}.json`), `${JSON.stringify(digests, null, 1)}\n`);
 }
 
-/** Returns the digests of a snapshot by file name; null for a snapshot fetched by another program, or before digests were recorded. */
+/**
+ * Returns the digests of a snapshot by file name; null for a snapshot fetched by another program, or before digests were recorded.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that does not contain digests of files below the snapshot.
+ */
 export async function snapshotDigests(storage: string, commit: string): Promise<Digests | null> {
   let text: string;
   try {
-    text = await readFile(join(storage, FOLDER, `${commit}.json`), "utf8");
+    text = await readRegularFile(join(storage, FOLDER, `${commit}.json`), { maxBytes: MAX_INDEX_BYTES });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (error instanceof DataError) throw damaged(storage, commit, error);
     throw error;
   }
-  return digestsSchema.parse(JSON.parse(text));
+  const digests = parseDigestsText(text);
+  if (digests !== null) return digests;
+  throw damaged(storage, commit);
+}
+
+function damaged(storage: string, commit: string, cause?: unknown): DataCorruptedError {
+  return new DataCorruptedError(
+    `The digests of the base model in '${basename(storage)}' at ${commit} are damaged. Delete its folder, and it is fetched again`,
+    { cause },
+  );
 }
 
 /** Snapshot with recorded digests. */

@@ -1,3 +1,5 @@
+import { onceAborted } from "../../base/util/abort.ts";
+
 /** Notifies waiting requests that events or the status of some job changed. Waiters read the change itself from the store. */
 export class Changes {
   readonly #waiting = new Set<() => void>();
@@ -20,12 +22,12 @@ export class Changes {
       const done = () => {
         clearTimeout(timer);
         this.#waiting.delete(done);
-        signal?.removeEventListener("abort", done);
+        removeListener();
         resolve();
       };
       const timer = setTimeout(done, timeoutMs);
       this.#waiting.add(done);
-      signal?.addEventListener("abort", done, { once: true });
+      const removeListener = onceAborted(signal, done);
     });
   }
 }

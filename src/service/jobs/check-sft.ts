@@ -5,11 +5,11 @@ import type { SftJobConfig } from "../store/job-configs.ts";
 import type { ModelRow } from "../store/tables.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import { sftSource, VALIDATION_PARAM } from "../training-data/sft-data.ts";
-import type { RequestWork } from "../work/request-work.ts";
+import type { DataWork } from "../training-data/data-work.ts";
 
 /** Runs all checks that are possible before a job is accepted, and returns the job's plan. */
 export async function checkSftData(
-  { engine, work, files }: { readonly engine: Engine; readonly work: RequestWork; readonly files: Pick<StoredFiles, "blobPath"> },
+  { engine, data, files }: { readonly engine: Engine; readonly data: DataWork; readonly files: Pick<StoredFiles, "blobPath"> },
   {
     model,
     artifact,
@@ -26,7 +26,7 @@ export async function checkSftData(
   const { assistantTurns } = checkSftConfig(config.config, config.experimental_config);
   const base = await engine.describeBase(model.base_model);
   const options = { base, files, assistantTurns };
-  const data = await work.sftData(await sftSource(artifact, options));
-  if (validation !== null) await work.sftData(await sftSource(validation, { ...options, param: VALIDATION_PARAM }));
-  return planSft(data.examples.length, config.config, config.experimental_config);
+  const { examples } = await data.sftData(await sftSource(artifact, options));
+  if (validation !== null) await data.sftData(await sftSource(validation, { ...options, param: VALIDATION_PARAM }));
+  return planSft(examples.length, config.config, config.experimental_config);
 }

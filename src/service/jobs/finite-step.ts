@@ -1,8 +1,11 @@
-import type { LossMetrics } from "../../engine/port.ts";
-import { NonFiniteError, WhetstoneError } from "../../errors.ts";
+import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engine/port.ts";
+import { NonFiniteError, WhetstoneError } from "../../base/errors.ts";
 
 const REMEDY =
   "The job committed nothing: the model stays at its last checkpoint. Lower the learning rate, set `max_grad_norm`, or check rewards, weights and log-probabilities of the data";
+
+/** Max tokens of the sequence that a trained model is checked with. */
+const PROBE_TOKENS = 64;
 
 /**
  * Runs a part of a job that computes with the model's weights, and adds context to its non-finite errors.
@@ -36,4 +39,46 @@ export function requireFiniteLoss({ loss }: Pick<LossMetrics, "loss">): void {
  */
 export function requireFiniteNorm(gradNorm: number): void {
   if (Math.abs(gradNorm) === Infinity) throw new NonFiniteError(`Expected a finite gradient norm, got ${gradNorm}`);
+}
+
+/** Context of {@link requireUsableModel}. */
+export interface ProbeContext {
+  readonly engine: Engine;
+  readonly handle: ModelHandle;
+  readonly vocabularySize: number;
+  readonly signal: AbortSignal;
+}
+
+/** Max relative difference to the uniform distribution that rounding explains. */
+const UNIFORM_TOLERANCE = 1e-6;
+
+/**
+ * Checks the weights after the last optimizer step of a job: finite weights can be so large that the model has no finite log-probabilities,
+ * or, because its normalization overflows, the uniform distribution for every prompt. Every earlier step is checked by the pass that
+ * follows it.
+ *
+ * @param rows - Rows of the step. The log-probabilities of the first one's beginning are computed.
+ * @param before - Log-probabilities of the rows before the update. A model that was uniform already, such as one without a trained head, may
+ *   stay so.
+ * @throws NonFiniteError `E_NON_FINITE` in both cases.
+ */
+export async function requireUsableModel(
+  { engine, handle, vocabularySize, signal }: ProbeContext,
+  rows: readonly Row[],
+  before: readonly Logprobs[],
+): Promise<void> {
+  const [row] = rows;
+  if (row === undefined) return;
+  const tokens = row.tokens.slice(0, PROBE_TOKENS);
+  // Log-probabilities are computed where the weight is not 0. The first token has none.
+  const probe = { tokens, weights: new Float32Array(tokens.length).fill(1, 1) };
+  const unusable = (problem: string, cause?: unknown) => new NonFiniteError(`The update makes the model unusable. ${problem}`, { cause });
+  const [logprobs] = await engine.forward(handle, [probe], { signal }).catch((error: unknown) => {
+    throw WhetstoneError.isInstance(error) && error.code === "E_NON_FINITE" ? unusable(error.message, error) : error;
+  });
+  const uniform = Math.log(vocabularySize);
+  const isUniform = (values: Logprobs) => values.every((value) => Math.abs(value + uniform) <= UNIFORM_TOLERANCE * uniform);
+  const computed = logprobs!.subarray(1);
+  if (isUniform(computed) && !isUniform(before[0]!.filter((_, t) => row.weights[t] !== 0)))
+    throw unusable(`Expected log-probabilities that depend on the prompt, got the uniform distribution for all ${computed.length} tokens`);
 }

@@ -1,5 +1,5 @@
 import type { LossMetrics } from "../../engine/port.ts";
-import { NonFiniteError } from "../../errors.ts";
+import { NonFiniteError } from "../../base/errors.ts";
 
 /** Metrics that are optional for an engine. NaN means not reported. */
 const OPTIONAL: ReadonlySet<string> = new Set(["entropy", "policy/entropy", "grad_norm"]);

@@ -1,12 +1,13 @@
-import { ConflictError, EngineError, UnavailableError } from "../../errors.ts";
-import { delay } from "../../util/delay.ts";
-import { isNoSpace } from "../../util/no-space.ts";
+import { ConflictError, EngineError, UnavailableError } from "../../base/errors.ts";
+import { delay } from "../../base/util/delay.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
 import { appendEvent, getJob, nextLiveJob } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
 import { runJob, type RunContext } from "./run-job.ts";
-import { messageOf, traceOf } from "../error-text.ts";
+import { traceOf } from "../common/error-text.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 /** Max milliseconds that a cancel request waits for a running job to stop. */
 const CANCEL_PATIENCE_MS = 20_000;

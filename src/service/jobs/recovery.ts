@@ -2,18 +2,21 @@ import { readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { BlobStore } from "../artifacts/blob-store.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
-import type { DataDirectory } from "../data-directory.ts";
-import { isTemporaryName, remove } from "../files.ts";
-import type { ServiceLogger } from "../logger.ts";
-import { Quarantine } from "../quarantine.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { isTemporaryName, remove } from "../disk/files.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import { Quarantine } from "../disk/quarantine.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
-import type { Store } from "../store/tables.ts";
+import { removeDeadStaging } from "../stored-files/staging.ts";
+import { findStateDirectory } from "../disk/stored-path.ts";
+import type { CheckpointRow, Store } from "../store/tables.ts";
 import { requeueNow } from "./queue.ts";
 
 interface Sweep {
   readonly store: Store;
   readonly directory: DataDirectory;
   readonly quarantine: Quarantine;
+  readonly logger: ServiceLogger;
 }
 
 /**
@@ -36,12 +39,14 @@ export async function recover({
 }): Promise<void> {
   const requeued = await requeueJobs(store);
   const quarantine = new Quarantine(directory, logger);
-  const sweep: Sweep = { store, directory, quarantine };
+  const sweep: Sweep = { store, directory, quarantine, logger };
+  await quarantineLinks(sweep);
+  const inUse = await removeDeadStaging(directory);
   const removed =
     (await removeTemporary(directory)) +
     (await sweepJobs(sweep)) +
     (await sweepCheckpoints(sweep)) +
-    (await removeEntries(directory.temporary, () => true));
+    (await removeEntries(directory.temporary, (name) => !inUse.has(name)));
   await sweepTokens(sweep);
   await sweepBlobs(sweep, blobs);
   quarantine.report();
@@ -69,6 +74,20 @@ async function removeEntries(path: string, isUseless: (name: string) => boolean)
   const names = (await entriesOf(path)).filter(isUseless);
   for (const name of names) await remove(join(path, name));
   return names.length;
+}
+
+/** Moves symbolic links in place of the directories of models and jobs to the quarantine. The service creates no links. */
+async function quarantineLinks({ directory, quarantine }: Sweep): Promise<void> {
+  for (const parent of [directory.jobs, directory.checkpoints]) {
+    for (const entry of await readdir(parent, { withFileTypes: true })) {
+      const path = join(parent, entry.name);
+      if (entry.isSymbolicLink()) await quarantine.add(path);
+      else if (entry.isDirectory()) {
+        const inner = await readdir(path, { withFileTypes: true });
+        for (const { name } of inner.filter((each) => each.isSymbolicLink())) await quarantine.add(join(path, name));
+      }
+    }
+  }
 }
 
 /** Removes incomplete files in every directory in which the service writes under a temporary name first. @returns their number. */
@@ -109,9 +128,18 @@ async function sweepJobs({ store, directory, quarantine }: Sweep): Promise<numbe
   return removed;
 }
 
-async function sweepCheckpoints({ store, directory, quarantine }: Sweep): Promise<number> {
-  const rows = await store.selectFrom("checkpoints").select(["state_dir", "optimizer_kind"]).where("state_dir", "is not", null).execute();
-  const kept = new Map(rows.map((row) => [join(directory.root, row.state_dir ?? ""), row.optimizer_kind]));
+async function sweepCheckpoints({ store, directory, quarantine, logger }: Sweep): Promise<number> {
+  const rows = await store
+    .selectFrom("checkpoints")
+    .select(["id", "model_id", "step", "state_dir", "optimizer_kind"])
+    .where("state_dir", "is not", null)
+    .execute();
+  const kept = new Map<string, CheckpointRow["optimizer_kind"]>();
+  for (const row of rows) {
+    const path = findStateDirectory(directory, row);
+    if (path !== null) kept.set(path, row.optimizer_kind);
+    else logger.error("A checkpoint names files outside of its directory", { checkpoint: row.id, state_dir: row.state_dir });
+  }
   const models = new Set((await store.selectFrom("models").select("id").execute()).map((row) => row.id));
   for (const id of await entriesOf(directory.checkpoints)) {
     const path = join(directory.checkpoints, id);

@@ -1,6 +1,6 @@
 import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engine/port.ts";
 import { linearLoss, linearRows, policyObjectiveSteps, policyRows, type RlBatch } from "../../learner/index.ts";
-import { runStepsInSlices } from "../../util/steps.ts";
+import { runStepsInSlices } from "../../base/util/steps.ts";
 
 /** Engine, model and reference policy for a gradient computation. */
 export interface GradientScope {

@@ -1,5 +1,5 @@
 import type { Logprobs, Row } from "../../engine/port.ts";
-import { NotFoundError } from "../../errors.ts";
+import { NotFoundError } from "../../base/errors.ts";
 import type { KlReference } from "../../learner/index.ts";
 import { checkpointAt } from "../store/checkpoints.ts";
 import type { CheckpointRow } from "../store/tables.ts";

@@ -1,10 +1,11 @@
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { policyDiagnosticsSteps, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
-import { runStepsInSlices } from "../../util/steps.ts";
+import { runStepsInSlices } from "../../base/util/steps.ts";
 import type { RlJobConfig } from "../store/job-configs.ts";
 import { recentRlSteps } from "../store/jobs.ts";
 import { verifyGroups } from "../training-data/job-files.ts";
-import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
+import { requireFinite, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
+import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import { computeGradient } from "./rl-gradient.ts";
 import { referenceLogprobs } from "./rl-reference.ts";
@@ -40,9 +41,11 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const { engine, directory, store } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
   await verifyGroups(context.files, job);
-  const batch = await context.work.rlBatch({ directory, jobId: job.id, config: config.experimental_config, base }, signal);
+  const batch = await context.data.rlBatch({ directory, jobId: job.id, config: config.experimental_config, base }, signal);
   const { warnings = [] } = config;
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
+  const withMissing = { count: batch.trajectoriesWithMissingBytes, one: "trajectory", many: "trajectories" };
+  await warnOfMissingTokens(scope, batch.missingBytes, withMissing);
   const step = `Step ${scope.model.next_step}`;
   const startedMs = performance.now();
   const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
@@ -54,6 +57,9 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
     return { ...gradient, gradNorm: norm };
   });
   const seconds = (performance.now() - startedMs) / 1000;
+  await requireFinite(step, () =>
+    requireUsableModel({ engine, handle, vocabularySize: base.vocabularySize, signal }, batch.rows, logprobs),
+  );
   const digests =
     config.experimental_config?.token_report === true
       ? await writeTokenReport(directory, job.id, tokenReport(batch.sources, batch.rows, logprobs))

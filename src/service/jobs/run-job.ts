@@ -1,10 +1,10 @@
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
 import type { DiskSpace } from "../disk/space.ts";
-import type { ServiceLimits } from "../limits.ts";
-import type { Policies } from "../policies.ts";
+import type { ServiceLimits } from "../common/limits.ts";
+import type { Policies } from "../models/policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
-import type { Digests } from "../digests.ts";
+import type { Digests } from "../disk/digests.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Retention } from "../checkpoints/retention.ts";
@@ -12,16 +12,16 @@ import type { Changes } from "./changes.ts";
 import { trainRl } from "./rl.ts";
 import { trainSft } from "./sft.ts";
 import { commitCheckpoint, commitProgress, startingPoint, type CommitContext, type NewEvent } from "./states.ts";
-import type { RequestWork } from "../work/request-work.ts";
+import type { DataWork } from "../training-data/data-work.ts";
 import type { WarmModels } from "./warm-models.ts";
-import { messageOf } from "../error-text.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 /** Parts of the service that a job needs. */
 export interface RunContext extends CommitContext {
   readonly policies: Policies;
   readonly warm: WarmModels;
   readonly changes: Changes;
-  readonly work: RequestWork;
+  readonly data: DataWork;
   readonly limits: ServiceLimits;
   readonly files: StoredFiles;
   readonly retention: Retention;

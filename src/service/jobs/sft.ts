@@ -2,7 +2,8 @@ import { setImmediate } from "node:timers/promises";
 import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
-import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
+import { requireFinite, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
+import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import type { JobScope, Trained } from "./run-job.ts";
 import { sftSource, type SftData } from "../training-data/sft-data.ts";
@@ -45,13 +46,15 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
   };
   const measured = work.validationExamples === 0 ? {} : { num_validation_trajectories: work.validationExamples };
   await emit({ key: "start", type: "training_started", data: { num_sequences: plan.stepCount, ...counts, ...measured } });
-  if (data.missingBytes > 0) await emit({ key: "warning:data:missing-tokens", type: "warning", data: missingTokens(data) });
+  await warnOfMissingTokens(scope, data.missingBytes, { count: data.examplesWithMissingBytes, one: "example", many: "examples" });
   let done = job.committed_steps;
   for (const step of plan.steps(done)) {
     done++;
     signal.throwIfAborted();
     const number = done;
-    const metrics = await requireFinite(`Step ${number}`, () => trainStep(scope, data, { step, number }));
+    const metrics = await requireFinite(`Step ${number}`, () =>
+      trainStep(scope, data, { step, number, isLast: number === plan.stepCount }),
+    );
     const validation =
       step.validates && work.validation.length > 0
         ? await requireFinite(`The validation after step ${number}`, () => measure(scope, work.validation))
@@ -64,26 +67,11 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
   return { metrics: { ...(await summarize(context.store, job.id)), ...counts, ...measured }, events: [] };
 }
 
-/** Returns the data of the warning about bytes that the vocabulary has no token for. */
-function missingTokens({ missingBytes, examplesWithMissingBytes }: SftData): Readonly<Record<string, string | number>> {
-  const [bytes, examples] = [count(missingBytes, "byte"), count(examplesWithMissingBytes, "example")];
-  return {
-    code: "missing-tokens",
-    value: missingBytes,
-    threshold: 0,
-    message: `${bytes} in ${examples} have no token in the model's vocabulary: they were left out, or became its unknown token. Remove these characters from the data, or choose another base model.`,
-  };
-}
-
-function count(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}
-
 async function readWork({ context, job, base, signal }: JobScope): Promise<SftWork> {
-  const { store, work, files } = context;
+  const { store, data: reader, files } = context;
   const { artifact_id, validation_artifact_id, config, experimental_config } = JSON.parse(job.config) as SftJobConfig;
   const { assistantTurns } = checkSftConfig(config, experimental_config);
-  const read = async (id: string) => work.sftData(await sftSource(await getArtifact(store, id), { base, files, assistantTurns }), signal);
+  const read = async (id: string) => reader.sftData(await sftSource(await getArtifact(store, id), { base, files, assistantTurns }), signal);
   const data = await read(artifact_id);
   const plan = planSft(data.examples.length, config, experimental_config);
   const validation =
@@ -94,17 +82,19 @@ async function readWork({ context, job, base, signal }: JobScope): Promise<SftWo
 }
 
 async function trainStep(
-  { context, handle, signal }: JobScope,
+  { context, handle, base, signal }: JobScope,
   data: SftData,
-  { step, number }: { readonly step: SftStep; readonly number: number },
+  { step, number, isLast }: { readonly step: SftStep; readonly number: number; readonly isLast: boolean },
 ): Promise<SftStepMetrics> {
   const batch = buildSftBatch(step.examples.flatMap((example) => data.examples[example] ?? []));
   const startedMs = performance.now();
-  const { metrics } = await context.engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
+  const { logprobs, metrics } = await context.engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
   requireFiniteLoss(metrics);
   const { gradNorm } = await context.engine.optimStep(handle, step.adam, { signal });
   requireFiniteNorm(gradNorm);
   const seconds = (performance.now() - startedMs) / 1000;
+  if (isLast)
+    await requireUsableModel({ engine: context.engine, handle, vocabularySize: base.vocabularySize, signal }, batch.rows, logprobs);
   return {
     gradient_step: number,
     loss: metrics.loss,

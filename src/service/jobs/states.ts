@@ -2,16 +2,17 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { type ModelHandle, OPTIMIZER_FILE } from "../../engine/port.ts";
-import { InternalError } from "../../errors.ts";
-import type { CheckpointLineage } from "../../schema/index.ts";
+import { InternalError } from "../../base/errors.ts";
+import type { CheckpointLineage } from "../../base/schema/index.ts";
 import { saveDurably, type SaveContext } from "../checkpoints/save-state.ts";
-import { remove, syncDirectory } from "../files.ts";
-import { stepName } from "../names.ts";
-import { removeJobFiles, jobDirectory } from "../training-data/job-files.ts";
+import { remove, syncDirectory } from "../disk/files.ts";
+import { stepName } from "../common/names.ts";
+import { removeJobFiles } from "../training-data/job-files.ts";
+import { findStateDirectory, jobDirectory, modelDirectory, storedProgress } from "../disk/stored-path.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
-import { type Digests } from "../digests.ts";
+import { type Digests } from "../disk/digests.ts";
 import type { CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
 
 /** Parts of the service needed to commit a checkpoint or progress. */
@@ -49,7 +50,7 @@ export async function commitProgress(
     await remove(path);
     throw error;
   }
-  if (job.progress_dir !== null && job.progress_dir !== progressDir) await remove(join(directory.root, job.progress_dir));
+  if (job.progress_dir !== null && job.progress_dir !== progressDir) await remove(join(directory.root, storedProgress(job)));
   return { ...job, ...changed };
 }
 
@@ -83,7 +84,7 @@ export async function commitCheckpoint(
   const { store, directory } = context;
   const model = await getModel(store, job.model_id);
   const { next_step: step } = model;
-  const path = join(directory.checkpoints, job.model_id, String(step));
+  const path = join(modelDirectory(directory, job.model_id), String(step));
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.checkpoints);
   const saved = await saveDurably(context, handle, path, signal);
@@ -105,7 +106,7 @@ export async function commitCheckpoint(
     pinned: 0,
     digests: JSON.stringify(saved),
   };
-  let older: { state_dir: string | null }[];
+  let older: Pick<CheckpointRow, "model_id" | "step" | "state_dir">[];
   try {
     older = await store.transaction().execute(async (transaction) => {
       const { status } = await getJob(transaction, job.id);
@@ -116,7 +117,7 @@ export async function commitCheckpoint(
         .where("model_id", "=", job.model_id)
         .where("optimizer_kind", "is not", null)
         .where("pinned", "=", 0)
-        .returning("state_dir")
+        .returning(["model_id", "step", "state_dir"])
         .execute();
       await transaction.insertInto("checkpoints").values(row).execute();
       await transaction
@@ -144,8 +145,9 @@ export async function commitCheckpoint(
     throw error;
   }
   // After the commit no error may fail the job. Leftover files are removed at the next start.
-  for (const { state_dir: stateDir } of older) {
-    if (stateDir !== null) await remove(join(directory.root, stateDir, OPTIMIZER_FILE)).catch(() => undefined);
+  for (const outdated of older) {
+    const state = findStateDirectory(directory, outdated);
+    if (state !== null) await remove(join(state, OPTIMIZER_FILE)).catch(() => undefined);
   }
   await removeJobFiles(directory, job.id).catch(() => undefined);
   return row;

@@ -1,13 +1,15 @@
-import { readFile, unlink } from "node:fs/promises";
+import { unlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logprobs, Row } from "../../engine/port.ts";
-import { NotFoundError } from "../../errors.ts";
+import { DataCorruptedError, DataError, NotFoundError } from "../../base/errors.ts";
 import type { RowSource } from "../../learner/index.ts";
-import type { TrainedTokens, TrainedTrajectory } from "../../schema/index.ts";
-import { runStepsInSlices, type Steps } from "../../util/steps.ts";
-import type { DataDirectory } from "../data-directory.ts";
-import { writeDurably } from "../files.ts";
-import { digestBytes, type Digests } from "../digests.ts";
+import type { TrainedTokens, TrainedTrajectory } from "../../base/schema/index.ts";
+import { readRegularFileBytes } from "../../base/util/regular-file.ts";
+import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { writeDurably } from "../disk/files.ts";
+import { digestBytes, type Digests } from "../disk/digests.ts";
+import { storedReport } from "../disk/stored-path.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 
@@ -50,16 +52,11 @@ function* reportText({ object, data }: TrainedTokens): Steps<string> {
   return `${text}]}`;
 }
 
-/** Returns the path of a job's report, relative to the data directory. */
-function reportPath(jobId: string): string {
-  return `tokens/${jobId}.json`;
-}
-
 /** Writes a job's report before the job's end is committed, so that every finished job has its report. Returns the digest. */
 export async function writeTokenReport(directory: DataDirectory, jobId: string, report: TrainedTokens): Promise<Digests> {
   const bytes = Buffer.from(await runStepsInSlices(reportText(report)));
-  await writeDurably(join(directory.tokens, `${jobId}.json`), bytes);
-  return { [reportPath(jobId)]: digestBytes(bytes) };
+  await writeDurably(join(directory.root, storedReport(jobId)), bytes);
+  return { [storedReport(jobId)]: digestBytes(bytes) };
 }
 
 /**
@@ -69,10 +66,12 @@ export async function writeTokenReport(directory: DataDirectory, jobId: string, 
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
 export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<Buffer> {
-  await files.verifyJobFile(job, reportPath(job.id), `The token report of training job '${job.id}'`);
+  await files.verifyJobFile(job, storedReport(job.id), `The token report of training job '${job.id}'`);
   try {
-    return await readFile(join(directory.tokens, `${job.id}.json`));
+    return await readRegularFileBytes(join(directory.root, storedReport(job.id)), { maxBytes: Infinity });
   } catch (cause) {
+    if (cause instanceof DataError)
+      throw new DataCorruptedError(`The token report of training job '${job.id}': ${cause.message}`, { cause });
     if ((cause as NodeJS.ErrnoException).code !== "ENOENT") throw cause;
     throw new NotFoundError(
       `Job '${job.id}' has no token report: it is not over, or it was created without \`token_report: true\` in \`experimental_config\``,
@@ -84,7 +83,7 @@ export async function readTokenReport(directory: DataDirectory, files: StoredFil
 /** Removes a job's report. Returns whether the report existed. */
 export async function removeTokenReport(directory: DataDirectory, jobId: string): Promise<boolean> {
   try {
-    await unlink(join(directory.tokens, `${jobId}.json`));
+    await unlink(join(directory.root, storedReport(jobId)));
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;

@@ -1,6 +1,6 @@
 import type { Engine, LoraSpec, ModelHandle } from "../../engine/port.ts";
-import type { LoraConfig } from "../../schema/index.ts";
-import { Lru } from "../../util/lru.ts";
+import type { LoraConfig } from "../../base/schema/index.ts";
+import { Lru } from "../../base/util/lru.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 

@@ -1,9 +1,8 @@
 /** The OpenAPI 3.1 document of the service. */
-import { readFileSync } from "node:fs";
 import { z } from "zod";
-import { artifactPath, errorBody, uuid } from "../../schema/index.ts";
-import { packageFile } from "../../util/package-file.ts";
-import { ERROR_TYPES, type ErrorStatus } from "../http-errors.ts";
+import { artifactPath, errorBody, uuid } from "../../base/schema/index.ts";
+import { packageInfo } from "../common/package-info.ts";
+import { ERROR_TYPES, type ErrorStatus } from "../http/errors.ts";
 import { parametersOf, TAGS, type Contents, type RouteSpec } from "./route.ts";
 import { answerSchemas, joined, requestSchemas, type JsonSchema } from "./schemas.ts";
 
@@ -20,7 +19,7 @@ const ERROR_DESCRIPTIONS: Readonly<Record<ErrorStatus, string>> = {
   409: "The request conflicts with the present state.",
   413: "The body is over its size limit.",
   417: "The header `Expect` is not supported.",
-  422: "A parameter or a field is invalid; `param` names it.",
+  422: "A parameter or a field is invalid, and `param` names it; or the model or its output cannot be used.",
   429: "The service has no room for the request now.",
   431: "The headers are over their size limit.",
   499: "The client closed the request.",
@@ -42,6 +41,7 @@ const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; r
   artifact_id: { description: "Identifier of an artifact version.", schema: uuid },
   response_id: { description: "Identifier of a stored response.", schema: { type: "string" } },
   step: { description: "Step of a checkpoint, or `latest`.", schema: STEP },
+  model: { description: "Name of a model. Slashes may be percent-encoded.", schema: { type: "string", minLength: 1 } },
   path: { description: "Path of a file inside the artifact. Slashes may be percent-encoded.", schema: artifactPath },
 };
 
@@ -62,7 +62,8 @@ function errorStatuses(spec: RouteSpec): ErrorStatus[] {
     ...(isPublic ? [] : ([401] as const)),
     ...(parameters.length > 0 ? ([404] as const) : []),
     ...(body === undefined ? [] : ([413] as const)),
-    ...(validates ? [validationStatus] : []),
+    // A body with the status 400 names a model, whose files or weights can be unusable.
+    ...(validates ? [validationStatus, ...(validationStatus === 400 ? ([422] as const) : [])] : []),
     ...(body === undefined || body === "binary" ? [] : ([429] as const)),
     500,
     503,
@@ -153,7 +154,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
     };
   }
   const usedErrors = [...new Set(routes.flatMap(errorStatuses))].toSorted((a, b) => a - b);
-  const { version, license } = JSON.parse(readFileSync(packageFile("package.json"), "utf8")) as { version: string; license: string };
+  const { version, license } = packageInfo();
   return {
     openapi: "3.1.0",
     info: {

@@ -1,8 +1,8 @@
 /** Routes with descriptions. The same table registers the routes with the app and generates the OpenAPI document. */
 import type { Hono } from "hono";
 import type { z } from "zod";
-import type { ServiceEnvironment, ServiceRequest } from "../body.ts";
-import type { ErrorStatus } from "../http-errors.ts";
+import type { ServiceEnvironment, ServiceRequest } from "../http/body.ts";
+import type { ErrorStatus } from "../http/errors.ts";
 
 /** Tags of the document, in order. */
 export const TAGS = ["Chat", "Sessions", "Models", "Checkpoints", "Training jobs", "Artifacts", "Service"] as const;
@@ -22,7 +22,7 @@ export interface Answer {
 /** Description of a route. */
 export interface RouteSpec {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** OpenAPI path template. A final parameter named `path` matches the rest of the path, including slashes. */
+  /** OpenAPI path template. A final parameter named `path` or `model` matches the rest of the path, including slashes. */
   readonly path: string;
   /** Unique, permanent operation id. Client generators derive function names from it. */
   readonly id: string;
@@ -78,7 +78,10 @@ export function parametersOf({ path }: Pick<RouteSpec, "path">): string[] {
 /** Registers routes with an app. */
 export function register(app: Hono<ServiceEnvironment>, routes: readonly Route[]): void {
   for (const { method, path, handle } of routes) {
-    const pattern = path.replace(/\{path\}$/u, "*").replaceAll(/\{(\w+)\}/gu, ":$1");
+    const pattern = path
+      .replace(/\{path\}$/u, "*")
+      .replace(/\{model\}$/u, ":model{.+}")
+      .replaceAll(/\{(\w+)\}/gu, ":$1");
     app.on(method, pattern, handle);
   }
 }

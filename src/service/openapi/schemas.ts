@@ -1,7 +1,7 @@
 /** JSON schemas of the document, generated from the validation schemas of the service. */
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import * as contract from "../../schema/index.ts";
+import * as contract from "../../base/schema/index.ts";
 import { laxBoolean, laxInteger, laxNumber } from "../chat/request/coercion.ts";
 import { wireRequest } from "../chat/request/fields.ts";
 

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { open, type FileHandle } from "node:fs/promises";
-import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
+import type { Readable } from "node:stream";
+import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../base/errors.ts";
 import {
   artifactFile,
   artifactList,
@@ -14,17 +14,17 @@ import {
   type ArtifactVersion,
   type CreateArtifactRequest,
   type JsonObject,
-} from "../../schema/index.ts";
-import { readJson, readQuery, type ServiceRequest } from "../body.ts";
+} from "../../base/schema/index.ts";
+import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import { removeBlob } from "../artifacts/remove-blob.ts";
-import type { ServiceContext } from "../context.ts";
-import { create, type Creation } from "../idempotency.ts";
-import { artifactUrl, DEFAULT_ENTITY } from "../names.ts";
+import type { ServiceContext } from "./context.ts";
+import { create, type Creation } from "../http/idempotency.ts";
+import { artifactUrl, DEFAULT_ENTITY } from "../common/names.ts";
 import { getArtifact, pageOfArtifacts, type StoredArtifact, type SummarizedArtifact } from "../store/artifacts.ts";
 import { pageBody } from "../store/paging.ts";
 import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
-import { webStream } from "../web-stream.ts";
+import { webStream } from "../http/web-stream.ts";
 
 const PATH = "/v1/preview/artifacts";
 const FILES = `${PATH}/{artifact_id}/files/{path}`;
@@ -84,7 +84,7 @@ export function artifactRoutes(context: ServiceContext): Route[] {
         errors: [409],
       },
       async (c) => {
-        const { value, digest } = await readJson(c, "artifact", context.work);
+        const { value, digest } = await readJson(c, "artifact", context.work.bodies);
         return create(c, store, { digest, prepare: () => space.requireSpace().then(() => openVersion(value)) });
       },
     ),
@@ -160,8 +160,8 @@ export function artifactRoutes(context: ServiceContext): Route[] {
         },
       },
       async (c) => {
-        const { file, handle } = await openFile(context, idOf(c), filePath(c));
-        return new Response(webStream(handle.createReadStream()), {
+        const { file, content } = await openFile(context, idOf(c), filePath(c));
+        return new Response(webStream(content), {
           headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` },
         });
       },
@@ -169,16 +169,16 @@ export function artifactRoutes(context: ServiceContext): Route[] {
   ];
 }
 
-/** Opens the verified content of a file. Replacing the file afterwards does not affect the reader. */
+/** Opens the content of a file, which ends with an error before its last byte if it is damaged. Replacing the file afterwards does not affect the reader. */
 async function openFile(
   { store, files }: Pick<ServiceContext, "store" | "files">,
   id: string,
   path: string,
-): Promise<{ readonly file: ArtifactFileRow; readonly handle: FileHandle }> {
+): Promise<{ readonly file: ArtifactFileRow; readonly content: Readable }> {
   const artifact = await getArtifact(store, id);
   const file = fileAt(artifact, path);
   try {
-    return { file, handle: await open(await files.blobPath(artifact, file), "r") };
+    return { file, content: await files.openBlob(artifact, file) };
   } catch (error) {
     // The file may have been replaced after its row was read.
     const { sha256 } = fileAt(await getArtifact(store, id), path);

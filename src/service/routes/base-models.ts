@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { addBaseModelRequest, baseModelName } from "../../schema/index.ts";
-import { readJson } from "../body.ts";
-import type { ServiceContext } from "../context.ts";
+import { addBaseModelRequest, baseModelName } from "../../base/schema/index.ts";
+import { readJson } from "../http/body.ts";
+import type { ServiceContext } from "./context.ts";
 import { route, type Route } from "../openapi/route.ts";
 
 const PATH = "/v1/preview/base-models";
@@ -35,7 +35,7 @@ export function baseModelRoutes({ bases, work }: ServiceContext): Route[] {
         errors: [404, 409],
       },
       async (c) => {
-        const { value } = await readJson(c, "baseModel", work);
+        const { value } = await readJson(c, "baseModel", work.bodies);
         return c.json({ id: await bases.add(value.source, value.id ?? null) });
       },
     ),

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { mkdir } from "node:fs/promises";
+import { mkdir, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { type Engine, OPTIMIZER_FILE } from "../../engine/port.ts";
-import { ArgumentError, ConflictError, NotFoundError } from "../../errors.ts";
+import { ArgumentError, ConflictError, NotFoundError } from "../../base/errors.ts";
 import {
   archiveQuery,
   checkpoint,
@@ -15,22 +15,24 @@ import {
   type CheckpointLineage,
   type CheckpointList,
   type DeleteCheckpointsResponse,
-} from "../../schema/index.ts";
-import { readJson, readQuery, type ServiceRequest } from "../body.ts";
+} from "../../base/schema/index.ts";
+import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import { archiveOf } from "../checkpoints/archive.ts";
 import { checkpointBytes } from "../checkpoints/disk-use.ts";
-import type { ServiceContext } from "../context.ts";
-import { messageOf } from "../error-text.ts";
-import { remove, removeWhole } from "../files.ts";
+import type { ServiceContext } from "./context.ts";
+import { findStateDirectory } from "../disk/stored-path.ts";
+import { piecesOf } from "../disk/digests.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { remove, removeWhole } from "../disk/files.ts";
 import { loraOf } from "../jobs/warm-models.ts";
-import { pathOf } from "../names.ts";
+import { pathOf } from "../common/names.ts";
 import { checkpointAt, newestCheckpoint, pageOfCheckpoints } from "../store/checkpoints.ts";
 import { pageBody } from "../store/paging.ts";
 import { liveJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
-import { webStream } from "../web-stream.ts";
+import { webStream } from "../http/web-stream.ts";
 
 const PATH = "/v1/preview/models/{model_id}/checkpoints";
 const tag = "Checkpoints";
@@ -80,7 +82,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       errors: [409],
     },
     async (c) => {
-      const { value } = await readJson(c, "checkpoints", context.work);
+      const { value } = await readJson(c, "checkpoints", context.work.bodies);
       return c.json(await deleteCheckpoints(context, pathParameter(c, "model_id"), value.steps));
     },
   );
@@ -186,18 +188,17 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
     await stillThere();
     const isAdapter = model.lora !== null;
     // A newly initialized adapter has no files; its seed recreates it.
-    const stateDirectory =
-      checkpoint.state_dir !== null
-        ? await context.files.useCheckpoint(model, checkpoint, (path) => Promise.resolve(path))
-        : isAdapter
-          ? await saveFresh(engine, model, scratch)
-          : null;
+    const fresh = async () => (isAdapter ? { path: await saveFresh(engine, model, scratch), read: readUnverified } : null);
+    const state =
+      checkpoint.state_dir === null
+        ? await fresh()
+        : await context.files.useCheckpoint(model, checkpoint, (path, read) => Promise.resolve({ path, read }));
     const base = await engine.describeBase(model.base_model);
     const archive = await archiveOf({
       checkpoint: toWire(checkpoint),
       model: pathOf(model),
       base,
-      stateDirectory,
+      state,
       isAdapter,
       includesBase,
     });
@@ -212,6 +213,10 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
     await stillThere();
     throw error;
   }
+}
+
+function readUnverified(_name: string, file: FileHandle): AsyncIterable<Uint8Array> {
+  return piecesOf(file);
 }
 
 async function saveFresh(engine: Engine, model: ModelRow, path: string): Promise<string> {
@@ -243,7 +248,8 @@ async function unpin({ store, directory, retention, space }: ServiceContext, id:
     return { row: { ...checkpoint, ...changed }, isOutdated: outdated };
   };
   const { row, isOutdated } = await space.freeing(() => store.transaction().execute(change));
-  if (isOutdated && row.state_dir !== null) await remove(join(directory.root, row.state_dir, OPTIMIZER_FILE));
+  const state = findStateDirectory(directory, row);
+  if (isOutdated && state !== null) await remove(join(state, OPTIMIZER_FILE));
   await retention.enforceBudget();
   return row;
 }
@@ -274,7 +280,8 @@ async function deleteCheckpoints(
   const { found, deleted } = await space.freeing(() => store.transaction().execute(change));
   policies.forget(deleted.map((row) => row.id));
   for (const row of deleted) {
-    if (row.state_dir !== null) await removeWhole(join(directory.root, row.state_dir), directory.temporary);
+    const state = findStateDirectory(directory, row);
+    if (state !== null) await removeWhole(state, directory.temporary);
   }
   return { deleted_count: deleted.length, not_found_steps: steps.filter((step) => !found.has(step)) };
 }

@@ -10,12 +10,12 @@ import {
   tokenizeRequest,
   type DetokenizeAnswer,
   type TokenizeAnswer,
-} from "../../schema/index.ts";
-import { completionsDialect } from "../dialects/completions/dialect.ts";
+} from "../../base/schema/index.ts";
+import { completionsDialect } from "../dialects/completions.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { generateDialect } from "../dialects/generate.ts";
 import { answerDialect, answerRendered, type DialectContext, type RenderedRequest, type SampledName } from "../dialects/handler.ts";
-import type { Translated, TranslationName } from "../dialects/translations.ts";
+import type { Opened, Translated, TranslationName } from "../dialects/translations.ts";
 import { route, type Route, type RouteSpec } from "../openapi/route.ts";
 
 const TOKENIZE: RenderedRequest<"tokenize"> = {
@@ -44,7 +44,7 @@ const SHARED = {
 /** Creates `POST /v1/completions`, `/inference/v1/generate`, `/tokenize` and `/detokenize`. */
 export function completionRoutes(context: DialectContext): Route[] {
   type Spec = Omit<RouteSpec, keyof typeof SHARED>;
-  const sampled = <N extends SampledName>(dialect: Dialect<Translated<N>, N>, spec: Spec): Route =>
+  const sampled = <N extends SampledName>(dialect: Dialect<Opened<Translated<N>>, N>, spec: Spec): Route =>
     route({ ...SHARED, ...spec }, (c) => answerDialect(context, dialect, c));
   const rendered = <N extends TranslationName>(request: RenderedRequest<N>, spec: Spec): Route =>
     route({ ...SHARED, ...spec }, (c) => answerRendered(context, request, c));

@@ -1,5 +1,5 @@
-import { deleteArtifactResponse, deleteJobResponse, deleteTokensResponse } from "../../schema/index.ts";
-import type { ServiceContext } from "../context.ts";
+import { deleteArtifactResponse, deleteJobResponse, deleteTokensResponse } from "../../base/schema/index.ts";
+import type { ServiceContext } from "./context.ts";
 import { deleteArtifact, deleteJob, deleteTokens } from "../history/deletion.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
 

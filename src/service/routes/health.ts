@@ -1,7 +1,9 @@
 import { z } from "zod";
 import type { WorkerStatus } from "../../engine/port.ts";
-import { errorBody, healthReport, type HealthReport } from "../../schema/index.ts";
-import type { ServiceContext } from "../context.ts";
+import { errorBody, healthReport, serviceVersion, type HealthReport, type ServiceVersion } from "../../base/schema/index.ts";
+import type { ServiceRequest } from "../http/body.ts";
+import type { ServiceContext } from "./context.ts";
+import { packageInfo } from "../common/package-info.ts";
 import { route, type Route } from "../openapi/route.ts";
 
 const LOW_SPACE: HealthReport["storage"] = {
@@ -12,27 +14,25 @@ const LOW_SPACE: HealthReport["storage"] = {
 
 /**
  * Creates `GET /health`: the state of the engine's workers and of the disk, without authentication. Status 503 only if no model can be
- * sampled.
+ * sampled. `GET /ping` is the same under the name of other servers, and `GET /version` returns the version of the package.
  */
 export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "engine" | "upstream" | "space">): Route[] {
+  const common = { method: "GET", tag: "Service", isPublic: true, isExtension: true } as const;
   const spec = {
-    method: "GET",
+    ...common,
     path: "/health",
     id: "getHealth",
-    tag: "Service",
     summary: "Read the state of the service",
-    isPublic: true,
-    isExtension: true,
     answer: healthReport,
     // An error body during shutdown.
     otherAnswers: { 503: z.union([healthReport, errorBody]) },
   } as const;
-  const health = route(spec, async (c) => {
+  const report = async (c: ServiceRequest) => {
     const workers = engine.workers?.() ?? [];
     const sampling = statusOf(workers, upstream !== null);
     const isLow = await space.isLow();
     const status = sampling === "ok" && isLow ? "degraded" : sampling;
-    const report: HealthReport = {
+    const body: HealthReport = {
       status,
       workers: workers.map(({ name, state, restarts, restartsInMs }) => ({ name, state, restarts, restarts_in_ms: restartsInMs })),
       devices: (engine.devices?.() ?? []).map(({ name, adapter, weightPrecision = "float32" }) => ({
@@ -42,9 +42,12 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
       })),
       storage: isLow ? LOW_SPACE : { state: "ok", message: null },
     };
-    return c.json(report, status === "unavailable" ? 503 : 200, status === "unavailable" ? { "Retry-After": "1" } : {});
-  });
-  return [health];
+    return c.json(body, status === "unavailable" ? 503 : 200, status === "unavailable" ? { "Retry-After": "1" } : {});
+  };
+  const installed: ServiceVersion = { version: packageInfo().version };
+  const ping = { path: "/ping", id: "ping", summary: "Read the state of the service, as `GET /health`" };
+  const version = { ...common, path: "/version", id: "getVersion", summary: "Read the version of the service", answer: serviceVersion };
+  return [route(spec, report), route({ ...spec, ...ping }, report), route(version, (c) => c.json(installed))];
 }
 
 function statusOf(workers: readonly WorkerStatus[], hasUpstream: boolean): HealthReport["status"] {

@@ -1,6 +1,6 @@
 /** The routes of the Messages API. */
-import { messagesAnswer, messagesError, messagesRequest, messagesTokenCount } from "../../schema/index.ts";
-import { messagesDialect } from "../dialects/messages/dialect.ts";
+import { messagesAnswer, messagesError, messagesRequest, messagesTokenCount } from "../../base/schema/index.ts";
+import { messagesDialect } from "../dialects/messages.ts";
 import { answerDialect, answerRendered, type DialectContext } from "../dialects/handler.ts";
 import { route, type Route } from "../openapi/route.ts";
 

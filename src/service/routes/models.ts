@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { join } from "node:path";
-import { ConflictError, UnsupportedError } from "../../errors.ts";
+import { ConflictError, UnsupportedError } from "../../base/errors.ts";
 import {
   createModelRequest,
   deleteModelResponse,
@@ -12,16 +11,17 @@ import {
   type LoraConfig,
   type Model,
   type ModelList,
-} from "../../schema/index.ts";
-import { readJson, readQuery } from "../body.ts";
+} from "../../base/schema/index.ts";
+import { readJson, readQuery } from "../http/body.ts";
 import { modelBytes } from "../checkpoints/disk-use.ts";
 import { prepareOrigin, type Origin } from "../checkpoints/origin.ts";
-import type { ServiceContext } from "../context.ts";
-import { messageOf } from "../error-text.ts";
-import { removeWhole } from "../files.ts";
+import type { ServiceContext } from "./context.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { modelDirectory } from "../disk/stored-path.ts";
+import { removeWhole } from "../disk/files.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
-import { create, type Creation } from "../idempotency.ts";
-import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../names.ts";
+import { create, type Creation } from "../http/idempotency.ts";
+import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../common/names.ts";
 import { liveJobs } from "../store/jobs.ts";
 import { findModel, getModel, pageOfModels } from "../store/models.ts";
 import { pageBody } from "../store/paging.ts";
@@ -63,7 +63,7 @@ export function modelRoutes(context: ServiceContext): Route[] {
         errors: [404, 409],
       },
       async (c) => {
-        const { value, digest } = await readJson(c, "model", context.work);
+        const { value, digest } = await readJson(c, "model", context.work.bodies);
         return create(c, context.store, { digest, prepare: () => prepareModel(context, value) });
       },
     ),
@@ -211,7 +211,7 @@ async function deleteModel({ store, jobs, policies, directory, space }: ServiceC
     if (deleted === null) continue;
     policies.forget(deleted);
     await jobs.forgetModel(model.id);
-    await removeWhole(join(directory.checkpoints, model.id), directory.temporary);
+    await removeWhole(modelDirectory(directory, model.id), directory.temporary);
     return { model_id: model.id, deleted_checkpoints: deleted.length, deleted_run: false };
   }
 }

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { servedModelList, type ModelPermission, type ServedModel, type ServedModelList } from "../../schema/index.ts";
-import type { ServiceContext } from "../context.ts";
-import { route, type Route } from "../openapi/route.ts";
-import { pathOf, stepName } from "../names.ts";
+import { NotFoundError } from "../../base/errors.ts";
+import { servedModel, servedModelList, type ModelPermission, type ServedModel, type ServedModelList } from "../../base/schema/index.ts";
+import type { ServiceContext } from "./context.ts";
+import { pathParameter, route, type Route } from "../openapi/route.ts";
+import { pathOf, stepName } from "../common/names.ts";
 import { listModels } from "../store/models.ts";
 
 /** Returns the permissions of the service's single key. `id` does not change between requests. */
@@ -28,39 +29,35 @@ function toSeconds(time: number): number {
   return Math.floor(time / 1000);
 }
 
+/** Size of a base model. */
+type Size = Pick<ServedModel, "max_model_len" | "parameters">;
+
 /**
- * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`. Steps are not listed.
+ * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`; and
+ * `GET /v1/models/{model}`, an entry of this list. Steps are not listed.
  */
 export function servedModelRoutes({ engine, bases, upstream, store }: ServiceContext): Route[] {
   const startedAt = toSeconds(Date.now());
 
-  /** Returns the context length of a base model; null if the model is not on this machine, because listing must not fetch models. */
-  async function contextLengthOf(base: string): Promise<number | null> {
-    if (!(await bases.isOnThisMachine(base))) return null;
+  /** Returns the size of a base model; nulls if the model is not on this machine, because listing must not fetch models. */
+  async function sizeOf(base: string): Promise<Size> {
+    const known = upstream?.contextLengthOf(base) ?? null;
+    if (!(await bases.isOnThisMachine(base))) return { max_model_len: known, parameters: null };
     try {
-      return (await engine.describeBase(base)).contextLength;
+      const { contextLength, parameters } = await engine.describeBase(base);
+      return { max_model_len: known ?? contextLength, parameters: Number.isNaN(parameters) ? null : parameters };
     } catch {
       // Files removed after the start are reported by requests that use the base model.
-      return null;
+      return { max_model_len: known, parameters: null };
     }
   }
 
-  const spec = {
-    method: "GET",
-    path: "/v1/models",
-    id: "listServedModels",
-    tag: "Models",
-    summary: "List the models that can be sampled",
-    answer: servedModelList,
-  } as const;
-  const list = route(spec, async (c) => {
+  async function listServed(): Promise<ServedModel[]> {
     const trainable = bases.ids;
     const models = (await listModels(store)).filter((model) => model.latest_step !== null);
     const untrained = [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
-    const lengths = new Map<string, number | null>();
-    for (const base of new Set([...untrained, ...models.map((model) => model.base_model)])) {
-      lengths.set(base, upstream?.contextLengthOf(base) ?? (await contextLengthOf(base)));
-    }
+    const sizes = new Map<string, Size>();
+    for (const base of new Set([...untrained, ...models.map((model) => model.base_model)])) sizes.set(base, await sizeOf(base));
     const data: ServedModel[] = untrained.map((id) => ({
       id,
       object: "model" as const,
@@ -68,7 +65,7 @@ export function servedModelRoutes({ engine, bases, upstream, store }: ServiceCon
       owned_by: "whetstone",
       root: id,
       parent: null,
-      max_model_len: lengths.get(id) ?? null,
+      ...sizes.get(id),
       permission: [permissionOf(id, startedAt, { allowsTraining: trainable.includes(id) })],
     }));
     for (const model of models) {
@@ -80,11 +77,34 @@ export function servedModelRoutes({ engine, bases, upstream, store }: ServiceCon
         owned_by: model.entity,
         root: stepName(model, model.latest_step ?? 0),
         parent: model.base_model,
-        max_model_len: lengths.get(model.base_model) ?? null,
+        ...sizes.get(model.base_model),
         permission: [permissionOf(id, created, { allowsTraining: true })],
       });
     }
-    return c.json({ object: "list", data } satisfies ServedModelList);
-  });
-  return [list];
+    return data;
+  }
+
+  const common = { method: "GET", tag: "Models" } as const;
+  return [
+    route(
+      { ...common, path: "/v1/models", id: "listServedModels", summary: "List the models that can be sampled", answer: servedModelList },
+      async (c) => c.json({ object: "list", data: await listServed() } satisfies ServedModelList),
+    ),
+    route(
+      {
+        ...common,
+        path: "/v1/models/{model}",
+        id: "getServedModel",
+        summary: "Get a model that can be sampled",
+        isExtension: true,
+        answer: servedModel,
+      },
+      async (c) => {
+        const id = pathParameter(c, "model");
+        const found = (await listServed()).find((model) => model.id === id);
+        if (found !== undefined) return c.json(found);
+        throw new NotFoundError(`Model '${id}' does not exist. GET /v1/models lists the models that can be sampled`, { param: "model" });
+      },
+    ),
+  ];
 }

@@ -3,6 +3,7 @@ import {
   createSessionRequest,
   deleteSessionResponse,
   finishSessionRequest,
+  createdSession,
   session,
   sessionList,
   sessionMetricsRequest,
@@ -10,12 +11,13 @@ import {
   sessionReadQuery,
   sessionRewardRequest,
   sessionWithTrajectory,
+  type CreatedSession,
   type Session,
   type SessionList,
   type SessionWithTrajectory,
-} from "../../schema/index.ts";
-import { readJson, readQuery, type ServiceRequest } from "../body.ts";
-import type { ServiceContext } from "../context.ts";
+} from "../../base/schema/index.ts";
+import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
+import type { ServiceContext } from "./context.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { recordedTrajectory } from "../sessions/recorded-trajectory.ts";
 import { requireOpen } from "../sessions/sessions.ts";
@@ -23,7 +25,7 @@ import { pageBody } from "../store/paging.ts";
 import { pageOfSessions } from "../store/sessions.ts";
 import type { SessionRow } from "../store/tables.ts";
 import { isSessionKey } from "../sessions/keys.ts";
-import { presentedKey } from "../auth.ts";
+import { presentedKey } from "../http/auth.ts";
 
 const PATH = "/v1/preview/sessions";
 const ONE = `${PATH}/{session_id}`;
@@ -34,11 +36,13 @@ function statusOf({ finished_at: finished, open_until: until }: SessionRow): Ses
   return until <= new Date().toISOString() ? "timed_out" : "open";
 }
 
-function toWire(row: SessionRow, c: ServiceRequest): Session {
+/** Converts a session. Only the answer to its creation has the key, of which the service stores a hash. */
+function toWire(row: SessionRow, c: ServiceRequest, key: string | null = null): Session {
   const { origin } = new URL(c.req.url);
-  const { last_seq: _last, metrics, metadata, sampling_defaults: defaults, sampling_overrides: overrides, ...rest } = row;
+  const { last_seq: _last, key: _hash, metrics, metadata, sampling_defaults: defaults, sampling_overrides: overrides, ...rest } = row;
   return {
     ...rest,
+    key,
     status: statusOf(row),
     metrics: JSON.parse(metrics) as Session["metrics"],
     metadata: JSON.parse(metadata) as Session["metadata"],
@@ -47,8 +51,8 @@ function toWire(row: SessionRow, c: ServiceRequest): Session {
     urls: {
       openai: `${origin}/v1`,
       anthropic: origin,
-      openai_path: `${origin}/sessions/${row.key}/v1`,
-      anthropic_path: `${origin}/sessions/${row.key}`,
+      openai_path: `${origin}/sessions/${key ?? row.id}/v1`,
+      anthropic_path: `${origin}/sessions/${key ?? row.id}`,
       session: `${origin}${PATH}/${row.id}`,
     },
   };
@@ -72,15 +76,16 @@ export function sessionRoutes(context: ServiceContext): Route[] {
         summary: "Create a session for an agent of any kind",
         description: "Every request with the key of the session samples its model and becomes part of its trajectory.",
         body: createSessionRequest,
-        answer: session,
+        answer: createdSession,
         errors: [404],
       },
       async (c) => {
-        const { value } = await readJson(c, "session", work);
+        const { value } = await readJson(c, "session", work.bodies);
         await space.requireSpace();
         const lease = await policies.resolvePolicy(value.model, { signal: c.req.raw.signal });
         lease.release();
-        return c.json(toWire(await sessions.create(value), c));
+        const { row, key } = await sessions.create(value);
+        return c.json({ ...toWire(row, c, key), key } satisfies CreatedSession);
       },
     ),
     route(
@@ -136,7 +141,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
         errors: [403],
       },
       async (c) => {
-        const { value } = await readJson(c, "sessionReward", work);
+        const { value } = await readJson(c, "sessionReward", work.bodies);
         await checkOpen(c);
         return c.json(toWire(await sessions.score(idOf(c), value), c));
       },
@@ -155,7 +160,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
         errors: [403],
       },
       async (c) => {
-        const { value } = await readJson(c, "sessionMetrics", work);
+        const { value } = await readJson(c, "sessionMetrics", work.bodies);
         await checkOpen(c);
         return c.json(toWire(await sessions.score(idOf(c), value), c));
       },
@@ -174,7 +179,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
         errors: [403],
       },
       async (c) => {
-        const { value } = await readJson(c, "sessionFinish", work);
+        const { value } = await readJson(c, "sessionFinish", work.bodies);
         if (value.reward !== undefined || value.metrics !== undefined) {
           await checkOpen(c);
           await sessions.score(idOf(c), value);

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import type { Engine } from "../../engine/port.ts";
-import { ConflictError, UnsupportedError } from "../../errors.ts";
+import { ConflictError, UnsupportedError } from "../../base/errors.ts";
 import {
   createdJob,
   createRlJobRequest,
@@ -18,18 +18,18 @@ import {
   type RlConfig,
   type TrainingJob,
   type TrainingJobList,
-} from "../../schema/index.ts";
-import { readBytes, readJson, readQuery, type ServiceRequest } from "../body.ts";
-import type { ServiceContext } from "../context.ts";
-import { create, type Creation } from "../idempotency.ts";
+} from "../../base/schema/index.ts";
+import { readBytes, readJson, readQuery, type ServiceRequest } from "../http/body.ts";
+import type { ServiceContext } from "./context.ts";
+import { create, type Creation } from "../http/idempotency.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
 import type { RlJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import { VALIDATION_PARAM } from "../training-data/sft-data.ts";
 import { checkSftData } from "../jobs/check-sft.ts";
-import { parseArtifactUrl, pathOf } from "../names.ts";
-import type { OpenRlRequest } from "../work/request-work.ts";
+import { parseArtifactUrl, pathOf } from "../common/names.ts";
+import type { OpenRlRequest } from "../training-data/data-work.ts";
 import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getJob, insertJob, pageOfEvents, pageOfJobs } from "../store/jobs.ts";
@@ -69,7 +69,7 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
           const { digest } = request.head;
           return create(c, store, { digest, prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(context, request)) });
         };
-        return context.work.withRlRequest(bytes, accept, c.req.raw.signal);
+        return context.work.data.withRlRequest(bytes, accept, c.req.raw.signal);
       },
     ),
     route(
@@ -81,7 +81,7 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
         body: createSftJobRequest,
       },
       async (c) => {
-        const { value, digest } = await readJson(c, "sft", context.work);
+        const { value, digest } = await readJson(c, "sft", context.work.bodies);
         return create(c, store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(context, value)) });
       },
     ),
@@ -227,7 +227,7 @@ async function prepareSft(context: ServiceContext, request: CreateSftJobRequest)
     ...(validation === null ? {} : { validation_artifact_id: validation.id }),
   };
   await context.bases.requireUsable(model.base_model);
-  await checkSftData(context, { model, artifact, validation, config });
+  await checkSftData({ ...context, data: context.work.data }, { model, artifact, validation, config });
   const id = randomUUID();
   return {
     async commit(transaction) {

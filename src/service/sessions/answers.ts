@@ -1,8 +1,8 @@
 /** Answers of recorded turns, without the parts that the agent did not ask for. */
-import type { ChatCompletion, ChatCompletionChunk } from "../../schema/index.ts";
+import type { ChatCompletion, ChatCompletionChunk } from "../../base/schema/index.ts";
 import { chunkStream } from "../chat/answer/chunk-source.ts";
 import type { ChatAnswer } from "../chat/pipeline.ts";
-import type { Asked } from "./effective-request.ts";
+import type { Asked } from "../chat/request/effective-request.ts";
 
 /** Sets the token ids and log-probabilities to null that the agent did not ask for; as in an answer without them. */
 export function withoutUnasked(completion: ChatCompletion, { logprobs, tokenIds }: Asked): ChatCompletion {
@@ -39,7 +39,7 @@ function isEmptyChoice({ delta, finish_reason: end, logprobs }: ChatCompletionCh
 /** Returns the answer of a recorded turn, as JSON or as a stream. */
 export function recordedAnswer(completion: ChatCompletion, asked: Asked): ChatAnswer {
   const answer = withoutUnasked(completion, asked);
-  if (!asked.isStream) return { kind: "json", body: JSON.stringify(answer) };
+  if (!asked.isStream) return { kind: "whole", answer: { completion: () => answer, json: () => JSON.stringify(answer) } };
   const batch = { chunks: chunksOf(answer, asked), failure: null, isLast: true };
   return { kind: "stream", stream: chunkStream({ next: () => Promise.resolve(batch), cancel: () => Promise.resolve() }) };
 }

@@ -1,6 +1,6 @@
 /** Deletion of expired sessions. */
-import { messageOf } from "../error-text.ts";
-import type { ServiceLogger } from "../logger.ts";
+import { messageOf } from "../../base/util/values.ts";
+import type { ServiceLogger } from "../common/logger.ts";
 import { deleteExpired } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
 

@@ -1,10 +1,10 @@
 /** Addresses of sessions in the path, for agents that cannot send another API key. */
 import { timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { presentedKey } from "../auth.ts";
+import { presentedKey } from "../http/auth.ts";
 import { findSession } from "../store/sessions.ts";
-import type { Store } from "../store/tables.ts";
-import { isSessionKey } from "./keys.ts";
+import { hashSessionKey, isSessionKey } from "./keys.ts";
+import type { Sessions } from "./sessions.ts";
 
 const PREFIX = /^\/sessions\/(?<session>[^/?]+)(?<rest>\/[^?]*(?:\?.*)?)$/u;
 
@@ -14,11 +14,13 @@ const PREFIX = /^\/sessions\/(?<session>[^/?]+)(?<rest>\/[^?]*(?:\?.*)?)$/u;
  * `{session}` is the key of a session, and other keys of the request are ignored; or its id, and the request has the key of the session or
  * of the service. All other requests stay unchanged.
  */
-export function sessionPaths(store: Store, apiKey: string): (request: IncomingMessage) => Promise<void> | undefined {
+export function sessionPaths(sessions: Sessions, apiKey: string): (request: IncomingMessage) => Promise<void> | undefined {
   const keyOf = async (id: string, { headers }: IncomingMessage): Promise<string | null> => {
     const presented = presentedKey(headers);
-    const row = presented === undefined ? undefined : await findSession(store, id).catch(() => undefined);
-    return row !== undefined && (isEqual(presented!, apiKey) || isEqual(presented!, row.key)) ? row.key : null;
+    const row = presented === undefined ? undefined : await findSession(sessions.store, id).catch(() => undefined);
+    if (row === undefined) return null;
+    if (isEqual(presented!, apiKey)) return sessions.keyForService(row, apiKey);
+    return isEqual(hashSessionKey(presented!), row.key) ? presented! : null;
   };
   return (request) => {
     const groups = PREFIX.exec(request.url ?? "")?.groups;

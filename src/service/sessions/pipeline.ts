@@ -1,13 +1,15 @@
 /** Decorator of the chat pipeline that samples and records the requests of sessions. */
-import { ForbiddenError } from "../../errors.ts";
-import type { ChatCompletion } from "../../schema/index.ts";
-import { findSessionByKey, findTurn, markDelivered, type TurnKey } from "../store/sessions.ts";
+import { ForbiddenError, InternalError } from "../../base/errors.ts";
+import type { ChatCompletion, SessionSampling } from "../../base/schema/index.ts";
+import { findTurn, markDelivered, type TurnKey } from "../store/sessions.ts";
 import type { SessionRow, SessionTurnRow } from "../store/tables.ts";
 import { chunkStream, type ChunkSource } from "../chat/answer/chunk-source.ts";
-import type { ChatAnswer, ChatCall, ChatPipeline } from "../chat/pipeline.ts";
-import { clientGone, onceAborted } from "../chat/request/client-signal.ts";
+import type { ChatAnswer, ChatCall, ChatPipeline, RenderCall } from "../chat/pipeline.ts";
+import type { WholeAnswer } from "../chat/answer/whole-answer.ts";
+import { clientGone } from "../chat/request/client-signal.ts";
+import { onceAborted } from "../../base/util/abort.ts";
 import { recordedAnswer, withoutUnasked } from "./answers.ts";
-import { effectiveRequest, type Asked, type EffectiveRequest } from "./effective-request.ts";
+import { withTokenLimit, type Asked, type SessionFields } from "../chat/request/effective-request.ts";
 import { isSessionKey } from "./keys.ts";
 import type { RunningTurn } from "./running-turn.ts";
 import { requireOpen, type Sessions } from "./sessions.ts";
@@ -23,38 +25,54 @@ const SESSIONS = "sessions";
  * @throws ForbiddenError `E_FORBIDDEN` from `complete` if the session is finished or at a limit.
  */
 export function sessionPipeline(inner: ChatPipeline, sessions: Sessions): ChatPipeline {
-  const sessionOf = async ({ credential }: ChatCall): Promise<SessionRow | undefined> => {
+  const sessionOf = async (credential: string): Promise<SessionRow | undefined> => {
     if (!isSessionKey(credential)) return undefined;
-    const row = await findSessionByKey(sessions.store, credential);
+    const row = await sessions.ofKey(credential);
     if (row === undefined) throw new ForbiddenError("The session of this key has expired or was deleted. Create another session");
     return row;
   };
   return {
+    requireRoom(credential) {
+      if (!isSessionKey(credential)) inner.requireRoom(credential);
+    },
+    async readOptions(credential) {
+      const session = await sessionOf(credential);
+      const options = await inner.readOptions(credential);
+      return session === undefined ? options : { ...options, session: fieldsOf(session) };
+    },
     async complete(call) {
-      const session = await sessionOf(call);
+      const session = await sessionOf(call.credential);
       return session === undefined ? inner.complete(call) : complete(inner, sessions, session, call);
     },
     async render(call) {
-      const session = await sessionOf(call);
-      const request = session === undefined ? null : effectiveRequest(call, session);
-      return inner.render(session === undefined || request === null ? call : innerCall(call, session, request));
+      const session = await sessionOf(call.credential);
+      return inner.render(session === undefined ? call : innerCall(call, session));
     },
     explain: (error) => inner.explain(error),
     requestIdHeader: (given) => inner.requestIdHeader(given),
   };
 }
 
-function innerCall(call: ChatCall, session: SessionRow, { body }: EffectiveRequest): ChatCall {
-  return { ...call, body: new TextEncoder().encode(body), credential: SESSIONS, conversation: session.id };
+/** Returns the fields that a session sets in its requests. */
+function fieldsOf(session: SessionRow): SessionFields {
+  return {
+    model: session.model,
+    defaults: JSON.parse(session.sampling_defaults) as SessionSampling,
+    overrides: JSON.parse(session.sampling_overrides) as SessionSampling,
+    limitsTokens: session.max_tokens !== null,
+  };
+}
+
+function innerCall<C extends RenderCall>(call: C, session: SessionRow): C {
+  return { ...call, credential: SESSIONS, conversation: session.id };
 }
 
 async function complete(inner: ChatPipeline, sessions: Sessions, session: SessionRow, call: ChatCall): Promise<ChatAnswer> {
   requireOpen(session);
   const { dialect, digest, retryCount } = call.source;
   const key: TurnKey = { session_id: session.id, dialect, digest };
-  const request = effectiveRequest(call, session);
-  // The inner pipeline rejects a body that is not a JSON object.
-  if (request === null) return inner.complete(call);
+  const { turn: request } = call.request;
+  if (request === null) throw new InternalError("Expected the request of a session to be read with the fields of the session");
   const { asked } = request;
   if (retryCount !== null && retryCount > 0) {
     const repeated = await repeat(sessions, key, call);
@@ -63,18 +81,28 @@ async function complete(inner: ChatPipeline, sessions: Sessions, session: Sessio
   const turn = sessions.begin(session, key);
   const detach = turn.attach(call.signal);
   try {
-    const answer = await inner.complete({ ...innerCall(call, session, request), signal: turn.signal });
+    const maxOutputTokens = await sessions.reserve(session, turn, { choices: Math.max(asked.n, 1), maxTokens: request.maxTokens });
+    const recording = { sessions, turn, recorded: withTokenLimit(request.json(), request.limits, maxOutputTokens) };
+    const answer = await inner.complete({
+      ...innerCall(call, session),
+      signal: turn.signal,
+      ...(maxOutputTokens === null ? {} : { maxOutputTokens }),
+    });
     switch (answer.kind) {
       case "refusal":
         turn.fail(new Error(`The request was refused with ${answer.status}`));
         return answer;
       case "stream":
-        return { kind: "stream", stream: chunkStream(stream(inner, answer.stream.chunks(), { sessions, turn, request, detach })) };
-      case "json": {
-        const text = typeof answer.body === "string" ? answer.body : await new Response(answer.body).text();
-        const completion = JSON.parse(text) as ChatCompletion;
-        await record(sessions, turn, request, { completion, text });
-        return { kind: "json", body: isUnchanged(asked) ? text : JSON.stringify(withoutUnasked(completion, asked)) };
+        return {
+          kind: "stream",
+          stream: chunkStream(stream(inner, answer.stream.chunks(), { ...recording, asked, detach, isDrained: maxOutputTokens !== null })),
+        };
+      case "whole": {
+        const json = answer.answer.json();
+        const text = typeof json === "string" ? json : await new Response(json).text();
+        const completion = answer.answer.completion();
+        await record(recording, { completion, text });
+        return { kind: "whole", answer: shownAnswer(completion, text, asked) };
       }
     }
   } catch (error) {
@@ -84,21 +112,29 @@ async function complete(inner: ChatPipeline, sessions: Sessions, session: Sessio
   }
 }
 
-function isUnchanged({ logprobs, tokenIds }: Asked): boolean {
-  return logprobs && tokenIds;
+/** Returns the answer without the parts that the agent did not ask for. */
+function shownAnswer(completion: ChatCompletion, text: string, asked: Asked): WholeAnswer {
+  if (asked.logprobs && asked.tokenIds) return { completion: () => completion, json: () => text };
+  const shown = withoutUnasked(completion, asked);
+  return { completion: () => shown, json: () => JSON.stringify(shown) };
 }
 
 /** Waits for the turn that a request repeats, or reads it from the record. Null without one. */
 async function repeat(sessions: Sessions, key: TurnKey, call: ChatCall): Promise<SessionTurnRow | null> {
   if (sessions.takeFailure(key)) return null;
   const orphan = sessions.findRunning(key);
-  if (orphan !== undefined && orphan.clients === 0) return join(orphan, call);
+  // A turn that is being recorded without a client may be joined, too.
+  if (orphan !== undefined && orphan.clients === 0) return delivered(sessions, await join(orphan, call));
   const recorded = await findTurn(sessions.store, key);
-  if (recorded !== undefined && recorded.is_delivered === 0) {
-    await markDelivered(sessions.store, recorded);
-    return recorded;
-  }
-  return orphan === undefined ? (recorded ?? null) : join(orphan, call);
+  if (recorded !== undefined && recorded.is_delivered === 0) return delivered(sessions, recorded);
+  if (orphan !== undefined) return delivered(sessions, await join(orphan, call));
+  return recorded ?? null;
+}
+
+/** Marks a turn as delivered, unless it is. */
+async function delivered(sessions: Sessions, turn: SessionTurnRow): Promise<SessionTurnRow> {
+  if (turn.is_delivered === 0) await markDelivered(sessions.store, turn);
+  return turn;
 }
 
 async function join(turn: RunningTurn, { signal }: ChatCall): Promise<SessionTurnRow> {
@@ -126,15 +162,21 @@ function tokensOf({ choices }: ChatCompletion): number {
   return choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);
 }
 
+/** Turn to record. */
+interface Recording {
+  readonly sessions: Sessions;
+  readonly turn: RunningTurn;
+  /** Body of the request, as JSON. */
+  readonly recorded: string;
+}
+
 /**
  * Records a completion and ends its turn.
  *
  * @param answer - The completion, also as JSON.
  */
-async function record(
-  sessions: Sessions,
-  turn: RunningTurn,
-  { recorded }: EffectiveRequest,
+function record(
+  { sessions, turn, recorded }: Recording,
   { completion, text }: { readonly completion: ChatCompletion; readonly text: string },
 ): Promise<void> {
   const row: SessionTurnRow = {
@@ -145,23 +187,23 @@ async function record(
     is_delivered: turn.clients > 0 ? 1 : 0,
     created_at: new Date().toISOString(),
   };
-  await sessions.writer.record({ row, tokens: tokensOf(completion) });
-  turn.succeed(row);
+  return sessions.record(turn, { row, tokens: tokensOf(completion) });
 }
 
-function stream(
-  inner: ChatPipeline,
-  source: ChunkSource,
-  {
-    sessions,
-    turn,
-    request,
-    detach,
-  }: { readonly sessions: Sessions; readonly turn: RunningTurn; readonly request: EffectiveRequest; readonly detach: () => void },
-): ChunkSource {
+/** Context of the stream of a turn. */
+interface StreamContext extends Recording {
+  readonly asked: Asked;
+  /** Releases the client. */
+  readonly detach: () => void;
+  /** Whether the stream is sampled at the pace of the engine: other requests wait for its tokens, whether or not the client reads. */
+  readonly isDrained: boolean;
+}
+
+function stream(inner: ChatPipeline, source: ChunkSource, context: StreamContext): ChunkSource {
+  const { turn, asked, detach, isDrained } = context;
   const chunks = new TurnStream(source, {
-    asked: request.asked,
-    onCompletion: (completion) => record(sessions, turn, request, { completion, text: textOf(completion) }),
+    asked,
+    onCompletion: (completion) => record(context, { completion, text: textOf(completion) }),
     onFailure(failure) {
       turn.fail(turn.signal.aborted ? turn.signal.reason : new Error(failure.error.message));
       return turn.signal.aborted ? inner.explain(turn.signal.reason).body : failure;
@@ -170,5 +212,6 @@ function stream(
     onDisconnect: detach,
   });
   turn.onJoin = () => chunks.drain();
+  if (isDrained) chunks.drain();
   return chunks;
 }

@@ -1,8 +1,8 @@
 /** Trajectory of a session, reconstructed from its turns. */
 import { promptMessages, type RawPrompt } from "../../dialects/index.ts";
-import { chatCompletion, chatCompletionRequest, type Trajectory } from "../../schema/index.ts";
-import { stepOf } from "../../trajectory/policy.ts";
-import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../../trajectory/histories.ts";
+import { chatCompletion, chatCompletionRequest, type Trajectory } from "../../base/schema/index.ts";
+import { stepOf } from "../../base/trajectory/policy.ts";
+import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../../base/trajectory/histories.ts";
 import { deliveredTurns } from "../store/sessions.ts";
 import type { SessionRow, SessionTurnRow, Store } from "../store/tables.ts";
 

@@ -1,5 +1,6 @@
 /** Request of a session while it is sampled. */
-import { clientGone, onceAborted } from "../chat/request/client-signal.ts";
+import { clientGone } from "../chat/request/client-signal.ts";
+import { onceAborted } from "../../base/util/abort.ts";
 import type { TurnKey } from "../store/sessions.ts";
 import type { SessionTurnRow } from "../store/tables.ts";
 
@@ -14,6 +15,8 @@ export class RunningTurn {
   readonly seq: number;
   /** Recorded turn, once it is durable; rejects with the error of a failed request. */
   readonly recorded: Promise<SessionTurnRow>;
+  /** Output tokens of the session that are reserved for the turn. */
+  reservedTokens = 0;
   readonly #abort = new AbortController();
   readonly #graceMs: number;
   #resolve: (row: SessionTurnRow) => void = () => {};

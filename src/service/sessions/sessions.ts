@@ -1,20 +1,32 @@
 /** Sessions: their rows in the database, and the requests that run now. */
-import { randomUUID } from "node:crypto";
-import { ForbiddenError, NotFoundError } from "../../errors.ts";
-import type { CreateSessionRequest } from "../../schema/index.ts";
-import { Lru } from "../../util/lru.ts";
-import { onceAborted } from "../chat/request/client-signal.ts";
-import { checkMetrics } from "../../trajectory/trajectory.ts";
-import { deleteSession, findSession, findSessionByKey, insertSession, updateSession, type TurnKey } from "../store/sessions.ts";
+import { createHash, randomUUID } from "node:crypto";
+import { ForbiddenError, NotFoundError } from "../../base/errors.ts";
+import type { CreateSessionRequest } from "../../base/schema/index.ts";
+import { Lru } from "../../base/util/lru.ts";
+import { onceAborted } from "../../base/util/abort.ts";
+import { checkMetrics } from "../../base/trajectory/trajectory.ts";
+import {
+  deleteSession,
+  findSession,
+  findSessionByKey,
+  insertSession,
+  updateSession,
+  type NewTurn,
+  type SessionCounts,
+  type TurnKey,
+} from "../store/sessions.ts";
 import type { SessionRow, Store } from "../store/tables.ts";
-import { createSessionKey } from "./keys.ts";
+import { createSessionKey, hashSessionKey, isSessionKey, serviceKeyOfSession } from "./keys.ts";
 import { RunningTurn } from "./running-turn.ts";
+import { TokenReservations, type TokenDemand } from "./token-reservations.ts";
 import { TurnWriter } from "./turn-writer.ts";
 
 /** Milliseconds for which sampling continues after all clients of a request have disconnected; longer than the delay before a retry. */
 const RETRY_GRACE_MS = 10_000;
-/** Max sessions whose keys are remembered. */
+/** Max session keys in memory. */
 const MAX_KEYS = 10_000;
+/** Max sessions with counts in memory; far more than can record turns while one of their requests is being read. */
+const MAX_COUNTS = 10_000;
 /** Max failed requests that are remembered, so that their repetitions are sampled. */
 const MAX_FAILURES = 10_000;
 const DEFAULTS = { maxRequests: 1000, maxSeconds: 3600, expiresInSeconds: 86_400 };
@@ -23,44 +35,71 @@ const DEFAULTS = { maxRequests: 1000, maxSeconds: 3600, expiresInSeconds: 86_400
 interface Activity {
   lastSeq: number;
   readonly running: Set<RunningTurn>;
+  readonly reservations: TokenReservations;
   isFinishing: boolean;
 }
 
 export class Sessions {
   readonly store: Store;
-  readonly writer: TurnWriter;
+  readonly #writer: TurnWriter;
   readonly #graceMs: number;
-  /** Sessions by key, so that authorization needs no query. */
+  /** Sessions by hash of their key, so that authorization needs no query. */
   readonly #keys = new Lru<string, Pick<SessionRow, "id" | "expires_at">>({ maxEntries: MAX_KEYS });
   readonly #waiting = new Map<string, Set<() => void>>();
   #isClosed = false;
   readonly #activities = new Map<string, Activity>();
+  /** Newest counts by session: a request's row can be older than the end of another request. */
+  readonly #counts = new Lru<string, SessionCounts>({ maxEntries: MAX_COUNTS });
   /** Number of failed attempts by request, since their last repetition. */
   readonly #failures = new Lru<string, number>({ maxEntries: MAX_FAILURES });
 
   /** @param graceMs - Milliseconds for which sampling continues without clients. */
   constructor(store: Store, graceMs = RETRY_GRACE_MS) {
     this.store = store;
-    this.writer = new TurnWriter(store);
+    this.#writer = new TurnWriter(store);
     this.#graceMs = graceMs;
   }
 
   /** Returns the id of the session with a key; undefined for an unknown, expired or deleted one. */
   async idOfKey(key: string): Promise<string | undefined> {
-    const known = this.#keys.get(key);
+    const hash = hashSessionKey(key);
+    const known = this.#keys.get(hash);
     if (known !== undefined) return known.expires_at > new Date().toISOString() ? known.id : undefined;
-    const row = await findSessionByKey(this.store, key);
-    if (row !== undefined) this.#keys.set(key, { id: row.id, expires_at: row.expires_at });
+    const row = await findSessionByKey(this.store, hash);
+    if (row !== undefined) this.#keys.set(hash, { id: row.id, expires_at: row.expires_at });
     return row?.id;
   }
 
-  /** Creates a session. */
-  async create(request: CreateSessionRequest): Promise<SessionRow> {
+  /** Returns the current row of the session with a key; undefined for an unknown, expired or deleted one. */
+  async ofKey(key: string): Promise<SessionRow | undefined> {
+    const hash = hashSessionKey(key);
+    const row = await findSessionByKey(this.store, hash);
+    if (row !== undefined) return row;
+    const id = this.#keys.get(hash)?.id;
+    return id === undefined ? undefined : findSession(this.store, id);
+  }
+
+  /** Returns the owner of the stored responses of a credential. All keys of a session have the same owner, and no other credential has it. */
+  async ownerOf(credential: string): Promise<string> {
+    const session = isSessionKey(credential) ? await this.ofKey(credential) : undefined;
+    return session?.key ?? createHash("sha256").update(credential).digest("hex");
+  }
+
+  /** Returns a key with which the holder of the service's key sends requests of a session, and remembers it. */
+  keyForService({ id, expires_at }: SessionRow, apiKey: string): string {
+    const key = serviceKeyOfSession(apiKey, id);
+    this.#keys.set(hashSessionKey(key), { id, expires_at });
+    return key;
+  }
+
+  /** Creates a session. Its key is returned only here. */
+  async create(request: CreateSessionRequest): Promise<{ readonly row: SessionRow; readonly key: string }> {
     const now = Date.now();
     const after = (seconds: number): string => new Date(now + seconds * 1000).toISOString();
+    const key = createSessionKey();
     const row: SessionRow = {
       id: randomUUID(),
-      key: createSessionKey(),
+      key: hashSessionKey(key),
       model: request.model,
       sampling_defaults: JSON.stringify(request.sampling_defaults ?? {}),
       sampling_overrides: JSON.stringify(request.sampling_overrides ?? {}),
@@ -78,7 +117,7 @@ export class Sessions {
       finished_at: null,
     };
     await insertSession(this.store, row);
-    return row;
+    return { row, key };
   }
 
   /** Returns a session. @throws NotFoundError `E_NOT_FOUND` if it does not exist, has expired or was deleted. */
@@ -139,7 +178,7 @@ export class Sessions {
 
   /** Ends all calls of {@link untilOver}. Turns that still run are recorded. */
   close(): void {
-    this.writer.close();
+    this.#writer.close();
     this.#isClosed = true;
     for (const id of this.#waiting.keys()) this.#wake(id);
   }
@@ -174,13 +213,14 @@ export class Sessions {
     const activity = this.#activity(session.id);
     if (activity.isFinishing) throw finished();
     const { max_requests: max } = session;
-    if (session.requests + activity.running.size >= max) {
+    const { requests, last_seq: lastSeq } = this.#countsOf(session);
+    if (requests + activity.running.size >= max) {
       this.#drop(session.id, activity);
       throw new ForbiddenError(`The session has made its ${max} requests. Create another session, or raise \`max_requests\``, {
         param: "max_requests",
       });
     }
-    activity.lastSeq = Math.max(activity.lastSeq, session.last_seq) + 1;
+    activity.lastSeq = Math.max(activity.lastSeq, lastSeq) + 1;
     const turn = new RunningTurn(key, activity.lastSeq, this.#graceMs);
     activity.running.add(turn);
     const remainingMs = new Date(session.open_until).getTime() - Date.now();
@@ -188,6 +228,7 @@ export class Sessions {
     const end = (): void => {
       clearTimeout(timer);
       activity.running.delete(turn);
+      activity.reservations.release(turn.reservedTokens);
       this.#drop(session.id, activity);
     };
     turn.recorded.then(end, () => {
@@ -196,6 +237,40 @@ export class Sessions {
       end();
     });
     return turn;
+  }
+
+  /**
+   * Reserves output tokens for a turn before it is sampled. Waits while the demand and the reservations of other turns exceed the limit. The
+   * end of the turn releases the tokens that it did not sample.
+   *
+   * @returns Max tokens of each choice; null for a session without a limit.
+   * @throws ForbiddenError `E_FORBIDDEN` if the session has no tokens left.
+   */
+  async reserve(session: SessionRow, turn: RunningTurn, demand: TokenDemand): Promise<number | null> {
+    const { id, max_tokens: max } = session;
+    if (max === null) return null;
+    const remaining = (): number => max - this.#countsOf(session).tokens;
+    const granted = await this.#activity(id).reservations.reserve(demand, remaining, turn.signal);
+    if (granted === null) {
+      throw new ForbiddenError(
+        `The session has sampled ${max - remaining()} of its ${max} tokens. Create another session, or raise \`max_tokens\``,
+        { param: "max_tokens" },
+      );
+    }
+    turn.reservedTokens = granted * demand.choices;
+    return granted;
+  }
+
+  /** Records a turn and ends it. @throws NoSpaceError `E_NO_SPACE` if the disk is full. */
+  async record(turn: RunningTurn, recorded: NewTurn): Promise<void> {
+    const counts = await this.#writer.record(recorded);
+    if (counts !== null) this.#counts.set(turn.key.session_id, counts);
+    turn.succeed(recorded.row);
+  }
+
+  #countsOf(session: SessionRow): SessionCounts {
+    const known = this.#counts.get(session.id);
+    return known === undefined || known.requests < session.requests ? session : known;
   }
 
   /** Whether a repetition follows a failed attempt, and must be sampled. Each failure counts for one repetition. */
@@ -220,13 +295,17 @@ export class Sessions {
 
   #activity(id: string): Activity {
     let activity = this.#activities.get(id);
-    if (activity === undefined) this.#activities.set(id, (activity = { lastSeq: 0, running: new Set(), isFinishing: false }));
+    if (activity === undefined) this.#activities.set(id, (activity = newActivity()));
     return activity;
   }
 
   #drop(id: string, activity: Activity): void {
     if (activity.running.size === 0) this.#activities.delete(id);
   }
+}
+
+function newActivity(): Activity {
+  return { lastSeq: 0, running: new Set(), reservations: new TokenReservations(), isFinishing: false };
 }
 
 function withResolve(): { readonly promise: Promise<void>; readonly resolve: () => void } {

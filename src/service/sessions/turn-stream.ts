@@ -1,9 +1,9 @@
 /** Stream of a turn: passes the chunks on as they arrive, and holds back the end until the turn is recorded. */
-import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../../schema/index.ts";
-import { CompletionAssembler } from "../../trajectory/assemble.ts";
+import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../../base/schema/index.ts";
+import { CompletionAssembler } from "../../base/trajectory/assemble.ts";
 import type { ChunkBatch, ChunkSource } from "../chat/answer/chunk-source.ts";
 import { chunkWithoutUnasked } from "./answers.ts";
-import type { Asked } from "./effective-request.ts";
+import type { Asked } from "../chat/request/effective-request.ts";
 
 /** Options of {@link TurnStream}. */
 export interface TurnStreamOptions {

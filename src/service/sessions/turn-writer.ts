@@ -2,15 +2,15 @@
  * Recording of turns. Turns that end in one round of the event loop share a transaction. A recorded turn survives the end of the process at
  * once, and a failure of the system after five seconds: synchronizing the disk for each turn would block the event loop for milliseconds.
  */
-import { NoSpaceError } from "../../errors.ts";
-import { isNoSpace } from "../../util/no-space.ts";
+import { NoSpaceError } from "../../base/errors.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
 import { synchronize, unsynchronized } from "../store/database.ts";
-import { insertTurns, type NewTurn } from "../store/sessions.ts";
+import { insertTurns, type NewTurn, type SessionCounts } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
 
 interface Waiting {
   readonly turn: NewTurn;
-  readonly resolve: () => void;
+  readonly resolve: (counts: SessionCounts | null) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -32,9 +32,10 @@ export class TurnWriter {
   /**
    * Resolves when the turn survives the end of the process.
    *
+   * @returns Counts of the session with the turn; null for a deleted session.
    * @throws NoSpaceError `E_NO_SPACE` if the disk is full.
    */
-  record(turn: NewTurn): Promise<void> {
+  record(turn: NewTurn): Promise<SessionCounts | null> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ turn, resolve, reject });
       if (this.#isWriting) return;
@@ -48,8 +49,8 @@ export class TurnWriter {
       const batch = this.#waiting.splice(0, MAX_TURNS);
       try {
         const turns = batch.map(({ turn }) => turn);
-        await unsynchronized(this.#store, (connection) => insertTurns(connection, turns));
-        for (const { resolve } of batch) resolve();
+        const counts = await unsynchronized(this.#store, (connection) => insertTurns(connection, turns));
+        for (const [index, { resolve }] of batch.entries()) resolve(counts[index]!);
         this.#synchronization ??= setTimeout(() => this.#synchronize(), SYNCHRONIZE_MS).unref();
       } catch (error) {
         const reason = isNoSpace(error)

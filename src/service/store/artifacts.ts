@@ -1,7 +1,7 @@
 import { sql } from "kysely";
-import { NotFoundError } from "../../errors.ts";
-import type { ArtifactQuery } from "../../schema/index.ts";
-import { artifactUrl, pathOf, type QualifiedName } from "../names.ts";
+import { NotFoundError } from "../../base/errors.ts";
+import type { ArtifactQuery } from "../../base/schema/index.ts";
+import { artifactUrl, pathOf, type QualifiedName } from "../common/names.ts";
 import { pageOf, requireCursor, type Page } from "./paging.ts";
 import type { ArtifactFileRow, ArtifactRow, Store } from "./tables.ts";
 

@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
-import { ConfigError, DataCorruptedError } from "../../errors.ts";
-import { messageOf } from "../error-text.ts";
+import { ConfigError, DataCorruptedError } from "../../base/errors.ts";
+import { messageOf } from "../../base/util/values.ts";
 import type { SqliteConnection } from "./connection.ts";
 import { MIGRATIONS } from "./migrations.ts";
 

@@ -1,5 +1,8 @@
 import { isBuiltin } from "node:module";
-import { EngineMissingError } from "../../errors.ts";
+import { ConfigError, EngineMissingError } from "../../base/errors.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { createPrivateFile } from "../disk/private-files.ts";
 
 /** Subset of `node:sqlite` used by the store. `@photostructure/sqlite` implements the same interface for Node 20. */
 export interface SqliteConnection {
@@ -30,13 +33,14 @@ async function loadSqlite(): Promise<SqliteModule> {
   }
 }
 
-/** Opens a connection that waits at most `timeoutMs` for a locked database. */
+/** Opens a connection, creating a missing file with mode 0600. It waits at most `timeoutMs` for a locked database. */
 export async function connect(
   path: string,
   timeoutMs: number,
   { isReadOnly = false }: { readonly isReadOnly?: boolean | undefined } = {},
 ): Promise<SqliteConnection> {
   const { DatabaseSync } = await loadSqlite();
+  if (!isReadOnly) await createPrivateFile(path);
   return new DatabaseSync(path, { timeout: timeoutMs, readOnly: isReadOnly });
 }
 
@@ -45,6 +49,7 @@ export async function connect(
  * ends for any reason, and no process ids are involved.
  *
  * @returns a function that releases the lock, or null if another connection holds it.
+ * @throws ConfigError `E_CONFIG` if the file cannot be created or is no lock file.
  */
 export async function lockFile(path: string): Promise<(() => void) | null> {
   const connection = await connect(path, 0);
@@ -54,7 +59,11 @@ export async function lockFile(path: string): Promise<(() => void) | null> {
   } catch (error) {
     connection.close();
     if (error instanceof Error && /locked|busy/i.test(error.message)) return null;
-    throw error;
+    if (isNoSpace(error)) throw error;
+    throw new ConfigError(
+      `The lock file '${path}' cannot be used: ${messageOf(error)}. If no service, backup or restore uses its directory, delete the file`,
+      { cause: error, param: "dataDir" },
+    );
   }
   return () => connection.close();
 }

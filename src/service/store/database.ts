@@ -1,54 +1,38 @@
 import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
-import { ConfigError, InternalError, NoSpaceError } from "../../errors.ts";
-import { isNoSpace } from "../../util/no-space.ts";
+import { ConfigError, InternalError, NoSpaceError } from "../../base/errors.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
 import { requireIntact, requireKnown, sizeOf } from "./checks.ts";
 import { connect, type SqliteConnection } from "./connection.ts";
+import { Transactions } from "./transactions.ts";
+import { HighWaterMark, requireMarked } from "./high-water-mark.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
-import { messageOf } from "../error-text.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { createPrivateFile } from "../disk/private-files.ts";
 
 /** Milliseconds to wait for a database that another connection has locked. */
 const BUSY_TIMEOUT_MS = 5000;
+/** Value of SQLite's `user_version` that marks the database of a backup. */
+const SNAPSHOT = 1;
 /** Max cached prepared statements; more than the service uses. */
 const MAX_STATEMENTS = 500;
 
 /** Number of statements executed per store that may have changed data. */
 const revisions = new WeakMap<Store, { count: number }>();
 
-/** Connection of each store that can be written to. */
-const connections = new WeakMap<Store, SqliteConnection>();
+/** Connection and transactions of each store that can be written to. */
+const writers = new WeakMap<Store, { readonly connection: SqliteConnection; readonly transactions: Transactions }>();
 
 /** Returns a revision number that differs after every change outside {@link unsynchronized}. A value read at the same revision is still current. */
 export function revisionOf(store: Store): number {
   return revisions.get(store)?.count ?? 0;
 }
 
-/**
- * Creates a `rollback` that succeeds if SQLite has already rolled back, as on a full disk. Otherwise Kysely would report the failed
- * rollback instead of the original error.
- */
-function rollbackOf(connection: SqliteConnection): ReturnType<SqliteConnection["prepare"]> {
-  const statement = connection.prepare("rollback");
-  return {
-    columns: () => [],
-    all: () => [],
-    iterate: () => [].values(),
-    run() {
-      try {
-        return statement.run();
-      } catch (error) {
-        if (error instanceof Error && error.message.includes("no transaction is active")) return { changes: 0, lastInsertRowid: 0 };
-        throw error;
-      }
-    },
-  };
-}
-
 /** Adapts a connection to Kysely, which needs to know whether a statement returns rows. Statements are prepared once. */
-function forKysely(connection: SqliteConnection, revision: { count: number }, isReadOnly = false): SqliteDatabase {
+function forKysely(connection: SqliteConnection, revision: { count: number }, transactions: Transactions | null): SqliteDatabase {
   const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
   const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
-    const statement = sql === "rollback" ? rollbackOf(connection) : connection.prepare(sql);
+    const statement = transactions === null ? connection.prepare(sql) : transactions.prepare(sql);
     // A statement that changes data may also return rows.
     const change = /^\s*select\b/i.test(sql) ? 0 : 1;
     return {
@@ -67,12 +51,8 @@ function forKysely(connection: SqliteConnection, revision: { count: number }, is
   };
   return {
     close() {
-      // A binding may keep the connection open for its statements, which would leave all data in the write-ahead log.
-      try {
-        if (!isReadOnly) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
-      } finally {
-        connection.close();
-      }
+      if (transactions === null) connection.close();
+      else transactions.close();
     },
     prepare(sql) {
       let statement = compiled.get(sql);
@@ -127,37 +107,62 @@ export interface OpenStoreOptions {
  * transactions are durable (WAL with full synchronization). Close the store with `destroy()`, which leaves all data in a single file.
  *
  * @throws ConfigError `E_CONFIG` for a database of a newer version, and for a missing one if `whyNotNew` is given.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged file or a file that is not a database.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged file, a file that is not a database, and a database that lacks acknowledged
+ *   transactions; see {@link requireMarked}.
  * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
  * @throws NoSpaceError `E_NO_SPACE` if the disk has no room for a new database or a migration.
  */
 export async function openStore(path: string, { whyNotNew = null, isExclusive = false }: OpenStoreOptions = {}): Promise<Store> {
   const missing = () => new ConfigError(whyNotNew as string, { param: "dataDir" });
   // Opening would create the file, and would remove a write-ahead log without its database.
-  if (whyNotNew !== null && (await sizeOf(path)) === 0) throw missing();
+  if ((await sizeOf(path)) === 0) {
+    if (whyNotNew !== null) throw missing();
+    await requireMarked(path, null);
+  }
   const connection = await connect(path, BUSY_TIMEOUT_MS);
   try {
     if (isExclusive) connection.exec(WITHOUT_FILES);
     requireIntact(connection, path);
+    await requireMarked(path, connection);
     connection.exec(SETTINGS);
+    // Only if necessary: on a full disk nothing can be written.
+    if (!isExclusive && userVersionOf(connection) !== 0) connection.exec("PRAGMA user_version = 0");
     if (requireKnown(connection, path) === 0 && whyNotNew !== null) throw missing();
   } catch (error) {
-    connection.close();
+    await closeUnchanged(connection, path);
     throw error;
   }
   const revision = { count: 0 };
-  const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, revision) }) });
+  const mark = new HighWaterMark(connection, path);
+  const transactions = new Transactions(connection, mark);
+  const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, revision, transactions) }) });
   revisions.set(store, revision);
-  connections.set(store, connection);
+  writers.set(store, { connection, transactions });
   const migrator = new Migrator({ db: store, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
-  const { error } = await migrator.migrateToLatest();
+  const { error, results = [] } = await migrator.migrateToLatest();
   if (error !== undefined) {
     await store.destroy();
     const message = `The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`;
     if (isNoSpace(error)) throw new NoSpaceError(`${message}. Make room on its file system and start again`, { cause: error });
     throw new InternalError(message, { cause: error });
   }
+  // Removes what a migration has overwritten, such as keys, from the database and its log.
+  if (results.length > 0) await sql.raw("PRAGMA wal_checkpoint(TRUNCATE)").execute(store);
+  mark.start();
   return store;
+}
+
+/** Closes a connection that has changed nothing, and leaves the write-ahead log as it is. */
+async function closeUnchanged(connection: SqliteConnection, path: string): Promise<void> {
+  // The last connection to close copies the log into the database and removes it, unless it is read-only.
+  const last = await connect(path, 0, { isReadOnly: true });
+  try {
+    last.exec("SELECT 1 FROM sqlite_master");
+  } catch {
+    // A database that cannot be read is not changed either.
+  }
+  connection.close();
+  last.close();
 }
 
 /**
@@ -165,27 +170,20 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
  * the next synchronized one: this saves the synchronization of the disk, which takes milliseconds and blocks the event loop. It does not
  * change the {@link revisionOf} the store, so it must not write to tables whose values are cached by revision.
  */
-export function unsynchronized(store: Store, body: (connection: SqliteConnection) => void): Promise<void> {
+export function unsynchronized<T>(store: Store, body: (connection: SqliteConnection) => T): Promise<T> {
   // Kysely lends its only connection to one caller at a time.
   return store.connection().execute(async () => {
-    const connection = connections.get(store)!;
+    const { connection, transactions } = writers.get(store)!;
     connection.exec("PRAGMA synchronous = NORMAL");
     try {
-      connection.exec("BEGIN");
-      try {
-        body(connection);
-        connection.exec("COMMIT");
-      } catch (error) {
-        rollbackOf(connection).run([]);
-        throw error;
-      }
+      return transactions.run(() => body(connection));
     } finally {
       connection.exec("PRAGMA synchronous = FULL");
     }
   });
 }
 
-/** Synchronizes earlier {@link unsynchronized} transactions with the disk. */
+/** Synchronizes earlier {@link unsynchronized} transactions with the disk, by copying the write-ahead log into the database. */
 export async function synchronize(store: Store): Promise<void> {
   await sql.raw("PRAGMA wal_checkpoint(PASSIVE)").execute(store);
 }
@@ -199,7 +197,7 @@ export async function synchronize(store: Store): Promise<void> {
  * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
  */
 export async function openStoreReadOnly(path: string): Promise<Store> {
-  if ((await sizeOf(path)) === 0) throw noDatabase(path);
+  await requireDatabase(path);
   const connection = await connect(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
   try {
     requireIntact(connection, path);
@@ -208,7 +206,7 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
     connection.close();
     throw error;
   }
-  return new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, { count: 0 }, true) }) });
+  return new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, { count: 0 }, null) }) });
 }
 
 /**
@@ -217,13 +215,41 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
  * @throws ConfigError `E_CONFIG` for a missing database.
  */
 export async function copyDatabase(path: string, target: string): Promise<void> {
-  if ((await sizeOf(path)) === 0) throw noDatabase(path);
+  await requireDatabase(path);
   const connection = await connect(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
   try {
+    await createPrivateFile(target);
     connection.prepare("VACUUM INTO ?").run(target);
   } finally {
     connection.close();
   }
+  await markSnapshot(target, true);
+}
+
+function userVersionOf(connection: SqliteConnection): number {
+  const [row] = connection.prepare("PRAGMA user_version").all() as { user_version: number }[];
+  return row!.user_version;
+}
+
+/** Marks a database as part of a backup, or removes the mark. A service that opens the database removes the mark, too. */
+export async function markSnapshot(path: string, isSnapshot: boolean): Promise<void> {
+  const connection = await connect(path, BUSY_TIMEOUT_MS);
+  try {
+    connection.exec(`PRAGMA user_version = ${isSnapshot ? SNAPSHOT : 0}`);
+  } finally {
+    connection.close();
+  }
+}
+
+/** Whether the database is part of a backup on which no service has run. */
+export async function isSnapshot(store: Store): Promise<boolean> {
+  const { rows } = await sql<{ user_version: number }>`PRAGMA user_version`.execute(store);
+  return rows[0]?.user_version === SNAPSHOT;
+}
+
+/** Checks that a database exists. @throws ConfigError `E_CONFIG` if it does not. */
+export async function requireDatabase(path: string): Promise<void> {
+  if ((await sizeOf(path)) === 0) throw noDatabase(path);
 }
 
 function noDatabase(path: string): ConfigError {

@@ -1,6 +1,6 @@
 /** Stored requests of training jobs, as JSON in the column `config`. */
-import type { RlConfig, SftConfig, SftExperimentalConfig } from "../../schema/index.ts";
-import type { Finding } from "../../trajectory/findings.ts";
+import type { RlConfig, SftConfig, SftExperimentalConfig } from "../../base/schema/index.ts";
+import type { Finding } from "../../base/trajectory/findings.ts";
 
 /** Stored request of an SFT job. */
 export interface SftJobConfig {

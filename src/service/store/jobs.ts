@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
-import { NotFoundError } from "../../errors.ts";
-import type { JobQuery } from "../../schema/index.ts";
-import type { Digests } from "../digests.ts";
+import { NotFoundError } from "../../base/errors.ts";
+import type { JobQuery } from "../../base/schema/index.ts";
+import type { Digests } from "../disk/digests.ts";
 import { pageOf, requireCursor, type Page, type PageRequest } from "./paging.ts";
 import type { JobEventRow, JobRow, Store } from "./tables.ts";
 

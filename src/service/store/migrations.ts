@@ -1,4 +1,5 @@
-import type { Kysely, Migration } from "kysely";
+import { createHash } from "node:crypto";
+import { sql, type Kysely, type Migration } from "kysely";
 
 /** Migrations by name, oldest first. A released migration is never edited. */
 export const MIGRATIONS: Record<string, Migration> = {
@@ -6,7 +7,30 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0002-lineage": { up: lineage },
   "0003-digests": { up: digests },
   "0004-gateway": { up: gateway },
+  "0005-session-key-hashes": { up: sessionKeyHashes },
+  "0006-transaction-count": { up: transactionCount },
 };
+
+/** Adds the number of the last write transaction, and its time, in a table of one row. */
+async function transactionCount(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable("transaction_count")
+    .addColumn("count", "integer", (c) => c.notNull())
+    .addColumn("committed_at", "text")
+    .execute();
+  await sql`INSERT INTO transaction_count (count) VALUES (0)`.execute(db);
+}
+
+/** Replaces the keys of sessions by their SHA-256 hashes. Clients keep their keys. */
+async function sessionKeyHashes(db: Kysely<unknown>): Promise<void> {
+  // Overwrites the keys in the file, too.
+  await sql`PRAGMA secure_delete = ON`.execute(db);
+  const { rows } = await sql<{ id: string; key: string }>`SELECT id, key FROM sessions`.execute(db);
+  for (const { id, key } of rows) {
+    const hash = createHash("sha256").update(key).digest("hex");
+    await sql`UPDATE sessions SET key = ${hash} WHERE id = ${id}`.execute(db);
+  }
+}
 
 /** Adds stored responses and sessions. */
 async function gateway(db: Kysely<unknown>): Promise<void> {

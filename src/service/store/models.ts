@@ -1,7 +1,7 @@
 import { sql } from "kysely";
-import { NotFoundError } from "../../errors.ts";
-import type { ModelQuery } from "../../schema/index.ts";
-import type { QualifiedName } from "../names.ts";
+import { NotFoundError } from "../../base/errors.ts";
+import type { ModelQuery } from "../../base/schema/index.ts";
+import type { QualifiedName } from "../common/names.ts";
 import { pageOf, requireCursor, type Page } from "./paging.ts";
 import type { ModelRow, Store } from "./tables.ts";
 

@@ -1,4 +1,4 @@
-import { ArgumentError } from "../../errors.ts";
+import { ArgumentError } from "../../base/errors.ts";
 
 /** Position and size of a page. */
 export interface PageRequest {
@@ -28,6 +28,22 @@ export function pageOf<Row>(rows: readonly Row[], limit: number): Page<Row> {
 export function requireCursor<Row>(row: Row | undefined, after: string, item: string): Row {
   if (row !== undefined) return row;
   throw new ArgumentError(`Expected \`after\` to be the id of ${item}, got '${after.slice(0, 100)}'`, { param: "after" });
+}
+
+/**
+ * Returns a page of a list in memory.
+ *
+ * @param item - Kind of the listed items, for the message.
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not the id of an item.
+ */
+export function pageOfList<Item extends { readonly id: string }>(
+  items: readonly Item[],
+  { after, limit }: PageRequest,
+  item: string,
+): Page<Item> {
+  const index = items.findIndex(({ id }) => id === after);
+  if (after !== undefined) requireCursor(items[index], after, item);
+  return pageOf(items.slice(index + 1), limit);
 }
 
 /** Returns the body of a page. */

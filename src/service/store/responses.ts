@@ -20,6 +20,14 @@ export interface ResponseLimits {
 /** A response to store. `owner` is the digest of its credential. */
 export type NewResponse = Omit<ResponseRow, "created_at" | "size_bytes">;
 
+function withSize<T extends Pick<ResponseRow, "input" | "response">>(texts: T): T & Pick<ResponseRow, "size_bytes"> {
+  return { ...texts, size_bytes: Buffer.byteLength(texts.input) + Buffer.byteLength(texts.response) };
+}
+
+function itemsIn(input: string): readonly unknown[] {
+  return JSON.parse(input) as readonly unknown[];
+}
+
 /** Stored responses of the Responses API. Every owner has its own. */
 export class StoredResponses {
   readonly #store: Store;
@@ -44,8 +52,7 @@ export class StoredResponses {
    * transaction, because each waits for the disk.
    */
   save(response: NewResponse): Promise<void> {
-    const sizeBytes = Buffer.byteLength(response.input) + Buffer.byteLength(response.response);
-    this.#pending.push({ ...response, size_bytes: sizeBytes, created_at: new Date().toISOString() });
+    this.#pending.push({ ...withSize(response), created_at: new Date().toISOString() });
     this.#writing ??= this.#write();
     return this.#writing;
   }
@@ -81,9 +88,23 @@ export class StoredResponses {
     await sql`delete from responses where rowid in (select place from ${sums} where newer > ${this.#maxBytes})`.execute(store);
   }
 
-  /** Deletes a stored response of an owner. Returns false if nothing was deleted. */
-  async delete(owner: string, id: string): Promise<boolean> {
-    const { numDeletedRows } = await this.#store.deleteFrom("responses").where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
-    return numDeletedRows > 0n;
+  /**
+   * Deletes a stored response of an owner. Responses that continue it take over its items, so that they can still be continued. Returns
+   * false if nothing was deleted.
+   */
+  delete(owner: string, id: string): Promise<boolean> {
+    return this.#store.transaction().execute(async (transaction) => {
+      const own = transaction.selectFrom("responses").selectAll().where("owner", "=", owner);
+      const row = await own.where("id", "=", id).executeTakeFirst();
+      if (row === undefined) return false;
+      const { output } = JSON.parse(row.response) as { readonly output: readonly unknown[] };
+      for (const child of await own.where("previous_id", "=", id).execute()) {
+        const items = [...itemsIn(row.input), ...output, ...itemsIn(child.input)];
+        const changes = withSize({ previous_id: row.previous_id, input: JSON.stringify(items), response: child.response });
+        await transaction.updateTable("responses").set(changes).where("id", "=", child.id).execute();
+      }
+      await transaction.deleteFrom("responses").where("id", "=", id).execute();
+      return true;
+    });
   }
 }

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { SessionQuery } from "../../schema/index.ts";
+import type { SessionQuery } from "../../base/schema/index.ts";
 import { pageOf, requireCursor, type Page } from "./paging.ts";
 import type { SqliteConnection } from "./connection.ts";
 import type { SessionRow, SessionTurnRow, Store } from "./tables.ts";
@@ -24,9 +24,9 @@ export function findSession(store: Store, id: string): Promise<SessionRow | unde
   return unexpired(store).selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
 }
 
-/** Returns the session with a key; undefined for an unknown or expired one. In SQL, because every request of a session needs it. */
-export async function findSessionByKey(store: Store, key: string): Promise<SessionRow | undefined> {
-  const query = sql<SessionRow>`select * from sessions where key = ${key} and expires_at > ${new Date().toISOString()}`;
+/** Returns the session with a hash of its key; undefined for an unknown or expired one. In SQL, because every request of a session needs it. */
+export async function findSessionByKey(store: Store, hash: string): Promise<SessionRow | undefined> {
+  const query = sql<SessionRow>`select * from sessions where key = ${hash} and expires_at > ${new Date().toISOString()}`;
   return (await query.execute(store)).rows[0];
 }
 
@@ -59,20 +59,28 @@ export interface NewTurn {
   readonly tokens: number;
 }
 
-const COUNT_TURN = "update sessions set requests = requests + 1, tokens = tokens + ?, last_seq = max(last_seq, ?) where id = ?";
+/** Counts of a session's recorded turns. They never decrease. */
+export type SessionCounts = Pick<SessionRow, "requests" | "tokens" | "last_seq">;
+
+const COUNT_TURN =
+  "update sessions set requests = requests + 1, tokens = tokens + ?, last_seq = max(last_seq, ?) where id = ? returning requests, tokens, last_seq";
 const INSERT_TURN =
   "insert into session_turns (session_id, seq, dialect, digest, request, completion, is_delivered, created_at) values (?, ?, ?, ?, ?, ?, ?, ?)";
 
 /**
  * Inserts turns and adds them to the counts of their sessions. Call in a transaction. Turns of deleted sessions are dropped. In SQL, because
  * a turn is short, and building the queries would cost more than running them.
+ *
+ * @returns Counts of the session after each turn; null for a deleted session.
  */
-export function insertTurns(transaction: SqliteConnection, turns: readonly NewTurn[]): void {
+export function insertTurns(transaction: SqliteConnection, turns: readonly NewTurn[]): (SessionCounts | null)[] {
   const [count, insert] = [transaction.prepare(COUNT_TURN), transaction.prepare(INSERT_TURN)];
-  for (const { row, tokens } of turns) {
-    if (Number(count.run(tokens, row.seq, row.session_id).changes) === 0) continue;
+  return turns.map(({ row, tokens }) => {
+    const [counts] = count.all(tokens, row.seq, row.session_id) as SessionCounts[];
+    if (counts === undefined) return null;
     insert.run(row.session_id, row.seq, row.dialect, row.digest, row.request, row.completion, row.is_delivered, row.created_at);
-  }
+    return counts;
+  });
 }
 
 /** Returns the recorded turns of a session that a client received, in order. */

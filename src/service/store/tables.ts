@@ -142,7 +142,7 @@ export interface IdempotencyKeyRow {
 
 export interface SessionRow {
   id: string;
-  /** API key of the session. */
+  /** Hash of the session's API key: SHA-256, hexadecimal. */
   key: string;
   /** Model that every request samples, as named at the creation. */
   model: string;

@@ -1,14 +1,16 @@
-import { randomUUID } from "node:crypto";
 import { copyFile, link, mkdir, readdir, stat } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
-import { ConfigError, DataCorruptedError } from "../../errors.ts";
-import { dataDirectoryAt, type DataDirectory } from "../data-directory.ts";
-import { remove, writeDurably } from "../files.ts";
+import { ConfigError, DataCorruptedError, DataError } from "../../base/errors.ts";
+import { dataDirectoryAt, type DataDirectory } from "../disk/data-directory.ts";
+import { remove, writeDurably } from "../disk/files.ts";
 import { INCOMPLETE } from "../hub/incomplete.ts";
-import { copyDatabase, openStoreReadOnly } from "../store/database.ts";
-import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, syncFile, type CopyResult } from "./copying.ts";
-import { digestFile, toStoredPath, type FileDigest } from "../digests.ts";
+import { copyDatabase, openStoreReadOnly, requireDatabase } from "../store/database.ts";
+import { openRegularFile } from "../../base/util/regular-file.ts";
+import { digestFile, toStoredPath, type FileDigest } from "../disk/digests.ts";
+import { copyFileDurably, fillDirectory, syncFile, type CopyResult } from "./copying.ts";
 import { HUB, storedFiles, type StoredFile } from "./inventory.ts";
+import { DATABASE, FORMAT, KEY_FILE, MANIFEST } from "./manifest.ts";
+import { openStaging } from "./staging.ts";
 
 /** Max number of times a backup reads the database before it gives up. Each reading only captures files that are new since the last one. */
 const MAX_READINGS = 1000;
@@ -41,13 +43,14 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
       param: "directory",
     });
   }
+  await requireDatabase(directory.database);
   return fillDirectory(target, "directory", async (temporary) => {
     const files: CopiedDigests = await copyStored(directory, temporary);
     for (const storedPath of await hubFiles(directory)) {
       if (Object.hasOwn(files, storedPath)) continue;
-      files[storedPath] = await copyFileDurably(join(directory.root, storedPath), join(temporary, storedPath));
+      files[storedPath] = await copyFileDurably(directory.root, storedPath, temporary);
     }
-    if (await isFile(directory.keyFile)) files["api-key"] = await copyFileDurably(directory.keyFile, join(temporary, "api-key"));
+    if (await isFile(directory.keyFile)) files[KEY_FILE] = await copyFileDurably(directory.root, KEY_FILE, temporary);
     const manifest = { format: FORMAT, created_at: new Date().toISOString(), files };
     await writeDurably(join(temporary, MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`);
     const bytes = Object.values(files).reduce((sum, digest) => sum + digest.size_bytes, 0);
@@ -57,8 +60,8 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
 
 /** Copies the database and the files that it references. */
 async function copyStored(directory: DataDirectory, target: string): Promise<CopiedDigests> {
-  const staging = join(directory.temporary, `backup-${randomUUID()}`);
-  const database = join(target, "whetstone.db");
+  const { path: staging, discard } = await openStaging(directory);
+  const database = join(target, DATABASE);
   const copied: CopiedDigests = {};
   const misses = new Map<string, number>();
   try {
@@ -78,11 +81,11 @@ async function copyStored(directory: DataDirectory, target: string): Promise<Cop
         delete copied[storedPath];
       }
       await syncFile(database);
-      return { ...copied, "whetstone.db": await digestFile(database) };
+      return { ...copied, [DATABASE]: await digestFile(database) };
     }
     throw new ConfigError("The data directory changed faster than it could be copied. Try again while less is deleted");
   } finally {
-    await remove(staging);
+    await discard();
   }
 }
 
@@ -102,6 +105,8 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
     const [from, to] = [join(directory.root, file.path), join(staging, file.path)];
     await mkdir(dirname(to), { recursive: true, mode: 0o700 });
     try {
+      // A link would lead out of the data directory.
+      await (await openRegularFile(from, directory.root)).close();
       await link(from, to).catch((error: NodeJS.ErrnoException) => {
         if (error.code === "EEXIST") return;
         if (error.code === "ENOENT") throw error;
@@ -109,6 +114,7 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
         return copyFile(from, to);
       });
     } catch (error) {
+      if (error instanceof DataError) throw damaged([file], "damaged");
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
       gone.push(file);
     }
@@ -119,14 +125,14 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
 /**
  * Copies captured files and adds them to `copied`.
  *
- * @returns false if a captured file is gone, because a starting service has emptied the directory of temporary files.
+ * @returns false if a captured file is gone.
  */
 async function copyCaptured(staging: string, target: string, files: readonly StoredFile[], copied: CopiedDigests): Promise<boolean> {
   const bad: StoredFile[] = [];
   for (const file of files) {
     const { path: storedPath, digest } = file;
     try {
-      const found = await copyFileDurably(join(staging, storedPath), join(target, storedPath));
+      const found = await copyFileDurably(staging, storedPath, target);
       copied[storedPath] = found;
       if (digest !== null && (found.sha256 !== digest.sha256 || found.size_bytes !== digest.size_bytes)) bad.push(file);
     } catch (error) {

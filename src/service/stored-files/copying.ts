@@ -1,27 +1,16 @@
 import { createHash } from "node:crypto";
-import { createReadStream, createWriteStream } from "node:fs";
+import { createWriteStream } from "node:fs";
 import { mkdir, open, readdir, rename } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { Transform } from "node:stream";
+import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { z } from "zod";
-import { ConfigError } from "../../errors.ts";
-import { messageOf } from "../error-text.ts";
-import { remove, syncDirectory, temporaryName } from "../files.ts";
-import { digestsSchema, type FileDigest } from "../digests.ts";
-
-/** Name of the manifest, which lists the files of a backup. */
-export const MANIFEST = "backup.json";
-/** Version of the backup format. */
-export const FORMAT = 1;
-
-/** Contents of {@link MANIFEST}. */
-export const manifestSchema = z.object({
-  format: z.int(),
-  created_at: z.string(),
-  /** Digests by path, relative to the backup and with `/` as the separator. */
-  files: digestsSchema,
-});
+import { ConfigError } from "../../base/errors.ts";
+import { openRegularFile } from "../../base/util/regular-file.ts";
+import { piecesOf, type FileDigest } from "../disk/digests.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { isTemporaryName, remove, syncDirectory, temporaryName } from "../disk/files.ts";
+import { lockFile } from "../store/connection.ts";
+import { BACKUP_NAMES, DATABASE, MANIFEST } from "./manifest.ts";
 
 /** Result of a backup or a restore. */
 export interface CopyResult {
@@ -31,42 +20,68 @@ export interface CopyResult {
   readonly bytes: number;
 }
 
-/** Copies a file durably, creating its directory. Returns the digest of the copied bytes. */
-export async function copyFileDurably(from: string, to: string): Promise<FileDigest> {
-  await mkdir(dirname(to), { recursive: true, mode: 0o700 });
-  const hash = createHash("sha256");
-  let size = 0;
-  const hashing = new Transform({
-    transform(piece: Buffer, _encoding, done) {
-      hash.update(piece);
-      size += piece.byteLength;
-      done(null, piece);
-    },
-  });
-  await pipeline(
-    createReadStream(from, { highWaterMark: 1 << 20 }),
-    hashing,
-    createWriteStream(to, { flags: "wx", mode: 0o600, flush: true }),
-  );
-  return { sha256: hash.digest("hex"), size_bytes: size };
+/**
+ * Copies a regular file durably, creating its directory. Returns the digest of the copied bytes.
+ *
+ * @param root - Directory that the file must lie in, also after following links.
+ * @param storedPath - Path of the file, relative to `root`, and of the copy, relative to `target`.
+ * @throws DataError `E_DATA` for a link that leads out of `root`, and for a directory, FIFO, socket or device.
+ */
+export async function copyFileDurably(root: string, storedPath: string, target: string): Promise<FileDigest> {
+  const to = join(target, storedPath);
+  const file = await openRegularFile(join(root, storedPath), root);
+  try {
+    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+    const hash = createHash("sha256");
+    let size = 0;
+    const hashing = new Transform({
+      transform(piece: Buffer, _encoding, done) {
+        hash.update(piece);
+        size += piece.byteLength;
+        done(null, piece);
+      },
+    });
+    await pipeline(
+      Readable.from(piecesOf(file), { objectMode: false }),
+      hashing,
+      createWriteStream(to, { flags: "wx", mode: 0o600, flush: true }),
+    );
+    return { sha256: hash.digest("hex"), size_bytes: size };
+  } finally {
+    await file.close();
+  }
 }
 
 /** Files that identify a directory as a backup or a data directory. They get their final names last. */
-const LAST = ["whetstone.db", MANIFEST];
+const LAST = [DATABASE, MANIFEST];
+/** Base of the temporary name under which a directory is filled. */
+const INCOMPLETE = "incomplete";
+/** Lock file of the process that fills a directory. */
+const LOCK = `${INCOMPLETE}.lock`;
 
 /**
  * Fills a directory so that an interruption leaves neither a backup nor a data directory at `target`. Files get their final names once all
- * of them are on disk, the database and the manifest last.
+ * of them are on disk, the database and the manifest last. Removes the remains of an interrupted attempt at `target`.
  *
- * @throws ConfigError `E_CONFIG` if `target` exists and is not an empty directory.
+ * @throws ConfigError `E_CONFIG` if `target` exists and is not an empty directory, or another process is filling it.
  */
 export async function fillDirectory<T>(target: string, param: string, fill: (temporary: string) => Promise<T>): Promise<T> {
   const path = resolve(target);
-  await requireEmpty(path, param);
+  await requireDirectory(path, param);
+  const created = await mkdir(path, { recursive: true, mode: 0o700 });
+  // Checked before the lock file is created, and again once no other process fills the directory.
+  await requireFree(path, param);
+  const lock = join(path, LOCK);
+  const unlock = await lockFile(lock);
+  if (unlock === null) {
+    throw new ConfigError(`Another backup or restore is writing to '${path}'. Wait for its end, or name another directory`, { param });
+  }
   // Created inside the target, which may be a separate file system.
-  const temporary = temporaryName(join(path, "incomplete"));
-  const created = await mkdir(temporary, { recursive: true, mode: 0o700 });
+  const temporary = temporaryName(join(path, INCOMPLETE));
   try {
+    await requireFree(path, param);
+    await removeInterrupted(path);
+    await mkdir(temporary, { mode: 0o700 });
     const result = await fill(temporary);
     for (const entry of await readdir(temporary, { recursive: true, withFileTypes: true })) {
       if (entry.isDirectory()) await syncDirectory(join(entry.parentPath, entry.name));
@@ -76,12 +91,17 @@ export async function fillDirectory<T>(target: string, param: string, fill: (tem
     await syncDirectory(path);
     for (const name of LAST) await rename(join(temporary, name), join(path, name)).catch(unlessMissing);
     await remove(temporary);
+    unlock();
+    await remove(lock);
     await syncDirectory(path);
     await syncDirectory(dirname(path));
     return result;
   } catch (error) {
+    await remove(temporary);
+    unlock();
+    await remove(lock);
     // Removes the outermost directory that was created.
-    await remove(created ?? temporary);
+    if (created !== undefined) await remove(created);
     throw error;
   }
 }
@@ -90,16 +110,33 @@ function unlessMissing(error: NodeJS.ErrnoException): void {
   if (error.code !== "ENOENT") throw error;
 }
 
-async function requireEmpty(path: string, param: string): Promise<void> {
-  let names: string[];
+async function requireDirectory(path: string, param: string): Promise<void> {
   try {
-    names = await readdir(path);
+    await readdir(path);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === "ENOENT") return;
     throw new ConfigError(`Expected '${path}' to be a directory: ${messageOf(cause)}`, { cause, param });
   }
-  if (names.length === 0) return;
+}
+
+function isIncomplete(name: string): boolean {
+  return name.startsWith(`${INCOMPLETE}.`) && isTemporaryName(name);
+}
+
+/** Checks that a directory has no entries except remains of an interrupted {@link fillDirectory}. */
+async function requireFree(path: string, param: string): Promise<void> {
+  const names = (await readdir(path)).filter((name) => name !== LOCK);
+  const others = names.filter((name) => !isIncomplete(name));
+  if (others.length === 0) return;
+  const left = await Promise.all(names.filter(isIncomplete).map((name) => readdir(join(path, name))));
+  // An interruption while files get their final names leaves some of both. Without any left to rename, the directory is complete.
+  if (left.flat().length > 0 && others.every((name) => BACKUP_NAMES.includes(name))) return;
   throw new ConfigError(`Expected '${path}' to be empty or not to exist, found ${names.length} entries. Name another directory`, { param });
+}
+
+/** Removes the remains of an interrupted {@link fillDirectory} from its directory. */
+async function removeInterrupted(path: string): Promise<void> {
+  for (const name of await readdir(path)) if (isIncomplete(name) || BACKUP_NAMES.includes(name)) await remove(join(path, name));
 }
 
 /** Flushes the contents of a file to disk. */

@@ -1,13 +1,23 @@
 import { readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
+import { DataCorruptedError } from "../../base/errors.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
-import type { DataDirectory } from "../data-directory.ts";
-import { isTemporaryName } from "../files.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { isTemporaryName } from "../disk/files.ts";
 import { recordedSnapshots } from "../hub/recorded-digests.ts";
-import { artifactUrl, stepName } from "../names.ts";
+import { artifactUrl, stepName } from "../common/names.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
-import { parseDigests, toStoredPath, type FileDigest } from "../digests.ts";
+import { toStoredPath, type Digests, type FileDigest } from "../disk/digests.ts";
+import {
+  digestsOfCheckpoint,
+  digestsOfJob,
+  storedBlob,
+  storedGroups,
+  storedProgress,
+  storedReport,
+  storedState,
+} from "../disk/stored-path.ts";
 
 /** Folder of the data directory with cached base models. */
 export const HUB = "hub";
@@ -22,29 +32,77 @@ export interface StoredFile {
   readonly subject: string;
 }
 
+/** Max rows read at one time, which blocks the event loop. */
+const PAGE_ROWS = 100;
+
 /** Lists all files that the database references and all files of fetched base models, by path. */
 export async function storedFiles(store: Store, directory: DataDirectory): Promise<Map<string, StoredFile>> {
   const files = new Map<string, StoredFile>();
-  const add = (file: StoredFile) => void files.set(file.path, file);
-  const models = new Map((await store.selectFrom("models").selectAll().execute()).map((model) => [model.id, model]));
-  for (const row of await store.selectFrom("checkpoints").selectAll().execute()) {
-    for (const file of await ofCheckpoint(directory, row, models.get(row.model_id) as ModelRow)) add(file);
-  }
-  for (const row of await store.selectFrom("jobs").selectAll().execute()) for (const file of await ofJob(directory, row)) add(file);
-  const blobs = await store
-    .selectFrom("artifact_files")
-    .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
-    .selectAll()
-    .execute();
-  for (const { sha256, size_bytes, path, ...artifact } of blobs) {
-    const storedPath = toStoredPath(join(relative(directory.root, directory.blobs), sha256.slice(0, 2), sha256));
-    add({ path: storedPath, digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` });
-  }
-  for (const { name, folder, commit, digests } of await recordedSnapshots(join(directory.root, HUB))) {
-    for (const [file, digest] of Object.entries(digests))
-      add({ path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` });
-  }
+  for await (const file of eachStoredFile(store, directory)) files.set(file.path, file);
   return files;
+}
+
+/**
+ * Yields all files that the database references and all files of fetched base models. The rows are read in pages, so rows that are added or
+ * deleted meanwhile may be included or not. The contents of artifact files are yielded once, for one of their artifacts.
+ *
+ * @param onDamagedRow - Called with the error of a damaged row or record of digests; its files are left out. @default throws the error
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged row, without `onDamagedRow`.
+ */
+export async function* eachStoredFile(
+  store: Store,
+  directory: DataDirectory,
+  onDamagedRow?: (error: DataCorruptedError) => void,
+): AsyncGenerator<StoredFile, void> {
+  const unlessDamaged = <T>(list: Promise<T[]>): Promise<T[]> =>
+    list.catch((error: unknown) => {
+      if (onDamagedRow === undefined || !(error instanceof DataCorruptedError)) throw error;
+      onDamagedRow(error);
+      return [];
+    });
+  const pageOf = <T extends "checkpoints" | "jobs">(table: T, after: string) =>
+    store.selectFrom<"checkpoints" | "jobs">(table).selectAll().where("id", ">", after).orderBy("id").limit(PAGE_ROWS).execute();
+  for (let last = ""; ;) {
+    const rows = (await pageOf("checkpoints", last)) as CheckpointRow[];
+    if (rows.length === 0) break;
+    const ids = rows.map(({ model_id: id }) => id);
+    const models = new Map(
+      (await store.selectFrom("models").selectAll().where("id", "in", ids).execute()).map((model) => [model.id, model]),
+    );
+    for (const row of rows) {
+      const model = models.get(row.model_id);
+      // Deleted since the page was read, with its checkpoints.
+      if (model !== undefined) yield* await unlessDamaged(ofCheckpoint(directory, row, model));
+    }
+    last = rows.at(-1)!.id;
+  }
+  for (let last = ""; ;) {
+    const rows = (await pageOf("jobs", last)) as JobRow[];
+    if (rows.length === 0) break;
+    for (const row of rows) yield* await unlessDamaged(ofJob(directory, row));
+    last = rows.at(-1)!.id;
+  }
+  for (let last = ""; ;) {
+    const rows = await store
+      .selectFrom("artifact_files")
+      .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
+      .selectAll()
+      .where("sha256", ">", last)
+      .groupBy("sha256")
+      .orderBy("sha256")
+      .limit(PAGE_ROWS)
+      .execute();
+    if (rows.length === 0) break;
+    for (const { sha256, size_bytes, path, ...artifact } of rows) {
+      yield { path: storedBlob(sha256), digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` };
+    }
+    last = rows.at(-1)!.sha256;
+  }
+  for (const { name, folder, commit, digests } of await unlessDamaged(recordedSnapshots(join(directory.root, HUB)))) {
+    for (const [file, digest] of Object.entries(digests)) {
+      yield { path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` };
+    }
+  }
 }
 
 /** Lists the files on disk below the directories that the database describes, except incomplete files. */
@@ -64,19 +122,23 @@ async function filesBelow(directory: DataDirectory, path: string): Promise<strin
 
 async function ofCheckpoint(directory: DataDirectory, row: CheckpointRow, model: ModelRow): Promise<StoredFile[]> {
   if (row.state_dir === null) return [];
-  const files = await withDigests(directory, row, { storedPath: row.state_dir, subject: `checkpoint '${stepName(model, row.step)}'` });
+  const digests = digestsOfCheckpoint(row);
+  const files = await withDigests(directory, digests, {
+    storedPath: storedState(row),
+    subject: `checkpoint '${stepName(model, row.step)}'`,
+  });
   return row.optimizer_kind === null ? files.filter(({ path }) => !path.endsWith(`/${OPTIMIZER_FILE}`)) : files;
 }
 
 async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[]> {
   const subject = `training job '${row.id}'`;
-  const digests = parseDigests(row.digests);
+  const digests = digestsOfJob(row);
   if (digests !== null) return Object.entries(digests).map(([path, digest]) => ({ path, digest, subject }));
   // For jobs created before digests were recorded: groups, progress, and the token report if one exists.
   const isLive = (LIVE_STATUSES as readonly string[]).includes(row.status);
-  const groups = isLive && row.type === "rl" ? [`jobs/${row.id}/groups.jsonl`] : [];
-  const progress = row.progress_dir === null ? [] : await withDigests(directory, row, { storedPath: row.progress_dir, subject });
-  const reports = (await filesBelow(directory, directory.tokens)).filter((storedPath) => storedPath === `tokens/${row.id}.json`);
+  const groups = isLive && row.type === "rl" ? [storedGroups(row.id)] : [];
+  const progress = row.progress_dir === null ? [] : await withDigests(directory, null, { storedPath: storedProgress(row), subject });
+  const reports = (await filesBelow(directory, directory.tokens)).filter((storedPath) => storedPath === storedReport(row.id));
   return [...[...groups, ...reports].map((path) => ({ path, digest: null, subject })), ...progress];
 }
 
@@ -86,11 +148,10 @@ async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[
  */
 async function withDigests(
   directory: DataDirectory,
-  row: { readonly digests: string | null },
+  digests: Digests | null,
   { storedPath, subject }: { readonly storedPath: string; readonly subject: string },
 ): Promise<StoredFile[]> {
-  const digests = parseDigests(row.digests);
   if (digests !== null) return Object.entries(digests).map(([path, digest]) => ({ path, digest, subject }));
   const found = await filesBelow(directory, join(directory.root, storedPath));
-  return (found.length === 0 ? [toStoredPath(storedPath)] : found).map((path) => ({ path, digest: null, subject }));
+  return (found.length === 0 ? [storedPath] : found).map((path) => ({ path, digest: null, subject }));
 }

@@ -1,10 +1,16 @@
-import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { ConfigError, DataCorruptedError } from "../../errors.ts";
-import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, manifestSchema, type CopyResult } from "./copying.ts";
+import { DataCorruptedError, DataError } from "../../base/errors.ts";
+import { dataDirectoryAt } from "../disk/data-directory.ts";
+import type { Digests } from "../disk/digests.ts";
+import { remove } from "../disk/files.ts";
+import { markSnapshot, openStoreReadOnly } from "../store/database.ts";
+import { copyFileDurably, fillDirectory, syncFile, type CopyResult } from "./copying.ts";
+import { storedFiles } from "./inventory.ts";
+import { DATABASE, MANIFEST, readManifest } from "./manifest.ts";
 
 /**
- * Restores a data directory from a backup. Every file is verified while it is copied.
+ * Restores a data directory from a backup. Every file is verified while it is copied, against the manifest and against the database of the
+ * backup, which must not reference any other file. Nothing outside of the backup is read, also not through links.
  *
  * @param backup - Directory written by {@link backUp}.
  * @param target - Data directory to create: empty or nonexistent.
@@ -13,19 +19,17 @@ import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, manifestSchema, type 
  * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file of the backup; nothing is left at `target`.
  */
 export async function restore(backup: string, target: string): Promise<CopyResult> {
-  const { files } = await readManifest(backup);
+  const files = await readManifest(backup);
   return fillDirectory(target, "dataDir", async (temporary) => {
     const bad: string[] = [];
     let bytes = 0;
     for (const [storedPath, expected] of Object.entries(files)) {
-      const found = await copyFileDurably(join(backup, storedPath), join(temporary, storedPath)).catch((error: NodeJS.ErrnoException) => {
-        if (error.code === "ENOENT") return null;
-        throw error;
-      });
-      if (found === null) bad.push(`${storedPath} is missing`);
+      const found = await copyFileDurably(backup, storedPath, temporary).catch(findingOf);
+      if (typeof found === "string") bad.push(`${storedPath} ${found}`);
       else if (found.sha256 !== expected.sha256) bad.push(`${storedPath} differs from its digest`);
-      bytes += expected.size_bytes;
+      else bytes += found.size_bytes;
     }
+    if (bad.length === 0) bad.push(...(await unlisted(temporary, files)));
     if (bad.length > 0) {
       throw new DataCorruptedError(
         `The backup '${resolve(backup)}' is damaged: ${bad.join(", ")}. Nothing was restored. Use another backup`,
@@ -35,31 +39,36 @@ export async function restore(backup: string, target: string): Promise<CopyResul
   });
 }
 
-async function readManifest(backup: string): Promise<{ readonly files: Readonly<Record<string, { sha256: string; size_bytes: number }>> }> {
-  const path = join(backup, MANIFEST);
-  let value: unknown;
+/** Codes of system errors that a file or a directory in place of another causes. */
+const MISPLACED = ["ENOTDIR", "EISDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"];
+
+/** Returns the finding about a file that cannot be copied. @throws any error that is not caused by the backup. */
+function findingOf(error: unknown): string {
+  const { code = "" } = error as NodeJS.ErrnoException;
+  if (code === "ENOENT") return "is missing";
+  if (error instanceof DataError || MISPLACED.includes(code)) return "is not a regular file of the backup";
+  throw error;
+}
+
+/** Finds files that the restored database references and that the manifest lacks, or lists with another digest. */
+async function unlisted(root: string, files: Digests): Promise<string[]> {
+  const database = join(root, DATABASE);
+  const store = await openStoreReadOnly(database);
+  const findings: string[] = [];
   try {
-    value = JSON.parse(await readFile(path, "utf8"));
-  } catch (cause) {
-    throw new ConfigError(`Expected a directory made by \`whetstone backup\`, found no readable ${MANIFEST} in '${resolve(backup)}'`, {
-      cause,
-      param: "backup",
-    });
+    for (const { path, subject, digest } of (await storedFiles(store, dataDirectoryAt(root))).values()) {
+      const listed = Object.hasOwn(files, path) ? files[path] : undefined;
+      if (listed === undefined) findings.push(`${MANIFEST} does not list ${path} (${subject})`);
+      else if (digest !== null && digest.sha256 !== listed.sha256) findings.push(`${path} differs from its digest (${subject})`);
+    }
+  } finally {
+    await store.destroy();
+    // Reading creates them for a database that was in WAL mode.
+    for (const suffix of ["-wal", "-shm", "-journal"]) await remove(database + suffix);
   }
-  const parsed = manifestSchema.safeParse(value);
-  if (!parsed.success || parsed.data.format !== FORMAT) {
-    throw new ConfigError(
-      `Expected '${path}' to list the files of a backup in format ${FORMAT}. Use the version that made it, or a newer one`,
-      {
-        param: "backup",
-      },
-    );
+  if (findings.length === 0) {
+    await markSnapshot(database, false);
+    await syncFile(database);
   }
-  const outside = Object.keys(parsed.data.files).find(
-    (storedPath) => storedPath.split(/[/\\]/u).includes("..") || resolve("/", storedPath) !== `/${storedPath}`,
-  );
-  if (outside !== undefined) {
-    throw new ConfigError(`Expected '${path}' to list paths inside of the backup, found '${outside.slice(0, 200)}'`, { param: "backup" });
-  }
-  return parsed.data;
+  return findings;
 }

@@ -1,16 +1,19 @@
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { DataCorruptedError, WhetstoneError } from "../../errors.ts";
-import { isNoSpace } from "../../util/no-space.ts";
-import type { BlobStore } from "../artifacts/blob-store.ts";
+import { Readable } from "node:stream";
+import { DataCorruptedError, WhetstoneError } from "../../base/errors.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
-import type { DataDirectory } from "../data-directory.ts";
-import { traceOf } from "../error-text.ts";
-import type { ServiceLogger } from "../logger.ts";
-import { artifactUrl, stepName } from "../names.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { traceOf } from "../common/error-text.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import { artifactUrl, stepName } from "../common/names.ts";
 import type { ArtifactFileRow, ArtifactRow, CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
-import { digestDirectory, parseDigests, type Digests } from "../digests.ts";
-import { Verifier } from "../verifier.ts";
+import { openRegularFile } from "../../base/util/regular-file.ts";
+import { digestDirectory, piecesOf, type Digests, type FileDigest } from "../disk/digests.ts";
+import { digestsOfCheckpoint, digestsOfJob, storedBlob, storedProgress, storedState } from "../disk/stored-path.ts";
+import { Verifier, type ReadVerified } from "../disk/verifier.ts";
+import type { StoredFile } from "./inventory.ts";
 
 /** Options of {@link StoredFiles.useCheckpoint}. */
 export interface UseOptions {
@@ -21,14 +24,19 @@ export interface UseOptions {
 /** Access to stored files, which are verified against the digests in the database before use. */
 export interface StoredFiles {
   /**
-   * Calls `use` with the verified state directory of a checkpoint. For a checkpoint without recorded digests, records them at its first
+   * Calls `use` with the verified state directory of a checkpoint, and with a function that verifies its files again while reading them. For a checkpoint without recorded digests, records them at its first
    * use.
    *
    * @param row - Checkpoint with a non-null `state_dir`.
    * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs, or if `use` rejects with `E_DATA`,
    *   because these files belong to the service and are not the caller's data.
    */
-  useCheckpoint<T>(model: ModelRow, row: CheckpointRow, use: (path: string) => Promise<T>, options?: UseOptions): Promise<T>;
+  useCheckpoint<T>(
+    model: ModelRow,
+    row: CheckpointRow,
+    use: (path: string, read: ReadVerified) => Promise<T>,
+    options?: UseOptions,
+  ): Promise<T>;
   /** Calls `use` with the verified progress directory of a job, under the same contract. The job's `progress_dir` must not be null. */
   useProgress<T>(job: JobRow, use: (path: string) => Promise<T>): Promise<T>;
   /** Verifies one file of a job (`groups.jsonl`, or the token report), if its digest is recorded. */
@@ -39,29 +47,42 @@ export interface StoredFiles {
    * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
    */
   blobPath(artifact: ArtifactRow, file: ArtifactFileRow): Promise<string>;
+  /**
+   * Opens an artifact file, which is verified first, and again while it is read; see {@link Verifier.read}.
+   *
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
+   */
+  openBlob(artifact: ArtifactRow, file: ArtifactFileRow): Promise<Readable>;
+  /**
+   * Reads a whole file and verifies it, also if it was verified before. A file without a digest is not read.
+   *
+   * @param onPiece - Called with the size of each piece after it was read; delays the next piece.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file differs or is not a regular file.
+   * @throws the system's error, such as `ENOENT`, if it cannot be opened.
+   */
+  recheck(file: StoredFile, onPiece: (bytes: number) => Promise<void>): Promise<void>;
 }
 
 /** Parts of the service that {@link createStoredFiles} needs. */
 export interface StoredFilesContext {
   readonly store: Store;
   readonly directory: DataDirectory;
-  readonly blobs: Pick<BlobStore, "path">;
   readonly logger: ServiceLogger;
 }
 
 /** Creates the {@link StoredFiles} of a data directory. */
-export function createStoredFiles({ store, directory, blobs, logger }: StoredFilesContext): StoredFiles {
+export function createStoredFiles({ store, directory, logger }: StoredFilesContext): StoredFiles {
   const verifier = new Verifier(logger);
 
   async function verifyAll(digests: Digests, subject: string, isNeeded: (name: string) => boolean = () => true): Promise<void> {
     for (const [storedPath, digest] of Object.entries(digests)) {
       const name = basename(storedPath);
-      if (isNeeded(name)) await verifier.check(join(directory.root, storedPath), digest, `${subject} (${name})`);
+      if (isNeeded(name)) await verifier.check({ root: directory.root, storedPath }, digest, `${subject} (${name})`);
     }
   }
-  async function attempt<T>(subject: string, path: string, use: (path: string) => Promise<T>): Promise<T> {
+  async function attempt<T>(subject: string, path: string, use: () => Promise<T>): Promise<T> {
     try {
-      return await use(path);
+      return await use();
     } catch (cause) {
       if (!WhetstoneError.isInstance(cause) || cause.code !== "E_DATA") throw cause;
       logger.error("A saved state cannot be loaded", { path, error: traceOf(cause) });
@@ -71,9 +92,11 @@ export function createStoredFiles({ store, directory, blobs, logger }: StoredFil
       );
     }
   }
-  /** Records the digests of a checkpoint created before digests were recorded. Concurrent calls record the same values. */
-  async function record(row: CheckpointRow, path: string): Promise<void> {
-    const digests = await digestDirectory(path, row.state_dir as string);
+  /**
+   * Records and returns the digests of a checkpoint created before digests were recorded. Concurrent calls record the same values.
+   */
+  async function record(row: CheckpointRow, path: string): Promise<Digests> {
+    const digests = await digestDirectory(path, storedState(row));
     const recording = store
       .updateTable("checkpoints")
       .set({ digests: JSON.stringify(digests) })
@@ -84,13 +107,19 @@ export function createStoredFiles({ store, directory, blobs, logger }: StoredFil
       // The files are usable without the record; the next use records the digests.
       if (!isNoSpace(error)) throw error;
     }
+    return digests;
+  }
+  /** Opens a stored file and reads it with verification. */
+  async function open(storedPath: string, digest: FileDigest, subject: string) {
+    const file = await openRegularFile(join(directory.root, storedPath), directory.root);
+    return { file, pieces: verifier.read(file, { root: directory.root, storedPath }, digest, subject) };
   }
 
   return {
     async useCheckpoint(model, row, use, { withOptimizer = false } = {}) {
       const subject = `Checkpoint '${stepName(model, row.step)}'`;
-      const path = join(directory.root, row.state_dir as string);
-      const digests = parseDigests(row.digests);
+      const path = join(directory.root, storedState(row));
+      let digests = digestsOfCheckpoint(row);
       const isNeeded = (name: string) => name !== OPTIMIZER_FILE || (withOptimizer && row.optimizer_kind !== null);
       if (digests !== null) {
         await verifyAll(digests, subject, isNeeded);
@@ -98,24 +127,49 @@ export function createStoredFiles({ store, directory, blobs, logger }: StoredFil
         logger.error("A stored directory is missing", { path });
         throw new DataCorruptedError(`${subject} is damaged: its files are missing. Restore them from a backup, or delete what needs them`);
       } else {
-        await record(row, path);
+        digests = await record(row, path);
       }
-      return attempt(subject, path, use);
+      const read: ReadVerified = (name, file) => {
+        const place = { root: directory.root, storedPath: `${storedState(row)}/${name}` };
+        const digest = digests[place.storedPath];
+        return digest === undefined ? piecesOf(file) : verifier.read(file, place, digest, `${subject} (${name})`);
+      };
+      return attempt(subject, path, () => use(path, read));
     },
     async useProgress(job, use) {
       const subject = `The progress of training job '${job.id}'`;
-      const storedPath = `${job.progress_dir as string}/`;
-      const ofProgress = Object.entries(parseDigests(job.digests) ?? {}).filter(([path]) => path.startsWith(storedPath));
+      const storedPath = storedProgress(job);
+      const ofProgress = Object.entries(digestsOfJob(job) ?? {}).filter(([path]) => path.startsWith(`${storedPath}/`));
       await verifyAll(Object.fromEntries(ofProgress), subject);
-      return attempt(subject, join(directory.root, job.progress_dir as string), use);
+      const path = join(directory.root, storedPath);
+      return attempt(subject, path, () => use(path));
     },
     async verifyJobFile(job, storedPath, subject) {
-      const digest = parseDigests(job.digests)?.[storedPath];
-      if (digest !== undefined) await verifier.check(join(directory.root, storedPath), digest, subject);
+      const digest = digestsOfJob(job)?.[storedPath];
+      if (digest !== undefined) await verifier.check({ root: directory.root, storedPath }, digest, subject);
     },
     async blobPath(artifact, { path, sha256, size_bytes }) {
-      await verifier.check(blobs.path(sha256), { sha256, size_bytes }, `File '${path}' of artifact '${artifactUrl(artifact)}'`);
-      return blobs.path(sha256);
+      const storedPath = storedBlob(sha256);
+      await verifier.check({ root: directory.root, storedPath }, { sha256, size_bytes }, subjectOf(artifact, path));
+      return join(directory.root, storedPath);
+    },
+    async openBlob(artifact, row) {
+      await this.blobPath(artifact, row);
+      const { file, pieces } = await open(storedBlob(row.sha256), row, subjectOf(artifact, row.path));
+      return Readable.from(pieces, { objectMode: false }).once("close", () => void file.close());
+    },
+    async recheck({ path, digest, subject }, onPiece) {
+      if (digest === null) return;
+      const { file, pieces } = await open(path, digest, `The file of ${subject}`);
+      try {
+        for await (const { byteLength } of pieces) await onPiece(byteLength);
+      } finally {
+        await file.close();
+      }
     },
   };
+}
+
+function subjectOf(artifact: ArtifactRow, path: string): string {
+  return `File '${path}' of artifact '${artifactUrl(artifact)}'`;
 }

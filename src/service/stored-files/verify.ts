@@ -1,9 +1,12 @@
-import { stat } from "node:fs/promises";
+import { lstat } from "node:fs/promises";
 import { join } from "node:path";
-import { dataDirectoryAt } from "../data-directory.ts";
-import { openStoreReadOnly } from "../store/database.ts";
-import { digestFile } from "../digests.ts";
+import { dataDirectoryAt } from "../disk/data-directory.ts";
+import { openRegularFile } from "../../base/util/regular-file.ts";
+import { isSnapshot, openStoreReadOnly } from "../store/database.ts";
+import type { Store } from "../store/tables.ts";
+import { digestFile, type Digests } from "../disk/digests.ts";
 import { filesOnDisk, storedFiles, type StoredFile } from "./inventory.ts";
+import { MANIFEST, readManifest } from "./manifest.ts";
 
 /** Stored file that does not match its database record, or has no recorded digest. */
 export interface Finding {
@@ -34,7 +37,7 @@ export interface Verification {
 type State = "intact" | "missing" | "damaged" | "unknown";
 
 /**
- * Verifies every file of a data directory against its digest. Changes nothing, and may run while a service uses the directory.
+ * Verifies every file of a data directory against its digest, and a backup also against its manifest. Changes nothing, and may run while a service uses the directory.
  *
  * @param root - Data directory to verify.
  * @returns counts, and the files that are missing, damaged, unknown or unreferenced.
@@ -47,7 +50,8 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
   const store = await openStoreReadOnly(directory.database);
   try {
     const onDisk = await filesOnDisk(directory);
-    const files = await storedFiles(store, directory);
+    const listed = await manifestFiles(store, directory.root);
+    const files = withListed(await storedFiles(store, directory), listed);
     const states = new Map<string, State>();
     let bytes = 0;
     for (const file of files.values()) {
@@ -55,7 +59,7 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
       bytes += file.digest?.size_bytes ?? 0;
     }
     // A running service may have changed rows and files meanwhile, so only findings confirmed by a second reading are reported.
-    const now = await storedFiles(store, directory);
+    const now = withListed(await storedFiles(store, directory), listed);
     const findings: Record<State, Finding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
     for (const [storedPath, state] of states) {
       const file = now.get(storedPath);
@@ -77,11 +81,52 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
   }
 }
 
-async function stateOf(root: string, { path: storedPath, digest }: StoredFile): Promise<State> {
+/** Files listed by the manifest of a backup. */
+interface Listed {
+  readonly files: Digests;
+  /** State of the manifest itself. */
+  readonly state: State;
+}
+
+/** Reads the manifest of a backup; null for a data directory. */
+async function manifestFiles(store: Store, root: string): Promise<Listed | null> {
+  try {
+    return { files: await readManifest(root), state: "intact" };
+  } catch {
+    const isThere = (await lstat(join(root, MANIFEST)).catch(() => null)) !== null;
+    return isThere || (await isSnapshot(store)) ? { files: {}, state: isThere ? "damaged" : "missing" } : null;
+  }
+}
+
+/**
+ * Adds the files that only a manifest lists, such as the database and the key. A referenced file that the manifest lacks, or lists with
+ * another digest, makes the manifest a damaged file.
+ */
+function withListed(files: Map<string, StoredFile>, listed: Listed | null): Map<string, CheckedFile> {
+  if (listed === null) return files;
+  const isListed = ({ path, digest }: StoredFile) =>
+    Object.hasOwn(listed.files, path) && (digest === null || digest.sha256 === listed.files[path]?.sha256);
+  const state = listed.state === "intact" && ![...files.values()].every(isListed) ? "damaged" : listed.state;
+  const subject = "the backup";
+  const added = Object.entries(listed.files).map(([path, digest]) => [path, { path, digest, subject }] as const);
+  return new Map<string, CheckedFile>([...added, ...files, [MANIFEST, { path: MANIFEST, digest: null, subject, state }]]);
+}
+
+/** File to check. */
+interface CheckedFile extends StoredFile {
+  /** State that is known without reading the file. */
+  readonly state?: State | undefined;
+}
+
+async function stateOf(root: string, { path: storedPath, digest, state }: CheckedFile): Promise<State> {
+  if (state !== undefined) return state;
   const path = join(root, storedPath);
   try {
-    if (digest === null) return (await stat(path)).isFile() ? "unknown" : "damaged";
-    const { sha256, size_bytes } = await digestFile(path);
+    if (digest === null) {
+      await (await openRegularFile(path, root)).close();
+      return "unknown";
+    }
+    const { sha256, size_bytes } = await digestFile(path, root);
     return sha256 === digest.sha256 && size_bytes === digest.size_bytes ? "intact" : "damaged";
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === "ENOENT" ? "missing" : "damaged";

@@ -1,26 +1,18 @@
-import { mkdir, readFile, stat } from "node:fs/promises";
+import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { DataCorruptedError } from "../../errors.ts";
-import type { TrajectoryGroup } from "../../schema/index.ts";
-import { runStepsInSlices, type Steps } from "../../util/steps.ts";
-import type { DataDirectory } from "../data-directory.ts";
-import { remove, syncDirectory, writeDurably } from "../files.ts";
-import { digestBytes, type Digests } from "../digests.ts";
+import { DataCorruptedError } from "../../base/errors.ts";
+import type { TrajectoryGroup } from "../../base/schema/index.ts";
+import { readRegularFile } from "../../base/util/regular-file.ts";
+import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { remove, syncDirectory, writeDurably } from "../disk/files.ts";
+import { digestBytes, type Digests } from "../disk/digests.ts";
+import { jobDirectory, storedGroups } from "../disk/stored-path.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 
 /** File with the trajectory groups of an RL job, one group per line. */
 const PAYLOAD = "groups.jsonl";
-
-/** Returns the directory of an unfinished job. */
-export function jobDirectory(directory: DataDirectory, jobId: string): string {
-  return join(directory.jobs, jobId);
-}
-
-/** Returns the path of an RL job's groups, relative to the data directory. */
-function groupsPath(jobId: string): string {
-  return `jobs/${jobId}/${PAYLOAD}`;
-}
 
 /** Writes the groups of an RL job to disk, before the job is accepted, and returns their digest. */
 export async function writeGroups(directory: DataDirectory, jobId: string, groups: readonly TrajectoryGroup[]): Promise<Digests> {
@@ -30,7 +22,7 @@ export async function writeGroups(directory: DataDirectory, jobId: string, group
     await syncDirectory(directory.jobs);
     const bytes = Buffer.from(await runStepsInSlices(toLines(groups)));
     await writeDurably(join(path, PAYLOAD), bytes);
-    return { [groupsPath(jobId)]: digestBytes(bytes) };
+    return { [storedGroups(jobId)]: digestBytes(bytes) };
   } catch (error) {
     await remove(path);
     throw error;
@@ -49,7 +41,7 @@ function subjectOf(jobId: string): string {
 
 /** Compares the groups on disk with their digest. @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged. */
 export function verifyGroups(files: StoredFiles, job: JobRow): Promise<void> {
-  return files.verifyJobFile(job, groupsPath(job.id), subjectOf(job.id));
+  return files.verifyJobFile(job, storedGroups(job.id), subjectOf(job.id));
 }
 
 /**
@@ -59,7 +51,7 @@ export function verifyGroups(files: StoredFiles, job: JobRow): Promise<void> {
  */
 export async function readGroups(directory: DataDirectory, jobId: string): Promise<TrajectoryGroup[]> {
   try {
-    return await runStepsInSlices(fromLines(await readFile(join(jobDirectory(directory, jobId), PAYLOAD), "utf8")));
+    return await runStepsInSlices(fromLines(await readRegularFile(join(jobDirectory(directory, jobId), PAYLOAD), { maxBytes: Infinity })));
   } catch (cause) {
     throw new DataCorruptedError(`${subjectOf(jobId)} cannot be read. Send them again as a new job`, { cause });
   }

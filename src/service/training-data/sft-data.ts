@@ -4,16 +4,17 @@ import { isUtf8 } from "node:buffer";
 import { setImmediate } from "node:timers/promises";
 import { z } from "zod";
 import type { BaseModelInfo } from "../../engine/port.ts";
-import { ArgumentError, ConflictError, DataError, WhetstoneError } from "../../errors.ts";
+import { ArgumentError, ConflictError, DataError, WhetstoneError } from "../../base/errors.ts";
 import { readSftExample, sftSequences, type TokenSequence } from "../../learner/index.ts";
-import type { ChatTokenizer } from "../../tokenizer/index.ts";
-import { parseNestedJson } from "../../util/json-size.ts";
-import { artifactUrl } from "../names.ts";
-import { checkFieldLimits, MAX_DATA_LINE_BYTES, TRAJECTORY_LIMITS } from "../request-limits.ts";
+import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
+import { parseNestedJson } from "../../base/util/json-size.ts";
+import { loneSurrogateIn } from "../../base/util/lone-surrogate.ts";
+import { artifactUrl } from "../common/names.ts";
+import { checkFieldLimits, MAX_DATA_LINE_BYTES, TRAJECTORY_LIMITS } from "../http/request-limits.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { ArtifactFileRow } from "../store/tables.ts";
-import { messageOf } from "../error-text.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 const PARAM = "training_data_url";
 /** Request field that names a validation artifact. */
@@ -200,6 +201,9 @@ function readLine(
   tokenizer: ChatTokenizer,
 ): ReturnType<typeof sftSequences> {
   if (text === null) throw new DataError(`${where}: not UTF-8. Write the file in UTF-8 and upload it as a new version`, { param });
+  const lone = loneSurrogateIn(text);
+  if (lone !== null)
+    throw new DataError(`${where}: half of a surrogate pair, the escape sequence ${lone} alone. Send both halves`, { param });
   try {
     const value = parseNestedJson(text);
     checkFieldLimits(value, TRAJECTORY_LIMITS);

@@ -1,20 +1,26 @@
 /**
  * Threads for work that would block the event loop of the serving thread: parsing large bodies, templates, tokenization, grammars, training
- * data.
+ * data. The owners of the work define the tasks; `request-worker.ts` of the service registers the tasks of all owners in a thread.
  */
 import type { Worker } from "node:worker_threads";
 import PQueue from "p-queue";
-import { restoreCause, restoreError, type SentError, WorkerClient } from "../../util/worker-rpc.ts";
-import { EngineError, UnsupportedError } from "../../errors.ts";
-import { spawnWorker } from "../../util/spawn-worker.ts";
-import { BodyError } from "../chat/request/errors.ts";
-import { UnreadableBodyError } from "../http-errors.ts";
-import type { TaskInput, TaskName, TaskOutput, Tasks } from "./tasks.ts";
+import {
+  restoreCause,
+  restoreError,
+  WorkerClient,
+  type ErrorClasses,
+  type MethodInput,
+  type MethodName,
+  type MethodOutput,
+  type Methods,
+  type SentError,
+} from "../../base/util/worker-rpc.ts";
+import { EngineError, UnsupportedError } from "../../base/errors.ts";
 
 /** Milliseconds after which an idle thread ends and frees its memory. */
 const IDLE_MS = 30_000;
 
-/** Options of {@link WorkThread.run}. */
+/** Options of {@link TaskThread.run}. */
 export interface RunOptions {
   readonly signal?: AbortSignal | undefined;
   /** Buffers of the input to transfer instead of copy. */
@@ -23,39 +29,9 @@ export interface RunOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Error classes that responses distinguish. */
-const CLASSES = { BodyError, UnreadableBodyError };
-
-/** Reconstructs the error of a task. A system error stays one, because its message may contain paths and must not be sent to a client. */
-function restoreFailure(sent: SentError): Error {
-  return sent.typed === undefined && sent.code !== undefined ? restoreCause(sent) : restoreError(sent, CLASSES);
-}
-
-/** Worker thread that runs one task at a time. */
-export class WorkThread {
-  readonly #worker: Worker;
-  readonly #client: WorkerClient<Tasks>;
-  /** Directories of the tokenizers that the thread has. */
-  readonly tokenizers = new Set<string>();
-  #isAlive = true;
-  /** Error of a thread that ended by itself, for example because it ran out of memory. */
-  #failure: Error | null = null;
-
-  constructor() {
-    this.#worker = spawnWorker("service/work/request-worker");
-    this.#client = new WorkerClient(this.#worker, {
-      onDeath: (error) => {
-        if (this.#isAlive) this.#failure = error;
-        this.#isAlive = false;
-      },
-      restore: restoreFailure,
-    });
-  }
-
-  get isAlive(): boolean {
-    return this.#isAlive;
-  }
-
+/** Worker thread as the owner of the tasks `T` sees it. */
+export interface TaskThread<T extends Methods> {
+  readonly isAlive: boolean;
   /**
    * Runs a task.
    *
@@ -64,7 +40,56 @@ export class WorkThread {
    * @throws EngineError `E_ENGINE` if the thread ends by itself, for example because it runs out of memory.
    * @throws the signal's reason if it aborts; the thread is terminated.
    */
-  async run<N extends TaskName>(name: N, input: TaskInput<N>, { signal, transfer, timeoutMs }: RunOptions = {}): Promise<TaskOutput<N>> {
+  run<N extends MethodName<T>>(name: N, input: MethodInput<T, N>, options?: RunOptions): Promise<MethodOutput<T, N>>;
+}
+
+/** Options of {@link WorkPool}. */
+export interface WorkPoolOptions {
+  /** Max concurrent tasks; further tasks wait in order of arrival. */
+  readonly maxThreads: number;
+  /** Starts a thread that serves the tasks of all owners. */
+  readonly spawn: () => Worker;
+  /** Error classes to reconstruct in addition to the classes of the package. @default none */
+  readonly errorClasses?: ErrorClasses | undefined;
+}
+
+/**
+ * Reconstructs the error of a task. A system error stays one, because its message may contain paths and must not be sent to a client.
+ *
+ * @param classes - Error classes to reconstruct in addition to the classes of the package. @default none
+ */
+export function restoreTaskError(sent: SentError, classes?: ErrorClasses): Error {
+  return sent.typed === undefined && sent.code !== undefined ? restoreCause(sent) : restoreError(sent, classes);
+}
+
+/** Worker thread that runs one task at a time. */
+export class WorkThread implements TaskThread<Methods> {
+  readonly #worker: Worker;
+  readonly #client: WorkerClient<Methods>;
+  #isAlive = true;
+  /** Error of a thread that ended by itself, for example because it ran out of memory. */
+  #failure: Error | null = null;
+
+  constructor({ spawn, errorClasses }: Pick<WorkPoolOptions, "spawn" | "errorClasses">) {
+    this.#worker = spawn();
+    this.#client = new WorkerClient(this.#worker, {
+      onDeath: (error) => {
+        if (this.#isAlive) this.#failure = error;
+        this.#isAlive = false;
+      },
+      restore: (sent) => restoreTaskError(sent, errorClasses),
+    });
+  }
+
+  get isAlive(): boolean {
+    return this.#isAlive;
+  }
+
+  async run<N extends string>(
+    name: N,
+    input: MethodInput<Methods, N>,
+    { signal, transfer, timeoutMs }: RunOptions = {},
+  ): Promise<MethodOutput<Methods, N>> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       if (timeoutMs === undefined) return;
@@ -101,29 +126,30 @@ export class WorkThread {
 
 /** Pool of worker threads, started on demand. */
 export class WorkPool {
+  readonly #options: WorkPoolOptions;
   readonly #queue: PQueue;
   readonly #idle: { readonly thread: WorkThread; readonly timer: NodeJS.Timeout }[] = [];
   readonly #all = new Set<WorkThread>();
   #isClosed = false;
 
-  /** @param maxThreads - Max concurrent tasks; further tasks wait in order of arrival. */
-  constructor(maxThreads: number) {
-    this.#queue = new PQueue({ concurrency: maxThreads });
+  constructor(options: WorkPoolOptions) {
+    this.#options = options;
+    this.#queue = new PQueue({ concurrency: options.maxThreads });
   }
 
   /**
-   * Runs `work` with exclusive use of a thread. State that one task leaves in the thread is available to later tasks of the same `work`.
+   * Runs `work` with exclusive use of a thread.
    *
    * @throws the signal's reason if it aborts while waiting for a thread.
    */
-  async use<T>(work: (thread: WorkThread) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    const leased = async (): Promise<T> => {
+  async use<T extends Methods, R>(work: (thread: TaskThread<T>) => Promise<R>, signal?: AbortSignal): Promise<R> {
+    const leased = async (): Promise<R> => {
       if (this.#isClosed) throw new EngineError("The service is closed");
-      const thread = this.#take();
+      const thread = this.#acquire();
       try {
-        return await work(thread);
+        return await work(thread as unknown as TaskThread<T>);
       } finally {
-        this.#giveBack(thread);
+        this.#release(thread);
       }
     };
     return this.#queue.add(leased, signal === undefined ? {} : { signal });
@@ -136,18 +162,18 @@ export class WorkPool {
     await Promise.all([...this.#all].map((thread) => thread.end()));
   }
 
-  #take(): WorkThread {
+  #acquire(): WorkThread {
     for (let known = this.#idle.pop(); known !== undefined; known = this.#idle.pop()) {
       clearTimeout(known.timer);
       if (known.thread.isAlive) return known.thread;
       this.#all.delete(known.thread);
     }
-    const thread = new WorkThread();
+    const thread = new WorkThread(this.#options);
     this.#all.add(thread);
     return thread;
   }
 
-  #giveBack(thread: WorkThread): void {
+  #release(thread: WorkThread): void {
     if (!thread.isAlive || this.#isClosed) {
       this.#all.delete(thread);
       return;

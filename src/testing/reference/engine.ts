@@ -2,8 +2,8 @@
  * Reference implementation of the engine port in float64 with plain loops: slow and small, used to test other engines. Its gradients are a
  * test oracle.
  *
- * Weight loading and token selection reuse the code of the embedded engine. There is no KV cache: every token is a forward pass over all
- * earlier tokens.
+ * Weight loading and grammars reuse the code of the embedded engine; logit rules and token selection do not. There is no KV cache: every
+ * token is a forward pass over all earlier tokens.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,16 +13,15 @@ import { readModelConfig } from "../../engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout, type Layout } from "../../engine/onnx/model/parameters.ts";
 import { countParameters } from "../../engine/onnx/model/transformer.ts";
 import { initialAdapter, readBaseWeights, unpackTensors } from "../../engine/onnx/model/weights.ts";
-import { advance } from "../../engine/onnx/sample/advance.ts";
-import { placeToken } from "../../engine/onnx/sample/choose.ts";
+import { maxSampledLength } from "../../engine/onnx/model/rope.ts";
 import { Grammars, grammarText } from "../../engine/onnx/sample/grammar-cache.ts";
-import { LogitRules } from "../../engine/onnx/sample/logits/rules.ts";
-import type { CallOptions, Engine, LoraSpec, LossSpec, ModelHandle, PolicyVersion, Row } from "../../engine/port.ts";
-import { DataError, NotFoundError, UnsupportedError } from "../../errors.ts";
-import { uniform } from "../../util/rng.ts";
-import { distributionsOf, type Parameters, passRows, type ReferenceModel } from "./llama.ts";
+import type { CallOptions, Engine, LoraSpec, LossSpec, ModelHandle, PolicyVersion, Row, SampledToken } from "../../engine/port.ts";
+import { DataError, NotFoundError, UnsupportedError } from "../../base/errors.ts";
+import { uniform } from "../../base/util/rng.ts";
+import { nextLogits, type Parameters, passRows, type ReferenceModel } from "./llama.ts";
+import { bestTokens, chooseToken, logSoftmax, rankToken } from "./sampling.ts";
 import { createMatrix } from "./tape.ts";
-import { completeAdam } from "../../training-rows.ts";
+import { completeAdam } from "../../base/training-rows.ts";
 
 /**
  * Engine that also exposes its gradients.
@@ -175,24 +174,32 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     loadPolicy: async ({ base, state }) => publish(state === undefined ? await load(base, null, 0) : await readState(state, { base })),
     async *sample(policy, prompt, params, { signal } = {}) {
       const model = find(policies, policy.id);
-      const { contextLength, vocabularySize: V } = model.config;
+      const { vocabularySize: V } = model.config;
       checkSampling(prompt, params, { ...model.config, maxTopLogprobs: MAX_TOP_LOGPROBS });
       const constraint =
         params.constraint === undefined ? null : await grammars.constraint(find(directories, policy.base), grammarText(params.constraint));
-      const request = { params, constraint, rules: LogitRules.of(params, prompt), stops: new Set(params.stopTokenIds) };
-      const row = { request, length: prompt.length, tokens: [], sampled: 0, cachedTokens: 0, promptTokens: null };
-      const tokens = [...prompt];
-      const { promptLogprobs: asked } = params;
+      const { maxTokens, promptLogprobs, topLogprobs, stopTokenIds } = params;
+      const maxLength = maxSampledLength(model.config, prompt.length);
+      const outputs: number[] = [];
       while (true) {
         signal?.throwIfAborted();
-        const { logits, probs } = distributionsOf(model, tokens);
-        const logprobs = Float32Array.from(probs.data, (p) => Math.log(p));
-        const all = { vocabularySize: V, logits: Float32Array.from(logits.data), probs: Float32Array.from(probs.data), logprobs };
-        const token = advance(row, all, tokens.length - 1, contextLength);
-        const placed = (id: number, t: number) => placeToken(logprobs.subarray(t * V, (t + 1) * V), id, asked!);
-        yield asked === undefined || row.sampled > 1 ? token : { ...token, prompt: tokens.slice(1).map(placed) };
-        if (token.finish !== undefined) return;
-        row.length = tokens.push(token.id);
+        const tokens = [...prompt, ...outputs];
+        const { data } = nextLogits(model, tokens);
+        const logitsAfter = (t: number) => data.subarray(t * V, (t + 1) * V);
+        const raw = logitsAfter(tokens.length - 1);
+        const mask = constraint?.masked(new Float32Array(V)); // 0 for tokens that can follow, −∞ for all others
+        const logits = raw.map((logit, id) => logit + (mask?.[id] ?? 0));
+        const logprobs = logSoftmax(logits, tokens.length);
+        const id = chooseToken(logits, params, { prompt, outputs });
+        const isFull = outputs.length + 1 >= maxTokens || tokens.length + 1 >= maxLength;
+        const finish = stopTokenIds.includes(id) ? "stop" : isFull ? "length" : undefined;
+        const token: SampledToken = { id, logprob: logprobs[id]!, top: bestTokens(logprobs, topLogprobs), finish };
+        const ranked = (of: number, t: number) => rankToken(logSoftmax(logitsAfter(t), t + 1), of, promptLogprobs!);
+        const first = promptLogprobs === undefined ? { cachedTokens: 0 } : { cachedTokens: 0, prompt: tokens.slice(1).map(ranked) };
+        yield outputs.length > 0 ? token : { ...token, ...first };
+        if (finish !== undefined) return;
+        constraint?.record(id);
+        outputs.push(id);
         // Yields to the event loop, so that other requests run and an abort takes effect.
         await new Promise(setImmediate);
       }

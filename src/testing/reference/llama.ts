@@ -1,11 +1,11 @@
 /** Forward pass of the supported architectures on one sequence at a time, written from their definition. */
 import { isWindowed } from "../../engine/onnx/model/layer-windows.ts";
-import { rotaryTables, rotationOf } from "../../engine/onnx/model/rope.ts";
+import { rotaryTables, rotationOf, tableStart } from "../../engine/onnx/model/rope.ts";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
 import type { Adapter } from "../../engine/onnx/model/parameters.ts";
 import type { LossSpec, Row } from "../../engine/port.ts";
 import { logitsLoss } from "../../engine/token-loss.ts";
-import { entropyCoefficientOf } from "../../training-rows.ts";
+import { entropyCoefficientOf } from "../../base/training-rows.ts";
 import { createMatrix, type Matrix, Tape } from "./tape.ts";
 
 /** Parameters by their names in weight files; adapter matrices have PEFT's names. */
@@ -18,12 +18,12 @@ export interface ReferenceModel {
   readonly lora: Adapter | null;
 }
 
-/** Computes logits and probabilities of the next token at each of `T` tokens, both `[T, V]`. */
-export function distributionsOf(model: ReferenceModel, tokens: ArrayLike<number>, tape = new Tape()) {
+/** Computes the logits of the next token at each of `T` tokens, `[T, V]`. */
+export function nextLogits(model: ReferenceModel, tokens: ArrayLike<number>, tape = new Tape()): Matrix {
   const { config, parameters } = model;
   const { scales, norms, modules } = config;
   const { linear, norm } = layersOf(model, tape);
-  const rotate = rotationsOf(config, tape);
+  const rotate = rotationsOf(config, tape, tokens.length);
   const scaled = (y: Matrix, factor: number) => (factor === 1 ? y : tape.scale(y, factor));
   let x = scaled(tape.rows(parameters.get("model.embed_tokens.weight")!, tokens), scales.embedding);
   const before = (y: Matrix, name: string) => (norms === "after" ? y : norm(y, name));
@@ -46,8 +46,7 @@ export function distributionsOf(model: ReferenceModel, tokens: ArrayLike<number>
     x = addBranch(linear(product, `${mlp}.${modules.down}`), `${at}.post_feedforward_layernorm`);
   }
   const head = parameters.get(config.isTied ? "model.embed_tokens.weight" : "lm_head.weight")!;
-  const logits = tape.linear(norm(x, "model.norm"), head, scales.logits);
-  return { logits, probs: tape.softmax(logits) };
+  return tape.linear(norm(x, "model.norm"), head, scales.logits);
 }
 
 /** Returns the linear layers, with adapters and biases, and the norms of a model, by their names in weight files. */
@@ -69,8 +68,9 @@ function layersOf({ config, parameters, lora }: ReferenceModel, tape: Tape) {
   return { linear, norm };
 }
 
-/** Returns the function that rotates the queries or keys of a layer. */
-function rotationsOf(config: ModelConfig, tape: Tape) {
+/** Returns the function that rotates the queries or keys of a layer in a sequence of `length` tokens. */
+function rotationsOf(config: ModelConfig, tape: Tape, length: number) {
+  const place = { d: config.headSize, r: config.rotarySize, first: tableStart(config, length) };
   const tables = new Map(
     Object.entries(rotaryTables(config)).map(([name, table]) => [name, createMatrix(1, table.length, Float64Array.from(table))]),
   );
@@ -78,7 +78,7 @@ function rotationsOf(config: ModelConfig, tape: Tape) {
     const sets = rotationOf(config, layer);
     if (sets === null) return x;
     const set = sets[part];
-    return tape.rotate(x, { d: config.headSize, r: config.rotarySize, first: 0 }, tables.get(`${set}cos`)!, tables.get(`${set}sin`)!);
+    return tape.rotate(x, place, tables.get(`${set}cos`)!, tables.get(`${set}sin`)!);
   };
 }
 
@@ -111,7 +111,7 @@ export function passRows(model: ReferenceModel, rows: readonly Row[], loss: Loss
   const sums = { loss: 0, tokens: 0, entropy: 0, weightedEntropy: 0 };
   const logprobs = rows.map(({ tokens, weights, logprobs: old, advantages }) => {
     const tape = new Tape();
-    const { logits } = distributionsOf(model, tokens.subarray(0, -1), tape);
+    const logits = nextLogits(model, tokens.subarray(0, -1), tape);
     const found = new Float32Array(tokens.length);
     for (const [t, weight] of weights.entries()) {
       if (weight === 0) continue;

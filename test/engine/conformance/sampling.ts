@@ -1,4 +1,4 @@
-/** Behaviours of sampling that every engine behind the port must show. */
+/** Behaviours of sampling, required of every engine. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { PolicyVersion, SamplingParams } from "../../../src/engine/port.ts";
 import {
@@ -186,7 +186,7 @@ export function samplingBehaviours(get: () => Subject): void {
       const policy = await basePolicy();
       const greedy = await sampleAll(engine, policy, prompt, params(0, { temperature: 0 }));
       const work = sampleAll(engine, policy, prompt, params(11, { maxTokens: 6, ...more }));
-      // What exceeds an engine's own bound is an argument; what it does not know is unsupported.
+      // A value above the engine's bound is an invalid argument; a rule that the engine lacks is unsupported.
       if (!rules.has(name)) return expect(await codeOf(work)).toBe(name === "topLogprobs" ? "E_ARGUMENT" : "E_UNSUPPORTED");
       const tokens = await work;
       expect(
@@ -227,7 +227,7 @@ export function samplingBehaviours(get: () => Subject): void {
       expect([cut.length, cut.at(-1)!.finish]).toEqual([3, "length"]);
     });
 
-    it("rejects with the signal's own reason; an aborted request or one whose reader leaves does not disturb later requests", async () => {
+    it("rejects with the signal's own reason; an aborted request or a closed reader does not disturb later requests", async () => {
       const { engine } = get();
       const policy = await basePolicy();
       const reason = new Error("enough");

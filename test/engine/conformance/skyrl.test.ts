@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createTinkerEngine } from "../../../src/engine/tinker/engine.ts";
-import { delay } from "../../../src/util/delay.ts";
+import { delay } from "../../../src/base/util/delay.ts";
 import { BASE, BASE_DIRECTORY, NO_RULES, type Subject } from "./subject.ts";
 import { engineConformance } from "./suite.ts";
 

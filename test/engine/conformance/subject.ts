@@ -1,4 +1,4 @@
-/** What the conformance suite needs of an engine, and how its tests call it. */
+/** Interface of the conformance suite to an engine, and helpers of its tests. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,15 +14,15 @@ import type {
   SampledToken,
   SamplingParams,
 } from "../../../src/engine/port.ts";
-import type { ErrorCode } from "../../../src/errors.ts";
+import type { ErrorCode } from "../../../src/base/errors.ts";
 
-/** The base of every subject: a small random Llama whose values transformers computed, see `test/oracle/llama.py`. */
+/** The base of every subject: a small random Llama with values computed by transformers, see `test/oracle/llama.py`. */
 export const BASE = "oracle";
 export const BASE_DIRECTORY = join(import.meta.dirname, "../../oracle/llama/model");
 export const VOCABULARY = 48;
 export const CONTEXT = 64;
 
-/** What an engine may refuse: the rules of a request, by their parameters. */
+/** Sampling rules that an engine may reject, by parameter. */
 export const SAMPLING_RULES = [
   "allowedTokenIds",
   "bannedSequences",
@@ -87,7 +87,7 @@ export function rowsOf(count: number, seed = 0): Row[] {
   });
 }
 
-/** The rows with old log-probabilities whose ratios spread around 1: some inside every clip, some outside. */
+/** Returns the rows with old log-probabilities for ratios around 1: some inside every clip, some outside. */
 export async function sampledRows(engine: Engine, model: ModelHandle, rows: readonly Row[]): Promise<Row[]> {
   const now = await engine.forward(model, rows);
   const shift = (t: number) => [0.05, -0.1, 0.6, -0.7][t % 4]!;
@@ -123,7 +123,7 @@ export async function newModel(subject: Subject, from?: string): Promise<ModelHa
   return model;
 }
 
-/** Cross-entropy steps, so that a model is no longer its base. */
+/** Trains a model with cross-entropy, so that it differs from its base. */
 export async function train(engine: Engine, model: ModelHandle, steps = 3, rows = rowsOf(4, 3)): Promise<void> {
   for (let step = 0; step < steps; step++) {
     await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
@@ -154,7 +154,7 @@ export async function sampleAll(
   return tokens;
 }
 
-/** The row of a prompt and what was sampled after it; the sampled tokens have the weight 1. */
+/** Returns the row of a prompt and its sampled tokens, which have the weight 1. */
 export function rowAfter(prompt: Int32Array, ids: readonly number[]): Row {
   const tokens = Int32Array.from([...prompt, ...ids]);
   return { tokens, weights: new Float32Array(tokens.length).fill(1, prompt.length) };

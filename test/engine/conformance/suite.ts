@@ -5,13 +5,13 @@ import { trainingBehaviours } from "./training.ts";
 
 /** Options of {@link engineConformance}. */
 export interface ConformanceOptions {
-  /** Of the start and of each test. @default 60000: what is used first is compiled first */
+  /** Timeout of the start and of each test, in ms; the first use of a graph compiles it. @default 60000 */
   readonly timeoutMs?: number;
   /** Why the engine cannot be had here; then its tests are skipped, and their title says why. @default it can */
   readonly missing?: string | null;
 }
 
-/** The behaviours that every engine behind the port must show, as tests over the engine that `start` gives. */
+/** Defines the tests of the behaviours required of every engine, for the engine that `start` returns. */
 export function engineConformance(
   name: string,
   start: () => Promise<Subject>,
@@ -22,7 +22,7 @@ export function engineConformance(
     beforeAll(async () => {
       subject = await start();
     }, timeout);
-    // A start that failed has nothing to close, and its own error is the one to be told.
+    // A failed start has nothing to close, and its own error is reported.
     afterAll(() => subject?.close(), timeout);
     trainingBehaviours(() => subject!);
     samplingBehaviours(() => subject!);

@@ -1,4 +1,4 @@
-/** Behaviours of training that every engine behind the port must show. */
+/** Behaviours of training, required of every engine. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
@@ -22,7 +22,7 @@ import {
   VOCABULARY,
 } from "./subject.ts";
 
-/** Of `test/oracle/llama.py`. */
+/** Reads the values of `test/oracle/llama.py`. */
 async function oracle(): Promise<{ rows: number[][]; logprobs: number[][] }> {
   const text = gunzipSync(await readFile(join(import.meta.dirname, "../../oracle/llama/expected.json.gz"))).toString();
   return JSON.parse(text) as { rows: number[][]; logprobs: number[][] };
@@ -262,7 +262,7 @@ export function trainingBehaviours(get: () => Subject): void {
       await engine.resetOptimizer(reset);
       const before = await engine.forward(reset, rows);
       for (const model of [reset, plain]) await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
-      // Beside so large an ε the second moment is nothing, and a first step is the gradient's own, with memory and without.
+      // With so large an ε the second moment has no effect: a first step is proportional to the gradient, with and without moments.
       const { learningRate, epsilon } = plainStep(1e-2);
       await engine.optimStep(reset, { learningRate, epsilon });
       await engine.optimStep(plain, plainStep(1e-2));

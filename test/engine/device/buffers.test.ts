@@ -38,7 +38,7 @@ function setup(budget: Partial<DeviceBudget> = {}) {
 
 const shapes = (...sizes: readonly (readonly number[])[]) => new Map(sizes.map((shape, i) => [`t${i}`, shape]));
 
-test("the error of a run whose memory was not allocated says what to do", () => {
+test("the error of a run without allocated memory says what to do", () => {
   const message = "WebGPU validation failed. [Invalid Buffer (unlabeled)] is invalid due to a previous error.";
   expect(webgpu().remedyOf(message)).toMatch(/memory of the device is too small: train an adapter/);
 });
@@ -67,8 +67,8 @@ describe.skipIf(missingAdapter !== null)(
       graph.output("sum", add(square, x));
       const program = await Program.compile(graph, "outputs", { threads: 1, device: memory.device });
       const pool = new BufferPool(memory, 1e6);
-      releaseAll(await pool.take(shapes([100], [200])));
-      const kept = await pool.take(shapes([7], [7]));
+      releaseAll(await pool.acquire(shapes([100], [200])));
+      const kept = await pool.acquire(shapes([7], [7]));
       const [squares, fourths] = [...kept.values()];
       const before = device.transferred.downloaded;
       const feeds = { x: new Tensor("float32", Float32Array.of(1, 2, 3, 4, 5, 6, 7), [7]) };
@@ -83,17 +83,17 @@ describe.skipIf(missingAdapter !== null)(
     test("a pool reuses its buffers for smaller tensors, the smallest sufficient one for each", async () => {
       const { memory } = setup();
       const pool = new BufferPool(memory, 1e6);
-      releaseAll(await pool.take(shapes([10, 100], [4, 8])));
+      releaseAll(await pool.acquire(shapes([10, 100], [4, 8])));
       const { bytes } = pool;
       expect(bytes).toBeGreaterThanOrEqual(4 * 1032);
       expect(memory.bytes).toBe(bytes);
-      const taken = await pool.take(shapes([2, 3], [900]));
+      const taken = await pool.acquire(shapes([2, 3], [900]));
       expect(pool.bytes).toBe(bytes);
       expect([...taken].map(([name, { tensor }]) => [name, tensor.dims])).toEqual([
         ["t1", [900]],
         ["t0", [2, 3]],
       ]);
-      const more = await pool.take(shapes([2, 3]));
+      const more = await pool.acquire(shapes([2, 3]));
       expect(pool.bytes).toBeGreaterThan(bytes);
       releaseAll(taken);
       releaseAll(more);
@@ -104,12 +104,12 @@ describe.skipIf(missingAdapter !== null)(
     test("a pool at its limit releases free buffers, omits optional tensors and does not keep buffers of others", async () => {
       const { memory } = setup();
       const pool = new BufferPool(memory, 4096);
-      releaseAll(await pool.take(shapes([256], [512])));
-      const large = await pool.take(shapes([1024]), true);
+      releaseAll(await pool.acquire(shapes([256], [512])));
+      const large = await pool.acquire(shapes([1024]), true);
       expect([...large.keys()]).toEqual(["t0"]);
       expect(pool.bytes).toBe(4096);
-      expect((await pool.take(shapes([16]), true)).size).toBe(0);
-      const required = await pool.take(shapes([16]));
+      expect((await pool.acquire(shapes([16]), true)).size).toBe(0);
+      const required = await pool.acquire(shapes([16]));
       expect(pool.bytes).toBe(4096 + 64);
       releaseAll(required);
       expect(pool.bytes).toBe(4096);

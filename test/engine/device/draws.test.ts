@@ -14,7 +14,7 @@ import { DeviceVector } from "../../../src/engine/onnx/runtime/device-vector.ts"
 import { onDevice } from "../../../src/engine/onnx/sample/device-place.ts";
 import { onHost } from "../../../src/engine/onnx/sample/host-place.ts";
 import { positionsNeeded } from "../../../src/engine/onnx/train/batch.ts";
-import { uniform } from "../../../src/util/rng.ts";
+import { uniform } from "../../../src/base/util/rng.ts";
 import { missingAdapter } from "../../support/adapter.ts";
 import { params, startSampler } from "./sampling.ts";
 

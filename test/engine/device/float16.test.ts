@@ -77,22 +77,19 @@ describe.skipIf(missingFloat16 !== null)(
     test.each([
       ["tied", TIED],
       ["separate", SEPARATE],
-    ])(
-      "%s head: results of bfloat16 weights are equal to those of float32 storage, to the last bit in the forward pass",
-      async (_, directory) => {
-        const base = await changed(directory, toBfloat16);
-        const [half, single] = [await computed(await start(base)), await computed(await start(base, { weightPrecision: "float32" }))];
-        expect(half.first).toEqual(single.first);
-        expect(half.tokens.map(({ id }) => id)).toEqual(single.tokens.map(({ id }) => id));
-        half.norms.forEach((norm, step) => expect(norm / single.norms[step]!).toBeCloseTo(1, 4));
-        expect(
-          worst(
-            half.tokens.map(({ logprob }) => logprob),
-            single.tokens.map(({ logprob }) => logprob),
-          ),
-        ).toBeLessThan(1e-4);
-      },
-    );
+    ])("%s head: bfloat16 weights have the same results as float32 storage, to the last bit in the forward pass", async (_, directory) => {
+      const base = await changed(directory, toBfloat16);
+      const [half, single] = [await computed(await start(base)), await computed(await start(base, { weightPrecision: "float32" }))];
+      expect(half.first).toEqual(single.first);
+      expect(half.tokens.map(({ id }) => id)).toEqual(single.tokens.map(({ id }) => id));
+      half.norms.forEach((norm, step) => expect(norm / single.norms[step]!).toBeCloseTo(1, 4));
+      expect(
+        worst(
+          half.tokens.map(({ logprob }) => logprob),
+          single.tokens.map(({ logprob }) => logprob),
+        ),
+      ).toBeLessThan(1e-4);
+    });
 
     test("float32 weights change log-probabilities by their rounding; matrices and embeddings take half the bytes", async () => {
       const [half, single] = [await computed(await start(TIED)), await computed(await start(TIED, { weightPrecision: "float32" }))];
@@ -108,7 +105,7 @@ describe.skipIf(missingFloat16 !== null)(
       expect(half).toEqual(single);
     });
 
-    test("all nodes run on the device, also for requests whose tokens are drawn on the processor", async () => {
+    test("all nodes run on the device, also for requests with tokens drawn on the processor", async () => {
       const fallbacks: object[] = [];
       const engine = await start(TIED, { onFallback: (fallback) => fallbacks.push(fallback) });
       await computed(engine);

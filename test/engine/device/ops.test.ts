@@ -7,7 +7,7 @@ import { missingAdapter } from "../../support/adapter.ts";
 import { interpret } from "../../support/graph-interpreter.ts";
 import { build, CASES, DEVICE_CASES, feedsOf } from "../../support/op-cases.ts";
 
-/** Cases whose sums are long: also at production size. */
+/** Cases with long sums, which also run at production size. */
 const LARGE = ["gatherRows", "targetLogprob", "rmsNorm", "reduceSum", "matmul, a transposed", "softmax"];
 const sizesOf = ({ name, small, large }: (typeof CASES)[number]) =>
   LARGE.some((prefix) => name.startsWith(prefix)) ? [small, large] : [small];

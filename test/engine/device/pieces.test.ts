@@ -54,7 +54,7 @@ async function trained(trainer: Trainer | DeviceTrainer, base: Base, spec: { lor
   return id;
 }
 
-/** Returns what a training run computes: log-probabilities, gradients, the gradient norm and the updated weights. */
+/** Returns the results of a training run: log-probabilities, gradients, the gradient norm and the updated weights. */
 async function computed(trainer: Trainer | DeviceTrainer, base: Base, spec: { lora?: typeof lora }) {
   const id = await trained(trainer, base, spec);
   const { logprobs } = await trainer.forwardBackward(id, ROWS, loss, signal);

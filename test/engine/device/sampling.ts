@@ -5,7 +5,7 @@ import type { Adapter } from "../../../src/engine/onnx/model/parameters.ts";
 import type { SamplerOptions } from "../../../src/engine/onnx/sample/options.ts";
 import type { SamplerPlace } from "../../../src/engine/onnx/sample/place.ts";
 import { Sampler } from "../../../src/engine/onnx/sample/sampler.ts";
-import { deferred } from "../../../src/util/deferred.ts";
+import { deferred } from "../../../src/base/util/deferred.ts";
 
 /** Returns the parameters of a request for 4 tokens at temperature 1. */
 export function params(seed: number, more: Partial<SamplingParams> = {}): SamplingParams {

@@ -46,7 +46,7 @@ async function sampleAll(policy: PolicyVersion, prompt: Int32Array, options: Sam
   return tokens;
 }
 
-/** The tokens without what was there before them. */
+/** Returns the tokens without the counts of cached tokens. */
 const sampled = (tokens: readonly SampledToken[]) => tokens.map((token) => ({ ...token, cachedTokens: undefined }));
 
 const rowOf = (prompt: Int32Array, tokens: readonly SampledToken[]): Row => {
@@ -184,6 +184,23 @@ describe("sampling", () => {
   });
 });
 
+test("64 requests with one signal cause no warning of the process", async () => {
+  const warnings: string[] = [];
+  const onWarning = ({ name }: Error) => void warnings.push(name);
+  process.on("warning", onWarning);
+  const { signal } = new AbortController();
+  const policy = await engine.loadPolicy({ base: "oracle" });
+  const lengths = Array.from({ length: 64 }, async (_, seed) => {
+    let length = 0;
+    for await (const token of engine.sample(policy, promptOf(seed), params(seed, { maxTokens: 2 }), { signal }))
+      length += token.id >= 0 ? 1 : 0;
+    return length;
+  });
+  expect(await Promise.all(lengths)).toEqual(lengths.map(() => 2));
+  process.off("warning", onWarning);
+  expect(warnings).toEqual([]);
+});
+
 describe("training", () => {
   test("gradients accumulate over calls, and an aborted call does not change them", async () => {
     const rows = Array.from({ length: 5 }, (_, i): Row => ({
@@ -282,7 +299,7 @@ test("rejects thread counts below 1 and more than 4 trainer threads", async () =
   expect(await messageOf({ trainerThreads: 5 })).toContain("Expected `trainerThreads` to be at most 4, got 5");
 });
 
-test("rejects base models whose directory does not exist before it starts any thread", async () => {
+test("rejects base models without an existing directory before it starts any thread", async () => {
   const start = (path: string) => createOnnxEngine({ baseModels: { mine: path } });
   const expected = { code: "E_CONFIG", param: "baseModels" };
   await expect(start(join(base, "missing"))).rejects.toMatchObject({

@@ -8,7 +8,7 @@ const trainer = new Trainer({ threads: Number(process.argv[2]), maxBatchTokens: 
 const directory = join(import.meta.dirname, "../../../models/whetstone-tiny");
 const id = await trainer.createModel({ id: "tiny", directory }, { seed: 1, fresh: true });
 const rows = Array.from({ length: 48 }, (_, i) => {
-  // Mostly short, one that fills a batch of its own and one whose attention goes in blocks with recomputation.
+  // Mostly short, one that fills a batch of its own, and one with attention in blocks and recomputation.
   const length = i === 5 ? 200 : i === 6 ? 560 : 20 + ((i * 7) % 25);
   // The last sixteen are two groups of rollouts, on a short and on a longer prompt.
   const shared = i < 32 ? 0 : i < 40 ? 10 : 60;

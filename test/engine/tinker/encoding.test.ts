@@ -6,7 +6,7 @@ import { decodePass, decodeSample, encodeForward, encodePass } from "../../../sr
 import type { Row } from "../../../src/engine/port.ts";
 import { exchanges } from "./replay-server.ts";
 
-/** Of `test/oracle/tinker_messages.py`. */
+/** Output of `test/oracle/tinker_messages.py`. */
 const oracle = JSON.parse(readFileSync(join(import.meta.dirname, "../../oracle/tinker-messages.json"), "utf8")) as {
   rows: { tokens: number[]; targets: number[]; advantages: number[]; logprobs: number[] }[];
   request: string;

@@ -50,7 +50,7 @@ const answer = (status: number, body: object) => (_: IncomingMessage, response: 
 };
 
 describe("a number that is not finite", () => {
-  /** An engine whose server answers the next futures with `body`. */
+  /** Returns an engine, and sets the server's answer to the next futures. */
   async function answering(): Promise<{ engine: Engine; next: { body: Record<string, unknown> | null } }> {
     const next: { body: Record<string, unknown> | null } = { body: null };
     const { engine } = await start((path) => (path === "retrieve_future" && next.body !== null ? { status: 200, body: next.body } : null));
@@ -101,7 +101,7 @@ describe("a lost response", () => {
     expect([lossyNorm, lossyAfter, after]).toEqual([norm, 0, 0]);
   });
 
-  it("to an unload is no error if the model is gone", async () => {
+  it("to an unload is accepted if the model is gone", async () => {
     const lost = new Set(["unload_model"]);
     const { engine, paths } = await start((path) => (lost.delete(path) ? { status: 502, body: {}, isDone: true } : null));
     await engine.unload(await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 }));

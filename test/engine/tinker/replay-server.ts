@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 
-/** One request and its answer, as they were recorded from a SkyRL server. */
+/** Request and answer recorded from a SkyRL server. */
 export interface Exchange {
   readonly method: string;
   readonly path: string;
@@ -21,7 +21,7 @@ export const exchanges: readonly Exchange[] = readFileSync(join(import.meta.dirn
   .split("\n")
   .map((line) => JSON.parse(line) as Exchange);
 
-/** Which of several recorded requests a request is: the same path, and the same keys as far as they decide what is done. */
+/** Returns the kind of a request, which selects its recorded answer: its path, and the keys that determine the operation. */
 function kindOf(path: string, body: Record<string, unknown> | null): string {
   const deciding = ["request_id", "sampling_session_id", "model_path", "base_model", "sampling_session_seq_id"];
   const values = deciding.flatMap((key) => {
@@ -31,7 +31,7 @@ function kindOf(path: string, body: Record<string, unknown> | null): string {
   return [path, ...values].join(" ");
 }
 
-/** A request as the replaying server got it; polls and heartbeats, whose number is a matter of time, are left out. */
+/** Request received by the replaying server, without polls and heartbeats, because their number depends on timing. */
 export interface Received {
   readonly path: string;
   // Tests look into bodies of every shape.
@@ -39,7 +39,7 @@ export interface Received {
 }
 
 /**
- * Starts a server that answers each request as the recorded one did: of several of one kind the next. What was not recorded is
+ * Starts a server that replays recorded answers, in their order for each kind of request. A request that was not recorded is
  * an error of the test.
  */
 export async function startReplayServer(): Promise<{ readonly url: string; readonly received: readonly Received[] }> {

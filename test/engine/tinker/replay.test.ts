@@ -55,12 +55,12 @@ it("replays a recorded run with its results, from the first model to the last re
   expect([...(await engine.forward(model, [row]))[0]!.subarray(1)]).toEqual(
     results("forward")[0].loss_fn_outputs[0].logprobs.data.map(Math.fround),
   );
-  // Every operation has the next number, and a step says what the recorded one did.
+  // Every operation has the next number, and a step equals the recorded step.
   expect(received.filter(({ body }) => body?.model_id !== undefined).map(({ body }) => body.seq_id)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
   expect(received.find(({ path }) => path === "optim_step")!.body).toEqual(
     exchanges.find(({ path }) => path.endsWith("optim_step"))!.request,
   );
-  // The server divides by 10 trained tokens of each sequence and by 2 sequences; what is sent undoes both.
+  // The server divides by 10 trained tokens of each sequence and by 2 sequences; the sent weights compensate for both.
   const sent = received.find(({ path }) => path === "forward_backward")!.body.forward_backward_input;
   expect(sent).toMatchObject({ loss_fn: "cispo", loss_fn_config: { clip_low_threshold: 1, clip_high_threshold: 1 } });
   expect(sent.data[0].loss_fn_inputs.advantages.data).toEqual(Array.from({ length: 10 }, () => Math.fround(0.05 * 10 * 2)));

@@ -1,4 +1,4 @@
-/** Which adapters are loaded on an upstream, whatever comes in between. */
+/** Adapters loaded on an upstream, under concurrent requests and failures. */
 import { describe, expect, it } from "vitest";
 import { UpstreamAdapters } from "../../../src/engine/upstream/adapters.ts";
 import { UpstreamCapabilities } from "../../../src/engine/upstream/capabilities.ts";
@@ -6,7 +6,7 @@ import type { Upstream, UpstreamAnswer } from "../../../src/engine/upstream/upst
 
 const turnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** An upstream that holds each unload until it is told to go on, and says what is loaded. */
+/** Returns an upstream that delays each unload until released, and lists the loaded adapters. */
 function heldUpstream(maxIdleAdapters: number) {
   const loaded = new Set<string>();
   const asked: string[] = [];
@@ -67,7 +67,7 @@ describe("adapters of an upstream", () => {
     first.forget();
     first.release();
     const second = await adapters.lease("a", "/a");
-    // What the first still says is of an entry that is gone.
+    // `forget` of the first lease refers to a removed entry.
     first.forget();
     await adapters.lease("a", "/a");
     expect([second.name, [...loaded], asked]).toEqual(["a", ["a"], ["load a", "load a"]]);

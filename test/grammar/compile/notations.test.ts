@@ -1,14 +1,14 @@
 /** Regular expressions, EBNF, Lark and structural tags as grammars. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { GrammarBuilder, type Expression } from "../../../src/grammar/expression.ts";
-import { ebnfExpression } from "../../../src/grammar/compile/ebnf.ts";
-import { textWithout } from "../../../src/grammar/compile/free-text.ts";
-import { larkExpression } from "../../../src/grammar/compile/lark.ts";
-import { regexExpression, regexLanguage } from "../../../src/grammar/compile/regex.ts";
-import { Languages } from "../../../src/grammar/compile/regular/language.ts";
-import { SchemaCompiler } from "../../../src/grammar/compile/schema/compiler.ts";
-import { structuralTagExpression } from "../../../src/grammar/compile/structural-tag.ts";
+import { GrammarBuilder, type Expression } from "../../../src/text/grammar/expression.ts";
+import { ebnfExpression } from "../../../src/text/grammar/compile/ebnf.ts";
+import { textWithout } from "../../../src/text/grammar/compile/free-text.ts";
+import { larkExpression } from "../../../src/text/grammar/compile/lark.ts";
+import { regexExpression, regexLanguage } from "../../../src/text/grammar/compile/regex.ts";
+import { Languages } from "../../../src/text/grammar/compile/regular/language.ts";
+import { SchemaCompiler } from "../../../src/text/grammar/compile/schema/compiler.ts";
+import { structuralTagExpression } from "../../../src/text/grammar/compile/structural-tag.ts";
 import { languageOfExpression } from "./support.ts";
 
 const regex = (source: string) => languageOfExpression((builder) => regexExpression(source, builder));
@@ -116,11 +116,20 @@ describe("a regular expression", () => {
   ])("rejects %s", (source, message) => {
     expect(() => regex(source)).toThrow(message);
   });
+
+  it("has at most 128 levels of groups, which brackets in classes and escaped brackets are not", () => {
+    const nested = (depth: number) => `${"(".repeat(depth)}a${"b)".repeat(depth)}`;
+    expect(regex(nested(128)).accepts(`a${"b".repeat(128)}`)).toBe(true);
+    for (const depth of [129, 3000, 16_000]) expect(() => regex(nested(depth))).toThrow(/expected at most 128/);
+    expect(regex(`${"\\(".repeat(100)}${"[(]".repeat(100)}`).accepts("(".repeat(200))).toBe(true);
+  });
 });
 
 describe("an EBNF grammar", () => {
   it("that is nested too deeply, or has counts that are too large, is rejected", () => {
     for (const depth of [1500, 100_000]) expect(() => ebnf(`root ::= "a"${"*".repeat(depth)}`)).toThrow(/nested at most/);
+    for (const depth of [129, 30_000])
+      expect(() => ebnf(`root ::= ${"(".repeat(depth)}"a"${")".repeat(depth)}`)).toThrow(/expected at most 128/);
     for (const digits of [12, 400]) expect(() => ebnf(`root ::= "a"{${"9".repeat(digits)},}`)).toThrow(/counts of at most/);
     expect(ebnf(`root ::= "a"${"*".repeat(800)}`).accepts("aa")).toBe(true);
   });

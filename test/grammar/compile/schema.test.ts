@@ -3,7 +3,7 @@ import { fc, test } from "@fast-check/vitest";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import ajvFormats from "ajv-formats";
 import { describe, expect, it } from "vitest";
-import { integersBetween } from "../../../src/grammar/compile/schema/number-range.ts";
+import { integersBetween } from "../../../src/text/grammar/compile/schema/number-range.ts";
 import { violationOf } from "../../../src/service/chat/answer/output-validation.ts";
 import { CASES } from "./schema-cases.ts";
 import { compileSchema, languageOfExpression, languageOfSchema } from "./support.ts";
@@ -105,12 +105,13 @@ describe("a schema", () => {
     ["time", ["23:59:59Z", "00:00:00.125+05:30"], ["24:00:00Z", "12:00:00", "12:60:00Z"]],
     ["date-time", ["2024-02-29T12:00:00Z"], ["2024-02-29 12:00:00Z", "2024-02-30T12:00:00Z"]],
     ["uuid", ["123e4567-e89b-12d3-a456-426614174000"], ["123e4567e89b12d3a456426614174000"]],
-    ["duration", ["P1DT2H", "PT5M", "P3W", "P1Y2M3D"], ["P", "PT", "1D", "P1W2D", "P1.5D"]],
+    ["duration", ["P1DT2H", "PT5M", "P3W", "P1Y2M3D"], ["P", "PT", "1D", "P1W2D", "P1.5D", "P1Y2D", "PT1H2S"]],
     ["email", ["a.b+c@example.org"], ["a@", "@b.c", "a b@c.d", "a@b", "a..b@c.de"]],
-    ["hostname", ["a-b.example.org", "localhost"], ["-a.b", "a..b", `${"x".repeat(64)}.de`]],
+    ["hostname", ["a-b.example.org", "localhost", "a--b", `${"x".repeat(63)}.de`], ["-a.b", "a..b", "xn--x", `${"x".repeat(64)}.de`]],
     ["ipv6", ["::1", "2001:db8::ff00:42:8329", "::ffff:1.2.3.4", "1:2:3:4:5:6:7:8"], ["1::2::3", "12345::", ":1", "1:2:3:4:5:6:7"]],
     ["uri", ["https://u@example.org:80/a%20b?q=1#f", "mailto:a@b.c", "urn:x:y", "http://[::1]/"], ["//a/b", "a b:c", "x", "http://a b"]],
     ["uri-reference", ["/a/b?c", "a/b", "", "#x", "//host/x"], ["a b", "%zz"]],
+    ["uri-template", ["/a/{b,c}", "é"], ["{", "a b", "a\u007fb"]],
     ["json-pointer", ["", "/a~1b/0"], ["a", "/~2"]],
     ["uuid4", ["123e4567-e89b-42d3-a456-426614174000"], ["123e4567-e89b-12d3-a456-426614174000"]],
     ["ipv4", ["255.0.10.1"], ["256.0.0.1", "1.2.3", "01.2.3.4"]],
@@ -128,8 +129,23 @@ describe("a schema", () => {
     ["multipleOf", { type: "integer", multipleOf: 100_003 }, "5"],
     ["not", { type: "integer", not: { const: 5 } }, "5"],
     ["not", { not: { items: { type: "string" } } }, "[]"],
-    ["oneOf", { oneOf: [{ type: "integer" }, { minimum: 2 }] }, "3"],
-    ["oneOf", { oneOf: [{ const: { a: 1, b: 2 } }, { enum: [{ b: 2, a: 1 }] }] }, '{"a":1,"b":2}'],
+    [
+      "oneOf",
+      {
+        oneOf: [
+          { type: "string", format: "regex" },
+          { type: "string", minLength: 2 },
+        ],
+      },
+      '"ab"',
+    ],
+    [
+      "oneOf",
+      { oneOf: ["a", "b", "c"].map((x) => ({ properties: Object.fromEntries([0, 1, 2, 3, 4].map((at) => [x + at, { type: "null" }])) })) },
+      "{}",
+    ],
+    ["oneOf", { oneOf: Array.from({ length: 20 }, (_, at) => ({ type: "string", minLength: at })) }, '"ab"'],
+    ["format", { type: "string", format: "regex" }, String.raw`"\\a"`],
     ["format", { type: "string", format: "regex" }, '"("'],
     ["format", { type: "string", format: "hostname" }, `"${"a".repeat(60)}${`.${"b".repeat(60)}`.repeat(4)}"`],
     ["pattern", { type: "string", pattern: "\\ba" }, '"ba"'],
@@ -157,7 +173,9 @@ describe("a schema", () => {
 
   it.each([
     ["a reference elsewhere", "$ref", { $ref: "https://example.com/schema" }],
-    ["a reference that depends on where it is reached from", "$dynamicRef", { $dynamicRef: "#node" }],
+    ["a dynamic reference elsewhere", "$dynamicRef", { $dynamicRef: "https://example.com/schema#node" }],
+    ["a reference to an unknown anchor", "$ref", { $ref: "#node" }],
+    ["a dynamic reference to an unknown anchor", "$dynamicRef", { $dynamicRef: "#node" }],
   ])("rejects %s and names the keyword", (_name, keyword, schema) => {
     expect(() => languageOfSchema(schema)).toThrow(`\`${keyword}\``);
   });
@@ -183,6 +201,17 @@ describe("a schema", () => {
     expect(['{"kind":"b","x":1}', '{"x":1}', "{}"].map((text) => language.accepts(text))).toEqual([true, false, false]);
   });
 
+  it("restricts items that a branch does not evaluate, which ajv does not", () => {
+    const language = languageOfSchema({ unevaluatedItems: { type: "boolean" }, anyOf: [{ items: { type: "string" } }, true] });
+    expect(['["a","b"]', "[true]", "5", '["a",true]', "[1]"].map((text) => language.accepts(text))).toEqual([
+      true,
+      true,
+      true,
+      false,
+      false,
+    ]);
+  });
+
   it("supports thousands of optional members", () => {
     const properties = Object.fromEntries(Array.from({ length: 2000 }, (_, at) => [`field_${at}`, { type: "integer" }]));
     for (const additionalProperties of [true, false]) {
@@ -202,6 +231,7 @@ describe("a schema", () => {
     ["a reference that is no URI", { $ref: "#/%" }, /`\$ref`.*percent/],
     ["a bound that is not a number", { type: "integer", minimum: "1" }, /`minimum`/],
     ["a count that is none", { type: "string", minLength: -1 }, /`minLength`/],
+    ["schemas of which each value matches two", { oneOf: [{ const: { a: 1, b: 2 } }, { enum: [{ b: 2, a: 1 }] }] }, /No text matches/],
     ["nothing fits", { type: "integer", minimum: 3, maximum: 2 }, /No text matches/],
     ["a schema that is its own part", { $ref: "#" }, /No text matches|left-recursive/],
     ["many names", { type: "object", required: Array.from({ length: 40_000 }, (_, at) => `name ${at}`) }, /characters|states/],

@@ -1,8 +1,8 @@
 /** Test helpers for grammars: check texts, and generate texts. */
-import { GrammarBuilder, type Expression, type Grammar } from "../../../src/grammar/expression.ts";
-import { compileGrammar, type State } from "../../../src/grammar/decode/automaton.ts";
-import { Configurations, type Configuration } from "../../../src/grammar/decode/configurations.ts";
-import { SchemaCompiler, type JsonTextOptions } from "../../../src/grammar/compile/schema/compiler.ts";
+import { GrammarBuilder, type Expression, type Grammar } from "../../../src/text/grammar/expression.ts";
+import { compileGrammar, type State } from "../../../src/text/grammar/decode/automaton.ts";
+import { Configurations, type Configuration } from "../../../src/text/grammar/decode/configurations.ts";
+import { SchemaCompiler, type JsonTextOptions } from "../../../src/text/grammar/compile/schema/compiler.ts";
 
 /** Language of a grammar. */
 export interface Language {

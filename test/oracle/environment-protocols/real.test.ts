@@ -5,8 +5,8 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, it } from "vitest";
-import { evaluate } from "../../../src/environment/index.ts";
-import { defineToolEnvironment, openEnvEnvironment, orsEnvironment, serveOpenEnv, serveOrs } from "../../../src/protocols/index.ts";
+import { evaluate } from "../../../src/library/environment/index.ts";
+import { defineToolEnvironment, openEnvEnvironment, orsEnvironment, serveOpenEnv, serveOrs } from "../../../src/library/protocols/index.ts";
 import { createScriptedPolicy } from "../../../src/testing/index.ts";
 import { sums, type Sum } from "../../protocols/sums.ts";
 

@@ -20,6 +20,18 @@ export interface LlamaServer {
   readonly close: () => Promise<void>;
 }
 
+interface TokenLogprob {
+  readonly id: number;
+  readonly logprob: number;
+}
+
+interface SampledToken extends TokenLogprob {
+  readonly top_logprobs: readonly TokenLogprob[];
+}
+
+/** Token of SmolLM2 that does not end a generation. */
+const ORDINARY_TOKEN = 100;
+const MAX_VOCABULARY = 100_000;
 /** Larger than any difference of two logits. */
 const FORCED = 1e6;
 
@@ -37,23 +49,25 @@ export async function startLlamaServer(model: string, adapter?: string): Promise
     if (!response.ok) throw new Error(`llama.cpp answered ${response.status} to ${path}: ${await response.text()}`);
     return (await response.json()) as T;
   }
+  async function sample(prompt: readonly number[], token: number, count: number): Promise<SampledToken | undefined> {
+    const body = { prompt, n_predict: 1, temperature: 0, n_probs: count, cache_prompt: true, logit_bias: [[token, FORCED]] };
+    return (await post<{ completion_probabilities?: SampledToken[] }>("/completion", body)).completion_probabilities?.[0];
+  }
+  /** The server answers a token that ends a generation without log-probabilities: finds it among all tokens where another one is sampled. */
+  async function endLogprob(prompt: readonly number[], token: number): Promise<TokenLogprob | undefined> {
+    const sampled = await sample(prompt, ORDINARY_TOKEN, MAX_VOCABULARY);
+    return sampled?.top_logprobs.find(({ id }) => id === token);
+  }
   return {
     tokenize: async (content) => (await post<{ tokens: number[] }>("/tokenize", { content, add_special: true })).tokens,
     async logprobs(ids) {
       const found: number[] = [];
-      // The server returns log-probabilities of sampled tokens only: a bias, which they exclude, makes it sample the next token of the text.
+      // The server returns log-probabilities at sampled tokens only: a bias, which they exclude, makes it sample the next token of the text.
       for (let index = 1; index < ids.length; index++) {
-        const answer = await post<{ completion_probabilities: { id: number; logprob: number }[] }>("/completion", {
-          prompt: ids.slice(0, index),
-          n_predict: 1,
-          temperature: 0,
-          n_probs: 1,
-          cache_prompt: true,
-          logit_bias: [[ids[index], FORCED]],
-        });
-        const [sampled] = answer.completion_probabilities;
-        if (sampled?.id !== ids[index]) throw new Error(`Expected token ${ids[index]}, llama.cpp sampled ${sampled?.id}`);
-        found.push(sampled!.logprob);
+        const token = ids[index]!;
+        const sampled = (await sample(ids.slice(0, index), token, 1)) ?? (await endLogprob(ids.slice(0, index), token));
+        if (sampled?.id !== token) throw new Error(`Expected token ${token}, llama.cpp sampled ${sampled?.id}`);
+        found.push(sampled.logprob);
       }
       return found;
     },

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import type { ChatMessage } from "../../../src/tokenizer/index.ts";
-import { parseJson } from "../../../src/tokenizer/jinja/index.ts";
+import type { ChatMessage } from "../../../src/text/tokenizer/index.ts";
+import { parseJson } from "../../../src/text/tokenizer/jinja/index.ts";
 
 /** Result of Python: a text, or the type and message of its error. */
 export interface PythonResult {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { UnsupportedError } from "../../../src/errors.ts";
-import { compileTemplate } from "../../../src/tokenizer/chat-template.ts";
-import { formRole, type MessageForms } from "../../../src/tokenizer/message-forms.ts";
-import { templateMessages } from "../../../src/tokenizer/template-messages.ts";
+import { UnsupportedError } from "../../../src/base/errors.ts";
+import { compileTemplate } from "../../../src/text/tokenizer/chat-template.ts";
+import { formRole, type MessageForms } from "../../../src/text/tokenizer/message-forms.ts";
+import { templateMessages } from "../../../src/text/tokenizer/template-messages.ts";
 import { exactMessages, exactVariables, type PythonResult, type ReleasedTemplate, releasedTemplates, type Variables } from "./expected.ts";
 
 const released = releasedTemplates();

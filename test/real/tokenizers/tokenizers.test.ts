@@ -8,7 +8,7 @@ import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { type ChatTokenizer, loadTokenizer } from "../../../src/tokenizer/index.ts";
+import { type ChatTokenizer, loadTokenizer } from "../../../src/text/tokenizer/index.ts";
 
 interface Expected {
   readonly directory: string;

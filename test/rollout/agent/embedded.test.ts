@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { z } from "zod";
-import { defineTool, runAgent } from "../../../src/rollout/agent/index.ts";
+import { defineTool, runAgent } from "../../../src/library/rollout/agent/index.ts";
 import { connect, trajectory, type Policy, type Service } from "../../../src/index.ts";
-import { preflight, TrajectoryGroup } from "../../../src/trajectory/index.ts";
+import { preflight, TrajectoryGroup } from "../../../src/base/trajectory/index.ts";
 
 let service: Service;
 let policy: Policy;
@@ -23,7 +23,7 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-it("runs the tool call of the shipped model, whose next prompt continues its tokens exactly", { timeout: 60_000 }, async () => {
+it("runs the tool call of the shipped model; the next prompt continues its tokens exactly", { timeout: 60_000 }, async () => {
   const inputs: string[] = [];
   const find = defineTool({
     name: "find",

@@ -5,8 +5,8 @@ import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { CallToolRequestSchema, ListToolsRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 import { afterEach, expect, it } from "vitest";
 import { z } from "zod";
-import { mcpTools, runAgent } from "../../../src/rollout/agent/index.ts";
-import { trajectory } from "../../../src/trajectory/index.ts";
+import { mcpTools, runAgent } from "../../../src/library/rollout/agent/index.ts";
+import { trajectory } from "../../../src/base/trajectory/index.ts";
 import { createScriptedPolicy } from "../../../src/testing/index.ts";
 
 const open: Client[] = [];
@@ -74,7 +74,7 @@ it("offers a server's tools with their schemas and returns every part of a resul
   expect(invalid?.content).toMatch(/^Error: .*title/s);
 });
 
-it("reads all pages of the tool list, renames tools, and returns structured content as JSON if there is no text", async () => {
+it("reads all pages of the tool list, renames tools, and returns structured content as JSON in a result without text", async () => {
   const server = new Server({ name: "pages", version: "1.0.0" }, { capabilities: { tools: {} } });
   const pages = [["a"], [], ["b", "c"]];
   server.setRequestHandler(ListToolsRequestSchema, ({ params }) => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { ArgumentError, ConfigError } from "../../../src/errors.ts";
-import { defineTool, runAgent, type AgentTool } from "../../../src/rollout/agent/index.ts";
-import { trajectory, Trajectory } from "../../../src/trajectory/index.ts";
+import { ArgumentError, ConfigError } from "../../../src/base/errors.ts";
+import { defineTool, runAgent, type AgentTool } from "../../../src/library/rollout/agent/index.ts";
+import { trajectory, Trajectory } from "../../../src/base/trajectory/index.ts";
 import { createScriptedPolicy, type ScriptedTurn } from "../../../src/testing/index.ts";
 
 const add = defineTool({
@@ -88,6 +88,15 @@ describe("runAgent", () => {
     expect(run).toMatchObject({ stopReason: "answer", turns: 2, toolCalls: 1, toolErrors: 1 });
     expect(results(t)).toEqual([expect.stringMatching(message)]);
     expect(t.metrics["tool_errors"]).toBe(1);
+  });
+
+  it("fails the rollout with an error that the tool marks as the environment's own", async () => {
+    const lost = new Error("the database is gone");
+    const broken = (isOwn: boolean) =>
+      defineTool({ name: "query", schema: z.object({}), run: () => Promise.reject(lost), isFatal: (error) => isOwn && error === lost });
+    const play = (tool: AgentTool) => runAgent(start([tool]), createScriptedPolicy([{ calls: [["query", "{}"]] }, { text: "Sorry." }]));
+    await expect(play(broken(true))).rejects.toBe(lost);
+    expect(await play(broken(false))).toMatchObject({ stopReason: "answer", toolErrors: 1 });
   });
 
   it("runs the calls of one turn concurrently and appends their results in call order", async () => {

@@ -51,11 +51,13 @@ describe("the limit of running choices", () => {
     const target = await start(held.options);
     const running = [target.post({ ...HELLO, n: 3 }), target.post({ ...HELLO, stream: true })];
     await until(() => held.waiting() === 4, "four choices wait for the engine");
-    for (const body of [{ ...HELLO }, { ...HELLO, stream: true }, { ...HELLO, n: 3 }]) {
+    // Without room, a request is rejected before its body is parsed, and so before its errors are found.
+    for (const body of [{ ...HELLO }, { ...HELLO, stream: true }, { ...HELLO, n: 3 }, { ...HELLO, temperature: "hot" }]) {
       const response = await target.post(body);
       expect([response.status, response.headers.get("retry-after")]).toEqual([429, "1"]);
       expect(((await response.json()) as any).error).toMatchObject({ type: "TooManyRequestsError", code: 429, param: null });
     }
+    expect((await target.post("{")).status).toBe(429);
     expect(sampled(target)).toBe(4);
     held.open();
     for (const response of await Promise.all(running)) {

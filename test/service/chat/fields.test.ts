@@ -1,7 +1,7 @@
 /** Every field of the contract is supported. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { CHAT_FIELDS, type FieldName } from "../../../src/schema/chat-fields.ts";
+import { CHAT_FIELDS, type FieldName } from "../../../src/base/schema/chat-fields.ts";
 import { HELLO, useChatServer } from "./support.ts";
 
 const { server, start, refusal } = await useChatServer();

@@ -72,6 +72,8 @@ describe("templates", () => {
     const trusting = await start({ limits: { trustRequestTemplates: true } });
     for (const chat_template of ["{{ raise_exception('no') }}", "{% if %}", "{% for a in range(10000000) %}x{% endfor %}", ""])
       expect(await refusal({ chat_template }, trusting), chat_template).toMatchObject({ status: 400, type: "BadRequestError" });
+    // The cause of an exception may be any field that the template reads.
+    expect(await refusal({ chat_template: "{{ raise_exception('no') }}" }, trusting)).toMatchObject({ param: null });
     expect(await refusal({ ...CONTINUE, messages: CONVERSATION, chat_template: "nothing of it" }, trusting)).toMatchObject({
       status: 400,
       param: "continue_final_message",

@@ -23,6 +23,7 @@ describe("RecentPrompts", () => {
     const encoderOf = (directory: string): PromptEncoder => ({
       tokenizer,
       directory,
+      tail: null,
       render: (request) => {
         renders++;
         return Promise.resolve(renderText(tokenizer, request));
@@ -36,8 +37,9 @@ describe("RecentPrompts", () => {
     await recent.render(a, asked("hi"));
     expect(renders).toBe(1);
     await recent.render(b, asked("hi"));
+    await recent.render({ ...b, tail: 3 }, asked("hi"));
     await recent.render(a, { ...asked("hi"), tools: [{ type: "function", function: { name: "f" } }] });
-    expect(renders).toBe(3);
+    expect(renders).toBe(4);
     const different: Partial<PromptRequest>[] = [
       { addGenerationPrompt: false },
       { continuesFinalMessage: true, addGenerationPrompt: false },
@@ -46,10 +48,10 @@ describe("RecentPrompts", () => {
       { template: "hi" },
     ];
     for (const more of different) await recent.render(a, { ...asked("hi"), ...more });
-    expect(renders).toBe(8);
+    expect(renders).toBe(9);
     nowMs = 1000;
     await recent.render(a, asked("hi"));
-    expect(renders).toBe(9);
+    expect(renders).toBe(10);
     for (let index = 0; index < 300; index++) await recent.render(a, asked(`other ${index}`));
     renders = 0;
     await recent.render(a, asked("hi"));

@@ -79,7 +79,7 @@ describe("cached tokens", () => {
   const system = { role: "system", content: "You write words backwards, one after another, and nothing else." };
   const ask = (content: string, more: object = {}) => ({ messages: [system, { role: "user", content }], max_tokens: 2, ...more });
 
-  it("are whole blocks of a shared prompt prefix, and null if there is none", async () => {
+  it("are whole blocks of a shared prompt prefix, and null without a shared prefix", async () => {
     expect((await complete(ask("first"))).usage.prompt_tokens_details).toBeNull();
     const { usage } = await complete(ask("second"));
     expect(usage.prompt_tokens_details.cached_tokens % 16).toBe(0);

@@ -106,7 +106,7 @@ describe("logit fields", () => {
   });
   it("rejects fields that leave no token at the first step or at a later step", async () => {
     expect(await refusal({ allowed_token_ids: [END], min_tokens: 1 })).toMatchObject({ status: 400, param: "allowed_token_ids" });
-    const { UnsupportedError } = await import("../../../src/errors.ts");
+    const { UnsupportedError } = await import("../../../src/base/errors.ts");
     const stuck = await start({
       before: ({ verb, detail }) => {
         if (verb === "sampleToken" && detail === 1) throw new UnsupportedError("no token left");

@@ -30,8 +30,8 @@ afterAll(async () => {
 /** The same routes over an engine that records its calls. */
 const { server: scripted } = await useChatServer();
 
-async function post(body: object): Promise<{ status: number; body: any }> {
-  const response = await fetch(`${service.url}/v1/chat/completions`, {
+async function post(body: object, path = "/v1/chat/completions"): Promise<{ status: number; body: any }> {
+  const response = await fetch(service.url + path, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${service.apiKey}` },
     body: JSON.stringify({ messages: [{ role: "user", content: "say" }], max_tokens: 200, seed: 1, ...body }),
@@ -188,6 +188,8 @@ describe("a schema that the grammar enforces only in part", () => {
       const answer = await post({ n, structured_outputs: { json: never } });
       expect([answer.status, answer.body]).toEqual([422, { error }]);
     }
+    const message = await post({ structured_outputs: { json: never } }, "/v1/messages");
+    expect([message.status, message.body]).toEqual([422, { type: "error", error: { ...error, type: "invalid_request_error" } }]);
   });
   it("ends a stream with an error instead of the last chunk", async () => {
     const chunks = await chunksOf({ structured_outputs: { json: never } });

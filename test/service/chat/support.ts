@@ -6,17 +6,18 @@ import { fileURLToPath } from "node:url";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach } from "vitest";
 import type { BaseModelInfo, Engine } from "../../../src/engine/port.ts";
-import { NotFoundError } from "../../../src/errors.ts";
-import { errorBody } from "../../../src/schema/index.ts";
-import type { ServiceLogger } from "../../../src/service/logger.ts";
-import type { PolicyLease } from "../../../src/service/policies.ts";
-import type { ServiceEnvironment } from "../../../src/service/body.ts";
+import { NotFoundError } from "../../../src/base/errors.ts";
+import { errorBody } from "../../../src/base/schema/index.ts";
+import type { ServiceLogger } from "../../../src/service/common/logger.ts";
+import type { PolicyLease } from "../../../src/service/models/policies.ts";
+import type { ServiceEnvironment } from "../../../src/service/http/body.ts";
 import { register } from "../../../src/service/openapi/route.ts";
 import type { ChatLimits } from "../../../src/service/chat/generate/admit.ts";
 import { ChatService } from "../../../src/service/chat/service.ts";
+import { createWork } from "../../../src/service/create-work.ts";
 import { chatRoutes } from "../../../src/service/routes/chat.ts";
 import { createScriptedEngine, type SampleScriptInput, type ScriptedCall, type ScriptedEngine } from "../../../src/testing/index.ts";
-import { loadTokenizer, type ChatTokenizer } from "../../../src/tokenizer/index.ts";
+import { loadTokenizer, type ChatTokenizer } from "../../../src/text/tokenizer/index.ts";
 
 export const MODEL_DIRECTORY = fileURLToPath(new URL("../../../models/whetstone-tiny", import.meta.url));
 export const tokenizer: ChatTokenizer = await loadTokenizer(MODEL_DIRECTORY);
@@ -80,11 +81,13 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
   const write = (level: string) => (message: string, fields?: unknown) => void log.push({ level, message, fields });
   const logger: ServiceLogger = { info: write("info"), warn: write("warn"), error: write("error") };
   let openLeases = 0;
+  const work = createWork(() => Promise.resolve(tokenizer));
   const app = new Hono<ServiceEnvironment>();
   register(
     app,
-    chatRoutes(
-      new ChatService({
+    chatRoutes({
+      translator: work.translator,
+      pipeline: new ChatService({
         engine: options.wrap?.(engine) ?? engine,
         tokenizers: () => Promise.resolve(tokenizer),
         policies: {
@@ -106,11 +109,12 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
             });
           },
         },
+        work: work.chat,
         limits: options.limits,
         signal: options.signal,
         logger,
       }),
-    ),
+    }),
   );
   const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
   await once(server, "listening");
@@ -138,6 +142,7 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
       server.close();
       (server as { closeAllConnections?(): void }).closeAllConnections?.();
       await once(server, "close");
+      await work.close();
     },
   };
 }

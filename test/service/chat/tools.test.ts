@@ -90,7 +90,7 @@ describe("tool calls in the text", () => {
     });
     expect([finish_reason, stop_reason]).toEqual(["tool_calls", null]);
   });
-  it("leave null content if there is no other text; the last call may be unclosed", async () => {
+  it("leave null content without other text; the last call may be unclosed", async () => {
     const says = call("add", '{"a": 1}').replace("</tool_call>", "");
     const { choices } = await (await start({ says })).complete({ ...HELLO, tools: TOOLS, max_tokens: tokenizer.encode(says).length });
     expect(choices[0]).toMatchObject({

@@ -2,7 +2,9 @@
 import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
 import { fileURLToPath } from "node:url";
-import { loadTokenizer } from "../../../src/tokenizer/index.ts";
+import type { ChatCompletion, CompletionsAnswer } from "../../../src/base/schema/index.ts";
+import { TextCompletionAnswer, type CompletionContext } from "../../../src/dialects/completions/answer.ts";
+import { loadTokenizer } from "../../../src/text/tokenizer/index.ts";
 import { shippedModel } from "../../clients/support.ts";
 import { send } from "./players.ts";
 
@@ -36,6 +38,14 @@ describe("completions", () => {
     expect(streamed).toBe(text.choices[0]!.text);
     expect(last).toMatchObject({ choices: [], usage: text.usage! });
   });
+  it("answers many prompts of one request without a warning of the process", async () => {
+    const warnings: string[] = [];
+    const onWarning = ({ name }: Error) => void warnings.push(name);
+    process.on("warning", onWarning);
+    await client.completions.create({ ...ask, max_tokens: 1, prompt: Array.from({ length: 16 }, (_, index) => `${index}`) });
+    process.off("warning", onWarning);
+    expect(warnings).toEqual([]);
+  });
   it("answers several prompts with n choices each, in order, plain and streaming", async () => {
     const prompt = ["one", "two"];
     const { choices, usage } = await client.completions.create({ ...ask, prompt, n: 2 });
@@ -47,6 +57,36 @@ describe("completions", () => {
     for await (const chunk of await client.completions.create({ ...ask, prompt, n: 2, echo: true, stream: true }))
       for (const { index, text } of chunk.choices) texts[index] += text;
     expect(texts).toEqual(choices.map(({ text }, index) => prompt[index >> 1]! + text));
+  });
+  it("is built from completions that finish in any order, and streamed if it is long", async () => {
+    const context = { request: { model: "m" }, echoes: null, isEchoAlone: false } as unknown as CompletionContext;
+    const completion = (content: string) =>
+      ({
+        id: `chatcmpl-${content.slice(0, 1)}`,
+        created: 1,
+        model: "m",
+        choices: [{ index: 0, message: { content }, finish_reason: "length" }],
+        usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
+      }) as unknown as ChatCompletion;
+    for (const [length, kind] of [
+      [3, "string"],
+      [300_000, "object"],
+    ] as const) {
+      const answer = new TextCompletionAnswer(context);
+      await answer.push(completion("b".repeat(length)), 1);
+      await answer.push(completion("a".repeat(length)), 0);
+      const body = answer.end();
+      expect(typeof body).toBe(kind);
+      const { id, choices, usage } = (await new Response(body).json()) as CompletionsAnswer;
+      expect([id, choices.map(({ index, text }) => [index, text.slice(0, 1), text.length])]).toEqual([
+        "cmpl-a",
+        [
+          [0, "a", length],
+          [1, "b", length],
+        ],
+      ]);
+      expect(usage).toEqual({ prompt_tokens: 2, completion_tokens: 4, total_tokens: 6 });
+    }
   });
   it("echoes the prompt with log-probabilities, also without any output", async () => {
     const { choices } = await client.completions.create({ ...ask, prompt: "one two", echo: true, logprobs: 2 });

@@ -1,4 +1,4 @@
-/** One conversation through each API dialect: requests, and the histories that a client of the dialect keeps. */
+/** Players of a conversation through each API dialect: requests, and the histories that a client of the dialect keeps. */
 import { createParser } from "eventsource-parser";
 
 /** Service that the players talk to. */

@@ -1,11 +1,19 @@
 /** Dialects with the rest of the service: failures, connections, other servers, retries. */
+import { readFileSync } from "node:fs";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { sourceOf } from "../../../src/service/chat/pipeline.ts";
 import { eventStream } from "../../../src/service/chat/answer/chunk-source.ts";
 import { shapedStream } from "../../../src/service/dialects/chunks.ts";
-import type { EventShaper } from "../../../src/service/dialects/dialect.ts";
+import type { EventShaper } from "../../../src/dialects/answer-builder.ts";
 import { startTestService, testBase, type TestService } from "../support.ts";
 import { assembledMessage, send } from "./players.ts";
+
+/** First request of each agent as recorded from its command-line tool, with shortened texts and parameters. */
+const agentRequests = JSON.parse(readFileSync(new URL("agent-requests.json", import.meta.url), "utf8")) as readonly {
+  readonly agent: string;
+  readonly path: Path | "/v1/chat/completions";
+  readonly body: any;
+}[];
 
 const messages = [{ role: "user", content: "hello" }];
 /** A body of each sampled route. */
@@ -17,7 +25,7 @@ const ROUTES = {
 type Path = keyof typeof ROUTES;
 const paths = Object.keys(ROUTES) as Path[];
 
-/** Starts a service whose engine fails at the fourth token. */
+/** Starts a service with an engine that fails at the fourth token. */
 const startFailing = (): Promise<TestService> =>
   startTestService({
     engine: {
@@ -48,13 +56,34 @@ describe("a failure of the engine", () => {
     expect(await failed("/v1/completions")).toMatchObject([{ data: { error } }, { data: "[DONE]" }]);
     expect(await failed("/v1/responses")).toMatchObject([
       { name: "error", data: { type: "error", code: "E_ENGINE", message: error.message } },
-      { name: "response.failed", data: { response: { status: "failed", error: { code: "E_ENGINE" } } } },
+      { name: "response.failed", data: { response: { status: "failed", error: { code: "server_error", error_code: "E_ENGINE" } } } },
     ]);
   });
 });
 
+describe("coding agents with their default tools", () => {
+  it("are answered, and hosted tools are listed as they were sent", async () => {
+    const test = await startTestService({ engine: { bases: await testBase(16_384) } });
+    for (const { agent, path, body } of agentRequests) {
+      // Sent as recorded, except for texts, parameters and the number of tokens.
+      const sent = await send(test, path, {
+        ...body,
+        max_completion_tokens: 4,
+        ...(path === "/v1/responses" ? { max_output_tokens: 4 } : {}),
+      });
+      expect([agent, sent.status]).toEqual([agent, 200]);
+      const types = sent.events.map(({ name }) => name);
+      if (path === "/v1/messages") expect(types.at(-1)).toBe("message_stop");
+      if (path !== "/v1/responses") continue;
+      expect(sent.events[0]?.data).toMatchObject({ type: "response.created", response: { tools: body.tools } });
+      expect(body.tools.map(({ type }: { type?: string }) => type)).toContain("web_search");
+      expect(types.at(-1)).toMatch(/^response\.(?:completed|incomplete)$/u);
+    }
+  });
+});
+
 describe("the error format of the Messages API", () => {
-  it("is that of every failure below its path", async () => {
+  it("is the format of every failure below its path", async () => {
     const test = await startTestService();
     const { apiKey } = test.service;
     const errorOf = async (path: string, body: object, headers: Record<string, string> = { "x-api-key": apiKey }) => {
@@ -110,7 +139,7 @@ describe("a stream", () => {
     await vi.waitFor(() => expect(ended).toBe(paths.length), { timeout: 10_000 });
   });
 
-  it("of a response whose client leaves is not stored", async () => {
+  it("of a response is not stored if the client disconnects", async () => {
     let hasEnded = false;
     const test = await startTestService({
       engine: {
@@ -186,7 +215,7 @@ describe("a body over 64 KiB, which is translated on a work thread,", () => {
     const test = await startTestService();
     const wrong = [
       ["/v1/messages", { messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }],
-      ["/v1/responses", { input: "a", tools: [{ type: "web_search" }] }],
+      ["/v1/responses", { input: "a", tools: [{ type: "web_search" }], tool_choice: "required" }],
       ["/v1/completions", { prompt: "a", suffix: "b" }],
       ["/v1/completions", { prompt: 1 }],
     ] as const;
@@ -223,6 +252,9 @@ describe("a model that another server samples", () => {
       status: 400,
       body: { error: { error_code: "E_UNSUPPORTED", param: "prompt" } },
     });
+    const session = await front.ok("POST", "/v1/preview/sessions", { model: "tiny", max_tokens: 3 });
+    const limited = await front.ok("POST", "/v1/chat/completions", { messages, ignore_eos: true }, { key: session.key });
+    expect(limited.usage.completion_tokens).toBe(3);
   });
 });
 

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import type { TestServiceOptions } from "../../../src/testing/index.ts";
 import { startService } from "../../../src/service/index.ts";
-import { loadTokenizer } from "../../../src/tokenizer/index.ts";
+import { loadTokenizer } from "../../../src/text/tokenizer/index.ts";
 import { startTestService, type TestService } from "../support.ts";
 import { createSession, SESSIONS } from "../sessions/support.ts";
 import { PLAYERS, TOKEN_PLAYERS, type Player, type Turn } from "./players.ts";
@@ -58,7 +58,7 @@ const turn = fc.record({
   more: fc.constantFrom<object>({}, {}, {}, { max_tokens: 3 }, { stop_token_ids: [spelled("g")[0]!] }),
 });
 
-/** Starts a service whose engine samples the text of the prepared turn. */
+/** Starts a service with an engine that samples the text of the prepared turn. */
 async function startScripted(limits: TestServiceOptions["limits"] = {}) {
   let next: readonly number[] = [];
   const bases = [{ id: "tiny", directory: DIRECTORY, vocabularySize: tokenizer.vocabularySize, contextLength: 20_000, parameters: 1 }];

@@ -1,7 +1,7 @@
 /** Streams that end in the answer of a request without a stream. */
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { loadTokenizer } from "../../../src/tokenizer/index.ts";
+import { loadTokenizer } from "../../../src/text/tokenizer/index.ts";
 import { startTestService } from "../support.ts";
 import { assembledMessage, send } from "./players.ts";
 
@@ -31,13 +31,26 @@ it("a stream with reasoning, text and calls ends in the answer of a request with
     { type: "namespace", name: "math", tools: [{ type: "function", name: "sub" }] },
   ];
   const more = { return_token_ids: true, logprobs: true };
-  const stable = (value: object): unknown =>
+  const stable = (value: object): any =>
     JSON.parse(JSON.stringify(value, (key, inner: unknown) => (["id", "call_id", "created_at"].includes(key) ? undefined : inner)));
   for (const text of texts) {
     said = text;
     const message = { messages: [user], tools: [{ name: "add" }, { name: "math.sub" }], ...more };
     const plain = (await send(test, "/v1/messages", message)).body;
     expect(stable(assembledMessage((await send(test, "/v1/messages", { ...message, stream: true })).events))).toEqual(stable(plain));
+    const omitting = { ...message, thinking: { type: "adaptive", display: "omitted" } };
+    const omitted = (await send(test, "/v1/messages", omitting)).body;
+    expect(stable(assembledMessage((await send(test, "/v1/messages", { ...omitting, stream: true })).events))).toEqual(stable(omitted));
+    const thinking = { type: "thinking", thinking: "", signature: expect.stringMatching(/^whetstone-reasoning:./u) };
+    expect(stable(omitted.content)).toEqual(
+      stable(
+        plain.content.map((block: { type: string }) => (block.type === "thinking" ? { ...block, ...thinking, signature: "" } : block)),
+      ).map((block: any) => (block.type === "thinking" ? thinking : block)),
+    );
+    // Sent back, the omitted reasoning is part of the turn.
+    const turns = [plain, omitted].map(({ content }) => ({ ...message, messages: [user, { role: "assistant", content }, user] }));
+    const [shown, hidden] = await Promise.all(turns.map(async (body) => (await send(test, "/v1/messages", body)).body.prompt_token_ids));
+    expect(hidden).toEqual(shown);
     const response = { input: "hi", tools: functions, include: ["reasoning.encrypted_content"], reasoning: { summary: "auto" }, ...more };
     const whole = (await send(test, "/v1/responses", response)).body;
     const { events } = await send(test, "/v1/responses", { ...response, stream: true });

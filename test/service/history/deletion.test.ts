@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { connect } from "../../../src/index.ts";
 import { openStore } from "../../../src/service/store/database.ts";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
-import { deferred } from "../../../src/util/deferred.ts";
+import { deferred } from "../../../src/base/util/deferred.ts";
 import {
   ARTIFACTS,
   chatLines,

@@ -21,6 +21,7 @@ test("the key of a session is rejected on every route but sampling and its own s
     ...[CHAT, `${CHAT}/`, "/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/v1/completions", "/inference/v1/generate"].map(
       (path) => `POST ${path}`,
     ),
+    ...["GET /v1/responses/{response_id}", "GET /v1/responses/{response_id}/input_items", "DELETE /v1/responses/{response_id}"],
     "POST /tokenize",
     "POST /detokenize",
     ...["reward", "metrics", "finish"].map((verb) => `POST ${SESSIONS}/{session_id}/${verb}`),
@@ -71,7 +72,12 @@ test("paths with a session's key or id sample for the session", async () => {
       : await service.call("POST", path, body, { key });
     expect([path, key, answer.status]).toEqual([path, key, status]);
   }
-  expect((await service.ok("GET", `${SESSIONS}/${session.id}`)).requests).toBe(4);
+  const response = await service.ok("POST", "/v1/responses", { input: "a", max_output_tokens: 4 }, { key: session.key });
+  const fetched = (key: string | null, prefix = "") => service.call("GET", `${prefix}/v1/responses/${response.id}`, undefined, { key });
+  expect((await fetched(session.key)).body).toEqual(response);
+  expect((await fetched(service.service.apiKey, `/sessions/${session.id}`)).body).toEqual(response);
+  for (const key of [other.key, service.service.apiKey]) expect((await fetched(key)).status).toBe(404);
+  expect((await service.ok("GET", `${SESSIONS}/${session.id}`)).requests).toBe(5);
   expect((await service.ok("GET", `${SESSIONS}/${other.id}`)).requests).toBe(0);
   expect(JSON.stringify(service.requests)).not.toContain(session.key);
 });

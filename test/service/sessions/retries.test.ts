@@ -1,33 +1,8 @@
 import { expect, test } from "vitest";
-import { startTestService, type TestService } from "../support.ts";
-import { ask, chunksOf, createSession, SESSIONS, user } from "./support.ts";
+import { startTestService } from "../support.ts";
+import { ask, chunksOf, createSession, heldService, samples, SESSIONS, user } from "./support.ts";
 
 const RETRY = { "x-stainless-retry-count": "1" };
-
-/** A service whose engine waits before each sampled sequence while `hold` is set. */
-async function heldService() {
-  let release: () => void = () => {};
-  let held: Promise<void> | null = null;
-  const gate = {
-    hold: () => {
-      held = new Promise((resolve) => (release = resolve));
-    },
-    release: () => {
-      held = null;
-      release();
-    },
-  };
-  const service = await startTestService({
-    engine: {
-      before: async ({ verb }) => {
-        if (verb === "sample" && held !== null) await held;
-      },
-    },
-  });
-  return { service, gate };
-}
-
-const samples = ({ engine }: TestService) => engine.calls.filter(({ verb }) => verb === "sample").length;
 
 test("a repeated request is answered from the record, whole and as a stream", async () => {
   const service = await startTestService();

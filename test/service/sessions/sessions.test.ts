@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { startTestService } from "../support.ts";
-import { ask, CHAT, chunksOf, createSession, SESSIONS, user } from "./support.ts";
+import { ask, CHAT, chunksOf, createSession, heldService, samples, SESSIONS, user } from "./support.ts";
 
 /** Returns text, token ids and finish reason of a stream by choice. */
 function ofChoices(text: string): object {
@@ -26,7 +26,12 @@ test("records the requests of a key as one trajectory, with sub-agents as additi
   expect(other.status).toBe(200);
   await ask(service, session, { messages: [user("a"), { role: "assistant", content: answer.content }, user("b")] });
   const { trajectory, ...read } = await service.ok("GET", `${SESSIONS}/${session.id}`);
-  expect(read).toMatchObject({ status: "open", requests: 3, urls: session.urls });
+  expect(read).toMatchObject({
+    status: "open",
+    requests: 3,
+    key: null,
+    urls: { openai: session.urls.openai, openai_path: expect.stringMatching(/\/sessions\/[0-9a-f-]{36}\/v1$/u) },
+  });
   expect(trajectory.messages_and_choices.map((item: any) => item.message?.role ?? item.content)).toEqual([
     "a",
     "assistant",
@@ -126,4 +131,61 @@ test("keeps the turns of concurrent sessions apart, in their order", async () =>
       said[agent]!.map(({ content }) => content),
     );
   }
+});
+
+test.each([
+  ["whole", { max_tokens: 8 }],
+  ["as a stream", { max_tokens: 8, stream: true }],
+  ["without a limit of the request", { max_tokens: null }],
+  ["with two choices", { max_tokens: 3, n: 2, temperature: 1 }],
+])("concurrent requests stay within `max_tokens` of the session together, %s", async (_, fields) => {
+  const service = await startTestService();
+  const session = await createSession(service, { max_tokens: 10 });
+  const answers = await Promise.all(
+    Array.from({ length: 32 }, (_, index) => ask(service, session, { messages: [user(`${index}`)], ignore_eos: true, ...fields })),
+  );
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 403]));
+  expect(answers.find(({ status }) => status === 403)?.body.error).toMatchObject({
+    message: expect.stringContaining("of its 10 tokens"),
+    param: "max_tokens",
+  });
+  expect(await service.ok("GET", `${SESSIONS}/${session.id}`)).toMatchObject({ tokens: 10 });
+});
+
+test("a request over the remaining budget waits until another request has ended, or the session is finished", async () => {
+  const { service, gate } = await heldService();
+  for (const finishes of [false, true]) {
+    const session = await createSession(service, { max_tokens: 20 });
+    const answer = (content: string) =>
+      ask(service, session, { messages: [user(content)], max_tokens: 12, ignore_eos: true, return_token_ids: true });
+    const before = samples(service);
+    gate.hold();
+    const first = answer("a");
+    await expect.poll(() => samples(service)).toBe(before + 1);
+    const second = answer("b");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(samples(service)).toBe(before + 1);
+    const finished = finishes ? service.ok("POST", `${SESSIONS}/${session.id}/finish`, {}) : null;
+    if (finishes) expect((await second).body.error).toMatchObject({ code: 403, message: expect.stringContaining("finished") });
+    gate.release();
+    await finished;
+    if (finishes) continue;
+    expect((await first).body.choices[0].token_ids).toHaveLength(12);
+    expect((await second).body.choices[0].token_ids).toHaveLength(8);
+  }
+});
+
+test("a stream that is not read does not delay other requests of its session", async () => {
+  const service = await startTestService();
+  const session = await createSession(service, { max_tokens: 100 });
+  const prompt = ["a", "b", "c"];
+  const { status, body } = await service.call(
+    "POST",
+    "/v1/completions",
+    { model: "any", prompt, max_tokens: 40, stream: true, ignore_eos: true },
+    { key: session.key },
+  );
+  expect(status).toBe(200);
+  expect(body).toContain("[DONE]");
+  expect(await service.ok("GET", `${SESSIONS}/${session.id}`)).toMatchObject({ tokens: 100, requests: 3 });
 });

@@ -21,7 +21,9 @@ function turn(session: string, seq: number, tokens: number): NewTurn {
 test("recorded turns are counted, keep values that are cached by revision, and are dropped if their session was deleted", async () => {
   const store = await newStore();
   const sessions = new Sessions(store);
-  const { id } = await sessions.create({ model: "whetstone-tiny" });
+  const {
+    row: { id },
+  } = await sessions.create({ model: "whetstone-tiny" });
   const before = revisionOf(store);
   const recorded = [turn(id, 2, 7), turn(id, 1, 5), turn(randomUUID(), 1, 3)];
   await unsynchronized(store, (connection) => insertTurns(connection, recorded));
@@ -34,7 +36,9 @@ test("recorded turns are counted, keep values that are cached by revision, and a
 test("a transaction of turns that fails records none of them, and the next one succeeds", async () => {
   const store = await newStore();
   const sessions = new Sessions(store);
-  const { id } = await sessions.create({ model: "whetstone-tiny" });
+  const {
+    row: { id },
+  } = await sessions.create({ model: "whetstone-tiny" });
   await expect(unsynchronized(store, (connection) => insertTurns(connection, [turn(id, 1, 5), turn(id, 1, 5)]))).rejects.toThrow(/UNIQUE/u);
   expect(await sessions.get(id)).toMatchObject({ requests: 0, tokens: 0 });
   await unsynchronized(store, (connection) => insertTurns(connection, [turn(id, 1, 5)]));

@@ -1,11 +1,13 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, onTestFinished, test } from "vitest";
+import { connect, lockFile } from "../../../src/service/store/connection.ts";
 import { backUp } from "../../../src/service/stored-files/backup.ts";
 import { restore } from "../../../src/service/stored-files/restore.ts";
+import { openStaging } from "../../../src/service/stored-files/staging.ts";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
 import { builtProgram } from "../../support/built-program.ts";
 import {
@@ -53,7 +55,7 @@ test("backups made under load restore, verify and serve every checkpoint", async
   for (let index = 0; index < 4; index++) {
     const path = join(parent, `backup-${index}`);
     backups.push({ path, result: await backUp(dataDir, path) });
-    // Work went on meanwhile, and does so between two backups.
+    // Jobs ran during the backup, and run between two backups.
     for (let step = 0; step < 3; step++) expect((await lines.next()).value).toBe("step");
   }
   child.kill("SIGKILL");
@@ -74,7 +76,7 @@ test("backups made under load restore, verify and serve every checkpoint", async
         expect((await service.ok("POST", "/v1/chat/completions", request)).model).toBe(request.model);
         checkpoints++;
       }
-      // Training goes on from the newest.
+      // Training continues from the newest checkpoint.
       expect((await finishedEvents(service, await startRlJob(service, id))).at(-1)?.type).toBe("training_ended");
     }
     expect(checkpoints).toBeGreaterThan(6);
@@ -138,8 +140,103 @@ test("a damaged backup, one that is incomplete, and one of a newer format are no
   await refused("E_CONFIG", "format 1");
   await writeFile(manifest, text.replace('"whetstone.db"', '"../whetstone.db"'));
   await refused("E_CONFIG", "inside of the backup");
+  const entries = JSON.parse(text) as { files: Record<string, unknown> };
+  delete entries.files[`checkpoints/${modelId}/1/model.safetensors`];
+  await writeFile(manifest, JSON.stringify(entries));
+  await refused("E_DATA_CORRUPTED", `backup.json does not list checkpoints/${modelId}/1/model.safetensors`);
   await rm(manifest);
   await refused("E_CONFIG", "backup.json");
+});
+
+test("verify finds changed rows, a replaced key, and a changed or missing manifest of a backup", async () => {
+  const { dataDir, target } = await filled();
+  await backUp(dataDir, target);
+  const [database, key, manifest] = ["whetstone.db", "api-key", "backup.json"].map((name) => join(target, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const [databaseBytes, keyBytes, text] = [await readFile(database), await readFile(key), await readFile(manifest, "utf8")];
+  const damagedPaths = async () => (await verifyDataDirectory(target)).damaged.map(({ path }) => path);
+  expect(await verifyDataDirectory(target)).toMatchObject(INTACT);
+  const connection = await connect(database, 1000);
+  connection.exec("UPDATE models SET seed = seed + 1");
+  connection.close();
+  expect(await damagedPaths()).toEqual(["whetstone.db"]);
+  await writeFile(database, databaseBytes);
+  await writeFile(key, "a-key-of-someone-else\n");
+  expect(await damagedPaths()).toEqual(["api-key"]);
+  await writeFile(key, keyBytes);
+  const entries = JSON.parse(text) as { files: Record<string, unknown> };
+  const { [Object.keys(entries.files).find((path) => path.startsWith("checkpoints/"))!]: _dropped, ...rest } = entries.files;
+  await writeFile(manifest, JSON.stringify({ ...entries, files: rest }));
+  expect(await damagedPaths()).toEqual(["backup.json"]);
+  await rm(manifest);
+  expect(await verifyDataDirectory(target)).toMatchObject({ ...INTACT, missing: [{ path: "backup.json" }] });
+  // A service makes a data directory of it, which has no manifest.
+  await writeFile(manifest, text);
+  const service = await startTestService({ dataDir: target, engine: { bases: await testBase() } });
+  expect(await verifyDataDirectory(target)).toMatchObject(INTACT);
+  await service.service.close();
+  expect(await verifyDataDirectory(target)).toMatchObject(INTACT);
+});
+
+test("a service starts while a backup runs, and a killed backup blocks neither its target nor the next start", async () => {
+  const { dataDir, target, service, start } = await filled();
+  await service.service.close();
+  // Links of a running backup: a start leaves them alone.
+  const running = await openStaging({ temporary: join(dataDir, "tmp") });
+  await mkdir(running.path);
+  await writeFile(join(running.path, "file"), "x");
+  // Links of a killed backup.
+  const killed = join(dataDir, "tmp", `backup-${"0".repeat(8)}-0000-0000-0000-${"0".repeat(12)}`);
+  await mkdir(killed);
+  const second = await start();
+  expect((await readdir(join(dataDir, "tmp"))).toSorted()).toEqual([basename(running.path), `${basename(running.path)}.lock`]);
+  await running.discard();
+  expect(await readdir(join(dataDir, "tmp"))).toEqual([]);
+  // The target of a backup that was killed while files got their final names.
+  const left = join(target, `incomplete.tmp-${"0".repeat(8)}-0000-0000-0000-${"0".repeat(12)}`);
+  await mkdir(join(target, "checkpoints"), { recursive: true });
+  await mkdir(left);
+  await writeFile(join(left, "whetstone.db"), "x");
+  await backUp(dataDir, target);
+  expect(await verifyDataDirectory(target)).toMatchObject(INTACT);
+  expect((await readdir(target)).filter((name) => name.startsWith("incomplete"))).toEqual([]);
+  // A complete backup with its temporary directory left over.
+  await mkdir(left);
+  await expect(backUp(dataDir, target)).rejects.toMatchObject({ code: "E_CONFIG", message: expect.stringContaining("empty") });
+  // Another process is writing.
+  const other = join(target, "..", "other");
+  await mkdir(other);
+  const unlock = await lockFile(join(other, "incomplete.lock"));
+  await expect(backUp(dataDir, other)).rejects.toMatchObject({ code: "E_CONFIG", message: expect.stringContaining("Another backup") });
+  unlock!();
+  await second.service.close();
+});
+
+test("a path outside of its place in a row is not restored, verified, served or removed", async () => {
+  const { dataDir, target, service, start, modelId } = await filled();
+  await service.service.close();
+  const victim = join(dataDir, "..", `${basename(dataDir)}-victim`);
+  onTestFinished(() => rm(victim, { recursive: true, force: true }));
+  await mkdir(victim);
+  await writeFile(join(victim, "model.safetensors"), "the weights of someone else");
+  await writeFile(join(victim, "optimizer.safetensors"), "x");
+  const connection = await connect(join(dataDir, "whetstone.db"), 1000);
+  connection
+    .prepare("UPDATE checkpoints SET state_dir = ?, digests = NULL, optimizer_kind = NULL WHERE step = 1")
+    .run(`../${basename(victim)}`);
+  connection.close();
+  const message = expect.stringContaining(`expected the files of step 1 of model '${modelId}' in 'checkpoints/${modelId}/1'`);
+  await expect(verifyDataDirectory(dataDir)).rejects.toMatchObject({ code: "E_DATA_CORRUPTED", message });
+  await expect(backUp(dataDir, target)).rejects.toMatchObject({ code: "E_DATA_CORRUPTED", message });
+  const again = await start();
+  const archive = await again.call("GET", `${MODELS}/${modelId}/checkpoints/1/archive`);
+  expect([archive.status, archive.body.error]).toMatchObject([500, { error_code: "E_DATA_CORRUPTED", message }]);
+  expect(await again.ok("DELETE", `${MODELS}/${modelId}/checkpoints`, { steps: [1] })).toMatchObject({ deleted_count: 1 });
+  expect((await readdir(victim)).toSorted()).toEqual(["model.safetensors", "optimizer.safetensors"]);
+  await again.service.close();
 });
 
 test("only empty directories are written to, and none inside the data directory", async () => {

@@ -36,7 +36,7 @@ async function train(name: string): Promise<never> {
   }
 }
 
-/** Replaces the one file of an artifact, whose contents are then deleted, and makes and deletes models. */
+/** Replaces the only file of an artifact, which deletes its old contents, and creates and deletes models. */
 async function churn(): Promise<never> {
   const version = await call("POST", "/artifacts", { project: "load", name: "data" });
   for (let turn = 0; ; turn++) {

@@ -1,9 +1,13 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { WhetstoneError } from "../../../src/errors.ts";
+import { WhetstoneError } from "../../../src/base/errors.ts";
 import { BodyError } from "../../../src/service/chat/request/errors.ts";
 import type { StoredArtifact } from "../../../src/service/store/artifacts.ts";
-import { WorkPool, type WorkThread } from "../../../src/service/work/pool.ts";
+import type { ChatTasks } from "../../../src/service/chat/tasks.ts";
+import { createPool } from "../../../src/service/create-work.ts";
+import type { DialectTasks } from "../../../src/service/dialects/tasks.ts";
+import type { DataTasks } from "../../../src/service/training-data/tasks.ts";
+import type { TaskThread, WorkPool } from "../../../src/service/work/pool.ts";
 import { ROOT } from "../../project/files.ts";
 
 const TINY = join(ROOT, "models/whetstone-tiny");
@@ -13,16 +17,16 @@ const SLOW = { schema: '{"type":"string","pattern":"^(a|a)+$"}', text: JSON.stri
 const FAST = { schema: '{"type":"integer"}', text: '"text"' };
 
 function start(maxThreads: number): WorkPool {
-  const pool = new WorkPool(maxThreads);
+  const pool = createPool(maxThreads);
   onTestFinished(() => pool.close());
   return pool;
 }
 
 test("reuses an idle thread", async () => {
   const pool = start(2);
-  const threads = new Set<WorkThread>();
+  const threads = new Set<TaskThread<ChatTasks>>();
   for (let task = 0; task < 3; task++) {
-    const violation = await pool.use((thread) => {
+    const violation = await pool.use((thread: TaskThread<ChatTasks>) => {
       threads.add(thread);
       return thread.run("validate", FAST);
     });
@@ -34,8 +38,8 @@ test("reuses an idle thread", async () => {
 test("an aborted task does not delay the next one: its thread is terminated", async () => {
   const pool = start(1);
   const client = new AbortController();
-  let first: WorkThread | undefined;
-  const aborted = pool.use(async (thread) => {
+  let first: TaskThread<ChatTasks> | undefined;
+  const aborted = pool.use(async (thread: TaskThread<ChatTasks>) => {
     first = thread;
     await thread.run("validate", FAST);
     setTimeout(() => client.abort(new Error("client left")), 20);
@@ -43,7 +47,7 @@ test("an aborted task does not delay the next one: its thread is terminated", as
   });
   await expect(aborted).rejects.toThrow("client left");
   expect(first!.isAlive).toBe(false);
-  await pool.use((thread) => {
+  await pool.use((thread: TaskThread<ChatTasks>) => {
     expect(thread).not.toBe(first);
     return thread.run("validate", FAST);
   });
@@ -51,7 +55,7 @@ test("an aborted task does not delay the next one: its thread is terminated", as
 
 test("a task that exceeds its time limit is rejected and its thread terminated", async () => {
   const pool = start(1);
-  const late = pool.use(async (thread) => {
+  const late = pool.use(async (thread: TaskThread<ChatTasks>) => {
     await thread.run("validate", FAST);
     return thread.run("validate", SLOW, { timeoutMs: 50 });
   });
@@ -59,9 +63,10 @@ test("a task that exceeds its time limit is rejected and its thread terminated",
 });
 
 test("a body error keeps its class, which decides the type of the response", async () => {
-  const body = { bytes: Buffer.from("{"), contentType: "application/json", needs: { parsesReasoning: false } };
+  const options = { needs: { parsesReasoning: false }, session: null, isForwardable: false };
+  const input = { name: "chat", bytes: Buffer.from("{"), options } as const;
   const error = await start(1)
-    .use((thread) => thread.run("readChat", body))
+    .use((thread: TaskThread<DialectTasks>) => thread.run("open", input))
     .catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(BodyError);
   expect(error).toMatchObject({ code: "E_ARGUMENT", retryable: false });
@@ -73,7 +78,7 @@ test("a system error stays one, so that its message is not sent to a client", as
   const base = { id: "oracle", directory: TINY, vocabularySize: 512, contextLength: 512, parameters: 1 };
   const source = { artifact, base, paths: { "0": "/does/not/exist" }, assistantTurns: "all" as const };
   const error = await start(1)
-    .use((thread) => thread.run("sftData", source))
+    .use((thread: TaskThread<DataTasks>) => thread.run("sftData", source))
     .catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ name: "Error", code: "ENOENT", message: expect.stringContaining("/does/not/exist") as string });
   expect(WhetstoneError.isInstance(error)).toBe(false);

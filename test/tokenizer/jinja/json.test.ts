@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { compile } from "../../../src/tokenizer/jinja/index.ts";
-import { parseJson } from "../../../src/tokenizer/jinja/json.ts";
+import { compile } from "../../../src/text/tokenizer/jinja/index.ts";
+import { parseJson } from "../../../src/text/tokenizer/jinja/json.ts";
 
 const printed = (json: string): string =>
   compile("{{ value | tojson }}").render({ value: parseJson(json) }, { maxSteps: 1_000_000, maxTextLength: 1_000_000 });

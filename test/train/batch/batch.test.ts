@@ -1,9 +1,9 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { defineEnvironment, reward, type Environment } from "../../../src/environment/index.ts";
-import { openRun } from "../../../src/experiment/index.ts";
-import type { RecordedEvent, TrainRlOptions } from "../../../src/train/index.ts";
+import { defineEnvironment, reward, type Environment } from "../../../src/library/environment/index.ts";
+import { openRun } from "../../../src/lab/experiment/index.ts";
+import type { RecordedEvent, TrainRlOptions } from "../../../src/training/train/index.ts";
 import { Lines } from "../../progress/screen.ts";
 import { environment, readLines, recorded, setUp, start, timelessMetrics, type Scenario } from "../support.ts";
 
@@ -12,7 +12,7 @@ type BatchEnd = RecordedEvent & { readonly type: "batch-end" };
 const batchEnds = (events: readonly { readonly type: string }[]) => events.filter(({ type }) => type === "batch-end") as BatchEnd[];
 const numberOf = ({ id }: Scenario) => Number(id.split("-").at(-1));
 
-/** Returns an environment whose rewards are equal in the groups of the scenarios that `isConstant` selects. */
+/** Returns an environment with equal rewards in the groups of the scenarios that `isConstant` selects. */
 function partlyConstant(isConstant: (number: number) => boolean, name = "tokens"): Environment<Scenario> {
   return defineEnvironment<Scenario>({
     ...environment,
@@ -130,7 +130,7 @@ describe("filters", () => {
     expect(batchEnds(events)).toMatchObject([{ sampled: 2, kept: 2, removed: { long: 2 } }]);
     const [row] = await readLines(given.runDir, "metrics.jsonl");
     expect(row).toMatchObject({ "rollout/trajectories": 6, "data/trajectories": 4, "batch/removed_long": 2 });
-    // Positions are those in the stored group, whose first trajectory was removed.
+    // Positions refer to the stored group; its first trajectory was removed.
     const trained = await readLines(given.runDir, "trained/000000.jsonl");
     expect(new Set(trained.map(({ trajectory_index }) => trajectory_index as number))).toEqual(new Set([1, 2]));
   });

@@ -1,8 +1,8 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { defineEnvironment, reward, weighted } from "../../../src/environment/index.ts";
-import { groupPassRate, passRateTable, samplingWeight, scenarioKey, WeightedDraws } from "../../../src/train/batch/curriculum.ts";
-import { trajectory, TrajectoryGroup } from "../../../src/trajectory/index.ts";
+import { defineEnvironment, reward, weighted } from "../../../src/library/environment/index.ts";
+import { groupPassRate, passRateTable, samplingWeight, scenarioKey, WeightedDraws } from "../../../src/training/train/batch/curriculum.ts";
+import { trajectory, TrajectoryGroup } from "../../../src/base/trajectory/index.ts";
 
 const environment = defineEnvironment<{ readonly id: string }>({
   name: "tasks",

@@ -1,6 +1,6 @@
 import { fc, test } from "@fast-check/vitest";
 import { expect, it } from "vitest";
-import { EnvironmentSchedule } from "../../../src/train/batch/environment-schedule.ts";
+import { EnvironmentSchedule } from "../../../src/training/train/batch/environment-schedule.ts";
 
 it("assigns groups in proportion to the weights, in a fixed order", () => {
   const schedule = new EnvironmentSchedule([3, 1]);

@@ -1,8 +1,8 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import type { AssistantChoice } from "../../../src/schema/index.ts";
-import { selectGroups } from "../../../src/train/batch/filters.ts";
-import { Trajectory, TrajectoryGroup } from "../../../src/trajectory/index.ts";
+import type { AssistantChoice } from "../../../src/base/schema/index.ts";
+import { selectGroups } from "../../../src/training/train/batch/filters.ts";
+import { Trajectory, TrajectoryGroup } from "../../../src/base/trajectory/index.ts";
 
 interface Rollout {
   readonly reward: number;

@@ -1,4 +1,4 @@
-import { ShapeError } from "../../../errors.ts";
+import { ShapeError } from "../../../base/errors.ts";
 import type { Node, Value } from "./graph.ts";
 import { add } from "./ops/elementwise.ts";
 

@@ -1,5 +1,6 @@
 /** Sizes of named dimensions, from the shapes of the inputs of a run. */
 import { type Dim, type Graph, liveNodes, type Node } from "./graph.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Shapes of the inputs of a run, by name. */
 export type InputShapes = Readonly<Record<string, { readonly dims: readonly number[] }>>;
@@ -34,7 +35,7 @@ export function dimSizes(graph: Graph): (inputs: InputShapes) => ReadonlyMap<str
         if (typeof dim === "string" && dims !== undefined) sizes.set(dim, dims[axis]!);
       });
     }
-    const sizeOf = (dim: Dim) => (typeof dim === "number" ? dim : sizes.get(dim)!);
+    const sizeOf = (dim: Dim) => (typeof dim === "number" ? dim : getOrThrow(sizes, dim));
     const product = (dims: readonly Dim[]) => dims.reduce<number>((all, dim) => all * sizeOf(dim), 1);
     for (const { name, sum, factors, divisors } of rules)
       sizes.set(name, (sum.reduce<number>((all, dim) => all + sizeOf(dim), 0) * product(factors)) / product(divisors));

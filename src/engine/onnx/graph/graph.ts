@@ -5,7 +5,7 @@
  * of any size. Ops compute nothing; they record a node of the ONNX operator set and its derivative. `differentiate` (autodiff.ts) adds
  * gradient nodes, and `writeOnnx` (onnx-writer.ts) serializes the graph.
  */
-import { ShapeError } from "../../../errors.ts";
+import { ShapeError } from "../../../base/errors.ts";
 
 /** Element types. Ops compute with all except float16, the type of stored weights: see `graph/lower.ts`. */
 export type DType = "float16" | "float32" | "int32" | "int64" | "bool";
@@ -56,20 +56,38 @@ export interface Node {
 /** Contents of a constant. */
 export type ConstantData = Float32Array | BigInt64Array;
 
-/** Description of an operator for {@link Graph.record}. */
-export interface NodeSpec {
+/** Shape and type of an output. */
+export interface OutputSpec {
+  readonly shape: readonly Dim[];
+  /** @default "float32" */
+  readonly dtype?: DType | undefined;
+}
+
+/** Operator with its operands, for {@link Graph.record} and {@link Graph.recordOne}. */
+interface OperatorSpec {
   readonly op: string;
   readonly domain?: string | undefined;
   readonly inputs: readonly Value[];
   readonly attributes?: Readonly<Record<string, Attribute>> | undefined;
-  readonly outputs: readonly { readonly shape: readonly Dim[]; readonly dtype?: DType | undefined }[];
-  /** Vector-Jacobian product. If absent, no gradient flows to the inputs. */
-  readonly vjp?: Vjp | undefined;
   /**
    * Values that `vjp` differentiates with respect to. An op of several nodes attaches its gradient to the last node, with the inputs of
    * the first node as variables. @default the inputs
    */
   readonly variables?: readonly Value[] | undefined;
+}
+
+/** Operator with any number of outputs. */
+export interface NodeSpec extends OperatorSpec {
+  readonly outputs: readonly OutputSpec[];
+  /** Vector-Jacobian product. If absent, no gradient flows to the inputs. */
+  readonly vjp?: Vjp | undefined;
+}
+
+/** Operator with one output. */
+export interface SingleOutputSpec extends OperatorSpec {
+  readonly output: OutputSpec;
+  /** Vector-Jacobian product: {@link Vjp} with the gradient of the output. If absent, no gradient flows to the inputs. */
+  readonly vjp?: ((gradient: Value, needed: readonly boolean[]) => (Contribution | null)[]) | undefined;
 }
 
 /** Computation graph under construction. */
@@ -131,14 +149,14 @@ export class Graph {
     for (const value of [...this.inputs, ...this.nodes.flatMap((node) => node.outputs)]) {
       const axis = value.shape.indexOf(name);
       if (axis < 0) continue;
-      const [size] = this.record({
+      const size = this.recordOne({
         op: "Shape",
         inputs: [value],
         attributes: { start: { int: axis }, end: { int: axis + 1 } },
-        outputs: [{ shape: [1], dtype: "int64" }],
+        output: { shape: [1], dtype: "int64" },
       });
-      this.#dims.set(name, size!);
-      return size!;
+      this.#dims.set(name, size);
+      return size;
     }
     throw new ShapeError(`Expected a value with a dimension named "${name}" in the graph, found none`);
   }
@@ -147,18 +165,19 @@ export class Graph {
   shapeVector(shape: readonly Dim[]): Value {
     if (shape.every((dim) => typeof dim === "number")) return this.ints(shape as number[]);
     const parts = shape.map((dim) => (typeof dim === "number" ? this.ints([dim]) : this.dim(dim)));
-    if (parts.length === 1) return parts[0]!;
+    const [first] = parts;
+    if (first && parts.length === 1) return first;
     const key = shape.join(",");
     const known = this.#shapes.get(key);
     if (known) return known;
-    const [vector] = this.record({
+    const vector = this.recordOne({
       op: "Concat",
       inputs: parts,
       attributes: { axis: { int: 0 } },
-      outputs: [{ shape: [shape.length], dtype: "int64" }],
+      output: { shape: [shape.length], dtype: "int64" },
     });
-    this.#shapes.set(key, vector!);
-    return vector!;
+    this.#shapes.set(key, vector);
+    return vector;
   }
 
   /** Declares a value as a named output of the graph. The runtime copies the value to the output if other nodes read it. */
@@ -173,23 +192,26 @@ export class Graph {
   }
 
   /** Records a node and returns its outputs. For op functions only. */
-  record(spec: NodeSpec): Value[] {
-    const outputs = spec.outputs.map(({ shape, dtype }): Value => ({
-      graph: this,
-      name: `${spec.op}_${this.#counter++}`,
-      dtype: dtype ?? "float32",
-      shape,
-    }));
-    this.nodes.push({
-      op: spec.op,
-      domain: spec.domain ?? "",
-      inputs: spec.inputs,
-      outputs,
-      attributes: spec.attributes ?? {},
-      variables: spec.variables ?? spec.inputs,
-      vjp: spec.vjp ?? null,
-    });
+  record({ outputs: specs, vjp, ...spec }: NodeSpec): Value[] {
+    const outputs = specs.map((each) => this.#result(spec.op, each));
+    this.#push(spec, outputs, vjp ?? null);
     return outputs;
+  }
+
+  /** Records a node with one output and returns the output. For op functions only. */
+  recordOne({ output: outputSpec, vjp, ...spec }: SingleOutputSpec): Value {
+    const output = this.#result(spec.op, outputSpec);
+    // A node is differentiated only if one of its outputs has a gradient.
+    this.#push(spec, [output], vjp ? ([gradient], needed) => vjp(gradient as Value, needed) : null);
+    return output;
+  }
+
+  #result(op: string, { shape, dtype = "float32" }: OutputSpec): Value {
+    return { graph: this, name: `${op}_${this.#counter++}`, dtype, shape };
+  }
+
+  #push({ op, domain = "", inputs, attributes = {}, variables = inputs }: OperatorSpec, outputs: readonly Value[], vjp: Vjp | null): void {
+    this.nodes.push({ op, domain, inputs, outputs, attributes, variables, vjp });
   }
 
   #cached(key: string, shape: readonly number[], data: ConstantData): Value {

@@ -1,4 +1,5 @@
 /** Replacement of operators that an execution provider lacks, and of the types of inputs, before a graph is serialized. */
+import { ShapeError } from "../../../base/errors.ts";
 import { type DType, Graph, liveNodes, type Node, type Value } from "./graph.ts";
 import { cast } from "./ops/elementwise.ts";
 
@@ -10,6 +11,19 @@ import { cast } from "./ops/elementwise.ts";
  * @param isUsed - Whether an output of the node is an input of another node or an output of the graph.
  */
 export type Lowering = (node: Node, inputs: readonly Value[], isUsed: (output: number) => boolean) => readonly Value[] | null;
+
+/** Tuple of `Count` values. */
+type Values<Count extends number, Found extends Value[] = []> = Found["length"] extends Count ? Found : Values<Count, [...Found, Value]>;
+
+/**
+ * Returns the first inputs of a node.
+ *
+ * @throws ShapeError `E_SHAPE` if the node has fewer inputs.
+ */
+export function firstInputs<Count extends 1 | 2 | 3>({ op }: Node, inputs: readonly Value[], count: Count): Values<Count> {
+  if (inputs.length < count) throw new ShapeError(`Expected ${count} inputs of ${op}, got ${inputs.length}`);
+  return inputs.slice(0, count) as Values<Count>;
+}
 
 /** Lowerings by operator, with the domain in front for operators outside the standard one, such as `com.microsoft.FusedMatMul`. */
 export type LoweringTable = Readonly<Record<string, Lowering>>;
@@ -112,15 +126,15 @@ function unpacked(flat: Value, { name, shape, dtype }: Value): Value {
   const { graph } = flat;
   const names = packedNames(name);
   const bound = (of: string) => graph.input(of, [1], "int64");
-  const [part] = graph.record({
+  const part = graph.recordOne({
     op: "Slice",
     inputs: [flat, bound(names.start), bound(names.end), graph.ints([0])],
-    outputs: [{ shape: [`${name}_size`] }],
+    output: { shape: [`${name}_size`] },
   });
-  const [whole] = graph.record({
+  const whole = graph.recordOne({
     op: "Reshape",
-    inputs: [part!, graph.input(names.shape, [shape.length], "int64")],
-    outputs: [{ shape }],
+    inputs: [part, graph.input(names.shape, [shape.length], "int64")],
+    output: { shape },
   });
-  return dtype === "float32" ? whole! : cast(whole!, "int32");
+  return dtype === "float32" ? whole : cast(whole, "int32");
 }

@@ -10,6 +10,11 @@ const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bo
 
 /**
  * Serializes a graph as an ONNX model. Nodes that no output depends on are omitted, so an op may record more than its caller uses.
+ *
+ * The model states the shape of every intermediate float32 value. The runtime infers only some of them, and its planner compares each value
+ * of unknown shape with all later ones: compiling the gradient graph of 30 layers took six times as long. Integers are left out, because a
+ * lowering may compute them in another type.
+ *
  * Field numbers are defined in `onnx.proto3`.
  *
  * @returns Bytes of a `ModelProto`, ready for an inference session.
@@ -32,6 +37,9 @@ export function writeOnnx(graph: Graph, name: string): Uint8Array {
     for (const [value, data] of graph.constants) if (used.has(value)) message(writer, 5, (inner) => writeTensor(inner, value, data));
     for (const input of graph.inputs) if (used.has(input)) message(writer, 11, (inner) => writeValueInfo(inner, input.name, input));
     for (const [output, value] of graph.outputs) message(writer, 12, (inner) => writeValueInfo(inner, output, value));
+    for (const value of nodes.flatMap((node) => node.outputs))
+      if (value.dtype === "float32" && !graph.directNames.has(value))
+        message(writer, 13, (inner) => writeValueInfo(inner, value.name, value));
   });
   for (const [domain, version] of [
     ["", OPSET],

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { z } from "zod";
-import { DataError, UnsupportedError } from "../../../errors.ts";
+import { DataError, UnsupportedError } from "../../../base/errors.ts";
 import type { Adapter } from "./parameters.ts";
 
 /** Name of the settings file in PEFT layout. */

@@ -1,6 +1,6 @@
 /** Base models of an engine: known by an identifier, or named by path, hub or store. */
 import { isAbsolute, parse } from "node:path";
-import { ConfigError, ConflictError, NotFoundError } from "../../../errors.ts";
+import { ConfigError, ConflictError, NotFoundError } from "../../../base/errors.ts";
 import {
   absolutePath,
   BASE_MODEL_FORMS,
@@ -8,7 +8,7 @@ import {
   parseBaseModel,
   parseBaseSource,
   type BaseModelSpec,
-} from "../../../util/base-model.ts";
+} from "../../../base/util/base-model.ts";
 import { allowedDirectory, checkDirectories } from "./base-directories.ts";
 import type { BaseSource } from "./config.ts";
 import { findOllamaModel } from "./ollama-store.ts";
@@ -60,7 +60,7 @@ export class BaseCatalog {
   async add(id: string, source: string): Promise<void> {
     const spec = parseBaseSource(source, "source");
     const known = this.#named.get(id);
-    if (known !== undefined && textOf(known) !== textOf(spec))
+    if (known !== undefined && nameOf(known) !== nameOf(spec))
       throw new ConflictError(
         `The base model '${id}' is known with another source. Choose another identifier, or stop the service and start it with this source`,
         { param: "id" },
@@ -128,6 +128,6 @@ function parseOption(source: string): BaseModelSpec {
   }
 }
 
-function textOf(spec: BaseModelSpec): string {
+function nameOf(spec: BaseModelSpec): string {
   return spec.kind === "path" ? absolutePath(spec.path) : formatBaseModel(spec);
 }

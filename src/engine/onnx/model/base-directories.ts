@@ -1,7 +1,7 @@
 /** Checks of the paths of base models: directories in Hugging Face layout, and GGUF files. */
 import { open, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join, relative } from "node:path";
-import { ConfigError } from "../../../errors.ts";
+import { ConfigError } from "../../../base/errors.ts";
 
 /**
  * Checks that every base model is a directory or a GGUF file.

@@ -1,6 +1,6 @@
-import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
-import { readModelFile } from "../../../gguf/model-files.ts";
-import { MAX_CONFIG_BYTES, parseFileJson, reasonOf } from "../../../util/regular-file.ts";
+import { DataError, UnsupportedError, WhetstoneError } from "../../../base/errors.ts";
+import { readModelFile } from "../../../base/gguf/model-files.ts";
+import { MAX_CONFIG_BYTES, parseFileJson, reasonOf } from "../../../base/util/regular-file.ts";
 import {
   type Activation,
   ARCHITECTURES,
@@ -10,9 +10,10 @@ import {
   type QueryKeyNorm,
 } from "./architectures.ts";
 import { parseWindow, type SlidingWindow } from "./layer-windows.ts";
-import type { QueryGrowth, Rope } from "./rope.ts";
+import { tableStart, type QueryGrowth, type Rope } from "./rope.ts";
 import { parseRope } from "./rope-settings.ts";
 import { parseScales, type Scales } from "./scales.ts";
+import { isRecord } from "../../../base/util/values.ts";
 
 /** Base model that an identifier resolved to. */
 export interface BaseSource {
@@ -113,8 +114,8 @@ export async function readModelConfig(directory: string): Promise<ModelConfig> {
   });
   if (text === undefined) throw new DataError("Expected a model configuration in config.json; there is no such file");
   const raw = parseFileJson("config.json", text);
-  if (typeof raw !== "object" || raw === null || Array.isArray(raw)) throw new DataError("config.json: expected a JSON object");
-  return parseModelConfig(raw as Raw, "config.json");
+  if (!isRecord(raw)) throw new DataError("config.json: expected a JSON object");
+  return parseModelConfig(raw, "config.json");
 }
 
 /** Parses the JSON of a `config.json`; `where` names the source in error messages. Throws the errors of {@link readModelConfig}. */
@@ -135,9 +136,8 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   const heads = number("num_attention_heads");
   const layers = number("num_hidden_layers");
   const headSize = number("head_dim", architecture.defaultHeadSize ?? hiddenSize / heads);
-  const maxLength = number("max_position_embeddings");
-  const rope = parseRope(raw, where, { contextLength: maxLength, headSize }, architecture);
-  const contextLength = rope.rope.kind === "longrope" ? Math.min(maxLength, rope.rope.originalContextLength) : maxLength;
+  const contextLength = number("max_position_embeddings");
+  const rope = parseRope(raw, where, { contextLength, headSize }, architecture);
   const unrotated = unrotatedLayers(raw, where, architecture, layers);
   const windowed = { layers, contextLength, unrotatedLayers: unrotated, hasLocalRope: rope.localRope !== null };
   const config: ModelConfig = {
@@ -169,7 +169,7 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
       `${where}: expected num_key_value_heads to divide num_attention_heads and an even head_dim, got ${config.kvHeads}, ${config.heads} and ${config.headSize}`,
     );
   }
-  if (config.contextLength * config.headSize > MAX_ROTARY_SIZE) {
+  if ((config.contextLength + tableStart(config, Infinity)) * config.headSize > MAX_ROTARY_SIZE) {
     throw new DataError(
       `${where}: expected max_position_embeddings · head_dim to be at most ${MAX_ROTARY_SIZE}, got ${config.contextLength} · ${config.headSize}`,
     );

@@ -1,8 +1,8 @@
 /** Base models in a device's memory, shared by the trainer and the sampler of the device. */
-import { DataError } from "../../../errors.ts";
+import { DataError } from "../../../base/errors.ts";
 import type { WeightPrecision } from "../../engine-info.ts";
-import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../../util/float16.ts";
-import { type Lease, Leases } from "../../../util/leases.ts";
+import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../../base/util/float16.ts";
+import { type Lease, Leases } from "../../../base/util/leases.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { type ModelConfig, readModelConfig } from "./config.ts";

@@ -1,6 +1,6 @@
 /** Element types of weight files, with finiteness checks and conversion to float32. */
-import { firstNonFinite } from "../../../util/finite.ts";
-import { float16Values } from "../../../util/float16.ts";
+import { firstNonFinite } from "../../../base/util/finite.ts";
+import { float16Values } from "../../../base/util/float16.ts";
 
 /** Supported element type. */
 export interface ElementType {

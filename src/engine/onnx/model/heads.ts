@@ -3,6 +3,7 @@ import { concat, reshape, rmsNorm, rotaryEmbedding, split, transpose, type Value
 import { gainOf, type AttentionLayer, GROUPED, type ModelInputs } from "./model-inputs.ts";
 import { normName } from "./parameters.ts";
 import { rotationOf, type TableSet } from "./rope.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Attention over queries `[B, kv, (h/kv)·T, d]` and new keys and values `[B, kv, T, d]`; returns a value of the queries' shape. */
 export type Attention = (layer: number, queries: Value, keys: Value, values: Value) => Value;
@@ -29,9 +30,9 @@ export function splitHeads(inputs: ModelInputs, layer: number, projected: Value)
   const { batch, time } = dims;
   const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, d]), [0, 2, 1, 3]);
   const [rotating, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
-  const [queries, keys] = split(rotate(inputs, layer, normalizeHeads(inputs, layer, rotating!, 1)), 1, [heads, kvHeads]);
+  const [queries, keys] = split(rotate(inputs, layer, normalizeHeads(inputs, layer, rotating, 1)), 1, [heads, kvHeads]);
   // Query heads that share a key head are adjacent, so they become additional rows of the same product.
-  return { queries: reshape(queries!, [batch, kvHeads, dims.grouped ?? GROUPED, d]), keys: keys!, values: values! };
+  return { queries: reshape(queries, [batch, kvHeads, dims.grouped ?? GROUPED, d]), keys: keys, values: values };
 }
 
 /** Concatenates head outputs `[B, kv, (h/kv)·T, d]` to `[B·T, h·d]`. */
@@ -53,7 +54,7 @@ export function normalizeHeads(inputs: ModelInputs, layer: number, x: Value, axi
   const others = (x.shape[axis] as number) - heads - kvHeads;
   const [queries, keys, ...rest] = split(x, axis, others === 0 ? [heads, kvHeads] : [heads, kvHeads, others]);
   const norm = (part: Value, name: "qnorm" | "knorm") => rmsNorm(part, gainOf(inputs, normName(layer, name)), normEpsilon);
-  return concat([norm(queries!, "qnorm"), norm(keys!, "knorm"), ...rest], axis, heads + kvHeads + others);
+  return concat([norm(queries, "qnorm"), norm(keys, "knorm"), ...rest], axis, heads + kvHeads + others);
 }
 
 /** Normalizes the queries and the keys of a projection `[R, (h + 2·kv)·d]`, all heads of a token together, if the model is configured so. */
@@ -63,7 +64,7 @@ export function normalizeTogether(inputs: ModelInputs, layer: number, projected:
   const { heads, kvHeads, headSize: d, normEpsilon } = config;
   const [queries, keys, values] = split(projected, 1, [heads * d, kvHeads * d, kvHeads * d]);
   const norm = (part: Value, name: "qnorm" | "knorm") => rmsNorm(part, gainOf(inputs, normName(layer, name)), normEpsilon);
-  return concat([norm(queries!, "qnorm"), norm(keys!, "knorm"), values!], 1, (heads + 2 * kvHeads) * d);
+  return concat([norm(queries, "qnorm"), norm(keys, "knorm"), values], 1, (heads + 2 * kvHeads) * d);
 }
 
 /** Rotates the query and key heads of `[B, h + kv, T, d]` by their positions. */
@@ -74,14 +75,14 @@ export function rotate(inputs: ModelInputs, layer: number, x: Value): Value {
   if (sets.queries === sets.keys) return rotateBy(inputs, sets.keys, x);
   const { heads, kvHeads } = config;
   const [queries, keys] = split(x, 1, [heads, kvHeads]);
-  return concat([rotateBy(inputs, sets.queries, queries!), rotateBy(inputs, sets.keys, keys!)], 1, heads + kvHeads);
+  return concat([rotateBy(inputs, sets.queries, queries), rotateBy(inputs, sets.keys, keys)], 1, heads + kvHeads);
 }
 
 /** Rotates the first elements of each head; the others stay. */
 function rotateBy({ config, positions, rotary }: ModelInputs, set: TableSet, x: Value): Value {
   const { headSize: d, rotarySize: r } = config;
-  const { cos, sin } = rotary.get(set)!;
+  const { cos, sin } = getOrThrow(rotary, set);
   if (r === d) return rotaryEmbedding(x, positions, cos, sin);
   const [rotated, rest] = split(x, 3, [r, d - r]);
-  return concat([rotaryEmbedding(rotated!, positions, cos, sin), rest!], 3, d);
+  return concat([rotaryEmbedding(rotated, positions, cos, sin), rest], 3, d);
 }

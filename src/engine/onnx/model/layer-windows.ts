@@ -1,5 +1,5 @@
 /** Sliding windows of attention: parsing of `sliding_window`, `use_sliding_window`, `layer_types` and their companions. */
-import { DataError, UnsupportedError } from "../../../errors.ts";
+import { DataError, UnsupportedError } from "../../../base/errors.ts";
 
 /** Sliding window of some layers. A token at position `p` attends to the positions from `p − size + 1` to `p`. */
 export interface SlidingWindow {

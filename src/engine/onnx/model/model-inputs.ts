@@ -3,6 +3,7 @@ import { add, type Dim, type Graph, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "./config.ts";
 import type { Layout, LinearSpec } from "./parameters.ts";
 import { tableSets, type TableSet } from "./rope.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Batch dimensions: batch size, sequence length, and their product. */
 export interface BatchDims {
@@ -58,6 +59,6 @@ export function rotaryInputs(graph: Graph, config: ModelConfig, positions: strin
 
 /** Returns the factors of a norm: its gain, or `1 + gain`. */
 export function gainOf({ graph, config, weights }: Pick<ModelInputs, "graph" | "config" | "weights">, name: string): Value {
-  const gain = weights.get(name)!;
+  const gain = getOrThrow(weights, name);
   return config.hasUnitOffset ? add(gain, graph.scalar(1)) : gain;
 }

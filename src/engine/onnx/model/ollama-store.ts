@@ -2,9 +2,9 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
-import { formatBaseModel, type OllamaModel } from "../../../util/base-model.ts";
-import { parseFileJson, readRegularFile, reasonOf } from "../../../util/regular-file.ts";
+import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../../base/errors.ts";
+import { formatBaseModel, type OllamaModel } from "../../../base/util/base-model.ts";
+import { parseFileJson, readRegularFile, reasonOf } from "../../../base/util/regular-file.ts";
 
 const MODEL_LAYER = "application/vnd.ollama.image.model";
 

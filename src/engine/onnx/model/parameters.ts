@@ -6,7 +6,7 @@
  * projections are fused into one matrix, because narrow products are slower and their last bits depend on the thread count. In files
  * they are separate tensors.
  */
-import { InternalError } from "../../../errors.ts";
+import { InternalError } from "../../../base/errors.ts";
 import type { ModelConfig } from "./config.ts";
 
 /** Tensor in a file: columns `[start, start + width)` of a matrix, elements of a vector, or a full embedding table. */

@@ -1,6 +1,6 @@
 /** Import of adapters from directories in PEFT layout without a `state.json` of this engine. */
 import { join } from "node:path";
-import { DataError } from "../../../errors.ts";
+import { DataError } from "../../../base/errors.ts";
 import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { packPiece } from "./weights.ts";

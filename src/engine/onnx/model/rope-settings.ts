@@ -1,6 +1,7 @@
 /** Rotary settings of a `config.json`. */
-import { DataError, UnsupportedError } from "../../../errors.ts";
+import { DataError, UnsupportedError } from "../../../base/errors.ts";
 import type { QueryGrowth, Rope, RopeScaling } from "./rope.ts";
+import { isRecord } from "../../../base/util/values.ts";
 
 type Raw = Readonly<Record<string, unknown>>;
 
@@ -63,8 +64,7 @@ export function parseRope(
 }
 
 /**
- * Parses the rotary settings of Phi 3 and 4: partially rotated heads, and the type "longrope", which older files call "su" or "yarn". Sequences
- * longer than the original context have other frequencies, at all positions; the short ones are read.
+ * Parses the rotary settings of Phi 3 and 4: partially rotated heads, and the type "longrope", which older files call "su" or "yarn".
  */
 function parsePhi(
   raw: Raw,
@@ -87,19 +87,21 @@ function parsePhi(
     raw["original_max_position_embeddings"] ?? given["original_max_position_embeddings"] ?? 4096,
     `${where}: expected "original_max_position_embeddings"`,
   );
+  if (!Number.isInteger(original))
+    throw new DataError(`${where}: expected "original_max_position_embeddings" to be a whole number, got ${original}`);
   const factor = positive(given["factor"] ?? contextLength / original, `${where}: expected "${key}.factor"`);
   const usual = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
   const rope: RopeScaling = {
     kind: "longrope",
-    shortFactors: factorsOf(given, `${where}: expected "${key}.short_factor"`, rotarySize / 2),
+    shortFactors: factorsOf(given["short_factor"], `${where}: expected "${key}.short_factor"`, rotarySize / 2),
+    longFactors: factorsOf(given["long_factor"], `${where}: expected "${key}.long_factor"`, rotarySize / 2),
     originalContextLength: original,
     attentionFactor: positive(given["attention_factor"] ?? usual, `${where}: expected "${key}.attention_factor"`),
   };
   return { ...settings, rope };
 }
 
-function factorsOf(given: Raw, expected: string, count: number): readonly number[] {
-  const factors = given["short_factor"];
+function factorsOf(factors: unknown, expected: string, count: number): readonly number[] {
   if (!Array.isArray(factors) || factors.length !== count)
     throw new DataError(`${expected} to be ${count} numbers, got ${JSON.stringify(factors)?.slice(0, 100)}`);
   return factors.map((factor) => positive(factor, `${expected} to hold numbers; expected each`));
@@ -157,12 +159,12 @@ function growthOf(given: Raw, expected: string): QueryGrowth | null {
 
 function objectOf(value: unknown, expected: string): Raw {
   const given = value ?? {};
-  if (!isObject(given)) throw new DataError(`${expected} to be an object or null, got ${JSON.stringify(given)}`);
+  if (!isRecord(given)) throw new DataError(`${expected} to be an object or null, got ${JSON.stringify(given)}`);
   return given;
 }
 
 function isEmpty(value: unknown): boolean {
-  return value === undefined || value === null || (isObject(value) && Object.keys(value).length === 0);
+  return value === undefined || value === null || (isRecord(value) && Object.keys(value).length === 0);
 }
 
 /** Refuses unsupported settings that do not depend on the type. */
@@ -173,7 +175,7 @@ function refuseUnsupported(given: Raw, where: string): void {
       `${where}partial_rotary_factor": ${JSON.stringify(part)} is not supported: heads are rotated as a whole, expected 1 or no such key`,
     );
   for (const [name, value] of Object.entries(given)) {
-    if (isObject(value))
+    if (isRecord(value))
       throw new UnsupportedError(`${where}${name}": settings per type of layer are not supported, expected one set for all layers`);
   }
 }
@@ -236,10 +238,6 @@ function yarnAttentionFactor(given: Raw, factor: number, number: (name: string) 
   const magnitude = (scale: number) => (factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1);
   if (!given["mscale"] || !given["mscale_all_dim"]) return magnitude(1);
   return magnitude(number("mscale")) / magnitude(number("mscale_all_dim"));
-}
-
-function isObject(value: unknown): value is Raw {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function positive(value: unknown, message: string): number {

@@ -3,6 +3,7 @@
  *
  * Every supported variant is a table over positions, which training, prefill and decoding share. `rope-settings.ts` parses the settings.
  */
+import { setImmediate } from "node:timers/promises";
 import type { SlidingWindow } from "./layer-windows.ts";
 
 /** Rescaling of rotary frequencies. */
@@ -31,13 +32,15 @@ export type RopeScaling =
       readonly isTruncated: boolean;
     }
   /**
-   * Divides each frequency by its factor for sequences of at most `originalContextLength` tokens, which is the maximum length here, and scales
-   * `cos` and `sin` by `attentionFactor`.
+   * Divides each frequency by its short factor in sequences of at most `originalContextLength` tokens, at all positions by its long factor in
+   * longer ones, and scales `cos` and `sin` by `attentionFactor`. Has two tables, see {@link tableStart}.
    */
   | {
       readonly kind: "longrope";
       /** Divisor of each pair's frequency, `r/2` numbers. */
       readonly shortFactors: readonly number[];
+      readonly longFactors: readonly number[];
+      /** Maximum number of tokens of sequences with the short factors, an integer. */
       readonly originalContextLength: number;
       readonly attentionFactor: number;
     };
@@ -92,33 +95,93 @@ export function tableSets({ localRope, queryGrowth }: Pick<RopeConfig, "localRop
   return ["", ...(localRope === null ? [] : (["local_"] as const)), ...(queryGrowth === null ? [] : (["query_"] as const))];
 }
 
-/** Returns the tables of the angles `position · frequency`, each `[contextLength, r/2]`. */
+/**
+ * Returns the row of the tables for the first position of a sequence of `length` tokens: 0, except for the long sequences of "longrope", whose
+ * table follows the rows of the short ones.
+ */
+export function tableStart({ rope }: Pick<Rope, "rope">, length: number): number {
+  return rope.kind === "longrope" && length > rope.originalContextLength ? rope.originalContextLength : 0;
+}
+
+/**
+ * Returns the maximum length of a sequence that has `length` tokens and is sampled from. With "longrope", a sequence does not grow beyond the
+ * original length: all keys in its cache would change.
+ */
+export function maxSampledLength({ rope, contextLength }: Pick<RopeConfig, "rope" | "contextLength">, length: number): number {
+  return rope.kind === "longrope" && length <= rope.originalContextLength
+    ? Math.min(rope.originalContextLength, contextLength)
+    : contextLength;
+}
+
+/** Positions of a table that are computed at once by {@link rotaryTablesInTurns}. */
+const POSITIONS_PER_TURN = 4096;
+
+/**
+ * Returns the tables of the angles `position · frequency`, each `[contextLength, r/2]`; for "longrope", first the rows of the original length
+ * with the short factors, then `contextLength` rows with the long ones.
+ */
 export function rotaryTables(config: RopeConfig): RotaryTables {
+  const turns = tableTurns(config);
+  for (;;) {
+    const turn = turns.next();
+    if (turn.done === true) return turn.value;
+  }
+}
+
+/** Returns the same tables as {@link rotaryTables}, and lets other events of the thread run in between: long contexts take 0.1 s and more. */
+export async function rotaryTablesInTurns(config: RopeConfig): Promise<RotaryTables> {
+  const turns = tableTurns(config);
+  for (;;) {
+    const turn = turns.next();
+    if (turn.done === true) return turn.value;
+    await setImmediate();
+  }
+}
+
+function* tableTurns(config: RopeConfig): Generator<void, RotaryTables> {
   const { localRope, queryGrowth } = config;
   const tables: Record<string, Float32Array> = {};
   for (const set of tableSets(config)) {
-    const { cos, sin } = tablesOf(config, set === "local_" ? localRope! : config, set === "query_" ? queryGrowth : null);
+    const { cos, sin } = yield* tablesOf(config, set === "local_" ? localRope! : config, set === "query_" ? queryGrowth : null);
     tables[`${set}cos`] = cos;
     tables[`${set}sin`] = sin;
   }
   return tables as RotaryTables;
 }
 
-function tablesOf({ rotarySize, contextLength }: RopeConfig, { ropeTheta, rope }: Rope, growth: QueryGrowth | null) {
+function* tablesOf(
+  { rotarySize, contextLength }: RopeConfig,
+  { ropeTheta, rope }: Rope,
+  growth: QueryGrowth | null,
+): Generator<void, { readonly cos: Float32Array; readonly sin: Float32Array }> {
   const half = rotarySize / 2;
-  const cos = new Float32Array(contextLength * half);
-  const sin = new Float32Array(contextLength * half);
-  const frequencies = ropeFrequencies({ rotarySize, ropeTheta, rope });
+  const first = tableStart({ rope }, Infinity);
+  const cos = new Float32Array((first + contextLength) * half);
+  const sin = new Float32Array((first + contextLength) * half);
   const factor = rope.kind === "yarn" || rope.kind === "longrope" ? rope.attentionFactor : 1;
-  for (let position = 0; position < contextLength; position++) {
-    const amplitude = growth === null ? factor : factor * growthAt(position, growth);
-    for (let i = 0; i < half; i++) {
-      const angle = position * frequencies[i]!;
-      cos[position * half + i] = amplitude * Math.cos(angle);
-      sin[position * half + i] = amplitude * Math.sin(angle);
+  const parts = [
+    ...(first > 0 ? [{ start: 0, count: first, isLong: false }] : []),
+    { start: first, count: contextLength, isLong: first > 0 },
+  ];
+  for (const { start, count, isLong } of parts) {
+    const frequencies = ropeFrequencies({ rotarySize, ropeTheta, rope }, isLong);
+    for (let done = 0; done < count; done += POSITIONS_PER_TURN) {
+      fill(done, Math.min(count, done + POSITIONS_PER_TURN), start * half, frequencies);
+      yield;
     }
   }
   return { cos, sin };
+
+  function fill(from: number, to: number, offset: number, frequencies: readonly number[]): void {
+    for (let position = from; position < to; position++) {
+      const amplitude = growth === null ? factor : factor * growthAt(position, growth);
+      for (let i = 0; i < half; i++) {
+        const angle = position * frequencies[i]!;
+        cos[offset + position * half + i] = amplitude * Math.cos(angle);
+        sin[offset + position * half + i] = amplitude * Math.sin(angle);
+      }
+    }
+  }
 }
 
 function growthAt(position: number, { beta, originalContextLength }: QueryGrowth): number {
@@ -128,16 +191,17 @@ function growthAt(position: number, { beta, originalContextLength }: QueryGrowth
 /**
  * Returns the frequency of each pair in radians per position: `theta^(−2i/r)`, rescaled.
  *
+ * @param isLong - Whether the sequence is longer than the original context, for "longrope".
  * @source Chen et al. 2023, arXiv:2306.15595 (linear); Grattafiori et al. 2024, arXiv:2407.21783, and the released
  * configurations (llama3); Peng et al. 2023, arXiv:2309.00071 (yarn); Ding et al. 2024, arXiv:2402.13753 (longrope).
  */
-export function ropeFrequencies({ rotarySize: r, ropeTheta, rope }: Pick<RopeConfig, "rotarySize"> & Rope): number[] {
+export function ropeFrequencies({ rotarySize: r, ropeTheta, rope }: Pick<RopeConfig, "rotarySize"> & Rope, isLong = false): number[] {
   const plain = Array.from({ length: r / 2 }, (_, i) => ropeTheta ** ((-2 * i) / r));
   switch (rope.kind) {
     case "none":
       return plain;
     case "longrope":
-      return plain.map((frequency, i) => frequency / rope.shortFactors[i]!);
+      return plain.map((frequency, i) => frequency / (isLong ? rope.longFactors : rope.shortFactors)[i]!);
     case "linear":
       return plain.map((frequency) => frequency / rope.factor);
     case "llama3":

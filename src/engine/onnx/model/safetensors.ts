@@ -5,8 +5,8 @@
  */
 import { type FileHandle, open } from "node:fs/promises";
 import { basename } from "node:path";
-import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
-import { openRegularFile, reasonOf } from "../../../util/regular-file.ts";
+import { DataError, UnsupportedError, WhetstoneError } from "../../../base/errors.ts";
+import { openRegularFile, reasonOf } from "../../../base/util/regular-file.ts";
 import { ELEMENT_TYPES } from "./element-types.ts";
 
 /** Tensor to write: float32, row-major. */

@@ -1,5 +1,5 @@
 /** Constant factors of a transformer. */
-import { DataError } from "../../../errors.ts";
+import { DataError } from "../../../base/errors.ts";
 
 /** Constant factors; 1, except for the attention scores, which have `1/√d`, unless the architecture has others. */
 export interface Scales {

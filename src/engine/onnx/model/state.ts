@@ -6,11 +6,11 @@
  */
 import { open, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { DataError } from "../../../errors.ts";
+import { DataError } from "../../../base/errors.ts";
 import { OPTIMIZER_FILE } from "../../port.ts";
 import type { ModelConfig } from "./config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "./parameters.ts";
-import { reasonOf } from "../../../util/regular-file.ts";
+import { reasonOf } from "../../../base/util/regular-file.ts";
 import { ADAPTER_CONFIG_FILE } from "./adapter-config.ts";
 import { ADAPTER_FILE, readForeignAdapter } from "./peft.ts";
 import { openSafetensors, type OpenSafetensors, writeSafetensors } from "./safetensors.ts";

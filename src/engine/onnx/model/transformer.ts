@@ -5,7 +5,7 @@
  * Training, prefill and decoding share this definition and pass in their own attention, which determines where keys come from.
  * Activations are rows `[R, H]` with `R = B·T`.
  */
-import { add, concat, gatherFromPieces, gatherRows, geluTanh, matmul, mul, rmsNorm, silu, split, type Value } from "../graph/index.ts";
+import { add, gatherFromPieces, gatherRows, geluTanh, join, matmul, mul, rmsNorm, silu, split, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "./config.ts";
 import { normalizeTogether } from "./heads.ts";
 import { type AttentionLayer, gainOf, type ModelInputs } from "./model-inputs.ts";
@@ -19,6 +19,7 @@ import {
   normName,
   pieceName,
 } from "./parameters.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 export { rotaryTables } from "./rope.ts";
 
@@ -100,7 +101,7 @@ function gateAndUp(inputs: ModelInputs, { inner: [first, second] }: LayerLinears
   const projected = linear(inputs, first, x);
   if (second !== undefined) return { gate: projected, activated: activate(inputs, projected), up: linear(inputs, second, x) };
   const [gate, up] = split(projected, 1, [F, F]);
-  return { gate: gate!, activated: activate(inputs, gate!), up: up! };
+  return { gate: gate, activated: activate(inputs, gate), up: up };
 }
 
 function activate({ config }: ModelInputs, gate: Value): Value {
@@ -130,7 +131,7 @@ export function headProduct(inputs: ModelInputs, hidden: Value): Value {
   const pieces = piecesOf(weights, headName(config));
   if (config.isTied) {
     const parts = pieces.map((piece) => product(normed, piece));
-    return parts.length === 1 ? parts[0]! : concat(parts, 1, config.vocabularySize);
+    return join(parts, 1, config.vocabularySize);
   }
   if (pieces.length === 1) return times(inputs, normed, pieces[0]!);
   // Pieces of a matrix [in, out] have some of the rows that the product sums over.
@@ -164,8 +165,8 @@ export function times({ product = matmul }: Pick<ModelInputs, "product">, x: Val
 /** Applies a linear layer with its adapters and bias. */
 function linear(inputs: ModelInputs, spec: LinearSpec, x: Value): Value {
   const { project, weights } = inputs;
-  const product = project ? project(spec, x) : times(inputs, x, weights.get(spec.name)!);
-  return spec.hasBias ? add(product, weights.get(biasName(spec))!) : product;
+  const product = project ? project(spec, x) : times(inputs, x, getOrThrow(weights, spec.name));
+  return spec.hasBias ? add(product, getOrThrow(weights, biasName(spec))) : product;
 }
 
 /** Returns the total number of parameters. */

@@ -1,11 +1,11 @@
 /** Source of weights: one safetensors file, several files with an index, or a GGUF file. */
-import { access } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { DataError, UnsupportedError } from "../../../errors.ts";
-import { isGgufPath } from "../../../gguf/model-files.ts";
-import { openGgufWeights } from "../../../gguf/weights.ts";
-import { MAX_INDEX_BYTES, parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
+import { DataError, UnsupportedError } from "../../../base/errors.ts";
+import { isGgufPath } from "../../../base/gguf/model-files.ts";
+import { openGgufWeights } from "../../../base/gguf/weights.ts";
+import { MAX_INDEX_BYTES, parseFileJson, readRegularFile } from "../../../base/util/regular-file.ts";
 import { openSafetensors, type OpenSafetensors } from "./safetensors.ts";
+import { pathExists } from "../../../base/util/file-system-error.ts";
 
 /** Name of the weights file in a model directory. */
 export const WEIGHTS_FILE = "model.safetensors";
@@ -36,7 +36,7 @@ export interface WeightSource {
  * @throws DataError `E_DATA` for a truncated or invalid file.
  */
 export async function openWeights(path: string): Promise<WeightSource> {
-  if (!(await exists(path))) throw new UnsupportedError(`Expected weights in ${basename(path)}, found no such file`);
+  if (!(await pathExists(path))) throw new UnsupportedError(`Expected weights in ${basename(path)}, found no such file`);
   const file = await openSafetensors(path);
   return {
     label: basename(path),
@@ -59,8 +59,8 @@ export async function openBaseWeights(directory: string): Promise<WeightSource> 
   if (await isGgufPath(directory)) return openGgufFile(directory);
   const whole = join(directory, WEIGHTS_FILE);
   const index = join(directory, INDEX_FILE);
-  if (await exists(whole)) return openWeights(whole);
-  if (await exists(index)) return openShards(directory, index);
+  if (await pathExists(whole)) return openWeights(whole);
+  if (await pathExists(index)) return openShards(directory, index);
   throw new UnsupportedError(`Expected weights in ${WEIGHTS_FILE}, or in files that ${INDEX_FILE} names; found no such file`);
 }
 
@@ -122,12 +122,5 @@ async function readIndex(index: string): Promise<Map<string, string>> {
         );
       return [tensor, file];
     }),
-  );
-}
-
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
   );
 }

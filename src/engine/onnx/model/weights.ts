@@ -1,9 +1,9 @@
 /** Conversion of weights between files in Hugging Face layout and the flat vector, and initialization. */
-import { DataError } from "../../../errors.ts";
+import { DataError } from "../../../base/errors.ts";
 import type { ModelConfig } from "./config.ts";
 import { fileShape, type FileTensor, type Layout, type Parameter, viewOf } from "./parameters.ts";
 import type { NamedTensor } from "./safetensors.ts";
-import { uniform } from "../../../util/rng.ts";
+import { uniform } from "../../../base/util/rng.ts";
 import { openBaseWeights, openWeights, type WeightSource } from "./weight-source.ts";
 
 /**
@@ -12,12 +12,15 @@ import { openBaseWeights, openWeights, type WeightSource } from "./weight-source
  * @throws DataError `E_DATA` if a tensor is missing or has another shape; the message names the tensor.
  */
 export async function readWeights(path: string, layout: Layout): Promise<Float32Array> {
-  return packTensors(await openWeights(path), layout);
+  return packTensors(await openWeights(path), layout, "in-out");
 }
 
-/** Reads a base model's weights from one file, or from several files with an index. */
-export async function readBaseWeights(directory: string, layout: Layout): Promise<Float32Array> {
-  return packTensors(await openBaseWeights(directory), layout);
+/** Order of the elements of a matrix in a flat vector: `[in, out]`, the order of a layout, or `[out, in]`, the order in files. */
+export type MatrixOrder = "in-out" | "out-in";
+
+/** Reads a base model's weights from one file, or from several files with an index. @param order - Default `"in-out"`. */
+export async function readBaseWeights(directory: string, layout: Layout, order: MatrixOrder = "in-out"): Promise<Float32Array> {
+  return packTensors(await openBaseWeights(directory), layout, order);
 }
 
 /**
@@ -39,11 +42,11 @@ export function checkShapes(source: WeightSource, layout: Layout): void {
   }
 }
 
-async function packTensors(source: WeightSource, layout: Layout): Promise<Float32Array> {
+async function packTensors(source: WeightSource, layout: Layout, order: MatrixOrder): Promise<Float32Array> {
   try {
     checkShapes(source, layout);
     const flat = new Float32Array(layout.length);
-    await fill(flat, source, layout);
+    await fill(flat, source, layout, order);
     return flat;
   } finally {
     await source.close();
@@ -60,7 +63,7 @@ export async function readWeightsInto(flat: Float32Array, path: string, layout: 
   try {
     checkShapes(source, layout);
     for (const { files } of layout.parameters) for (const { name } of files) await source.check(name);
-    await fill(flat, source, layout);
+    await fill(flat, source, layout, "in-out");
   } finally {
     await source.close();
   }
@@ -84,18 +87,24 @@ export async function openParameters(
   }
   const read = async (parameter: Parameter) => {
     const values = new Float32Array(parameter.size);
-    await readParameter(values, source, parameter);
+    await readParameter(values, source, parameter, "in-out");
     return values;
   };
   return { read, close: () => source.close() };
 }
 
-async function fill(flat: Float32Array, source: WeightSource, layout: Layout): Promise<void> {
-  for (const parameter of layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter);
+async function fill(flat: Float32Array, source: WeightSource, layout: Layout, order: MatrixOrder): Promise<void> {
+  for (const parameter of layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter, order);
 }
 
-async function readParameter(view: Float32Array, source: WeightSource, parameter: Parameter): Promise<void> {
-  for (const file of parameter.files) await source.readPieces(file.name, (piece, first) => packPiece(piece, first, parameter, view, file));
+async function readParameter(view: Float32Array, source: WeightSource, parameter: Parameter, order: MatrixOrder): Promise<void> {
+  const isInFileOrder = parameter.kind === "matrix" && order === "out-in";
+  for (const file of parameter.files) {
+    await source.readPieces(file.name, (piece, first) => {
+      if (isInFileOrder) view.set(piece, file.start * parameter.shape[0]! + first);
+      else packPiece(piece, first, parameter, view, file);
+    });
+  }
 }
 
 /**

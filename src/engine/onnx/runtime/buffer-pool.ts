@@ -38,7 +38,7 @@ export class BufferPool {
   }
 
   /**
-   * Takes tensors. Each gets the smallest sufficient free buffer, the largest tensor first, or else a new buffer. Before the pool exceeds its
+   * Acquires tensors. Each gets the smallest sufficient free buffer, the largest tensor first, or else a new buffer. Before the pool exceeds its
    * limit, it releases free buffers that are too small for the remaining tensors.
    *
    * @param isOptional - Whether tensors for which the limit permits no new buffer are omitted; otherwise their buffers exceed the limit, and
@@ -46,7 +46,7 @@ export class BufferPool {
    * @returns Tensors of undefined content.
    * @throws EngineError `E_ENGINE` if the device has no room for a new buffer.
    */
-  async take(shapes: Shapes, isOptional = false): Promise<PooledTensors> {
+  async acquire(shapes: Shapes, isOptional = false): Promise<PooledTensors> {
     const requests = [...shapes]
       .map(([name, shape]): Request => ({ name, shape, bytes: 4 * shape.reduce((size, dim) => size * dim, 1) }))
       .toSorted((a, b) => b.bytes - a.bytes);

@@ -1,6 +1,6 @@
 /** Check of the length of the process's command line. */
 import { readFileSync } from "node:fs";
-import { ConfigError } from "../../../errors.ts";
+import { ConfigError } from "../../../base/errors.ts";
 
 /**
  * Max bytes of the command line. On Linux, ONNX Runtime 1.30 ends the process with a segmentation fault if a session is created with a longer

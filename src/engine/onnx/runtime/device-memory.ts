@@ -1,8 +1,9 @@
 /** Memory of a device: tensors with reference counts, and programs that fill and read them. */
-import { EngineError } from "../../../errors.ts";
+import { EngineError } from "../../../base/errors.ts";
 import { type DType, Graph, type Value } from "../graph/index.ts";
 import type { Device } from "./device.ts";
 import { float16Tensor, loadRuntime, Program, type Tensor, type Tensors, withShape } from "./program.ts";
+import { messageOf } from "../../../base/util/values.ts";
 
 /** Default of the memory of a device in bytes. WebGPU does not report the memory of an adapter. */
 export const DEFAULT_DEVICE_MEMORY = 8e9;
@@ -100,7 +101,7 @@ export class DeviceMemory {
     } catch (cause) {
       const megabytes = (count: number) => `${Math.ceil(count / 2 ** 20)} MiB`;
       throw new EngineError(
-        `The device could not allocate ${megabytes(bytes)}; ${megabytes(this.#bytes)} are in use. ${cause instanceof Error ? cause.message : String(cause)}`,
+        `The device could not allocate ${megabytes(bytes)}; ${megabytes(this.#bytes)} are in use. ${messageOf(cause)}`,
         { cause },
       );
     }
@@ -129,7 +130,7 @@ const copy =
 
 /** Builds zeros in the shape that is the input `shape`. */
 const zeros = (graph: Graph, shape: readonly string[]): Value =>
-  graph.record({ op: "Expand", inputs: [graph.scalar(0), graph.input("shape", [shape.length], "int64")], outputs: [{ shape }] })[0]!;
+  graph.recordOne({ op: "Expand", inputs: [graph.scalar(0), graph.input("shape", [shape.length], "int64")], output: { shape } });
 
 /** Program that fills or reads memory. */
 interface MemoryProgram {

@@ -1,5 +1,6 @@
 import type { DeviceMemory, DeviceTensor } from "./device-memory.ts";
 import type { Tensors } from "./program.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Values of a part: float32, or the bits of float16. */
 type Stored = Float32Array | Uint16Array;
@@ -97,7 +98,7 @@ export class DeviceVector {
 
   /** Returns the tensor of a part. */
   get(name: string): DeviceTensor {
-    return this.#tensors.get(name)!;
+    return getOrThrow(this.#tensors, name);
   }
 
   /** Replaces the tensor of a part and takes ownership of the new one. */

@@ -1,4 +1,4 @@
-import { Lru } from "../../../util/lru.ts";
+import { Lru } from "../../../base/util/lru.ts";
 import type { Program } from "./program.ts";
 
 /** LRU cache of compiled graphs. Above its capacity, the least recently used graph is released. */

@@ -1,13 +1,14 @@
 /** Wrapper of onnxruntime-node: loads it, compiles graphs and runs them. No other module imports onnxruntime-node. */
 import type * as Ort from "onnxruntime-node";
-import { EngineError, EngineMissingError } from "../../../errors.ts";
-import { freeBuffers } from "../../../util/free-buffers.ts";
+import { EngineError, EngineMissingError } from "../../../base/errors.ts";
+import { freeBuffers } from "../../../base/util/free-buffers.ts";
 import { type Graph, writeOnnx } from "../graph/index.ts";
 import { liveNodes } from "../graph/graph.ts";
 import { PACKED_INPUT, packedNames } from "../graph/lower.ts";
 import { requireShortCommandLine } from "./command-line.ts";
 import { cpu, type Device } from "./device.ts";
 import { dropProfile, newProfile, readPlacement } from "./placement.ts";
+import { messageOf } from "../../../base/util/values.ts";
 
 export type Tensor = Ort.Tensor;
 /** Input tensors or preallocated output tensors, by name. */
@@ -138,7 +139,7 @@ export class Program {
       return new Program(session, name, device, packed, device.packsInputs && outputs.length > 0, profile);
     } catch (cause) {
       if (profile !== null) await dropProfile(profile);
-      throw new EngineError(`The graph "${name}" did not compile: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+      throw new EngineError(`The graph "${name}" did not compile: ${messageOf(cause)}`, { cause });
     }
   }
 
@@ -163,7 +164,7 @@ export class Program {
       if (this.#profile !== null) await this.#reportPlacement(this.#profile);
       return Array.isArray(fetches) ? results : withoutCopies(results, fetches as Readonly<Record<string, Tensor | null>>);
     } catch (cause) {
-      const message = cause instanceof Error ? cause.message.trim() : String(cause);
+      const message = messageOf(cause).trim();
       throw new EngineError(`The engine failed to run a graph: ${message}${this.#device.remedyOf(message)}`, { cause });
     }
   }

@@ -3,7 +3,7 @@ import type { SamplingPlace } from "./place.ts";
 import { paddedLength, type SharedPrompt } from "./prefill.ts";
 import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
 import type { WaitingQueue } from "./queue.ts";
-import { priorityOf, type Request } from "./request.ts";
+import { cacheScope, mayShare, priorityOf, type Request } from "./request.ts";
 
 /** Limits of {@link admit}. */
 export interface AdmissionLimits {
@@ -23,32 +23,36 @@ export interface Admission {
 }
 
 /**
- * Takes the first waiting request off the queue, together with other requests for the same prompt. If the cached prefix of that prompt is
+ * Takes a waiting request off the queue, together with other requests for the same prompt. If the cached prefix of that prompt is
  * shorter than `minSharedPrefix`, also takes other prompts of the same batch and padded length with as short a cached prefix, up to
  * `maxTokens` tokens. Of prompts with the same first `minSharedPrefix` tokens only one is taken, if there is a cache: the others find its
  * blocks in it later.
  *
- * @returns Null if no request waits or no row is free.
+ * @param first - Request to take, with the highest priority in the queue.
+ * @returns Null if no row is free.
  */
-export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, maxTokens, place }: AdmissionLimits): Admission | null {
+export function admit(
+  queue: WaitingQueue,
+  first: Request,
+  prefixes: PrefixCache,
+  { room, maxTokens, place }: AdmissionLimits,
+): Admission | null {
   const { maxPiece, minSharedPrefix } = place;
-  const { first } = queue;
-  if (!first || room <= 0) return null;
-  if (isScored(first)) return { prompts: shareOf(queue.take((request) => request === first)), known: [] };
+  if (room <= 0) return null;
+  if (isScored(first)) return { prompts: shareOf(queue.remove((request) => request === first)), known: [] };
   const isWorthIt = (blocks: readonly StoredBlock[]) => blocks.length * BLOCK_TOKENS >= minSharedPrefix;
   const known = knownBlocks(prefixes, first);
   const time = paddedLength(first.prompt.length);
   const isAlone = isWorthIt(known) || 2 * time > maxTokens || time > maxPiece;
   // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
-  const prompts: SharedPrompt[] = [];
-  let taken = 0;
-  queue.take((request) => {
+  const prompts: SharedPrompt[] = [{ prompt: first.prompt, requests: queue.remove((request) => request === first) }];
+  let taken = 1;
+  queue.remove((request) => {
     if (taken >= room || isScored(request) || request.policy.batchKey !== first.policy.batchKey) return false;
     if (!mayJump && priorityOf(request) !== priorityOf(first)) return false;
     const same = prompts.find(({ requests }) => isSamePrompt(requests[0]!, request));
     if (same) same.requests.push(request);
-    else if (prompts.length === 0) prompts.push({ prompt: request.prompt, requests: [request] });
     else if (isAlone || (prompts.length + 1) * time > maxTokens || paddedLength(request.prompt.length) !== time) return false;
     else if (isWorthIt(knownBlocks(prefixes, request))) return false;
     else if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(requests[0]!, request, minSharedPrefix))) return false;
@@ -63,17 +67,13 @@ function shareOf(requests: Request[]): SharedPrompt[] {
   return [{ prompt: requests[0]!.prompt, requests }];
 }
 
-function knownBlocks(prefixes: PrefixCache, { policy, params, prompt }: Request): StoredBlock[] {
-  return prefixes.find(policy, params.cacheSalt ?? null, prompt);
+function knownBlocks(prefixes: PrefixCache, request: Request): StoredBlock[] {
+  return prefixes.find(request.policy, cacheScope(request), request.prompt);
 }
 
 /** Whether the request asks for log-probabilities of its prompt. Such a prompt is computed alone, from its start. */
-function isScored(request: Request): boolean {
+export function isScored(request: Request): boolean {
   return request.params.promptLogprobs !== undefined;
-}
-
-function mayShare(a: Request, b: Request): boolean {
-  return a.policy === b.policy && a.params.cacheSalt === b.params.cacheSalt;
 }
 
 function isSamePrompt(a: Request, b: Request): boolean {

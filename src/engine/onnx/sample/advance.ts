@@ -43,23 +43,19 @@ function takeFrom({ ids, logprobs }: DrawnTokens, { length }: RunningRow<Decidin
  * Draws the next token of a row, or takes it if a graph has drawn it, and records it in the row, its constraint and its rules.
  *
  * @param index - Index of the row in the distributions or the drawn tokens.
+ * @param maxLength - Maximum number of tokens of the row's sequence.
  * @throws UnsupportedError `E_UNSUPPORTED` if the request's rules leave no token.
  * @throws NonFiniteError `E_NON_FINITE` if the weights give no finite distribution.
  */
-export function advance(
-  row: RunningRow<Deciding>,
-  source: Distributions | DrawnTokens,
-  index: number,
-  contextLength: number,
-): SampledToken {
+export function advance(row: RunningRow<Deciding>, source: Distributions | DrawnTokens, index: number, maxLength: number): SampledToken {
   const { params, rules, constraint, stops } = row.request;
   const chosen = "ids" in source ? takeFrom(source, row, index) : chooseFrom(source, row, index);
   const { id } = chosen;
-  constraint?.note(id);
-  rules?.note(id);
+  constraint?.record(id);
+  rules?.record(id);
   row.tokens.push(id);
   row.sampled++;
-  const isFull = row.sampled >= params.maxTokens || row.length + 1 >= contextLength;
+  const isFull = row.sampled >= params.maxTokens || row.length + 1 >= maxLength;
   const token: SampledToken = { ...chosen, finish: stops.has(id) ? "stop" : isFull ? "length" : undefined };
   if (row.sampled > 1) return token;
   return { ...token, cachedTokens: row.cachedTokens, ...(row.promptTokens === null ? {} : { prompt: row.promptTokens }) };

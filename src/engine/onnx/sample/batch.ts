@@ -1,6 +1,7 @@
 /** Batch of running requests, which advance together, one token at a time. */
 import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import type { Adapter } from "../model/parameters.ts";
+import { maxSampledLength } from "../model/rope.ts";
 import { advance } from "./advance.ts";
 import { drawInputs, isPlain } from "./draw-inputs.ts";
 import type { Distributions, ForwardOutput } from "./forward.ts";
@@ -86,9 +87,10 @@ export class Batch {
    */
   enter(rows: readonly NewRow[], distributions: Distributions, expected: number): void {
     const maxLength = rows.reduce((longest, { row }) => Math.max(longest, row.length + 1), 1);
-    const last = rows.reduce((longest, { row }) => Math.max(longest, row.length + row.request.params.maxTokens), maxLength);
-    const { contextLength } = this.weights.config;
-    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), maxLength, this.size, Math.min(last, contextLength));
+    const { config } = this.weights;
+    const lastOf = ({ length, request }: RunningRow) => Math.min(length + request.params.maxTokens, maxSampledLength(config, length));
+    const last = rows.reduce((longest, { row }) => Math.max(longest, lastOf(row)), maxLength);
+    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), maxLength, this.size, last);
     const first = this.size;
     for (const { row, source, slot } of rows) {
       this.#cache.load(this.size, source, slot, row.length);
@@ -124,6 +126,7 @@ export class Batch {
       owners: Array.from({ length: size }, (_, b) => rows[b]?.request.policy.adapter ?? null),
       tokens,
       pasts,
+      lengths: pasts.map((past) => past + 1),
       feeds: {
         ...(await this.#cache.feeds(Tensor, size, pasts)),
         ...(grouped === null ? {} : paddingFeeds(Tensor, size, grouped)),
@@ -162,13 +165,14 @@ export class Batch {
 
   /** Takes or draws a token for each row from index `first` on, and removes the rows that ended. */
   #advance({ distributions, drawn }: Omit<ForwardOutput, "results">, first: number, indexOf: (row: number) => number): void {
-    const { contextLength, vocabularySize } = this.weights.config;
+    const { config } = this.weights;
+    const { vocabularySize } = config;
     const ended: number[] = [];
     for (let at = first; at < this.size; at++) {
       const row = this.#rows[at]!;
       try {
         const source = drawn !== null && isPlain(row.request, vocabularySize) ? drawn : distributions!;
-        const token = advance(row, source, indexOf(at), contextLength);
+        const token = advance(row, source, indexOf(at), maxSampledLength(config, row.length));
         this.#listener.onToken({ request: row.request.id, token });
         if (token.finish) ended.push(at);
       } catch (error) {

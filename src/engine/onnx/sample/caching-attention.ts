@@ -32,7 +32,9 @@ export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDi
   return (layer, projected) => {
     const names = cacheNames(layer);
     const sets = rotationOf(config, layer);
-    const doesOpRotate = sets !== null && sets.queries === sets.keys && rotarySize === d && d % 16 === 0;
+    // The op rotates by the position in the cache, so it cannot choose between the two tables of "longrope".
+    const isPlain = sets !== null && sets.queries === sets.keys && config.rope.kind !== "longrope";
+    const doesOpRotate = isPlain && rotarySize === d && d % 16 === 0;
     const normed = normalized(inputs, layer, projected);
     const { mixed, keys, values } = cachedAttention({
       projected: reshape(sets !== null && !doesOpRotate ? rotated(inputs, layer, normed) : normed, [
@@ -70,5 +72,5 @@ function rotated(inputs: ModelInputs, layer: number, projected: Value): Value {
   const { batch, time } = inputs.dims;
   const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, headSize]), [0, 2, 1, 3]);
   const [rotating, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
-  return transpose(concat([rotate(inputs, layer, rotating!), values!], 1, heads + 2 * kvHeads), [0, 2, 1, 3]);
+  return transpose(concat([rotate(inputs, layer, rotating), values], 1, heads + 2 * kvHeads), [0, 2, 1, 3]);
 }

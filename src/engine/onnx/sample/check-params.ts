@@ -1,4 +1,4 @@
-import { ArgumentError } from "../../../errors.ts";
+import { ArgumentError } from "../../../base/errors.ts";
 import type { SamplingParams } from "../../port.ts";
 
 function fail(param: string, expected: string, got: unknown): never {

@@ -1,10 +1,11 @@
 /** Choice of a token from a row of log-probabilities. */
-import { NonFiniteError } from "../../../errors.ts";
-import { uniform } from "../../../util/rng.ts";
+import { NonFiniteError } from "../../../base/errors.ts";
+import { uniform } from "../../../base/util/rng.ts";
 import type { PromptToken, SamplingParams, TokenLogprob } from "../../port.ts";
 import { argmax, draw, drawFrom } from "./logits/draw.ts";
 import { applyTemperature, keepMinP, keepTopK, keepTopP } from "./logits/filters.ts";
 import type { LogitRules } from "./logits/rules.ts";
+import { kthLargest } from "./logits/select.ts";
 
 /** Parameters that decide which token is drawn. */
 export type ChoiceParams = Pick<SamplingParams, "temperature" | "minP" | "topP" | "topK" | "seed">;
@@ -75,7 +76,7 @@ function nonFinite(position: number): NonFiniteError {
 export function placeToken(logprobs: Float32Array, id: number, count: number): PromptToken {
   const logprob = logprobs[id]!;
   let rank = 0;
-  for (const other of logprobs) if (other >= logprob) rank++;
+  for (let other = 0; other < logprobs.length; other++) if (logprobs[other]! >= logprob) rank++;
   return { id, logprob, rank, top: topTokens(logprobs, count) };
 }
 
@@ -84,18 +85,37 @@ const FEW = 64;
 
 /** Returns the `count` best tokens, best first; at a tie, the lower id first. */
 export function topTokens(logprobs: Float32Array, count: number): TokenLogprob[] {
-  if (count > FEW) {
-    const all = Array.from(logprobs, (logprob, id): TokenLogprob => ({ id, logprob }));
-    return all.sort((a, b) => (a.logprob === b.logprob ? a.id - b.id : b.logprob - a.logprob)).slice(0, count);
-  }
-  const top: TokenLogprob[] = [];
-  for (let id = 0; id < logprobs.length && count > 0; id++) {
+  const size = Math.min(count, logprobs.length);
+  if (size === 0) return [];
+  const ids = size > FEW ? sortedBest(logprobs, size) : insertedBest(logprobs, size);
+  return Array.from(ids, (id) => ({ id, logprob: logprobs[id]! }));
+}
+
+/** Returns the ids of the best tokens in one pass over the row, which keeps the best ones so far in order. */
+function insertedBest(logprobs: Float32Array, size: number): Int32Array {
+  const ids = new Int32Array(size);
+  const best = new Float32Array(size).fill(-Infinity);
+  let held = 0;
+  let floor = -Infinity;
+  for (let id = 0; id < logprobs.length; id++) {
     const logprob = logprobs[id]!;
-    if (top.length === count && logprob <= top.at(-1)!.logprob) continue;
-    let at = top.length;
-    while (at > 0 && top[at - 1]!.logprob < logprob) at--;
-    top.splice(at, 0, { id, logprob });
-    if (top.length > count) top.pop();
+    if (held === size && logprob <= floor) continue;
+    let at = held < size ? held++ : size - 1;
+    for (; at > 0 && best[at - 1]! < logprob; at--) {
+      best[at] = best[at - 1]!;
+      ids[at] = ids[at - 1]!;
+    }
+    best[at] = logprob;
+    ids[at] = id;
+    floor = best[size - 1]!;
   }
-  return top;
+  return ids;
+}
+
+/** Returns the ids of the best tokens by sorting only the ids of the numbers that are large enough. */
+function sortedBest(logprobs: Float32Array, size: number): Int32Array {
+  const floor = kthLargest(logprobs, size);
+  const ids: number[] = [];
+  for (let id = 0; id < logprobs.length; id++) if (logprobs[id]! >= floor) ids.push(id);
+  return Int32Array.from(ids.sort((a, b) => logprobs[b]! - logprobs[a]! || a - b).slice(0, size));
 }

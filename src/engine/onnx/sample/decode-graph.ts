@@ -39,6 +39,6 @@ function readingMixer(inputs: ModelInputs): AttentionLayer {
     const past = add(matmul(queries, pastKeys, { scale }), isWindowed(config, layer) ? windowMask! : fullMask!);
     const now = matmul(queries, keys, { transposeB: true, scale });
     const [pastShare, share] = split(softmax(concat([past, now], 3, "width")), 3, ["capacity", 1]);
-    return add(matmul(pastShare!, pastValues), matmul(share!, values));
+    return add(matmul(pastShare, pastValues), matmul(share, values));
   });
 }

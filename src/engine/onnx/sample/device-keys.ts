@@ -1,5 +1,5 @@
 /** Keys and values in a device's memory. */
-import { concat, type Dim, Graph, type Value } from "../graph/index.ts";
+import { type Dim, Graph, join, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type DeviceMemory, type DeviceTensor, MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import type { ProgramCache } from "../runtime/program-cache.ts";
@@ -8,6 +8,7 @@ import type { KeysRoom } from "./keys-room.ts";
 import type { BatchKeys, PromptKeys } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /**
  * Min sliding window of a device, and max tokens of a piece after other tokens in layers with a window: with a window shorter than the piece,
@@ -35,7 +36,7 @@ function adoptLayers(memory: DeviceMemory, config: ModelConfig, results: Tensors
 }
 
 function pastFeeds(config: ModelConfig, layers: Layers): Tensors {
-  return Object.fromEntries(namesOf(config).map(({ output, input }) => [input, layers.get(output)!.tensor]));
+  return Object.fromEntries(namesOf(config).map(({ output, input }) => [input, getOrThrow(layers, output).tensor]));
 }
 
 function holdAll(layers: Layers): Layers {
@@ -87,7 +88,7 @@ export function gatherer(memory: DeviceMemory, config: ModelConfig, programs: Pr
     const feeds: Tensors = { index: integers(rows) };
     parts.forEach((layers, part) => {
       feeds[`pads${part}`] = integers([0, 0, 0, 0, 0, 0, capacity - capacityOf(layers), 0]);
-      for (const output of outputs) feeds[`${part}_${output}`] = layers.get(output)!.tensor;
+      for (const output of outputs) feeds[`${part}_${output}`] = getOrThrow(layers, output).tensor;
     });
     return adoptLayers(memory, config, await program.run(feeds, outputs));
   };
@@ -133,6 +134,7 @@ function fetchesOf(config: ModelConfig): Readonly<Record<string, null>> {
 
 /** Keys and values of prompts being prefilled; they grow with every piece. */
 export class DevicePromptKeys implements PromptKeys {
+  readonly minSelected = 2;
   readonly #memory: DeviceMemory;
   readonly #config: ModelConfig;
   readonly #TensorClass: TensorConstructor;
@@ -325,15 +327,12 @@ function gatherGraph(config: ModelConfig, parts: number): Graph {
   const index = graph.input("index", ["slots"], "int64");
   const pads = Array.from({ length: parts }, (_, part) => graph.input(`pads${part}`, [8], "int64"));
   const record = (op: string, inputs: readonly Value[], rows: Dim, attributes = {}) =>
-    graph.record({ op, inputs, attributes, outputs: [{ shape: [rows, kvHeads, "capacity", headSize] }] })[0]!;
+    graph.recordOne({ op, inputs, attributes, output: { shape: [rows, kvHeads, "capacity", headSize] } });
   for (const { output } of namesOf(config)) {
     const padded = pads.map((pad, part) =>
       record("Pad", [graph.input(`${part}_${output}`, [`rows${part}`, kvHeads, `capacity${part}`, headSize]), pad], `rows${part}`),
     );
-    graph.output(
-      output,
-      record("Gather", [padded.length === 1 ? padded[0]! : concat(padded, 0, "rows"), index], "slots", { axis: { int: 0 } }),
-    );
+    graph.output(output, record("Gather", [join(padded, 0, "rows"), index], "slots", { axis: { int: 0 } }));
   }
   return graph;
 }

@@ -1,5 +1,5 @@
 /** Sampling on a device, with weights, adapters and caches in its memory. */
-import { UnsupportedError } from "../../../errors.ts";
+import { UnsupportedError } from "../../../base/errors.ts";
 import type { WeightPrecision } from "../../engine-info.ts";
 import { concat, expandTo, Graph, mul, reshape } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";

@@ -1,5 +1,5 @@
 /** Requests whose tokens a graph can draw, and their inputs. */
-import { uniform } from "../../../util/rng.ts";
+import { uniform } from "../../../base/util/rng.ts";
 import type { SamplingParams } from "../../port.ts";
 import { BELOW_ONE, type DrawInputs, MAX_INVERSE_TEMPERATURE } from "./draw-graph.ts";
 import type { Request, RunningRow } from "./request.ts";

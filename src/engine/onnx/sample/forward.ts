@@ -1,6 +1,7 @@
 /** Forward pass of a sampler: new tokens of some rows of a cache in, distributions over the next tokens, or drawn tokens, out. */
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
+import { tableStart } from "../model/rope.ts";
 import type { Graph } from "../graph/index.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type ProgramOptions, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
@@ -38,6 +39,8 @@ export interface ForwardInput<W extends PlacedWeights = PlacedWeights> {
   readonly tokens: Int32Array;
   /** Number of tokens of each row that are already in the cache, `[B]`. */
   readonly pasts: Int32Array;
+  /** Number of tokens of each row's sequence, which decides on its rotary table, `[B]`: of a prompt, all tokens, also those still to come. */
+  readonly lengths: Int32Array;
   /** Graph inputs with the cache. */
   readonly feeds: Tensors;
   /** Graph outputs for the cache, by name: a tensor to write in place, or null to allocate one. */
@@ -103,7 +106,7 @@ export class Forward<W extends PlacedWeights> {
         ...(draws ? drawFeeds(Tensor, draws, vocabularySize) : {}),
         tokens: new Tensor("int64", wide(tokens), [size, time]),
         ...(program.inputNames.includes("positions")
-          ? { positions: new Tensor("int64", wide(positionsOf(pasts, time)), [size, time]) }
+          ? { positions: new Tensor("int64", wide(positionsOf(input, time)), [size, time]) }
           : {}),
         ...(program.inputNames.includes("last") ? { last: new Tensor("int64", wide(last), [last.length]) } : {}),
       },
@@ -134,10 +137,12 @@ export class Forward<W extends PlacedWeights> {
   }
 }
 
-function positionsOf(pasts: Int32Array, time: number): Int32Array {
+/** Returns the rows of the rotary tables for the new tokens. */
+function positionsOf({ weights, pasts, lengths }: Pick<ForwardInput, "weights" | "pasts" | "lengths">, time: number): Int32Array {
   const positions = new Int32Array(pasts.length * time);
   pasts.forEach((past, row) => {
-    for (let t = 0; t < time; t++) positions[row * time + t] = past + t;
+    const start = tableStart(weights.config, lengths[row]!) + past;
+    for (let t = 0; t < time; t++) positions[row * time + t] = start + t;
   });
   return positions;
 }

@@ -1,13 +1,13 @@
 /** Grammars of a sampler: vocabularies by model, compiled grammars by their text. */
-import { loadTokenizer, type ChatTokenizer } from "../../../tokenizer/index.ts";
-import { Lru, remember } from "../../../util/lru.ts";
-import { runStepsInSlices } from "../../../util/steps.ts";
-import type { Grammar } from "../../../grammar/expression.ts";
+import { loadTokenizer, type ChatTokenizer } from "../../../text/tokenizer/index.ts";
+import { Lru, remember } from "../../../base/util/lru.ts";
+import { runStepsInSlices } from "../../../base/util/steps.ts";
+import type { Grammar } from "../../../text/grammar/expression.ts";
 import type { GrammarParams } from "../../port.ts";
-import { compileGrammarSteps } from "../../../grammar/decode/automaton.ts";
-import { Configurations } from "../../../grammar/decode/configurations.ts";
-import { GrammarConstraint } from "../../../grammar/decode/constraint.ts";
-import { Vocabulary } from "../../../grammar/decode/vocabulary.ts";
+import { compileGrammarSteps } from "../../../text/grammar/decode/automaton.ts";
+import { Configurations } from "../../../text/grammar/decode/configurations.ts";
+import { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
+import { Vocabulary } from "../../../text/grammar/decode/vocabulary.ts";
 
 /** Max models with a cached vocabulary; the least recently used is evicted first. */
 const MAX_MODELS = 8;

@@ -1,12 +1,12 @@
 /** Sampling on the processor. */
-import { Leases } from "../../../util/leases.ts";
+import { Leases } from "../../../base/util/leases.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, viewOf } from "../model/parameters.ts";
-import { rotaryTables } from "../model/transformer.ts";
+import { type RotaryTables, rotaryTablesInTurns } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
 import { readBaseWeights } from "../model/weights.ts";
-import { type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import type { Tensors } from "../runtime/program.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { decodeGraph } from "./decode-graph.ts";
 import { Forward, type ForwardPlace } from "./forward.ts";
@@ -25,23 +25,39 @@ export interface HostTrained {
   readonly lora: Adapter | null;
 }
 
+/** Weights of a policy, with the rotary tables of its model. Matrices of a large model are `[out, in]`. */
+export interface HostPolicyWeights extends Weights {
+  readonly rotary: RotaryTables;
+}
+
 /** Min length of a cached prefix that is worth a separate prefill, in tokens. */
 const MIN_SHARED_PREFIX = 4 * BLOCK_TOKENS;
 
-/** Prepares trained weights for sampling. Takes ownership of `flat` and transposes the matrices of a large model in place. */
-function forSampling(config: ModelConfig, flat: Float32Array): Weights {
-  const layout = baseLayout(config);
-  if (isLarge(config)) turnMatrices(flat, layout);
-  return { config, layout, flat };
-}
-
-/** Returns the source of weights in the process's memory. */
-export function hostWeights(): WeightsSource<HostTrained, Weights, LoadedAdapter> {
-  const bases = new Leases<string, Weights>();
+/** Returns the source of weights in the process's memory. Other events of the thread run while it reads and rearranges them. */
+export function hostWeights(): WeightsSource<HostTrained, HostPolicyWeights, LoadedAdapter> {
+  const bases = new Leases<string, HostPolicyWeights>();
+  const tables = new WeakMap<ModelConfig, Promise<RotaryTables>>();
+  /** Returns the rotary tables of a configuration. The padding of a prompt's last piece may reach beyond the context. */
+  const rotaryOf = (config: ModelConfig): Promise<RotaryTables> => {
+    let rotary = tables.get(config);
+    if (rotary === undefined) {
+      const contextLength = Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS;
+      tables.set(config, (rotary = rotaryTablesInTurns({ ...config, contextLength })));
+    }
+    return rotary;
+  };
   return {
     base: (directory, config) =>
-      bases.lease(directory, async () => forSampling(config, await readBaseWeights(directory, baseLayout(config)))),
-    own: (_directory, config, { flat }) => forSampling(config, flat),
+      bases.lease(directory, async () => {
+        const layout = baseLayout(config);
+        const flat = await readBaseWeights(directory, layout, isLarge(config) ? "out-in" : "in-out");
+        return { config, layout, flat, rotary: await rotaryOf(config) };
+      }),
+    async own(_directory, config, { flat }) {
+      const layout = baseLayout(config);
+      if (isLarge(config)) await turnMatrices(flat, layout);
+      return { config, layout, flat, rotary: await rotaryOf(config) };
+    },
     adapter: (config, { flat }, lora) => ({ ...lora, flat, layout: adapterLayout(config, lora.rank) }),
     read: readAdapterOrWeights,
     free: () => {},
@@ -49,21 +65,8 @@ export function hostWeights(): WeightsSource<HostTrained, Weights, LoadedAdapter
 }
 
 /** Creates the graphs of the processor. @param maxThreads - Max threads inside one op. */
-export function hostGraphs(maxThreads: number): ForwardPlace<Weights> {
-  const constants = new WeakMap<Weights, Tensors>();
-  const rotary = new WeakMap<ModelConfig, Tensors>();
-  const rotaryOf = (TensorClass: TensorConstructor, config: ModelConfig): Tensors => {
-    let tensors = rotary.get(config);
-    if (!tensors) {
-      // The padding of a prompt's last piece may reach beyond the context.
-      const contextLength = Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS;
-      const half = config.rotarySize / 2;
-      const tables = Object.entries(rotaryTables({ ...config, contextLength }));
-      tensors = Object.fromEntries(tables.map(([name, table]) => [name, new TensorClass("float32", table, [table.length / half, half])]));
-      rotary.set(config, tensors);
-    }
-    return tensors;
-  };
+export function hostGraphs(maxThreads: number): ForwardPlace<HostPolicyWeights> {
+  const constants = new WeakMap<HostPolicyWeights, Tensors>();
   return {
     build(kind, config, hasAdapters) {
       if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
@@ -76,8 +79,10 @@ export function hostGraphs(maxThreads: number): ForwardPlace<Weights> {
     constants(TensorClass, weights) {
       let tensors = constants.get(weights);
       if (!tensors) {
-        const { config, layout, flat } = weights;
-        tensors = { ...rotaryOf(TensorClass, config) };
+        const { config, layout, flat, rotary } = weights;
+        const half = config.rotarySize / 2;
+        tensors = {};
+        for (const [name, table] of Object.entries(rotary)) tensors[name] = new TensorClass("float32", table, [table.length / half, half]);
         for (const parameter of layout.parameters)
           tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), originalShape(config, parameter));
         constants.set(weights, tensors);

@@ -1,13 +1,16 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
-import { freeBuffers } from "../../../util/free-buffers.ts";
+import { freeBuffers } from "../../../base/util/free-buffers.ts";
 import type { BatchKeys } from "./place.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { SlotMasks } from "./slot-masks.ts";
 
-/** Max bytes to allocate ahead for the length that rows may reach; such memory is allocated but not written to. */
-const MAX_AHEAD_BYTES = 512 * 2 ** 20;
+/**
+ * Max bytes to allocate ahead for the length that rows may reach. Such memory is allocated but not written to. A cache that grows by a copy
+ * needs the memory of both.
+ */
+const MAX_AHEAD_BYTES = 2 ** 31;
 
 /** Step of capacities, in tokens; a row's bits do not depend on the capacity. */
 const CAPACITY_STEP = 64;

@@ -1,5 +1,5 @@
 /** Place where a sampler computes: the memory of weights and caches, and the programs that run on them. */
-import type { Lease } from "../../../util/leases.ts";
+import type { Lease } from "../../../base/util/leases.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
@@ -17,6 +17,8 @@ export interface PromptKeys {
   readonly kind: "prompt" | "continuation";
   /** Max tokens of the next piece that the graph computes exactly. */
   readonly maxPiece: number;
+  /** Min tokens of a piece that the graph computes a distribution of, if there is no other need for one. */
+  readonly minSelected: 0 | 2;
   /** Returns the graph inputs for the tokens `[start, end)` of all slots. */
   feeds(start: number, end: number): Tensors;
   /** Graph outputs for the cache, by name: a tensor to write in place, or null to allocate one. */

@@ -1,7 +1,7 @@
 /** Weights for sampling, by policy id: base models, adapters on them, and fully trained models. */
-import { NotFoundError } from "../../../errors.ts";
+import { NotFoundError } from "../../../base/errors.ts";
 import { loadingBase } from "../../base-failure.ts";
-import { type Lease, Leases } from "../../../util/leases.ts";
+import { type Lease, Leases } from "../../../base/util/leases.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "../model/config.ts";
 import type { Adapter, Layout } from "../model/parameters.ts";
 import type { PlacedWeights, WeightsSource } from "./place.ts";
@@ -91,19 +91,19 @@ export class Policies<T extends { readonly lora: Adapter | null }, W extends Pla
   }
 
   /**
-   * Acquires a policy for one request, to be returned by {@link giveBack}.
+   * Acquires a policy for one request, to be released by {@link releaseUse}.
    *
    * @throws NotFoundError `E_NOT_FOUND` if the policy does not exist or was released.
    */
-  take(id: string): Policy<W, A> {
+  acquire(id: string): Policy<W, A> {
     const policy = this.#policies.get(id);
     if (!policy || policy.isReleased) throw new NotFoundError(`The engine holds no policy "${id}"; it was released`);
     policy.users++;
     return policy;
   }
 
-  /** Returns a policy after one of its requests has ended. */
-  giveBack(id: string, policy: Policy<W, A>): void {
+  /** Releases the use of a policy by a request that has ended. */
+  releaseUse(id: string, policy: Policy<W, A>): void {
     policy.users--;
     this.#forget(id, policy);
   }

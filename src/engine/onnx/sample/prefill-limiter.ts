@@ -1,5 +1,10 @@
-/** Max delay of running rows by prefill, in decode steps. A whole step would leave no margin for other delays of a token. */
+/**
+ * Max delay of running rows by prefill, in decode steps, while fewer prompts wait than rows run. A whole step would leave no margin for other
+ * delays of a token.
+ */
 const BUDGET_STEPS = 0.5;
+/** Max delay of running rows while more prompts wait than rows run, in milliseconds. */
+const MAX_CROWDED_MS = 40;
 /** Delay that prefill may always cause, in milliseconds, however short a decode step is. */
 const MIN_BUDGET_MS = 2;
 /** Weight of the newest measurement in the moving average. */
@@ -21,9 +26,15 @@ export class PrefillLimiter {
     this.#msPerStep = blend(this.#msPerStep, ms);
   }
 
-  /** Max milliseconds of prefill between two decode steps. */
-  get budgetMs(): number {
-    return Math.max(MIN_BUDGET_MS, BUDGET_STEPS * this.#msPerStep);
+  /**
+   * Returns the max milliseconds of prefill between two decode steps. The more prompts wait for each running row, the more time they get, up to
+   * 40 ms: steps of few rows are expensive for each token.
+   *
+   * @param waiting - Number of waiting requests per running row.
+   */
+  budgetMs(waiting: number): number {
+    const usual = Math.max(MIN_BUDGET_MS, BUDGET_STEPS * this.#msPerStep);
+    return waiting <= 1 ? usual : Math.max(usual, Math.min(MAX_CROWDED_MS, waiting * this.#msPerStep));
   }
 
   /** Returns the number of prompt tokens that can be computed in `ms` milliseconds; at least 1. */

@@ -8,7 +8,7 @@ import { placeToken, requireDistribution } from "./choose.ts";
 import type { Distributions } from "./forward.ts";
 import type { PlacedStack, PromptKeys, SamplingPlace } from "./place.ts";
 import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
-import type { Request } from "./request.ts";
+import { cacheScope, mayShare, type Request } from "./request.ts";
 
 /** Max tokens of a scored prompt computed at once: each takes a row over the whole vocabulary. */
 const SCORED_TOKENS = 256;
@@ -89,12 +89,17 @@ export class PrefillTask {
     return task;
   }
 
+  /** Padded length of each prompt. */
+  get tokens(): number {
+    return this.#time;
+  }
+
   get requests(): Request[] {
     return this.prompts.flatMap((shared) => shared.requests);
   }
 
   /**
-   * Computes the next piece: at most `most` tokens of a prompt, but at least one block. Several prompts are computed whole, because only a
+   * Computes the next piece: at most `maxTokens` tokens of a prompt, but at least one block. Several prompts are computed whole, because only a
    * single prompt may have a past.
    */
   async step(adapters: PlacedStack | null, maxTokens: number): Promise<PieceResult> {
@@ -115,6 +120,7 @@ export class PrefillTask {
       owners: this.#heads.map(({ policy }) => policy.adapter),
       tokens,
       pasts: new Int32Array(size).fill(start),
+      lengths: Int32Array.from(this.prompts, ({ prompt }) => prompt.length),
       feeds: this.#cache.feeds(start, end),
       fetches: this.#cache.fetches,
       last,
@@ -140,6 +146,20 @@ export class PrefillTask {
     return this.requests.some((request) => request.rules?.needsLogits);
   }
 
+  /** Whether the task will compute further blocks, at least up to token `minLength`, that the prompt of another request begins with. */
+  willStore(request: Request, minLength: number): boolean {
+    return this.#heads.some((head) => {
+      if (!mayShare(head, request)) return false;
+      const [own, other] = [head.prompt, request.prompt];
+      // The last token of a prompt is always computed.
+      const max = Math.min(own.length, other.length - 1);
+      let common = 0;
+      while (common < max && own[common] === other[common]) common++;
+      const blocks = Math.floor(common / BLOCK_TOKENS) * BLOCK_TOKENS;
+      return blocks >= minLength && blocks > this.#done;
+    });
+  }
+
   /** Frees the keys and values of the prompts. */
   release(): void {
     this.#cache.release();
@@ -155,16 +175,17 @@ export class PrefillTask {
   }
 
   #lastTokens(time: number, isLast: boolean): Int32Array {
+    // In the middle of a prompt no distribution is needed. A product of one row would have other bits.
+    if (!isLast) return new Int32Array(this.#cache.minSelected);
     const last = new Int32Array(Math.max(2, this.prompts.length));
-    // In the middle of a prompt no distribution is needed, but the graph requires at least two.
-    if (isLast) this.prompts.forEach(({ prompt }, b) => (last[b] = b * time + lastPosition(prompt, this.#time - time)));
+    this.prompts.forEach(({ prompt }, b) => (last[b] = b * time + lastPosition(prompt, this.#time - time)));
     return last;
   }
 
   /** Stores whole blocks in the prefix cache. */
   #keep(): void {
-    this.#heads.forEach(({ policy, params }, slot) => {
-      this.#prefixes.keep(policy, params.cacheSalt ?? null, this.prompts[slot]!.prompt, this.#done, (start, known) =>
+    this.#heads.forEach((head, slot) => {
+      this.#prefixes.keep(head.policy, cacheScope(head), this.prompts[slot]!.prompt, this.#done, (start, known) =>
         this.#cache.store(slot, start, known),
       );
     });

@@ -22,32 +22,39 @@ interface HostBlock extends StoredBlock {
 export class PromptCache implements PromptKeys {
   readonly kind = "prompt";
   readonly maxPiece = Infinity;
+  readonly minSelected = 0;
   readonly #config: ModelConfig;
-  readonly layers: readonly LayerCache[];
-  /** Tokens that each slot has room for, `C`. */
-  readonly capacity: number;
-  readonly fetches: Tensors = {};
   readonly #TensorClass: TensorConstructor;
   readonly #slots: number;
-  readonly #past: Tensors = {};
+  readonly #maxCapacity: number;
+  #layers: readonly LayerCache[] = [];
+  #capacity = 0;
+  #past: Tensors = {};
+  #fetches: Tensors = {};
 
-  constructor(config: ModelConfig, TensorClass: TensorConstructor, slots: number, capacity: number) {
+  /** @param maxCapacity - Tokens of each slot; memory is allocated as tokens are added, because the binding copies all of it after a run. */
+  constructor(config: ModelConfig, TensorClass: TensorConstructor, slots: number, maxCapacity: number) {
     this.#config = config;
     this.#TensorClass = TensorClass;
     this.#slots = slots;
-    this.capacity = capacity;
-    const { kvHeads, headSize } = config;
-    const size = slots * kvHeads * capacity * headSize;
-    this.layers = Array.from({ length: config.layers }, () => ({ keys: new Float32Array(size), values: new Float32Array(size) }));
-    const tensor = (data: Float32Array) => new TensorClass("float32", data, [slots, kvHeads, capacity, headSize]);
-    this.layers.forEach(({ keys, values }, layer) => {
-      const names = cacheNames(layer);
-      this.#past[names.pastKeys] = this.fetches[names.keys] = tensor(keys);
-      this.#past[names.pastValues] = this.fetches[names.values] = tensor(values);
-    });
+    this.#maxCapacity = maxCapacity;
+  }
+
+  get layers(): readonly LayerCache[] {
+    return this.#layers;
+  }
+
+  /** Tokens that each slot has room for now, `C`. */
+  get capacity(): number {
+    return this.#capacity;
+  }
+
+  get fetches(): Tensors {
+    return this.#fetches;
   }
 
   feeds(_start: number, end: number): Tensors {
+    this.#reserve(end);
     const ints = (values: Int32Array) => new this.#TensorClass("int32", values, [values.length]);
     return { ...this.#past, last_places: ints(new Int32Array(this.#slots).fill(end - 1)), total: ints(Int32Array.of(end)) };
   }
@@ -57,6 +64,7 @@ export class PromptCache implements PromptKeys {
   release(): void {}
 
   load(blocks: readonly StoredBlock[]): void {
+    this.#reserve(blocks.length * BLOCK_TOKENS);
     (blocks as readonly HostBlock[]).forEach(({ data }, index) => {
       this.#eachLine(0, index * BLOCK_TOKENS, (line, at) => line.set(data.subarray(at, at + line.length)));
     });
@@ -71,15 +79,43 @@ export class PromptCache implements PromptKeys {
     return { data, memory: collected(data.byteLength) };
   }
 
+  /** Makes room for `length` tokens in each slot, at least twice the present room, and keeps the tokens. */
+  #reserve(length: number): void {
+    const before = this.#capacity;
+    if (length <= before) return;
+    const { kvHeads, headSize: d, layers } = this.#config;
+    const capacity = Math.min(this.#maxCapacity, Math.max(length, 2 * before));
+    const lines = this.#slots * kvHeads;
+    const moved = (from: Float32Array | undefined) => {
+      const to = new Float32Array(lines * capacity * d);
+      if (from !== undefined)
+        for (let line = 0; line < lines; line++) to.set(from.subarray(line * before * d, (line + 1) * before * d), line * capacity * d);
+      return to;
+    };
+    this.#layers = Array.from({ length: layers }, (_, layer) => {
+      const { keys, values } = this.#layers[layer] ?? {};
+      return { keys: moved(keys), values: moved(values) };
+    });
+    this.#capacity = capacity;
+    const tensor = (data: Float32Array) => new this.#TensorClass("float32", data, [this.#slots, kvHeads, capacity, d]);
+    this.#past = {};
+    this.#fetches = {};
+    this.#layers.forEach(({ keys, values }, layer) => {
+      const names = cacheNames(layer);
+      this.#past[names.pastKeys] = this.#fetches[names.keys] = tensor(keys);
+      this.#past[names.pastValues] = this.#fetches[names.values] = tensor(values);
+    });
+  }
+
   /** Calls `visit` with each head's span of the block that starts at a token, and the span's offset in the concatenation of all spans. */
   #eachLine(slot: number, start: number, visit: (line: Float32Array, at: number) => void): void {
     const { kvHeads, headSize: d } = this.#config;
     const count = BLOCK_TOKENS;
     let at = 0;
-    for (const { keys, values } of this.layers) {
+    for (const { keys, values } of this.#layers) {
       for (const all of [keys, values]) {
         for (let head = 0; head < kvHeads; head++, at += count * d) {
-          const from = ((slot * kvHeads + head) * this.capacity + start) * d;
+          const from = ((slot * kvHeads + head) * this.#capacity + start) * d;
           visit(all.subarray(from, from + count * d), at);
         }
       }

@@ -9,13 +9,13 @@ export class WaitingQueue {
     return this.#waiting.length;
   }
 
-  get first(): Request | undefined {
-    return this.#waiting[0];
-  }
-
   add(request: Request): void {
     const before = this.#waiting.findIndex((other) => isBefore(request, other));
     this.#waiting.splice(before === -1 ? this.#waiting.length : before, 0, request);
+  }
+
+  [Symbol.iterator](): Iterator<Request> {
+    return this.#waiting[Symbol.iterator]();
   }
 
   /** Counts the requests that wait for a batch. */
@@ -24,7 +24,7 @@ export class WaitingQueue {
   }
 
   /** Removes and returns, in order, the requests for which `isWanted` is true. */
-  take(isWanted: (request: Request) => boolean): Request[] {
+  remove(isWanted: (request: Request) => boolean): Request[] {
     const taken: Request[] = [];
     this.#waiting = this.#waiting.filter((request) => {
       if (!isWanted(request)) return true;

@@ -1,5 +1,6 @@
 import type { PromptToken, SampledToken, SamplingParams } from "../../port.ts";
-import type { GrammarConstraint } from "../../../grammar/decode/constraint.ts";
+import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
+import { tableStart } from "../model/rope.ts";
 import type { LogitRules } from "./logits/rules.ts";
 import type { Policy } from "./policies.ts";
 
@@ -22,6 +23,8 @@ export interface Request {
   readonly stops: ReadonlySet<number>;
   readonly rules: LogitRules | null;
   readonly constraint: GrammarConstraint | null;
+  /** Requests of a group share one part of the prefill time; see `SamplingOptions.group`. */
+  readonly group: number;
 }
 
 /** Request with a row in a batch. */
@@ -39,9 +42,22 @@ export interface RunningRow<R = Request> {
   readonly promptTokens: readonly PromptToken[] | null;
 }
 
+/**
+ * Returns the part of a policy's prefix cache that a request may use: prompts with another cache salt, or with another rotary table, have
+ * other keys and values.
+ */
+export function cacheScope({ policy, prompt, params }: Request): string {
+  return `${tableStart(policy.weights.config, prompt.length)} ${JSON.stringify(params.cacheSalt ?? null)}`;
+}
+
 /** Returns the priority of a request: lower values are served first, 0 if not set. */
 export function priorityOf(request: Request): bigint {
   return request.params.priority ?? 0n;
+}
+
+/** Whether two requests may use each other's blocks of the prefix cache. */
+export function mayShare(a: Request, b: Request): boolean {
+  return a.policy === b.policy && cacheScope(a) === cacheScope(b);
 }
 
 /** Whether a request is served before another one: with higher priority, or else if it arrived earlier. */

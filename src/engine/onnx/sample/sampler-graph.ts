@@ -1,5 +1,5 @@
 /** Common parts of the prefill and decode graphs: everything except attention. */
-import { add, after, concat, type Dim, gatherRows, Graph, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
+import { add, after, type Dim, gatherRows, Graph, join, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterNames, baseLayout, type LinearSpec } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
@@ -14,6 +14,7 @@ import {
 } from "../model/model-inputs.ts";
 import { logits, times, transformer } from "../model/transformer.ts";
 import { originalWeights } from "./transposed.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Returns the names of a layer's cache inputs and outputs. */
 export const cacheNames = (layer: number) => ({
@@ -83,7 +84,7 @@ export function samplerGraph(
   const project: Projection | undefined =
     delta &&
     ((linear, x) =>
-      add(times(shared, x, weights.get(linear.name)!), filling ? filling.spread(delta(linear, filling.real(x))) : delta(linear, x)));
+      add(times(shared, x, getOrThrow(weights, linear.name)), filling ? filling.spread(delta(linear, filling.real(x))) : delta(linear, x)));
   const inputs: ModelInputs = { ...shared, dims: all, positions, project };
   const hidden = transformer(
     inputs,
@@ -120,12 +121,12 @@ function paddingOf(graph: Graph, { rows }: BatchDims): Record<"real" | "spread",
 function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, owners = batch }: SamplerDims): Projection {
   const owner = ownersByLayer(graph.input("adapter", [owners], "int64"), isLarge(config));
   const pick = (name: string, shape: readonly Dim[], index: Value) =>
-    graph.record({
+    graph.recordOne({
       op: "Gather",
       inputs: [graph.input(name, ["adapters", ...shape]), index],
       attributes: { axis: { int: 0 } },
-      outputs: [{ shape: [owners, ...shape] }],
-    })[0]!;
+      output: { shape: [owners, ...shape] },
+    });
   const product = (x: Value, picked: Value) => (owners === batch ? matmul(x, picked) : productOfRows(x, picked));
   return (linear, x) => {
     const index = owner(linear, x);
@@ -136,7 +137,7 @@ function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, own
       return reshape(product(low, pick(b, ["rank", outputSize], index)), [rows, outputSize]);
     });
     const width = linear.parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
-    return parts.length === 1 ? parts[0]! : concat(parts, 1, width);
+    return join(parts, 1, width);
   };
 }
 
@@ -164,10 +165,10 @@ function productOfRows(x: Value, w: Value): Value {
   const { graph } = x;
   const [batch, time] = x.shape as [Dim, Dim];
   const [owners, inner, width] = w.shape as [Dim, Dim, Dim];
-  const [result] = graph.record({
+  const result = graph.recordOne({
     op: "MatMul",
     inputs: [x, reshape(w, [1, 1, owners, inner, width])],
-    outputs: [{ shape: [1, 1, batch, time, width] }],
+    output: { shape: [1, 1, batch, time, width] },
   });
-  return reshape(result!, [batch, time, width]);
+  return reshape(result, [batch, time, width]);
 }

@@ -9,18 +9,26 @@ import type { Adapter } from "../model/parameters.ts";
 import { type Admission, admit } from "./admission.ts";
 import { Batch } from "./batch.ts";
 import type { PlacedWeights, SamplerPlace, SamplingPlace } from "./place.ts";
-import type { GrammarConstraint } from "../../../grammar/decode/constraint.ts";
+import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
 import { LogitRules } from "./logits/rules.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } from "./options.ts";
+import { FairShare } from "./fair-share.ts";
 import { PrefillLimiter } from "./prefill-limiter.ts";
 import { Policies, type Policy } from "./policies.ts";
 import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
 import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
-import { priorityOf, type Request, type SampledEvent } from "./request.ts";
+import type { Request, SampledEvent } from "./request.ts";
+import { mayStart } from "./start-rule.ts";
 
 /** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */
 const HEADROOM = 64;
+
+/** Milliseconds of prefill at once while no row is running: requests that arrive meanwhile wait for its end. */
+const SLICE_MS = 100;
+/** Tokens of a longer slice of a large model, of up to {@link MAX_SLICE_MS}: each run has costs that do not depend on the number of tokens. */
+const SLICE_TOKENS = 64;
+const MAX_SLICE_MS = 400;
 
 /** Sampler with continuous batching, for any number of policies. `T` are trained weights as {@link addPolicy} takes them. */
 export class Sampler<T extends { readonly lora: Adapter | null }> {
@@ -35,8 +43,9 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   readonly #limiters = new WeakMap<ModelConfig, PrefillLimiter>();
   readonly #cancelled = new Set<number>();
   readonly #queue = new WaitingQueue();
-  /** Prompts being prefilled, the most urgent first. */
+  /** Prompts being prefilled, in the order of their start. */
   readonly #tasks: PrefillTask[] = [];
+  readonly #shares = new FairShare();
   /** Callers of {@link settle}. */
   #settling: (() => void)[] = [];
   #events: SampledEvent[] = [];
@@ -81,12 +90,20 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   /**
    * Queues a request; its tokens arrive through `emit`.
    *
+   * @param group - Group of the request; see `SamplingOptions.group`. @default a group of its own
    * @throws NotFoundError `E_NOT_FOUND` if the policy does not exist or was released.
    */
-  add(id: number, policyId: string, prompt: Int32Array, params: SamplingParams, constraint: GrammarConstraint | null = null): void {
-    const policy = this.#policies.take(policyId);
+  add(
+    id: number,
+    policyId: string,
+    prompt: Int32Array,
+    params: SamplingParams,
+    constraint: GrammarConstraint | null = null,
+    group = -1 - id,
+  ): void {
+    const policy = this.#policies.acquire(policyId);
     const rules = LogitRules.of(params, prompt);
-    this.#queue.add({ id, policyId, policy, prompt, sampled: 0, params, stops: new Set(params.stopTokenIds), rules, constraint });
+    this.#queue.add({ id, policyId, policy, prompt, sampled: 0, params, stops: new Set(params.stopTokenIds), rules, constraint, group });
     if (!this.#isRunning) void this.#loop();
   }
 
@@ -110,7 +127,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       await this.#prefill();
       for (const [key, batch] of this.#batches) {
         if (batch.size > 0) await this.#decode(batch);
-        else this.#dropBatch(key);
+        else if (!this.#isStarting(key)) this.#dropBatch(key);
       }
       if (this.#events.length > 0) {
         this.#emit(this.#events);
@@ -129,7 +146,11 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   /** Prefills prompts for as long as running rows can wait; with no running row, computes one piece. */
   async #prefill(): Promise<void> {
     const running = [...this.#batches.values()].filter((batch) => batch.size > 0);
-    const budgetMs = running.reduce((max, { weights }) => Math.max(max, this.#limiterOf(weights.config).budgetMs), 0);
+    const waiting = this.#queue.length + this.#prefilling;
+    const budgetMs = running.reduce(
+      (max, { weights }) => Math.max(max, this.#limiterOf(weights.config).budgetMs(waiting / this.#running)),
+      0,
+    );
     const endMs = running.length > 0 ? performance.now() + budgetMs : null;
     let policy: Policy;
     do {
@@ -140,17 +161,27 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     } while (endMs !== null && this.#promptTokens(policy, endMs) >= BLOCK_TOKENS);
   }
 
-  /** Returns the most urgent prompt: one being prefilled, or the next in the queue. Null if nothing can be prefilled now. */
+  /** Whether a prompt of this batch is being prefilled: it reads the batch's stack of adapters. */
+  #isStarting(key: string): boolean {
+    return this.#tasks.some(({ requests }) => requests.some(({ policy }) => policy.batchKey === key));
+  }
+
+  /** Number of requests with prompts being prefilled. */
+  get #prefilling(): number {
+    return this.#tasks.reduce((sum, { requests }) => sum + requests.length, 0);
+  }
+
+  /** Returns the prompts whose turn it is: being prefilled, or waiting. Null if nothing can be prefilled now. */
   async #nextTask(endMs: number | null): Promise<PrefillTask | null> {
-    const { first } = this.#queue;
-    const task = this.#tasks[0];
-    if (task && !(first && priorityOf(first) < priorityOf(task.requests[0]!))) return task;
-    const underWay = this.#tasks.reduce((sum, each) => sum + each.requests.length, 0);
-    if (!first) return task ?? null;
-    const room = Math.min(this.#maxRows - this.#running - underWay, this.#memoryRoom(first));
+    const started = this.#shares.next(this.#tasks.flatMap(({ requests }) => requests));
+    const task = this.#tasks.find(({ requests }) => requests.includes(started!)) ?? null;
+    const minSharedPrefix = this.#prefixes.isEnabled ? this.#place.minSharedPrefix : null;
+    const first = this.#shares.next(this.#queue, (request) => mayStart(request, this.#tasks, minSharedPrefix));
+    if (!first || (started && !this.#shares.precedes(first, started))) return task;
+    const room = Math.min(this.#maxRows - this.#running - this.#prefilling, this.#memoryRoom(first));
     const maxTokens = this.#pieceTokens(first.policy, endMs);
-    const admitted = admit(this.#queue, this.#prefixes, { room, maxTokens, place: this.#place });
-    return (admitted && (await this.#start(admitted))) ?? task ?? null;
+    const admitted = admit(this.#queue, first, this.#prefixes, { room, maxTokens, place: this.#place });
+    return (admitted && (await this.#start(admitted))) ?? task;
   }
 
   /** Returns how many more rows there is memory for in the batch of a request, if they are as long as the request. */
@@ -184,9 +215,12 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       const batch = this.#batch(policy);
       const adapters = batch.adaptersWith(task.requests.flatMap((request) => request.policy.adapter ?? []));
       await this.#place.prepare(task.kind, weights, adapters !== null, task.needsLogits);
+      const groups = [...new Set(task.requests.map(({ group }) => group))];
       const startMs = performance.now();
       const result = await task.step(adapters, this.#pieceTokens(policy, endMs));
-      this.#limiterOf(weights.config).notePrefill(result.computed, performance.now() - startMs);
+      const tookMs = performance.now() - startMs;
+      this.#limiterOf(weights.config).notePrefill(result.computed, tookMs);
+      this.#shares.charge(groups, tookMs);
       if (result.completed.length === 0) return;
       this.#enter(batch, policy.batchKey, result);
       this.#end(task);
@@ -231,7 +265,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
 
   /** Ends the given requests with an error; the sampler continues. */
   #fail(requests: readonly Request[], error: unknown): void {
-    for (const request of requests) this.#giveBack(request);
+    for (const request of requests) this.#release(request);
     this.#onError(
       requests.map(({ id }) => id),
       error,
@@ -241,23 +275,27 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   #dropCancelled(): void {
     if (this.#cancelled.size === 0) return;
     const isCancelled = ({ id }: Request) => this.#cancelled.has(id);
-    this.#queue.take(isCancelled).forEach((request) => this.#giveBack(request));
+    this.#queue.remove(isCancelled).forEach((request) => this.#release(request));
     for (const task of [...this.#tasks]) {
-      task.remove(isCancelled).forEach((request) => this.#giveBack(request));
+      task.remove(isCancelled).forEach((request) => this.#release(request));
       if (task.requests.length === 0) this.#end(task);
     }
     for (const batch of this.#batches.values()) batch.remove(isCancelled);
     this.#cancelled.clear();
   }
 
-  #giveBack(request: Request): void {
-    this.#policies.giveBack(request.policyId, request.policy);
+  #release(request: Request): void {
+    this.#policies.releaseUse(request.policyId, request.policy);
   }
 
   /** Returns the max number of prompt tokens to compute until `endMs`; null = no running row waits. */
   #promptTokens({ weights }: Policy, endMs: number | null): number {
-    if (endMs === null) return this.#maxPrefillTokens;
-    return Math.min(this.#maxPrefillTokens, this.#limiterOf(weights.config).promptTokensIn(endMs - performance.now()));
+    const limiter = this.#limiterOf(weights.config);
+    const tokens =
+      endMs === null
+        ? Math.max(limiter.promptTokensIn(SLICE_MS), Math.min(SLICE_TOKENS, limiter.promptTokensIn(MAX_SLICE_MS)))
+        : limiter.promptTokensIn(endMs - performance.now());
+    return Math.min(this.#maxPrefillTokens, tokens);
   }
 
   /** Returns the max number of prompt tokens to compute in one run. */
@@ -281,7 +319,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     if (!batch) {
       batch = new Batch(this.#place, weights, {
         onToken: (event) => this.#events.push(event),
-        onEnd: (request) => this.#giveBack(request),
+        onEnd: (request) => this.#release(request),
         onFailure: (request, error) => this.#onError([request.id], error),
       });
       this.#batches.set(batchKey, batch);

@@ -3,6 +3,7 @@
  * with few rows that takes longer than the product itself. So weights of large models stay as files store them, `[out, in]`, and are the
  * left operand: `yᵀ = W·xᵀ`. Small models stay in the processor's caches, where transposing the rows costs as much as it saves.
  */
+import { setImmediate } from "node:timers/promises";
 import { type Graph, matmul, productOfEach, reshape, transpose, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { baseLayout, type Layout, type Parameter, viewOf } from "../model/parameters.ts";
@@ -40,12 +41,13 @@ export function originalWeights(graph: Graph, config: ModelConfig): Map<string, 
   return new Map(baseLayout(config).parameters.map((each) => [each.name, graph.input(each.name, originalShape(config, each))]));
 }
 
-/** Transposes every matrix of a flat vector from `[in, out]` to `[out, in]`, in place. */
-export function turnMatrices(flat: Float32Array, layout: Layout): void {
+/** Transposes every matrix of a flat vector from `[in, out]` to `[out, in]`, in place. Other events of the thread run in between. */
+export async function turnMatrices(flat: Float32Array, layout: Layout): Promise<void> {
   for (const parameter of layout.parameters) {
     if (parameter.kind !== "matrix") continue;
     const view = viewOf(flat, parameter);
     turn(view.slice(), view, parameter.shape[0]!, parameter.shape[1]!);
+    await setImmediate();
   }
 }
 

@@ -2,11 +2,11 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
-import { DataError, EngineError, UnavailableError } from "../../../errors.ts";
+import { DataError, EngineError, UnavailableError } from "../../../base/errors.ts";
 import type { Inspection, InspectionMessage, InspectionRequest } from "./inspect-worker.ts";
 import type { VerifyBaseOptions } from "../../engine-info.ts";
-import { spawnWorker } from "../../../util/spawn-worker.ts";
-import { restoreError } from "../../../util/worker-rpc.ts";
+import { spawnWorker } from "../../../base/util/spawn-worker.ts";
+import { restoreError } from "../../../base/util/worker-rpc.ts";
 
 /** Limits of one inspection. */
 export interface InspectionLimits {
@@ -66,7 +66,7 @@ export class BaseInspector {
     const fingerprint = await fingerprintOf(request.directory);
     if (fingerprint !== null && this.#accepted.get(key) === fingerprint) return;
     if (this.#isClosed) throw new EngineError("The engine is closed");
-    const worker = this.#take();
+    const worker = this.#acquire();
     const { error } = await this.#ask(worker, request).catch((failure: unknown) => {
       void worker.terminate();
       throw failure;
@@ -76,7 +76,7 @@ export class BaseInspector {
     if (fingerprint !== null) this.#accepted.set(key, fingerprint);
   }
 
-  #take(): Worker {
+  #acquire(): Worker {
     const idle = this.#idle;
     this.#idle = null;
     if (idle !== null) {

@@ -1,8 +1,8 @@
 /** Units that train and sample models: the processor with its threads, or a device with its process. */
-import { ConfigError, EngineError } from "../../../errors.ts";
+import { ConfigError, EngineError } from "../../../base/errors.ts";
 import type { DeviceInfo } from "../../engine-info.ts";
 import type { CallOptions, ModelHandle, WorkerStatus } from "../../port.ts";
-import { spawnWorker } from "../../../util/spawn-worker.ts";
+import { spawnWorker } from "../../../base/util/spawn-worker.ts";
 import type { BaseSource } from "../model/config.ts";
 import { DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } from "../sample/options.ts";
 import { DeviceProcess } from "./device-process.ts";
@@ -12,6 +12,7 @@ import type { WorkerDeath } from "./supervised-worker.ts";
 import { TrainerClient } from "./trainer-client.ts";
 import type { CommonMethods } from "./trainer-methods.ts";
 import type { TrainerEvent, TrainerMethods, TrainerSettings } from "./trainer-worker.ts";
+import { messageOf } from "../../../base/util/values.ts";
 
 /** Samplers and trainer on the same weights. */
 export interface ComputeUnit {
@@ -134,7 +135,7 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
 }
 
 function reasonOf(cause: unknown): string {
-  return withoutSource(cause instanceof Error ? cause.message : String(cause)).trim();
+  return withoutSource(messageOf(cause)).trim();
 }
 
 /** Returns a message of ONNX Runtime without the name of the graph, the position in its source code and the failed condition. */

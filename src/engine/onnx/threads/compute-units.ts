@@ -1,5 +1,5 @@
 /** Compute units of an engine: one for all models, or one for small models and a device for large ones. */
-import { ConfigError } from "../../../errors.ts";
+import { ConfigError } from "../../../base/errors.ts";
 import type { ComputeUnit } from "./compute-unit.ts";
 
 /** Assigns each base model to a unit. */

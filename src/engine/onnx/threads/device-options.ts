@@ -1,6 +1,6 @@
 /** Validation of the device options of the embedded engine. */
-import { ConfigError } from "../../../errors.ts";
-import { shown } from "../../../util/shown.ts";
+import { ConfigError } from "../../../base/errors.ts";
+import { shown } from "../../../base/util/shown.ts";
 import { DEVICE_CHOICES, type DeviceChoice, WEIGHT_PRECISIONS, type WeightPrecision } from "../../engine-info.ts";
 
 /** Min memory of a device in bytes. */

@@ -1,8 +1,8 @@
 /** The device's process as two workers, one that samples and one that trains. Both die and start together. */
 import type { ChildProcess } from "node:child_process";
 import { EventEmitter } from "node:events";
-import { spawnProcess } from "../../../util/spawn-worker.ts";
-import type { WorkerEnd } from "../../../util/worker-rpc.ts";
+import { spawnProcess } from "../../../base/util/spawn-worker.ts";
+import type { WorkerEnd } from "../../../base/util/worker-rpc.ts";
 import type { DeviceRole, DeviceSettings, RoleClosed, RoleMessage } from "./device-worker.ts";
 
 /** Max characters of the process's standard error that are kept to explain its death. */

@@ -5,8 +5,8 @@
  * Sampler and trainer have a queue of calls each, so sampling continues between the batches of a training step.
  */
 import { MessageChannel } from "node:worker_threads";
-import { EngineError } from "../../../errors.ts";
-import { serveCalls, type Methods } from "../../../util/worker-rpc.ts";
+import { EngineError } from "../../../base/errors.ts";
+import { serveCalls, type Methods } from "../../../base/util/worker-rpc.ts";
 import type { WeightPrecision } from "../../engine-info.ts";
 import { Graph, matmul } from "../graph/index.ts";
 import type { BaseSource, ModelConfig } from "../model/config.ts";

@@ -1,6 +1,6 @@
 /** Client of the trainer's helper thread, which computes one of the two data-parallel halves of a step. */
-import { spawnWorker } from "../../../util/spawn-worker.ts";
-import { WorkerClient } from "../../../util/worker-rpc.ts";
+import { spawnWorker } from "../../../base/util/spawn-worker.ts";
+import { WorkerClient } from "../../../base/util/worker-rpc.ts";
 import type { BatchModel, FrozenBase } from "../train/batch-runner.ts";
 import { rowsOfHalf } from "../train/halves.ts";
 import type { HalfResult, Step, StepHelper } from "../train/step-executor.ts";

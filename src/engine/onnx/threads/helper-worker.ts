@@ -10,7 +10,8 @@ import type { BatchResult } from "../train/batch-inputs.ts";
 import type { BatchModel } from "../train/batch-runner.ts";
 import { Runners } from "../train/runners.ts";
 import type { HalfResult } from "../train/step-executor.ts";
-import { Handover, serveCalls } from "../../../util/worker-rpc.ts";
+import { Handover, serveCalls } from "../../../base/util/worker-rpc.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Description of a model, sent to the helper thread once. */
 export interface SharedModel {
@@ -78,7 +79,7 @@ const methods = {
     models.set(id, { model, baseId: base?.id ?? null, shared: parameters, version: -1 });
   },
   run: async ([id, { rows, batches, loss, threads, version, memory }]: readonly [string, HalfTask], signal: AbortSignal) => {
-    const known = models.get(id)!;
+    const known = getOrThrow(models, id);
     const { model, shared } = known;
     if (known.version !== version) model.parameters.set(shared);
     known.version = version;

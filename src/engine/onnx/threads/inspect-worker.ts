@@ -1,9 +1,9 @@
 /** Entry point of the thread that inspects base models. The thread loads no native code, so it can be terminated at any time. */
 import { parentPort } from "node:worker_threads";
-import { loadTokenizer } from "../../../tokenizer/index.ts";
+import { loadTokenizer } from "../../../text/tokenizer/index.ts";
 import { readModelConfig } from "../model/config.ts";
 import { verifyShapes, verifyWeights } from "../model/verify-weights.ts";
-import { describeError, type SentError } from "../../../util/worker-rpc.ts";
+import { describeError, type SentError } from "../../../base/util/worker-rpc.ts";
 
 /** Message to the thread. */
 export interface InspectionRequest {

@@ -1,6 +1,6 @@
 /** Prefix-affinity routing: a map from prompt prefixes to the sampler thread that computed them last. */
 
-import { Lru } from "../../../util/lru.ts";
+import { Lru } from "../../../base/util/lru.ts";
 
 /** Granularity of prefixes, in tokens. A shorter prefix is too cheap to compute to influence the routing. */
 const STEP = 64;
@@ -20,7 +20,7 @@ export class PrefixAffinity<T> {
   }
 
   /** Records `home` as the thread of all prefixes of a prompt. */
-  note(policyId: string, prompt: Int32Array, home: T): void {
+  record(policyId: string, prompt: Int32Array, home: T): void {
     for (const key of keysOf(policyId, prompt)) this.#threads.set(key, home);
   }
 }

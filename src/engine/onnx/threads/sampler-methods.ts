@@ -1,16 +1,16 @@
 /** Methods of a thread or process that samples. */
-import type { GrammarConstraint } from "../../../grammar/decode/constraint.ts";
-import { describeError, type SentError } from "../../../util/worker-rpc.ts";
+import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
+import { describeError, type SentError } from "../../../base/util/worker-rpc.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { Grammars, type GrammarText } from "../sample/grammar-cache.ts";
 import type { SentParams } from "../sample/logits/lists.ts";
 import type { SamplerPlace } from "../sample/place.ts";
-import type { SampledEvent } from "../sample/request.ts";
+import { packEvents, type PackedEvents } from "../sample/packed-events.ts";
 import type { SamplerOptions } from "../sample/options.ts";
 import { Sampler } from "../sample/sampler.ts";
 
 /** Event that a sampler posts: sampled tokens, or failed requests with their error. */
-export type SamplerEvent = { readonly tokens: readonly SampledEvent[] } | { readonly failed: readonly number[]; readonly error: SentError };
+export type SamplerEvent = { readonly tokens: PackedEvents } | { readonly failed: readonly number[]; readonly error: SentError };
 
 /** Grammar of a request's output, with the directory of the tokenizer. */
 type OutputForm = GrammarText & { readonly directory: string };
@@ -23,7 +23,7 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
 ) {
   const sampler = new Sampler(
     options,
-    (tokens) => post({ tokens }),
+    (tokens) => post({ tokens: packEvents(tokens) }),
     (failed, error) => post({ failed, error: describeError(error) }),
     where,
   );
@@ -44,14 +44,23 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
     }
   }
 
+  type Added = readonly [
+    id: number,
+    policy: string,
+    prompt: Int32Array,
+    params: SentParams,
+    form: OutputForm | null,
+    group: number | undefined,
+  ];
+
   const methods = {
     addPolicy: (input: Parameters<Sampler<T>["addPolicy"]>) => sampler.addPolicy(...input),
     loadPolicy: (input: Parameters<Sampler<T>["loadPolicy"]>) => sampler.loadPolicy(...input),
     releasePolicy: ([id]: readonly [string]) => sampler.releasePolicy(id),
-    add: ([id, policy, prompt, params, form]: readonly [number, string, Int32Array, SentParams, OutputForm | null]) => {
-      if (form === null) sampler.add(id, policy, prompt, params, null);
+    add: ([id, policy, prompt, params, form, group]: Added) => {
+      if (form === null) sampler.add(id, policy, prompt, params, null, group);
       // Not awaited, so that later calls do not wait for the compilation.
-      else void addConstrained(id, form, (constraint) => sampler.add(id, policy, prompt, params, constraint));
+      else void addConstrained(id, form, (constraint) => sampler.add(id, policy, prompt, params, constraint, group));
     },
     cancel: ([id]: readonly [number]) => {
       if (!awaiting.delete(id)) sampler.cancel(id);

@@ -1,18 +1,20 @@
 /** Sampler threads of an engine. Each thread has its own policies and batches; a request runs on one thread. */
-import { NotFoundError, UnavailableError } from "../../../errors.ts";
-import { pushIterator, type PushIterator } from "../../../util/push-iterator.ts";
-import type { CallOptions, SampledToken, SamplingParams, WorkerStatus } from "../../port.ts";
+import { NotFoundError, UnavailableError } from "../../../base/errors.ts";
+import { pushIterator, type PushIterator } from "../../../base/util/push-iterator.ts";
+import type { CallOptions, SampledToken, SamplingOptions, SamplingParams, WorkerStatus } from "../../port.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { PrefixAffinity } from "./prefix-affinity.ts";
 import { grammarText } from "../sample/grammar-cache.ts";
 import { toSent } from "../sample/logits/lists.ts";
 import type { SamplerOptions } from "../sample/options.ts";
+import { unpackEvents } from "../sample/packed-events.ts";
 import type { SamplerEvent } from "./sampler-methods.ts";
 import type { SamplerMethods } from "./sampler-worker.ts";
-import { spawnWorker } from "../../../util/spawn-worker.ts";
+import { spawnWorker } from "../../../base/util/spawn-worker.ts";
 import { SupervisedWorker, type WorkerDeath } from "./supervised-worker.ts";
 import type { BaseSource } from "../model/config.ts";
-import { restoreError, type WorkerClient, type WorkerEnd } from "../../../util/worker-rpc.ts";
+import { restoreError, type WorkerClient, type WorkerEnd } from "../../../base/util/worker-rpc.ts";
+import { onceAborted } from "../../../base/util/abort.ts";
 
 /** Trained weights of a model or an adapter, as a flat vector. */
 interface TrainedWeights {
@@ -56,7 +58,7 @@ class SamplerThread {
   }
 
   #onEvent(event: SamplerEvent): void {
-    if ("tokens" in event) for (const { request, token } of event.tokens) this.queues.get(request)?.push(token);
+    if ("tokens" in event) for (const { request, token } of unpackEvents(event.tokens)) this.queues.get(request)?.push(token);
     else for (const request of event.failed) this.queues.get(request)?.fail(restoreError(event.error));
   }
 }
@@ -145,20 +147,19 @@ export class SamplerPool {
     directory: string,
     prompt: Int32Array,
     { constraint, ...params }: SamplingParams,
-    signal: AbortSignal | undefined,
+    { signal, group }: SamplingOptions,
   ): AsyncGenerator<SampledToken, void> {
     const { worker, queues } = this.#choose(policyId, prompt);
     const client = worker.require();
     const request = this.#nextRequest++;
     const queue = pushIterator<SampledToken>(() => {});
     queues.set(request, queue);
-    const onAbort = () => queue.fail(signal!.reason);
-    signal?.addEventListener("abort", onAbort, { once: true });
+    const removeListener = onceAborted(signal, () => queue.fail(signal!.reason));
     const release = client.hold();
     let isFinished = false;
     try {
       const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
-      client.call("add", [request, policyId, prompt, toSent(params), form]).catch((error: unknown) => queue.fail(error));
+      client.call("add", [request, policyId, prompt, toSent(params), form, group]).catch((error: unknown) => queue.fail(error));
       for await (const token of queue) {
         signal?.throwIfAborted();
         isFinished = token.finish !== undefined;
@@ -166,7 +167,7 @@ export class SamplerPool {
         if (isFinished) return;
       }
     } finally {
-      signal?.removeEventListener("abort", onAbort);
+      removeListener();
       queues.delete(request);
       release();
       if (!isFinished) client.call("cancel", [request]).catch(() => {});
@@ -215,7 +216,7 @@ export class SamplerPool {
     const idlest = threads.reduce((best, thread) => (thread.load < best.load ? thread : best), first);
     const known = this.#affinities.find(policyId, prompt);
     const chosen = known?.policies.has(policyId) === true && known.load - idlest.load <= MAX_DETOUR ? known : idlest;
-    this.#affinities.note(policyId, prompt, chosen);
+    this.#affinities.record(policyId, prompt, chosen);
     return chosen;
   }
 }

@@ -1,6 +1,6 @@
 /** Entry point of a sampler thread. */
 import { parentPort, workerData } from "node:worker_threads";
-import { serveCalls } from "../../../util/worker-rpc.ts";
+import { serveCalls } from "../../../base/util/worker-rpc.ts";
 import { onHost } from "../sample/host-place.ts";
 import type { SamplerOptions } from "../sample/options.ts";
 import { samplerMethods } from "./sampler-methods.ts";

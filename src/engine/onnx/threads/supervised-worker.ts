@@ -1,7 +1,8 @@
 /** Worker that is replaced when it dies, after a delay that grows with repeated deaths. */
-import { EngineError, UnavailableError } from "../../../errors.ts";
+import { EngineError, UnavailableError } from "../../../base/errors.ts";
 import type { WorkerStatus } from "../../port.ts";
-import { WorkerClient, type Methods, type WorkerEnd } from "../../../util/worker-rpc.ts";
+import { WorkerClient, type Methods, type WorkerEnd } from "../../../base/util/worker-rpc.ts";
+import { onceAborted } from "../../../base/util/abort.ts";
 
 /** Delay before the first replacement, in milliseconds. */
 const MIN_DELAY_MS = 100;
@@ -102,20 +103,19 @@ export class SupervisedWorker<M extends Methods, E> {
     if (this.#client !== null) return this.#client;
     if (this.#isClosed) throw new EngineError("The engine is closed");
     let waiter: Waiter<M, E> | undefined;
-    let onAbort: (() => void) | undefined;
+    let removeListener: (() => void) | undefined;
     // A pending restart keeps the process alive only while a caller waits for it.
     this.#timer?.ref();
     try {
       return await new Promise<WorkerClient<M, E>>((resolve, reject) => {
         waiter = { resolve, reject };
         this.#waiters.add(waiter);
-        onAbort = () => reject(signal!.reason as Error);
-        signal?.addEventListener("abort", onAbort, { once: true });
+        removeListener = onceAborted(signal, () => reject(signal!.reason as Error));
       });
     } finally {
       if (waiter) this.#waiters.delete(waiter);
       if (this.#waiters.size === 0) this.#timer?.unref();
-      if (onAbort) signal?.removeEventListener("abort", onAbort);
+      removeListener?.();
     }
   }
 

@@ -1,7 +1,7 @@
 /** Client of the trainer's worker. Restarts the worker when it dies and tracks which models were lost with it. */
-import { UnavailableError } from "../../../errors.ts";
+import { UnavailableError } from "../../../base/errors.ts";
 import type { CallOptions, ModelHandle, WorkerStatus } from "../../port.ts";
-import type { MethodInput, MethodOutput, WorkerClient } from "../../../util/worker-rpc.ts";
+import type { MethodInput, MethodOutput, WorkerClient } from "../../../base/util/worker-rpc.ts";
 import { SupervisedWorker, type SupervisorOptions } from "./supervised-worker.ts";
 import type { BaseSource } from "../model/config.ts";
 import type { TrainedModelSpec } from "../train/trainer.ts";

@@ -2,7 +2,7 @@
 import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { HelperThread } from "./helper-thread.ts";
-import { Handover, serveCalls } from "../../../util/worker-rpc.ts";
+import { Handover, serveCalls } from "../../../base/util/worker-rpc.ts";
 import { Trainer } from "../train/trainer.ts";
 import { trainerMethods } from "./trainer-methods.ts";
 

@@ -1,8 +1,9 @@
 /** Inputs of a gradient graph that a batch determines, and its results. */
-import { entropyCoefficientOf } from "../../../training-rows.ts";
+import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
+import { tableStart } from "../model/rope.ts";
 import type { Tensor, TensorConstructor, Tensors } from "../runtime/program.ts";
 import { type Batch, type PaddedBlock, positionsIn } from "./batch.ts";
 import { sliceName } from "./head-loss.ts";
@@ -42,8 +43,8 @@ export interface PlanOptions {
   readonly entryStep?: number | undefined;
   /** Memory that the batch may take. @default `PROCESSOR_BUDGET` */
   readonly budget?: MemoryBudget | undefined;
-  /** Size that smaller batches are planned as, so that they run through the same graph. @default the size of the batch */
-  readonly planned?: BatchSize | undefined;
+  /** Returns the size that a batch is planned as, so that batches of many sizes run through few graphs. @default the size of the batch */
+  readonly plannedSize?: ((size: BatchSize) => BatchSize) | undefined;
 }
 
 /**
@@ -55,12 +56,13 @@ export function selectAndPlan(
   config: ModelConfig,
   rows: readonly Row[],
   batch: Batch,
-  { minEntries, entryStep = 1, budget, planned = { positions: 0, entries: 0 } }: PlanOptions,
+  { minEntries, entryStep = 1, budget, plannedSize = (size) => size }: PlanOptions,
 ): { readonly selection: Selection; readonly plan: MemoryPlan } | null {
   const trained = batch.groups.reduce((sum, group) => sum + group.trained, 0);
   if (trained === 0) return null;
   const entries = Math.max(trained, minEntries);
-  const plan = memoryPlan(config, Math.max(positionsIn(batch), planned.positions), Math.max(entries, planned.entries), budget);
+  const planned = plannedSize({ positions: positionsIn(batch), entries });
+  const plan = memoryPlan(config, planned.positions, planned.entries, budget);
   const step = Math.max(plan.headSlices, entryStep);
   return { plan, selection: selectTrained(rows, batch, Math.ceil(entries / step) * step) };
 }
@@ -150,7 +152,7 @@ function blockInputs(TensorClass: TensorConstructor, rows: readonly Row[], batch
       else addMasks(prefix, reach, prefix === PROMPT ? promptMasks(block, copies, window) : packedMasks(batch, copies, window));
     }
   };
-  const { prompts, packedRows } = tokenInputs(rows, batch);
+  const { prompts, packedRows } = tokenInputs(rows, batch, (inputs) => tableStart(config, inputs));
   add(PACKED, batch.packedRows, packedRows);
   if (batch.prompts && prompts) {
     add(PROMPT, batch.prompts, prompts);

@@ -1,12 +1,11 @@
 /** Runner of batches: feeds rows to compiled gradient graphs and reads their results. */
-import { entropyCoefficientOf } from "../../../training-rows.ts";
+import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
 import type { RotaryTables } from "../model/rope.ts";
-import { isLarge } from "../model/size.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
-import { type Batch, fullBatch, minTrainedEntries } from "./batch.ts";
+import { type Batch, minTrainedEntries, plannedSize } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import type { MemoryPlan } from "./memory-plan.ts";
@@ -60,8 +59,7 @@ export class BatchRunner {
     const { config } = base;
     const planned = selectAndPlan(config, rows, batch, {
       minEntries: minTrainedEntries(config, lora !== null),
-      // Each graph of a large model takes seconds to compile and holds the memory of its largest run.
-      planned: isLarge(config) ? fullBatch(config) : undefined,
+      plannedSize: (size) => plannedSize(config, size),
     });
     if (planned === null) return NOTHING;
     const { selection, plan } = planned;

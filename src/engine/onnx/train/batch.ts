@@ -1,12 +1,13 @@
 /** Batches of prefix groups: padded blocks of rows that run through a gradient graph together. */
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { tableStart } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
 import { MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
-import { type BatchSize, type DeviceBudget, keptBytesPerToken } from "./memory-plan.ts";
+import { type BatchSize, type DeviceBudget, keptBytesPerToken, memoryPlan } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
-import { deviceQueryBlocks, largeModelQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
+import { deviceQueryBlocks, LARGE_MODEL_BLOCK, largeModelQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
 
 /** Extent of a padded block: `count` rows of `time` tokens each, padding included. */
 interface Extent {
@@ -41,6 +42,8 @@ export interface BatchLimits {
   readonly maxTokens: number;
   /** Max tokens in a prefix group, and max padded tokens in a batch of several groups with shared prompts. */
   readonly maxSharing: number;
+  /** Max padded tokens in a batch of several groups with shared prompts, if it is below `maxSharing`. @default `maxSharing` */
+  readonly maxJoined?: number | undefined;
   /**
    * Max trained tokens in a group of several rows or a batch of several groups, regardless of how many tokens they share: each trained
    * token has logits over the whole vocabulary.
@@ -52,13 +55,29 @@ export interface BatchLimits {
   readonly minPositions?: number | undefined;
   /** Returns the number of query blocks of a row. @default {@link queryBlocks} */
   readonly blocksOf?: ((time: number) => number) | undefined;
+  /** Max length of a packed row of several continuations. @default no limit */
+  readonly maxPackedLength?: number | undefined;
   /** Cost of one query-key pair, in tokens: attention cost grows with the square of a row's length. */
   readonly pairCost: number;
+  /** Returns the cost of a token in a batch of this many positions, relative to a small batch: large batches recompute layers. @default 1 */
+  readonly tokenCost?: ((positions: number) => number) | undefined;
+  /** Returns the start of the rotary table of a row with a number of inputs; rows share a prefix only in the same table. @default 0 */
+  readonly tableStartOf?: ((inputs: number) => number) | undefined;
 }
+
+/** Sizes of batches of a large model, relative to `maxTokens`. Each is a graph of its own, which takes seconds to compile. */
+const LARGE_SIZES = [1, 2, 8] as const;
+
+/** A batch may be larger than a size by this factor and is still planned as this size: rows are padded after groups are formed. */
+const SIZE_TOLERANCE = 1.25;
+
+/** Cost of computing a layer again, relative to its gradient with an adapter: one product with each matrix instead of two. */
+const RECOMPUTE_COST = 1 / 2;
 
 /**
  * Computes the limits from a model's shape. A batch keeps some 10 hidden and 5 inner vectors per layer and token for its gradient. Small
- * batches stay in the processor's caches; large models need larger batches, because each batch adds to every gradient once.
+ * batches stay in the processor's caches; large models need larger batches, because each batch adds to every gradient once. Prefix groups
+ * of large models may be longer and recompute layers, if the shared prefix saves more.
  */
 export function batchLimits(config: ModelConfig): BatchLimits {
   const { hiddenSize, innerSize, layers, kvHeads, headSize, vocabularySize } = config;
@@ -67,22 +86,48 @@ export function batchLimits(config: ModelConfig): BatchLimits {
   const maxTokens = Math.min(Math.max(2 ** Math.floor(Math.log2(affordable)), 512), 1024);
   return {
     maxTokens,
-    maxSharing: maxTokens,
+    maxSharing: isLarge(config) ? maxTokens * LARGE_SIZES.at(-1)! : maxTokens,
     // After the last layer's attention only trained tokens are computed; each keeps logits, probabilities and a gradient over the
     // vocabulary.
     maxTrained: Math.min(Math.max(Math.floor(ACTIVATION_BYTES / (layerBytes + 3 * 4 * vocabularySize)), 512), 2048),
     // With narrow heads the inner dimension is short enough to be summed in one piece, however a product is cut.
     minRows: headSize < 128 ? 1 : Math.ceil(4 / kvHeads),
-    ...(isLarge(config) ? { blocksOf: largeModelQueryBlocks } : {}),
+    ...(isLarge(config)
+      ? {
+          blocksOf: largeModelQueryBlocks,
+          // Only one long prompt is worth a larger graph.
+          maxJoined: maxTokens * SIZE_TOLERANCE,
+          // Longer rows have more query blocks, and so another graph.
+          maxPackedLength: LARGE_MODEL_BLOCK,
+          tokenCost: (positions: number) => recomputingCost(config, maxTokens, positions),
+        }
+      : {}),
     pairCost: 1 / (3 * hiddenSize),
+    tableStartOf: (inputs) => tableStart(config, inputs),
   };
 }
 
-/** Returns the size of a batch at the limits of the processor. A longer row is a larger batch. */
-export function fullBatch(config: ModelConfig): BatchSize {
-  const { maxTokens, maxSharing, maxTrained } = batchLimits(config);
-  const positions = Math.max(maxTokens, maxSharing);
-  return { positions, entries: Math.min(positions, maxTrained) };
+/**
+ * Returns the size that a batch on the processor is planned as: of a large model, one of few sizes, because each graph takes seconds to
+ * compile and holds the memory of its largest run.
+ */
+export function plannedSize(config: ModelConfig, size: BatchSize): BatchSize {
+  if (!isLarge(config)) return size;
+  const { maxTokens, maxTrained } = batchLimits(config);
+  const positions = largeSize(maxTokens, size.positions);
+  return { positions, entries: Math.min(positions, Math.max(size.entries, maxTrained)) };
+}
+
+/** Returns the smallest of the sizes of a large model that `positions` fit into; `positions` if they fit into none. */
+function largeSize(maxTokens: number, positions: number): number {
+  const fitting = LARGE_SIZES.find((size) => positions <= size * maxTokens * SIZE_TOLERANCE);
+  return fitting === undefined ? positions : fitting * maxTokens;
+}
+
+/** Returns the cost of a token in a batch of a large model, relative to a batch that recomputes nothing. */
+function recomputingCost(config: ModelConfig, maxTokens: number, positions: number): number {
+  const { recomputedLayers } = memoryPlan(config, largeSize(maxTokens, positions), 1);
+  return 1 + (RECOMPUTE_COST * recomputedLayers) / config.layers;
 }
 
 /** Max bytes of the attention scores of a device's batch, whose rows have 1,024 tokens. */
@@ -100,6 +145,9 @@ export function deviceBatchLimits(config: ModelConfig, budget: DeviceBudget): Ba
     ...batchLimits(config),
     maxTokens,
     maxSharing: maxTokens,
+    tokenCost: undefined,
+    maxPackedLength: undefined,
+    maxJoined: undefined,
     // Trained tokens pass through the head in slices.
     maxTrained: maxTokens,
     minRows: 1,
@@ -126,8 +174,9 @@ export function minTrainedEntries({ hiddenSize, innerSize, heads, headSize, voca
 const BATCH_OVERHEAD = 128;
 
 /** Returns the cost of a batch in tokens, whether or not the batch is padded to `minPositions` positions yet. */
-export function costOf(shape: Extents, minPositions = MIN_PRODUCT_ROWS): number {
-  return Math.max(positionsIn(shape), minPositions) + BATCH_OVERHEAD;
+export function costOf(shape: Extents, { minPositions = MIN_PRODUCT_ROWS, tokenCost = () => 1 }: Partial<BatchLimits> = {}): number {
+  const positions = Math.max(positionsIn(shape), minPositions);
+  return positions * tokenCost(positions) + BATCH_OVERHEAD;
 }
 
 /** Returns the number of positions in the rotary tables: the length of the longest padded row, which may exceed the model's context. */
@@ -151,15 +200,12 @@ export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] 
   );
   const alone = groups.filter(({ shared }) => shared === 0);
   const sharing = groups.filter(({ shared }) => shared > 0);
-  return [...cut(alone, limits.maxTokens, limits), ...cut(sharing, limits.maxSharing, limits)];
+  return [...cut(alone, limits.maxTokens, limits), ...cut(sharing, Math.min(limits.maxJoined ?? Infinity, limits.maxSharing), limits)];
 }
 
 /** Cuts sorted prefix groups into batches of consecutive groups at the lowest total cost, by dynamic programming. */
-function cut(
-  groups: readonly PrefixGroup[],
-  maxTokens: number,
-  { maxTrained, minRows, minPositions = MIN_PRODUCT_ROWS, blocksOf = queryBlocks }: BatchLimits,
-): Batch[] {
+function cut(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLimits): Batch[] {
+  const { maxTrained, minRows, minPositions = MIN_PRODUCT_ROWS, blocksOf = queryBlocks } = limits;
   // cheapest[i]: the lowest cost of the first i groups, and the start of the last batch of that plan.
   const cheapest = [{ cost: 0, start: 0 }];
   for (let end = 1; end <= groups.length; end++) {
@@ -168,7 +214,7 @@ function cut(
     for (let start = end - 1; start >= 0; start--) {
       shape.add(groups[start]!);
       if (start < end - 1 && (positionsIn(shape) > maxTokens || shape.trained > maxTrained)) break;
-      const cost = cheapest[start]!.cost + costOf(shape, minPositions);
+      const cost = cheapest[start]!.cost + costOf(shape, limits);
       if (cost < best.cost) best = { cost, start };
     }
     cheapest.push(best);

@@ -1,5 +1,5 @@
 /** Runner of batches on a device: feeds rows to compiled gradient graphs, and provides the memory of their large outputs. */
-import { entropyCoefficientOf } from "../../../training-rows.ts";
+import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import { type DeviceBase, float16Inputs } from "../model/device-bases.ts";
 import type { Adapter, Layout } from "../model/parameters.ts";
@@ -65,7 +65,7 @@ export class DeviceBatchRunner {
     const inputs = batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" });
     const program = await this.#program(model, batch, loss, plan, (name) => inputs[name]?.type === "float32");
     const sums: PooledTensors = loss
-      ? await this.#gradients.take(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
+      ? await this.#gradients.acquire(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
       : new Map();
     const feeds: Tensors = {
       ...base.rotary.feeds(),
@@ -106,7 +106,7 @@ export class DeviceBatchRunner {
   async #runWithKept(program: Program, feeds: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     const shapes = [...this.#keptShapes.get(program)!(feeds)];
     const large = shapes.filter(([, shape]) => 4 * shape.reduce((size, dim) => size * dim, 1) >= this.#budget.minPooledBytes);
-    const kept = await this.#activations.take(new Map(large), true);
+    const kept = await this.#activations.acquire(new Map(large), true);
     try {
       return await program.run(feeds, { ...fetches, ...tensorsOf(kept) });
     } finally {

@@ -1,6 +1,6 @@
 /** Global-norm clipping and AdamW on a device, where parameters, moments and gradients stay. */
-import type { AdamParams } from "../../../training-rows.ts";
-import { add, concat, div, expandTo, Graph, mul, reduceSum, reshape, split, sqrt, sub, sumAll, type Value } from "../graph/index.ts";
+import type { AdamParams } from "../../../base/training-rows.ts";
+import { add, concat, div, expandTo, Graph, join, mul, reduceSum, reshape, split, sqrt, sub, sumAll, type Value } from "../graph/index.ts";
 import type { Layout, Parameter } from "../model/parameters.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import type { DeviceVector, NamedPart } from "../runtime/device-vector.ts";
@@ -184,7 +184,7 @@ function updateGraph(sizes: readonly number[]): Graph {
   const total = sizes.reduce((a, b) => a + b, 0);
   const joined = (name: string) => {
     const tensors = sizes.map((size, at) => graph.input(name + at, [size]));
-    return tensors.length === 1 ? tensors[0]! : concat(tensors, 0, total);
+    return join(tensors, 0, total);
   };
   const scalar = Object.fromEntries(SCALARS.map((name) => [name, graph.input(name, [])])) as Record<(typeof SCALARS)[number], Value>;
   const [p, m, v] = [joined("p"), graph.input("m", [total]), graph.input("v", [total])];

@@ -2,8 +2,8 @@
  * Trainable models in a device's memory, with the training operations of the engine port. Weights, moments and gradients stay on the
  * device: a step sends rows and returns log-probabilities, entropies and the gradient norm.
  */
-import { NotFoundError } from "../../../errors.ts";
-import { uniform } from "../../../util/rng.ts";
+import { NotFoundError } from "../../../base/errors.ts";
+import { uniform } from "../../../base/util/rng.ts";
 import { checkRows } from "../../check-request.ts";
 import { loadingBase } from "../../base-failure.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";

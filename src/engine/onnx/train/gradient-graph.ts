@@ -1,5 +1,5 @@
 /** Gradient graph: loss, log-probabilities and accumulated gradients of one batch of rows. */
-import { adaptedProduct, after, blockDiagonal, concat, Graph, mul, pullback, type Value } from "../graph/index.ts";
+import { adaptedProduct, after, blockDiagonal, Graph, join, mul, pullback, type Value } from "../graph/index.ts";
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
@@ -10,6 +10,7 @@ import { outputKept } from "./kept-activations.ts";
 import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
 import type { GraphShape } from "./query-blocks.ts";
 import { type MaskSource, type Model, rowsOf } from "./padded-blocks.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Output of a gradient graph: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
@@ -147,11 +148,11 @@ export function gradientGraph(
 function adapted(weights: ReadonlyMap<string, Value>, adapters: ReadonlyMap<string, Value>, scale: Value, isMerged: boolean): Projection {
   return (linear, x) => {
     const names = linear.parts.map((_, part) => adapterNames(linear, part));
-    const columns = names.map(({ a }) => adapters.get(a)!);
+    const columns = names.map(({ a }) => getOrThrow(adapters, a));
     const rank = columns.reduce((sum, { shape }) => sum + (shape[1] as number), 0);
-    const a = columns.length === 1 ? columns[0]! : concat(columns, 1, rank);
-    const b = mul(blockDiagonal(names.map((each) => adapters.get(each.b)!)), scale);
-    return adaptedProduct(x, weights.get(linear.name)!, a, b, { isMerged });
+    const a = join(columns, 1, rank);
+    const b = mul(blockDiagonal(names.map((each) => getOrThrow(adapters, each.b))), scale);
+    return adaptedProduct(x, getOrThrow(weights, linear.name), a, b, { isMerged });
   };
 }
 
@@ -173,7 +174,7 @@ class GradientSums {
 
   constructor(graph: Graph, parameters: Layout["parameters"], weights: ReadonlyMap<string, Value>) {
     for (const { name, shape } of parameters) {
-      this.#weights.set(name, weights.get(name)!);
+      this.#weights.set(name, getOrThrow(weights, name));
       this.#sums.set(name, graph.input(`${ACCUMULATOR}${name}_in`, shape));
     }
   }
@@ -188,7 +189,7 @@ class GradientSums {
     const pieces = this.#pieces(name);
     return pieces.length === 0
       ? null
-      : { weights: pieces.map((piece) => this.#weights.get(piece)!), sums: pieces.map((piece) => this.#sums.get(piece)!) };
+      : { weights: pieces.map((piece) => getOrThrow(this.#weights, piece)), sums: pieces.map((piece) => getOrThrow(this.#sums, piece)) };
   }
 
   /** Replaces the sums of the pieces of a parameter. */
@@ -209,8 +210,8 @@ class GradientSums {
    */
   pullback(cotangents: ReadonlyMap<Value, Value>, inputs: readonly Value[], isOwn: (name: string) => boolean): Backward {
     const names = [...this.#weights.keys()].filter(isOwn);
-    const weights = names.map((name) => this.#weights.get(name)!);
-    const start = new Map(names.map((name, i) => [weights[i]!, this.#sums.get(name)!]));
+    const weights = names.map((name) => getOrThrow(this.#weights, name));
+    const start = new Map(names.map((name, i) => [weights[i]!, getOrThrow(this.#sums, name)]));
     const gradients = pullback(cotangents, [...weights, ...inputs], start);
     const updated = gradients.splice(0, names.length);
     names.forEach((name, i) => this.#sums.set(name, updated[i]!));

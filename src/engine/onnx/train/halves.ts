@@ -1,6 +1,7 @@
 /** Data-parallel halves of a step's batches, which two threads compute in parallel. */
 import type { Row } from "../../port.ts";
 import { type Batch, costOf } from "./batch.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /**
  * Splits batches into two halves of about equal cost, each in the order of the batches. A pure function of the batches: gradients are
@@ -22,7 +23,7 @@ export function rowsOfHalf(rows: readonly Row[], batches: readonly Batch[]): { r
   const places = new Map<number, number>();
   const placeOf = (index: number) => {
     if (!places.has(index)) places.set(index, places.size);
-    return places.get(index)!;
+    return getOrThrow(places, index);
   };
   const picked = batches.map((batch) => ({
     ...batch,

@@ -5,10 +5,10 @@
 import {
   add,
   after,
-  concat,
   differentiate,
   exp,
   type Graph,
+  join,
   lessOrEqual,
   maximum,
   minimum,
@@ -99,11 +99,26 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
     }
     results.push({ logprob, entropy, gradient });
   }
-  const join = (parts: readonly Value[]) => (parts.length === 1 ? parts[0]! : concat(parts, 0, total));
   return {
-    logprob: join(results.map(({ logprob }) => logprob)),
-    entropy: join(results.map(({ entropy }) => entropy)),
-    backward: loss && { loss, hidden: join(results.map(({ gradient }) => gradient!)), head },
+    logprob: join(
+      results.map(({ logprob }) => logprob),
+      0,
+      total,
+    ),
+    entropy: join(
+      results.map(({ entropy }) => entropy),
+      0,
+      total,
+    ),
+    backward: loss && {
+      loss,
+      hidden: join(
+        results.map(({ gradient }) => gradient!),
+        0,
+        total,
+      ),
+      head,
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 /** Inputs of a gradient graph, built from the rows of a batch. */
 import type { Row } from "../../port.ts";
 import { type Batch, positionsIn, type PaddedBlock } from "./batch.ts";
-import type { PrefixGroup } from "./prefix-groups.ts";
+import { inputsOf, type PrefixGroup } from "./prefix-groups.ts";
 
 /** Token ids of a padded block, flat, and the position of each token in its own row. */
 export interface Tokens {
@@ -35,16 +35,26 @@ export function forEachGroup({ groups }: Batch, visit: (group: PrefixGroup, prom
   });
 }
 
-/** Collects the token ids and positions of both padded blocks. */
-export function tokenInputs(rows: readonly Row[], batch: Batch): { prompts: Tokens | null; packedRows: Tokens } {
+/**
+ * Collects the token ids and positions of both padded blocks.
+ *
+ * @param startOf - Returns the row of the rotary tables for the first position of a row with a number of inputs. @default 0
+ */
+export function tokenInputs(
+  rows: readonly Row[],
+  batch: Batch,
+  startOf: (inputs: number) => number = () => 0,
+): { prompts: Tokens | null; packedRows: Tokens } {
   const prompts = batch.prompts && emptyTokens(batch.prompts);
   const packedRows = emptyTokens(batch.packedRows);
   forEachGroup(batch, (group, prompt, firstPackedRow) => {
     const { members, shared, continuations } = group;
-    if (prompts) write(prompts, prompt * batch.prompts!.time, rows[members[0]!]!.tokens, 0, shared);
+    // All members of a group have the same table.
+    const first = startOf(inputsOf(rows[members[0]!]!));
+    if (prompts) write(prompts, prompt * batch.prompts!.time, rows[members[0]!]!.tokens, 0, shared, first);
     members.forEach((index, member) => {
       const { packedRow, start, length } = continuations[member]!;
-      write(packedRows, (firstPackedRow + packedRow) * batch.packedRows.time + start, rows[index]!.tokens, shared, length);
+      write(packedRows, (firstPackedRow + packedRow) * batch.packedRows.time + start, rows[index]!.tokens, shared, length, first);
     });
   });
   return { prompts, packedRows };
@@ -54,10 +64,10 @@ function emptyTokens({ count, time }: PaddedBlock): Tokens {
   return { tokens: new BigInt64Array(count * time), positions: new BigInt64Array(count * time) };
 }
 
-function write({ tokens, positions }: Tokens, at: number, source: Int32Array, from: number, count: number): void {
+function write({ tokens, positions }: Tokens, at: number, source: Int32Array, from: number, count: number, first: number): void {
   for (let t = 0; t < count; t++) {
     tokens[at + t] = BigInt(source[from + t]!);
-    positions[at + t] = BigInt(from + t);
+    positions[at + t] = BigInt(first + from + t);
   }
 }
 

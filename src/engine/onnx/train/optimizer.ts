@@ -1,5 +1,5 @@
-import { type AdamParams, completeAdam } from "../../../training-rows.ts";
-import { Graph, mul, reduceSum, reshape, sqrt } from "../graph/index.ts";
+import { type AdamParams, completeAdam } from "../../../base/training-rows.ts";
+import { Graph, mul, reduceSum } from "../graph/index.ts";
 import { BLOCK, type Layout } from "../model/parameters.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
 import { AdamKernel, type AdamScalars } from "./adam-kernel.ts";
@@ -21,20 +21,14 @@ const MAX_BLOCKS = 16_384;
 /** Global-norm clipping and AdamW, shared by all models of a trainer. */
 export class Optimizer {
   readonly #squares: Program;
-  readonly #root: Program;
   readonly #adam = new AdamKernel();
 
-  private constructor(squares: Program, root: Program) {
+  private constructor(squares: Program) {
     this.#squares = squares;
-    this.#root = root;
   }
 
   static async create(threads: number): Promise<Optimizer> {
-    const [squares, root] = [squaresGraph(), rootGraph()];
-    return new Optimizer(
-      await Program.compile(squares, "gradient-squares", { threads, memoryPattern: false }),
-      await Program.compile(root, "gradient-norm", { threads }),
-    );
+    return new Optimizer(await Program.compile(squaresGraph(), "gradient-squares", { threads, memoryPattern: false }));
   }
 
   /**
@@ -68,7 +62,10 @@ export class Optimizer {
     }
   }
 
-  /** Computes `√Σ g²`. Squares are summed in blocks first: one running float32 sum over millions of squares loses three digits. */
+  /**
+   * Computes `√Σ g²`. Squares are summed in blocks in float32, and the blocks in float64: a running float32 sum over millions of terms loses
+   * three digits.
+   */
   async #norm(gradients: Float32Array): Promise<number> {
     const { Tensor } = await loadRuntime();
     const blocks = gradients.length / BLOCK;
@@ -78,8 +75,7 @@ export class Optimizer {
       const gradient = new Tensor("float32", gradients.subarray(first * BLOCK, end * BLOCK), [end - first, BLOCK]);
       await this.#squares.run({ gradient }, { sums: new Tensor("float32", sums.subarray(first, end), [end - first, 1]) });
     }
-    const { norm } = await this.#root.run({ sums: new Tensor("float32", sums, [blocks, 1]) }, ["norm"]);
-    return (norm!.data as Float32Array)[0]!;
+    return Math.sqrt(sums.reduce((total, sum) => total + sum, 0));
   }
 }
 
@@ -123,12 +119,5 @@ function squaresGraph(): Graph {
   const graph = new Graph();
   const gradient = graph.input("gradient", ["blocks", BLOCK]);
   graph.output("sums", reduceSum(mul(gradient, gradient), [1]));
-  return graph;
-}
-
-/** Builds the graph of the norm from sums of squares. Input `sums` `[blocks, 1]`; output `norm`, a scalar. */
-function rootGraph(): Graph {
-  const graph = new Graph();
-  graph.output("norm", sqrt(reshape(reduceSum(graph.input("sums", ["blocks", 1]), [0]), [])));
   return graph;
 }

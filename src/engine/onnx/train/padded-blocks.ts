@@ -148,8 +148,8 @@ function promptAttention(prompt: BlockInputs, packed: BlockInputs, rows: Dim): A
   const promptOf = packed.inputs.graph.input("prompt_of", [packed.inputs.dims.batch, prompt.inputs.dims.batch]);
   return (layer, projected) => {
     const [first, second] = split(projected, 0, [prompt.inputs.dims.rows, packed.inputs.dims.rows]);
-    const shared = splitHeads(prompt.inputs, layer, first!);
-    const own = splitHeads(packed.inputs, layer, second!);
+    const shared = splitHeads(prompt.inputs, layer, first);
+    const own = splitHeads(packed.inputs, layer, second);
     const withPrompt = (name: keyof Heads) => concat([ownedBy(promptOf, shared[name]), own[name]], 2, packed.keys);
     const promptOutput = attention(shared.queries, shared.keys, shared.values, prompt.optionsOf(layer));
     const packedOutput = attention(own.queries, withPrompt("keys"), withPrompt("values"), packed.optionsOf(layer));

@@ -46,9 +46,16 @@ const COPY_COST = 1 / 12;
  * Joins neighboring rows with a shared prefix, as long as the joint cost is lower than the separate costs. The rows of a group of samples
  * are neighbors.
  */
-export function findPrefixGroups(rows: readonly Row[], { maxSharing, maxTrained, pairCost }: BatchLimits): PrefixGroup[] {
+export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): PrefixGroup[] {
+  const { maxSharing, maxTrained, pairCost, tokenCost, tableStartOf = () => 0 } = limits;
   const alone = (length: number) => length * (1 + length * pairCost);
   const together = (shared: number, own: number, longest: number) => alone(shared) + own * (1 + (shared + longest) * pairCost);
+  // The cost of a token in a group that is laid out, padding included.
+  const factor = (lengths: readonly number[], shared: number) => {
+    if (tokenCost === undefined) return 1;
+    const { packedRows, packedLength } = layOut(without(shared, lengths), shared, limits);
+    return tokenCost(paddedPositions(shared, packedRows, packedLength, limits));
+  };
   const groups: PrefixGroup[] = [];
   for (let first = 0; first < rows.length;) {
     const members = [first];
@@ -57,7 +64,7 @@ export function findPrefixGroups(rows: readonly Row[], { maxSharing, maxTrained,
     let shared = inputsOf(head);
     let longestRow = shared;
     let cost = alone(shared);
-    // Input tokens of all members, the shared prefix counted for each member.
+    const lengths = [shared];
     let inputs = shared;
     let trained = trainedTokens(head);
     for (let next = first + 1; next < rows.length; next++) {
@@ -68,21 +75,39 @@ export function findPrefixGroups(rows: readonly Row[], { maxSharing, maxTrained,
       const longest = Math.max(longestRow, length);
       const joined = together(common, own, longest - common);
       const more = trained + trainedTokens(row);
-      if (common < MIN_SHARED || common + own > maxSharing || more > maxTrained || joined >= cost + alone(length)) break;
+      if (
+        common < MIN_SHARED ||
+        tableStartOf(length) !== tableStartOf(inputsOf(head)) ||
+        common + own > maxSharing ||
+        more > maxTrained ||
+        joined * factor([...lengths, length], common) >= cost * factor(lengths, shared) + alone(length) * factor([length], 0)
+      )
+        break;
       shared = common;
       longestRow = longest;
       cost = joined;
       inputs += length;
       trained = more;
+      lengths.push(length);
       members.push(next);
     }
     const prompt = members.length === 1 ? 0 : shared;
-    const lengths = members.map((index) => inputsOf(rows[index]!) - prompt);
-    const own = lengths.reduce((sum, length) => sum + length, 0);
-    groups.push({ members, shared: prompt, ...layOut(lengths, prompt, pairCost), length: prompt + own, trained });
+    const continuations = without(prompt, lengths);
+    const own = continuations.reduce((sum, length) => sum + length, 0);
+    groups.push({ members, shared: prompt, ...layOut(continuations, prompt, limits), length: prompt + own, trained });
     first += members.length;
   }
   return groups;
+}
+
+/** Returns the lengths of rows without the prefix that they share. */
+function without(shared: number, lengths: readonly number[]): number[] {
+  return lengths.map((length) => length - shared);
+}
+
+/** Returns the token positions of a prefix and its packed rows, padding included. */
+function paddedPositions(shared: number, packedRows: number, packedLength: number, { blocksOf }: BatchLimits): number {
+  return (shared === 0 ? 0 : paddedTime(shared, blocksOf)) + packedRows * paddedTime(packedLength, blocksOf);
 }
 
 /**
@@ -92,14 +117,16 @@ export function findPrefixGroups(rows: readonly Row[], { maxSharing, maxTrained,
 function layOut(
   lengths: readonly number[],
   shared: number,
-  pairCost: number,
+  limits: BatchLimits,
 ): Pick<PrefixGroup, "continuations" | "packedRows" | "packedLength"> {
+  const { pairCost, tokenCost = () => 1, maxPackedLength = Infinity } = limits;
   const own = lengths.reduce((sum, length) => sum + length, 0);
-  const longest = lengths.reduce((max, length) => Math.max(max, length), 0);
+  const longest = paddedTime(lengths.reduce((max, length) => Math.max(max, length), 0));
   let best = { cost: Infinity, packedRows: 0, continuations: [] as Continuation[] };
-  for (let size = paddedTime(longest); ; size = paddedTime(size * 1.5)) {
+  for (let size = longest; size <= Math.max(maxPackedLength, longest); size = paddedTime(size * 1.5)) {
     const { packedRows, continuations } = firstFit(lengths, size);
-    const cost = packedRows * (size * (1 + (shared + size) * pairCost) + shared * COPY_COST);
+    const factor = tokenCost(paddedPositions(shared, packedRows, size, limits));
+    const cost = factor * packedRows * (size * (1 + (shared + size) * pairCost) + shared * COPY_COST);
     if (cost < best.cost) best = { cost, packedRows, continuations };
     if (size >= own) break;
   }
@@ -131,7 +158,8 @@ function commonPrefix(a: Int32Array, b: Int32Array): number {
   return length;
 }
 
-function inputsOf({ tokens }: Row): number {
+/** Returns the number of tokens of a row that are inputs: all but the last. */
+export function inputsOf({ tokens }: Row): number {
   return tokens.length - 1;
 }
 

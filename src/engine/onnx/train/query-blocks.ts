@@ -26,12 +26,15 @@ export function queryBlocks(time: number): number {
   return 2 ** Math.ceil(Math.log2(time / (time <= 1024 ? 128 : 256)));
 }
 
+/** Max length of a row of a large model that is one query block, in tokens. */
+export const LARGE_MODEL_BLOCK = 256;
+
 /**
  * Returns the number of blocks in a large model, where attention is a small part of the work: rows of up to 256 tokens run through one
  * graph, because each graph takes seconds to compile and holds the memory of its largest run.
  */
 export function largeModelQueryBlocks(time: number): number {
-  return time <= 256 ? 1 : queryBlocks(time);
+  return time <= LARGE_MODEL_BLOCK ? 1 : queryBlocks(time);
 }
 
 /** Returns the number of blocks on a device, where few kernels matter more than the work that blocks save. */

@@ -1,6 +1,6 @@
 /** Finiteness checks of a training step. Each error names the tensor or the token with a NaN or an infinity. */
-import { NonFiniteError } from "../../../errors.ts";
-import { firstNonFinite } from "../../../util/finite.ts";
+import { NonFiniteError } from "../../../base/errors.ts";
+import { firstNonFinite } from "../../../base/util/finite.ts";
 import { requireFiniteLogprobs } from "../../check-results.ts";
 import type { Logprobs } from "../../port.ts";
 import { type Layout, tensorAt } from "../model/parameters.ts";

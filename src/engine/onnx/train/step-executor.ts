@@ -17,6 +17,12 @@ import { distinctCandidates, ThreadChoice } from "./thread-choice.ts";
  */
 export const MAX_HALF_BATCH_TOKENS = 512;
 
+/**
+ * Milliseconds without a step after which the graphs of a large model are freed, with the memory of their largest runs: the rollouts between two
+ * RL steps need it more. Compiling them again takes a few percent of a step.
+ */
+const IDLE_MS = 5_000;
+
 /** Model of a step, and the accumulators that its gradients are added to. */
 export interface StepModel extends BatchModel {
   readonly id: string;
@@ -77,6 +83,7 @@ export class StepExecutor {
   readonly #runners = new Runners();
   readonly #kinds = new Map<string, StepKind>();
   #helper: StepHelper | undefined;
+  #idle: NodeJS.Timeout | undefined;
 
   /**
    * @param candidates - Total thread counts to choose from; a single one is used without timing.
@@ -99,6 +106,15 @@ export class StepExecutor {
    * @throws the signal's reason if it aborts between two batches, and any error of a batch. Gradients of some batches may have been added.
    */
   async run(step: Step): Promise<{ readonly results: ReadonlyMap<Batch, BatchResult>; readonly threads: ThreadReport }> {
+    clearTimeout(this.#idle);
+    try {
+      return await this.#compute(step);
+    } finally {
+      if (isLarge(step.model.base.config)) this.#idle = setTimeout(() => this.#runners.keep(new Set()), IDLE_MS).unref();
+    }
+  }
+
+  async #compute(step: Step): Promise<{ readonly results: ReadonlyMap<Batch, BatchResult>; readonly threads: ThreadReport }> {
     const { model, batches, loss } = step;
     const halves = isLarge(model.base.config) ? ([batches, []] as const) : splitInHalves(batches);
     const kind = this.#kindOf(model, this.#canRunSideBySide(halves));
@@ -204,7 +220,7 @@ export class StepExecutor {
     const result = await compute(threads);
     const ms = performance.now() - startMs;
     const tokens = computed.reduce((sum, batch) => sum + positionsIn(batch), 0);
-    choice.note({ tokens, ms, hasCompiled: this.#compiled > compiled });
+    choice.record({ tokens, ms, hasCompiled: this.#compiled > compiled });
     if (choice.current !== threads || choice.isSettled) await this.#releasePrograms();
     return result;
   }

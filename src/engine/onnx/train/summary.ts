@@ -1,4 +1,4 @@
-import { entropyCoefficientOf } from "../../../training-rows.ts";
+import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
 import { type Batch, positionsIn } from "./batch.ts";
 import type { BatchResult } from "./batch-inputs.ts";

@@ -40,8 +40,8 @@ export interface ThreadTrial {
 }
 
 /**
- * Thread choice for one kind of step. Tries candidates from the most threads to the minEntries and ends with the first candidate that is slower
- * than an earlier one: if fewer threads are slower, still fewer are slower yet, and their trials would take longest.
+ * Thread choice for one kind of step. Tries candidates from the most threads to the fewest and ends with the first candidate that is slower
+ * than an earlier one: fewer threads would be slower still, and their trials would take longest.
  */
 export class ThreadChoice {
   readonly #rest: number[];
@@ -76,14 +76,14 @@ export class ThreadChoice {
     return this.#isSettled;
   }
 
-  /** Thread count in use and, once settled, the measured rates, minEntries threads first. */
+  /** Thread count in use and, once settled, the measured rates, fewest threads first. */
   get report(): ThreadReport {
     const rates = [...(this.#isSettled ? this.#rates : [])].map(([threads, tokensPerSecond]) => ({ threads, tokensPerSecond }));
     return { threads: this.#current, rates: rates.toSorted((a, b) => a.threads - b.threads) };
   }
 
   /** Records a run with `current` threads; does nothing once the choice is settled. */
-  note({ tokens, ms, hasCompiled }: ThreadTrial): void {
+  record({ tokens, ms, hasCompiled }: ThreadTrial): void {
     if (this.#isSettled) return;
     this.#spentMs += ms;
     this.#runs++;

@@ -1,9 +1,9 @@
 /**
  * Trainable models in memory, with the training operations of the engine port. Runs in a worker: calls block its thread while they compute.
  */
-import { NotFoundError } from "../../../errors.ts";
-import { uniform } from "../../../util/rng.ts";
-import { type Lease, Leases } from "../../../util/leases.ts";
+import { NotFoundError } from "../../../base/errors.ts";
+import { uniform } from "../../../base/util/rng.ts";
+import { type Lease, Leases } from "../../../base/util/leases.ts";
 import { loadingBase } from "../../base-failure.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, StatePath } from "../../port.ts";

@@ -1,6 +1,6 @@
 /** Streamed answers, as chunks and as the server-sent events that carry them. */
 import { createParser } from "eventsource-parser";
-import type { ChatCompletionChunk, ErrorBody } from "../../../schema/index.ts";
+import type { ChatCompletionChunk, ErrorBody } from "../../../base/schema/index.ts";
 
 /** Chunks of a stream since the batch before. */
 export interface ChunkBatch {

@@ -1,15 +1,15 @@
 /**
- * JSON Schema validation of texts by ajv, with two differences: a pattern may have escapes that the flag `u` forbids, and `multipleOf` uses
- * decimal arithmetic, so that 0.3 is a multiple of 0.1.
+ * JSON Schema validation of texts by ajv, with three differences: a pattern may have escapes that the flag `u` forbids, a value of the
+ * format `regex` may not, and `multipleOf` uses decimal arithmetic, so that 0.3 is a multiple of 0.1.
  */
 import { createContext, Script } from "node:vm";
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
 import ajvFormats from "ajv-formats";
-import { ArgumentError } from "../../../errors.ts";
-import { Lru } from "../../../util/lru.ts";
-import { toLatestDraftDeep } from "../../../grammar/compile/schema/drafts.ts";
-import type { SchemaObject } from "../../../grammar/compile/schema/keywords.ts";
-import { isMultiple } from "../../../grammar/compile/schema/multiples.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import { Lru } from "../../../base/util/lru.ts";
+import { toLatestDraftDeep } from "../../../text/grammar/compile/schema/drafts.ts";
+import type { SchemaObject } from "../../../text/grammar/compile/schema/keywords.ts";
+import { isMultiple } from "../../../text/grammar/compile/schema/multiples.ts";
 
 /** Maximum duration of one validation, in milliseconds; a limit is needed because patterns may backtrack. */
 const MAX_VALIDATION_MS = 1000;
@@ -25,6 +25,15 @@ const regExp = Object.assign(
   },
   { code: "" },
 );
+
+/** Whether a text is a regular expression with the flag `u`: without the flag, unknown escapes would be letters. */
+function isRegExp(text: string): boolean {
+  try {
+    return new RegExp(text, "u") instanceof RegExp;
+  } catch {
+    return false;
+  }
+}
 
 /** Cached validators, limited in number and in the total length of their schemas; the least recently used is dropped first. */
 const validators = new Lru<string, ValidateFunction>({ maxEntries: 64, maxWeight: 4_000_000 });
@@ -42,6 +51,7 @@ function validatorOf(schema: string, isTracking = schema.includes('"unevaluated'
   if (known !== undefined) return known;
   const ajv = new Ajv2020({ strict: false, meta: false, validateSchema: false, logger: false, code: { regExp, optimize: false } });
   ajvFormats.default(ajv);
+  ajv.addFormat("regex", isRegExp);
   if (!isTracking) {
     ajv.opts.unevaluated = false;
     ajv.removeKeyword("unevaluatedProperties").removeKeyword("unevaluatedItems");

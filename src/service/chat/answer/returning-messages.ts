@@ -1,4 +1,4 @@
-import type { ChatMessage } from "../../../tokenizer/index.ts";
+import type { ChatMessage } from "../../../text/tokenizer/index.ts";
 import type { ChoiceMessage } from "./shape.ts";
 
 function isJson(text: string): boolean {

@@ -1,4 +1,5 @@
 /** JSON of a response that is not streamed. It contains every field of the wire format, null where there is no value. */
+import type { ChatCompletion } from "../../../base/schema/index.ts";
 import { splitReasoning } from "../text/reasoning.ts";
 import { parseToolCalls, type ParsedToolCall } from "../text/tool-calls.ts";
 import type { GeneratedChoice } from "../generate/generate.ts";
@@ -118,6 +119,43 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
   };
 }
 
+function usageOf(choices: readonly GeneratedChoice[], options: ShapeOptions) {
+  const count = choices.reduce((sum, choice) => sum + choice.ids.length, 0);
+  return { ...toUsage(options.promptIds.length, count), prompt_tokens_details: toPromptDetails(choices[0]?.cachedTokens ?? 0, options) };
+}
+
+/**
+ * Returns a response that is not streamed.
+ *
+ * @param messages - Shape `[n]`, one per choice.
+ */
+export function toCompletion(
+  choices: readonly GeneratedChoice[],
+  messages: readonly ChoiceMessage[],
+  options: ShapeOptions,
+): ChatCompletion {
+  const { head, promptIds, promptLogprobs = null } = options;
+  const { id, created, model } = head;
+  return {
+    id,
+    object: "chat.completion",
+    created,
+    model,
+    // In the order of `completionPieces`.
+    choices: choices.map((choice, index) => {
+      const { logprobs, ...rest } = toWireChoice(choice, messages[index]!, options);
+      return { ...rest, logprobs };
+    }),
+    service_tier: null,
+    system_fingerprint: null,
+    usage: usageOf(choices, options),
+    prompt_logprobs: promptLogprobs,
+    prompt_token_ids: options.request.returnTokenIds ? [...promptIds] : null,
+    kv_transfer_params: null,
+    ...unusedKwargsMember(options),
+  } as unknown as ChatCompletion;
+}
+
 /** Log-probability entries in one piece of a response; a piece with alternatives takes a few milliseconds to serialize. */
 const PIECE_ENTRIES = 256;
 
@@ -152,13 +190,7 @@ export function* completionPieces(
       yield "}}";
     }
   }
-  const usage = {
-    ...toUsage(
-      promptIds.length,
-      choices.reduce((sum, choice) => sum + choice.ids.length, 0),
-    ),
-    prompt_tokens_details: toPromptDetails(choices[0]?.cachedTokens ?? 0, options),
-  };
+  const usage = usageOf(choices, options);
   yield `],${JSON.stringify({ service_tier: null, system_fingerprint: null, usage }).slice(1, -1)},"prompt_logprobs":`;
   if (promptLogprobs === null) yield "null";
   else yield* listPieces(promptLogprobs);
@@ -166,7 +198,13 @@ export function* completionPieces(
   yield `,${JSON.stringify({ prompt_token_ids: promptTokenIds, kv_transfer_params: null, ...unusedKwargsMember(options) }).slice(1)}`;
 }
 
-/** Returns the number of log-probabilities in a response, alternatives included. */
+/** Returns the number of log-probabilities in a response, of the prompt too, alternatives included. */
 export function countLogprobs(choices: readonly GeneratedChoice[]): number {
-  return choices.reduce((sum, { logprobs }) => sum + (logprobs?.length ?? 0) * (1 + (logprobs?.[0]?.top_logprobs.length ?? 0)), 0);
+  return choices.reduce(
+    (sum, { logprobs, promptTokens }) =>
+      sum +
+      (logprobs?.length ?? 0) * (1 + (logprobs?.[0]?.top_logprobs.length ?? 0)) +
+      (promptTokens?.length ?? 0) * (1 + (promptTokens?.[0]?.top.length ?? 0)),
+    0,
+  );
 }

@@ -1,5 +1,5 @@
 /** Chunks of a chat completion, generated on demand at the rate of the reader. */
-import type { ChatCompletionChunk, ErrorBody } from "../../../schema/index.ts";
+import type { ChatCompletionChunk, ErrorBody } from "../../../base/schema/index.ts";
 import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "../generate/generate.ts";
 import type { WireLogprob } from "../generate/logprobs.ts";
 import type { ChunkBatch, ChunkSource } from "./chunk-source.ts";

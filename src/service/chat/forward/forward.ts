@@ -5,20 +5,25 @@ import { join, relative } from "node:path";
 import { z } from "zod";
 import { UpstreamAdapters } from "../../../engine/upstream/adapters.ts";
 import { textOf, type Upstream, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
-import { EngineError, OverloadedError, UnsupportedError } from "../../../errors.ts";
-import { CHAT_FIELDS, type ChatField } from "../../../schema/chat-fields.ts";
-import { messageOf } from "../../error-text.ts";
-import { errorResponse } from "../../http-errors.ts";
-import type { ServiceLogger } from "../../logger.ts";
-import { stepName } from "../../names.ts";
-import { rememberingFind } from "../../policies.ts";
+import { EngineError, OverloadedError, UnsupportedError } from "../../../base/errors.ts";
+import { CHAT_FIELDS, type ChatField } from "../../../base/schema/chat-fields.ts";
+import { messageOf } from "../../../base/util/values.ts";
+import { toErrorBody, type ErrorFields, type ErrorStatus } from "../../http/errors.ts";
+import type { Members } from "../../../dialects/index.ts";
+import type { ErrorBody } from "../../../base/schema/index.ts";
+import type { ServiceLogger } from "../../common/logger.ts";
+import { stepName } from "../../common/names.ts";
+import { rememberingFind } from "../../models/policies.ts";
 import type { StoredFiles } from "../../stored-files/stored-files.ts";
 import type { Store } from "../../store/tables.ts";
 import { requestSignal } from "../request/client-signal.ts";
-import { FIELD_NAMES, isDefault } from "../request/fields.ts";
+import { withTokenLimit, type TokenLimit } from "../request/effective-request.ts";
+import { FIELD_NAMES } from "../request/fields.ts";
+import type { ForwardableRequest } from "../request/opened-chat.ts";
 import { forwardedStream } from "./forwarded-stream.ts";
 import { IgnoredFieldLog } from "../request/ignored-fields.ts";
 import { memberText, withMember, withoutMember } from "../text/json-members.ts";
+import { isRecord, parseJson } from "../../../base/util/values.ts";
 
 /** Options of {@link ChatForwarder}. */
 export interface ForwarderOptions {
@@ -34,13 +39,23 @@ export interface ForwarderOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Unparsed chat completion request. */
+/** Chat completion request to forward. */
 export interface ForwardCall {
-  readonly body: string;
+  readonly request: ForwardableRequest;
   readonly requestId: string | undefined;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
+  /** Limits of the output tokens in the body that are lowered to `maxOutputTokens`. @default none */
+  readonly limits?: readonly TokenLimit[] | undefined;
+  /** Max output tokens of each choice, also where the body does not limit them. @default the limit of the body */
+  readonly maxOutputTokens?: number | undefined;
 }
+
+/** Answer of the other server. */
+export type ForwardedAnswer =
+  | { readonly kind: "whole"; readonly members: Members; readonly json: string }
+  | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> }
+  | { readonly kind: "refusal"; readonly status: ErrorStatus; readonly body: ErrorBody; readonly retryAfter: string | null };
 
 /** Model of a forwarded request. */
 interface Target {
@@ -48,6 +63,8 @@ interface Target {
   readonly name: string;
   /** Value of `model` in the response. */
   readonly resolvedName: string;
+  /** Max tokens of prompt and output; null if the upstream does not report it. */
+  readonly contextLength: number | null;
   /** Releases the adapter that the request holds. */
   readonly release: () => void;
   /** Called if the upstream responds that it does not have the model. */
@@ -61,9 +78,6 @@ const upstreamError = z.looseObject({
 
 /** Callbacks for a base model, which is always loaded on the upstream. */
 const HELD_BY_NOBODY = { release: () => {}, forget: () => {} };
-
-const JSON_HEADERS = { "content-type": "application/json" };
-const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
 export class ChatForwarder {
   readonly #options: ForwarderOptions;
@@ -86,12 +100,11 @@ export class ChatForwarder {
   /**
    * Forwards a request to the upstream.
    *
-   * @param call - The unparsed request.
-   * @returns The response, or null for a request to be handled locally: its model is not sampled by the upstream or cannot be read.
+   * @returns The response, or null for a request to be handled locally: its model is not sampled by the upstream.
    * @throws UnsupportedError `E_UNSUPPORTED` for a field that the upstream does not support or confirm; other errors as the chat route maps
    *   them.
    */
-  async forward(call: ForwardCall): Promise<Response | null> {
+  async forward(call: ForwardCall): Promise<ForwardedAnswer | null> {
     try {
       return await this.#forward(call);
     } catch (error) {
@@ -101,18 +114,15 @@ export class ChatForwarder {
     }
   }
 
-  /** Whether the upstream samples the model that a body names. */
-  async samples(body: string): Promise<boolean> {
-    const fields = membersOf(body);
-    const target = fields === null ? null : await this.#target(fields["model"]);
+  /** Whether the upstream samples the model of a request. */
+  async samples({ model }: ForwardableRequest): Promise<boolean> {
+    const target = await this.#target(model);
     target?.release();
     return target !== null;
   }
 
-  async #forward(call: ForwardCall): Promise<Response | null> {
-    const fields = membersOf(call.body);
-    if (fields === null) return null;
-    const target = await this.#target(fields["model"]);
+  async #forward(call: ForwardCall): Promise<ForwardedAnswer | null> {
+    const target = await this.#target(call.request.model);
     if (target === null) return null;
     let isStreaming = false;
     const { signal, release } = requestSignal(call.signal, this.#options.signal);
@@ -121,24 +131,26 @@ export class ChatForwarder {
       target.release();
     };
     try {
-      const body = await this.#bodyFor(target, call.body, fields);
+      const body = await this.#bodyFor(target, limitedText(call, target), call.request);
       const { upstream } = this.#options;
       const answer = await upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
       if (answer.status >= 400) return await this.#refusal(answer, target);
       const rename = target.name === target.resolvedName ? null : target.resolvedName;
       if (answer.contentType.includes("text/event-stream")) {
         isStreaming = true;
-        return new Response(forwardedStream(answer.body, { rename, onEnd }), { headers: STREAM_HEADERS });
+        return { kind: "stream", events: forwardedStream(answer.body, { rename, onEnd }) };
       }
       const text = await textOf(answer);
-      if (membersOf(text) === null) {
+      const members = membersOf(text);
+      if (members === null) {
         this.#options.logger.error("The upstream answered a chat completion with something else than a JSON object", {
           contentType: answer.contentType,
           answer: text.slice(0, 500),
         });
         throw new EngineError("The upstream answered with something else than a JSON object");
       }
-      return new Response(rename === null ? text : withMember(text, "model", JSON.stringify(rename)), { headers: JSON_HEADERS });
+      if (rename === null) return { kind: "whole", members, json: text };
+      return { kind: "whole", members: { ...members, model: rename }, json: withMember(text, "model", JSON.stringify(rename)) };
     } finally {
       // A stream outlives this call and releases its resources when it ends.
       if (!isStreaming) onEnd();
@@ -151,19 +163,20 @@ export class ChatForwarder {
     const id = model === undefined || model === null || model === "" ? defaultBase : model;
     if (typeof id !== "string") return null;
     const base = upstream.baseModels.get(id);
-    if (base !== undefined) return { name: base, resolvedName: id, ...HELD_BY_NOBODY };
+    if (base !== undefined) return { name: base, resolvedName: id, contextLength: upstream.contextLengthOf(id), ...HELD_BY_NOBODY };
     // The local route rejects unknown names.
     const found = await this.#find(id, []).catch(() => null);
     const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
     if (found === null || name === undefined) return null;
     const { model: row, checkpoint } = found;
     const resolvedName = stepName(row, checkpoint.step);
+    const contextLength = upstream.contextLengthOf(row.base_model);
     // Step 0 is the base model itself: a new adapter changes nothing.
-    if (checkpoint.state_dir === null) return { name, resolvedName, ...HELD_BY_NOBODY };
+    if (checkpoint.state_dir === null) return { name, resolvedName, contextLength, ...HELD_BY_NOBODY };
     if (upstream.options.adapters !== true || row.lora === null) return null;
     const path = await this.#options.files.useCheckpoint(row, checkpoint, (local) => this.#adapterPath(local, resolvedName));
     const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, path);
-    return { ...lease, resolvedName };
+    return { ...lease, resolvedName, contextLength };
   }
 
   async #adapterPath(local: string, resolvedName: string): Promise<string> {
@@ -175,42 +188,41 @@ export class ChatForwarder {
   }
 
   /** Returns the body with the upstream's names; every other byte is unchanged, so that numbers keep all their digits. */
-  async #bodyFor({ name }: Target, body: string, fields: Readonly<Record<string, unknown>>): Promise<string> {
+  async #bodyFor({ name }: Target, body: string, { fields, unknownFields }: ForwardableRequest): Promise<string> {
     const { capabilities } = this.#options.upstream;
     let forwarded = withMember(body, "model", JSON.stringify(name));
-    for (const [field, known] of FIELD_NAMES) {
-      if (fields[field] === undefined || fields[field] === null) continue;
-      const { alias = field }: ChatField = CHAT_FIELDS[known];
+    for (const [field, isWithoutEffect] of fields) {
+      const { alias = field }: ChatField = CHAT_FIELDS[FIELD_NAMES.get(field)!];
       const isRenamed = alias !== field && capabilities.describes(alias) === true;
       if (isRenamed && !capabilities.refuses(field) && !capabilities.refuses(alias)) {
         forwarded = withMember(withoutMember(forwarded, field), alias, memberText(body, field) ?? "null");
         continue;
       }
-      if (isDefault(known, fields[field]) || (await capabilities.supports(field, name))) continue;
+      if (isWithoutEffect || (await capabilities.supports(field, name))) continue;
       throw new UnsupportedError(
         `The server that samples this model does not support \`${field}\`, or does not confirm that it does; leave it out` +
           (capabilities.describes(field) === null ? ", or list it in the service's option `upstream.supportedFields`" : ""),
         { param: field },
       );
     }
-    const unknown = Object.keys(fields).filter((field) => !FIELD_NAMES.has(field) && capabilities.describes(field) !== true);
+    const unknown = unknownFields.filter((field) => capabilities.describes(field) !== true);
     this.#unknownFields.report(unknown, this.#options.logger);
     return forwarded;
   }
 
   /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
-  async #refusal(answer: UpstreamAnswer, { name, forget }: Target): Promise<Response> {
+  async #refusal(answer: UpstreamAnswer, { name, forget }: Target): Promise<ForwardedAnswer> {
     const text = await textOf(answer);
     const said = upstreamError.safeParse(flatErrors(text));
     if (answer.status === 429 || answer.status === 503) {
       const message = said.success ? said.data.error.message : "The server that samples this model has no room now";
-      return errorResponse(answer.status, { message, code: "E_OVERLOADED", headers: { "retry-after": answer.retryAfter ?? "1" } });
+      return refusal(answer.status, { message, code: "E_OVERLOADED" }, answer.retryAfter ?? "1");
     }
     if (said.success && [400, 413, 422].includes(answer.status)) {
       // This interface answers 400 where compatible servers answer 422.
       const isTooLarge = answer.status === 413;
       const { message, type, param } = said.data.error;
-      return errorResponse(isTooLarge ? 413 : 400, {
+      return refusal(isTooLarge ? 413 : 400, {
         message,
         param,
         code: isTooLarge ? "E_TOO_LARGE" : "E_ARGUMENT",
@@ -231,14 +243,18 @@ export class ChatForwarder {
   }
 }
 
-/** Returns the members of a JSON object; null for anything else, which in a request is left to the local route to reject. */
-function membersOf(body: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(body);
-    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
-  } catch {
-    return null;
-  }
+/** Returns the text of a body with the limit of its output tokens, unless the model's context is shorter anyway. */
+function limitedText({ request, limits = [], maxOutputTokens: max }: ForwardCall, { contextLength }: Target): string {
+  const text = withTokenLimit(request.text(), limits, max ?? null);
+  const isLimited = ["max_completion_tokens", "max_tokens"].some((name) => request.fields.has(name));
+  if (max === undefined || isLimited || max >= (contextLength ?? Infinity)) return text;
+  return withMember(text, "max_completion_tokens", String(max));
+}
+
+/** Returns the members of a JSON object; null for anything else. */
+function membersOf(body: string): Members | null {
+  const value = parseJson(body);
+  return isRecord(value) ? value : null;
 }
 
 /** Returns an error body with its fields under `error`; older servers have them at the top level. */
@@ -251,6 +267,10 @@ function flatErrors(text: string): unknown {
   }
 }
 
-function unavailable(message: string): Response {
-  return errorResponse(503, { message, code: "E_OVERLOADED", headers: { "retry-after": "1" } });
+function refusal(status: ErrorStatus, fields: ErrorFields, retryAfter: string | null = null): ForwardedAnswer {
+  return { kind: "refusal", status, body: toErrorBody(status, fields), retryAfter };
+}
+
+function unavailable(message: string): ForwardedAnswer {
+  return refusal(503, { message, code: "E_OVERLOADED" }, "1");
 }

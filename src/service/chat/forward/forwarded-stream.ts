@@ -1,6 +1,6 @@
 /** Server-sent events of another server, forwarded as they are read. */
-import { isAbort } from "../../../errors.ts";
-import { toErrorBody } from "../../http-errors.ts";
+import { isAbort } from "../../../base/errors.ts";
+import { toErrorBody } from "../../http/errors.ts";
 import { ShutdownError, toChatError } from "../request/errors.ts";
 import { withMember } from "../text/json-members.ts";
 

@@ -1,9 +1,9 @@
 /** Admission of a request: its number of running choices, and its sampling parameters checked against the model's bounds. */
 import { randomBytes } from "node:crypto";
 import type { BaseModelInfo, SamplingParams } from "../../../engine/port.ts";
-import { ArgumentError, OverloadedError } from "../../../errors.ts";
-import type { ChatTokenizer } from "../../../tokenizer/index.ts";
-import type { GenerationDefaults } from "../request/generation-defaults.ts";
+import { ArgumentError, OverloadedError } from "../../../base/errors.ts";
+import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
+import type { GenerationDefaults } from "../../models/generation-defaults.ts";
 import { resolveMaxTokens } from "../prompt/length.ts";
 import { checkRepetitionDetection } from "./repetition.ts";
 import type { ChatRequest } from "../request/request.ts";
@@ -86,18 +86,28 @@ export class Admission {
    * @throws OverloadedError `E_OVERLOADED` if the capacity is exceeded. A request is always admitted while no other runs.
    */
   enter(choices: number): () => void {
-    if (this.#running > 0 && this.#running + choices > this.#capacity) {
-      throw new OverloadedError(
-        `The service generates ${this.#running} choices and has room for ${this.#capacity}; send the request again in a moment`,
-        { retryable: true },
-      );
-    }
+    this.requireRoom(choices);
     this.#running += choices;
     let isInside = true;
     return () => {
       if (isInside) this.#running -= choices;
       isInside = false;
     };
+  }
+
+  /**
+   * Checks that there is room for `choices`, without a reservation: a request is rejected before its body is parsed if there is no room for
+   * any.
+   *
+   * @param choices - Number of choices. @default 1
+   * @throws OverloadedError `E_OVERLOADED`, as {@link enter}.
+   */
+  requireRoom(choices = 1): void {
+    if (this.#running === 0 || this.#running + choices <= this.#capacity) return;
+    throw new OverloadedError(
+      `The service generates ${this.#running} choices and has room for ${this.#capacity}; send the request again in a moment`,
+      { retryable: true },
+    );
   }
 }
 
@@ -165,6 +175,8 @@ export interface SamplingContext {
   readonly defaults: GenerationDefaults;
   /** Maximum `top_logprobs` that the engine supports. */
   readonly engineTopLogprobs: number;
+  /** Max output tokens, beside the limits of request, model and context. @default no further limit */
+  readonly maxOutputTokens?: number | undefined;
 }
 
 /**
@@ -174,7 +186,10 @@ export interface SamplingContext {
  */
 export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits, context: SamplingContext): SamplingParams {
   const { base, defaults } = context;
-  const maxTokens = resolveMaxTokens(request, context.promptTokens, base.contextLength, defaults);
+  const maxTokens = Math.min(
+    resolveMaxTokens(request, context.promptTokens, base.contextLength, defaults),
+    context.maxOutputTokens ?? Infinity,
+  );
   checkRanges(request);
   const asked = request.temperature ?? defaults.temperature;
   const topP = request.topP ?? defaults.topP;

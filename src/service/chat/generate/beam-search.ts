@@ -4,7 +4,7 @@
  */
 import { defaultMaxListeners, setMaxListeners } from "node:events";
 import type { PromptToken, SampledToken } from "../../../engine/port.ts";
-import { EngineError } from "../../../errors.ts";
+import { EngineError } from "../../../base/errors.ts";
 import type { GeneratedChoice, GenerationPlan } from "./generate.ts";
 import { toWireLogprob } from "./logprobs.ts";
 
@@ -37,7 +37,7 @@ async function expand(plan: GenerationPlan, beam: Beam, signal: AbortSignal): Pr
     priority,
     promptLogprobs: beam.tokens.length === 0 ? promptLogprobs : undefined,
   };
-  for await (const token of plan.engine.sample(plan.policy, prompt, params, { signal })) return token;
+  for await (const token of plan.engine.sample(plan.policy, prompt, params, { signal, group: plan.group })) return token;
   signal.throwIfAborted();
   throw new EngineError("The engine gave no token for a beam");
 }

@@ -1,7 +1,7 @@
 /** Output constraint that is passed to the engine. */
 import type { GrammarParams } from "../../../engine/port.ts";
-import { UnsupportedError } from "../../../errors.ts";
-import type { ChatTokenizer } from "../../../tokenizer/index.ts";
+import { UnsupportedError } from "../../../base/errors.ts";
+import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
 import { REASONING_END } from "../text/reasoning.ts";
 import type { ChatRequest } from "../request/request.ts";
 import type { OutputValidation } from "./output-check.ts";
@@ -15,6 +15,8 @@ export interface ConstraintContext {
   readonly tokenizer: ChatTokenizer;
   /** Whether the text begins with reasoning, which is unconstrained. */
   readonly shouldParseReasoning: boolean;
+  /** Aborted when the request ends early. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Constraint of a request. */
@@ -36,7 +38,7 @@ export interface OutputConstraint {
  */
 export async function constraintOf(
   request: Pick<ChatRequest, "output" | "useBeamSearch" | "stopTokenIds">,
-  { grammars, canConstrain, tokenizer, shouldParseReasoning }: ConstraintContext,
+  { grammars, canConstrain, tokenizer, shouldParseReasoning, signal }: ConstraintContext,
 ): Promise<OutputConstraint | null> {
   const { output, useBeamSearch, stopTokenIds } = request;
   if (output === null || useBeamSearch) return null;
@@ -44,7 +46,7 @@ export async function constraintOf(
     throw new UnsupportedError(
       "The engine of this model cannot hold its output to a form: leave out `response_format`, `structured_outputs` and a `tool_choice` that forces calls",
     );
-  const { grammar, check } = await grammars.compile(output, { reasoningEnd: shouldParseReasoning ? REASONING_END : null });
+  const { grammar, check } = await grammars.compile(output, { reasoningEnd: shouldParseReasoning ? REASONING_END : null }, signal);
   const endTokenIds = tokenizer.eosTokenIds.length > 0 ? tokenizer.eosTokenIds : stopTokenIds;
   if (endTokenIds.length === 0)
     throw new UnsupportedError("The model has no end token, so that an output that must have a form cannot end; send `stop_token_ids`");

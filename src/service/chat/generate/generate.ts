@@ -1,17 +1,20 @@
 /** Generation of the choices of one request, each from its own iterator over the engine's tokens. */
 import { defaultMaxListeners, setMaxListeners } from "node:events";
 import type { Engine, PolicyVersion, PromptToken, SampledToken, SamplingParams } from "../../../engine/port.ts";
-import { EngineError } from "../../../errors.ts";
-import { createDetokenizer, type ChatTokenizer, type Detokenizer } from "../../../tokenizer/index.ts";
+import { EngineError } from "../../../base/errors.ts";
+import { createDetokenizer, type ChatTokenizer, type Detokenizer } from "../../../text/tokenizer/index.ts";
 import { choiceSeed } from "./admit.ts";
 import { toWireLogprob, type WireLogprob } from "./logprobs.ts";
 import { isRepeating } from "./repetition.ts";
 import type { ChatRequest } from "../request/request.ts";
 import { StopStrings, type StopResult } from "./stop-strings.ts";
+import { onceAborted } from "../../../base/util/abort.ts";
 
 /** Inputs of {@link generate}, the same for all choices. */
 export interface GenerationPlan {
   readonly engine: Engine;
+  /** Group of the request in the engine. */
+  readonly group: number;
   readonly policy: PolicyVersion;
   readonly tokenizer: ChatTokenizer;
   readonly request: ChatRequest;
@@ -143,7 +146,7 @@ async function generateChoice(
   let last: GeneratedToken | null = null;
 
   const params = paramsOf(plan, index);
-  for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal })) {
+  for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal, group: plan.group })) {
     ids.push(token.id);
     promptTokens ??= token.prompt ?? null;
     cachedTokens += token.cachedTokens ?? 0;
@@ -189,8 +192,7 @@ export async function generate(plan: GenerationPlan, options: GenerateOptions): 
   // One listener per choice is expected, not a leak.
   setMaxListeners(n + defaultMaxListeners, siblings.signal);
   const end = (): void => siblings.abort(options.signal.reason);
-  if (options.signal.aborted) end();
-  options.signal.addEventListener("abort", end, { once: true });
+  const removeListener = onceAborted(options.signal, end);
   let failure: { readonly error: unknown } | null = null;
   const run = async (index: number): Promise<GeneratedChoice | null> => {
     try {
@@ -206,6 +208,6 @@ export async function generate(plan: GenerationPlan, options: GenerateOptions): 
     if (failure !== null) throw (failure as { readonly error: unknown }).error;
     return choices.filter((choice) => choice !== null);
   } finally {
-    options.signal.removeEventListener("abort", end);
+    removeListener();
   }
 }

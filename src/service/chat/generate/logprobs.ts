@@ -1,6 +1,6 @@
-import { NonFiniteError } from "../../../errors.ts";
+import { NonFiniteError } from "../../../base/errors.ts";
 import type { PromptToken, SampledToken } from "../../../engine/port.ts";
-import type { ChatTokenizer } from "../../../tokenizer/index.ts";
+import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
 
 /** Minimum log-probability in the wire format, as JSON has no infinity. */
 const LOGPROB_FLOOR = -9999;

@@ -1,6 +1,6 @@
 /** Compilation of a request's output form into a grammar. */
-import { checkGrammar } from "../../../grammar/check.ts";
-import { complement, intersection } from "../../../grammar/code-points.ts";
+import { checkGrammar } from "../../../text/grammar/check.ts";
+import { complement, intersection } from "../../../text/grammar/code-points.ts";
 import {
   GrammarBuilder,
   choiceOf,
@@ -10,22 +10,22 @@ import {
   type CodePointRange,
   type Expression,
   type Grammar,
-} from "../../../grammar/expression.ts";
-import { ArgumentError } from "../../../errors.ts";
-import { parseNestedJson } from "../../../util/json-size.ts";
-import { Lru } from "../../../util/lru.ts";
-import { shown } from "../../../util/shown.ts";
-import type { RequestTool } from "../../../schema/chat.ts";
-import { ebnfExpression } from "../../../grammar/compile/ebnf.ts";
-import { textWithout } from "../../../grammar/compile/free-text.ts";
-import { isLark, larkExpression } from "../../../grammar/compile/lark.ts";
+} from "../../../text/grammar/expression.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import { parseNestedJson } from "../../../base/util/json-size.ts";
+import { Lru } from "../../../base/util/lru.ts";
+import { shown } from "../../../base/util/shown.ts";
+import type { RequestTool } from "../../../base/schema/chat.ts";
+import { ebnfExpression } from "../../../text/grammar/compile/ebnf.ts";
+import { textWithout } from "../../../text/grammar/compile/free-text.ts";
+import { isLark, larkExpression } from "../../../text/grammar/compile/lark.ts";
 import type { OutputCheck } from "./output-check.ts";
 import type { OutputForm, OutputRequest } from "../request/output-request.ts";
-import { regexExpression } from "../../../grammar/compile/regex.ts";
-import { withClosedObjects } from "../../../grammar/compile/schema/closed.ts";
-import { SchemaCompiler } from "../../../grammar/compile/schema/compiler.ts";
-import { toSchema, type Schema } from "../../../grammar/compile/schema/keywords.ts";
-import { structuralTagExpression } from "../../../grammar/compile/structural-tag.ts";
+import { regexExpression } from "../../../text/grammar/compile/regex.ts";
+import { withClosedObjects } from "../../../text/grammar/compile/schema/closed.ts";
+import { SchemaCompiler } from "../../../text/grammar/compile/schema/compiler.ts";
+import { toSchema, type Schema } from "../../../text/grammar/compile/schema/keywords.ts";
+import { structuralTagExpression } from "../../../text/grammar/compile/structural-tag.ts";
 
 function parsed(value: unknown, field: string): unknown {
   if (typeof value !== "string") return value;
@@ -86,8 +86,8 @@ function checkedSchema(schema: Schema, { closesObjects }: SchemaCompiler): strin
   return JSON.stringify(closesObjects ? withClosedObjects(schema) : schema);
 }
 
-function schemaOf(schema: Schema, compiler: SchemaCompiler): Compiled {
-  const { expression, relaxations } = compiler.document(schema);
+function schemaOf(given: Schema, compiler: SchemaCompiler): Compiled {
+  const { expression, relaxations, schema } = compiler.document(given);
   return { expression, check: relaxations.length === 0 ? null : { kind: "json", schema: checkedSchema(schema, compiler) } };
 }
 
@@ -97,8 +97,7 @@ function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: Schema
   const call = choiceOf(
     tools.map((tool) => {
       const { name } = tool.function;
-      const schema = argumentsSchema(tool);
-      const { expression, relaxations } = compiler.document(schema);
+      const { expression, relaxations, schema } = compiler.document(argumentsSchema(tool));
       if (relaxations.length > 0) schemas.push([name, checkedSchema(schema, compiler)]);
       return sequence(
         text("{"),
@@ -197,7 +196,11 @@ const MAX_KEY_LENGTH = 65_536;
 const MAX_KEPT_STATES = 1_000_000;
 
 /** Compiles an output with {@link compileOutput}, on this thread or another. */
-type OutputCompiler = (request: OutputRequest, options: OutputGrammarOptions) => CompiledOutput | Promise<CompiledOutput>;
+type OutputCompiler = (
+  request: OutputRequest,
+  options: OutputGrammarOptions,
+  signal: AbortSignal | undefined,
+) => CompiledOutput | Promise<CompiledOutput>;
 
 /** Cache of compiled outputs: the requests of a training run mostly have the same form. */
 export class OutputGrammars {
@@ -210,11 +213,11 @@ export class OutputGrammars {
   }
 
   /** Returns the result of {@link compileOutput}, from the cache if possible. */
-  async compile(request: OutputRequest, options: OutputGrammarOptions): Promise<CompiledOutput> {
+  async compile(request: OutputRequest, options: OutputGrammarOptions, signal?: AbortSignal): Promise<CompiledOutput> {
     const key = JSON.stringify([request, options]);
     const known = this.#kept.get(key);
     if (known !== undefined) return known;
-    const compiled = await this.#compile(request, options);
+    const compiled = await this.#compile(request, options, signal);
     if (key.length <= MAX_KEY_LENGTH) this.#kept.set(key, compiled, compiled.states);
     return compiled;
   }

@@ -1,4 +1,4 @@
-import { ArgumentError } from "../../../errors.ts";
+import { ArgumentError } from "../../../base/errors.ts";
 import type { RepetitionDetection } from "../request/fields.ts";
 
 /**

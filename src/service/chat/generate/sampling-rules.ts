@@ -1,9 +1,9 @@
 /** Request fields that change logits: checked and converted to the engine's parameters. */
 import type { SamplingParams } from "../../../engine/port.ts";
-import { ArgumentError } from "../../../errors.ts";
-import type { ChatTokenizer } from "../../../tokenizer/index.ts";
-import { shown } from "../../../util/shown.ts";
-import type { GenerationDefaults } from "../request/generation-defaults.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
+import { shown } from "../../../base/util/shown.ts";
+import type { GenerationDefaults } from "../../models/generation-defaults.ts";
 import { RANGED_FIELDS } from "../request/fields.ts";
 import type { ChatRequest } from "../request/request.ts";
 

@@ -1,6 +1,6 @@
 /** Limits on the length of prompt and output. */
-import { ArgumentError } from "../../../errors.ts";
-import type { GenerationDefaults } from "../request/generation-defaults.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import type { GenerationDefaults } from "../../models/generation-defaults.ts";
 import type { RenderedPrompt } from "./render.ts";
 import type { ChatRequest } from "../request/request.ts";
 
@@ -16,13 +16,13 @@ function roomForPrompt({ maxTokens, maxTokensField: field }: ChatRequest, contex
 }
 
 /**
- * Truncates a prompt to its last tokens if the request asks for truncation. The beginning is lost, including the template's.
+ * Returns the number of tokens that a request truncates its prompt to; null without truncation.
  *
  * @throws ArgumentError `E_ARGUMENT` if the requested length does not fit the context together with the output, or is 0.
  */
-export function truncatePrompt(prompt: RenderedPrompt, request: ChatRequest, contextLength: number): RenderedPrompt {
+export function truncatedLength(request: ChatRequest, contextLength: number): number | null {
   const asked = request.truncatePromptTokens;
-  if (asked === null) return prompt;
+  if (asked === null) return null;
   const room = roomForPrompt(request, contextLength);
   const count = asked === -1 ? room : asked;
   if (count > room || count === 0) {
@@ -31,7 +31,12 @@ export function truncatePrompt(prompt: RenderedPrompt, request: ChatRequest, con
       { param: "truncate_prompt_tokens" },
     );
   }
-  return prompt.ids.length <= count ? prompt : { ...prompt, ids: prompt.ids.slice(-count), isWhole: false };
+  return count;
+}
+
+/** Truncates a prompt to its last `count` tokens, unless that is null. The beginning is lost, including the template's. */
+export function truncatePrompt(prompt: RenderedPrompt, count: number | null): RenderedPrompt {
+  return count === null || prompt.ids.length <= count ? prompt : { ...prompt, ids: prompt.ids.slice(-count), isWhole: false };
 }
 
 /**

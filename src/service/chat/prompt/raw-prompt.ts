@@ -1,6 +1,6 @@
 /** Encoding of a prompt that is given as text or as token ids, without a chat template. */
 import type { RawPrompt } from "../../../dialects/index.ts";
-import { ArgumentError } from "../../../errors.ts";
+import { ArgumentError } from "../../../base/errors.ts";
 import type { ChatRequest } from "../request/request.ts";
 import type { PromptEncoder, RenderedPrompt } from "./render.ts";
 

@@ -1,4 +1,4 @@
-import { Lru } from "../../../util/lru.ts";
+import { Lru } from "../../../base/util/lru.ts";
 import type { PromptRequest } from "../request/prompt-request.ts";
 import type { PromptEncoder } from "./render.ts";
 import { isLongText } from "../request/size.ts";
@@ -44,6 +44,7 @@ export class RecentPrompts {
     const { messages, tools, addGenerationPrompt, continuesFinalMessage, addsSpecialTokens, variables, template } = request;
     const key = JSON.stringify([
       encoder.directory,
+      encoder.tail,
       messages,
       tools,
       addGenerationPrompt,

@@ -1,5 +1,5 @@
-import { ArgumentError } from "../../../errors.ts";
-import { type ChatTokenizer, strip } from "../../../tokenizer/index.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import { type ChatTokenizer, strip } from "../../../text/tokenizer/index.ts";
 import { finalText, type PromptRequest } from "../request/prompt-request.ts";
 
 /** Marker for the end of the last message; private-use characters, which conversations do not contain. */

@@ -1,6 +1,6 @@
 /** Rendering of messages to prompt ids: the chat template, then the encoder, with remembered ids for turns that were sampled here. */
-import { ArgumentError } from "../../../errors.ts";
-import type { ChatMessage, ChatTokenizer, EncodeOptions } from "../../../tokenizer/index.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import type { ChatMessage, ChatTokenizer, EncodeOptions } from "../../../text/tokenizer/index.ts";
 import type { PromptRequest } from "../request/prompt-request.ts";
 import type { RecentPrompts } from "./recent-prompts.ts";
 import type { SampledIds } from "./sampled-ids.ts";
@@ -33,6 +33,8 @@ export interface PromptEncoder {
   readonly tokenizer: ChatTokenizer;
   /** Directory of the model, which identifies its tokenizer. */
   readonly directory: string;
+  /** Number of ids that {@link encode} returns from the end of a text, at most; null for all. */
+  readonly tail: number | null;
   readonly render: (request: PromptRequest) => Promise<string>;
   /** Encodes a text. @throws ArgumentError `E_ARGUMENT` for a text that must have more tokens than the context. */
   readonly encode: (text: string, request: PromptRequest, follows?: EncodeOptions["follows"]) => Promise<Int32Array>;

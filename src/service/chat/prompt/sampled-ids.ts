@@ -5,7 +5,7 @@
  * text is kept.
  */
 import { createHash, type Hash } from "node:crypto";
-import { Lru } from "../../../util/lru.ts";
+import { Lru } from "../../../base/util/lru.ts";
 
 /** Ids of a conversation up to and including an assistant turn. */
 interface Remembered {

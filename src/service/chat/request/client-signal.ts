@@ -1,12 +1,6 @@
 /** Abort signals for the end of a client's connection or of the service. */
 import { ShutdownError } from "./errors.ts";
-
-/** Calls `onAbort` when `signal` is aborted, at once if it already is. Returns a function that removes the listener. */
-export function onceAborted(signal: AbortSignal, onAbort: () => void): () => void {
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
-  return () => signal.removeEventListener("abort", onAbort);
-}
+import { onceAborted } from "../../../base/util/abort.ts";
 
 /** Returns the error of a request after its client has disconnected. */
 export function clientGone(): DOMException {
@@ -27,6 +21,6 @@ export interface RequestSignal {
 export function requestSignal(client: AbortSignal, service: AbortSignal | undefined): RequestSignal {
   const abort = new AbortController();
   onceAborted(client, () => abort.abort(clientGone()));
-  const release = service === undefined ? () => undefined : onceAborted(service, () => abort.abort(new ShutdownError()));
+  const release = onceAborted(service, () => abort.abort(new ShutdownError()));
   return { signal: abort.signal, release };
 }

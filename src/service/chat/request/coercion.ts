@@ -4,7 +4,7 @@
  * strings from strings only.
  */
 import { z } from "zod";
-import { shown } from "../../../util/shown.ts";
+import { shown } from "../../../base/util/shown.ts";
 
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;

@@ -1,7 +1,7 @@
 import { BodyError } from "../../../dialects/index.ts";
-import { WhetstoneError } from "../../../errors.ts";
-import type { ErrorBody } from "../../../schema/error.ts";
-import { codeOfFailure, isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../../http-errors.ts";
+import { WhetstoneError } from "../../../base/errors.ts";
+import type { ErrorBody } from "../../../base/schema/error.ts";
+import { codeOfFailure, isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../../http/errors.ts";
 
 export { BodyError };
 
@@ -58,7 +58,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_ENGINE_MISSING: 503,
   E_UNAVAILABLE: 503,
   E_NO_SPACE: 507,
-  E_NON_FINITE: 500,
+  E_NON_FINITE: 422,
 };
 
 /** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without details. */

@@ -1,10 +1,11 @@
 /** Fields of a request body in the wire format. */
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { requestTool } from "../../../schema/chat.ts";
-import { CHAT_FIELDS, FIELD_ROWS, fieldShape, type ChatField, type FieldName, type FieldsWith } from "../../../schema/chat-fields.ts";
+import { requestTool } from "../../../base/schema/chat.ts";
+import { CHAT_FIELDS, FIELD_ROWS, fieldShape, type ChatField, type FieldName, type FieldsWith } from "../../../base/schema/chat-fields.ts";
 import { laxBoolean, laxInt64, laxInteger, laxNumber, strictString } from "./coercion.ts";
-import { shown } from "../../../util/shown.ts";
+import { shown } from "../../../base/util/shown.ts";
+import { camelCase, type CamelCase } from "../../common/camel-case.ts";
 import { wireMessage } from "./messages.ts";
 
 const record = z.record(z.string(), z.unknown());
@@ -86,9 +87,6 @@ export type ChatFields = z.infer<z.ZodObject<typeof WIRE_FIELDS>>;
 /** Effects whose fields are not members of {@link FieldMembers}: the request combines several such fields into one member, or ignores them. */
 const COMBINED = ["prompt", "length", "grammar", "logprobs", "stream", "none"] as const;
 
-/** Name of a field in camelCase. */
-export type CamelCase<Name extends string> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelCase<Rest>>}` : Name;
-
 /** Fields as members of a request; an absent field has its default, or null if it has none. */
 export type FieldMembers = {
   readonly [Name in Exclude<FieldName, FieldsWith<{ readonly changes: (typeof COMBINED)[number] }>> as CamelCase<Name>]:
@@ -98,7 +96,7 @@ export type FieldMembers = {
 
 /** Rows of all fields, with their schema and their member of a request. */
 const ROWS = FIELD_ROWS.map(([name, row]) => {
-  const member = name.replaceAll(/_(\w)/gu, (_, letter: string) => letter.toUpperCase()) as keyof FieldMembers;
+  const member = camelCase(name) as keyof FieldMembers;
   const isMember = !(COMBINED as readonly string[]).includes(row.changes);
   return { ...row, name, member, isMember, schema: WIRE_FIELDS[name] as z.ZodType };
 });
@@ -107,9 +105,6 @@ const DEFAULT_MEMBERS = Object.fromEntries(ROWS.flatMap((row) => (row.isMember ?
 
 /** Fields with a range. */
 export const RANGED_FIELDS = ROWS.filter(({ range }) => range !== undefined);
-
-/** Fields whose default a model can set. */
-export const MODEL_FIELDS = ROWS.filter(({ modelDefault }) => modelDefault !== undefined);
 
 /** Fields with 64-bit integers: a double may round them, so they are parsed from the digits in the body. */
 export const INT64_FIELDS = namesOf(({ type }) => type === "int64" || type === "seed" || type === "tokenCount");

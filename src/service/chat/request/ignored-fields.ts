@@ -1,5 +1,5 @@
-import type { ChatTokenizer } from "../../../tokenizer/index.ts";
-import type { ServiceLogger } from "../../logger.ts";
+import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
+import type { ServiceLogger } from "../../common/logger.ts";
 import type { ChatRequest } from "./request.ts";
 
 /** Maximum number of names that are remembered; clients may send any number of different names. */

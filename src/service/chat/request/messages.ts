@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { ArgumentError } from "../../../errors.ts";
-import { requestMessage } from "../../../schema/index.ts";
-import type { ChatMessage } from "../../../tokenizer/index.ts";
-import { shown } from "../../../util/shown.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import { requestMessage } from "../../../base/schema/index.ts";
+import type { ChatMessage } from "../../../text/tokenizer/index.ts";
+import { shown } from "../../../base/util/shown.ts";
 
 /** Content part types and the key of their text. */
 const TEXT_PARTS = new Map([

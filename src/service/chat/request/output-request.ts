@@ -1,5 +1,5 @@
 /** Requested form of the output, from `structured_outputs`, `response_format` and a `tool_choice` that forces calls. */
-import type { RequestTool } from "../../../schema/chat.ts";
+import type { RequestTool } from "../../../base/schema/chat.ts";
 import { BodyError } from "./errors.ts";
 import type { ChatFields } from "./fields.ts";
 

@@ -1,10 +1,10 @@
 /** Fields of a request that determine its prompt: the conversation, and its rendering to text and tokens. */
-import { ArgumentError } from "../../../errors.ts";
-import type { RequestTool } from "../../../schema/chat.ts";
-import type { ChatMessage } from "../../../tokenizer/index.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import type { RequestTool } from "../../../base/schema/chat.ts";
+import type { ChatMessage } from "../../../text/tokenizer/index.ts";
 import { BodyError } from "./errors.ts";
 import type { ChatFields } from "./fields.ts";
-import { shown } from "../../../util/shown.ts";
+import { shown } from "../../../base/util/shown.ts";
 import { toTemplateMessage } from "./messages.ts";
 
 /** Parsed prompt fields of a request. Equal values result in equal prompts. */

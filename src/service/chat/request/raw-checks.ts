@@ -5,7 +5,7 @@
 import { BodyError } from "./errors.ts";
 import { toBoolean, toInteger } from "./coercion.ts";
 import { isObject } from "./messages.ts";
-import { shown } from "../../../util/shown.ts";
+import { shown } from "../../../base/util/shown.ts";
 
 type RawBody = Readonly<Record<string, unknown>>;
 

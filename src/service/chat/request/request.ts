@@ -1,9 +1,8 @@
-/** First step of a chat completion: parses the bytes of the body into a request of known, typed and supported fields. */
+/** First step of a chat completion: converts a parsed body into a request of known, typed and supported fields. */
 import type { z } from "zod";
-import { ArgumentError } from "../../../errors.ts";
-import { checkFieldLimits, REQUEST_LIMITS } from "../../request-limits.ts";
-import { bodyText } from "../../requests.ts";
-import { shown } from "../../../util/shown.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import { checkFieldLimits, REQUEST_LIMITS } from "../../http/request-limits.ts";
+import { shown } from "../../../base/util/shown.ts";
 import { BodyError } from "./errors.ts";
 import { FIELD_NAMES, inertFields, INT64_FIELDS, readFields, type ChatFields, type FieldMembers, type FieldNeeds } from "./fields.ts";
 import { memberText } from "../text/json-members.ts";
@@ -100,7 +99,7 @@ function toPromptLogprobs(body: ChatFields): number | null {
   return body.prompt_logprobs ?? (body.echo === true ? (body.top_logprobs ?? 0) : null);
 }
 
-function checkLimits(given: Record<string, unknown>): void {
+function checkLimits(given: Readonly<Record<string, unknown>>): void {
   try {
     checkFieldLimits(given, REQUEST_LIMITS.chat.fields);
   } catch (cause) {
@@ -109,11 +108,8 @@ function checkLimits(given: Record<string, unknown>): void {
   }
 }
 
-/** Unparsed body of a chat completion. */
-export interface ChatBody {
-  readonly bytes: Uint8Array;
-  /** Value of the `content-type` header. */
-  readonly contentType: string | undefined;
+/** Options of {@link readChat}. */
+export interface ChatReading {
   /** Server features that some fields need. */
   readonly needs: FieldNeeds;
   /** Whether the body has `messages`; false for a prompt that is given besides the body. @default true */
@@ -136,14 +132,13 @@ export function checkMediaType(contentType: string | undefined): void {
 }
 
 /**
- * Parses the body of a chat completion.
+ * Validates the parsed body of a chat completion.
  *
- * @throws {@link BodyError} `E_ARGUMENT` for another media type, invalid JSON, a wrong type, contradicting fields.
+ * @param given - Members of the body, from {@link parseBody}.
+ * @throws {@link BodyError} `E_ARGUMENT` for a wrong type, contradicting fields.
  * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
  */
-export function readChat({ bytes, contentType, needs, hasMessages = true }: ChatBody): ParsedChat {
-  checkMediaType(contentType);
-  const given = parseBody(bodyText("chat", bytes));
+export function readChat(given: Readonly<Record<string, unknown>>, { needs, hasMessages = true }: ChatReading): ParsedChat {
   checkLimits(given);
   const raw = withoutAliases(given);
   checkRawBody(raw);

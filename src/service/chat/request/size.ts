@@ -17,6 +17,11 @@ function countDown(value: unknown, left: number): number {
   return rest;
 }
 
+/** Whether a value has more than `length` characters, keys and entries counted. */
+export function isLongerThan(value: unknown, length: number): boolean {
+  return countDown(value, length) < 0;
+}
+
 /** Whether the texts of a prompt have more than `length` characters. */
 export function isLongText({ messages, tools, variables }: PromptRequest, length: number): boolean {
   return countDown(variables, countDown(tools, countDown(messages, length))) < 0;

@@ -1,4 +1,4 @@
-import { requestTool } from "../../../schema/chat.ts";
+import { requestTool } from "../../../base/schema/chat.ts";
 import { WIRE_TYPES } from "./fields.ts";
 import { isObject, wireMessage } from "./messages.ts";
 

@@ -84,8 +84,14 @@ export function itemTexts(json: string): string[] {
  * ```
  */
 export function memberText(json: string, name: string): string | undefined {
-  let found: string | undefined;
-  for (const member of membersOf(json)) if (member.name === name) found = json.slice(member.valueStart, member.end);
+  const span = memberSpan(json, name);
+  return span === undefined ? undefined : json.slice(span.start, span.end);
+}
+
+/** Returns the bounds of a top-level member's value in the text, without surrounding white space; of duplicate members, the last one's. */
+export function memberSpan(json: string, name: string): { readonly start: number; readonly end: number } | undefined {
+  let found: { readonly start: number; readonly end: number } | undefined;
+  for (const member of membersOf(json)) if (member.name === name) found = { start: member.valueStart, end: member.end };
   return found;
 }
 

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { cachedAttention, Graph } from "../../../../src/engine/onnx/graph/index.ts";
 import { loadRuntime, Program, type Tensors } from "../../../../src/engine/onnx/runtime/program.ts";
-import { uniform } from "../../../../src/util/rng.ts";
+import { uniform } from "../../../../src/base/util/rng.ts";
 
 interface Shape {
   readonly heads: number;

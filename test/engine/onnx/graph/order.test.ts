@@ -52,7 +52,7 @@ test("without an order, the runtime computes equal values once", async () => {
   expect(await executed("merged", (x) => x)).toEqual(["Exp", "Gemm", "Gemm", "Gemm"]);
 });
 
-test("rejects a value whose first dimension has no name", () => {
+test("rejects a value with an unnamed first dimension", () => {
   const graph = new g.Graph();
   expect(() => g.after(graph.input("x", [3, 8]), [graph.input("y", ["R"])])).toThrow(/first dimension with a name, got \[3, 8\]/);
 });

@@ -1,6 +1,6 @@
-/** Configurations as the families' released models have them, and what is refused. */
+/** Configurations of released models of each family, and rejected configurations. */
 import { describe, expect, test } from "vitest";
-import { DataError, UnsupportedError } from "../../../../src/errors.ts";
+import { DataError, UnsupportedError } from "../../../../src/base/errors.ts";
 import { parseModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { countParameters, rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
 
@@ -20,7 +20,7 @@ const of = (architecture: string, changes: object = {}) =>
   parseModelConfig({ architectures: [architecture], ...SMALL, ...changes }, "config.json");
 
 describe("released models", () => {
-  // The counts are those of the published models.
+  // Parameter counts of the published models.
   test.each([
     [
       "Qwen2.5-0.5B",
@@ -222,7 +222,7 @@ describe("released models", () => {
         tie_word_embeddings: true,
         vocab_size: 200064,
       },
-      { headSize: 128, rotarySize: 96, contextLength: 4096, window: null },
+      { headSize: 128, rotarySize: 96, contextLength: 131072, window: null },
       3_836_021_760,
     ],
   ])("%s", (_, raw, expected, parameters) => {

@@ -2,7 +2,7 @@ import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { DataError, UnsupportedError } from "../../../../src/errors.ts";
+import { DataError, UnsupportedError } from "../../../../src/base/errors.ts";
 import { openBaseWeights } from "../../../../src/engine/onnx/model/weight-source.ts";
 
 const sharded = join(import.meta.dirname, "../../../oracle/families/llama3/model");

@@ -7,11 +7,22 @@ import { params } from "./harness.ts";
 
 /** Returns a queue of three prompts of 100 tokens that differ in their last token. */
 function waiting(): WaitingQueue {
-  const policy = { batchKey: "base" } as Request["policy"];
+  const policy = { batchKey: "base", weights: { config: { rope: { kind: "none" } } } } as Request["policy"];
   const queue = new WaitingQueue();
   for (let id = 0; id < 3; id++) {
     const prompt = Int32Array.from({ length: 100 }, (_, t) => (t === 99 ? id : t));
-    queue.add({ id, policyId: "p", policy, prompt, sampled: 0, params: params(id), stops: new Set(), rules: null, constraint: null });
+    queue.add({
+      id,
+      policyId: "p",
+      policy,
+      prompt,
+      sampled: 0,
+      params: params(id),
+      stops: new Set(),
+      rules: null,
+      constraint: null,
+      group: id,
+    });
   }
   return queue;
 }
@@ -19,7 +30,8 @@ function waiting(): WaitingQueue {
 /** Returns the number of prompts that are prefilled together. */
 function count(cacheBytes: number, place: Partial<AdmissionLimits["place"]> = {}): number {
   const limits = { room: 8, maxTokens: 1000, place: { maxPiece: Infinity, minSharedPrefix: 96, ...place } };
-  return admit(waiting(), new PrefixCache(cacheBytes), limits)!.prompts.length;
+  const queue = waiting();
+  return admit(queue, [...queue][0]!, new PrefixCache(cacheBytes), limits)!.prompts.length;
 }
 
 test("prompts with a common beginning are prefilled one after the other with a prefix cache, and together without one", () => {
@@ -27,7 +39,7 @@ test("prompts with a common beginning are prefilled one after the other with a p
   expect(count(0)).toBe(3);
 });
 
-test("prompts whose common beginning is too short for a separate prefill are prefilled together", () => {
+test("prompts with a common beginning too short for a separate prefill are prefilled together", () => {
   expect(count(2 ** 20, { minSharedPrefix: 112 })).toBe(3);
 });
 

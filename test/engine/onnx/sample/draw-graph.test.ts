@@ -11,7 +11,7 @@ import {
   drawOutputs,
   MAX_INVERSE_TEMPERATURE,
 } from "../../../../src/engine/onnx/sample/draw-graph.ts";
-import { uniform } from "../../../../src/util/rng.ts";
+import { uniform } from "../../../../src/base/util/rng.ts";
 import { missingAdapter } from "../../../support/adapter.ts";
 
 interface DrawnRow {

@@ -42,16 +42,16 @@ export class Harness {
     return harness;
   }
 
-  add(prompt: Int32Array, options: SamplingParams, policy = "p"): { id: number; done: Promise<SampledToken[]> } {
+  add(prompt: Int32Array, options: SamplingParams, policy = "p", group?: number): { id: number; done: Promise<SampledToken[]> } {
     const id = this.#next++;
     this.tokens.set(id, []);
     const done = new Promise<SampledToken[]>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
-    this.sampler.add(id, policy, prompt, options);
+    this.sampler.add(id, policy, prompt, options, null, group);
     return { id, done };
   }
 
-  run(prompt: Int32Array, options: SamplingParams, policy = "p"): Promise<SampledToken[]> {
-    return this.add(prompt, options, policy).done;
+  run(prompt: Int32Array, options: SamplingParams, policy = "p", group?: number): Promise<SampledToken[]> {
+    return this.add(prompt, options, policy, group).done;
   }
 
   #take(event: SampledEvent): void {
@@ -62,5 +62,5 @@ export class Harness {
   }
 }
 
-/** What a caller sees of the numbers. */
+/** Numbers that a caller receives. */
 export const numbers = (tokens: readonly SampledToken[]) => tokens.map(({ id, logprob, top }) => ({ id, logprob, top }));

@@ -8,7 +8,7 @@ import type { SampledToken } from "../../../../src/engine/port.ts";
 import { base, Harness, numbers, params } from "./harness.ts";
 
 const RANK = 2;
-/** Policies whose weights are finite. All but "base" share a batch with the poisoned adapters. */
+/** Policies with finite weights. All but "base" share a batch with the poisoned adapters. */
 const HEALTHY = ["base", "adapter-1", "adapter-2"] as const;
 const POISONED = ["poisoned-adapter", "poisoned-weights"] as const;
 /** Values that no weight of a usable model has; the finite ones overflow within a layer. */

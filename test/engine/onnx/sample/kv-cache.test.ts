@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { ModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { loadRuntime } from "../../../../src/engine/onnx/runtime/program.ts";
 import { KvCache } from "../../../../src/engine/onnx/sample/kv-cache.ts";
-import type { PromptCache } from "../../../../src/engine/onnx/sample/prompt-cache.ts";
+import { PromptCache } from "../../../../src/engine/onnx/sample/prompt-cache.ts";
 
 const [kv, d] = [2, 8];
 const config = { kvHeads: kv, headSize: d, layers: 2 } as ModelConfig;
@@ -120,4 +120,36 @@ test("positions without a token hold zeros after any sequence of loads, appends,
     }),
     { numRuns: 300, seed: 1 },
   );
+});
+
+test("keys of prompts stay in place while their memory grows up to the length of the prompt", async () => {
+  const { Tensor } = await loadRuntime();
+  const cache = new PromptCache(config, Tensor, 2, 80);
+  const capacities: number[] = [];
+  for (let end = 16; end <= 80; end += 16) {
+    const feeds = cache.feeds(end - 16, end);
+    // The graph writes the new tokens into the memory of its outputs, which is the memory of its inputs.
+    for (const [layer, { keys, values }] of cache.layers.entries()) {
+      expect(cache.fetches[`k${layer}`]!.data).toBe(feeds[`past_k${layer}`]!.data);
+      for (let slot = 0; slot < 2; slot++)
+        for (let head = 0; head < kv; head++)
+          for (let token = end - 16; token < end; token++)
+            for (let i = 0; i < d; i++)
+              [keys, values].forEach(
+                (all, part) => (all[((slot * kv + head) * cache.capacity + token) * d + i] = element(layer, part, slot, token, head, i)),
+              );
+    }
+    capacities.push(cache.capacity);
+  }
+  expect(capacities).toEqual([16, 32, 64, 64, 80]);
+  for (const [layer, { keys, values }] of cache.layers.entries()) {
+    const expected = (part: number) =>
+      [0, 1].flatMap((slot) =>
+        [0, 1].flatMap((head) =>
+          Array.from({ length: 80 }, (_, token) => Array.from({ length: d }, (_, i) => element(layer, part, slot, token, head, i))).flat(),
+        ),
+      );
+    expect([...keys]).toEqual(expected(0));
+    expect([...values]).toEqual(expected(1));
+  }
 });

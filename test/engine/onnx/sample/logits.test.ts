@@ -1,6 +1,6 @@
 /** Each step of the logits pipeline on a vector, against values worked out by hand or by the formula. */
 import { fc, test } from "@fast-check/vitest";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { SamplingParams } from "../../../../src/engine/port.ts";
 import { chooseToken, topTokens } from "../../../../src/engine/onnx/sample/choose.ts";
 import { addBias, penalizeFrequency, penalizePresence, penalizeRepetition } from "../../../../src/engine/onnx/sample/logits/adjust.ts";
@@ -9,7 +9,7 @@ import { applyTemperature, keepMinP, keepTopK, keepTopP } from "../../../../src/
 import { allowOnly, ban, banSequences } from "../../../../src/engine/onnx/sample/logits/masks.ts";
 import { ruleLists, toSent } from "../../../../src/engine/onnx/sample/logits/lists.ts";
 import { LogitRules } from "../../../../src/engine/onnx/sample/logits/rules.ts";
-import { uniform } from "../../../../src/util/rng.ts";
+import { uniform } from "../../../../src/base/util/rng.ts";
 
 const row = (...values: number[]): Float32Array => Float32Array.from(values);
 const logs = (...probabilities: number[]): Float32Array => Float32Array.from(probabilities, Math.log);
@@ -124,9 +124,67 @@ describe("filters", () => {
   it("top-p applies to the tokens that top-k kept", () => {
     const logits = logs(0.4, 0.3, 0.2, 0.1);
     keepTopK(logits, 2);
-    // 0.4 / 0.7 = 0.571 of what is left.
+    // 0.4 / 0.7 = 0.571 of the remaining mass.
     expect(left(after(logits.slice(), (x) => keepTopP(x, 0.57)))).toEqual([0]);
     expect(left(after(logits.slice(), (x) => keepTopP(x, 0.58)))).toEqual([0, 1]);
+  });
+
+  /** Definitions by sorting the whole row. */
+  const sortedTopK = (logits: Float32Array, topK: number): Float32Array => {
+    const floor = topK < logits.length ? logits.toSorted().at(-topK)! : -Infinity;
+    return logits.map((logit) => (logit < floor ? -Infinity : logit));
+  };
+  const sortedTopP = (logits: Float32Array, topP: number): Float32Array => {
+    const sorted = logits.toSorted();
+    const best = sorted.at(-1)!;
+    let total = 0;
+    for (const logit of sorted) total += Math.exp(logit - best);
+    let [mass, at] = [0, sorted.length - 1];
+    for (; at > 0 && sorted[at]! > -Infinity; at--) {
+      mass += Math.exp(sorted[at]! - best);
+      if (mass >= topP * total) break;
+    }
+    return logits.map((logit) => (logit < sorted[at]! ? -Infinity : logit));
+  };
+  const tied = fc.constantFrom(-Infinity, -90, -2.5, -0, 0, 1, 1.5);
+  const wideRow = fc
+    .tuple(
+      fc.array(fc.oneof(tied, fc.float({ min: -200, max: 20, noNaN: true }), fc.float({ min: -1, max: 1, noNaN: true })), {
+        minLength: 1,
+        maxLength: 60,
+      }),
+      fc.integer({ min: 1, max: 40 }),
+    )
+    .map(([values, copies]) => Float32Array.from(Array.from({ length: copies }, () => values).flat()));
+  const fraction = fc.oneof(fc.double({ min: 1e-9, max: 1, noNaN: true }), fc.constantFrom(0.1, 0.25, 0.5, 0.75, 0.9, 1 - 1e-12));
+  test.prop([wideRow, fc.integer({ min: 1, max: 2500 }), fraction], { numRuns: 500 })(
+    "top-k, top-p and alternatives are equal to the definitions that sort the whole row",
+    (logits, topK, topP) => {
+      expect(after(logits.slice(), (x) => keepTopK(x, topK))).toEqual(sortedTopK(logits, topK));
+      expect(after(logits.slice(), (x) => keepTopP(x, topP))).toEqual(sortedTopP(logits, topP));
+      const ids = [...logits.keys()].sort((a, b) => (logits[b]! > logits[a]! ? 1 : logits[b]! < logits[a]! ? -1 : a - b));
+      expect(topTokens(logits, topK).map(({ id }) => id)).toEqual(ids.slice(0, topK));
+    },
+  );
+  it("sorts a small part of a large row", () => {
+    const logits = Float32Array.from({ length: 50_000 }, (_, id) => -15 * uniform(1n, id));
+    logits.set([3, 2.5, 2], 40_000);
+    const sorted: number[] = [];
+    const { sort } = Float32Array.prototype;
+    vi.spyOn(Float32Array.prototype, "toSorted").mockImplementation(() => expect.unreachable());
+    vi.spyOn(Float32Array.prototype, "sort").mockImplementation(function (this: Float32Array) {
+      sorted.push(this.length);
+      return sort.call(this);
+    });
+    try {
+      keepTopP(logits.slice(), 0.5);
+      keepTopK(logits.slice(), 40);
+      topTokens(logits, 100);
+    } finally {
+      vi.restoreAllMocks();
+    }
+    expect(sorted).toHaveLength(3);
+    for (const length of sorted) expect(length).toBeLessThan(logits.length / 10);
   });
 
   const logitRow = fc.array(fc.float({ min: -20, max: 20, noNaN: true }), { minLength: 1, maxLength: 40 });
@@ -184,7 +242,10 @@ describe("choosing", () => {
   it("sorts alternatives by log-probability, ties by id", () => {
     expect(topTokens(logs(0.1, 0.4, 0.1, 0.4), 3).map(({ id }) => id)).toEqual([1, 3, 0]);
     const many = Float32Array.from({ length: 200 }, (_, id) => (id * 37) % 50);
-    expect(topTokens(many, 70).slice(0, 60)).toEqual(topTokens(many, 60));
+    const sorted = Array.from(many, (logprob, id) => ({ id, logprob })).sort((a, b) => b.logprob - a.logprob || a.id - b.id);
+    for (const count of [0, 1, 60, 64, 65, 70, 200, 300]) expect(topTokens(many, count)).toEqual(sorted.slice(0, count));
+    const masked = logs(0, 0.4, 0, 0);
+    for (const count of [3, 4]) expect(topTokens(masked, count).map(({ id }) => id)).toEqual([1, 0, 2, 3].slice(0, count));
   });
 });
 
@@ -201,14 +262,14 @@ describe("the rules of a request", () => {
   });
   it("40: penalize repeated tokens of prompt and output once each", () => {
     const rules = of({ repetitionPenalty: 2 }, [0, 0]);
-    rules.note(1);
-    rules.note(1);
+    rules.record(1);
+    rules.record(1);
     expect([...rules.apply(row(4, 4, 4))]).toEqual([2, 2, 4]);
   });
   it("38, 39: frequency and presence penalties ignore the prompt", () => {
     const rules = of({ frequencyPenalty: 1, presencePenalty: 0.5 }, [2, 2]);
-    rules.note(1);
-    rules.note(1);
+    rules.record(1);
+    rules.record(1);
     expect([...rules.apply(row(4, 4, 4))]).toEqual([4, 1.5, 4]);
   });
   it("52: ban end tokens before the minimum number of tokens", () => {
@@ -219,7 +280,7 @@ describe("the rules of a request", () => {
       [0, 1, 2],
     ]) {
       expect(left(rules.apply(row(9, 1, 1)))).toEqual(expected);
-      rules.note(1);
+      rules.record(1);
     }
   });
   it("apply the bias before the penalties, and never lift a mask", () => {
@@ -239,7 +300,7 @@ describe("the rules of a request", () => {
   it("throw if no token is left", () => {
     const rules = of({ allowedTokenIds: [1], bannedSequences: [[1, 1]] });
     expect(left(rules.apply(row(0, 0)))).toEqual([1]);
-    rules.note(1);
+    rules.record(1);
     expect(() => rules.apply(row(0, 0))).toThrow(
       expect.objectContaining({ code: "E_UNSUPPORTED", message: expect.stringContaining("after 1") }),
     );

@@ -1,4 +1,4 @@
-/** What the sampler lets go of when nobody can use it any more. */
+/** Weights and caches that the sampler releases after their last use. */
 import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { Program, type Tensors } from "../../../../src/engine/onnx/runtime/progr
 import { hostWeights, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
 import { Policies, type Policy, type Weights } from "../../../../src/engine/onnx/sample/policies.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
-import { deferred } from "../../../../src/util/deferred.ts";
+import { deferred } from "../../../../src/base/util/deferred.ts";
 
 const oracle = join(import.meta.dirname, "../../../oracle/llama/model");
 let scratch: string;
@@ -23,23 +23,23 @@ test("reads a base once for all its policies, and again after the last was relea
   const policies = new Policies(hostWeights(), (policy) => forgotten.push(policy));
   await expect(policies.load("none", base, join(scratch, "nothing"))).rejects.toThrow();
   await policies.load("a", base, undefined);
-  const a = policies.take("a");
+  const a = policies.acquire("a");
   await changeLastWeight(join(base.directory, "model.safetensors"));
 
   policies.release("a");
   await policies.load("b", base, undefined);
-  policies.giveBack("a", a);
+  policies.releaseUse("a", a);
   expect(forgotten).toEqual([a]);
   await policies.load("c", base, undefined);
-  const [b, c] = [policies.take("b"), policies.take("c")];
+  const [b, c] = [policies.acquire("b"), policies.acquire("c")];
   expect(b.weights).toBe(a.weights);
   expect(c.weights).toBe(a.weights);
   for (const [id, policy] of Object.entries({ b, c })) {
     policies.release(id);
-    policies.giveBack(id, policy);
+    policies.releaseUse(id, policy);
   }
   await policies.load("d", base, undefined);
-  expect(policies.take("d").weights.flat).not.toEqual(a.weights.flat);
+  expect(policies.acquire("d").weights.flat).not.toEqual(a.weights.flat);
 });
 
 test("a fully trained policy keeps its base's configuration and not the base's weights", async () => {
@@ -47,19 +47,19 @@ test("a fully trained policy keeps its base's configuration and not the base's w
   await cp(oracle, base.directory, { recursive: true });
   const policies = new Policies(hostWeights(), () => {});
   await policies.load("base", base, undefined);
-  const own = policies.take("base");
+  const own = policies.acquire("base");
   await policies.add("trained", base, { flat: own.weights.flat.slice(), lora: null });
-  expect(policies.take("trained").weights.config).toBe(own.weights.config);
+  expect(policies.acquire("trained").weights.config).toBe(own.weights.config);
   policies.release("base");
-  policies.giveBack("base", own);
+  policies.releaseUse("base", own);
   await changeLastWeight(join(base.directory, "model.safetensors"));
   await policies.load("again", base, undefined);
-  const again = policies.take("again").weights;
+  const again = policies.acquire("again").weights;
   expect(again.config).toBe(own.weights.config);
   expect(again.flat).not.toEqual(own.weights.flat);
 });
 
-test("a sampler whose last policy is released holds no weights", async () => {
+test("a sampler holds no weights after the release of its last policy", async () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   const { promise, resolve, reject } = deferred<void>();
@@ -91,7 +91,7 @@ test("a sampler whose last policy is released holds no weights", async () => {
     collect();
     expect(isHeld()).toBe(false);
   });
-  // Still there: what is gone is not the sampler.
+  // The sampler still answers after the release.
   expect(() => sampler.releasePolicy("p")).not.toThrow();
 });
 

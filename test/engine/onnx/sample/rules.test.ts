@@ -1,4 +1,4 @@
-/** What a request's rules do to real samples, and what they leave alone. */
+/** Effect of a request's sampling rules on its samples, and their isolation from other requests. */
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createOnnxEngine, type Engine, type PolicyVersion, type SampledToken, type SamplingParams } from "../../../../src/engine/index.ts";
@@ -93,7 +93,7 @@ describe("rules", () => {
       if (rank <= 20) expect(top[rank - 1]!.id).toBe(id);
     }
     expect(rest.some((token) => token.prompt !== undefined)).toBe(false);
-    // Whoever asks gets the same tokens, and so does everyone beside.
+    // Requests with and without log-probabilities get the same tokens.
     const beside = await Promise.all([sample({ promptLogprobs: 0 }), sample()]);
     expect(beside.map(ids)).toEqual([ids(alone), ids(alone)]);
     expect(beside[0][0]!.prompt![0]).toMatchObject({ top: [] });
@@ -123,7 +123,7 @@ describe("rules", () => {
     expect(ended).toEqual([3, 1, 2, 0, 4]);
   });
 
-  test("fails only the request whose rules leave no token", async () => {
+  test("fails only the request with rules that leave no token", async () => {
     const [failed, other] = await Promise.allSettled([sample({ allowedTokenIds: [3], bannedSequences: [[3, 3]] }), sample()]);
     expect(failed).toMatchObject({ status: "rejected", reason: { code: "E_UNSUPPORTED" } });
     expect(other.status === "fulfilled" && other.value.length).toBe(20);

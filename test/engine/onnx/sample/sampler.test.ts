@@ -1,11 +1,17 @@
-/** The sampler by itself, on the shipped model: what it computes, when, and that no row's bits depend on either. */
+/** The sampler on the shipped model: its results, their order, and bits of a row that depend on no other row. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Batch } from "../../../../src/engine/onnx/sample/batch.ts";
 import { BLOCK_TOKENS } from "../../../../src/engine/onnx/sample/prefix-cache.ts";
+import { FairShare } from "../../../../src/engine/onnx/sample/fair-share.ts";
 import { PrefillLimiter } from "../../../../src/engine/onnx/sample/prefill-limiter.ts";
+import type { Request } from "../../../../src/engine/onnx/sample/request.ts";
+import { mayStart } from "../../../../src/engine/onnx/sample/start-rule.ts";
 import { PrefillTask } from "../../../../src/engine/onnx/sample/prefill.ts";
 import type { SampledToken } from "../../../../src/engine/port.ts";
+import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
+import { adapterLayout } from "../../../../src/engine/onnx/model/parameters.ts";
+import { onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
 import { base, Harness, numbers, params } from "./harness.ts";
 
 /** A run of a graph: rows and new tokens of each. */
@@ -69,18 +75,18 @@ describe("the prefix cache", () => {
     const harness = await Harness.start();
     await harness.run(promptOf(60, 2, 9), params(1));
     const prompts = Array.from({ length: 4 }, (_, i) => promptOf(60, 2, i));
-    const budget = vi.spyOn(PrefillLimiter.prototype, "promptTokensIn").mockReturnValueOnce(256).mockReturnValue(1);
     // While another row runs, prompts have the time that they have.
     const outputs = new Promise<SampledToken[][]>((resolve) => {
       harness.onToken = () => {
         harness.onToken = () => {};
         runs.length = 0;
+        vi.spyOn(PrefillLimiter.prototype, "promptTokensIn").mockReturnValueOnce(256).mockReturnValue(1);
         resolve(Promise.all(prompts.map((prompt, i) => harness.run(prompt, params(i)))));
       };
     });
     const other = harness.run(promptOf(20, 8), params(2, { maxTokens: 40 }));
     const [sampled] = await Promise.all([outputs, other]);
-    budget.mockRestore();
+    vi.mocked(PrefillLimiter.prototype.promptTokensIn).mockRestore();
     expect(promptRuns().filter(({ rows }) => rows > 1)).toEqual([{ rows: 4, time: 64 }]);
     const alone = await Harness.start({ prefixCacheBytes: 0 });
     for (const [i, prompt] of prompts.entries()) expect(numbers(await alone.run(prompt, params(i)))).toEqual(numbers(sampled[i]!));
@@ -129,7 +135,7 @@ describe("chunked prefill", () => {
   test("running rows continue between the chunks of a long prompt", async () => {
     const harness = await Harness.start();
     // No time at all: a block between two tokens.
-    vi.spyOn(PrefillLimiter.prototype, "budgetMs", "get").mockReturnValue(0);
+    vi.spyOn(PrefillLimiter.prototype, "budgetMs").mockReturnValue(0);
     const streams = Array.from({ length: 4 }, (_, i) => harness.add(promptOf(20, 10 + i), params(i, { maxTokens: 200 })));
     let isAdded = false;
     let long: Promise<SampledToken[]> | undefined;
@@ -144,6 +150,69 @@ describe("chunked prefill", () => {
     const pieces = runs.flatMap(({ time }, index) => (time > 1 ? [index] : []));
     expect(pieces).toHaveLength(Math.ceil(900 / BLOCK_TOKENS));
     expect(pieces.slice(1).map((index, before) => index - pieces[before]!)).toEqual(Array(pieces.length - 1).fill(2));
+  });
+});
+
+describe("groups of requests", () => {
+  /** Samples three prompts of one group, adds a request when the second prompt piece runs, and returns the lengths of the pieces from there on. */
+  async function piecesWith(add: (harness: Harness) => Promise<unknown>): Promise<number[]> {
+    const harness = await Harness.start({ maxPrefillTokens: 64 });
+    await harness.sampler.loadPolicy("q", base, undefined);
+    vi.spyOn(PrefillLimiter.prototype, "promptTokensIn").mockReturnValue(64);
+    const many = [0, 1, 2].map((index) => harness.run(promptOf(300, 50 + index), params(index, { maxTokens: 1 }), "p", 1));
+    let added: Promise<unknown> | undefined;
+    onRun = () => {
+      if (promptRuns().length === 2) added ??= add(harness);
+    };
+    await Promise.all(many);
+    await added;
+    return promptRuns()
+      .slice(2)
+      .map(({ time }) => time);
+  }
+
+  test.each(["p", "q"])("a short prompt on policy %s is computed after the current piece of another group's prompts", async (policy) => {
+    const pieces = await piecesWith((harness) => harness.run(promptOf(10, 60), params(9, { maxTokens: 1 }), policy, 2));
+    expect(pieces[0]).toBe(16);
+  });
+
+  test("a short prompt of the same group waits for its prompts", async () => {
+    const pieces = await piecesWith((harness) => harness.run(promptOf(10, 60), params(9, { maxTokens: 1 }), "p", 1));
+    expect(pieces.at(-1)).toBe(16);
+  });
+
+  test("at most four long prompts of one priority are started, and prompts with a prefix that is being computed wait for it", () => {
+    const policy = {} as Request["policy"];
+    const request = (length: number, more: Partial<Request> = {}) =>
+      ({ policy, prompt: promptOf(length, 90), params: params(1), ...more }) as Request;
+    const task = (length: number, priority = 0n, isSame = false) =>
+      ({ tokens: length, requests: [{ params: { priority } }], willStore: () => isSame }) as unknown as PrefillTask;
+    const long = [0, 1, 2, 3].map(() => task(5000));
+    expect(mayStart(request(2000), long.slice(1), 64)).toBe(true);
+    expect(mayStart(request(2000), long, 64)).toBe(false);
+    expect(mayStart(request(2000, { params: params(1, { priority: -1n }) }), long, 64)).toBe(true);
+    expect(mayStart(request(1024), long, 64)).toBe(true);
+    expect(mayStart(request(100), [task(500, 0n, true)], 64)).toBe(false);
+    expect(mayStart(request(100), [task(500, 0n, true)], null)).toBe(true);
+  });
+
+  test("have equal shares, and a new one starts where the others are", () => {
+    const shares = new FairShare();
+    shares.charge([1], 30);
+    shares.charge([2], 10);
+    expect([shares.of(1), shares.of(2), shares.of(3)]).toEqual([30, 10, 0]);
+    shares.charge([2], 50);
+    expect([shares.of(1), shares.of(2), shares.of(3)]).toEqual([30, 60, 10]);
+    shares.charge([1, 3], 8);
+    expect([shares.of(1), shares.of(3)]).toEqual([34, 14]);
+  });
+
+  test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms", () => {
+    const limiter = new PrefillLimiter();
+    limiter.noteDecode(8);
+    expect([0.5, 1, 2, 100].map((waiting) => limiter.budgetMs(waiting))).toEqual([4, 4, 16, 40]);
+    limiter.notePrefill(16, 4);
+    expect(limiter.promptTokensIn(40)).toBe(160);
   });
 });
 
@@ -223,4 +292,29 @@ describe("too little memory", () => {
     expect(await harness.run(promptOf(200, 42), params(2))).toHaveLength(12);
     expect(await urgent).toContain("allocation failed");
   });
+});
+
+test("a prompt in pieces reads one stack of adapters, and only its last piece computes distributions", async () => {
+  const on = onHost(1);
+  const stacks = new Set<unknown>();
+  const selected: number[] = [];
+  const place: typeof on.place = {
+    ...on.place,
+    stack: (...args) => {
+      const stack = on.place.stack(...args);
+      if (stack !== null) stacks.add(stack);
+      return stack;
+    },
+    run: (input) => {
+      if (input.kind === "prompt") selected.push(input.last.length);
+      return on.place.run(input);
+    },
+  };
+  const harness = new Harness({ maxPrefillTokens: 16 }, { ...on, place });
+  const config = await readModelConfig(base.directory);
+  const flat = new Float32Array(adapterLayout(config, 4).length).fill(0.01);
+  await harness.sampler.addPolicy("adapted", base, { flat, lora: { rank: 4, alpha: 8 } });
+  await harness.run(promptOf(100, 3), params(1), "adapted");
+  expect(selected).toEqual([0, 0, 0, 0, 0, 0, 2]);
+  expect(stacks.size).toBe(1);
 });

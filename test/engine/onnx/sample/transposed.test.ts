@@ -1,4 +1,4 @@
-/** Sampling from models whose matrices come from the left of their products. */
+/** Sampling from models with matrices on the left of their products. */
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -131,7 +131,7 @@ test("transposes every matrix in place and nothing else", async () => {
   const layout = baseLayout(config);
   const before = Float32Array.from({ length: layout.length }, (_, i) => i);
   const after = before.slice();
-  turnMatrices(after, layout);
+  await turnMatrices(after, layout);
   for (const parameter of layout.parameters) {
     const [from, to] = [viewOf(before, parameter), viewOf(after, parameter)];
     const [rows, columns] = parameter.shape as [number, number];

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from "vitest";
-import { ConfigError, EngineError } from "../../../../src/errors.ts";
+import { ConfigError, EngineError } from "../../../../src/base/errors.ts";
 import {
   type ComputeUnit,
   deviceUnit,
@@ -12,7 +12,7 @@ import { missingAdapter } from "../../../support/adapter.ts";
 
 const onDeath = () => {};
 
-/** Starts units whose device does not start: `start` returns the reason. */
+/** Starts units with a device that fails to start: `start` returns the reason. */
 function unitsWithout(start: () => Error): { units: ComputeUnits; processor: ComputeUnit; reported: Error[] } {
   const processor = processorUnit({
     samplers: 1,
@@ -68,7 +68,7 @@ test.each([
   ["linux", "Vulkan loader libvulkan.so.1 (Debian and Ubuntu: apt-get install libvulkan1)"],
   ["win32", "Direct3D 12"],
   ["darwin", "driver of the GPU"],
-] as const)("the remedy for a missing adapter names what is needed on %s", (platform, needed) => {
+] as const)("the remedy for a missing adapter names the requirements of %s", (platform, needed) => {
   expect(driverRemedy(platform)).toContain(needed);
 });
 

@@ -5,8 +5,8 @@ const prompt = (length: number, change = -1) => Int32Array.from({ length }, (_, 
 
 test("routes a prompt to the thread that computed its longest known prefix, per policy", () => {
   const homes = new PrefixAffinity<string>();
-  homes.note("a", prompt(200), "one");
-  homes.note("a", prompt(300, 130), "two");
+  homes.record("a", prompt(200), "one");
+  homes.record("a", prompt(300, 130), "two");
   expect(homes.find("a", prompt(200))).toBe("one");
   expect(homes.find("a", prompt(400))).toBe("one");
   expect(homes.find("a", prompt(400, 130))).toBe("two");
@@ -19,9 +19,9 @@ test("routes a prompt to the thread that computed its longest known prefix, per 
 
 test("forgets the least recently used prompt", () => {
   const homes = new PrefixAffinity<number>();
-  homes.note("a", prompt(64), 0);
-  for (let policy = 0; policy < 8191; policy++) homes.note(`p${policy}`, prompt(64), 1);
+  homes.record("a", prompt(64), 0);
+  for (let policy = 0; policy < 8191; policy++) homes.record(`p${policy}`, prompt(64), 1);
   expect(homes.find("a", prompt(64))).toBe(0);
-  homes.note("one more", prompt(64), 1);
+  homes.record("one more", prompt(64), 1);
   expect(homes.find("a", prompt(64))).toBeNull();
 });

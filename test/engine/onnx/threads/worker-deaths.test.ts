@@ -59,7 +59,7 @@ test("the death of one of two samplers does not change the requests of the other
 
   await until(() => engine.workers!()[0]!.restarts === 1);
   expect(engine.holds!(policy)).toBe(false);
-  // What is left of the policy serves until it is released, and loading it again fills both threads.
+  // The remaining sampler serves the policy until its release, and loading it again fills both threads.
   expect(await sample(engine, policy)).toEqual(expected);
   const again = await engine.loadPolicy({ base: "tiny" });
   expect(engine.holds!(again)).toBe(true);

@@ -1,12 +1,13 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { isLarge } from "../../../../src/engine/onnx/model/size.ts";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { writeSafetensors } from "../../../../src/engine/onnx/model/safetensors.ts";
 import { initialWeights, unpackTensors } from "../../../../src/engine/onnx/model/weights.ts";
+import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import type { PolicyLoss, Row } from "../../../../src/engine/port.ts";
@@ -45,7 +46,13 @@ function hashed(index: number): number {
   return 2 * Math.sqrt(3) * (product - Math.floor(product) - 0.5);
 }
 
-test("an entropy bonus changes a large model's loss as its gradient says", async () => {
+test("an entropy bonus changes a large model's loss as its gradient says; its graphs are freed between steps", async () => {
+  const release = vi.spyOn(Program.prototype, "release");
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => {
+    vi.useRealTimers();
+    release.mockRestore();
+  });
   const directory = await mkdtemp(join(tmpdir(), "whetstone-entropy-"));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const shipped = JSON.parse(await readFile(join(ROOT, "models/whetstone-tiny/config.json"), "utf8")) as object;
@@ -65,6 +72,9 @@ test("an entropy bonus changes a large model's loss as its gradient says", async
   const slope = trainer.gradients(id).reduce((sum, value) => sum + Math.abs(value), 0);
   // Adam's first step moves every weight by the rate against the sign of its gradient, so the loss by `−rate · Σ|g|`.
   await trainer.optimStep(id, { learningRate: rate, epsilon: 1e-14 });
+  expect(release).not.toHaveBeenCalled();
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(release).toHaveBeenCalledTimes(1);
   const { metrics: after } = await trainer.forwardBackward(id, some, loss, signal);
   expect(Math.abs((before.loss - after.loss) / rate / slope - 1)).toBeLessThan(1e-2);
 }, 60_000);

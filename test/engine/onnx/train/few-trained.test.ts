@@ -1,4 +1,4 @@
-/** Batches with few trained tokens: those of a wide model are not filled up, and still no bit depends on threads. */
+/** Batches with few trained tokens: for large models they are not padded, and no bit depends on threads. */
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
 import { batchLimits, minTrainedEntries, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
 import type { Row } from "../../../../src/engine/port.ts";
-import { uniform } from "../../../../src/util/rng.ts";
+import { uniform } from "../../../../src/base/util/rng.ts";
 import { ROOT } from "../../../project/files.ts";
 
 let directory: string;

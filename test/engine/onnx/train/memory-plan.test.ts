@@ -12,7 +12,7 @@ import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
 import { deviceBudget, type MemoryPlan, memoryPlan, WHOLE } from "../../../../src/engine/onnx/train/memory-plan.ts";
 import type { Row } from "../../../../src/engine/port.ts";
-import { uniform } from "../../../../src/util/rng.ts";
+import { uniform } from "../../../../src/base/util/rng.ts";
 import { ROOT } from "../../../project/files.ts";
 import { type Array64, array64, interpret } from "../../../support/graph-interpreter.ts";
 
@@ -49,7 +49,7 @@ describe.each(families)("%s", (family) => {
   test.each([
     { label: "slices", plan: { headSlices: 3, isOrdered: true, recomputedLayers: 0 } },
     { label: "slices and recomputed layers", plan: { headSlices: 2, isOrdered: true, recomputedLayers: 1 } },
-  ])("$label: results and gradients equal those of the whole graph", async ({ plan }) => {
+  ])("$label: same results and gradients as the whole graph", async ({ plan }) => {
     const config = await readModelConfig(join(FAMILIES, family, "model"));
     for (const rank of [null, 2]) {
       const whole = outputs(config, rank, WHOLE);
@@ -67,7 +67,7 @@ describe.each(families)("%s", (family) => {
   });
 });
 
-/** A model whose logits do not fit in one piece. */
+/** Model with logits too large for one piece. */
 let wide: ModelConfig;
 let directory: string;
 beforeAll(async () => {

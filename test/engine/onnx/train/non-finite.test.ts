@@ -21,7 +21,7 @@ beforeEach(async () => {
   await step(1e-2);
 });
 
-/** One more step on good rows from here; two models in the same state take the same one. */
+/** Takes a step on finite rows; two models in the same state take the same step. */
 async function next(): Promise<{ flat: Float32Array; gradNorm: number; step: number }> {
   await pass([row(0.1)]);
   return { ...(await step(1e-2)), flat: weights() };
@@ -44,14 +44,14 @@ describe("the model is unchanged after", () => {
     expect(await next()).toEqual(await expected());
   });
 
-  test("a loss that overflows after rows whose gradients are kept", async () => {
+  test("a loss that overflows after rows with accumulated gradients", async () => {
     await pass([row(0.1)]);
     await expect(pass([row(3e38)])).rejects.toMatchObject({ code: "E_NON_FINITE" });
     const kept = { ...(await step(1e-2)), flat: weights() };
     expect(kept).toEqual(await expected());
   });
 
-  test("a gradient whose square overflows, with the tensor of the largest gradient named", async () => {
+  test("a gradient with an overflowing square, with the tensor of the largest gradient named", async () => {
     await pass([row(1e25)]);
     await expect(step(1e-2)).rejects.toMatchObject({
       code: "E_NON_FINITE",

@@ -4,13 +4,13 @@ import type { Row } from "../../../../src/engine/port.ts";
 import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { findPrefixGroups } from "../../../../src/engine/onnx/train/prefix-groups.ts";
 import { forEachTrained, promptOfPackedRows, tokenInputs } from "../../../../src/engine/onnx/train/inputs.ts";
-import { uniform } from "../../../../src/util/rng.ts";
+import { uniform } from "../../../../src/base/util/rng.ts";
 import { packedMasks } from "../../../../src/engine/onnx/train/masks.ts";
 import { graphShape } from "../../../../src/engine/onnx/train/query-blocks.ts";
 
 const limits = { maxTokens: 256, maxSharing: 512, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 };
 
-/** Groups of rows, each on a prompt of its own, every token of a row's own part unlike those of its neighbours. */
+/** Groups of rows, each on a prompt of its own, no token of a row's own part equal to its neighbors' tokens. */
 const groups = fc
   .array(
     fc.record({

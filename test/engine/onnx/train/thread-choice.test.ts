@@ -8,7 +8,7 @@ function decide(choice: ThreadChoice, ms: Readonly<Record<number, number>>, runs
     const threads = choice.current;
     const hasCompiled = !order.includes(threads);
     order.push(threads);
-    choice.note({ tokens: 1000, ms: ms[threads]! * (hasCompiled ? 5 : 1), hasCompiled });
+    choice.record({ tokens: 1000, ms: ms[threads]! * (hasCompiled ? 5 : 1), hasCompiled });
   }
   return order;
 }
@@ -27,7 +27,7 @@ describe("a choice of threads", () => {
   test("of one candidate is settled and ignores measurements", () => {
     const choice = new ThreadChoice([3]);
     expect([choice.isSettled, choice.current, choice.best]).toEqual([true, 3, 3]);
-    choice.note({ tokens: 1000, ms: 1, hasCompiled: false });
+    choice.record({ tokens: 1000, ms: 1, hasCompiled: false });
     expect(choice.report).toEqual({ threads: 3, rates: [] });
   });
 
@@ -69,7 +69,7 @@ describe("a choice of threads", () => {
       [100, 20],
       [4000, 800],
     ] as const)
-      choice.note({ tokens, ms, hasCompiled: false });
+      choice.record({ tokens, ms, hasCompiled: false });
     expect(choice.report).toMatchObject({ threads: 2, rates: [{ tokensPerSecond: 5000 }, { tokensPerSecond: 10_000 }] });
   });
 
@@ -79,9 +79,9 @@ describe("a choice of threads", () => {
     expect(choice.current).toBe(1);
   });
 
-  test("skips a candidate whose every run compiles a program", () => {
+  test("skips a candidate if each of its runs compiles a program", () => {
     const choice = new ThreadChoice([1, 2]);
-    for (let run = 0; run < 20; run++) choice.note({ tokens: 1000, ms: 1, hasCompiled: true });
+    for (let run = 0; run < 20; run++) choice.record({ tokens: 1000, ms: 1, hasCompiled: true });
     expect([choice.isSettled, choice.current, choice.report.rates]).toEqual([true, 2, []]);
   });
 

@@ -3,7 +3,7 @@ import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { compileOutput } from "../../../../src/service/chat/generate/output-grammar.ts";
 import { violationOf } from "../../../../src/service/chat/answer/output-validation.ts";
-import { withClosedObjects } from "../../../../src/grammar/compile/schema/closed.ts";
+import { withClosedObjects } from "../../../../src/text/grammar/compile/schema/closed.ts";
 import { compileSchema, languageOf, languageOfSchema } from "../../../grammar/compile/support.ts";
 
 const CLOSED = { closesObjects: true };

@@ -11,7 +11,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { compileOutput } from "../../../../src/service/chat/generate/output-grammar.ts";
 import { violationOf } from "../../../../src/service/chat/answer/output-validation.ts";
-import type { SchemaObject } from "../../../../src/grammar/compile/schema/keywords.ts";
+import type { SchemaObject } from "../../../../src/text/grammar/compile/schema/keywords.ts";
 import { languageOf } from "../../../grammar/compile/support.ts";
 import { ZOD_MODELS, ZOD_OPTIONS } from "./zod-models.ts";
 

@@ -1,6 +1,6 @@
 /** Lowerings for the WebGPU execution provider of ONNX Runtime 1.30: operators without a kernel, or with a kernel that is not exact. */
 import type { Attribute, Dim, DType, NodeSpec, Value } from "../graph.ts";
-import type { LoweringTable } from "../lower.ts";
+import { firstInputs, type LoweringTable } from "../lower.ts";
 import { expandTo, reduceSum } from "../ops/broadcast.ts";
 import { add, cast, div, equal, exp, log, mul, sqrt, sub } from "../ops/elementwise.ts";
 import { split } from "../ops/join.ts";
@@ -31,84 +31,96 @@ const MAX_OUTPUTS = 7;
 
 /** Lowerings of the device `webgpu`. */
 export const WEBGPU_LOWERINGS: LoweringTable = {
-  MatMul: (_, [a, b]) => {
-    const sum = productInParts(a!, b!);
+  MatMul: (node, inputs) => {
+    const [a, b] = firstInputs(node, inputs, 2);
+    const sum = productInParts(a, b);
     return sum && [sum];
   },
 
   // The kernel reads transposed matrices element by element: on an H100, 6 TFLOP/s instead of 20.
-  Gemm: ({ attributes }, [a, b, plus]) => {
+  Gemm: (node, inputs) => {
+    const { attributes } = node;
+    const [a, b] = firstInputs(node, inputs, 2);
+    const [, , plus] = inputs;
     const [isLeft, isRight] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
     if (!isLeft && !isRight) return null;
     const scale = float(attributes["alpha"], 1);
-    const [k] = (isLeft ? a!.shape : a!.shape.slice(1)) as [Dim];
-    const [m, n] = [a!.shape[isLeft ? 1 : 0]!, b!.shape[isRight ? 0 : 1]!];
+    const [k] = (isLeft ? a.shape : a.shape.slice(1)) as [Dim];
+    const [m, n] = [a.shape[isLeft ? 1 : 0]!, b.shape[isRight ? 0 : 1]!];
     const minHeight = Number(n) * Number(k) < LARGE ? TALL * Number(k) : Number(k);
-    const isTall = !isLeft && isRight && hasFewRows(a!) && Number(n) >= minHeight;
+    const isTall = !isLeft && isRight && hasFewRows(a) && Number(n) >= minHeight;
     const isLong = isLeft && !isRight && typeof k === "string" && Number(m) * Number(n) <= MAX_SPLIT_RESULT;
-    if (isTall) return [scaledSum(swapLastTwo(matmul(b!, swapLastTwo(a!))), scale, plus)];
-    if (isLong) return [scaledSum(sumOfPieces(a!, b!), scale, plus)];
-    const [left, right] = [isLeft ? swapLastTwo(a!) : a!, isRight ? swapLastTwo(b!) : b!];
+    if (isTall) return [scaledSum(swapLastTwo(matmul(b, swapLastTwo(a))), scale, plus)];
+    if (isLong) return [scaledSum(sumOfPieces(a, b), scale, plus)];
+    const [left, right] = [isLeft ? swapLastTwo(a) : a, isRight ? swapLastTwo(b) : b];
     const sum = productInParts(left, right);
     return [sum ? scaledSum(sum, scale, plus) : matmul(left, right, { scale, plus })];
   },
 
   // No kernel.
-  "com.microsoft.FusedMatMul": ({ attributes }, [a, b]) => {
+  "com.microsoft.FusedMatMul": (node, inputs) => {
+    const { attributes } = node;
+    const [a, b] = firstInputs(node, inputs, 2);
     const [isLeft, isRight] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
     const scale = float(attributes["alpha"], 1);
     // Vectors of queries are shorter than their scores.
-    const isNarrow = isLeft && !isRight && hasStaticWidth(b!) && !hasStaticWidth(a!);
-    if (isNarrow) return [scaledSum(swapLastTwo(matmul(swapLastTwo(b!), a!)), scale)];
-    const [left, right] = [isLeft ? swapLastTwo(a!) : a!, isRight ? swapLastTwo(b!) : b!];
+    const isNarrow = isLeft && !isRight && hasStaticWidth(b) && !hasStaticWidth(a);
+    if (isNarrow) return [scaledSum(swapLastTwo(matmul(swapLastTwo(b), a)), scale)];
+    const [left, right] = [isLeft ? swapLastTwo(a) : a, isRight ? swapLastTwo(b) : b];
     const isShort = hasStaticWidth(left) && !hasStaticWidth(right);
     return [isShort ? matmul(scaledSum(left, scale), right) : scaledSum(matmul(left, right), scale)];
   },
 
   // The kernel leaves the second output, the inverse standard deviation, unwritten.
-  SimplifiedLayerNormalization: ({ op, attributes }, [x, gain], isUsed) => {
+  SimplifiedLayerNormalization: (node, inputs, isUsed) => {
     if (!isUsed(1)) return null;
-    const { graph, shape } = x!;
+    const { op, attributes } = node;
+    const [x, gain] = firstInputs(node, inputs, 2);
+    const { graph, shape } = x;
     const axis = shape.length - 1;
-    const [squares] = graph.record({
+    const squares = graph.recordOne({
       op: "ReduceSumSquare",
-      inputs: [x!, graph.ints([axis])],
+      inputs: [x, graph.ints([axis])],
       attributes: { keepdims: { int: 1 } },
-      outputs: [{ shape: [...shape.slice(0, axis), 1] }],
+      output: { shape: [...shape.slice(0, axis), 1] },
     });
-    const mean = mul(squares!, graph.scalar(1 / (shape[axis] as number)));
+    const mean = mul(squares, graph.scalar(1 / (shape[axis] as number)));
     const inverse = div(graph.scalar(1), sqrt(add(mean, graph.scalar(float(attributes["epsilon"], 1e-5)))));
-    const [normed] = graph.record({ op, inputs: [x!, gain!], attributes, outputs: [{ shape }] });
-    return [normed!, inverse];
+    const normed = graph.recordOne({ op, inputs: [x, gain], attributes, output: { shape } });
+    return [normed, inverse];
   },
 
   // The kernel writes all outputs at once, and fails if the adapter has fewer storage buffers.
-  Split: ({ attributes, outputs }, [x]) => {
+  Split: (node, inputs) => {
+    const { attributes, outputs } = node;
+    const [x] = firstInputs(node, inputs, 1);
     const axis = int(attributes["axis"]);
     const sizes = outputs.map(({ shape }) => shape[axis]!);
     const isStatic = (size: Dim): size is number => typeof size === "number";
-    return sizes.length > MAX_OUTPUTS && sizes.every(isStatic) ? splitInStages(x!, axis, sizes) : null;
+    return sizes.length > MAX_OUTPUTS && sizes.every(isStatic) ? splitInStages(x, axis, sizes) : null;
   },
 
   // No kernel.
-  LogSoftmax: (_, [x]) => {
-    const axis = x!.shape.length - 1;
-    const centered = sub(x!, reduceMax(x!, [axis]));
+  LogSoftmax: (node, inputs) => {
+    const [x] = firstInputs(node, inputs, 1);
+    const axis = x.shape.length - 1;
+    const centered = sub(x, reduceMax(x, [axis]));
     return [sub(centered, log(reduceSum(exp(centered), [axis])))];
   },
 
   // ScatterElements with addition sums rows of equal index in no fixed order. Here each row becomes the old row plus the sum of all updates
   // with its index, by one product, so rows of equal index are equal, and the order in which they are written does not matter.
-  "whetstone.ScatterAddRows": (_, [table, indices, updates]) => {
-    const { graph } = table!;
-    const [rows] = updates!.shape as [Dim, Dim];
+  "whetstone.ScatterAddRows": (node, inputs) => {
+    const [table, indices, updates] = firstInputs(node, inputs, 3);
+    const { graph } = table;
+    const [rows] = updates.shape as [Dim, Dim];
     const record = (op: string, inputs: readonly Value[], shape: readonly Dim[], dtype: DType, attributes: NodeSpec["attributes"] = {}) =>
-      graph.record({ op, inputs, attributes, outputs: [{ shape, dtype }] })[0]!;
-    const ids = cast(indices!, "float32");
-    const sums = matmul(cast(equal(reshape(ids, [rows, 1]), ids), "float32"), updates!);
-    const changed = add(record("Gather", [table!, indices!], updates!.shape, "float32", { axis: { int: 0 } }), sums);
-    const wide = expandTo(reshape(indices!, [rows, 1]), updates!.shape);
-    return [record("ScatterElements", [table!, wide, changed], table!.shape, "float32", { axis: { int: 0 } })];
+      graph.recordOne({ op, inputs, attributes, output: { shape, dtype } });
+    const ids = cast(indices, "float32");
+    const sums = matmul(cast(equal(reshape(ids, [rows, 1]), ids), "float32"), updates);
+    const changed = add(record("Gather", [table, indices], updates.shape, "float32", { axis: { int: 0 } }), sums);
+    const wide = expandTo(reshape(indices, [rows, 1]), updates.shape);
+    return [record("ScatterElements", [table, wide, changed], table.shape, "float32", { axis: { int: 0 } })];
   },
 };
 
@@ -147,7 +159,7 @@ function splitInStages(x: Value, axis: number, sizes: readonly number[]): Value[
 function sumOfPieces(a: Value, b: Value): Value {
   const { graph } = a;
   const integers = (op: string, inputs: readonly Value[], size: number, attributes: NodeSpec["attributes"] = {}) =>
-    graph.record({ op, inputs, attributes, outputs: [{ shape: [size], dtype: "int64" }] })[0]!;
+    graph.recordOne({ op, inputs, attributes, output: { shape: [size], dtype: "int64" } });
   const [length] = a.shape as [string];
   // Read from this value: values of different lengths may have the same name of a dimension.
   const rows = integers("Shape", [a], 1, { start: { int: 0 }, end: { int: 1 } });
@@ -156,11 +168,11 @@ function sumOfPieces(a: Value, b: Value): Value {
   const inPieces = (x: Value) => {
     const width = x.shape[1] as number;
     const shape = integers("Concat", [pieces, graph.ints([-1, width])], 3, { axis: { int: 0 } });
-    return graph.record({
+    return graph.recordOne({
       op: "Reshape",
       inputs: [x, shape],
-      outputs: [{ shape: [`${length}_pieces`, `${length}_piece`, width] }],
-    })[0]!;
+      output: { shape: [`${length}_pieces`, `${length}_piece`, width] },
+    });
   };
   const [m, n] = [a.shape[1] as number, b.shape[1] as number];
   const sum = (product: Value) => reshape(reduceSum(product, [0]), product.shape.slice(1));
@@ -186,7 +198,7 @@ function hasStaticWidth({ shape }: Value): boolean {
 /** Reshapes to `[rows, ...rest]` with as many rows as there are elements for. */
 function reshapeRows(x: Value, rows: Dim, rest: readonly number[]): Value {
   const shape = x.graph.ints([-1, ...rest]);
-  return x.graph.record({ op: "Reshape", inputs: [x, shape], outputs: [{ shape: [rows, ...rest] }] })[0]!;
+  return x.graph.recordOne({ op: "Reshape", inputs: [x, shape], output: { shape: [rows, ...rest] } });
 }
 
 function swapLastTwo(x: Value): Value {

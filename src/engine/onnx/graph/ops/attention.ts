@@ -65,13 +65,13 @@ export function attention(queries: Value, keys: Value, values: Value, options: A
     return matmul(p, firstRows(values, masks[i]!.shape[3]!));
   });
   const result = joinQueries(results, queries, options);
-  return queries.graph.record({
+  return queries.graph.recordOne({
     op: "Identity",
     inputs: [result],
-    outputs: [{ shape: queries.shape }],
+    output: { shape: queries.shape },
     variables: [queries, keys, values],
-    vjp: ([g]) => gradients({ g: g!, result, values, blocks, kept: recompute ? null : kept, queries }, options),
-  })[0]!;
+    vjp: (g) => gradients({ g: g, result, values, blocks, kept: recompute ? null : kept, queries }, options),
+  });
 }
 
 function probabilities({ queries, keys, mask }: Block, scale: number): Value {
@@ -127,8 +127,8 @@ class PrefixSum {
   add(contribution: Value): void {
     if (this.head) {
       const [head, tail] = split(this.head, 2, [contribution.shape[2]!, this.#block]);
-      this.#tails.unshift(tail!);
-      this.head = add(head!, contribution);
+      this.#tails.unshift(tail);
+      this.head = add(head, contribution);
     } else this.head = contribution;
   }
 
@@ -162,9 +162,9 @@ function joinQueries(pieces: readonly Value[], like: Value, { group, block, time
 function firstRows(x: Value, size: Dim): Value {
   if (x.shape[2] === size) return x;
   const { graph } = x;
-  return graph.record({
+  return graph.recordOne({
     op: "Slice",
     inputs: [x, graph.ints([0]), graph.shapeVector([size]), graph.ints([2])],
-    outputs: [{ shape: x.shape.map((dim, i) => (i === 2 ? size : dim)) }],
-  })[0]!;
+    output: { shape: x.shape.map((dim, i) => (i === 2 ? size : dim)) },
+  });
 }

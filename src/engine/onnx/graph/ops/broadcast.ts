@@ -1,5 +1,5 @@
 /** Broadcasting and summation. Each is the gradient of the other, so both are in this file. */
-import { ShapeError } from "../../../../errors.ts";
+import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, sameShape, type Value } from "../graph.ts";
 import { reshape } from "./shape.ts";
 
@@ -8,24 +8,24 @@ export function expandTo(x: Value, shape: readonly Dim[]): Value {
   if (sameShape(x.shape, shape)) return x;
   const padded = reshape(x, [...Array.from({ length: shape.length - x.shape.length }, () => 1), ...x.shape]);
   const axes = shape.flatMap((dim, i) => (padded.shape[i] === 1 && dim !== 1 ? [i] : []));
-  return x.graph.record({
+  return x.graph.recordOne({
     op: "Expand",
     inputs: [padded, x.graph.shapeVector(shape)],
-    outputs: [{ shape, dtype: x.dtype }],
-    vjp: ([g]) => [reduceSum(g!, axes), null],
-  })[0]!;
+    output: { shape, dtype: x.dtype },
+    vjp: (g) => [reduceSum(g, axes), null],
+  });
 }
 
 /** Sums over `axes`, which are kept as dimensions of size 1. */
 export function reduceSum(x: Value, axes: readonly number[]): Value {
   const shape = x.shape.map((dim, i) => (axes.includes(i) ? 1 : dim));
-  return x.graph.record({
+  return x.graph.recordOne({
     op: "ReduceSum",
     inputs: [x, x.graph.ints(axes)],
     attributes: { keepdims: { int: 1 } },
-    outputs: [{ shape }],
-    vjp: ([g]) => [expandTo(g!, x.shape), null],
-  })[0]!;
+    output: { shape },
+    vjp: (g) => [expandTo(g, x.shape), null],
+  });
 }
 
 /**

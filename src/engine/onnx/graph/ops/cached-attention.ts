@@ -1,4 +1,4 @@
-import { ShapeError } from "../../../../errors.ts";
+import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
 
 /** Operands of {@link cachedAttention}. */
@@ -71,6 +71,6 @@ export function cachedAttention(operands: CachedAttention): { mixed: Value; keys
       ...(window === undefined ? {} : { local_window_size: { int: window } }),
     },
     outputs: [{ shape: [batch, time, heads * headSize] }, { shape: cache }, { shape: cache }],
-  });
-  return { mixed: mixed!, keys: keys!, values: values! };
+  }) as [Value, Value, Value];
+  return { mixed, keys, values };
 }

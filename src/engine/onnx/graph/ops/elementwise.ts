@@ -9,28 +9,28 @@ function binary(
   vjp?: (gradient: Value, output: Value) => readonly [() => Value, () => Value],
   dtype: DType = a.dtype,
 ): Value {
-  const [output] = a.graph.record({
+  const output = a.graph.recordOne({
     op,
     inputs: [a, b],
-    outputs: [{ shape: broadcastShapes(a.shape, b.shape), dtype }],
+    output: { shape: broadcastShapes(a.shape, b.shape), dtype },
     vjp:
       vjp &&
-      (([gradient], needed) => {
-        const [left, right] = vjp(gradient!, output!);
+      ((gradient, needed) => {
+        const [left, right] = vjp(gradient, output);
         return [needed[0] ? unbroadcast(left(), a) : null, needed[1] ? unbroadcast(right(), b) : null];
       }),
   });
-  return output!;
+  return output;
 }
 
 function unary(op: string, x: Value, vjp?: (gradient: Value, output: Value) => Value): Value {
-  const [output] = x.graph.record({
+  const output = x.graph.recordOne({
     op,
     inputs: [x],
-    outputs: [{ shape: x.shape }],
-    vjp: vjp && (([gradient]) => [vjp(gradient!, output!)]),
+    output: { shape: x.shape },
+    vjp: vjp && ((gradient) => [vjp(gradient, output)]),
   });
-  return output!;
+  return output;
 }
 
 /** Returns `a + b`. */
@@ -109,41 +109,41 @@ export function equal(a: Value, b: Value): Value {
 /** Returns `x` with another element type: false and true as 0 and 1, numbers rounded toward 0. Has no gradient. */
 export function cast(x: Value, dtype: "float32" | "int32"): Value {
   const to = { float32: 1, int32: 6 }[dtype];
-  return x.graph.record({ op: "Cast", inputs: [x], attributes: { to: { int: to } }, outputs: [{ shape: x.shape, dtype }] })[0]!;
+  return x.graph.recordOne({ op: "Cast", inputs: [x], attributes: { to: { int: to } }, output: { shape: x.shape, dtype } });
 }
 
 /** Returns `condition ? a : b`. */
 export function where(condition: Value, a: Value, b: Value): Value {
   const shape = broadcastShapes(condition.shape, broadcastShapes(a.shape, b.shape));
   const zero = a.graph.scalar(0);
-  return a.graph.record({
+  return a.graph.recordOne({
     op: "Where",
     inputs: [condition, a, b],
-    outputs: [{ shape, dtype: a.dtype }],
-    vjp: ([g], needed) => [
+    output: { shape, dtype: a.dtype },
+    vjp: (g, needed) => [
       null,
-      needed[1] ? unbroadcast(where(condition, g!, zero), a) : null,
-      needed[2] ? unbroadcast(where(condition, zero, g!), b) : null,
+      needed[1] ? unbroadcast(where(condition, g, zero), a) : null,
+      needed[2] ? unbroadcast(where(condition, zero, g), b) : null,
     ],
-  })[0]!;
+  });
 }
 
 /** Returns `x` with a gradient of zero, written `sg(x)` in papers. */
 export function stopGradient(x: Value): Value {
-  return x.graph.record({ op: "Identity", inputs: [x], outputs: [{ shape: x.shape }] })[0]!;
+  return x.graph.recordOne({ op: "Identity", inputs: [x], output: { shape: x.shape } });
 }
 
 /** Returns the SiLU `y = x · s` with `s = sigmoid(x)` and derivative `s + y · (1 − s)`. */
 export function silu(x: Value): Value {
   const s = sigmoid(x);
-  const [y] = x.graph.record({
+  const y = x.graph.recordOne({
     op: "Mul",
     inputs: [x, s],
-    outputs: [{ shape: x.shape }],
+    output: { shape: x.shape },
     variables: [x],
-    vjp: ([g]) => [mul(g!, add(s, mul(y!, sub(x.graph.scalar(1), s))))],
+    vjp: (g) => [mul(g, add(s, mul(y, sub(x.graph.scalar(1), s))))],
   });
-  return y!;
+  return y;
 }
 
 /** Coefficients of `2u(x) = x·(a + b·x²)`, with `u(x) = √(2/π)·(x + 0.044715·x³)`. */
@@ -160,15 +160,15 @@ export function geluTanh(x: Value): Value {
   const { graph } = x;
   const squared = mul(x, x);
   const s = sigmoid(mul(x, add(mul(squared, graph.scalar(GELU_CUBIC)), graph.scalar(GELU_LINEAR))));
-  const [y] = graph.record({
+  const y = graph.recordOne({
     op: "Mul",
     inputs: [x, s],
-    outputs: [{ shape: x.shape }],
+    output: { shape: x.shape },
     variables: [x],
-    vjp: ([g]) => {
+    vjp: (g) => {
       const slope = add(mul(squared, graph.scalar(3 * GELU_CUBIC)), graph.scalar(GELU_LINEAR));
-      return [mul(g!, add(s, mul(mul(y!, sub(graph.scalar(1), s)), slope)))];
+      return [mul(g, add(s, mul(mul(y, sub(graph.scalar(1), s)), slope)))];
     },
   });
-  return y!;
+  return y;
 }

@@ -1,5 +1,5 @@
 /** Concatenation and splitting along an axis. Each is the gradient of the other. */
-import { ShapeError } from "../../../../errors.ts";
+import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
 import { expandTo } from "./broadcast.ts";
 
@@ -8,13 +8,19 @@ export function concat(values: readonly Value[], axis: number, size: Dim): Value
   const first = values[0];
   if (!first) throw new ShapeError("Expected at least one value to join, got none");
   const sizes = values.map((value) => value.shape[axis]!);
-  return first.graph.record({
+  return first.graph.recordOne({
     op: "Concat",
     inputs: values,
     attributes: { axis: { int: axis } },
-    outputs: [{ shape: first.shape.map((dim, i) => (i === axis ? size : dim)), dtype: first.dtype }],
-    vjp: ([g]) => split(g!, axis, sizes),
-  })[0]!;
+    output: { shape: first.shape.map((dim, i) => (i === axis ? size : dim)), dtype: first.dtype },
+    vjp: (g) => split(g, axis, sizes),
+  });
+}
+
+/** Concatenates values along `axis` like {@link concat}; a single value is returned itself, without a node. */
+export function join(values: readonly Value[], axis: number, size: Dim): Value {
+  const [first] = values;
+  return first && values.length === 1 ? first : concat(values, axis, size);
 }
 
 /** Returns the block-diagonal matrix of the blocks, `[Σ rows, Σ columns]`. */
@@ -31,10 +37,14 @@ export function blockDiagonal(blocks: readonly Value[]): Value {
   return concat(lines, 0, sum(heights));
 }
 
+/** Tuple with one value for each size of a list. */
+type Pieces<Sizes extends readonly Dim[]> = { -readonly [Index in keyof Sizes]: Value };
+
 /** Splits `x` along `axis` into pieces of the given sizes. */
-export function split(x: Value, axis: number, sizes: readonly Dim[]): Value[] {
+export function split<const Sizes extends readonly Dim[]>(x: Value, axis: number, sizes: Sizes): Pieces<Sizes> {
   const total = x.shape[axis]!;
-  if (sizes.every((size) => typeof size === "number") && typeof total === "number" && sizes.reduce((a, b) => a + b, 0) !== total) {
+  const isStatic = sizes.every((size) => typeof size === "number") && typeof total === "number";
+  if (isStatic && sizes.reduce<number>((sum, size) => sum + Number(size), 0) !== total) {
     throw new ShapeError(`Expected sizes that add up to ${total}, got ${sizes.join(" + ")} for ${formatShape(x.shape)}`);
   }
   const pieces = x.graph.record({
@@ -47,5 +57,5 @@ export function split(x: Value, axis: number, sizes: readonly Dim[]): Value[] {
       return [concat(parts, axis, total), null];
     },
   });
-  return pieces;
+  return pieces as Pieces<Sizes>;
 }

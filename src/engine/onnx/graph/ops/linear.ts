@@ -1,5 +1,5 @@
 /** Matrix products. Transposition and scale are applied in the kernel, without a transposed copy. */
-import { ShapeError } from "../../../../errors.ts";
+import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
 
 /** Options of {@link matmul}. */
@@ -36,26 +36,26 @@ export function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
   const plain = !transposeA && !transposeB && scale === 1 && !plus;
   const product = (x: Value, y: Value, how: MatmulOptions) =>
     isMatrix ? (sum: Value | null) => matmul(x, y, { ...how, plus: sum ?? undefined }) : matmul(x, y, how);
-  return a.graph.record({
+  return a.graph.recordOne({
     op: plain ? "MatMul" : isMatrix ? "Gemm" : "FusedMatMul",
     domain: plain || isMatrix ? "" : "com.microsoft",
     inputs: plus ? [a, b, plus] : [a, b],
     attributes: plain ? {} : { transA: { int: Number(transposeA) }, transB: { int: Number(transposeB) }, alpha: { float: scale } },
-    outputs: [{ shape: [...batch, m, n] }],
-    vjp: ([g], needed) => [
+    output: { shape: [...batch, m, n] },
+    vjp: (g, needed) => [
       needed[0]
         ? transposeA
-          ? product(b, g!, { transposeA: transposeB, transposeB: true, scale })
-          : product(g!, b, { transposeB: !transposeB, scale })
+          ? product(b, g, { transposeA: transposeB, transposeB: true, scale })
+          : product(g, b, { transposeB: !transposeB, scale })
         : null,
       needed[1]
         ? transposeB
-          ? product(g!, a, { transposeA: true, transposeB: transposeA, scale })
-          : product(a, g!, { transposeA: !transposeA, scale })
+          ? product(g, a, { transposeA: true, transposeB: transposeA, scale })
+          : product(a, g, { transposeA: !transposeA, scale })
         : null,
-      ...(plus ? [g!] : []),
+      ...(plus ? [g] : []),
     ],
-  })[0]!;
+  });
 }
 
 /** Options of {@link adaptedProduct}. */
@@ -79,17 +79,17 @@ export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value, { is
   const merged = (g: Value, plus: Value | undefined) => matmul(g, matmul(a, b, { plus: weight }), { transposeB: true, plus });
   const separate = (g: Value, plus: Value | undefined) =>
     matmul(matmul(g, b, { transposeB: true }), a, { transposeB: true, plus: matmul(g, weight, { transposeB: true, plus }) });
-  return x.graph.record({
+  return x.graph.recordOne({
     op: "Identity",
     inputs: [result],
-    outputs: [{ shape: result.shape }],
+    output: { shape: result.shape },
     variables: [x, a, b],
-    vjp: ([g], needed) => [
-      needed[0] ? (sum) => (isMerged ? merged : separate)(g!, sum ?? undefined) : null,
-      needed[1] ? (sum) => matmul(x, matmul(g!, b, { transposeB: true }), { transposeA: true, plus: sum ?? undefined }) : null,
-      needed[2] ? (sum) => matmul(low, g!, { transposeA: true, plus: sum ?? undefined }) : null,
+    vjp: (g, needed) => [
+      needed[0] ? (sum) => (isMerged ? merged : separate)(g, sum ?? undefined) : null,
+      needed[1] ? (sum) => matmul(x, matmul(g, b, { transposeB: true }), { transposeA: true, plus: sum ?? undefined }) : null,
+      needed[2] ? (sum) => matmul(low, g, { transposeA: true, plus: sum ?? undefined }) : null,
     ],
-  })[0]!;
+  });
 }
 
 /** Computes `a·b[g]` for each `g`: `[M, K]` times `[G, K, N]` gives `[G, M, N]`. Has no gradient. */
@@ -98,7 +98,7 @@ export function productOfEach(a: Value, b: Value): Value {
   const [groups, k2, n] = b.shape;
   if (a.shape.length !== 2 || b.shape.length !== 3 || k !== k2)
     throw new ShapeError(`Expected a matrix and a stack that multiply, got ${formatShape(a.shape)} and ${formatShape(b.shape)}`);
-  return a.graph.record({ op: "MatMul", inputs: [a, b], outputs: [{ shape: [groups!, m!, n!] }] })[0]!;
+  return a.graph.recordOne({ op: "MatMul", inputs: [a, b], output: { shape: [groups!, m!, n!] } });
 }
 
 function lastTwo(x: Value, isTransposed: boolean): [Dim, Dim] {

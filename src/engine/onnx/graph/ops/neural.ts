@@ -1,5 +1,5 @@
 /** Transformer ops that use a fused operator, or a cheaper gradient than the composition of elementary ops. */
-import { ShapeError } from "../../../../errors.ts";
+import { ShapeError } from "../../../../base/errors.ts";
 import type { Dim, Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
 import { add, cast, exp, lessOrEqual, maximum, minimum, mul, neg, sub, where } from "./elementwise.ts";
@@ -8,26 +8,26 @@ import { reshape } from "./shape.ts";
 
 /** Computes the softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
 export function softmax(x: Value): Value {
-  const [p] = x.graph.record({
+  const p = x.graph.recordOne({
     op: "Softmax",
     inputs: [x],
     attributes: { axis: { int: -1 } },
-    outputs: [{ shape: x.shape }],
-    vjp: ([g]) => [mul(p!, sub(g!, reduceSum(mul(g!, p!), [x.shape.length - 1])))],
+    output: { shape: x.shape },
+    vjp: (g) => [mul(p, sub(g, reduceSum(mul(g, p), [x.shape.length - 1])))],
   });
-  return p!;
+  return p;
 }
 
 /** Computes the log-softmax over the last axis; `∂x = g − softmax(x) · Σ g`. */
 export function logSoftmax(x: Value): Value {
-  const [y] = x.graph.record({
+  const y = x.graph.recordOne({
     op: "LogSoftmax",
     inputs: [x],
     attributes: { axis: { int: -1 } },
-    outputs: [{ shape: x.shape }],
-    vjp: ([g]) => [sub(g!, mul(exp(y!), reduceSum(g!, [x.shape.length - 1])))],
+    output: { shape: x.shape },
+    vjp: (g) => [sub(g, mul(exp(y), reduceSum(g, [x.shape.length - 1])))],
   });
-  return y!;
+  return y;
 }
 
 /**
@@ -46,25 +46,26 @@ export function rmsNorm(x: Value, gain: Value, epsilon: number): Value {
     inputs: [x, gain],
     attributes: { axis: { int: -1 }, epsilon: { float: epsilon }, stash_type: { int: 1 } },
     outputs: [{ shape: x.shape }, { shape: rowShape }],
-    vjp: ([g], needed) => {
-      const w = mul(g!, x);
+    vjp: (gradients, needed) => {
+      const [g] = gradients as [Value, null]; // only `y` is returned
+      const w = mul(g, x);
       const gradient = () => {
         const width = gain.shape[0] as number;
         const sums = reshape(matmul(asMatrix(w), reshape(gain, [width, 1]), { scale: 1 / width }), rowShape);
-        return sub(mul(mul(g!, gain), r!), mul(x, mul(mul(r!, r!), mul(r!, sums))));
+        return sub(mul(mul(g, gain), r), mul(x, mul(mul(r, r), mul(r, sums))));
       };
       return [
         needed[0] ? gradient() : null,
-        needed[1] ? reshape(matmul(asMatrix(w), asMatrix(r!), { transposeA: true }), gain.shape) : null,
+        needed[1] ? reshape(matmul(asMatrix(w), asMatrix(r), { transposeA: true }), gain.shape) : null,
       ];
     },
-  });
-  return y!;
+  }) as [Value, Value];
+  return y;
 }
 
-/** Reshapes to a matrix by merging all dimensions except the last. */
+/** Reshapes to a matrix by merging all dimensions except the last. The name of the merged dimension is unique to its size. */
 function asMatrix(x: Value): Value {
-  return x.shape.length === 2 ? x : reshape(x, ["norm_rows", x.shape.at(-1)!]);
+  return x.shape.length === 2 ? x : reshape(x, [x.shape.slice(0, -1).join("*"), x.shape.at(-1)!]);
 }
 
 /**
@@ -77,14 +78,14 @@ function asMatrix(x: Value): Value {
  * @source Su et al. 2021, arXiv:2104.09864, in the half-split layout of Llama checkpoints.
  */
 export function rotaryEmbedding(x: Value, positions: Value, cos: Value, sin: Value): Value {
-  return x.graph.record({
+  return x.graph.recordOne({
     op: "RotaryEmbedding",
     domain: "com.microsoft",
     inputs: [x, positions, cos, sin],
     attributes: { interleaved: { int: 0 } },
-    outputs: [{ shape: x.shape }],
-    vjp: ([g]) => [rotaryEmbedding(g!, positions, cos, neg(sin)), null, null, null],
-  })[0]!;
+    output: { shape: x.shape },
+    vjp: (g) => [rotaryEmbedding(g, positions, cos, neg(sin)), null, null, null],
+  });
 }
 
 /**
@@ -98,13 +99,13 @@ export function gatherRows(table: Value, indices: Value): Value {
   if (indices.shape.length !== 1 || rows === undefined || table.shape.length !== 2 || width === undefined) {
     throw new ShapeError(`Expected a table [V, H] and indices [R], got [${table.shape.join(", ")}] and [${indices.shape.join(", ")}]`);
   }
-  return table.graph.record({
+  return table.graph.recordOne({
     op: "Gather",
     inputs: [table, indices],
     attributes: { axis: { int: 0 } },
-    outputs: [{ shape: [rows, width], dtype: table.dtype }],
-    vjp: ([g]) => [(sum) => scatterAddRows(sum ?? expandTo(table.graph.scalar(0), table.shape), indices, g!), null],
-  })[0]!;
+    output: { shape: [rows, width], dtype: table.dtype },
+    vjp: (g) => [(sum) => scatterAddRows(sum ?? expandTo(table.graph.scalar(0), table.shape), indices, g), null],
+  });
 }
 
 /**
@@ -137,12 +138,12 @@ export function gatherFromPieces(pieces: readonly Value[], indices: Value): Valu
  * order of summation differ by device: see the lowering tables.
  */
 function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
-  return table.graph.record({
+  return table.graph.recordOne({
     op: "ScatterAddRows",
     domain: "whetstone",
     inputs: [table, indices, updates],
-    outputs: [{ shape: table.shape }],
-  })[0]!;
+    output: { shape: table.shape },
+  });
 }
 
 /**
@@ -160,39 +161,39 @@ export function targetLogprob(logits: Value, targets: Value): { logprob: Value; 
   const { graph } = logits;
   const [rows] = logits.shape;
   if (rows === undefined || logits.shape.length !== 2) throw new ShapeError(`Expected logits [R, V], got [${logits.shape.join(", ")}]`);
-  const all = graph.record({
+  const all = graph.recordOne({
     op: "LogSoftmax",
     inputs: [logits],
     attributes: { axis: { int: -1 } },
-    outputs: [{ shape: logits.shape }],
-  })[0]!;
+    output: { shape: logits.shape },
+  });
   const probabilities = exp(all);
   const column = reshape(targets, [rows, 1]);
-  const logprob = graph.record({
+  const logprob = graph.recordOne({
     op: "GatherElements",
     inputs: [all, column],
     attributes: { axis: { int: 1 } },
-    outputs: [{ shape: [rows, 1] }],
+    output: { shape: [rows, 1] },
     variables: [logits],
-    vjp: ([g]) => [
+    vjp: (g) => [
       (sum) => {
-        const spread = mul(probabilities, neg(g!));
-        return graph.record({
+        const spread = mul(probabilities, neg(g));
+        return graph.recordOne({
           op: "ScatterElements",
-          inputs: [sum ? add(sum, spread) : spread, column, g!],
+          inputs: [sum ? add(sum, spread) : spread, column, g],
           attributes: { axis: { int: 1 }, reduction: { string: "add" } },
-          outputs: [{ shape: logits.shape }],
-        })[0]!;
+          output: { shape: logits.shape },
+        });
       },
     ],
-  })[0]!;
+  });
   const negativeEntropy = reduceSum(mul(probabilities, all), [1]);
-  const entropy = graph.record({
+  const entropy = graph.recordOne({
     op: "Neg",
     inputs: [negativeEntropy],
-    outputs: [{ shape: negativeEntropy.shape }],
+    output: { shape: negativeEntropy.shape },
     variables: [logits],
-    vjp: ([g]) => [mul(mul(probabilities, sub(all, negativeEntropy)), neg(g!))],
-  })[0]!;
+    vjp: (g) => [mul(mul(probabilities, sub(all, negativeEntropy)), neg(g))],
+  });
   return { logprob, entropy };
 }

@@ -1,5 +1,5 @@
 /** Order of execution. The runtime orders nodes by their dependencies alone, so an order is expressed as a dependency of a shape. */
-import { ShapeError } from "../../../../errors.ts";
+import { ShapeError } from "../../../../base/errors.ts";
 import { formatShape, type Value } from "../graph.ts";
 import { div, maximum } from "./elementwise.ts";
 
@@ -19,17 +19,17 @@ export function after(x: Value, others: readonly Value[]): Value {
   const ones = others.map((other) => sizeOf(firstRow(other, one), 1));
   // Not a Concat: if only one of its parts is unknown, the runtime replaces the part by -1, which Reshape infers.
   const shape = ones.reduce((a, b) => maximum(a, b), sizeOf(x, x.shape.length));
-  return graph.record({ op: "Reshape", inputs: [x, shape], outputs: [{ shape: x.shape }], vjp: ([g]) => [g!, null] })[0]!;
+  return graph.recordOne({ op: "Reshape", inputs: [x, shape], output: { shape: x.shape, dtype: x.dtype }, vjp: (g) => [g, null] });
 }
 
 /** Returns the run-time sizes of the first `count` dimensions, as an int64 vector. */
 function sizeOf(x: Value, count: number): Value {
-  return x.graph.record({
+  return x.graph.recordOne({
     op: "Shape",
     inputs: [x],
     attributes: { start: { int: 0 }, end: { int: count } },
-    outputs: [{ shape: [count], dtype: "int64" }],
-  })[0]!;
+    output: { shape: [count], dtype: "int64" },
+  });
 }
 
 /**
@@ -40,9 +40,9 @@ function sizeOf(x: Value, count: number): Value {
  */
 function firstRow(x: Value, one: Value): Value {
   const { graph } = x;
-  return graph.record({
+  return graph.recordOne({
     op: "Slice",
     inputs: [x, graph.ints([0]), one, graph.ints([0])],
-    outputs: [{ shape: ["first_row", ...x.shape.slice(1)] }],
-  })[0]!;
+    output: { shape: ["first_row", ...x.shape.slice(1)], dtype: x.dtype },
+  });
 }

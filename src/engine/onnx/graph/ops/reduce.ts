@@ -17,15 +17,15 @@ export function sumAll(x: Value): Value {
 
 /** Returns the maximum over `axes`, which are kept as dimensions of size 1. Has no gradient. */
 export function reduceMax(x: Value, axes: readonly number[]): Value {
-  return x.graph.record({
+  return x.graph.recordOne({
     op: "ReduceMax",
     inputs: [x, x.graph.ints(axes)],
     attributes: { keepdims: { int: 1 } },
-    outputs: [{ shape: x.shape.map((dim, i) => (axes.includes(i) ? 1 : dim)) }],
-  })[0]!;
+    output: { shape: x.shape.map((dim, i) => (axes.includes(i) ? 1 : dim)) },
+  });
 }
 
 /** Returns the sums `y[i] = x[0] + … + x[i]` along `axis`. Has no gradient. */
 export function cumulativeSum(x: Value, axis: number): Value {
-  return x.graph.record({ op: "CumSum", inputs: [x, x.graph.ints([axis])], outputs: [{ shape: x.shape }] })[0]!;
+  return x.graph.recordOne({ op: "CumSum", inputs: [x, x.graph.ints([axis])], output: { shape: x.shape } });
 }

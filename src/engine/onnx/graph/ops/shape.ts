@@ -10,24 +10,24 @@ export function reshape(x: Value, shape: readonly Dim[]): Value {
   // In ONNX, 0 copies a dimension of the input and -1 infers one.
   const places = shape.map((dim, i) => (typeof dim === "number" ? dim : dim === x.shape[i] ? 0 : -1));
   const target = places.filter((place) => place === -1).length <= 1 ? x.graph.ints(places) : x.graph.shapeVector(shape);
-  return x.graph.record({
+  return x.graph.recordOne({
     op: "Reshape",
     inputs: [x, target],
-    outputs: [{ shape, dtype: x.dtype }],
-    vjp: ([g]) => [reshape(g!, x.shape), null],
-  })[0]!;
+    output: { shape, dtype: x.dtype },
+    vjp: (g) => [reshape(g, x.shape), null],
+  });
 }
 
 /** Permutes dimensions: dimension `i` of the result is dimension `permutation[i]` of `x`. */
 export function transpose(x: Value, permutation: readonly number[]): Value {
   const inverse = permutation.map((_, i) => permutation.indexOf(i));
-  return x.graph.record({
+  return x.graph.recordOne({
     op: "Transpose",
     inputs: [x],
     attributes: { perm: { ints: permutation } },
-    outputs: [{ shape: permutation.map((axis) => x.shape[axis]!), dtype: x.dtype }],
-    vjp: ([g]) => [transpose(g!, inverse)],
-  })[0]!;
+    output: { shape: permutation.map((axis) => x.shape[axis]!), dtype: x.dtype },
+    vjp: (g) => [transpose(g, inverse)],
+  });
 }
 
 /** Appends `value` to the last dimension, a fixed one, until it has `size` elements. Has no gradient. */
@@ -36,9 +36,9 @@ export function padLast(x: Value, size: number, value: number): Value {
   const missing = size - (shape.at(-1) as number);
   if (missing === 0) return x;
   const zeros = shape.map(() => 0);
-  return graph.record({
+  return graph.recordOne({
     op: "Pad",
     inputs: [x, graph.ints([...zeros, ...zeros.slice(1), missing]), graph.scalar(value)],
-    outputs: [{ shape: [...shape.slice(0, -1), size], dtype: x.dtype }],
-  })[0]!;
+    output: { shape: [...shape.slice(0, -1), size], dtype: x.dtype },
+  });
 }

@@ -1,5 +1,6 @@
 /** Sampling steps that shape the distribution that a token is drawn from. Each works in place on one row of logits `[V]`; −∞ stays −∞. */
 import { argmax } from "./draw.ts";
+import { kthLargest, nucleusFloor } from "./select.ts";
 
 /** Divides by the temperature, after moving the largest logit to 0 so that a small temperature cannot overflow. */
 export function applyTemperature(logits: Float32Array, temperature: number): void {
@@ -14,22 +15,13 @@ export function keepMinP(logits: Float32Array, minP: number): void {
 
 /** Removes the tokens with a logit below the `topK`-th largest; ties with it stay. */
 export function keepTopK(logits: Float32Array, topK: number): void {
-  if (topK < logits.length) removeBelow(logits, logits.toSorted().at(-topK)!);
+  if (topK < logits.length) removeBelow(logits, kthLargest(logits, topK));
 }
 
 /** Keeps the likeliest tokens until the probability of strictly likelier tokens reaches `topP`; ties stay together. */
 export function keepTopP(logits: Float32Array, topP: number): void {
-  const sorted = logits.toSorted();
-  const best = sorted.at(-1)!;
-  let total = 0;
-  for (const logit of sorted) total += Math.exp(logit - best);
-  let mass = 0;
-  let at = sorted.length - 1;
-  for (; at > 0 && sorted[at]! > -Infinity; at--) {
-    mass += Math.exp(sorted[at]! - best);
-    if (mass >= topP * total) break;
-  }
-  removeBelow(logits, sorted[at]!);
+  const best = logits[argmax(logits)]!;
+  if (best > -Infinity) removeBelow(logits, nucleusFloor(logits, best, topP));
 }
 
 function removeBelow(logits: Float32Array, floor: number): void {

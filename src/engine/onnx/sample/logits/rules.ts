@@ -1,5 +1,5 @@
 /** Rules of one request that change logits before a token is chosen, and the sampled tokens that they depend on. */
-import { UnsupportedError } from "../../../../errors.ts";
+import { UnsupportedError } from "../../../../base/errors.ts";
 import type { SamplingParams } from "../../../port.ts";
 import { addBias, penalizeFrequency, penalizePresence, penalizeRepetition } from "./adjust.ts";
 import { ruleLists, type SentParams } from "./lists.ts";
@@ -74,7 +74,7 @@ export class LogitRules {
   }
 
   /** Records a sampled token. */
-  note(id: number): void {
+  record(id: number): void {
     this.#outputs.push(id);
     if (this.needsLogits) this.#seen.add(id);
     this.#counts.set(id, (this.#counts.get(id) ?? 0) + 1);

@@ -1,0 +1,162 @@
+/** Metadata of a GGUF file: typed values by key. */
+import { DataError } from "../errors.ts";
+
+/** Names of the value types by their number in the format. */
+export const VALUE_TYPES = [
+  "uint8",
+  "int8",
+  "uint16",
+  "int16",
+  "uint32",
+  "int32",
+  "float32",
+  "bool",
+  "string",
+  "array",
+  "uint64",
+  "int64",
+  "float64",
+] as const;
+/** Name of a value type. */
+export type ValueType = (typeof VALUE_TYPES)[number];
+
+/** Bytes of a value with a fixed size. */
+export const VALUE_BYTES: Readonly<Partial<Record<ValueType, number>>> = {
+  uint8: 1,
+  int8: 1,
+  uint16: 2,
+  int16: 2,
+  uint32: 4,
+  int32: 4,
+  float32: 4,
+  bool: 1,
+  uint64: 8,
+  int64: 8,
+  float64: 8,
+};
+
+/** Position of a value, checked to be inside the header. Arrays are decoded when they are read. */
+export interface StoredValue {
+  readonly type: ValueType;
+  /** Type of the elements of an array. */
+  readonly elementType?: ValueType | undefined;
+  /** Number of elements; 1 for a value that is not an array. */
+  readonly count: number;
+  /** Position of the first element in the header. */
+  readonly start: number;
+}
+
+/** Metadata of a file. Getters return undefined for a missing key and throw `E_DATA` naming the key for a value of another type. */
+export class GgufMetadata {
+  readonly #label: string;
+  readonly #header: Buffer;
+  readonly #values: ReadonlyMap<string, StoredValue>;
+
+  constructor(label: string, header: Buffer, values: ReadonlyMap<string, StoredValue>) {
+    this.#label = label;
+    this.#header = header;
+    this.#values = values;
+  }
+
+  /** Name of the file for error messages. */
+  get label(): string {
+    return this.#label;
+  }
+
+  has(key: string): boolean {
+    return this.#values.has(key);
+  }
+
+  /** Returns all keys in the order of the file. */
+  keys(): IterableIterator<string> {
+    return this.#values.keys();
+  }
+
+  string(key: string): string | undefined {
+    const value = this.#typed(key, "a string", ({ type }) => type === "string");
+    return value === undefined ? undefined : stringsOf(this.#header, value)[0];
+  }
+
+  boolean(key: string): boolean | undefined {
+    const value = this.#typed(key, "a boolean", ({ type }) => type === "bool");
+    return value === undefined ? undefined : this.#header[value.start] !== 0;
+  }
+
+  /** Returns a finite number of any numeric type. */
+  number(key: string): number | undefined {
+    const value = this.#typed(key, "a number", ({ type }) => isNumeric(type));
+    if (value === undefined) return undefined;
+    const number = numbersOf(this.#header, value.type, value)[0]!;
+    if (!Number.isFinite(number)) throw new DataError(`${this.#label}: ${key}: expected a finite number, got ${number}`);
+    return number;
+  }
+
+  /** Returns the array of strings of a key. */
+  strings(key: string): string[] | undefined {
+    const value = this.#typed(key, "an array of strings", ({ elementType }) => elementType === "string");
+    return value === undefined ? undefined : stringsOf(this.#header, value);
+  }
+
+  /** Returns the array of numbers or booleans (as 0 and 1) of a key. */
+  numbers(key: string): number[] | undefined {
+    const value = this.#typed(
+      key,
+      "an array of numbers",
+      ({ elementType }) => elementType !== undefined && (isNumeric(elementType) || elementType === "bool"),
+    );
+    return value === undefined ? undefined : numbersOf(this.#header, value.elementType!, value);
+  }
+
+  /** Whether the value of a key is an array. */
+  isArray(key: string): boolean {
+    return this.#values.get(key)?.type === "array";
+  }
+
+  /** Returns the number of elements of an array; undefined for a missing key. */
+  count(key: string): number | undefined {
+    return this.#values.get(key)?.count;
+  }
+
+  #typed(key: string, expected: string, matches: (value: StoredValue) => boolean): StoredValue | undefined {
+    const value = this.#values.get(key);
+    if (value === undefined || matches(value)) return value;
+    const found = value.type === "array" ? `an array of type ${value.elementType}` : `type ${value.type}`;
+    throw new DataError(`${this.#label}: ${key}: expected ${expected}, got ${found}`);
+  }
+}
+
+function isNumeric(type: ValueType): boolean {
+  return type !== "string" && type !== "array" && type !== "bool";
+}
+
+function stringsOf(header: Buffer, { start, count }: StoredValue): string[] {
+  const strings: string[] = [];
+  let at = start;
+  for (let index = 0; index < count; index++) {
+    const length = header.readUInt32LE(at);
+    strings.push(header.toString("utf8", at + 8, at + 8 + length));
+    at += 8 + length;
+  }
+  return strings;
+}
+
+function numbersOf(header: Buffer, type: ValueType, { start, count }: StoredValue): number[] {
+  const width = VALUE_BYTES[type]!;
+  const read = READERS[type]!;
+  return Array.from({ length: count }, (_, index) => read(header, start + index * width));
+}
+
+/** Readers of values with a fixed size. 64-bit integers beyond 2^53 are rounded. */
+const READERS: Readonly<Partial<Record<ValueType, (header: Buffer, at: number) => number>>> = {
+  uint8: (header, at) => header.readUInt8(at),
+  int8: (header, at) => header.readInt8(at),
+  uint16: (header, at) => header.readUInt16LE(at),
+  int16: (header, at) => header.readInt16LE(at),
+  uint32: (header, at) => header.readUInt32LE(at),
+  int32: (header, at) => header.readInt32LE(at),
+  float32: (header, at) => header.readFloatLE(at),
+  bool: (header, at) => (header.readUInt8(at) === 0 ? 0 : 1),
+  uint64: (header, at) => Number(header.readBigUInt64LE(at)),
+  int64: (header, at) => Number(header.readBigInt64LE(at)),
+  float64: (header, at) => header.readDoubleLE(at),
+};

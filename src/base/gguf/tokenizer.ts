@@ -1,0 +1,263 @@
+/** Tokenizer in GGUF metadata, as the files of a tokenizer in Hugging Face layout. */
+import { DataError, UnsupportedError } from "../errors.ts";
+import type { GgufHeader } from "./header.ts";
+import type { GgufMetadata } from "./metadata.ts";
+import { mergesFromScores } from "./merges.ts";
+import { type GgufPreTokenizer, preTokenizerIds, preTokenizerWithId } from "./pre-tokenizers.ts";
+import { readVocabulary, TOKEN_TYPES, type Vocabulary } from "./vocabulary.ts";
+
+/** Files of a tokenizer, as parsed JSON. */
+export interface GgufTokenizer {
+  /** `tokenizer.json`. */
+  readonly tokenizer: Readonly<Record<string, unknown>>;
+  /** `tokenizer_config.json`, with the chat templates. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** `generation_config.json`: ids of the special tokens. */
+  readonly generation: Readonly<Record<string, unknown>>;
+  /** Number of token ids: the rows of the embedding. */
+  readonly size: number;
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/**
+ * Reads the tokenizer.
+ *
+ * @throws DataError `E_DATA` naming the key, UnsupportedError `E_UNSUPPORTED` for a model or a pre-tokenizer that is not supported.
+ */
+export function readTokenizer({ metadata, tensors }: GgufHeader): GgufTokenizer {
+  const vocabulary = readVocabulary(metadata);
+  const model = metadata.string("tokenizer.ggml.model");
+  const kind = kindOf(metadata, vocabulary, model);
+  const { texts, special } = vocabulary;
+  const textOf = (id: number | undefined) => (id === undefined ? null : texts[id]!);
+  const [bos, eos] = [special.bos, special.eos];
+  const addsBos = metadata.boolean("tokenizer.ggml.add_bos_token") ?? kind.addsBos;
+  const addsEos = metadata.boolean("tokenizer.ggml.add_eos_token") ?? false;
+  return {
+    tokenizer: {
+      version: "1.0",
+      truncation: null,
+      padding: null,
+      added_tokens: addedTokens(vocabulary),
+      ...kind.file,
+      post_processor: postProcessor(texts, addsBos ? bos : undefined, addsEos ? eos : undefined),
+    },
+    config: {
+      bos_token: textOf(bos),
+      eos_token: textOf(eos),
+      unk_token: textOf(special.unknown),
+      pad_token: textOf(special.padding),
+      add_bos_token: addsBos,
+      add_eos_token: addsEos,
+      clean_up_tokenization_spaces: false,
+      chat_template: chatTemplates(metadata),
+    },
+    generation: {
+      bos_token_id: bos ?? null,
+      eos_token_id: endTokens(metadata, vocabulary),
+      pad_token_id: special.padding ?? null,
+    },
+    size: sizeOf(texts.length, tensors.get("token_embd.weight")?.shape[0], metadata.label),
+  };
+}
+
+/** Returns the rows of the embedding; for a file without weights, the number of tokens. */
+function sizeOf(tokens: number, rows: number | undefined, label: string): number {
+  if (rows !== undefined && rows < tokens)
+    throw new DataError(`${label}: tokenizer.ggml.tokens: expected at most ${rows} tokens, the rows of token_embd.weight, got ${tokens}`);
+  return rows ?? tokens;
+}
+
+interface Kind {
+  /** Keys of `tokenizer.json`. */
+  readonly file: Json;
+  /** Whether the BOS is added if the file does not say so. */
+  readonly addsBos: boolean;
+}
+
+function kindOf(metadata: GgufMetadata, vocabulary: Vocabulary, model: string | undefined): Kind {
+  switch (model) {
+    case "gpt2":
+      return byteLevel(metadata, vocabulary);
+    case "llama":
+      return sentencePiece(metadata, vocabulary);
+    case "gemma4":
+      return mergesOfPieces(metadata, vocabulary);
+    case undefined:
+      throw new DataError(`${metadata.label}: expected the metadata key tokenizer.ggml.model, found none`);
+    default:
+      throw new UnsupportedError(
+        `${metadata.label}: tokenizer.ggml.model: ${JSON.stringify(model.slice(0, 100))} is not supported; "gpt2", "llama" and "gemma4" are`,
+      );
+  }
+}
+
+function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary): Kind {
+  const preTokenizer = preTokenizerOf(metadata);
+  const byteLevelPart = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false };
+  const splits = preTokenizer.patterns.map((regex) => ({ type: "Split", pattern: { Regex: regex }, behavior: "Isolated", invert: false }));
+  return {
+    file: {
+      normalizer: preTokenizer.isNormalized === true ? { type: "NFC" } : null,
+      pre_tokenizer: { type: "Sequence", pretokenizers: [...splits, byteLevelPart] },
+      decoder: { type: "ByteLevel", add_prefix_space: true, trim_offsets: true, use_regex: true },
+      model: {
+        type: "BPE",
+        dropout: null,
+        unk_token: null,
+        continuing_subword_prefix: null,
+        end_of_word_suffix: null,
+        fuse_unk: false,
+        byte_fallback: false,
+        ignore_merges: preTokenizer.ignoresMerges,
+        vocab: vocabularyObject(vocabulary),
+        merges: requireMerges(metadata),
+      },
+    },
+    addsBos: preTokenizer.addsBos === true,
+  };
+}
+
+function preTokenizerOf(metadata: GgufMetadata): GgufPreTokenizer {
+  const id = metadata.string("tokenizer.ggml.pre");
+  if (id === undefined)
+    throw new DataError(
+      `${metadata.label}: expected the metadata key tokenizer.ggml.pre, found none: convert the model again with a newer llama.cpp`,
+    );
+  const known = preTokenizerWithId(id);
+  if (known !== undefined) return known;
+  throw new UnsupportedError(
+    `${metadata.label}: tokenizer.ggml.pre: ${JSON.stringify(id.slice(0, 100))} is not supported; ${preTokenizerIds().join(", ")} are`,
+  );
+}
+
+function requireMerges(metadata: GgufMetadata): string[] {
+  const merges = metadata.strings("tokenizer.ggml.merges");
+  if (merges === undefined) throw new DataError(`${metadata.label}: expected the metadata key tokenizer.ggml.merges, found none`);
+  return merges;
+}
+
+const SPACE = "▁";
+
+/** Returns a tokenizer in the style of SentencePiece, which merges neighbors by the scores of the tokens that they make. */
+function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary): Kind {
+  const scores = metadata.numbers("tokenizer.ggml.scores");
+  if (scores === undefined) throw new DataError(`${metadata.label}: expected the metadata key tokenizer.ggml.scores, found none`);
+  if (scores.length < vocabulary.texts.length)
+    throw new DataError(
+      `${metadata.label}: tokenizer.ggml.scores: expected ${vocabulary.texts.length} values, one per token, got ${scores.length}`,
+    );
+  if (metadata.boolean("tokenizer.ggml.remove_extra_whitespaces") === true)
+    throw new UnsupportedError(`${metadata.label}: tokenizer.ggml.remove_extra_whitespaces: true is not supported`);
+  const hasPrefix = metadata.boolean("tokenizer.ggml.add_space_prefix") ?? true;
+  return { file: pieces(vocabulary, mergesFromScores(vocabulary, scores), hasPrefix), addsBos: true };
+}
+
+/** Returns a tokenizer with the pieces of SentencePiece and explicit merges, as in Gemma 4. */
+function mergesOfPieces(metadata: GgufMetadata, vocabulary: Vocabulary): Kind {
+  return { file: pieces(vocabulary, requireMerges(metadata), false), addsBos: true };
+}
+
+function pieces(vocabulary: Vocabulary, merges: readonly (string | readonly [string, string])[], hasPrefix: boolean): Json {
+  const replace = { type: "Replace", pattern: { String: " " }, content: SPACE };
+  const unknown = vocabulary.texts.find((_, id) => vocabulary.types[id] === TOKEN_TYPES.unknown);
+  return {
+    normalizer: hasPrefix ? { type: "Sequence", normalizers: [{ type: "Prepend", prepend: SPACE }, replace] } : replace,
+    pre_tokenizer: null,
+    decoder: {
+      type: "Sequence",
+      decoders: [
+        { type: "Replace", pattern: { String: SPACE }, content: " " },
+        { type: "ByteFallback" },
+        { type: "Fuse" },
+        ...(hasPrefix ? [{ type: "Strip", content: " ", start: 1, stop: 0 }] : []),
+      ],
+    },
+    model: {
+      type: "BPE",
+      dropout: null,
+      unk_token: unknown ?? null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: true,
+      byte_fallback: true,
+      ignore_merges: false,
+      vocab: vocabularyObject(vocabulary),
+      merges,
+    },
+  };
+}
+
+/** Padding of the vocabulary to the rows of the embedding, written by llama.cpp's converter. */
+const PADDING = /^\[PAD\d+\]$/u;
+
+/** Returns ids by text, without padding. The object has no prototype, so that every text can be a key. */
+function vocabularyObject({ texts, types }: Vocabulary): Record<string, number> {
+  const ids = Object.create(null) as Record<string, number>;
+  for (const [id, text] of texts.entries()) if (!(types[id] === TOKEN_TYPES.unused && PADDING.test(text))) ids[text] = id;
+  return ids;
+}
+
+/** Returns the tokens that are found in a text before it is split. */
+function addedTokens({ texts, types }: Vocabulary): Json[] {
+  const isAdded = (type: number | undefined) =>
+    type === TOKEN_TYPES.control || type === TOKEN_TYPES.userDefined || type === TOKEN_TYPES.unknown;
+  return texts.flatMap((content, id) =>
+    isAdded(types[id])
+      ? [
+          {
+            id,
+            content,
+            single_word: false,
+            lstrip: false,
+            rstrip: false,
+            normalized: false,
+            special: types[id] !== TOKEN_TYPES.userDefined,
+          },
+        ]
+      : [],
+  );
+}
+
+/** Returns the post-processor that adds the BOS before a text and the EOS after it. */
+function postProcessor(texts: readonly string[], bos: number | undefined, eos: number | undefined): Json | null {
+  const added = [bos, eos].filter((id) => id !== undefined);
+  if (added.length === 0) return null;
+  const special = (id: number | undefined, type: number) => (id === undefined ? [] : [{ SpecialToken: { id: texts[id]!, type_id: type } }]);
+  const sequence = (id: string, type: number) => [...special(bos, type), { Sequence: { id, type_id: type } }, ...special(eos, type)];
+  return {
+    type: "TemplateProcessing",
+    single: sequence("A", 0),
+    pair: [...sequence("A", 0), ...sequence("B", 1)],
+    special_tokens: Object.fromEntries(added.map((id) => [texts[id]!, { id: texts[id]!, ids: [id], tokens: [texts[id]!] }])),
+  };
+}
+
+/** Returns the template, or the default and the named templates. */
+function chatTemplates(metadata: GgufMetadata): string | Json[] | null {
+  const template = metadata.string("tokenizer.chat_template") ?? null;
+  const names = metadata.strings("tokenizer.chat_templates") ?? [];
+  if (names.length === 0) return template;
+  const named = names.map((name) => ({ name, template: metadata.string(`tokenizer.chat_template.${name}`) }));
+  const missing = named.find((each) => each.template === undefined);
+  if (missing !== undefined)
+    throw new DataError(
+      `${metadata.label}: expected the metadata key tokenizer.chat_template.${missing.name}, which tokenizer.chat_templates names`,
+    );
+  return [...(template === null ? [] : [{ name: "default", template }]), ...named];
+}
+
+/** Texts of tokens that end a turn; llama.cpp recognizes them in files without `tokenizer.ggml.eot_token_id`. */
+const TURN_ENDS = ["<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<|end_of_text|>"];
+
+/** Returns the ids that end an answer: EOS, end of turn, and control tokens of {@link TURN_ENDS} in the chat template. */
+function endTokens(metadata: GgufMetadata, { ids, types, special }: Vocabulary): number[] {
+  const template = metadata.string("tokenizer.chat_template") ?? "";
+  const recognized = TURN_ENDS.flatMap((text) => {
+    const id = template.includes(text) ? ids.get(text) : undefined;
+    return id !== undefined && types[id] === TOKEN_TYPES.control ? [id] : [];
+  });
+  const ends = special.eot === undefined ? recognized : [special.eot];
+  return [...new Set([...(special.eos === undefined ? [] : [special.eos]), ...ends])];
+}

@@ -1,0 +1,91 @@
+/**
+ * Share of the event loop for work that arrives in large numbers, such as requests: callers continue for one time slice of each turn of the
+ * loop, so that other events are handled in between.
+ */
+
+/** Length of a time slice in milliseconds. */
+const SLICE_MS = 10;
+
+/** Max milliseconds between the first {@link TimeSlices.postpone} and the next time slice. */
+const MAX_POSTPONED_MS = 50;
+
+/** Scheduler of callers that share the event loop: round robin over groups, first in, first out within a group. */
+export class TimeSlices {
+  /** Waiting callers by group, the group whose turn is next first. */
+  readonly #waiting = new Map<unknown, (() => void)[]>();
+  #isBusy = false;
+  /** Number of callers that have continued. */
+  #continued = 0;
+  /** Whether `postpone` was called in the current turn of the event loop. */
+  #isPostponed = false;
+  /** Time of the first postponed turn since the last slice, or null. */
+  #postponedSinceMs: number | null = null;
+
+  /**
+   * Returns undefined if the caller may continue now: the first caller of a turn of the event loop. For further callers returns a promise that
+   * resolves at the end of the turn, or of a later turn if a time slice has passed.
+   *
+   * @param group - Group of the caller, such as the HTTP request that it belongs to. @default a group of its own
+   */
+  enter(group: unknown = Symbol()): Promise<void> | undefined {
+    if (this.#isBusy) {
+      return new Promise((resolve) => {
+        const callers = this.#waiting.get(group);
+        if (callers === undefined) this.#waiting.set(group, [resolve]);
+        else callers.push(resolve);
+      });
+    }
+    this.#scheduleSlice();
+    this.#continued++;
+    return undefined;
+  }
+
+  /**
+   * Waits for work that many callers may share, such as loading a model, and then for a time slice, as {@link enter}: all of them would
+   * otherwise continue in the turn in which it ends. A caller keeps its slice if the work ends in it.
+   *
+   * @param group - As for {@link enter}.
+   */
+  async after<T>(work: Promise<T>, group: unknown = Symbol()): Promise<T> {
+    const before = this.#continued;
+    const result = await work;
+    if (this.#continued !== before || !this.#isBusy) await this.enter(group);
+    return result;
+  }
+
+  /**
+   * Leaves this turn of the event loop, and the start of the next one, to other events: no caller continues before the end of the first turn
+   * without a call, or before 50 ms have passed. Call it for each event of a kind that the event loop handles once per turn, such as an
+   * accepted connection: a turn that ends early is the only way to reach the next such event sooner.
+   */
+  postpone(): void {
+    this.#isPostponed = true;
+    if (!this.#isBusy) this.#scheduleSlice();
+  }
+
+  #scheduleSlice(): void {
+    this.#isBusy = true;
+    setImmediate(() => void this.#runSlice());
+  }
+
+  async #runSlice(): Promise<void> {
+    const startedMs = performance.now();
+    if (this.#isPostponed) {
+      this.#isPostponed = false;
+      this.#postponedSinceMs ??= startedMs;
+      if (startedMs - this.#postponedSinceMs < MAX_POSTPONED_MS) return this.#scheduleSlice();
+    }
+    this.#postponedSinceMs = null;
+    while (this.#waiting.size > 0 && performance.now() - startedMs < SLICE_MS) {
+      const [group, callers] = this.#waiting.entries().next().value!;
+      this.#waiting.delete(group);
+      this.#continued++;
+      callers.shift()!();
+      if (callers.length > 0) this.#waiting.set(group, callers);
+      // Ticks run after all microtasks, and so after the caller's work up to its first wait for an event.
+      await new Promise<void>((resolve) => process.nextTick(resolve));
+    }
+    if (this.#waiting.size > 0) this.#scheduleSlice();
+    else this.#isBusy = false;
+  }
+}

@@ -1,0 +1,114 @@
+/** The package.json of a project that `whetstone init` creates or completes. */
+import { readFile } from "node:fs/promises";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { ConfigError } from "../base/errors.ts";
+import { packageFile } from "../base/util/package-file.ts";
+import { readPackage } from "./package.ts";
+
+const strings = z.record(z.string(), z.string());
+const packageFacts = z.looseObject({
+  scripts: strings.optional(),
+  dependencies: strings.optional(),
+  devDependencies: strings.optional(),
+});
+/** Known part of a package.json; other members are kept. */
+type ProjectPackage = z.infer<typeof packageFacts>;
+
+/** Prefix of the script that `npm init` writes for a package without tests. */
+const PLACEHOLDER = 'echo "Error: no test specified"';
+
+/** A package.json to write, and the scripts of the existing one that were kept. */
+interface CompletedPackage {
+  readonly content: ProjectPackage;
+  readonly keptScripts: readonly string[];
+}
+
+/**
+ * Returns the package.json of a project: the existing one with the missing scripts and dependencies, or a new one. Existing values are kept,
+ * except the test script that `npm init` writes.
+ *
+ * @throws ConfigError `E_CONFIG` for an existing file that is not a package.json.
+ */
+export async function completePackage(root: string): Promise<CompletedPackage> {
+  const existing = await readProject(root);
+  const wanted = await defaults(root);
+  const { test, ...others } = existing?.scripts ?? {};
+  const kept = test === undefined || test.startsWith(PLACEHOLDER) ? others : { test, ...others };
+  const { dependencies = {}, devDependencies = {} } = existing ?? {};
+  const missing = (packages: Readonly<Record<string, string>>) =>
+    Object.fromEntries(Object.entries(packages).filter(([name]) => !(name in dependencies) && !(name in devDependencies)));
+  return {
+    content: {
+      ...(existing ?? { name: packageName(root), private: true, type: "module" }),
+      scripts: { ...wanted.scripts, ...kept },
+      dependencies: { ...dependencies, ...missing(wanted.dependencies) },
+      devDependencies: { ...devDependencies, ...missing(wanted.devDependencies) },
+    },
+    keptScripts: Object.keys(kept).filter((name) => name in wanted.scripts),
+  };
+}
+
+/** Reads the package.json of a directory. Returns null if the file does not exist. */
+async function readProject(root: string): Promise<ProjectPackage | null> {
+  const path = join(root, "package.json");
+  const text = await readFile(path, "utf8").catch(() => null);
+  if (text === null) return null;
+  try {
+    return packageFacts.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new ConfigError(`Expected ${path} to be a package.json, a JSON object: ${(cause as Error).message}. Correct it, or remove it`, {
+      cause,
+      param: "directory",
+    });
+  }
+}
+
+async function defaults(root: string) {
+  const { dependencies, devDependencies } = await readPackage();
+  const model = "--model demo/backwards";
+  return {
+    scripts: {
+      test: "node --import tsx --test environment.test.ts",
+      typecheck: "tsc",
+      validate: "whetstone validate environment.ts",
+      train: `whetstone train environment.ts ${model} --steps 10`,
+      evaluate: `whetstone eval environment.ts ${model}`,
+    },
+    dependencies: { whetstone: await ownSpecifier(root) },
+    devDependencies: {
+      "@types/node": devDependencies["@types/node"] as string,
+      tsx: dependencies["tsx"] as string,
+      typescript: devDependencies["typescript"] as string,
+    },
+  };
+}
+
+/**
+ * Returns the specifier with which a project installs the running package: as the project that contains it does, so that a file stays a
+ * file; for a checkout, its directory.
+ */
+async function ownSpecifier(root: string): Promise<string> {
+  const self = dirname(fileURLToPath(packageFile("package.json")));
+  const parent = dirname(self);
+  if (basename(parent) !== "node_modules") return fileSpecifier(root, self);
+  const owner = dirname(parent);
+  const { dependencies, devDependencies } = (await readProject(owner)) ?? {};
+  const given = dependencies?.["whetstone"] ?? devDependencies?.["whetstone"];
+  if (given === undefined) return (await readPackage()).version;
+  return given.startsWith("file:") ? fileSpecifier(root, resolve(owner, given.slice("file:".length))) : given;
+}
+
+function fileSpecifier(root: string, path: string): string {
+  return `file:${relative(root, path).replaceAll("\\", "/")}`;
+}
+
+/** Returns a valid npm name for a directory: without capital letters, starting with a letter or a digit. */
+function packageName(root: string): string {
+  const name = basename(root)
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9._-]+/gu, "-")
+    .replace(/^[^a-z0-9]+/u, "");
+  return name || "agent";
+}

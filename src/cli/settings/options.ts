@@ -1,0 +1,89 @@
+/** Options of the commands that train on an environment: flags for common settings, `--set` and `--config` for all. */
+import type { Command } from "commander";
+import { ArgumentError } from "../../base/errors.ts";
+import { BASE_FORMS, integer, jsonObject, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "../arguments.ts";
+import { parseSetting, readConfig, withSettings, type NamedValues } from "./read.ts";
+import type { TrainSettings } from "./schema.ts";
+
+/** Steps of a run without the setting `steps`. */
+const STEPS = 20;
+
+/** Setting of each flag, by the flag's name in the parsed options. */
+export const FLAGS = {
+  base: "base",
+  loraRank: "loraRank",
+  steps: "steps",
+  scenarios: "scenariosPerStep",
+  groupSize: "groupSize",
+  learningRate: "train.learningRate",
+  offPolicy: "maxStepsOffPolicy",
+  evalEvery: "evaluation.every",
+  refill: "refill.maxGroups",
+  curriculum: "curriculum.pool",
+  replacements: "replacements",
+  seed: "seed",
+  concurrency: "concurrency",
+  chatTemplateKwargs: "chatTemplateKwargs",
+} as const;
+
+/** Adds the flags of settings, `--config` and `--set` to a command. */
+export function addSettings(command: Command): Command {
+  return command
+    .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")
+    .option("--lora-rank <number>", "train an adapter of this rank in a new model (default: train all weights)", integer(1))
+    .option("--steps <number>", "training steps of the whole run", integer(1), STEPS)
+    .option("--scenarios <number>", "scenarios per step", integer(1), 16)
+    .option("--group-size <number>", "rollouts per scenario", integer(2), 8)
+    .option("--learning-rate <number>", "learning rate (default: by size of the model and kind of training; printed)", positive)
+    .option("--off-policy <number>", "max steps by which rollouts may be ahead of training", integer(0), 0)
+    .option("--eval-every <number>", "steps between evaluations on the eval scenarios (default: none)", integer(1))
+    .option("--refill <groups>", "replace groups with equal rewards; max groups that a step samples (default: no replacement)", integer(1))
+    .option(
+      "--curriculum [scenarios]",
+      "sample scenarios by pass rate; number of scenarios to sample from if the environment generates them (default: in order)",
+      integer(1),
+    )
+    .option("--replacements <number>", "max replacements of a failed rollout", integer(0), 0)
+    .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
+    .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObject)
+    .option("--config <file>", "JSON file with settings; flags and --set override it")
+    .option("--set <name=value>", "any setting, such as train.klPenaltyCoef=0.02; can be given again", parseSetting);
+}
+
+/** Parsed options of {@link addSettings}. */
+export interface SettingsOptions {
+  readonly config?: string;
+  readonly set?: NamedValues;
+}
+
+/** Returns the settings of the flags on the command line, without the flags at their defaults. */
+function flagValues(command: Command): Map<string, { readonly flag: string; readonly value: unknown }> {
+  const given = command.options.flatMap((option) => {
+    const key = option.attributeName();
+    if (!(key in FLAGS) || command.getOptionValueSource(key) !== "cli") return [];
+    const value: unknown = command.getOptionValue(key);
+    // `--curriculum` without a number.
+    const [name, setting] = value === true ? ["curriculum", {}] : [FLAGS[key as keyof typeof FLAGS], value];
+    return [[name, { flag: option.long ?? key, value: setting }] as const];
+  });
+  return new Map(given);
+}
+
+/**
+ * Returns the settings of a command line.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if a flag and `--set` give the same setting.
+ * @throws ConfigError `E_CONFIG` for a setting of the file that does not exist or does not accept its value.
+ */
+export async function settingsOf(command: Command): Promise<TrainSettings & { readonly steps: number }> {
+  const { config, set = {} } = command.opts<SettingsOptions>();
+  const flags = flagValues(command);
+  for (const [name, { flag }] of flags) {
+    if (name in set)
+      throw new ArgumentError(`\`${flag}\` and \`--set ${name}=…\` give the same setting; expected one of them`, { param: "--set" });
+  }
+  const fromFlags = Object.fromEntries([...flags].map(([name, { value }]) => [name, value]));
+  const file = config === undefined ? {} : await readConfig(config);
+  const settings = withSettings(file, { ...fromFlags, ...set });
+  return { ...settings, steps: settings.steps ?? STEPS };
+}

@@ -1,0 +1,117 @@
+/** Settings of a run from the command line and from configuration files. */
+import { readFile } from "node:fs/promises";
+import { InvalidArgumentError } from "commander";
+import type { z } from "zod";
+import { ConfigError, InternalError } from "../../base/errors.ts";
+import { expectationOf, schemaOf, settingOf, trainSettings, unknownSetting, type TrainSettings } from "./schema.ts";
+import { isRecord } from "../../base/util/values.ts";
+
+/** Value of a setting by name, such as `train.learningRate`. */
+export type NamedValues = Readonly<Record<string, unknown>>;
+
+/** Settings as a tree, before they are checked. */
+interface Tree {
+  [name: string]: unknown;
+}
+
+/** Describes a value that a setting does not accept. */
+function refusal(name: string, value: unknown): string {
+  const expected = expectationOf(settingOf(name)?.schema ?? {});
+  return `expected \`${name}\` to be ${expected}, got ${value === undefined ? "nothing" : JSON.stringify(value)}`;
+}
+
+/** Returns the problem of a value of a setting; null if the setting accepts it. */
+export function problemOf(name: string, value: unknown): string | null {
+  if (settingOf(name) === undefined) return unknownSetting(name);
+  const found = schemaOf(name).safeParse(value);
+  return found.success ? null : firstProblem(found.error, value, name.split("."));
+}
+
+/** Describes the first problem of a value that a schema rejects; `prefix` is the path of the value among the settings. */
+function firstProblem({ issues: [issue] }: z.ZodError, value: unknown, prefix: readonly string[] = []): string {
+  if (issue === undefined) throw new InternalError("A rejected value has no problem");
+  const path = [...prefix, ...issue.path.map(String)];
+  if (issue.code === "unrecognized_keys") return unknownSetting([...path, issue.keys[0] ?? ""].join("."));
+  // An element of a list is reported with its list.
+  while (path.length > prefix.length && settingOf(path.join(".")) === undefined) path.pop();
+  const got = path.slice(prefix.length).reduce<unknown>((inner, part) => (inner as Tree)[part], value);
+  return refusal(path.join("."), got);
+}
+
+/**
+ * Parses `name=value`. The value is JSON, or a text without quotes where the setting is a text.
+ *
+ * @throws InvalidArgumentError for a name or value that the setting does not accept.
+ */
+export function parseSetting(text: string, before: NamedValues = {}): NamedValues {
+  const [, name = text, written] = /^([^=]*)=(.*)$/su.exec(text) ?? [];
+  if (settingOf(name) === undefined) throw new InvalidArgumentError(capital(unknownSetting(name)));
+  if (written === undefined) throw new InvalidArgumentError("Expected name=value, such as train.learningRate=1e-4");
+  const parsed = json(written);
+  const value = parsed === undefined || problemOf(name, parsed) !== null ? written : parsed;
+  if (problemOf(name, value) === null) return { ...before, [name]: value };
+  throw new InvalidArgumentError(capital(problemOf(name, parsed ?? written) ?? ""));
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Sets a value in a tree; objects are merged. */
+function put(tree: Tree, [name = "", ...rest]: readonly string[], value: unknown): void {
+  const before = Object.hasOwn(tree, name) ? tree[name] : undefined;
+  const inner = isRecord(before) ? before : {};
+  if (rest.length > 0) put(inner, rest, value);
+  else if (isRecord(value)) for (const [key, each] of Object.entries(value)) put(inner, [key], each);
+  tree[name] = rest.length > 0 || isRecord(value) ? inner : value;
+}
+
+/**
+ * Reads a JSON file.
+ *
+ * @throws ConfigError `E_CONFIG` for a missing file, or one that is not a JSON object.
+ */
+export async function readJsonObject(path: string, param: string): Promise<Readonly<Record<string, unknown>>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(path, "utf8"));
+  } catch (cause) {
+    throw new ConfigError(`Expected ${path} to be a JSON file: ${(cause as Error).message}`, { cause, param });
+  }
+  if (isRecord(value)) return value;
+  throw new ConfigError(`Expected ${path} to contain a JSON object`, { param });
+}
+
+/**
+ * Returns settings with other values for some of them; objects are merged.
+ *
+ * @throws ConfigError `E_CONFIG` for an unknown setting, or a value that a setting does not accept.
+ */
+export function withSettings(settings: NamedValues, values: NamedValues): TrainSettings {
+  // Without a prototype, so that every name of a file is a key like any other.
+  const tree = Object.create(null) as Tree;
+  for (const source of [settings, values]) for (const [name, value] of Object.entries(source)) put(tree, name.split("."), value);
+  const found = trainSettings.safeParse(tree);
+  if (found.success) return found.data;
+  throw new ConfigError(capital(firstProblem(found.error, tree)), { param: "--set" });
+}
+
+/**
+ * Reads the settings of a configuration file.
+ *
+ * @throws ConfigError `E_CONFIG` for a missing file, an unknown setting, or a value that a setting does not accept.
+ */
+export async function readConfig(path: string): Promise<NamedValues> {
+  const { $schema: _, ...settings } = await readJsonObject(path, "--config");
+  const problem = Object.entries(settings).flatMap(([name, value]) => problemOf(name, value) ?? [])[0];
+  if (problem !== undefined) throw new ConfigError(`${path}: ${problem}`, { param: "--config" });
+  return settings;
+}

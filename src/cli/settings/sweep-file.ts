@@ -1,0 +1,67 @@
+/** File of `whetstone sweep`: the settings that differ between the runs, and the seeds. */
+import { z } from "zod";
+import { ConfigError } from "../../base/errors.ts";
+import type { Grid, Setting } from "../../lab/experiment/index.ts";
+import { problemOf, readJsonObject } from "./read.ts";
+import { schemaAddress, schemaOf, SETTINGS } from "./schema.ts";
+
+/** Settings that a sweep may vary. */
+const VARIED = [...SETTINGS.keys()].filter((name) => name !== "seed");
+
+/** Returns an object schema with one optional member per setting. */
+function bySetting<T extends z.ZodType>(schema: (name: string) => T): z.ZodObject<Record<string, z.ZodOptional<T>>> {
+  return z.strictObject(Object.fromEntries(VARIED.map((name) => [name, schema(name).optional()])));
+}
+
+/** Schema of the file. */
+export const sweepFile = z.strictObject({
+  $schema: schemaAddress,
+  grid: bySetting((name) => z.array(schemaOf(name)).min(1))
+    .optional()
+    .describe("values of each setting; every combination is run"),
+  list: z.array(bySetting(schemaOf)).min(1).optional().describe("combinations of settings; each is run"),
+  seeds: z.array(z.int()).min(1).optional().describe("seeds of each combination (default: [0])"),
+});
+
+/** Combinations of settings, and their seeds. */
+export interface SweepPlan {
+  /** Values of each setting; a list of combinations is the only setting, `settings`. */
+  readonly grid: Grid;
+  readonly isList: boolean;
+  readonly seeds: readonly number[];
+}
+
+/** Returns the first problem of the values of a file; null without one. */
+function problemIn(file: Readonly<Record<string, unknown>>): string | null {
+  const { grid, list } = file as { readonly grid?: unknown; readonly list?: unknown };
+  if ((grid === undefined) === (list === undefined)) return "expected either `grid` or `list`";
+  const members = (value: unknown) => (typeof value === "object" && value !== null && !Array.isArray(value) ? Object.entries(value) : []);
+  const values = [
+    ...members(grid).flatMap(([name, each]) => (Array.isArray(each) ? each.map((value: unknown) => [name, value] as const) : [])),
+    ...(Array.isArray(list) ? list.flatMap(members) : []),
+  ];
+  for (const [name, value] of values) {
+    if (name === "seed") return "expected the seeds in `seeds`, got the setting `seed`";
+    const problem = problemOf(name, value);
+    if (problem !== null) return problem;
+  }
+  const found = sweepFile.safeParse(file);
+  if (found.success) return null;
+  const [issue] = found.error.issues;
+  const at = issue?.path.join(".") ?? "";
+  if (issue?.code === "unrecognized_keys") return `expected only \`grid\` or \`list\`, and \`seeds\`; got \`${issue.keys[0]}\``;
+  return `\`${at}\`: ${issue?.message}`;
+}
+
+/**
+ * Reads the file of a sweep.
+ *
+ * @throws ConfigError `E_CONFIG` for a missing file, an unknown setting or a value that a setting does not accept.
+ */
+export async function readSweep(path: string): Promise<SweepPlan> {
+  const file = await readJsonObject(path, "--sweep");
+  const problem = problemIn(file);
+  if (problem !== null) throw new ConfigError(`${path}: ${problem}`, { param: "--sweep" });
+  const { grid, list, seeds = [0] } = file as { readonly grid?: Grid; readonly list?: readonly Setting[]; readonly seeds?: number[] };
+  return { grid: grid ?? { settings: list ?? [] }, isList: list !== undefined, seeds };
+}

@@ -1,0 +1,200 @@
+/** Translation of chat completions to a text completion. */
+import { setImmediate } from "node:timers/promises";
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  Choice,
+  CompletionChoice,
+  CompletionLogprobs,
+  CompletionsAnswer,
+  ErrorBody,
+  LogprobEntry,
+  Usage,
+} from "../../base/schema/index.ts";
+import type { AnswerBuilder, EventShaper, ServerEvent } from "../answer-builder.ts";
+import type { TranslatedCompletion } from "./request.ts";
+
+/** An echoed prompt. */
+export interface Echo {
+  readonly text: string;
+  readonly ids: readonly number[];
+  /** Text of each token. */
+  readonly tokens: readonly string[];
+}
+
+/** A translated request with its echoed prompts. */
+export interface CompletionContext extends Omit<TranslatedCompletion, "calls"> {
+  /** Echoed prompts, in the order of the calls; null without `echo`. */
+  readonly echoes: readonly Echo[] | null;
+}
+
+type PromptLogprob = Readonly<Record<string, { readonly logprob: number; readonly decoded_token: string }>>;
+
+/** Adds log-probabilities, token by token, with the number of characters before each. */
+class LogprobList {
+  readonly lists: CompletionLogprobs = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
+  #offset: number;
+
+  /** @param offset - Number of characters before the first token. */
+  constructor(offset = 0) {
+    this.#offset = offset;
+  }
+
+  #add(token: string, logprob: number | null, top: Record<string, number> | null): void {
+    this.lists.tokens.push(token);
+    this.lists.token_logprobs.push(logprob);
+    this.lists.top_logprobs.push(top);
+    this.lists.text_offset.push(this.#offset);
+    this.#offset += [...token].length;
+  }
+
+  addPrompt({ ids, tokens }: Echo, logprobs: readonly unknown[] | null | undefined): void {
+    for (const [index, id] of ids.entries()) {
+      const entry = logprobs?.[index] as PromptLogprob | null | undefined;
+      const top = entry ? Object.fromEntries(Object.values(entry).map(({ decoded_token, logprob }) => [decoded_token, logprob])) : null;
+      this.#add(tokens[index]!, entry?.[String(id)]?.logprob ?? null, top);
+    }
+  }
+
+  addOutput(entries: readonly LogprobEntry[]): this {
+    for (const entry of entries) {
+      const top = Object.fromEntries([entry, ...entry.top_logprobs].map(({ token, logprob }) => [token, logprob]));
+      this.#add(entry.token, entry.logprob, top);
+    }
+    return this;
+  }
+}
+
+/** Returns the identifier of a text completion. */
+function completionId(id: string): string {
+  return id.replace(/^chatcmpl-/u, "cmpl-");
+}
+
+function toChoice(context: CompletionContext, call: number, completion: ChatCompletion, choice: Choice): CompletionChoice {
+  const { request, isEchoAlone, echoes } = context;
+  const echo = echoes?.[call];
+  const entries = isEchoAlone ? [] : (choice.logprobs?.content ?? []);
+  const list = new LogprobList();
+  if (echo !== undefined) list.addPrompt(echo, completion.prompt_logprobs);
+  return {
+    index: call * completion.choices.length + choice.index,
+    text: (echo?.text ?? "") + (isEchoAlone ? "" : (choice.message.content ?? "")),
+    logprobs: (request.logprobs ?? null) === null ? null : list.addOutput(entries).lists,
+    finish_reason: isEchoAlone ? "length" : (choice.finish_reason ?? null),
+    stop_reason: isEchoAlone ? null : choice.stop_reason,
+    token_ids: isEchoAlone && choice.token_ids ? [] : choice.token_ids,
+    prompt_token_ids: completion.prompt_token_ids,
+  };
+}
+
+function sumUsage(usages: readonly (Usage | null | undefined)[], isEchoAlone: boolean): Usage {
+  const sum = (count: (usage: Usage) => number): number => usages.reduce((total, usage) => total + (usage ? count(usage) : 0), 0);
+  const prompt = sum((usage) => usage.prompt_tokens);
+  const output = isEchoAlone ? 0 : sum((usage) => usage.completion_tokens);
+  return { prompt_tokens: prompt, completion_tokens: output, total_tokens: prompt + output };
+}
+
+/** Max bytes of a response that is written as one string; larger ones are streamed. */
+const MAX_WHOLE_BYTES = 256 * 1024;
+
+/**
+ * Builder of a text completion. Each completion is converted to JSON when it is finished: a thousand prompts with log-probabilities make a text
+ * of hundreds of megabytes.
+ */
+export class TextCompletionAnswer implements AnswerBuilder {
+  readonly #context: CompletionContext;
+  /** JSON of the choices of each call. */
+  readonly #choices: Uint8Array[] = [];
+  readonly #usages: Usage[] = [];
+  #head: Pick<CompletionsAnswer, "id" | "object" | "created" | "model"> | null = null;
+
+  constructor(context: CompletionContext) {
+    this.#context = context;
+  }
+
+  async push(completion: ChatCompletion, call: number): Promise<void> {
+    const { id, created, model, usage, choices } = completion;
+    if (call === 0) this.#head = { id: completionId(id), object: "text_completion", created, model };
+    this.#usages[call] = usage;
+    const converted = choices.map((choice) => toChoice(this.#context, call, completion, choice));
+    await setImmediate();
+    const separator = call === 0 ? "" : ",";
+    this.#choices[call] = new TextEncoder().encode(separator + JSON.stringify(converted).slice(1, -1));
+  }
+
+  end(): string | ReadableStream<Uint8Array> {
+    const usage = sumUsage(this.#usages, this.#context.isEchoAlone);
+    const text = (json: string) => new TextEncoder().encode(json);
+    const parts = [
+      text(`${JSON.stringify(this.#head).slice(0, -1)},"choices":[`),
+      ...this.#choices,
+      text(`],"usage":${JSON.stringify(usage)}}`),
+    ];
+    const length = parts.reduce((sum, part) => sum + part.length, 0);
+    return length <= MAX_WHOLE_BYTES ? Buffer.concat(parts).toString() : ReadableStream.from(parts);
+  }
+}
+
+/** Converter of chat completion chunks to the chunks of a text completion. */
+export class CompletionEvents implements EventShaper {
+  readonly #context: CompletionContext;
+  readonly #usages: (Usage | null | undefined)[] = [];
+  #head: Pick<CompletionsAnswer, "id" | "object" | "created" | "model"> | null = null;
+  /** Number of characters before the next token, by choice. */
+  readonly #offsets = new Map<number, number>();
+
+  constructor(context: CompletionContext) {
+    this.#context = context;
+  }
+
+  #chunk(choices: readonly CompletionChoice[], more: object = {}): ServerEvent {
+    return { data: { ...this.#head, choices, ...more } };
+  }
+
+  #logprobs(index: number, entries: readonly LogprobEntry[] | null | undefined): CompletionLogprobs | null {
+    if (!entries?.length) return null;
+    const offset = this.#offsets.get(index) ?? 0;
+    const { lists } = new LogprobList(offset).addOutput(entries);
+    this.#offsets.set(index, lists.text_offset.at(-1)! + [...lists.tokens.at(-1)!].length);
+    return lists;
+  }
+
+  push(chunk: ChatCompletionChunk, call: number): readonly ServerEvent[] {
+    const { id, created, model } = chunk;
+    this.#head ??= { id: completionId(id), object: "text_completion", created, model };
+    this.#usages[call] = chunk.usage ?? this.#usages[call];
+    return chunk.choices.flatMap((choice) => {
+      const { request, echoes, isEchoAlone } = this.#context;
+      const index = call * (request.n ?? 1) + choice.index;
+      const isStart = choice.delta.role !== undefined;
+      const text = isStart ? (echoes?.[call]?.text ?? "") : isEchoAlone ? "" : (choice.delta.content ?? "");
+      const hasEnded = choice.finish_reason !== null && choice.finish_reason !== undefined;
+      const ids = isEchoAlone && choice.token_ids ? [] : choice.token_ids;
+      if (text === "" && !hasEnded && !ids?.length && !choice.logprobs && !chunk.prompt_token_ids) return [];
+      return [
+        this.#chunk([
+          {
+            index,
+            text,
+            logprobs: isEchoAlone ? null : this.#logprobs(index, choice.logprobs?.content),
+            finish_reason: hasEnded ? (isEchoAlone ? "length" : choice.finish_reason!) : null,
+            stop_reason: isEchoAlone ? null : choice.stop_reason,
+            token_ids: ids,
+            ...(chunk.prompt_token_ids ? { prompt_token_ids: chunk.prompt_token_ids } : {}),
+          },
+        ]),
+      ];
+    });
+  }
+
+  end(): readonly ServerEvent[] {
+    const { request, isEchoAlone } = this.#context;
+    const hasUsage = request.stream_options ? request.stream_options.include_usage !== false : false;
+    const usage = hasUsage ? [this.#chunk([], { usage: sumUsage(this.#usages, isEchoAlone) })] : [];
+    return [...usage, { data: "[DONE]" }];
+  }
+
+  fail(error: ErrorBody): readonly ServerEvent[] {
+    return [{ data: error }, { data: "[DONE]" }];
+  }
+}

@@ -1,0 +1,14 @@
+/** Reasoning in opaque members, with which clients return reasoning that they cannot read. */
+import { isUtf8 } from "node:buffer";
+
+/** Returns reasoning as base64. It is not encrypted. */
+export function toOpaque(reasoning: string): string {
+  return Buffer.from(reasoning).toString("base64");
+}
+
+/** Returns the reasoning of an opaque member; null if a provider has encrypted it. */
+export function fromOpaque(opaque: unknown): string | null {
+  if (typeof opaque !== "string" || opaque === "") return null;
+  const bytes = Buffer.from(opaque, "base64");
+  return isUtf8(bytes) ? bytes.toString() : null;
+}

@@ -1,0 +1,207 @@
+/** Events of a streamed response. */
+import type { ChatCompletionChunk, ErrorBody, LogprobEntry, ResponsesAnswer, ResponsesItem, Usage } from "../../base/schema/index.ts";
+import { given, isGiven, type Members } from "../members.ts";
+import { calledName } from "./tools.ts";
+import type { EventShaper, ServerEvent } from "../answer-builder.ts";
+import { tokenMembers } from "../answer-parts.ts";
+import {
+  callItem,
+  echoedMembers,
+  failureOf,
+  itemId,
+  messageItem,
+  reasoningItem,
+  responsesUsage,
+  shownLogprobs,
+  statusOf,
+  textPart,
+  type ResponseHead,
+} from "./answer.ts";
+
+type ChunkChoice = ChatCompletionChunk["choices"][number];
+type CallDelta = NonNullable<ChunkChoice["delta"]["tool_calls"]>[number];
+
+/** Identity of the open item in its events. */
+interface ItemPlace {
+  readonly item_id: string;
+  readonly output_index: number;
+}
+
+/** Open item of a stream. */
+interface OpenItem {
+  readonly type: "reasoning" | "message" | "function_call";
+  readonly place: ItemPlace;
+  /** Index of the function call in the completion, its identifier and name. */
+  readonly call?: { readonly index: number; readonly id: string; readonly name: string } | undefined;
+  text: string;
+}
+
+/** Converter of chat completion chunks to the events of a response. */
+export class ResponseEvents implements EventShaper {
+  readonly #head: ResponseHead;
+  readonly #onEnd: (response: ResponsesAnswer) => Promise<void>;
+  /** Events since the last call. */
+  #events: ServerEvent[] = [];
+  #sequence = 0;
+  #start: ChatCompletionChunk | null = null;
+  readonly #output: ResponsesItem[] = [];
+  #item: OpenItem | null = null;
+  #last: ChunkChoice | null = null;
+  #usage: Usage | null | undefined = null;
+  #promptIds: readonly number[] | null | undefined = null;
+  readonly #ids: number[] = [];
+  readonly #logprobs: LogprobEntry[] = [];
+
+  /** @param onEnd - Called with the finished response before its last event. */
+  constructor(head: ResponseHead, onEnd: (response: ResponsesAnswer) => Promise<void>) {
+    this.#head = head;
+    this.#onEnd = onEnd;
+  }
+
+  #add(type: string, members: Members): void {
+    this.#events.push({ name: type, data: { type, sequence_number: this.#sequence++, ...members } });
+  }
+
+  #takeEvents(): readonly ServerEvent[] {
+    const events = this.#events;
+    this.#events = [];
+    return events;
+  }
+
+  #response(
+    end: Pick<ResponsesAnswer, "status" | "incomplete_details">,
+    usage: ResponsesAnswer["usage"],
+    more: Members = {},
+  ): ResponsesAnswer {
+    const head = { id: this.#head.id, object: "response" as const, created_at: this.#start?.created ?? 0 };
+    return {
+      ...head,
+      ...end,
+      model: this.#start?.model ?? "",
+      output: [...this.#output],
+      ...echoedMembers(this.#head),
+      usage,
+      ...more,
+    };
+  }
+
+  push(chunk: ChatCompletionChunk): readonly ServerEvent[] {
+    if (this.#start === null) {
+      this.#start = chunk;
+      const response = this.#response({ status: "in_progress", incomplete_details: null }, null);
+      this.#add("response.created", { response });
+      this.#add("response.in_progress", { response });
+    }
+    this.#usage = chunk.usage ?? this.#usage;
+    this.#promptIds ??= chunk.prompt_token_ids;
+    for (const choice of chunk.choices) this.#choice(choice);
+    return this.#takeEvents();
+  }
+
+  #choice(choice: ChunkChoice): void {
+    const entries = choice.logprobs?.content ?? [];
+    this.#ids.push(...(choice.token_ids ?? []));
+    this.#logprobs.push(...entries);
+    if (isGiven(choice.finish_reason)) this.#last = choice;
+    const { content, reasoning, tool_calls: calls } = choice.delta;
+    if (reasoning) {
+      const { item_id, output_index } = this.#open("reasoning");
+      this.#add("response.reasoning_text.delta", { item_id, output_index, content_index: 0, delta: reasoning });
+      this.#item!.text += reasoning;
+    }
+    if (content) {
+      // Named members, because an object from a spread takes several times as long to create and serialize.
+      const { item_id, output_index } = this.#open("message");
+      const logprobs = shownLogprobs(this.#head.request, entries);
+      this.#add("response.output_text.delta", { item_id, output_index, content_index: 0, delta: content, logprobs });
+      this.#item!.text += content;
+    }
+    for (const call of calls ?? []) this.#call(call);
+  }
+
+  #openItem(type: OpenItem["type"], call?: OpenItem["call"]): OpenItem {
+    this.#close("completed");
+    const index = this.#output.length;
+    return (this.#item = { type, place: { item_id: itemId(this.#head, type, index), output_index: index }, call, text: "" });
+  }
+
+  /** Returns the place of the open item, after opening one unless one of the type is open. */
+  #open(type: "reasoning" | "message"): ItemPlace {
+    if (this.#item?.type === type) return this.#item.place;
+    const { place } = this.#openItem(type);
+    const { output_index } = place;
+    const item =
+      type === "message"
+        ? messageItem(this.#head, output_index, [], "in_progress")
+        : { ...reasoningItem(this.#head, output_index, ""), content: [], summary: [], status: "in_progress" };
+    this.#add("response.output_item.added", { output_index, item });
+    this.#add("response.content_part.added", { ...place, content_index: 0, part: this.#part() });
+    return place;
+  }
+
+  /** Returns the content part of the open item. */
+  #part(): Members {
+    const { type, text } = this.#item!;
+    if (type === "reasoning") return { type: "reasoning_text", text };
+    return textPart(text, text === "" ? [] : shownLogprobs(this.#head.request, this.#logprobs));
+  }
+
+  #call({ index, id, function: called }: CallDelta): void {
+    if (this.#item?.call?.index !== index) {
+      const call = { index, id: id ?? "", name: called?.name ?? "" };
+      const { output_index } = this.#openItem("function_call", call).place;
+      const item = callItem(this.#head, output_index, { ...call, text: "" }, "in_progress");
+      this.#add("response.output_item.added", { output_index, item });
+    }
+    const delta = called?.arguments ?? "";
+    if (delta === "") return;
+    this.#item!.text += delta;
+    this.#add("response.function_call_arguments.delta", { ...this.#item!.place, delta });
+  }
+
+  /** Closes the open item. */
+  #close(status: string): void {
+    if (this.#item === null) return;
+    const { type, call, text, place } = this.#item;
+    const { output_index: index } = place;
+    let item: ResponsesItem;
+    if (call !== undefined) {
+      item = callItem(this.#head, index, { ...call, text }, status);
+      this.#add("response.function_call_arguments.done", { ...place, ...calledName(this.#head.request, call.name), arguments: text });
+    } else {
+      const part = this.#part();
+      item = type === "message" ? messageItem(this.#head, index, [part], status) : reasoningItem(this.#head, index, text);
+      const done = type === "message" ? "response.output_text.done" : "response.reasoning_text.done";
+      const logprobs = type === "message" ? { logprobs: part["logprobs"] } : {};
+      this.#add(done, { ...place, content_index: 0, text, ...logprobs });
+      this.#add("response.content_part.done", { ...place, content_index: 0, part });
+    }
+    this.#item = null;
+    this.#output.push(item);
+    this.#add("response.output_item.done", { output_index: index, item });
+  }
+
+  async end(): Promise<readonly ServerEvent[]> {
+    const end = statusOf(this.#last?.finish_reason);
+    // A turn without text is an empty message, so that clients send it back.
+    if (this.#output.length === 0 && this.#item === null) this.#open("message");
+    this.#close(end.status);
+    const tokens = tokenMembers({
+      promptIds: this.#promptIds,
+      ids: isGiven(this.#last?.token_ids) ? this.#ids : null,
+      logprobs: this.#logprobs.length > 0 ? this.#logprobs : null,
+    });
+    const response = this.#response(end, responsesUsage(this.#usage), tokens);
+    await this.#onEnd(response);
+    this.#add(end.status === "completed" ? "response.completed" : "response.incomplete", { response });
+    return this.#takeEvents();
+  }
+
+  fail({ error }: ErrorBody): readonly ServerEvent[] {
+    const { message, param, error_code: code, failed_generation: text } = error;
+    const response = { ...this.#response({ status: "failed", incomplete_details: null }, null), error: failureOf(error) };
+    this.#add("error", { code, message, param, ...given({ failed_generation: text }) });
+    this.#add("response.failed", { response });
+    return this.#takeEvents();
+  }
+}

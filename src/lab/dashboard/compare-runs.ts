@@ -1,0 +1,79 @@
+import { ArgumentError } from "../../base/errors.ts";
+import { compare } from "../experiment/compare.ts";
+import { openRun } from "../experiment/open-runs.ts";
+import type { Run, Subject } from "../experiment/run.ts";
+import { CHECKPOINTS_FILE, CONFIG_FILE, EVENTS_FILE, METRICS_FILE, trajectoryFile } from "../../run/files.ts";
+import type { Estimate, RunComparison } from "./api.ts";
+import { isInside } from "../../run/find-runs.ts";
+import type { RunReader } from "./run-reader.ts";
+import type { Runs } from "./runs.ts";
+
+/** Files of a run directory that a comparison reads, apart from the evaluation. */
+const FILES = [CONFIG_FILE, METRICS_FILE, EVENTS_FILE, CHECKPOINTS_FILE];
+
+interface Opened {
+  readonly reader: RunReader;
+  readonly run: Run;
+  /** Steps completed before the compared evaluation; undefined for the last one. */
+  readonly step: number | undefined;
+}
+
+/**
+ * Compares runs by paired differences to the first one, see `compare` of `whetstone/experiment`.
+ *
+ * @param wanted - Ids of runs, or `id@step` for the evaluation after `step` steps.
+ * @param by - Unit of the pairs: scenarios of an evaluation, or the training steps that all runs have reached.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown run or a missing evaluation or metric.
+ * @throws ConfigError `E_CONFIG` if the runs do not have the same scenarios or steps.
+ * @throws ArgumentError `E_ARGUMENT` for fewer than two runs or a malformed step.
+ */
+export async function compareRuns(
+  runs: Runs,
+  { wanted, by, signal }: { readonly wanted: readonly string[]; readonly by: "scenario" | "step"; readonly signal: AbortSignal },
+): Promise<RunComparison> {
+  const opened = await Promise.all(wanted.map((text) => open(runs, text, signal)));
+  if (by === "scenario") for (const each of opened) await checkEvaluation(each);
+  const names = opened.map(({ reader: { run }, step }) => {
+    const isShared = opened.some(({ reader }) => reader.run.name === run.name && reader.run.id !== run.id);
+    return `${isShared ? run.path : run.name}${step === undefined ? "" : ` after ${step} steps`}`;
+  });
+  const subjects = opened.map(({ run, step }, at): Subject => ({ run, step, name: names[at] as string }));
+  const range = by === "step" ? commonSteps(opened) : {};
+  const { metric, runs: compared, differences } = await compare(subjects, { by, signal, ...range });
+  return {
+    metric,
+    by,
+    runs: compared.map((estimate, at) => ({
+      run: (opened[at] as Opened).reader.run.id,
+      step: by === "scenario" ? (opened[at] as Opened).run.evaluationStep((opened[at] as Opened).step) : null,
+      missing: estimate.missing,
+      estimate: finite(estimate),
+      difference: finite(differences.find(({ name }) => name === estimate.name)),
+    })),
+  };
+}
+
+async function open(runs: Runs, text: string, signal: AbortSignal): Promise<Opened> {
+  const [, id = "", step] = /^([^@]*)(?:@(\d{1,9}))?$/u.exec(text) ?? [];
+  if (id === "") throw new ArgumentError(`Expected the id of a run, or id@step, got ${JSON.stringify(text)}`, { param: "run" });
+  const reader = await runs.get(id);
+  for (const name of FILES) await isInside(reader.run.root, `${reader.run.path}/${name}`);
+  return { reader, run: await openRun(reader.run.path, { signal }), step: step === undefined ? undefined : Number(step) };
+}
+
+async function checkEvaluation({ reader, run, step }: Opened): Promise<void> {
+  await isInside(reader.run.root, `${reader.run.path}/${trajectoryFile("eval", run.evaluationStep(step))}`);
+}
+
+/** Returns the range of steps that all runs have: a run that continues is compared with the start of a longer one. */
+function commonSteps(opened: readonly Opened[]): { readonly from: number; readonly to: number } {
+  const steps = opened.map(({ run }) => run.metrics().steps);
+  return { from: Math.max(...steps.map((each) => each[0] ?? 0)), to: Math.min(...steps.map((each) => each.at(-1) ?? 0)) };
+}
+
+/** Returns the estimate; null without a value. */
+function finite(estimate: Estimate | undefined): Estimate | null {
+  if (estimate === undefined || estimate.count === 0) return null;
+  const { mean, low, high, count } = estimate;
+  return { mean, low: Number.isFinite(low) ? low : null, high: Number.isFinite(high) ? high : null, count };
+}

@@ -1,0 +1,214 @@
+import { stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import type { ColumnsData, NotesChange, RunEnd, Split } from "../../run/data.ts";
+import { CHECKPOINTS_FILE, CONFIG_FILE, EVENTS_FILE, METRICS_FILE, NOTES_FILE } from "../../run/files.ts";
+import { type FoundRun, isInside } from "../../run/find-runs.ts";
+import { type LineTail, tailOf } from "../../run/line-tail.ts";
+import { appendNotes, notesOf, notesRow, type NotesRow } from "../../run/notes.ts";
+import { columnsOf, discardedOf, readConfig, readStepNumbers, spanOf, summarizeRows } from "../../run/read-run.ts";
+import { checkpointRow, eventRow, metricsRow, type CheckpointRow, type EventRow, type MetricsRow } from "../../run/rows.ts";
+import { endOf, endText, isLocked, statusOf } from "../../run/status.ts";
+import { configRows, configSummary, factRows, titleOf } from "../report/facts.ts";
+import type { RunDetails, RunMetrics, RunStateName, RunSummary, StepSummary } from "./api.ts";
+import { formatPosition } from "./position.ts";
+import type { RolloutFile } from "./rollouts.ts";
+
+/** Max number of rewards in the summary of a run. */
+const SPARKLINE_VALUES = 60;
+
+/** Incremental reader of a run directory: a refresh reads only the lines appended since the last one. */
+export class RunReader {
+  readonly run: FoundRun;
+  readonly #metrics: LineTail<MetricsRow>;
+  readonly #events: LineTail<EventRow>;
+  readonly #checkpoints: LineTail<CheckpointRow>;
+  readonly #notes: LineTail<NotesRow>;
+  /** Last change of the notes: changes are written one after the other. */
+  #noting: Promise<unknown> = Promise.resolve();
+  #config: unknown;
+  #configVersion = "";
+  #state: RunStateName = "interrupted";
+  #problem: string | null = null;
+  #refreshing: Promise<boolean> | null = null;
+
+  constructor(run: FoundRun) {
+    this.run = run;
+    this.#metrics = tailOf(run, METRICS_FILE, { schema: metricsRow });
+    this.#events = tailOf(run, EVENTS_FILE, { schema: eventRow });
+    this.#checkpoints = tailOf(run, CHECKPOINTS_FILE, { schema: checkpointRow });
+    this.#notes = tailOf(run, NOTES_FILE, { schema: notesRow });
+  }
+
+  /** Whether a live process holds the lock of the run. */
+  get isRunning(): boolean {
+    return this.#state === "running";
+  }
+
+  /** Position in the files of the run up to which they were read. */
+  get position(): string {
+    return formatPosition({ events: this.#events.end, metrics: this.#metrics.end });
+  }
+
+  /** Looks for new events and metrics, and refreshes only if there are some: the end of a process without an event is left to `refresh`. */
+  async poll(): Promise<boolean> {
+    const changed = await Promise.all([this.#events.hasChanged(), this.#metrics.hasChanged()]);
+    return changed.includes(true) && (await this.refresh());
+  }
+
+  /** Reads appended lines; concurrent calls share one read. Returns true if the summary has changed. */
+  refresh(): Promise<boolean> {
+    return (this.#refreshing ??= this.#read().finally(() => (this.#refreshing = null)));
+  }
+
+  async #read(): Promise<boolean> {
+    const before = [this.#state, this.#problem];
+    let hasChanged = false;
+    let problem: string | null = null;
+    const reads = [
+      () => this.#readConfig(),
+      ...[this.#metrics, this.#events, this.#checkpoints, this.#notes].map((tail) => () => tail.read()),
+    ];
+    for (const read of reads) {
+      try {
+        hasChanged = (await read()) || hasChanged;
+      } catch (error) {
+        problem ??= error instanceof Error ? error.message : String(error);
+      }
+    }
+    this.#problem = problem;
+    this.#state = await this.#currentState();
+    return hasChanged || before[0] !== this.#state || before[1] !== this.#problem;
+  }
+
+  async #readConfig(): Promise<boolean> {
+    const path = join(this.run.path, CONFIG_FILE);
+    const file = await stat(path).catch(() => null);
+    const version = file === null ? "" : `${file.ino}:${file.size}:${file.mtimeMs}`;
+    if (version === this.#configVersion) return false;
+    this.#config = (await isInside(this.run.root, path)) ? await readConfig(path) : undefined;
+    this.#configVersion = version;
+    return true;
+  }
+
+  async #currentState(): Promise<RunStateName> {
+    const { kind } = statusOf(this.#end(), { isLocked: await isLocked(this.run.path), hasEvents: this.#events.rows.length > 0 });
+    return kind === "unknown" ? "interrupted" : kind;
+  }
+
+  #end(): RunEnd | null {
+    return endOf(this.#events.rows);
+  }
+
+  /** Summary of the run as of the last refresh. */
+  summary(): RunSummary {
+    const { id, path, name } = this.run;
+    const [metrics, events, checkpoints] = [this.#metrics.rows, this.#events.rows, this.#checkpoints.rows];
+    const rewards = this.#rewards("train");
+    // The rows of each file are in the order of time.
+    const span = spanOf([metrics, events, checkpoints].flatMap((rows) => [rows[0]?.time, rows.at(-1)?.time]));
+    const planned = events.findLast(({ type }) => type === "run-start" || type === "run-resume")?.steps;
+    return {
+      id,
+      title: titleOf(this.#config, basename(path)),
+      path,
+      name,
+      ...configSummary(this.#config),
+      state: this.#state,
+      ended: endText(this.#end()),
+      steps: rewards.size,
+      plannedSteps: typeof planned === "number" ? planned : null,
+      reward: lastNumber(rewards),
+      evalReward: lastNumber(this.#rewards("eval")),
+      rewards: spaced([...rewards.values()]),
+      started: span === null ? null : new Date(span[0]).toISOString(),
+      updated: span === null ? null : new Date(span[1]).toISOString(),
+      config: configRows(this.#config),
+      ...notesOf(this.#notes.rows),
+      problem: this.#problem,
+    };
+  }
+
+  /** Mean reward by step; null for a step without a reward. */
+  #rewards(split: Split): Map<number, number | null> {
+    const name = split === "train" ? "reward/mean" : "eval/reward/mean";
+    const rows = this.#metrics.rows.filter((row) => row.split === split);
+    return new Map(rows.map(({ step, [name]: reward }) => [step, typeof reward === "number" ? reward : null]));
+  }
+
+  /** Reads everything but metrics and trajectories, in the form of a report page. */
+  async details(): Promise<RunDetails> {
+    const run = {
+      config: this.#config,
+      ...summarizeRows({ metrics: this.#metrics.rows, events: this.#events.rows, checkpoints: this.#checkpoints.rows }),
+      trajectories: await readStepNumbers(this.run.path),
+    };
+    const namesOf = ({ columns }: ColumnsData) => Object.keys(columns);
+    return {
+      ...this.summary(),
+      facts: factRows(run),
+      checkpoints: run.checkpoints,
+      events: run.events,
+      notices: run.notices,
+      metricNames: { train: namesOf(run.metrics.train), eval: namesOf(run.metrics.eval) },
+      position: this.position,
+    };
+  }
+
+  /** Metrics as columns. @param names - Names of the metrics; empty for all. */
+  metrics(names: readonly string[]): RunMetrics {
+    const rows = this.#metrics.rows;
+    return {
+      run: this.run.id,
+      metrics: { train: chosen(columnsOf(rows, "train"), names), eval: chosen(columnsOf(rows, "eval"), names) },
+      position: this.position,
+    };
+  }
+
+  /** Records a change of the note or the tags. @throws DataError `E_DATA` if the file cannot be written. */
+  async annotate(change: NotesChange): Promise<void> {
+    const write = () => appendNotes(this.run, change);
+    this.#noting = this.#noting.then(write, write);
+    await this.#noting;
+  }
+
+  /** Returns the trajectory file of a step, with the groups that were discarded as of the last refresh. */
+  file(split: Split, step: number): RolloutFile {
+    const discarded = split === "train" ? discardedOf(this.#events.rows).get(step) : undefined;
+    return { run: this.run, split, step, discarded: discarded ?? new Set() };
+  }
+
+  /** Lists the steps with a trajectory file: train before eval, ascending. */
+  async steps(): Promise<StepSummary[]> {
+    const available = await readStepNumbers(this.run.path);
+    return (["train", "eval"] as const).flatMap((split) => {
+      const prefix = split === "train" ? "" : "eval/";
+      const rows = new Map(this.#metrics.rows.filter((row) => row.split === split).map((row) => [row.step, row]));
+      const metric = (step: number, name: string) => {
+        const value = rows.get(step)?.[`${prefix}${name}`];
+        return typeof value === "number" ? value : null;
+      };
+      return available[split].map((step) => ({
+        split,
+        step,
+        trajectories: metric(step, "rollout/trajectories"),
+        groups: metric(step, "rollout/groups"),
+        reward: metric(step, "reward/mean"),
+      }));
+    });
+  }
+}
+
+function chosen({ steps, columns }: ColumnsData, names: readonly string[]): ColumnsData {
+  if (names.length === 0) return { steps, columns };
+  return { steps, columns: Object.fromEntries(names.flatMap((name) => (columns[name] === undefined ? [] : [[name, columns[name]]]))) };
+}
+
+function lastNumber(values: ReadonlyMap<number, number | null>): number | null {
+  return [...values.values()].findLast((value) => value !== null) ?? null;
+}
+
+/** Returns at most {@link SPARKLINE_VALUES} of the values, evenly spaced, with the first and the last. */
+function spaced(values: readonly (number | null)[]): (number | null)[] {
+  const count = Math.min(values.length, SPARKLINE_VALUES);
+  return Array.from({ length: count }, (_, index) => values[Math.round((index * (values.length - 1)) / Math.max(count - 1, 1))] ?? null);
+}

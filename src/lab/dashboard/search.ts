@@ -1,0 +1,89 @@
+import { join } from "node:path";
+import { readLines } from "../../library/dataset/lines.ts";
+import { DataError } from "../../base/errors.ts";
+import { detailData } from "../report/groups.ts";
+import type { ItemData } from "../report/page-data.ts";
+import { trajectoryFile } from "../../run/files.ts";
+import { parseLine } from "../../run/rows.ts";
+import { trajectoryGroup } from "../../base/schema/index.ts";
+import type { SearchAnswer, TrajectoryRow } from "./api.ts";
+import { isInside } from "../../run/find-runs.ts";
+import type { RolloutFile, Rollouts } from "./rollouts.ts";
+
+/** Characters of a text that are shown before and after a match. */
+const CONTEXT = { before: 40, after: 120 };
+/** Texts that a JSON file contains unchanged, however its writer escapes characters. */
+const PLAIN = /^[\w .,:;!?()[\]{}<>=+*@#$%&|~^'`-]+$/u;
+
+/** Options of {@link searchTrajectories}. */
+export interface SearchOptions {
+  /** Text to find, in any case. */
+  readonly text: string;
+  /** Max number of trajectories. */
+  readonly limit: number;
+  /** Signal that stops the search. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Finds the trajectories with a text in a message, reasoning, tool call or log line. Reads the files in the given order, up to `limit`
+ * trajectories; only lines that contain the text are parsed.
+ *
+ * @throws DataError `E_DATA` with file and line for a damaged line.
+ */
+export async function searchTrajectories(
+  rollouts: Rollouts,
+  files: readonly RolloutFile[],
+  { text, limit, signal }: SearchOptions,
+): Promise<SearchAnswer> {
+  const wanted = text.toLowerCase();
+  const items: TrajectoryRow[] = [];
+  for (const file of files) {
+    const matches = await matchesIn(file, wanted, signal);
+    if (matches.size === 0) continue;
+    for (const row of await rollouts.rows(file)) {
+      const preview = matches.get(`${row.line}/${row.index}`);
+      if (preview === undefined) continue;
+      if (items.length === limit) return { items, isComplete: false };
+      items.push({ ...row, preview });
+    }
+  }
+  return { items, isComplete: true };
+}
+
+/** Returns the text around the first match of each trajectory, by `line/index`. */
+async function matchesIn({ run, split, step }: RolloutFile, wanted: string, signal: AbortSignal): Promise<Map<string, string>> {
+  const path = join(run.path, trajectoryFile(split, step));
+  const found = new Map<string, string>();
+  if (!(await isInside(run.root, path))) return found;
+  for await (const { line, text, isWhole } of readLines(path, { signal })) {
+    if (!isWhole || text === null) continue;
+    if (PLAIN.test(wanted) && !text.toLowerCase().includes(wanted)) continue;
+    const { trajectories } = parseLine(path, line, { value: jsonOf(text, `${path}:${line}`), schema: trajectoryGroup });
+    for (const [index, trajectory] of trajectories.entries()) {
+      const { histories, logs } = detailData(trajectory, undefined);
+      const match = [...histories.flat().flatMap(textsOf), ...logs].find((each) => each.toLowerCase().includes(wanted));
+      if (match !== undefined) found.set(`${line}/${index}`, around(match, wanted));
+    }
+  }
+  return found;
+}
+
+function jsonOf(text: string, place: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new DataError(`${place}: expected JSON: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+function textsOf({ text, reasoning, calls }: ItemData): string[] {
+  return [text, reasoning ?? "", ...calls.map(({ name, args }) => `${name} ${args}`)];
+}
+
+/** Returns the first match with the text around it on one line. */
+function around(text: string, wanted: string): string {
+  const at = text.toLowerCase().indexOf(wanted);
+  const [from, to] = [Math.max(0, at - CONTEXT.before), at + wanted.length + CONTEXT.after];
+  return `${from > 0 ? "…" : ""}${text.slice(from, to)}${to < text.length ? "…" : ""}`.replaceAll(/\s+/gu, " ");
+}

@@ -1,0 +1,56 @@
+/** Values to pair: one per scenario of an evaluation, or one per training step. */
+import { ConfigError, NotFoundError } from "../../base/errors.ts";
+import type { Units } from "./pairs.ts";
+import type { Subject } from "./run.ts";
+import type { ScenarioResult } from "./scenario-result.ts";
+
+/** Reads the mean of each scenario over its rollouts. */
+export async function evaluationUnits(subjects: readonly Subject[], metric: string, signal: AbortSignal | undefined): Promise<Units[]> {
+  const results = await Promise.all(subjects.map(({ run, step }) => run.evaluation(step, { signal })));
+  // A scenario without a successful rollout has no id of its own; the other runs name it by its position in the environment's list.
+  const ids = new Map(results.flat().flatMap(({ index, scenario }) => (scenario === null ? [] : [[index, scenario]])));
+  return results.map((scenarios, at) => {
+    const { name } = subjects[at] as Subject;
+    const pooled = new Map<string, number[]>();
+    for (const each of scenarios) {
+      const unit = each.scenario ?? ids.get(each.index) ?? `#${each.index}`;
+      pooled.set(unit, [...(pooled.get(unit) ?? []), ...valuesOf(each, metric, name)]);
+    }
+    const filled = [...pooled].filter(([, values]) => values.length > 0);
+    const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+    return {
+      name,
+      all: new Set(pooled.keys()),
+      values: new Map(filled.map(([unit, values]) => [unit, mean(values)])),
+      missing: pooled.size - filled.length,
+    };
+  });
+}
+
+function valuesOf({ rewards, metrics, scenario, index }: ScenarioResult, metric: string, name: string): readonly number[] {
+  if (metric === "reward") return rewards;
+  return metrics.map((each) => {
+    const value = each[metric];
+    if (value !== undefined) return Number(value);
+    throw new NotFoundError(
+      `A rollout of scenario \`${scenario ?? index}\` of run \`${name}\` has no metric \`${metric}\`; it has: reward, ${Object.keys(each).join(", ")}`,
+      { param: "metric" },
+    );
+  });
+}
+
+/** Returns the metric of each training step. */
+export function stepUnits(
+  subjects: readonly Subject[],
+  metric: string,
+  { from = 0, to = Number.POSITIVE_INFINITY }: { readonly from: number | undefined; readonly to: number | undefined },
+): Units[] {
+  return subjects.map(({ run, step, name }) => {
+    if (step !== undefined) {
+      throw new ConfigError(`\`${name}\` selects an evaluation; pass the run itself to compare training steps`, { param: "by" });
+    }
+    const points = run.series(metric).filter(([at]) => at >= from && at <= to);
+    const values = new Map(points.map(([at, value]) => [String(at), value]));
+    return { name, all: new Set(values.keys()), values, missing: 0 };
+  });
+}

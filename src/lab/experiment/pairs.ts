@@ -1,0 +1,91 @@
+/** Paired differences of values by unit: scenarios, training steps or seeds. */
+import { ArgumentError, ConfigError } from "../../base/errors.ts";
+import { bootstrapMean, type BootstrapOptions } from "./bootstrap.ts";
+import { Comparison, type ComparedRun, type Difference } from "./comparison.ts";
+
+/** Values of one run, or of one combination of settings, by unit. */
+export interface Units {
+  readonly name: string;
+  /** All units of the run, also without a value. */
+  readonly all: ReadonlySet<string>;
+  /** Values by unit, in order. */
+  readonly values: ReadonlyMap<string, number>;
+  /** Number of units without a value, because all their rollouts or the training failed. */
+  readonly missing: number;
+}
+
+/** Settings of {@link compareUnits}. */
+export interface PairOptions {
+  readonly metric: string;
+  readonly by: Comparison["by"];
+  /** Index of the baseline. */
+  readonly baseline: number;
+  readonly bootstrap: BootstrapOptions;
+}
+
+/**
+ * Computes the mean of each run, and its differences to the baseline over the units with a value in both.
+ *
+ * @throws ConfigError `E_CONFIG` if the units differ.
+ * @throws ArgumentError `E_ARGUMENT` for a baseline that is not an index, or invalid bootstrap options.
+ */
+export function compareUnits(units: readonly Units[], { metric, by, baseline, bootstrap }: PairOptions): Comparison {
+  const reference = units[baseline];
+  if (reference === undefined) {
+    throw new ArgumentError(`Expected \`baseline\` to be an index from 0 to ${units.length - 1}, got \`${baseline}\``, {
+      param: "baseline",
+    });
+  }
+  for (const each of units) checkPairs(each, reference, by);
+  const runs = units.map(({ name, values, missing }): ComparedRun => ({
+    name,
+    missing,
+    ...bootstrapMean([...values.values()], bootstrap),
+  }));
+  const others = units.filter((each) => each !== reference);
+  return new Comparison({
+    metric,
+    by,
+    baseline: reference.name,
+    runs,
+    differences: others.map((each) => difference(each, reference, bootstrap)),
+  });
+}
+
+function difference(each: Units, reference: Units, bootstrap: BootstrapOptions): Difference {
+  const pairs = [...reference.values].flatMap(([unit, value]) => {
+    const other = each.values.get(unit);
+    return other === undefined ? [] : [{ unit, difference: other - value }];
+  });
+  const differences = pairs.map((pair) => pair.difference);
+  return { name: each.name, baseline: reference.name, pairs, ...bootstrapMean(differences, bootstrap) };
+}
+
+/** Max number of unpaired units in an error message. */
+const MAX_LISTED = 5;
+
+function checkPairs(each: Units, reference: Units, by: Comparison["by"]): void {
+  const lacks = [...reference.all].filter((unit) => !each.all.has(unit));
+  const adds = [...each.all].filter((unit) => !reference.all.has(unit));
+  if (lacks.length + adds.length === 0) return;
+  const parts = [
+    ...(lacks.length === 0 ? [] : [`\`${each.name}\` lacks ${listed(lacks)}`]),
+    ...(adds.length === 0 ? [] : [`\`${reference.name}\` lacks ${listed(adds)}`]),
+  ];
+  const remedy = by === "scenario" ? 'Evaluate both on the same scenarios, or compare `by: "step"`' : commonSteps(each, reference);
+  throw new ConfigError(`Expected the same ${by}s in every run, so that differences are paired: ${parts.join("; ")}. ${remedy}`, {
+    param: "runs",
+  });
+}
+
+/** Returns the remedy for runs of different length. */
+function commonSteps(each: Units, reference: Units): string {
+  const common = [...reference.all].filter((unit) => each.all.has(unit)).map(Number);
+  if (common.length === 0) return "The runs have no step in common";
+  return `Compare the common steps: \`from: ${Math.min(...common)}\`, \`to: ${Math.max(...common)}\``;
+}
+
+function listed(units: readonly string[]): string {
+  const more = units.length > MAX_LISTED ? ", …" : "";
+  return `${units.length} of them (${units.slice(0, MAX_LISTED).join(", ")}${more})`;
+}

@@ -1,0 +1,268 @@
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { logRange, tickText, valueRange } from "../../report/axis.ts";
+import { number } from "./format.ts";
+import { describe, type Line, smoothed, type Values } from "./series.ts";
+import { color, useTheme } from "./theme.tsx";
+import type { Axis } from "./x-axis.ts";
+
+const HEIGHT_PX = 172;
+const MIN_WIDTH_PX = 160;
+
+/** Range of the horizontal axis. */
+export type Zoom = readonly [from: number, to: number];
+
+/** Properties of {@link Chart}. */
+export interface ChartProps {
+  readonly metric: string;
+  readonly title: ComponentChildren;
+  /** Name for screen readers. */
+  readonly label: string;
+  readonly note: string | undefined;
+  readonly isWide?: boolean;
+  readonly axis: Axis;
+  readonly lines: readonly Line[];
+  /** Whether the value axis is logarithmic; a metric with a value that is not positive stays linear. */
+  readonly isLog: boolean;
+  /** Visible range of the horizontal axis; null for all positions. */
+  readonly zoom: Zoom | null;
+  /** Called with a range that was dragged, or with null after a double click. */
+  readonly onZoom: (zoom: Zoom | null) => void;
+  /** Weight of the exponential mean; 0 disables it. */
+  readonly smoothing: number;
+  /** Step with a hairline; null for none. */
+  readonly mark: number | null;
+  /** Called with the step that was clicked. */
+  readonly onPick?: ((step: number) => void) | undefined;
+}
+
+/** Data, series and bands of a chart for uPlot. */
+interface Parts {
+  readonly columns: [xs: readonly number[], ...ys: Values[]];
+  readonly series: uPlot.Series[];
+  readonly bands: uPlot.Band[];
+}
+
+/** Card with the curves of a metric and their values at the pointer. All charts of a page share the position of the pointer. */
+export function Chart(props: ChartProps) {
+  const { metric, title, label, note, isWide = false, axis, lines, smoothing, mark, zoom } = props;
+  const [index, setIndex] = useState<number | null>(null);
+  const holder = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  // Listeners of a drawn chart read the latest properties.
+  const latest = useRef(props);
+  latest.current = props;
+  const theme = useTheme();
+  const isPositive = useMemo(() => lines.every(({ values }) => values.every((value) => typeof value !== "number" || value > 0)), [lines]);
+  const isLog = props.isLog && isPositive;
+  const parts = useMemo(() => partsOf(lines, axis, { smoothing, isLog }), [lines, axis, smoothing, isLog, theme]);
+  const shape = `${theme} ${axis.kind} ${isLog} ${JSON.stringify([parts.series, parts.bands])}`;
+
+  useLayoutEffect(() => {
+    const element = holder.current;
+    if (element === null) return undefined;
+    const drawn = new uPlot(optionsOf(parts, element.clientWidth, { latest, isLog, onIndex: setIndex }), columnsOf(parts), element);
+    plot.current = drawn;
+    show(drawn, latest.current);
+    const resize = new ResizeObserver(() => {
+      const width = Math.max(MIN_WIDTH_PX, element.clientWidth);
+      if (width !== drawn.width) drawn.setSize({ width, height: HEIGHT_PX });
+    });
+    resize.observe(element);
+    return () => {
+      resize.disconnect();
+      drawn.destroy();
+      plot.current = null;
+    };
+  }, [shape]);
+  // New values of a run replace the data only: the zoom and the pointer stay.
+  const isFirst = useRef(shape);
+  useLayoutEffect(() => {
+    if (isFirst.current === shape && plot.current !== null) {
+      plot.current.setData(columnsOf(parts), false);
+      show(plot.current, latest.current);
+    }
+    isFirst.current = shape;
+  }, [parts]);
+  useLayoutEffect(() => {
+    if (plot.current !== null) show(plot.current, latest.current);
+  }, [zoom]);
+  useLayoutEffect(() => plot.current?.redraw(false), [mark]);
+
+  return (
+    <figure class={isWide ? "card wide" : "card"} data-metric={metric}>
+      <figcaption>
+        <span class="title">{title}</span>
+        {note !== undefined && <span class="note">{note}</span>}
+        {props.isLog && !isPositive && <span class="note">linear: not all values are positive</span>}
+      </figcaption>
+      <Readout lines={lines} axis={axis} index={index} />
+      <div class="plot" ref={holder} role="img" aria-label={describe(label, lines, axis)} />
+    </figure>
+  );
+}
+
+/** Values of the lines at the pointer, or the last values. */
+function Readout({ lines, axis, index }: { readonly lines: readonly Line[]; readonly axis: Axis; readonly index: number | null }) {
+  const placeOf = (at: number) => axis.text(axis.xs[at] ?? 0);
+  // Of several runs, the names stand once above all charts.
+  const isShort = lines.some(({ color: variable }) => variable.startsWith("run-"));
+  return (
+    <p class={isShort ? "readout short" : "readout"}>
+      {lines.map(({ name, values, color: variable, split }) => {
+        // The last value up to the step: evaluations are not made at every step.
+        const at = values.findLastIndex((value, each) => typeof value === "number" && (index === null || each <= index));
+        const place = at < 0 ? `before ${placeOf(index ?? 0)}` : placeOf(at);
+        return (
+          <span key={`${name} ${split}`}>
+            {lines.length > 1 && (
+              <>
+                <i class={isShort && split === "eval" ? "swatch hollow" : "swatch"} style={{ color: `var(--${variable})` }} />
+                <em class={isShort ? "hidden" : undefined}>{name}</em>{" "}
+              </>
+            )}
+            <b>{at < 0 ? "–" : number(values[at])}</b>
+            <small>{place}</small>
+          </span>
+        );
+      })}
+    </p>
+  );
+}
+
+function columnsOf({ columns }: Parts): uPlot.AlignedData {
+  return columns as unknown as uPlot.AlignedData;
+}
+
+/** Shows the range of the zoom, or all positions. */
+function show(plot: uPlot, { axis: { xs }, zoom }: ChartProps): void {
+  plot.setScale("x", { min: zoom?.[0] ?? xs[0] ?? 0, max: zoom?.[1] ?? xs.at(-1) ?? 1 });
+}
+
+interface ChartOptions {
+  readonly latest: { readonly current: ChartProps };
+  readonly isLog: boolean;
+  readonly onIndex: (index: number | null) => void;
+}
+
+function optionsOf({ series, bands }: Parts, width: number, { latest, isLog, onIndex }: ChartOptions): uPlot.Options {
+  const axis = { stroke: color("muted"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false } };
+  const range: uPlot.Range.Function = (_, min, max) => (isLog ? logRange(min, max) : valueRange(min, max));
+  return {
+    width: Math.max(MIN_WIDTH_PX, width),
+    height: HEIGHT_PX,
+    padding: [8, 10, 0, 0],
+    legend: { show: false },
+    cursor: {
+      y: false,
+      sync: { key: "steps" },
+      drag: { x: true, y: false, setScale: false },
+      points: { size: 6 },
+      bind: { dblclick: () => () => (latest.current.onZoom(null), null) },
+    },
+    scales: { x: { time: false }, y: { distr: isLog ? 3 : 1, range } },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        size: 26,
+        values: (_, ticks, __, ___, distance) => ticks.map((tick) => latest.current.axis.tick(tick, distance)),
+      },
+      {
+        ...axis,
+        grid: { stroke: color("grid"), width: 1 },
+        size: 46,
+        // A logarithmic axis leaves out the labels that have no space.
+        values: (_, ticks: (number | null)[], __, ___, distance) =>
+          ticks.map((tick) => (tick === null ? "" : tickText(tick, isLog ? tick : distance))),
+      },
+    ],
+    series,
+    bands,
+    hooks: {
+      setCursor: [({ cursor }) => onIndex(cursor.idx ?? null)],
+      setSelect: [
+        (plot) => {
+          const { left, width: selected } = plot.select;
+          if (selected === 0) return;
+          latest.current.onZoom([plot.posToVal(left, "x"), plot.posToVal(left + selected, "x")]);
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        },
+      ],
+      draw: [(plot) => drawMark(plot, latest.current)],
+      ready: [
+        (plot) =>
+          plot.over.addEventListener("click", () => {
+            const step = latest.current.axis.steps[plot.cursor.idx ?? -1];
+            if (step !== undefined) latest.current.onPick?.(step);
+          }),
+      ],
+    },
+  };
+}
+
+/** Draws a hairline at a step. */
+function drawMark(plot: uPlot, { mark, axis }: ChartProps): void {
+  const place = mark === null ? undefined : axis.xs[axis.steps.indexOf(mark)];
+  if (place === undefined) return;
+  const x = Math.round(plot.valToPos(place, "x", true));
+  const { left, top, width, height } = plot.bbox;
+  if (x < left || x > left + width) return;
+  plot.ctx.save();
+  plot.ctx.fillStyle = color("mark");
+  plot.ctx.fillRect(x, top, devicePixelRatio, height);
+  plot.ctx.restore();
+}
+
+interface LineOptions {
+  readonly smoothing: number;
+  readonly isLog: boolean;
+}
+
+function partsOf(lines: readonly Line[], { xs }: Axis, options: LineOptions): Parts {
+  const parts: Parts = { columns: [xs], series: [{}], bands: [] };
+  const isSingle = lines.length <= 2;
+  for (const line of lines) addLine(line, parts, { ...options, isDashed: !isSingle && line.split === "eval" });
+  return parts;
+}
+
+function addLine(
+  { values, band, split, color: variable }: Line,
+  { columns, series, bands }: Parts,
+  { smoothing, isLog, isDashed }: LineOptions & { readonly isDashed: boolean },
+): void {
+  const stroke = color(variable);
+  if (band !== null) {
+    // A logarithmic axis has no place for an edge at or below zero: the band ends at the smallest value.
+    const floor = isLog ? values.reduce<number>((min, value) => Math.min(min, value ?? Infinity), Infinity) : -Infinity;
+    const edge = (sign: number) =>
+      values.map((value, at) => {
+        const deviation = band[at];
+        return typeof value === "number" && typeof deviation === "number" ? Math.max(floor, value + sign * deviation) : value;
+      });
+    columns.push(edge(1), edge(-1));
+    series.push({ width: 0, points: { show: false } }, { width: 0, points: { show: false } });
+    bands.push({ series: [columns.length - 2, columns.length - 1], fill: color(`${variable}-band`) });
+  }
+  // Evaluations are few: each is drawn unsmoothed, and a line connects them. A skipped training step leaves a gap.
+  const isSparse = values.filter((value) => typeof value === "number").length < 40;
+  const points = isSparse
+    ? { show: true, size: 5, fill: stroke }
+    : { show: true, size: 3, fill: stroke, filter: (plot: uPlot, series: number) => alone(plot.data[series] ?? []) };
+  const plain = { spanGaps: split === "eval", stroke, width: 1.75, points, ...(isDashed ? { dash: [5, 4] } : {}) };
+  if (smoothing === 0 || (isSparse && split === "eval")) {
+    columns.push(values);
+    series.push(plain);
+    return;
+  }
+  columns.push(values, smoothed(values, smoothing));
+  const faint = color(`${variable}-faint`);
+  series.push({ ...plain, stroke: faint, width: 1, points: { show: false } }, { ...plain, points: { show: false } });
+}
+
+/** Returns the indexes of values without neighbors, which a line cannot show. */
+function alone(values: ArrayLike<number | null | undefined>): number[] {
+  const isKnown = Array.from(values, (value) => typeof value === "number");
+  return isKnown.flatMap((known, at) => (known && isKnown[at - 1] !== true && isKnown[at + 1] !== true ? [at] : []));
+}

@@ -1,0 +1,245 @@
+import { useMemo, useState } from "preact/hooks";
+import type { Split } from "../../../run/data.ts";
+import { Chart, type ChartProps, type Zoom } from "./chart.tsx";
+import { number } from "./format.ts";
+import { linesOf, type MetricChoice, type RunMetrics } from "./series.ts";
+import { Scroll } from "./controls.tsx";
+import { type AxisKind, axisOf, hasAxis } from "./x-axis.ts";
+
+const SPLITS = ["train", "eval"] as const;
+const AXES: readonly { readonly kind: AxisKind; readonly label: string }[] = [
+  { kind: "step", label: "Steps" },
+  { kind: "tokens", label: "Trained tokens" },
+  { kind: "time", label: "Time in steps" },
+];
+/** Number of steps from which curves start smoothed: the values of single steps are then drawn faintly. */
+const LONG_RUN = 80;
+const DEFAULT_SMOOTHING = 0.6;
+
+/** Title and optional lines of a metric's chart. */
+interface Curve {
+  readonly title: string;
+  readonly note?: string;
+  /** Metric with the deviation. */
+  readonly band?: string;
+  /** Whether the metric of evaluations is drawn too. */
+  readonly evaluation?: boolean;
+}
+
+/** Charts in order, each drawn if a run has one of its metrics. `docs/reference/metrics.md` describes the metrics. */
+const USUAL: readonly (Curve & { readonly keys: readonly string[] })[] = [
+  { title: "Reward", note: "mean, one deviation either side", keys: ["reward/mean", "reward"], band: "reward/std", evaluation: true },
+  { title: "Loss", keys: ["loss"] },
+  { title: "Gradient norm", note: "before clipping", keys: ["grad_norm"] },
+  { title: "Entropy", note: "nats", keys: ["entropy"] },
+  { title: "KL", note: "nats", keys: ["kl", "kl/mean", "kl_divergence", "kl_policy_reference"] },
+  { title: "Tokens per second", keys: ["time/tokens_per_second", "tokens_per_second"] },
+  { title: "Sampler and trainer", note: "mean |Δ logprob|", keys: ["logprob_difference_mean"] },
+  { title: "Seconds per step", keys: ["time/step_seconds"] },
+];
+
+/** Prefix of the rollouts' own metrics; some of them have a chart by default. */
+const OWN = /^metric\//;
+const MAX_OWN = 4;
+
+/** Chart of a metric. */
+interface Card extends MetricChoice {
+  readonly title: string;
+  readonly note: string | undefined;
+  readonly isWide: boolean;
+}
+
+/** Properties of {@link Curves}. */
+export interface CurvesProps {
+  readonly runs: readonly RunMetrics[];
+  /** Step with a hairline; null for none. */
+  readonly mark: number | null;
+  readonly onPick?: ((step: number) => void) | undefined;
+}
+
+/** Section with the standard curves of the runs, a chart of any metric, and all numbers as tables. */
+export function Curves({ runs, mark, onPick }: CurvesProps) {
+  const [wanted, setWanted] = useState<AxisKind>("step");
+  const kind = hasAxis(runs, wanted) ? wanted : "step";
+  const axis = useMemo(() => axisOf(runs, kind), [runs, kind]);
+  const [zoom, setZoom] = useState<Zoom | null>(null);
+  const [isLog, setLog] = useState(false);
+  const [smoothing, setSmoothing] = useState<number | null>(null);
+  const weight = smoothing ?? (axis.xs.length > LONG_RUN * runs.length ? DEFAULT_SMOOTHING : 0);
+  const cards = useMemo(() => cardsOf(runs).map((card) => ({ ...card, lines: linesOf(runs, axis, card) })), [runs, axis]);
+  if (axis.xs.length === 0) {
+    return (
+      <section id="curves">
+        <h2>Curves</h2>
+        <p class="empty">No step has been written yet.</p>
+      </section>
+    );
+  }
+  const shared = { axis, smoothing: weight, isLog, zoom, onZoom: setZoom, mark, onPick };
+  const toAxis = (value: string) => {
+    setWanted(AXES.find((each) => each.kind === value)?.kind ?? "step");
+    setZoom(null);
+  };
+  return (
+    <section id="curves" aria-labelledby="curves-title">
+      <div class="bar">
+        <h2 id="curves-title">Curves</h2>
+        <div class="controls">
+          {zoom !== null && (
+            <button type="button" class="reset" onClick={() => setZoom(null)}>
+              Reset zoom
+            </button>
+          )}
+          <label class="control">
+            <span>x</span>
+            <select aria-label="Horizontal axis" value={kind} onChange={({ currentTarget }) => toAxis(currentTarget.value)}>
+              {AXES.map((each) => (
+                <option key={each.kind} value={each.kind} disabled={!hasAxis(runs, each.kind)}>
+                  {each.label}
+                </option>
+              ))}
+            </select>
+          </label>
+          <label class="control">
+            <input type="checkbox" checked={isLog} onChange={({ currentTarget }) => setLog(currentTarget.checked)} />
+            <span>Logarithmic</span>
+          </label>
+          <label class="control">
+            <span>Smooth</span>
+            <input
+              id="smooth"
+              type="range"
+              min={0}
+              max={0.95}
+              step={0.05}
+              value={weight}
+              onInput={({ currentTarget }) => setSmoothing(Number(currentTarget.value))}
+            />
+            <output for="smooth">{weight === 0 ? "off" : weight.toFixed(2)}</output>
+          </label>
+        </div>
+      </div>
+      <div class="curves">
+        {cards.map(({ key, title, note, isWide, lines }) => (
+          <Chart key={key} metric={key} title={title} label={title} note={note} isWide={isWide} lines={lines} {...shared} />
+        ))}
+        <Explorer runs={runs} {...shared} />
+      </div>
+      <StepTables runs={runs} />
+    </section>
+  );
+}
+
+function cardsOf(runs: readonly RunMetrics[]): Card[] {
+  const has = (split: Split, key: string) => runs.some(({ metrics }) => metrics[split].columns[key] !== undefined);
+  const card = (key: string, { title, note, band, evaluation = false }: Curve): Card => {
+    const hasBand = runs.length === 1 && band !== undefined && has("train", key) && has("train", band);
+    const ownNote = hasBand || note?.includes("deviation") !== true ? note : "mean";
+    const splits: readonly Split[] = evaluation ? SPLITS : ["train"];
+    return { key, title, note: ownNote, band: hasBand ? band : null, splits, isWide: band !== undefined };
+  };
+  const cards = USUAL.flatMap((usual) => {
+    const key = usual.keys.find((each) => has("train", each) || (usual.evaluation === true && has("eval", each)));
+    return key === undefined ? [] : [card(key, usual)];
+  });
+  const own = metricNames(runs).filter(({ key }) => OWN.test(key));
+  const ownKeys = [...new Set(own.map(({ key }) => key))].slice(0, MAX_OWN);
+  cards.splice(2, 0, ...ownKeys.map((key) => card(key, { title: key.replace(OWN, ""), note: "of rollouts", evaluation: true })));
+  return cards;
+}
+
+/** Returns the metrics of all runs, training metrics first. */
+function metricNames(runs: readonly RunMetrics[]): { readonly split: Split; readonly key: string }[] {
+  return SPLITS.flatMap((split) => {
+    const keys = new Set(runs.flatMap(({ metrics }) => Object.keys(metrics[split].columns)));
+    return [...keys].map((key) => ({ split, key }));
+  });
+}
+
+/** Chart with a choice of any metric of the runs. */
+function Explorer({
+  runs,
+  ...shared
+}: { readonly runs: readonly RunMetrics[] } & Omit<ChartProps, "metric" | "title" | "label" | "note" | "isWide" | "lines">) {
+  const options = metricNames(runs);
+  const [chosen, setChosen] = useState("train data/trainable_trajectories");
+  const shown = options.find(({ split, key }) => `${split} ${key}` === chosen) ?? options[0];
+  const lines = useMemo(
+    () => (shown === undefined ? [] : linesOf(runs, shared.axis, { key: shown.key, band: null, splits: [shown.split] })),
+    [runs, shared.axis, shown?.split, shown?.key],
+  );
+  if (shown === undefined) return null;
+  const select = (
+    <select
+      id="metric"
+      aria-label="Metric to draw"
+      value={`${shown.split} ${shown.key}`}
+      onChange={({ currentTarget }) => setChosen(currentTarget.value)}
+    >
+      {SPLITS.map((split) => {
+        const own = options.filter((each) => each.split === split);
+        if (own.length === 0) return null;
+        return (
+          <optgroup key={split} label={split}>
+            {own.map(({ key }) => (
+              <option key={key} value={`${split} ${key}`}>
+                {key}
+              </option>
+            ))}
+          </optgroup>
+        );
+      })}
+    </select>
+  );
+  return (
+    <div class="explorer">
+      <Chart metric={shown.key} title={select} label={shown.key} note={shown.split} lines={lines} {...shared} />
+    </div>
+  );
+}
+
+/** Tables of all metrics; rendered on opening, because they can be long. */
+function StepTables({ runs }: { readonly runs: readonly RunMetrics[] }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>Every number of every step, as a table</summary>
+      {isOpen && (
+        <Scroll label="Metrics of every step">
+          {runs.flatMap((run) =>
+            SPLITS.map((split) => <StepTable key={`${run.name} ${split}`} run={run} split={split} isSingle={runs.length === 1} />),
+          )}
+        </Scroll>
+      )}
+    </details>
+  );
+}
+
+function StepTable({ run, split, isSingle }: { readonly run: RunMetrics; readonly split: Split; readonly isSingle: boolean }) {
+  const { steps, columns } = run.metrics[split];
+  if (steps.length === 0) return null;
+  return (
+    <table class="grid">
+      <caption>{isSingle ? split : `${run.name}, ${split}`}</caption>
+      <thead>
+        <tr>
+          {["step", ...Object.keys(columns)].map((name) => (
+            <th key={name} scope="col">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {steps.map((step, at) => (
+          <tr key={step}>
+            <th scope="row">{step}</th>
+            {Object.entries(columns).map(([name, values]) => (
+              <td key={name}>{number(values[at])}</td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,95 @@
+/** Curves of one or several runs: lines, smoothing, texts for the legend and for screen readers. */
+import type { ColumnsData, Split } from "../../../run/data.ts";
+import { number } from "./format.ts";
+import type { Axis } from "./x-axis.ts";
+
+/** Values of a metric, aligned with the positions of a chart: null for a gap, undefined where only other lines have a position. */
+export type Values = readonly (number | null | undefined)[];
+
+/** Metrics of a run. */
+export interface RunMetrics {
+  /** Name in the legend. */
+  readonly name: string;
+  readonly metrics: Readonly<Record<Split, ColumnsData>>;
+}
+
+/** Line of a chart: a metric of one split of one run. */
+export interface Line {
+  /** Name in the legend: the split of a single run, or the run. */
+  readonly name: string;
+  readonly split: Split;
+  readonly values: Values;
+  /** Deviation, drawn as a band; null for none. */
+  readonly band: Values | null;
+  /** Color variable of the style sheet. */
+  readonly color: string;
+}
+
+/** Metric of a chart. */
+export interface MetricChoice {
+  readonly key: string;
+  /** Metric with the deviation. */
+  readonly band: string | null;
+  readonly splits: readonly Split[];
+}
+
+const MAX_COLORS = 8;
+
+/** Returns the color variable of the run at a position among several. */
+export function runColor(at: number): string {
+  return `run-${at % MAX_COLORS}`;
+}
+
+/**
+ * Returns the lines of a metric, aligned with the axis. A single run has one color per split; several runs have one color each, and their
+ * evaluations are dashed.
+ */
+export function linesOf(runs: readonly RunMetrics[], axis: Axis, { key, band, splits }: MetricChoice): Line[] {
+  const isSingle = runs.length === 1;
+  return runs.flatMap(({ name, metrics }, at) =>
+    splits.flatMap((split) => {
+      const { columns } = metrics[split];
+      if (columns[key] === undefined) return [];
+      const hasBand = isSingle && band !== null && split === "train" && columns[band] !== undefined;
+      return {
+        name: isSingle ? split : split === "eval" ? `${name} (eval)` : name,
+        split,
+        values: aligned(metrics, split, { key, axis }),
+        band: hasBand ? aligned(metrics, split, { key: band, axis }) : null,
+        color: isSingle ? (split === "train" ? "line-a" : "line-b") : runColor(at),
+      };
+    }),
+  );
+}
+
+function aligned(metrics: RunMetrics["metrics"], split: Split, { key, axis }: { readonly key: string; readonly axis: Axis }): Values {
+  const { steps, columns } = metrics[split];
+  const values = new Map(steps.map((step, index) => [axis.at(metrics, split, step), columns[key]?.[index] ?? null]));
+  // A step without a row is a gap of the run; a sum of tokens or time without a row belongs to another line.
+  return axis.xs.map((x) => (values.has(x) ? values.get(x) : axis.kind === "step" ? null : undefined));
+}
+
+/** Returns the exponential mean with bias correction, so that the start is not pulled to zero. */
+export function smoothed(values: Values, weight: number): Values {
+  let sum = 0;
+  let total = 0;
+  return values.map((value) => {
+    if (value === null || value === undefined) return value;
+    sum = weight * sum + (1 - weight) * value;
+    total = weight * total + (1 - weight);
+    return sum / total;
+  });
+}
+
+/** Describes a chart for screen readers. */
+export function describe(label: string, lines: readonly Line[], { xs, text }: Axis): string {
+  const parts = lines.map(({ name, values }) => {
+    const points = values.flatMap((value, index) => (typeof value === "number" ? [{ place: text(xs[index] as number), value }] : []));
+    const [first, last] = [points[0], points.at(-1)];
+    if (first === undefined || last === undefined) return `${name}: no value`;
+    const low = points.reduce((min, { value }) => Math.min(min, value), Infinity);
+    const high = points.reduce((max, { value }) => Math.max(max, value), -Infinity);
+    return `${name}: ${number(first.value)} at ${first.place}, ${number(last.value)} at ${last.place}, from ${number(low)} to ${number(high)}`;
+  });
+  return `${label}. ${parts.join("; ")}`;
+}

@@ -1,0 +1,157 @@
+import { useEffect, useState } from "preact/hooks";
+import type { ModelList, TrainingJob, TrainingJobList } from "../../../base/schema/index.ts";
+import { seconds } from "../components/format.ts";
+import { ago, timeText } from "../components/time.ts";
+import { send, useResource } from "./requests.ts";
+import { href } from "./router.ts";
+import { Loaded, Problem, State } from "./status.tsx";
+import { TableHead } from "./table-head.tsx";
+
+/** Interval at which the list is read again while a job is not over. */
+const REFRESH_MS = 2000;
+const PAGE_JOBS = 100;
+
+/** Training jobs of the service: the queue first, then the finished ones. */
+export function JobsPage() {
+  const [version, setVersion] = useState(0);
+  const [failure, setFailure] = useState<Error | null>(null);
+  const jobs = useResource<TrainingJobList>(`/v1/preview/training-jobs?limit=${PAGE_JOBS}`, version);
+  const models = useResource<ModelList>("/v1/preview/models?limit=100");
+  const refresh = () => setVersion((before) => before + 1);
+  const isActive = jobs.value?.data.some(isOpen) ?? false;
+  useEffect(() => {
+    const timer = setInterval(refresh, isActive ? REFRESH_MS : 5 * REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [isActive]);
+  const names = new Map(models.value?.data.map(({ id, entity, project, name }) => [id, `${entity}/${project}/${name}`]));
+  const cancel = async (id: string) => {
+    setFailure(null);
+    try {
+      await send(`/v1/preview/training-jobs/${encodeURIComponent(id)}/cancel`, { method: "POST" });
+    } catch (error) {
+      setFailure(error as Error);
+    }
+    refresh();
+  };
+  return (
+    <section aria-labelledby="jobs-title">
+      <h1 id="jobs-title">Jobs</h1>
+      {failure && <Problem error={failure} />}
+      <Loaded resource={jobs} what="jobs">
+        {({ data, has_more: hasMore }) =>
+          data.length === 0 ? (
+            <p class="empty">No job has been submitted. A training run submits one job per step; SFT submits one for all its data.</p>
+          ) : (
+            <>
+              <JobTable jobs={inOrder(data)} names={names} onCancel={(id) => void cancel(id)} />
+              {hasMore && <p class="left-out">{`The newest ${PAGE_JOBS} jobs are shown. whetstone jobs lists all of them.`}</p>}
+            </>
+          )
+        }
+      </Loaded>
+    </section>
+  );
+}
+
+function isOpen({ status }: TrainingJob): boolean {
+  return status === "queued" || status === "running";
+}
+
+/** Returns running jobs, then queued ones in the order of their start, then finished ones, newest first. */
+function inOrder(jobs: readonly TrainingJob[]): readonly TrainingJob[] {
+  const of = (status: string) => jobs.filter((job) => job.status === status);
+  return [...of("running"), ...of("queued").toReversed(), ...jobs.filter((job) => !isOpen(job))];
+}
+
+interface JobTableProps {
+  readonly jobs: readonly TrainingJob[];
+  /** Names of models by id. */
+  readonly names: ReadonlyMap<string, string>;
+  readonly onCancel: (id: string) => void;
+}
+
+function JobTable({ jobs, names, onCancel }: JobTableProps) {
+  const now = Date.now();
+  const queue = jobs.filter(({ status }) => status === "queued").map(({ id }) => id);
+  return (
+    <div class="table-card">
+      <table class="list jobs">
+        <TableHead
+          columns={[
+            "Job",
+            "State",
+            "Kind",
+            "Model",
+            { label: "Checkpoint", kind: "number" },
+            { label: "Duration", kind: "number" },
+            { label: "Submitted", kind: "number" },
+            { label: "Actions", kind: "hidden" },
+          ]}
+        />
+        <tbody>
+          {jobs.map((job) => {
+            const model = names.get(job.model_id ?? "");
+            const position = queue.indexOf(job.id);
+            return (
+              <tr key={job.id}>
+                <th scope="row">
+                  <code title={job.id}>{job.id.slice(0, 8)}</code>
+                  {job.error_message && <small class={job.status === "failed" ? "bad" : undefined}>{job.error_message}</small>}
+                </th>
+                <td>
+                  <State name={job.status ?? "unknown"} />
+                  {position >= 0 && <small>{`${position + 1} of ${queue.length} in the queue`}</small>}
+                </td>
+                <td data-label="Kind">{job.type ?? "–"}</td>
+                <td class="model" data-label="Model">
+                  {model === undefined ? "–" : <a href={href(["models"], { model })}>{model}</a>}
+                </td>
+                <td class="num" data-label="Checkpoint">
+                  {job.step ?? "–"}
+                </td>
+                <td class="num" data-label="Duration">
+                  {duration(job, now)}
+                </td>
+                <td class="num updated" title={timeText(job.created_at)}>
+                  {ago(job.created_at, now)}
+                </td>
+                <td class="num">{isOpen(job) && <CancelButton id={job.id} onCancel={onCancel} />}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function duration({ training_start: start, training_end: end }: TrainingJob, now: number): string {
+  if (start === null || start === undefined) return "–";
+  return seconds(Math.max(0, ((end ? Date.parse(end) : now) - Date.parse(start)) / 1000));
+}
+
+/** Button that asks once more before it cancels: a cancelled job leaves no checkpoint. */
+function CancelButton({ id, onCancel }: { readonly id: string; readonly onCancel: (id: string) => void }) {
+  const [isAsked, setAsked] = useState(false);
+  const name = `job ${id.slice(0, 8)}`;
+  if (!isAsked) {
+    return (
+      <button type="button" class="button" aria-label={`Cancel ${name}`} onClick={() => setAsked(true)}>
+        Cancel
+      </button>
+    );
+  }
+  return (
+    <button
+      type="button"
+      class="button danger"
+      aria-label={`Cancel job? ${id.slice(0, 8)}`}
+      ref={(element) => element?.focus()}
+      onBlur={() => setAsked(false)}
+      onKeyDown={({ key }) => key === "Escape" && setAsked(false)}
+      onClick={() => onCancel(id)}
+    >
+      Cancel job?
+    </button>
+  );
+}

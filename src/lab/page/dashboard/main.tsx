@@ -1,0 +1,48 @@
+import { render } from "preact";
+import { useEffect, useMemo } from "preact/hooks";
+import { JobsPage } from "./jobs-page.tsx";
+import { useLive } from "./live.ts";
+import { ModelsPage } from "./models-page.tsx";
+import { PlaygroundPage } from "./playground-page.tsx";
+import { go, href, type Route, useRoute } from "./router.ts";
+import { RunPage } from "./run-page.tsx";
+import { RunsPage } from "./runs-page.tsx";
+import { isPlace, Shell } from "./shell.tsx";
+import { UnknownPage } from "./unknown-page.tsx";
+
+/** Returns the runs whose metrics the place shows: its own and those laid over it. */
+function followedRuns({ path, query }: Route): readonly string[] {
+  const [place, run] = path;
+  if (place !== "runs" || run === undefined) return [];
+  const others = (query.get("with") ?? "").split(",").filter((id) => id !== "" && id !== run);
+  return [run, ...new Set(others)];
+}
+
+function Dashboard() {
+  const route = useRoute();
+  const [place = "runs", run] = route.path;
+  const key = followedRuns(route).join(" ");
+  const followed = useMemo(() => key.split(" ").filter(Boolean), [key]);
+  const live = useLive(followed);
+  useEffect(() => {
+    if (route.path.length === 0) go(href(["runs"]), { isReplaced: true });
+  }, [route]);
+  useEffect(() => {
+    const title = live.runs?.find(({ id }) => id === run)?.name;
+    document.title = `${title ?? place[0]?.toUpperCase() + place.slice(1)} · Whetstone`;
+  }, [place, run, live.runs]);
+  return (
+    <Shell place={place} connection={live.connection} hasData={live.runs !== undefined}>
+      {place === "runs" && run === undefined && <RunsPage runs={live.runs} route={route} />}
+      {place === "runs" && run !== undefined && <RunPage key={run} run={run} route={route} live={live} />}
+      {place === "jobs" && <JobsPage />}
+      {place === "models" && <ModelsPage runs={live.runs} route={route} />}
+      {place === "playground" && <PlaygroundPage route={route} />}
+      {!isPlace(place) && <UnknownPage address={location.hash} />}
+    </Shell>
+  );
+}
+
+// The server's page has the element.
+render(<Dashboard />, document.getElementById("page")!);
+document.documentElement.dataset["ready"] = "";

@@ -1,0 +1,24 @@
+import type { ColumnsData, Split } from "../../../run/data.ts";
+
+/** Returns metrics with newer rows: a known step is replaced, a new one inserted in order. */
+export function mergeMetrics(
+  known: Readonly<Record<Split, ColumnsData>>,
+  added: Readonly<Record<Split, ColumnsData>>,
+): Readonly<Record<Split, ColumnsData>> {
+  return { train: mergeColumns(known.train, added.train), eval: mergeColumns(known.eval, added.eval) };
+}
+
+function mergeColumns(known: ColumnsData, added: ColumnsData): ColumnsData {
+  if (added.steps.length === 0) return known;
+  const steps = [...new Set([...known.steps, ...added.steps])].toSorted((a, b) => a - b);
+  const knownAt = new Map(known.steps.map((step, at) => [step, at]));
+  const addedAt = new Map(added.steps.map((step, at) => [step, at]));
+  const names = [...new Set([...Object.keys(known.columns), ...Object.keys(added.columns)])].toSorted();
+  const column = (name: string) =>
+    steps.map((step) => {
+      const at = addedAt.get(step);
+      if (at !== undefined) return added.columns[name]?.[at] ?? null;
+      return known.columns[name]?.[knownAt.get(step) ?? -1] ?? null;
+    });
+  return { steps, columns: Object.fromEntries(names.map((name) => [name, column(name)])) };
+}

@@ -1,0 +1,150 @@
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Page, TrajectoryRow } from "../../dashboard/api.ts";
+import type { Split } from "../../../run/data.ts";
+import { getJson } from "./requests.ts";
+
+const PAGE_ROWS = 100;
+/** Time in which a moving scroll bar requests nothing. */
+const SETTLE_MS = 40;
+
+/** Steps whose trajectories are one list. */
+export interface Segment {
+  readonly split: Split;
+  readonly step: number;
+  /** Number of rows as far as known; the first page of the step corrects it. */
+  readonly count: number;
+}
+
+/** Rows of a list, fetched in pages as they become visible. */
+export interface PagedRows {
+  readonly total: number;
+  /** Returns a row; undefined while it loads. */
+  readonly row: (index: number) => TrajectoryRow | undefined;
+  /** Requests the rows of a range. */
+  readonly show: (first: number, last: number) => void;
+  /** Returns the index of the first row of a step; -1 if the list lacks the step. */
+  readonly startOf: (wanted: Pick<TrajectoryRow, "split" | "step">) => number;
+  /** Returns the index of a trajectory among the loaded rows; -1 for none. */
+  readonly indexOf: (wanted: Pick<TrajectoryRow, "split" | "step" | "line" | "index">) => number;
+  readonly error: Error | null;
+}
+
+/** Returns the position of an index: the segment, and the index within it. `starts` are the first indexes of the segments. */
+export function locate(starts: readonly number[], index: number): { readonly segment: number; readonly at: number } {
+  let [low, high] = [0, starts.length - 1];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if ((starts[middle] ?? 0) <= index) low = middle;
+    else high = middle - 1;
+  }
+  return { segment: low, at: index - (starts[low] ?? 0) };
+}
+
+/**
+ * Fetches the rows of several steps as one list.
+ *
+ * @param query - Further query parameters, such as a filter: `&sort=reward`.
+ */
+export function usePagedRows(run: string, segments: readonly Segment[], query: string): PagedRows {
+  const identity = `${run} ${query}`;
+  const pages = useRef(new Map<string, readonly TrajectoryRow[] | null>());
+  const counts = useRef(new Map<string, number>());
+  const recorded = useRef(new Map<string, number>());
+  const [version, setVersion] = useState(0);
+  const [error, setError] = useState<Error | null>(null);
+  const known = useRef(identity);
+  if (known.current !== identity) {
+    known.current = identity;
+    pages.current = new Map();
+    counts.current = new Map();
+  }
+  const { starts, total } = useMemo(() => {
+    let sum = 0;
+    for (const segment of segments) {
+      const name = nameOf(segment);
+      if (recorded.current.get(name) === segment.count) continue;
+      // The step has grown since its pages were fetched.
+      recorded.current.set(name, segment.count);
+      counts.current.delete(name);
+      for (const page of pages.current.keys()) if (page.startsWith(`${name}/`)) pages.current.delete(page);
+    }
+    const firsts = segments.map((segment) => {
+      const start = sum;
+      sum += counts.current.get(nameOf(segment)) ?? segment.count;
+      return start;
+    });
+    return { starts: firsts, total: sum };
+  }, [segments, version]);
+  const wanted = useRef<readonly [first: number, last: number]>([0, -1]);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+
+  const load = useCallback(
+    (segment: Segment, page: number) => {
+      const name = `${nameOf(segment)}/${page}`;
+      const target = pages.current;
+      if (target.has(name)) return;
+      target.set(name, null);
+      const path = `/ui/api/runs/${encodeURIComponent(run)}/steps/${nameOf(segment)}/trajectories`;
+      getJson<Page<TrajectoryRow>>(`${path}?offset=${page * PAGE_ROWS}&limit=${PAGE_ROWS}${query}`).then(
+        ({ items, total: found }) => {
+          target.set(name, items);
+          counts.current.set(nameOf(segment), found);
+          setError(null);
+          setVersion((before) => before + 1);
+        },
+        (failure: Error) => {
+          target.delete(name);
+          setError(failure);
+        },
+      );
+    },
+    [run, query],
+  );
+  const request = useCallback(() => {
+    const [first, last] = wanted.current;
+    for (let index = first; index <= last;) {
+      const { segment, at } = locate(starts, index);
+      const found = segments[segment];
+      if (found === undefined) return;
+      const page = Math.floor(at / PAGE_ROWS);
+      load(found, page);
+      index += Math.max(1, Math.min((page + 1) * PAGE_ROWS - at, (starts[segment + 1] ?? total) - index));
+    }
+    // A step without recorded counts: its first page has the number of rows.
+    for (const segment of segments) if (segment.count === 0 && !counts.current.has(nameOf(segment))) load(segment, 0);
+  }, [segments, starts, total, load]);
+  useEffect(request, [request]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+
+  const show = useCallback(
+    (first: number, last: number) => {
+      wanted.current = [first, last];
+      clearTimeout(timer.current);
+      timer.current = setTimeout(request, SETTLE_MS);
+    },
+    [request],
+  );
+  const row = (index: number) => {
+    const { segment, at } = locate(starts, index);
+    const found = segments[segment];
+    if (found === undefined) return undefined;
+    return pages.current.get(`${nameOf(found)}/${Math.floor(at / PAGE_ROWS)}`)?.[at % PAGE_ROWS];
+  };
+  const startOf: PagedRows["startOf"] = ({ split, step }) =>
+    starts[segments.findIndex((each) => each.split === split && each.step === step)] ?? -1;
+  const indexOf: PagedRows["indexOf"] = ({ split, step, line, index }) => {
+    const start = startOf({ split, step });
+    if (start < 0) return -1;
+    for (const [name, items] of pages.current) {
+      if (!name.startsWith(`${split}/${step}/`)) continue;
+      const at = items?.findIndex((each) => each.line === line && each.index === index) ?? -1;
+      if (at >= 0) return start + Number(name.split("/").at(-1)) * PAGE_ROWS + at;
+    }
+    return -1;
+  };
+  return { total, row, show, startOf, indexOf, error };
+}
+
+function nameOf({ split, step }: Segment): string {
+  return `${split}/${step}`;
+}

@@ -1,0 +1,179 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { ChatCompletionRequest, RequestMessage, ServedModelList } from "../../../base/schema/index.ts";
+import { type Answer, EMPTY_ANSWER, messageOf, streamAnswer } from "./chat.ts";
+import { AnswerView } from "./playground-answer.tsx";
+import { DEFAULT_SETTINGS, requestOf, type Settings, SettingsForm } from "./playground-settings.tsx";
+import { useResource } from "./requests.ts";
+import type { Route } from "./router.ts";
+import { Problem } from "./status.tsx";
+
+/** Message of the conversation: written here, or an answer of the model. */
+type Turn = { readonly message: RequestMessage; readonly answer: null } | { readonly message: null; readonly answer: Answer };
+
+/** Conversation with a model: sampling settings, streamed answers, alternatives per token. */
+export function PlaygroundPage({ route }: { readonly route: Route }) {
+  const models = useResource<ServedModelList>("/v1/models");
+  const [settings, setSettings] = useState<Settings>(() => ({ ...DEFAULT_SETTINGS, model: route.query.get("model") ?? "" }));
+  const [turns, setTurns] = useState<readonly Turn[]>([]);
+  const [error, setError] = useState<Error | null>(null);
+  const [abort, setAbort] = useState<AbortController | null>(null);
+  const [status, setStatus] = useState("");
+  const names = models.value?.data.map(({ id }) => id) ?? [];
+  const model = settings.model === "" ? (names.at(-1) ?? "") : settings.model;
+  const last = turns.at(-1);
+  const answered = new Set(turns.map(({ message }) => message?.tool_call_id));
+  const lastCalls = turns.findLast(({ answer }) => answer !== null)?.answer?.calls ?? [];
+  const pending = last === undefined ? undefined : lastCalls.find(({ id }) => id !== null && !answered.has(id));
+
+  useEffect(() => () => abort?.abort(), [abort]);
+
+  const sample = async (before: readonly Turn[]) => {
+    const controller = new AbortController();
+    setAbort(controller);
+    setError(null);
+    setStatus("The answer streams.");
+    setTurns([...before, { message: null, answer: EMPTY_ANSWER }]);
+    let request: Partial<ChatCompletionRequest>;
+    try {
+      request = requestOf(
+        { ...settings, model },
+        before.map(({ message, answer }) => message ?? messageOf(answer)),
+      );
+      await streamAnswer(request, {
+        signal: controller.signal,
+        onAnswer: (answer) => setTurns([...before, { message: null, answer }]),
+      });
+      setStatus("The answer is complete.");
+    } catch (failure) {
+      const isStopped = controller.signal.aborted;
+      setStatus(isStopped ? "The answer was stopped." : "The answer failed.");
+      if (!isStopped) {
+        setError(failure as Error);
+        setTurns(before);
+      }
+    } finally {
+      setAbort(null);
+    }
+  };
+  const say = (text: string) => {
+    const message =
+      pending === undefined ? { role: "user", content: text } : { role: "tool", content: text, tool_call_id: pending.id ?? "" };
+    const next: readonly Turn[] = [...turns, { message: message as RequestMessage, answer: null }];
+    const isWaiting = pending !== undefined && lastCalls.some(({ id }) => id !== pending.id && !answered.has(id ?? undefined));
+    if (isWaiting) setTurns(next);
+    else void sample(next);
+  };
+  return (
+    <section aria-labelledby="playground-title">
+      <div class="bar">
+        <h1 id="playground-title">Playground</h1>
+        <div class="controls">
+          {last?.answer && abort === null && (
+            <button type="button" class="button" onClick={() => void sample(turns.slice(0, -1))}>
+              Sample again
+            </button>
+          )}
+          {turns.length > 0 && abort === null && (
+            <button type="button" class="button" onClick={() => setTurns([])}>
+              Clear
+            </button>
+          )}
+        </div>
+      </div>
+      {models.error && <Problem error={models.error} />}
+      <div class="playground">
+        <SettingsForm names={names} settings={{ ...settings, model }} onChange={setSettings} />
+        <div class="chat">
+          {turns.length === 0 && (
+            <p class="empty">
+              Write a message. Each token of the answer shows its log-probability as color; point at a token, or focus the answer and use
+              the arrow keys, to see the alternatives.
+            </p>
+          )}
+          <ol class="turns">
+            {turns.map(({ message, answer }, at) =>
+              answer === null ? (
+                <li key={at} class="turn context">
+                  <div class="who">
+                    <b>{message.role}</b>
+                  </div>
+                  <div class="said">
+                    <div class={message.role === "tool" ? "text code" : "text"}>{String(message.content)}</div>
+                  </div>
+                </li>
+              ) : (
+                <AnswerView key={at} answer={answer} isStreaming={abort !== null && at === turns.length - 1} />
+              ),
+            )}
+          </ol>
+          {error && <Problem error={error} />}
+          <Composer
+            label={pending === undefined ? "Message" : `Result of ${pending.name}`}
+            isBusy={abort !== null}
+            isDisabled={model === ""}
+            onSend={say}
+            onStop={() => abort?.abort()}
+          />
+          <p class="hidden" role="status">
+            {status}
+          </p>
+        </div>
+      </div>
+    </section>
+  );
+}
+
+interface ComposerProps {
+  readonly label: string;
+  readonly isBusy: boolean;
+  readonly isDisabled: boolean;
+  readonly onSend: (text: string) => void;
+  readonly onStop: () => void;
+}
+
+/** Field for the next message. Enter sends, Shift+Enter starts a line, Escape stops the answer. */
+function Composer({ label, isBusy, isDisabled, onSend, onStop }: ComposerProps) {
+  const [text, setText] = useState("");
+  const field = useRef<HTMLTextAreaElement>(null);
+  const submit = () => {
+    if (text.trim() === "" || isBusy || isDisabled) return;
+    onSend(text);
+    setText("");
+    field.current?.focus();
+  };
+  return (
+    <form
+      class="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+      onKeyDown={(event) => {
+        if (event.key === "Escape" && isBusy) onStop();
+      }}
+    >
+      <textarea
+        ref={field}
+        aria-label={label}
+        placeholder={label}
+        rows={3}
+        value={text}
+        onInput={({ currentTarget }) => setText(currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          event.preventDefault();
+          submit();
+        }}
+      />
+      {isBusy ? (
+        <button type="button" class="button" onClick={onStop}>
+          Stop
+        </button>
+      ) : (
+        <button type="submit" class="button primary" disabled={isDisabled || text.trim() === ""}>
+          Send
+        </button>
+      )}
+    </form>
+  );
+}

@@ -1,0 +1,123 @@
+import type { ChatCompletionRequest, RequestMessage } from "../../../base/schema/index.ts";
+
+/** Settings of the playground as text, as the fields hold them. */
+export interface Settings {
+  readonly model: string;
+  /** Step of the checkpoint; empty for the newest one. */
+  readonly step: string;
+  readonly system: string;
+  readonly temperature: string;
+  readonly topP: string;
+  readonly maxTokens: string;
+  /** Empty for a random one. */
+  readonly seed: string;
+  /** Number of alternatives per token. */
+  readonly alternatives: string;
+  /** JSON array of tools; empty for none. */
+  readonly tools: string;
+}
+
+/** Settings at the first visit. */
+export const DEFAULT_SETTINGS: Settings = {
+  model: "",
+  step: "",
+  system: "",
+  temperature: "1",
+  topP: "1",
+  maxTokens: "256",
+  seed: "",
+  alternatives: "5",
+  tools: "",
+};
+
+/** Returns the request for the next answer. @throws `Error` If the tools are no JSON array. */
+export function requestOf(settings: Settings, messages: readonly RequestMessage[]): Partial<ChatCompletionRequest> {
+  const { model, step, system, temperature, topP, maxTokens, seed, alternatives, tools } = settings;
+  const optional = (name: string, text: string) => (text.trim() === "" ? {} : { [name]: Number(text) });
+  return {
+    model: step.trim() === "" ? model : `${model}:step${step.trim()}`,
+    messages: [...(system.trim() === "" ? [] : [{ role: "system", content: system } as RequestMessage]), ...messages],
+    ...optional("temperature", temperature),
+    ...optional("top_p", topP),
+    ...optional("max_tokens", maxTokens),
+    ...optional("seed", seed),
+    ...optional("top_logprobs", alternatives),
+    ...(tools.trim() === "" ? {} : { tools: parseTools(tools) }),
+  };
+}
+
+function parseTools(text: string): NonNullable<ChatCompletionRequest["tools"]> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`Expected the tools to be JSON: ${(error as Error).message}`, { cause: error });
+  }
+  if (!Array.isArray(value)) throw new Error('Expected the tools to be a JSON array of functions, such as [{"type": "function", …}]');
+  return value as NonNullable<ChatCompletionRequest["tools"]>;
+}
+
+interface SettingsFormProps {
+  /** Names of the served models. */
+  readonly names: readonly string[];
+  readonly settings: Settings;
+  readonly onChange: (settings: Settings) => void;
+}
+
+/** Fields of the sampling settings. */
+export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
+  const number = (
+    name: keyof Settings,
+    label: string,
+    range: { readonly min?: number; readonly max?: number; readonly step?: number | "any" },
+    placeholder = "",
+  ) => (
+    <label class="field">
+      <span>{label}</span>
+      <input
+        type="number"
+        {...range}
+        placeholder={placeholder}
+        value={settings[name]}
+        onInput={({ currentTarget }) => onChange({ ...settings, [name]: currentTarget.value })}
+      />
+    </label>
+  );
+  const area = (name: keyof Settings, label: string, rows: number, placeholder: string) => (
+    <label class="field wide">
+      <span>{label}</span>
+      <textarea
+        rows={rows}
+        placeholder={placeholder}
+        value={settings[name]}
+        onInput={({ currentTarget }) => onChange({ ...settings, [name]: currentTarget.value })}
+      />
+    </label>
+  );
+  return (
+    <form class="settings" aria-label="Sampling" onSubmit={(event) => event.preventDefault()}>
+      <label class="field wide">
+        <span>Model</span>
+        <select value={settings.model} onChange={({ currentTarget }) => onChange({ ...settings, model: currentTarget.value, step: "" })}>
+          {!names.includes(settings.model) && settings.model !== "" && <option value={settings.model}>{settings.model}</option>}
+          {names.map((name) => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      {number("step", "Checkpoint", { min: 0, step: 1 }, "newest")}
+      {number("temperature", "Temperature", { min: 0, max: 2, step: "any" })}
+      {number("topP", "Top p", { min: 0, max: 1, step: "any" })}
+      {number("maxTokens", "Max tokens", { min: 1, step: 1 })}
+      {number("seed", "Seed", { step: 1 }, "random")}
+      {number("alternatives", "Alternatives", { min: 0, max: 20, step: 1 })}
+      {area("system", "System message", 3, "none")}
+      <details class="wide" open={settings.tools !== ""}>
+        <summary>Tools</summary>
+        {area("tools", "JSON array of functions", 5, '[{"type": "function", "function": {"name": "lookup", …}}]')}
+      </details>
+    </form>
+  );
+}

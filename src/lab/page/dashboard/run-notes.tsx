@@ -1,0 +1,108 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { NotesChange } from "../../../run/data.ts";
+import type { RunSummary } from "../../dashboard/api.ts";
+import { send } from "./requests.ts";
+import { Problem } from "./status.tsx";
+
+/** Tags and note of a run, which can be edited. */
+export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary }) {
+  const [tag, setTag] = useState("");
+  /** Note as edited; null while it is only shown. */
+  const [draft, setDraft] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
+  // The button that opened the editor is gone with its focus.
+  useEffect(() => field.current?.focus(), [draft === null]);
+  const save = async (change: NotesChange) => {
+    const init = { method: "PATCH", headers: { "content-type": "application/json" }, body: JSON.stringify(change) };
+    try {
+      await send(`/ui/api/runs/${encodeURIComponent(id)}/notes`, init);
+      setError(null);
+      return true;
+    } catch (failure) {
+      setError(failure as Error);
+      return false;
+    }
+  };
+  const addTag = async () => {
+    const added = tag.trim();
+    if (added !== "" && (await save({ tags: [...tags, added] }))) setTag("");
+  };
+  const saveNote = async () => {
+    if (await save({ note: draft ?? "" })) setDraft(null);
+  };
+  return (
+    <div class="notes">
+      <form
+        class="tags"
+        aria-label="Tags"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void addTag();
+        }}
+      >
+        {tags.map((each) => (
+          <span key={each} class="chip">
+            {each}
+            <button
+              type="button"
+              aria-label={`Remove the tag ${each}`}
+              onClick={() => void save({ tags: tags.filter((other) => other !== each) })}
+            >
+              ×
+            </button>
+          </span>
+        ))}
+        <input
+          type="text"
+          aria-label="Add a tag"
+          placeholder="Add a tag"
+          maxLength={50}
+          value={tag}
+          onInput={({ currentTarget }) => setTag(currentTarget.value)}
+        />
+        {draft === null && note === "" && (
+          <button type="button" class="button" onClick={() => setDraft("")}>
+            Add a note
+          </button>
+        )}
+      </form>
+      {draft === null && note !== "" && (
+        <p class="note-text">
+          <span>{note}</span>{" "}
+          <button type="button" class="button" onClick={() => setDraft(note)}>
+            Edit note
+          </button>
+        </p>
+      )}
+      {draft !== null && (
+        <form
+          class="note-edit"
+          aria-label="Note"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void saveNote();
+          }}
+        >
+          <textarea
+            aria-label="Note"
+            rows={3}
+            maxLength={10_000}
+            value={draft}
+            ref={field}
+            onInput={({ currentTarget }) => setDraft(currentTarget.value)}
+          />
+          <span class="controls">
+            <button type="submit" class="button primary">
+              Save note
+            </button>
+            <button type="button" class="button" onClick={() => setDraft(null)}>
+              Discard
+            </button>
+          </span>
+        </form>
+      )}
+      {error && <Problem error={error} />}
+    </div>
+  );
+}

@@ -1,0 +1,78 @@
+import { useState } from "preact/hooks";
+import type { TrajectoryAnswer } from "../../dashboard/api.ts";
+import type { Split } from "../../../run/data.ts";
+import { type Coloring, COLORINGS } from "../components/coloring.ts";
+import { Conversation } from "../components/conversation.tsx";
+import { ColoringControl, Siblings, TrajectoryFacts, usableColoring } from "../components/trajectory.tsx";
+import { useResource } from "./requests.ts";
+import { Loaded } from "./status.tsx";
+
+/** Address of a trajectory within a run. */
+export interface TrajectoryPlace {
+  readonly split: Split;
+  readonly step: number;
+  /** Line of the group in the file of the step, from 1. */
+  readonly line: number;
+  readonly index: number;
+}
+
+/** Parses a place from parts of an address: `train/12/3/0`; null if they name none. */
+export function placeOf([split, step, line, index]: readonly (string | undefined)[]): TrajectoryPlace | null {
+  if (split !== "train" && split !== "eval") return null;
+  const numbers = [step, line, index].map((part) => (part === undefined || part === "" ? NaN : Number(part)));
+  const [a = NaN, b = NaN, c = NaN] = numbers;
+  return numbers.every((value) => Number.isInteger(value)) ? { split, step: a, line: b, index: c } : null;
+}
+
+/** Trajectory token by token with its facts, fetched from the service. */
+export function TrajectoryPanel({
+  run,
+  place,
+  onOpen,
+}: {
+  readonly run: string;
+  readonly place: TrajectoryPlace;
+  readonly onOpen: (index: number) => void;
+}) {
+  const { split, step, line, index } = place;
+  const path = `/ui/api/runs/${encodeURIComponent(run)}/steps/${split}/${step}/trajectories/${line}/${index}`;
+  const answer = useResource<TrajectoryAnswer>(path);
+  const [chosen, setChosen] = useState<Coloring>(COLORINGS[0]);
+  const detail = answer.value?.trajectory.detail ?? null;
+  const coloring = usableColoring(chosen, detail);
+  return (
+    <section id="trajectory" aria-labelledby="trajectory-title">
+      <div class="bar">
+        <h2 id="trajectory-title" tabIndex={-1}>
+          Trajectory <span class="which">{`${answer.value?.group.id ?? ""} · ${split} step ${step} · ${index}`}</span>
+        </h2>
+        <div class="controls">{detail && <ColoringControl detail={detail} coloring={coloring} onChange={setChosen} />}</div>
+      </div>
+      <Loaded resource={answer} what="trajectory">
+        {({ group, trajectory }) => (
+          <>
+            <Siblings trajectories={group.trajectories} shown={index} onOpen={onOpen} />
+            <div class="reader">
+              {trajectory.detail && (
+                <Conversation
+                  key={path}
+                  detail={trajectory.detail}
+                  advantage={trajectory.advantage}
+                  coloring={coloring}
+                  isTraining={split === "train"}
+                />
+              )}
+              <TrajectoryFacts group={group} trajectory={trajectory} />
+            </div>
+          </>
+        )}
+      </Loaded>
+    </section>
+  );
+}
+
+/** Moves the focus to the trajectory that was opened. */
+export function focusTrajectory(): void {
+  document.getElementById("trajectory")?.scrollIntoView({ block: "start", behavior: "instant" });
+  document.getElementById("trajectory-title")?.focus({ preventScroll: true });
+}

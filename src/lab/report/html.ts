@@ -1,0 +1,55 @@
+import { createHash } from "node:crypto";
+import { pageFiles } from "../../base/util/page-files.ts";
+import type { PageData } from "./page-data.ts";
+
+/**
+ * Returns the complete HTML page. The page loads nothing: a Content-Security-Policy allows only its scripts and styles by hash, so that
+ * markup in model output cannot run even if it is parsed as markup.
+ */
+export async function pageHtml(data: PageData): Promise<string> {
+  const { script, style } = await pageFiles("report");
+  const policy = [
+    "default-src 'none'",
+    `script-src ${hashOf(script)}`,
+    `style-src ${hashOf(style)}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join("; ");
+  return [
+    "<!doctype html>",
+    '<html lang="en">',
+    "<head>",
+    '<meta charset="utf-8">',
+    `<meta http-equiv="Content-Security-Policy" content="${policy}">`,
+    '<meta name="viewport" content="width=device-width, initial-scale=1">',
+    '<meta name="color-scheme" content="light dark">',
+    '<meta name="referrer" content="no-referrer">',
+    `<title>${escapeHtml(data.title)} · training run</title>`,
+    `<style>${style}</style>`,
+    "</head>",
+    "<body>",
+    "<noscript>This report draws itself with a script it carries; it loads nothing. Allow scripts for this file to read it.</noscript>",
+    '<div id="page"></div>',
+    `<script type="application/json" id="data">${scriptJson(data)}</script>`,
+    `<script type="module">${script}</script>`,
+    "</body>",
+    "</html>",
+    "",
+  ].join("\n");
+}
+
+/**
+ * Serializes JSON for use inside a script element. `<` is escaped, so neither `</script>` nor `<!--` can occur, and so are the two line
+ * separators that JSON allows and old scripts do not. `JSON.parse` returns the same value.
+ */
+export function scriptJson(value: unknown): string {
+  return JSON.stringify(value).replaceAll("<", "\\u003c").replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
+}
+
+function hashOf(content: string): string {
+  return `'sha256-${createHash("sha256").update(content).digest("base64")}'`;
+}
+
+function escapeHtml(value: string): string {
+  return value.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}

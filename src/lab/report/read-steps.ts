@@ -1,0 +1,96 @@
+import { join } from "node:path";
+import { detailData, groupData, type Details } from "./groups.ts";
+import type { GroupData, StepData } from "./page-data.ts";
+import type { Split } from "../../run/data.ts";
+import { trainedFile, trajectoryFile } from "../../run/files.ts";
+import { readGroups, readTrained } from "../../run/read-groups.ts";
+import type { RunFiles } from "../../run/read-run.ts";
+import { selectSteps, type SelectedStep } from "./select-steps.ts";
+
+/** Limits of the trajectories in a page. */
+export interface Selection {
+  /** Max number of steps; a third of them is reserved for evaluations. */
+  readonly steps: number;
+  /** Max bytes of JSON for the contents of trajectories. */
+  readonly bytes: number;
+}
+
+/** Remaining budget for trajectory contents in bytes of JSON; reduced as contents are added. */
+interface Room {
+  bytes: number;
+}
+
+/** Max share of the byte budget per step, so that the first, last and best step of both splits fit. */
+const LARGEST_SHARE = 1 / 6;
+
+/**
+ * Reads the groups of selected steps, in page order: train before eval, ascending.
+ *
+ * @throws DataError `E_DATA` with file and line for a line that does not match its schema.
+ */
+export async function readSteps(
+  runDir: string,
+  run: RunFiles,
+  { selection, signal }: { selection: Selection; signal: AbortSignal | undefined },
+): Promise<StepData[]> {
+  let left = selection.bytes;
+  const steps: StepData[] = [];
+  for (const { split, ...selected } of wantedSteps(run, selection.steps)) {
+    // Steps are ordered by importance, so the steps left when the budget is used up are the least important.
+    const room: Room = { bytes: Math.floor(Math.min(left, selection.bytes * LARGEST_SHARE)) };
+    if (steps.length > 0 && room.bytes <= 0) break;
+    const before = room.bytes;
+    const discarded = split === "train" ? run.discarded.get(selected.step) : undefined;
+    steps.push(await readStep(runDir, split, { selected, discarded, room, signal }));
+    left -= before - room.bytes;
+  }
+  return steps.sort((a, b) => b.split.localeCompare(a.split, "en") || a.step - b.step);
+}
+
+/** Interleaves the selected steps of the two splits, so that neither uses up the budget of the other. */
+function wantedSteps(run: RunFiles, count: number): (SelectedStep & { split: Split })[] {
+  const of = (split: Split, max: number) =>
+    selectSteps(run.trajectories[split], { rewards: rewardsOf(run, split), count: max }).map((selected) => ({ split, ...selected }));
+  const evaluations = of("eval", run.trajectories.train.length === 0 ? count : Math.floor(count / 3));
+  const train = of("train", count - evaluations.length);
+  const longer = Math.max(train.length, evaluations.length);
+  return Array.from({ length: longer }, (_, index) => [train[index], evaluations[index]])
+    .flat()
+    .filter((each) => each !== undefined);
+}
+
+function rewardsOf({ metrics }: RunFiles, split: Split): Map<number, number> {
+  const { steps, columns } = metrics[split];
+  const rewards = columns["reward/mean"] ?? [];
+  return new Map(steps.flatMap((step, index) => (typeof rewards[index] === "number" ? [[step, rewards[index]]] : [])));
+}
+
+interface StepOptions {
+  readonly selected: SelectedStep;
+  /** Scenario indices of the discarded groups. */
+  readonly discarded: ReadonlySet<number> | undefined;
+  readonly room: Room;
+  readonly signal: AbortSignal | undefined;
+}
+
+async function readStep(runDir: string, split: Split, { selected, discarded, room, signal }: StepOptions): Promise<StepData> {
+  const file = trajectoryFile(split, selected.step);
+  const trained = split === "train" ? await readTrained(join(runDir, trainedFile(selected.step)), signal) : null;
+  const found = new Map<number, GroupData>();
+  for await (const { line, scenario, group } of readGroups(join(runDir, file), { signal })) {
+    // A group may be written twice around a crash; training uses the first one.
+    if (found.has(scenario)) continue;
+    const details: Details = (trajectory, index) => {
+      const detail = detailData(trajectory, trained?.get(`${scenario}/${index}`));
+      const size = Buffer.byteLength(JSON.stringify(detail));
+      if (size > room.bytes) return null;
+      room.bytes -= size;
+      return detail;
+    };
+    found.set(scenario, { ...groupData(group, line, details), isDiscarded: discarded?.has(scenario) === true });
+  }
+  // The file has the groups in order of completion, which differs from run to run.
+  const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);
+  const omitted = groups.flatMap(({ trajectories }) => trajectories).filter(({ detail }) => detail === null).length;
+  return { split, step: selected.step, reason: selected.reason, file, hasTrained: trained !== null, omitted, groups };
+}

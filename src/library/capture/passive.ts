@@ -1,0 +1,231 @@
+/** Recording of clients that accept no custom fetch, through the diagnostics channels of undici. */
+import { channel, type ChannelListener } from "node:diagnostics_channel";
+import { promisify } from "node:util";
+import { brotliDecompress, gunzip, inflate } from "node:zlib";
+import { ConnectionError, HttpError } from "../client/index.ts";
+import { UnsupportedError } from "../../base/errors.ts";
+import type { DialectName, RecordedAnswer } from "../../dialects/index.ts";
+import { dialectOf, missingKwargs, readSamplingCall, type SamplingCall } from "./request.ts";
+import { isEventStream, readAnswer } from "./response.ts";
+import { scopes, type CaptureScope } from "./scope.ts";
+import { watchHandler } from "./undici-handler.ts";
+
+/**
+ * Handle of a recording.
+ *
+ * @example
+ * ```ts
+ * import { captureAll } from "whetstone/capture";
+ *
+ * const recording = captureAll();
+ * try {
+ *   await fetch("https://example.com/v1/chat/completions");
+ * } finally {
+ *   recording.stop();
+ * }
+ * ```
+ */
+export interface PassiveCapture {
+  /** Stops recording; pending requests are still recorded. Safe to call twice. */
+  stop(): void;
+  /**
+   * Stops recording at the end of a `using` block.
+   *
+   * @example
+   * ```ts
+   * import { captureAll } from "whetstone/capture";
+   *
+   * using recording = captureAll();
+   * ```
+   */
+  [Symbol.dispose](): void;
+}
+
+/** Request in undici's diagnostics messages, with the fields used here. */
+interface UndiciRequest {
+  readonly origin: unknown;
+  readonly path: string;
+  readonly method: string;
+}
+
+interface Message {
+  readonly request: UndiciRequest;
+  readonly chunk?: Uint8Array | string;
+  readonly response?: { readonly statusCode: number; readonly headers: readonly (Uint8Array | string)[] };
+  readonly error?: unknown;
+}
+
+/**
+ * State of an observed request. Bodies arrive twice if undici has channels for them; the channels then take precedence over the handler.
+ */
+interface Watched {
+  readonly scope: CaptureScope;
+  readonly order: number;
+  readonly dialect: DialectName;
+  readonly url: string;
+  readonly sent: { readonly channel: Buffer[]; readonly handler: Buffer[] };
+  readonly received: { readonly channel: Buffer[]; readonly handler: Buffer[] };
+  response: NonNullable<Message["response"]> | null;
+  end(error: unknown): void;
+}
+
+const decoders: Readonly<Record<string, (bytes: Buffer) => Promise<Buffer>>> = {
+  gzip: promisify<Buffer, Buffer>(gunzip),
+  "x-gzip": promisify<Buffer, Buffer>(gunzip),
+  deflate: promisify<Buffer, Buffer>(inflate),
+  br: promisify<Buffer, Buffer>(brotliDecompress),
+  identity: (bytes) => Promise.resolve(bytes),
+};
+
+const watched = new WeakMap<UndiciRequest, Watched>();
+const users = new Set<PassiveCapture>();
+
+/**
+ * Records the calls of clients that accept no custom fetch but use Node's own fetch or undici. Scopes are set by `capture.trajectory`;
+ * outside a scope nothing is recorded.
+ *
+ * Requests are only observed: `logprobs` and `return_token_ids` cannot be added. Unless the client requests both itself, the choices have
+ * neither, turns are matched by their messages, and preflight rejects them. Requests of `node:http` are not recorded.
+ *
+ * @returns Handle that stops the recording.
+ * @example
+ * ```ts
+ * import { capture } from "whetstone/capture";
+ *
+ * using recording = captureAll();
+ * const recorded = await capture.trajectory(
+ *   async () => {
+ *     const body = { model: policy.id, messages: [{ role: "user", content: "Hello" }], logprobs: true, return_token_ids: true };
+ *     const headers = { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" };
+ *     const response = await fetch(`${service.inferenceUrl}/chat/completions`, { method: "POST", headers, body: JSON.stringify(body) });
+ *     return { reward: response.ok ? 1 : 0 };
+ *   },
+ *   { policy },
+ * );
+ * ```
+ */
+export function captureAll(): PassiveCapture {
+  const user: PassiveCapture = {
+    stop() {
+      if (users.delete(user) && users.size === 0) listen("unsubscribe");
+    },
+    [Symbol.dispose]() {
+      user.stop();
+    },
+  };
+  // All recordings share one subscription, so that a request is recorded once.
+  if (users.size === 0) listen("subscribe");
+  users.add(user);
+  return user;
+}
+
+const listeners: Readonly<Record<string, (message: Message) => void>> = {
+  create: onCreate,
+  bodyChunkSent: ({ request, chunk }) => keep(watched.get(request)?.sent.channel, chunk),
+  bodyChunkReceived: ({ request, chunk }) => keep(watched.get(request)?.received.channel, chunk),
+  headers: ({ request, response }) => {
+    const seen = watched.get(request);
+    if (seen !== undefined) seen.response = response ?? null;
+  },
+  trailers: ({ request }) => watched.get(request)?.end(null),
+  error: ({ request, error }) => watched.get(request)?.end(error ?? new ConnectionError("The request failed")),
+};
+const channels = Object.entries(listeners).map(([name, listener]) => ({
+  source: channel(`undici:request:${name}`),
+  listener: listener as ChannelListener,
+}));
+
+function listen(verb: "subscribe" | "unsubscribe"): void {
+  for (const { source, listener } of channels) source[verb](listener);
+}
+
+function keep(chunks: Buffer[] | undefined, chunk: Uint8Array | string | undefined): void {
+  // Copied because the owner of the buffer may transfer or reuse it.
+  if (chunk !== undefined) chunks?.push(Buffer.from(chunk as Uint8Array));
+}
+
+/** Starts observing a request. Runs in the async context that makes the request, so the caller's scope is available. */
+function onCreate({ request }: Message): void {
+  const scope = scopes.getStore();
+  if (scope === undefined || scope.isClosed) return;
+  const url = String(request.origin) + request.path;
+  const dialect = dialectOf(request.method, url);
+  if (dialect === undefined) return;
+  const order = scope.nextOrder();
+  const isOver = new Promise<unknown>((resolve) => {
+    const seen: Watched = {
+      scope,
+      order,
+      dialect,
+      url,
+      sent: { channel: [], handler: [] },
+      received: { channel: [], handler: [] },
+      response: null,
+      end: resolve,
+    };
+    watched.set(request, seen);
+    watchHandler(request, {
+      onSent: (chunk) => keep(seen.sent.handler, chunk),
+      onReceived: (chunk) => keep(seen.received.handler, chunk),
+    });
+  });
+  scope.hold(isOver.then((error) => finish(request, error)));
+}
+
+/** Records an ended request if it was a call to the policy, which only the complete sent body shows. */
+async function finish(request: UndiciRequest, error: unknown): Promise<void> {
+  const seen = watched.get(request);
+  if (seen === undefined) return;
+  watched.delete(request);
+  const { scope, order, dialect, url } = seen;
+  const call = readSamplingCall(dialect, url, whole(seen.sent).toString("utf8"));
+  if (call === null || !scope.accepts(call)) return;
+  const [missing] = missingKwargs(call, scope.chatTemplateKwargs);
+  if (missing === undefined) await scope.track(order, call, receivedAnswer(seen, error, call));
+  else
+    scope.drop(
+      call.model,
+      `\`chatTemplateKwargs\` sets \`${missing}\`, which cannot be added to a call that is only observed; use \`capture.fetch\`, or let the client set it`,
+    );
+}
+
+async function receivedAnswer({ response, received }: Watched, error: unknown, call: SamplingCall): Promise<RecordedAnswer> {
+  if (response !== null && (response.statusCode < 200 || response.statusCode > 299)) {
+    throw new HttpError(`The service answered ${response.statusCode}`, { status: response.statusCode });
+  }
+  const type = header(response, "content-type");
+  // A stream abandoned after its choices have ended is complete; any other truncated response is not.
+  if (response === null || (error !== null && !isEventStream(type))) throw error ?? new ConnectionError("There was no answer");
+  const bytes = await decode(whole(received), header(response, "content-encoding"));
+  return readAnswer(isEventStream(type), one(bytes), call);
+}
+
+async function decode(bytes: Buffer, encodings: string | null): Promise<Buffer> {
+  // Encodings are listed in order of application and decoded in reverse.
+  const names = (encodings ?? "")
+    .split(",")
+    .map((name) => name.trim().toLowerCase())
+    .filter((name) => name !== "");
+  let plain = bytes;
+  for (const name of names.toReversed()) {
+    const decoder = decoders[name];
+    if (decoder === undefined)
+      throw new UnsupportedError(`Expected a content encoding of ${Object.keys(decoders).join(", ")}, got \`${name}\``);
+    plain = await decoder(plain);
+  }
+  return plain;
+}
+
+async function* one(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield await Promise.resolve(bytes);
+}
+
+function whole({ channel: told, handler }: Watched["sent"]): Buffer {
+  return Buffer.concat(told.length > 0 ? told : handler);
+}
+
+function header(response: Watched["response"], name: string): string | null {
+  const pairs = (response?.headers ?? []).map((part) => Buffer.from(part as Uint8Array).toString("latin1"));
+  for (let at = 0; at + 1 < pairs.length; at += 2) if (pairs[at]?.toLowerCase() === name) return pairs[at + 1] ?? null;
+  return null;
+}

@@ -1,0 +1,193 @@
+/** Agents that are programs: a process per rollout, with the variables from which agents read their endpoint. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { CreatedSessionInfo, SessionScore } from "../client/index.ts";
+import { ArgumentError, AgentProcessError } from "../../base/errors.ts";
+import { createRedactor } from "../../base/util/redact.ts";
+
+/** Program of an agent and how it is scored. */
+export interface AgentProcess {
+  /** Program and its arguments; no shell is involved. */
+  readonly command: readonly string[];
+  /** Variables added to the environment of this process and the variables of the session; undefined removes a variable. @default none */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Directory that the program starts in. @default the working directory of this process */
+  readonly cwd?: string | undefined;
+  /** Text for standard input, which is closed after it. @default none */
+  readonly input?: string | undefined;
+  /**
+   * Source of the reward: `"exit-code"`, 1 for exit code 0 and 0 for any other; `"file"`, the file that the variable
+   * `WHETSTONE_REWARD_FILE` names, a number or a JSON object `{"reward": 1, "metrics": {…}}`; `"agent"`, the reward that the agent posts to
+   * the session; or a function of the ended process.
+   *
+   * @default "exit-code"
+   */
+  readonly reward?:
+    | "exit-code"
+    | "file"
+    | "agent"
+    | ((ended: EndedProcess) => SessionScore | number | Promise<SessionScore | number>)
+    | undefined;
+  /** Max characters kept of each output, from its end. @default 65,536 */
+  readonly maxOutput?: number | undefined;
+}
+
+/** Process that has ended by itself. */
+export interface EndedProcess {
+  /** Exit code; null if a signal ended the process. */
+  readonly exitCode: number | null;
+  /** Signal that ended the process; null for none. */
+  readonly signal: NodeJS.Signals | null;
+  /** End of standard output, without keys. */
+  readonly stdout: string;
+  /** End of standard error, without keys. */
+  readonly stderr: string;
+}
+
+/** Variables with secrets of this process that an agent does not get, because its session has a key of its own. */
+const WITHHELD = ["WHETSTONE_API_KEY"];
+/** Name endings of variables with secret values, which are redacted in the outputs. */
+const SECRET_NAME = /(?:KEY|TOKEN|SECRET|PASSWORD)$/u;
+const DEFAULT_MAX_OUTPUT = 65_536;
+/** Time between the request to end and the forced end of a process tree, in milliseconds. */
+const GRACE_MS = 2000;
+
+/** Returns the variables with which clients of OpenAI and Anthropic, and the coding agents on them, sample a session. */
+export function sessionVariables({ key, urls, model }: Pick<CreatedSessionInfo, "key" | "urls" | "model">): Record<string, string> {
+  return {
+    OPENAI_BASE_URL: urls.openai,
+    OPENAI_API_BASE: urls.openai,
+    OPENAI_API_KEY: key,
+    CODEX_API_KEY: key,
+    OPENAI_MODEL: model,
+    ANTHROPIC_BASE_URL: urls.anthropic,
+    ANTHROPIC_API_KEY: key,
+    ANTHROPIC_AUTH_TOKEN: key,
+    ANTHROPIC_MODEL: model,
+    WHETSTONE_SESSION_URL: urls.session,
+    WHETSTONE_SESSION_KEY: key,
+  };
+}
+
+/** Result of {@link runAgent}. */
+export interface AgentResult {
+  readonly ended: EndedProcess;
+  /** Score; undefined if the agent posts it. */
+  readonly score: SessionScore | undefined;
+}
+
+/**
+ * Runs an agent on a session until it ends. An abort ends the whole process tree.
+ *
+ * @param relay - Receives the outputs as they are written. @default not called
+ * @throws AgentProcessError `E_AGENT_PROCESS` if the program does not start, or its reward cannot be read.
+ */
+export async function runAgent(
+  agent: AgentProcess,
+  session: Pick<CreatedSessionInfo, "key" | "urls" | "model">,
+  { signal, relay }: { readonly signal: AbortSignal; readonly relay?: ((name: "stdout" | "stderr", text: string) => void) | undefined },
+): Promise<AgentResult> {
+  const { command, reward = "exit-code", maxOutput = DEFAULT_MAX_OUTPUT } = agent;
+  const [program, ...parameters] = command;
+  if (program === undefined) throw new ArgumentError("Expected `command` to name a program, got an empty list", { param: "command" });
+  const scratch = await mkdtemp(join(tmpdir(), "whetstone-agent-"));
+  const rewardFile = join(scratch, "reward.json");
+  const env: NodeJS.ProcessEnv = { ...process.env, ...sessionVariables(session), WHETSTONE_REWARD_FILE: rewardFile, ...agent.env };
+  for (const name of WITHHELD) delete env[name];
+  const secrets = Object.entries(env).flatMap(([name, value]) => (SECRET_NAME.test(name) ? [value] : []));
+  const redact = createRedactor(secrets);
+  try {
+    signal.throwIfAborted();
+    // A process group of its own, so that the programs that the agent starts end with it.
+    const child = spawn(program, parameters, { cwd: agent.cwd, env, detached: process.platform !== "win32", stdio: "pipe" });
+    const outputs = { stdout: "", stderr: "" };
+    for (const name of ["stdout", "stderr"] as const) {
+      child[name].setEncoding("utf8").on("data", (text: string) => {
+        outputs[name] = (outputs[name] + text).slice(-2 * maxOutput);
+        relay?.(name, text);
+      });
+    }
+    // A program that ends without reading its input closes the pipe.
+    child.stdin.on("error", () => {}).end(agent.input ?? "");
+    const [exitCode, endSignal] = await endOf(child, program, signal);
+    const kept = (text: string) => redact(text).slice(-maxOutput);
+    const ended = { exitCode, signal: endSignal, stdout: kept(outputs.stdout), stderr: kept(outputs.stderr) };
+    return { ended, score: await scoreOf(reward, ended, rewardFile) };
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+/** Waits for the end of a process and ends its tree; an abort ends it early. */
+async function endOf(child: ChildProcess, program: string, signal: AbortSignal): Promise<[number | null, NodeJS.Signals | null]> {
+  let forced: NodeJS.Timeout | undefined;
+  const stop = () => {
+    endTree(child, "SIGTERM");
+    forced = setTimeout(() => endTree(child, "SIGKILL"), GRACE_MS);
+  };
+  signal.addEventListener("abort", stop, { once: true });
+  try {
+    const ended = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+    signal.throwIfAborted();
+    return ended;
+  } catch (cause) {
+    signal.throwIfAborted();
+    throw new AgentProcessError(
+      `The agent's program "${program}" did not start: ${cause instanceof Error ? cause.message : String(cause)}. Check \`command\` and \`cwd\``,
+      { cause, param: "command" },
+    );
+  } finally {
+    signal.removeEventListener("abort", stop);
+    clearTimeout(forced);
+    endTree(child, "SIGKILL");
+  }
+}
+
+/** Sends a signal to a process and all processes that it started. */
+function endTree(child: ChildProcess, name: "SIGTERM" | "SIGKILL"): void {
+  if (child.pid === undefined) return;
+  if (process.platform === "win32") {
+    if (child.exitCode === null) spawn("taskkill", ["/pid", String(child.pid), "/t", "/f"], { stdio: "ignore" });
+    return;
+  }
+  try {
+    process.kill(-child.pid, name);
+  } catch {
+    // The group has ended.
+  }
+}
+
+async function scoreOf(reward: NonNullable<AgentProcess["reward"]>, ended: EndedProcess, file: string): Promise<SessionScore | undefined> {
+  if (reward === "agent") return undefined;
+  if (reward === "exit-code") return { reward: ended.exitCode === 0 ? 1 : 0 };
+  if (reward === "file") return readScore(file, ended);
+  const score = await reward(ended);
+  return typeof score === "number" ? { reward: score } : score;
+}
+
+async function readScore(file: string, ended: EndedProcess): Promise<SessionScore> {
+  const fail = (found: string) =>
+    new AgentProcessError(
+      `Expected the agent to write a number or {"reward": …} to the file in WHETSTONE_REWARD_FILE, ${found}. The agent ended with ${ended.signal ?? `exit code ${ended.exitCode}`}; its last output: ${ended.stderr.slice(-500) || ended.stdout.slice(-500) || "none"}`,
+      { param: "reward" },
+    );
+  const text = await readFile(file, "utf8").catch(() => null);
+  if (text === null) throw fail("it wrote none");
+  try {
+    const score = JSON.parse(text) as SessionScore | number;
+    if (typeof score === "number") return { reward: score };
+    if (typeof score.reward === "number") return score;
+  } catch {
+    // Explained below.
+  }
+  throw fail(`got ${JSON.stringify(text.slice(0, 200))}`);
+}
+
+/** Returns the changes that record a process in its trajectory: the ends of both outputs as logs, and the exit code as a metric. */
+export function agentLogs({ exitCode, stdout, stderr }: EndedProcess): { logs: string[]; metrics: Record<string, number> } {
+  const logs = Object.entries({ stdout, stderr }).flatMap(([name, text]) => (text === "" ? [] : [`${name}:\n${text}`]));
+  return { logs, metrics: exitCode === null ? {} : { exit_code: exitCode } };
+}

@@ -1,0 +1,177 @@
+/** State recorded during one rollout, and the rule that selects its calls. */
+import { AsyncLocalStorage } from "node:async_hooks";
+import { HttpError } from "../client/index.ts";
+import type { Exchange, RecordedAnswer } from "../../dialects/index.ts";
+import { ArgumentError } from "../../base/errors.ts";
+import type { JsonObject } from "../../base/schema/index.ts";
+import { delay } from "../../base/util/delay.ts";
+import type { SamplingCall } from "./request.ts";
+
+/** Policy to record: a `Policy`, or any object with its `id`. */
+export interface CapturedPolicy {
+  /** Value of the request's `model` field, e.g. `team/demo/reverse:step7`. */
+  readonly id: string;
+  /** Step of the checkpoint, for responses that do not report one. @default null */
+  readonly step?: number | null | undefined;
+}
+
+/** Selection of the calls to record. */
+export interface ScopeOptions {
+  readonly policy?: CapturedPolicy | undefined;
+  readonly baseUrl?: string | undefined;
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
+  readonly tokens?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Pattern of addresses of trainable models: `entity/project/name`, with or without a step and the beginning of a URI. */
+const MODEL_ADDRESS = /^(?:[a-z][a-z0-9+.-]*:\/\/\/)?[^/:\s]+\/[^/:\s]+\/[^/:\s]+(?::step\d+)?$/i;
+
+/** Completed request of a rollout. */
+export interface RecordedExchange {
+  /** Number of the request in its rollout, in start order. */
+  readonly order: number;
+  readonly model: string;
+  readonly exchange: Exchange;
+}
+
+/** Scope of one rollout. Propagated by the async context, so that parallel rollouts stay separate. */
+export class CaptureScope {
+  readonly signal: AbortSignal | undefined;
+  readonly policy: CapturedPolicy | undefined;
+  /** Template variables for calls that do not set them. */
+  readonly chatTemplateKwargs: Readonly<JsonObject> | undefined;
+  /** Whether calls request token ids and log-probabilities. */
+  readonly tokens: boolean;
+  readonly #baseUrl: string | undefined;
+  readonly #exchanges: RecordedExchange[] = [];
+  readonly #pending = new Set<Promise<void>>();
+  readonly #logs: string[] = [];
+  /** Models of the sampling requests that were not recorded. */
+  readonly #otherModels = new Set<string>();
+  #started = 0;
+  #isClosed = false;
+
+  constructor({ policy, baseUrl, chatTemplateKwargs, tokens = true, signal }: ScopeOptions) {
+    if (policy !== undefined && (typeof policy.id !== "string" || policy.id === "")) {
+      throw new ArgumentError("Expected `policy` to have an `id`, such as `await model.policy()`", { param: "policy" });
+    }
+    if (baseUrl !== undefined && !URL.canParse(baseUrl)) {
+      throw new ArgumentError(`Expected \`baseUrl\` to be an address such as \`service.inferenceUrl\`, got \`${baseUrl}\``, {
+        param: "baseUrl",
+      });
+    }
+    this.policy = policy;
+    this.chatTemplateKwargs = chatTemplateKwargs;
+    this.tokens = tokens;
+    this.#baseUrl = baseUrl === undefined ? undefined : withSlash(new URL(baseUrl));
+    this.signal = signal;
+  }
+
+  /** Completed requests in start order. */
+  get exchanges(): readonly RecordedExchange[] {
+    return this.#exchanges.toSorted((a, b) => a.order - b.order);
+  }
+
+  /** Log of dropped calls, with the reasons. */
+  get logs(): readonly string[] {
+    return this.#logs;
+  }
+
+  /** Models of the sampling requests that were not recorded. */
+  get otherModels(): readonly string[] {
+    return [...this.#otherModels];
+  }
+
+  /** Whether the rollout has ended; later calls in its context are not recorded. */
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Whether a request that samples `model` at `url` belongs to the rollout. */
+  accepts({ url, model }: Pick<SamplingCall, "url" | "model">): boolean {
+    const isPolicy = this.policy === undefined ? MODEL_ADDRESS.test(model) : model === this.policy.id;
+    const isAccepted = isPolicy && (this.#baseUrl === undefined || withSlash(url).startsWith(this.#baseUrl));
+    if (!isAccepted) this.#otherModels.add(model);
+    return isAccepted;
+  }
+
+  /** Returns the number of a call that starts now. */
+  nextOrder(): number {
+    return this.#started++;
+  }
+
+  /** Records a request when `answer` resolves; a failed answer becomes a line in the log instead of a turn. Never rejects. */
+  track(order: number, { dialect, model, body: request }: SamplingCall, answer: Promise<RecordedAnswer>): Promise<void> {
+    const recorded = answer.then(
+      (value) => {
+        // The answer was parsed as an answer of the dialect.
+        const exchange = { dialect, request, answer: value } as Exchange;
+        if (!this.#isClosed) this.#exchanges.push({ order, model, exchange });
+      },
+      (error: unknown) => this.drop(model, describe(error)),
+    );
+    this.hold(recorded);
+    return recorded;
+  }
+
+  /** Delays the end of the rollout until `work` settles; `work` must not reject. */
+  hold(work: Promise<void>): void {
+    this.#pending.add(work);
+    void work.finally(() => this.#pending.delete(work));
+  }
+
+  /** Logs why a request is not recorded as a turn. */
+  drop(model: string, why: string): void {
+    this.log(`capture: a call to ${model} is no turn: ${why}`);
+  }
+
+  /** Adds a line to the log. */
+  log(line: string): void {
+    if (!this.#isClosed) this.#logs.push(line);
+  }
+
+  /** Waits for pending responses for at most `timeoutMs`; later ones are dropped. @throws The signal's reason when it has aborted. */
+  async settle(timeoutMs: number): Promise<void> {
+    const deadline = new AbortController();
+    const ends = this.signal === undefined ? deadline.signal : AbortSignal.any([deadline.signal, this.signal]);
+    const isOver = delay(timeoutMs, { signal: ends }).then(
+      () => true,
+      () => true,
+    );
+    try {
+      // The end of one call may start another, so repeat until no call is pending.
+      while (this.#pending.size > 0) {
+        const isLate = await Promise.race([Promise.all(this.#pending).then(() => false), isOver]);
+        if (isLate) break;
+      }
+    } finally {
+      deadline.abort();
+    }
+    this.signal?.throwIfAborted();
+    if (this.#pending.size > 0)
+      this.#logs.push(
+        `capture: ${this.#pending.size} calls had no whole answer ${timeoutMs} ms after the agent was done; they are no turns`,
+      );
+  }
+
+  /** Ends recording. */
+  close(): void {
+    this.#isClosed = true;
+  }
+}
+
+function withSlash({ origin, pathname }: URL): string {
+  return `${origin}${pathname.replace(/\/+$/, "")}/`;
+}
+
+/** Describes an error by class and code only: the text of a foreign error may quote a header. */
+export function describe(error: unknown): string {
+  if (!(error instanceof Error)) return "it failed";
+  if (error instanceof HttpError && error.status !== null) return `the service answered ${error.status}`;
+  const code = "code" in error && typeof error.code === "string" ? ` (${error.code})` : "";
+  return `${error.name}${code}`;
+}
+
+/** Scope of the current async context. */
+export const scopes = new AsyncLocalStorage<CaptureScope | undefined>();

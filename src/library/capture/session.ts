@@ -1,0 +1,52 @@
+/** Rollouts of agents outside of this process, recorded by the service. */
+import type { CreateSessionOptions, CreatedSessionInfo, Service, SessionInfo, SessionScore } from "../client/index.ts";
+import { ArgumentError } from "../../base/errors.ts";
+import { Trajectory } from "../../base/trajectory/index.ts";
+
+/** Session of a rollout: model, sampling fields and limits, and the function that starts the agent. */
+export interface SessionRolloutOptions extends CreateSessionOptions {
+  /**
+   * Starts the agent, which samples with `session.key` at a URL of `session.urls`. With a score, the rollout ends when the returned promise
+   * resolves; without, when the agent finishes the session with `POST {urls.session}/finish`.
+   */
+  readonly run: (
+    session: CreatedSessionInfo,
+    options: { readonly signal: AbortSignal },
+  ) => SessionScore | void | Promise<SessionScore | void>;
+}
+
+/** See `Capture.session`. */
+export async function sessionTrajectory(
+  service: Pick<Service, "sessions">,
+  { run, signal, timeoutMs, ...fields }: SessionRolloutOptions,
+): Promise<Trajectory> {
+  const { sessions } = service;
+  const limits = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)].filter((each) => each !== undefined);
+  const ended = new AbortController();
+  const ends = AbortSignal.any([ended.signal, ...limits]);
+  ends.throwIfAborted();
+  const session = await sessions.create({ ...fields, signal: ends });
+  try {
+    const isOver = sessions.wait(session.id, { signal: ends });
+    // Without a listener, its rejection after an error of `run` would end the process.
+    isOver.catch(() => {});
+    const started = Promise.resolve(run(session, { signal: ends })).then((score) =>
+      score === undefined || typeof score !== "object" ? isOver : sessions.finish(session.id, score, { signal: ends }),
+    );
+    const { reward, status } = await started;
+    if (reward === null) throw withoutReward(session, status);
+    return Trajectory.fromJSON(await sessions.trajectory(session.id, { signal: ends }));
+  } finally {
+    ended.abort();
+    // The record is in the trajectory; deletion also cancels requests of an agent that still runs.
+    await sessions.delete(session.id).catch(() => {});
+  }
+}
+
+function withoutReward({ id }: SessionInfo, status: SessionInfo["status"]): ArgumentError {
+  const why = status === "timed_out" ? "its time was over before the agent finished it" : "the agent finished it without a reward";
+  return new ArgumentError(
+    `Session ${id} has no reward: ${why}. Let the agent post {"reward": …} to {urls.session}/finish, or return a score from \`run\``,
+    { param: "run" },
+  );
+}

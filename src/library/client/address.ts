@@ -1,0 +1,31 @@
+import { ConfigError } from "../../base/errors.ts";
+
+/**
+ * Checks the address of a service and removes slashes at its end.
+ *
+ * @throws ConfigError `E_CONFIG` for an address that is not http or https, or that has a user name, a password, a query or a fragment.
+ */
+export function readBaseUrl(text: string, param: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) {
+    throw new ConfigError(`Expected \`${param}\` to be an http or https address, got \`${text.replace(/\/\/.*@/, "//…@")}\``, { param });
+  }
+  // A key in the address would appear in every error message.
+  if (url.username !== "" || url.password !== "")
+    throw new ConfigError(`Expected \`${param}\` without user name and password; pass the key as \`apiKey\``, { param });
+  if (url.search !== "" || url.hash !== "")
+    throw new ConfigError(`Expected \`${param}\` without query and fragment, got \`${url.origin}${url.pathname}?…\``, { param });
+  return (url.origin + url.pathname).replace(/\/+$/, "");
+}
+
+/** Whether an address is one of this machine. */
+export function isOnThisMachine(baseUrl: string): boolean {
+  const { hostname } = new URL(baseUrl);
+  return hostname === "localhost" || hostname === "[::1]" || /^127(?:\.\d{1,3}){3}$/u.test(hostname);
+}
+
+/** Checks an optional count. @throws ConfigError `E_CONFIG` if it is not an integer of at least `min`. */
+export function checkCount(param: string, value: number | undefined, min: number): void {
+  if (value === undefined || (Number.isInteger(value) && value >= min)) return;
+  throw new ConfigError(`Expected \`${param}\` to be an integer of at least ${min}, got \`${value}\``, { param });
+}

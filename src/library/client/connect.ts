@@ -1,0 +1,104 @@
+import { ConfigError } from "../../base/errors.ts";
+import { checkCount, isOnThisMachine, readBaseUrl } from "./address.ts";
+import { localSources } from "./base-models.ts";
+import { localService } from "./embedded.ts";
+import type { ClientPorts } from "./ports.ts";
+import { Service } from "./service.ts";
+import type { Transport, TransportOptions } from "./transport.ts";
+
+/** Options of `connect`. Everything has a default. */
+export interface ConnectOptions {
+  /** Address of the service, with or without `/v1`. @default WHETSTONE_BASE_URL; without it, the embedded service of `dataDir` */
+  readonly baseUrl?: string | undefined;
+  /** API key, sent as bearer token. @default WHETSTONE_API_KEY; for the embedded service, the key stored in its data directory */
+  readonly apiKey?: string | undefined;
+  /** Data directory of the embedded service. @default WHETSTONE_HOME, else `.whetstone` in the working directory */
+  readonly dataDir?: string | undefined;
+  /**
+   * Base models by identifier: the path of a directory in Hugging Face layout or of a `.gguf` file, relative to the working directory;
+   * `hf:<owner>/<name>[@revision]`; or `ollama:<name>[:tag]`. The embedded service starts with them; to a service that runs already they are
+   * added until it stops. @default none
+   */
+  readonly baseModels?: Readonly<Record<string, string>> | undefined;
+  /** Address, with `/v1`, of the list of served models if it differs from the service's own. @default `{baseUrl}/v1` */
+  readonly inferenceUrl?: string | undefined;
+  /** Prefix of `entity/project/name` in a request's `model`, for services that address models by URI, e.g. `scheme:///`. @default "" */
+  readonly modelPrefix?: string | undefined;
+  /** Max number of sockets to the service; further requests wait. @default 256 */
+  readonly connections?: number | undefined;
+  /** Max number of retries of a request that is safe to repeat. @default 4 */
+  readonly maxRetries?: number | undefined;
+  /** Aborts the search for, or the start of, the embedded service. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Connects to a service with injected job following and batch examination. `connect` of the package root is this function with the RxJS
+ * follower and preflight.
+ *
+ * @param ports - Implementations of job following and batch examination.
+ * @param options - See {@link ConnectOptions}.
+ * @throws ConfigError `E_CONFIG` if the address is not a valid URL, if an address is given without an API key or together with `dataDir`,
+ *   or if a count is out of range.
+ * @throws ArgumentError `E_ARGUMENT` for a malformed base model; BaseModelError `E_BASE_MODEL` for one that cannot be loaded, HttpError
+ *   `E_HTTP` if a running service rejects it.
+ */
+export async function connectWith(ports: ClientPorts, options: ConnectOptions = {}): Promise<Service> {
+  options.signal?.throwIfAborted();
+  const { modelPrefix = "", connections, maxRetries } = options;
+  checkCount("connections", connections, 1);
+  checkCount("maxRetries", maxRetries, 0);
+  const configured = options.baseUrl ?? fromEnvironment("WHETSTONE_BASE_URL");
+  const givenKey = options.apiKey ?? fromEnvironment("WHETSTONE_API_KEY");
+  const common = { modelPrefix, ports };
+  const { baseModels = {} } = options;
+  if (configured !== undefined) {
+    if (options.dataDir !== undefined) {
+      throw new ConfigError(
+        `Both an address (${options.baseUrl === undefined ? "WHETSTONE_BASE_URL" : "`baseUrl`"}) and \`dataDir\` are given; a data directory belongs to the embedded service. Leave one out`,
+        { param: "dataDir" },
+      );
+    }
+    if (givenKey === undefined) {
+      throw new ConfigError("Expected an API key for the service: set WHETSTONE_API_KEY or pass `apiKey`", { param: "apiKey" });
+    }
+    const baseUrl = readBaseUrl(configured, "baseUrl").replace(/\/v1$/, "");
+    const inferenceUrl = options.inferenceUrl === undefined ? `${baseUrl}/v1` : readBaseUrl(options.inferenceUrl, "inferenceUrl");
+    const transport = await openTransport({ apiKey: givenKey, connections, maxRetries });
+    const service = new Service({ ...common, baseUrl, inferenceUrl, apiKey: givenKey, transport, onClose: () => Promise.resolve() });
+    return withBaseModels(service, isOnThisMachine(baseUrl) ? localSources(baseModels) : baseModels, options.signal);
+  }
+  const sources = localSources(baseModels);
+  const local = await localService({ dataDir: options.dataDir, apiKey: givenKey, baseModels: sources, signal: options.signal });
+  const baseUrl = readBaseUrl(local.url, "url").replace(/\/v1$/, "");
+  const { apiKey } = local;
+  const transport = await openTransport({ apiKey, connections, maxRetries });
+  const service = new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey, transport, onClose: () => local.close() });
+  return local.isStarted ? service : withBaseModels(service, sources, options.signal);
+}
+
+/** Adds base models to a running service. Closes the connection if one of them is rejected. */
+async function withBaseModels(
+  service: Service,
+  baseModels: Readonly<Record<string, string>>,
+  signal: AbortSignal | undefined,
+): Promise<Service> {
+  try {
+    for (const [id, source] of Object.entries(baseModels)) await service.addBaseModel(source, { id, signal });
+    return service;
+  } catch (error) {
+    await service.close();
+    throw error;
+  }
+}
+
+/** Opens the transport. undici is imported only when a connection is made, because it takes a large share of the package's load time. */
+async function openTransport(options: TransportOptions): Promise<Transport> {
+  const { Transport } = await import("./transport.ts");
+  return new Transport(options);
+}
+
+function fromEnvironment(name: string): string | undefined {
+  const value = process.env[name]?.trim();
+  return value === undefined || value === "" ? undefined : value;
+}

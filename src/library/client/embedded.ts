@@ -1,0 +1,178 @@
+/**
+ * Discovery and start of the embedded service of a data directory.
+ *
+ * This is the only module of the client that imports the service's code, and only dynamically: scripts that talk to a remote service load
+ * none of it.
+ */
+import { readFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { z } from "zod";
+import { ConfigError, WhetstoneError } from "../../base/errors.ts";
+import { delay } from "../../base/util/delay.ts";
+import { logLine } from "../../base/util/output.ts";
+
+/** A service on this machine. */
+export interface LocalService {
+  readonly url: string;
+  readonly apiKey: string;
+  readonly dataDir: string;
+  /** Whether this call started the service. */
+  readonly isStarted: boolean;
+  /** Stops the service if this process started it; otherwise does nothing. */
+  close(): Promise<void>;
+}
+
+/** Options of {@link localService}. */
+export interface LocalServiceOptions {
+  readonly dataDir?: string | undefined;
+  readonly apiKey?: string | undefined;
+  /** Base models that a started service has, by identifier. @default none */
+  readonly baseModels?: Readonly<Record<string, string>> | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const serviceFile = z.looseObject({ pid: z.int(), url: z.url({ protocol: /^https?$/ }) });
+
+const serviceReport = z.looseObject({
+  status: z.string(),
+  devices: z
+    .array(z.looseObject({ name: z.string() }))
+    .optional()
+    .catch(undefined),
+});
+
+/** Environment variables that select the device of a service at its start. */
+const DEVICE_VARIABLES = ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION"];
+
+/** Max time in milliseconds that another process may take between acquiring its lock and its first response. */
+const START_PATIENCE_MS = 15_000;
+const HEALTH_TIMEOUT_MS = 2_000;
+const MAX_HEALTH_BYTES = 2 ** 20;
+
+/** Returns `WHETSTONE_HOME`, or `.whetstone` in the working directory. */
+export function defaultDataDir(): string {
+  return process.env["WHETSTONE_HOME"] || ".whetstone";
+}
+
+/**
+ * Attaches to the service that runs on `dataDir`, or starts one. Prints one line if the running service uses another device than
+ * `WHETSTONE_DEVICE`.
+ *
+ * @throws ConfigError `E_CONFIG` if a service runs there but its API key cannot be found, or if a variable of the device is not valid.
+ */
+export async function localService({ dataDir = defaultDataDir(), apiKey, baseModels, signal }: LocalServiceOptions): Promise<LocalService> {
+  const directory = resolve(dataDir);
+  const giveUpAtMs = performance.now() + START_PATIENCE_MS;
+  for (;;) {
+    const running = await runningService({ dataDir: directory, apiKey, signal });
+    if (running !== null) {
+      await checkDevice(running, signal);
+      return running;
+    }
+    signal?.throwIfAborted();
+    try {
+      return await start(directory, apiKey, baseModels);
+    } catch (error) {
+      // Another process holds the directory's lock: it is starting or stopping at this moment, or it is unreachable.
+      const isTaken = WhetstoneError.isInstance(error) && error.param === "dataDir" && error.retryable;
+      if (!isTaken || performance.now() > giveUpAtMs) throw error;
+    }
+    await delay(200, { signal });
+  }
+}
+
+async function start(
+  dataDir: string,
+  apiKey: string | undefined,
+  baseModels: Readonly<Record<string, string>> | undefined,
+): Promise<LocalService> {
+  const service = await import("../../service/index.ts");
+  // Only the user of this process has the key, in the data directory or in the environment, and reads the same files anyway.
+  const started = await service.startService({ dataDir, apiKey, baseModels, allowedBaseRoots: "any" });
+  // A script that has finished must not be kept alive by a service that it did not start explicitly.
+  started.unref();
+  return { url: started.url, apiKey: started.apiKey, dataDir: started.dataDir, isStarted: true, close: () => started.close() };
+}
+
+/**
+ * Returns the service that runs on `dataDir`; null if none does.
+ *
+ * @throws ConfigError `E_CONFIG` if a service runs there but its API key cannot be found.
+ */
+export async function runningService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService | null> {
+  const file = await readFile(join(dataDir, "service.json"), "utf8").catch(() => null);
+  if (file === null) return null;
+  const facts = serviceFile.safeParse(parseJson(file));
+  if (!facts.success) return null;
+  const url = facts.data.url.replace(/\/+$/, "");
+  if ((await readHealth(url, signal)) === null) return null;
+  const key = apiKey ?? (await readFile(join(dataDir, "api-key"), "utf8").catch(() => "")).trim();
+  if (key === "") {
+    throw new ConfigError(
+      `A service runs at ${url} on the data directory \`${dataDir}\`, but its API key is not kept there. Set WHETSTONE_API_KEY or pass \`apiKey\``,
+      {
+        param: "apiKey",
+      },
+    );
+  }
+  return { url, apiKey: key, dataDir, isStarted: false, close: () => Promise.resolve() };
+}
+
+/** Services and devices that a line was printed about. */
+const reported = new Set<string>();
+
+/**
+ * Checks the variables of the device, which have no effect on a running service, and prints a line if it uses another device.
+ *
+ * @throws ConfigError `E_CONFIG` if a variable is not valid.
+ */
+async function checkDevice({ url, dataDir }: LocalService, signal: AbortSignal | undefined): Promise<void> {
+  if (DEVICE_VARIABLES.every((name) => (process.env[name]?.trim() ?? "") === "")) return;
+  const { chooseDevice } = await import("../../service/models/device.ts");
+  const { device } = chooseDevice({});
+  // With "auto", the devices depend on the models in use.
+  if ((process.env["WHETSTONE_DEVICE"]?.trim() ?? "") === "" || device === "auto") return;
+  const used = (await readHealth(url, signal))?.devices?.map(({ name }) => name) ?? [];
+  const key = `${url} ${device} ${used.join()}`;
+  if (used.length === 0 || used.includes(device) || reported.has(key)) return;
+  reported.add(key);
+  logLine(
+    `WHETSTONE_DEVICE=${device} has no effect: the service at ${url} already runs on the data directory ${dataDir}, on the device ${used.join(" and ")}. Stop it to use another device`,
+  );
+}
+
+/**
+ * Returns the health report of the service at `url`; null if no service answers. Sent without a key, because the port in a stale file may now
+ * belong to another program.
+ */
+async function readHealth(url: string, signal: AbortSignal | undefined): Promise<z.infer<typeof serviceReport> | null> {
+  const { Agent } = await import("undici");
+  const agent = new Agent({ connect: { timeout: HEALTH_TIMEOUT_MS }, maxResponseSize: MAX_HEALTH_BYTES });
+  try {
+    const { statusCode, body } = await agent.request({
+      origin: url,
+      path: "/health",
+      method: "GET",
+      headersTimeout: HEALTH_TIMEOUT_MS,
+      bodyTimeout: HEALTH_TIMEOUT_MS,
+      signal: signal ?? null,
+    });
+    // A 503 with a health report means that the service runs and its sampler is restarting. A 503 with an error body means that it is
+    // shutting down.
+    const report = serviceReport.safeParse(await body.json());
+    return report.success && (statusCode === 200 || statusCode === 503) ? report.data : null;
+  } catch {
+    signal?.throwIfAborted();
+    return null;
+  } finally {
+    await agent.destroy();
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,14 @@
+import type { ExamineOptions } from "./ports.ts";
+import type { RlOptions } from "./wire.ts";
+
+/** Returns the options of the preflight of an RL job with these settings. */
+export function examinationOf(config: RlOptions): ExamineOptions {
+  // Turns without log-probabilities may come from other services, which do not return token ids either.
+  const isLenient = config.allowTrainingWithoutLogprobs === true;
+  return {
+    allowsUnknownLogprobs: isLenient,
+    rendersTokenIds: isLenient,
+    masksTruncated: config.maskTruncated === true,
+    usesTurnRewards: config.turnRewards === true,
+  };
+}

@@ -1,0 +1,63 @@
+import { ArgumentError } from "../../base/errors.ts";
+import { HttpError } from "./errors.ts";
+
+/** Option of a call by the path of its field on the wire: `experimental_config.learning_rate` → `learningRate`. */
+export type OptionNames = ReadonlyMap<string, string>;
+
+/** Returns the options of the fields of a body; `prefix` is the path of the object that contains the fields. */
+export function optionNames(schema: { readonly shape: object }, prefix = ""): OptionNames {
+  return new Map(Object.keys(schema.shape).map((key) => [`${prefix}${key}`, camelCase(key)]));
+}
+
+/** Converts snake_case to camelCase: `learning_rate` → `learningRate`. */
+export function camelCase(key: string): string {
+  return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/**
+ * Runs a call whose errors name the options that the caller wrote instead of the fields on the wire, in `param` and in the message.
+ *
+ * @throws HttpError `E_HTTP` with renamed fields for a status 400 or 422; ArgumentError `E_ARGUMENT` likewise; other errors unchanged.
+ */
+export async function withOptionNames<T>(names: OptionNames, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    throw renamed(error, names);
+  }
+}
+
+/** Replaces the wire names of options in a text. A word that is the same in both forms stays, also in another meaning. */
+export function withNames(text: string, names: OptionNames): string {
+  return text.replaceAll(/(?<![\w.])[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*(?!\w)/gu, (path) => optionOf(path, names) ?? path);
+}
+
+function renamed(error: unknown, names: OptionNames): unknown {
+  if (error instanceof ArgumentError)
+    return new ArgumentError(withNames(error.message, names), { param: paramOf(error.param, names), cause: error.cause });
+  if (!(error instanceof HttpError) || (error.status !== 400 && error.status !== 422)) return error;
+  const { status, type, requestId, retryAfterMs, serviceCode, retryable } = error;
+  const reason = error.reason === null ? null : withNames(error.reason, names);
+  const facts = { status, type, requestId, retryAfterMs, serviceCode, retryable, reason };
+  return new HttpError(withNames(error.message, names), { ...facts, param: paramOf(error.param, names), cause: error });
+}
+
+function paramOf(param: string | null, names: OptionNames): string | undefined {
+  return param === null ? undefined : (optionOf(param, names) ?? param);
+}
+
+/** Returns the option of a wire path, or of a field's name alone if it contains an underscore; components below the field stay. */
+function optionOf(path: string, names: OptionNames): string | undefined {
+  const parts = path.split(".");
+  for (let count = parts.length; count > 0; count--) {
+    const field = parts.slice(0, count).join(".");
+    const option = names.get(field) ?? (field.includes("_") ? byName(field, names) : undefined);
+    if (option !== undefined) return [option, ...parts.slice(count)].join(".");
+  }
+  return undefined;
+}
+
+function byName(name: string, names: OptionNames): string | undefined {
+  for (const [path, option] of names) if (path.endsWith(`.${name}`)) return option;
+  return undefined;
+}

@@ -1,0 +1,201 @@
+import {
+  createdSession,
+  deleteSessionResponse,
+  session,
+  sessionList,
+  sessionWithTrajectory,
+  type Trajectory,
+} from "../../base/schema/index.ts";
+import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
+import { parseAnswer } from "./options.ts";
+import { allPages, type ListOptions } from "./pages.ts";
+import { sessionFromWire, sessionToWire, type CreatedSessionInfo, type CreateSessionFields, type SessionInfo } from "./session-wire.ts";
+
+export type { CreatedSessionInfo, SessionInfo, SessionSampling, SessionUrls } from "./session-wire.ts";
+
+/** Model, sampling fields and limits of the session that `sessions.create` creates. */
+export interface CreateSessionOptions extends CreateSessionFields, CallOptions {}
+
+/** Filters and number of the sessions that `sessions.list` returns. */
+export interface ListSessionsOptions extends ListOptions {
+  /** Only sessions of this model, as named at the creation. @default all */
+  readonly model?: string | undefined;
+}
+
+/** Wait of `sessions.get`. */
+export interface ReadSessionOptions extends CallOptions {
+  /** Max seconds to wait until the session is no longer open, 0 to 30. @default 0 */
+  readonly waitSeconds?: number | undefined;
+}
+
+/** Reward and metrics of a rollout, from its agent or its trainer. */
+export interface SessionScore {
+  /** Reward of the rollout, finite. @default the reward set before */
+  readonly reward?: number | undefined;
+  /** Measurements of the rollout by name, added to earlier ones. @default none */
+  readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
+}
+
+/**
+ * The `sessions` resource (an extension): agents that run anywhere sample a policy with a key of their own, and the service records the
+ * trajectory. `capture.session` plays a whole rollout with it.
+ *
+ * @example
+ * ```ts
+ * const session = await service.sessions.create({ model: policy.id, samplingDefaults: { temperature: 1 }, maxSeconds: 600 });
+ * console.log(session.urls.openai, session.key); // for the agent, which ends with POST {urls.session}/finish {"reward": 1}
+ * const { status, reward } = await service.sessions.wait(session.id);
+ * const { messages_and_choices: turns } = await service.sessions.trajectory(session.id);
+ * await service.sessions.delete(session.id);
+ * ```
+ */
+export interface Sessions {
+  /**
+   * Creates a session. A repeated request after a lost response may leave an unused session, which expires.
+   *
+   * @param options - Model, sampling fields, limits, signal and time limit.
+   * @returns the open session with its key and base URLs.
+   * @throws HttpError `E_HTTP` for an error status, 404 for an unknown model.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
+  create(options: CreateSessionOptions): Promise<CreatedSessionInfo>;
+  /**
+   * Lists sessions, fetching all pages.
+   *
+   * @param options - Model, number, signal and time limit.
+   * @returns the sessions, newest first.
+   * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const open = (await service.sessions.list({ model: policy.id })).filter(({ status }) => status === "open");
+   * ```
+   */
+  list(options?: ListSessionsOptions): Promise<SessionInfo[]>;
+  /**
+   * Returns a session without its trajectory.
+   *
+   * @param sessionId - ID of the session.
+   * @param options - Wait, signal and time limit.
+   * @returns the session.
+   * @throws HttpError `E_HTTP` for an error status, 404 for a session that has expired or was deleted.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const { requests, tokens } = await service.sessions.get("5f0c5a1e-7b3d-4b8e-9a55-3f6f1f0f6c1d");
+   * ```
+   */
+  get(sessionId: string, options?: ReadSessionOptions): Promise<SessionInfo>;
+  /**
+   * Returns the trajectory of a session's requests so far, with token ids and log-probabilities.
+   *
+   * @param sessionId - ID of the session.
+   * @param options - Signal and time limit.
+   * @returns the wire form, for `Trajectory.fromJSON`; its reward is 0 until the session has one.
+   * @throws HttpError `E_HTTP` for an error status, 404 for a session that has expired or was deleted.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
+  trajectory(sessionId: string, options?: CallOptions): Promise<Trajectory>;
+  /**
+   * Waits until a session is no longer open: finished by the agent, or timed out.
+   *
+   * @param sessionId - ID of the session.
+   * @param options - Signal and time limit.
+   * @returns the session, `finished` or `timed_out`.
+   * @throws HttpError `E_HTTP` for an error status, 404 for a session that has expired or was deleted.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; the signal's reason, or a `TimeoutError`.
+   */
+  wait(sessionId: string, options?: CallOptions): Promise<SessionInfo>;
+  /**
+   * Sets the reward of a session and adds metrics, also after its end.
+   *
+   * @param sessionId - ID of the session.
+   * @param score - Reward and metrics; an empty score changes nothing.
+   * @param options - Signal and time limit.
+   * @returns the changed session.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * await service.sessions.score("5f0c5a1e-7b3d-4b8e-9a55-3f6f1f0f6c1d", { reward: 0.5, metrics: { judged: true } });
+   * ```
+   */
+  score(sessionId: string, score: SessionScore, options?: CallOptions): Promise<SessionInfo>;
+  /**
+   * Finishes a session: running requests are cancelled, and no further ones accepted.
+   *
+   * @param sessionId - ID of the session.
+   * @param score - Reward and metrics.
+   * @param options - Signal and time limit.
+   * @returns the finished session.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const { reward } = await service.sessions.finish("5f0c5a1e-7b3d-4b8e-9a55-3f6f1f0f6c1d", { reward: 1 });
+   * ```
+   */
+  finish(sessionId: string, score?: SessionScore, options?: CallOptions): Promise<SessionInfo>;
+  /**
+   * Deletes a session with its trajectory. Running requests are cancelled.
+   *
+   * @param sessionId - ID of the session.
+   * @param options - Signal and time limit.
+   * @throws HttpError `E_HTTP` for an error status, 404 for a session that has expired or was deleted.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
+  delete(sessionId: string, options?: CallOptions): Promise<void>;
+}
+
+const PATH = "/v1/preview/sessions";
+/** Seconds of one request of {@link Sessions.wait}. */
+const WAIT_SECONDS = 30;
+
+export function sessionsResource(api: Api): Sessions {
+  const one = (id: string): string => `${PATH}/${encodeURIComponent(id)}`;
+  const info = (answer: unknown): SessionInfo => sessionFromWire(parseAnswer(session, answer, "session"));
+  const read = async (id: string, query: Record<string, string | number>, options: CallOptions) =>
+    parseAnswer(
+      sessionWithTrajectory,
+      await callJson(api, "GET", one(id), { ...options, query, headersTimeoutMs: LONG_CALL_MS }),
+      "session",
+    );
+  const resource: Sessions = {
+    async create({ signal, timeoutMs, ...fields }) {
+      const answer = await callJson(api, "POST", PATH, { signal, timeoutMs, json: sessionToWire(fields), retry: "idempotent" });
+      const created = parseAnswer(createdSession, answer, "session");
+      return { ...sessionFromWire(created), key: created.key };
+    },
+    async list({ model, ...options } = {}) {
+      return (await allPages(api, PATH, sessionList, { model }, "sessions", options)).map(sessionFromWire);
+    },
+    get: async (id, { waitSeconds = 0, ...options } = {}) =>
+      sessionFromWire(await read(id, { trajectory: "omit", wait: waitSeconds }, options)),
+    async trajectory(id, options = {}) {
+      const { trajectory } = await read(id, {}, options);
+      return trajectory!;
+    },
+    async wait(id, { signal, timeoutMs } = {}) {
+      const limits = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)].filter((each) => each !== undefined);
+      const ends = AbortSignal.any(limits);
+      for (;;) {
+        const current = await resource.get(id, { waitSeconds: WAIT_SECONDS, signal: ends });
+        if (current.status !== "open") return current;
+      }
+    },
+    async score(id, { reward, metrics }, options = {}) {
+      let answer: SessionInfo | null = null;
+      if (metrics !== undefined)
+        answer = info(await callJson(api, "POST", `${one(id)}/metrics`, { ...options, json: { metrics }, retry: "idempotent" }));
+      if (reward !== undefined)
+        answer = info(await callJson(api, "POST", `${one(id)}/reward`, { ...options, json: { reward }, retry: "idempotent" }));
+      return answer ?? resource.get(id, options);
+    },
+    finish: async (id, { reward, metrics } = {}, options = {}) =>
+      info(await callJson(api, "POST", `${one(id)}/finish`, { ...options, json: { reward, metrics }, retry: "idempotent" })),
+    async delete(id, options = {}) {
+      parseAnswer(deleteSessionResponse, await callJson(api, "DELETE", one(id), options), "answer to the deletion of a session");
+    },
+  };
+  return resource;
+}

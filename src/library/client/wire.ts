@@ -1,0 +1,305 @@
+/**
+ * Conversion between the wire's snake_case and the client's camelCase. Free-form maps (metrics, metadata, event data) keep their keys, and
+ * chat bodies are not converted.
+ */
+import type {
+  Checkpoint,
+  CreateModelRequest,
+  DeleteCheckpointsResponse,
+  DeleteModelResponse,
+  JobEvent as WireJobEvent,
+  LoraConfig,
+  Model as WireModel,
+  ModelSummary as WireModelSummary,
+  RlConfig,
+  ServedModel as WireServedModel,
+  SftConfig,
+  SftExperimentalConfig,
+  TrainingJob as WireTrainingJob,
+} from "../../base/schema/index.ts";
+
+/** Camel-case form of a snake_case name: `learning_rate` → `learningRate`. */
+export type CamelCase<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelCase<Tail>>}` : S;
+/** `T` with its top-level keys in camelCase. */
+export type CamelKeys<T> = { readonly [K in keyof T as K extends string ? CamelCase<K> : never]: T[K] };
+
+/** Description of a trainable model. */
+export interface ModelInfo {
+  /** UUID of the model. */
+  readonly id: string;
+  /** Team or user that owns the model. */
+  readonly entity: string;
+  /** Project where the model is stored. */
+  readonly project: string;
+  /** Name, unique within entity and project. */
+  readonly name: string;
+  /** Base model whose architecture and tokenizer the model has. */
+  readonly baseModel: string;
+  /** Experiment-tracking run; null if the service has none. */
+  readonly runId: string | null;
+  /** Low-rank adapter settings; null = full-parameter training. */
+  readonly lora: LoraConfig | null;
+}
+
+/** A trainable model with the number and size of its checkpoints: an entry of `models.listTrainable`. */
+export interface ModelSummary extends ModelInfo {
+  /** Creation time, ISO 8601. */
+  readonly createdAt: string;
+  /** Step of the newest checkpoint; null if all checkpoints were deleted. */
+  readonly latestStep: number | null;
+  /** Number of stored checkpoints, step 0 included. */
+  readonly checkpoints: number;
+  /** Size of all checkpoints on disk in bytes. A file that several checkpoints share counts once. */
+  readonly bytes: number;
+}
+
+/** Name, base model and initial weights of the model that `models.create` creates. */
+export interface CreateModelOptions {
+  /** Project where the model is stored. */
+  readonly project: string;
+  /** Unique within the project. */
+  readonly name: string;
+  /**
+   * Base model: an identifier that the service knows; the path of a directory in Hugging Face layout or of a `.gguf` file;
+   * `hf:<owner>/<name>[@revision]`; or `ollama:<name>[:tag]`. A relative path is one of this process.
+   */
+  readonly baseModel: string;
+  /** Owner of the model. @default the key's entity */
+  readonly entity?: string | undefined;
+  /** Return the existing model of this name instead of a conflict error. Its base model and adapter are not compared. @default false */
+  readonly returnExisting?: boolean | undefined;
+  /** Extension: low-rank adapter settings. @default full-parameter training; with `from`, the settings of the source */
+  readonly lora?: LoraConfig | undefined;
+  /**
+   * Extension: initial weights instead of the base model's. Either a checkpoint (`entity/project/name:stepN`, without a step the newest;
+   * also `ModelPolicy.id`), or an artifact with an adapter in PEFT layout (`artifact:///entity/project/name:vN`). @default the base model
+   */
+  readonly from?: string | undefined;
+  /** Extension: also load the optimizer state of the checkpoint in `from`. @default false */
+  readonly keepOptimizer?: boolean | undefined;
+}
+
+/** Result of deleting a model. */
+export interface DeletedModel {
+  /** UUID of the deleted model. */
+  readonly modelId: string;
+  /** Number of checkpoints deleted with the model. */
+  readonly deletedCheckpoints: number;
+  /** Whether an experiment-tracking run was deleted too; always false for this package's service, whose models have none. */
+  readonly deletedRun: boolean;
+}
+
+/** Result of deleting checkpoints. */
+export interface DeletedCheckpoints {
+  /** Number of checkpoints deleted by the call. */
+  readonly deletedCount: number;
+  /** Steps that matched no checkpoint. */
+  readonly notFoundSteps: readonly number[];
+}
+
+/** Entry of the list of served models. */
+export interface ServedModel {
+  /** Value for the `model` field of a chat request. */
+  readonly id: string;
+  /** Creation time in seconds since 1970; 0 if the service does not report it. */
+  readonly created: number;
+  /** Entity that owns the model; `whetstone` for a base model of this package's service. */
+  readonly ownedBy: string;
+  /** Name of a trainable model's newest checkpoint; null if the service does not list it. */
+  readonly root: string | null;
+  /** Base model of a trainable model; null for a base model, and if the service does not list it. */
+  readonly parent: string | null;
+  /** Context length in tokens; null if unknown. */
+  readonly maxModelLen: number | null;
+  /** Number of parameters of the base model, without an adapter; null if unknown. */
+  readonly parameters: number | null;
+}
+
+/** State of a training job. A service that implements only the interface returns just `id`; all other fields are then null. */
+export interface TrainingJobInfo {
+  /** UUID of the job. */
+  readonly id: string;
+  /** UUID of the trained model. */
+  readonly modelId: string | null;
+  /** Kind of training. */
+  readonly type: "rl" | "sft" | null;
+  /** State at the time of the request. */
+  readonly status: "queued" | "running" | "succeeded" | "failed" | "cancelled" | null;
+  /** Time at which the service accepted the job, ISO 8601. */
+  readonly createdAt: string | null;
+  /** Start of the computation, ISO 8601; null before. */
+  readonly trainingStart: string | null;
+  /** End of the job in any final state, ISO 8601; null before. */
+  readonly trainingEnd: string | null;
+  /** Cause of a failure or cancellation; null otherwise. */
+  readonly errorMessage: string | null;
+  /** Step of the checkpoint that this job created. */
+  readonly step: number | null;
+}
+
+/** Event of a training job. Names in `metrics` are the service's. */
+export type JobEvent =
+  | {
+      readonly type: "training-started";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+      /** Expected number of gradient steps; null if the service did not report it. */
+      readonly gradientSteps: number | null;
+    }
+  | {
+      readonly type: "gradient-step";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+      /** Metrics of the optimizer step. */
+      readonly metrics: Readonly<Record<string, number>>;
+    }
+  | {
+      /** Extension: metrics of the preceding step are suspicious; `code` names the check. */
+      readonly type: "warning";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+      /** Name of the check. */
+      readonly code: string;
+      /** Description of the suspicious value. */
+      readonly message: string;
+      /** Suspicious value; null if the service did not report it. */
+      readonly value: number | null;
+      /** Limit that the value exceeds; null if the service did not report it. */
+      readonly threshold: number | null;
+    }
+  | {
+      readonly type: "training-ended";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+      /** Step of the checkpoint that this job created; null if the service did not report it. */
+      readonly step: number | null;
+      /** Final metrics of the job, as on its checkpoint. */
+      readonly metrics: Readonly<Record<string, number>>;
+    }
+  | {
+      readonly type: "training-failed";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+      /** Reason of the service. */
+      readonly message: string;
+    }
+  | {
+      readonly type: "training-cancelled";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+    };
+
+/** Settings of an RL step: the interface's `experimental_config` in camelCase. Absent settings have the service's defaults. */
+export type RlOptions = Partial<CamelKeys<RlConfig>>;
+/** Settings of an SFT job: `config` and `experimental_config` in camelCase. */
+export type SftOptions = Partial<CamelKeys<SftConfig> & CamelKeys<SftExperimentalConfig>>;
+
+export function modelFromWire(model: WireModel): ModelInfo {
+  const { id, entity, project, name, base_model: baseModel, run_id: runId, lora } = model;
+  return { id, entity, project, name, baseModel, runId, lora: lora ?? null };
+}
+
+export function modelSummaryFromWire(model: WireModelSummary): ModelSummary {
+  const { created_at: createdAt, latest_step: latestStep, checkpoints, bytes } = model;
+  return { ...modelFromWire(model), createdAt, latestStep, checkpoints, bytes };
+}
+
+export function createModelToWire(options: CreateModelOptions): CreateModelRequest {
+  const { project, name, baseModel, entity, returnExisting, lora, from, keepOptimizer } = options;
+  // Omits absent options: a service without the extensions may reject unknown fields.
+  return {
+    project,
+    name,
+    base_model: baseModel,
+    ...(entity === undefined ? {} : { entity }),
+    ...(returnExisting === undefined ? {} : { return_existing: returnExisting }),
+    ...(lora === undefined ? {} : { lora }),
+    ...(from === undefined ? {} : { from }),
+    ...(keepOptimizer === undefined ? {} : { keep_optimizer: keepOptimizer }),
+  };
+}
+
+export function deletedModelFromWire(deleted: DeleteModelResponse): DeletedModel {
+  return { modelId: deleted.model_id, deletedCheckpoints: deleted.deleted_checkpoints, deletedRun: deleted.deleted_run };
+}
+
+export function deletedCheckpointsFromWire(deleted: DeleteCheckpointsResponse): DeletedCheckpoints {
+  return { deletedCount: deleted.deleted_count, notFoundSteps: deleted.not_found_steps };
+}
+
+export function servedModelFromWire({ id, created, owned_by: ownedBy, root, parent, ...limits }: WireServedModel): ServedModel {
+  const { max_model_len: maxModelLen, parameters } = limits;
+  return {
+    id,
+    created,
+    ownedBy,
+    root: root ?? null,
+    parent: parent ?? null,
+    maxModelLen: maxModelLen ?? null,
+    parameters: parameters ?? null,
+  };
+}
+
+export function trainingJobFromWire(job: WireTrainingJob): TrainingJobInfo {
+  return {
+    id: job.id,
+    modelId: job.model_id ?? null,
+    type: job.type ?? null,
+    status: job.status ?? null,
+    createdAt: job.created_at ?? null,
+    trainingStart: job.training_start ?? null,
+    trainingEnd: job.training_end ?? null,
+    errorMessage: job.error_message ?? null,
+    step: job.step ?? null,
+  };
+}
+
+/**
+ * Converts a job event from its wire form.
+ *
+ * @param event - Event as the service sent it.
+ * @returns the event in camelCase; a missing code or message is replaced by a placeholder.
+ * @example
+ * ```ts
+ * const { data } = await service.trainingJobs.events(job.id);
+ * for (const event of data.map(jobEventFromWire)) console.log(event.type);
+ * ```
+ */
+export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
+  switch (type) {
+    case "training_started":
+      return { type: "training-started", id, gradientSteps: numberOrNull(data["num_sequences"]) };
+    case "gradient_step":
+      return { type: "gradient-step", id, metrics: numbersOf(data) };
+    case "warning":
+      return {
+        type: "warning",
+        id,
+        code: typeof data["code"] === "string" ? data["code"] : "unknown",
+        message: typeof data["message"] === "string" ? data["message"] : "the service gave no reason",
+        value: numberOrNull(data["value"]),
+        threshold: numberOrNull(data["threshold"]),
+      };
+    case "training_ended":
+      return { type: "training-ended", id, step: numberOrNull(data["step"]), metrics: numbersOf(data) };
+    case "training_failed":
+      if (data["cancelled"] === true) return { type: "training-cancelled", id };
+      return {
+        type: "training-failed",
+        id,
+        message: typeof data["error_message"] === "string" ? data["error_message"] : "the service gave no reason",
+      };
+    case "training_cancelled":
+      return { type: "training-cancelled", id };
+  }
+}
+
+function numberOrNull(value: unknown): number | null {
+  return typeof value === "number" ? value : null;
+}
+
+function numbersOf(data: Readonly<Record<string, unknown>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(data).filter((entry): entry is [string, number] => typeof entry[1] === "number"));
+}
+
+export type { Checkpoint, LoraConfig };

@@ -1,0 +1,233 @@
+import type { z } from "zod";
+import { DataError } from "../../base/errors.ts";
+import { jsonObject } from "../../base/schema/common.ts";
+import { exampleWeight } from "../../base/schema/example-weight.ts";
+import { requestMessage, tool, type History, type JsonObject, type RequestMessage, type Tool } from "../../base/schema/index.ts";
+import { Trajectory } from "../../base/trajectory/index.ts";
+import { isChoice, toMessage } from "../../base/trajectory/messages.ts";
+import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
+import { expandPaths, type Patterns } from "./paths.ts";
+
+/**
+ * Conversation for supervised training: every assistant message is trained, except messages with `weight: 0`.
+ *
+ * The common fine-tuning format has one object `{messages, tools?, parallel_tool_calls?, chat_template_kwargs?}` per line; `weight` on an
+ * example is an extension of this package.
+ */
+export interface ChatExample {
+  /** Conversation in order; assistant messages are trained. */
+  readonly messages: readonly RequestMessage[];
+  /** Tools available to the model. @default none */
+  readonly tools?: readonly Tool[] | undefined;
+  /** Stored for trainers that use it; no chat template of this package reads it. */
+  readonly parallelToolCalls?: boolean | undefined;
+  /** Variables of the chat template, such as `{ preserve_thinking: true }`. @default none */
+  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
+  /** Loss weight of each trained token relative to other examples, 1e-6 to 1e6. @default 1 */
+  readonly weight?: number | undefined;
+}
+
+const PARALLEL = "parallel_tool_calls";
+const KWARGS = "chat_template_kwargs";
+
+/**
+ * Reads conversations from chat JSON Lines files, lazily. Other keys of a line are dropped; other keys of a message are kept.
+ *
+ * @param patterns - Paths or globs, as for `readTrajectories`.
+ * @param options - Handling of a torn last line, and a signal.
+ * @returns The conversations in file order.
+ * @throws DataError `E_DATA` with file and line.
+ * @throws the signal's reason.
+ * @example
+ * ```ts
+ * for await (const { messages } of readChatJsonl("data/*.jsonl")) console.log(messages.length);
+ * ```
+ */
+export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = {}): AsyncGenerator<ChatExample, void, undefined> {
+  for (const path of await expandPaths(patterns)) {
+    for await (const { line, value } of readJsonLines(path, options)) yield chatExampleOf(value, `${path}:${line}`);
+  }
+}
+
+/**
+ * Writes `{messages, tools?, parallel_tool_calls?, chat_template_kwargs?, weight?}` per line, the plain format that other trainers read. Atomic: a failed call
+ * leaves `path` unchanged.
+ *
+ * A trajectory becomes one line per history, the main one first; additional histories without a trained message are skipped. In a history
+ * with sampled turns, assistant messages that were only context get `weight: 0`. Rewards, token ids and log-probabilities are dropped;
+ * `writeTrajectories` keeps them.
+ *
+ * @param path - File to write; compressed if the name ends in `.gz`.
+ * @param examples - Trajectories or conversations, in order.
+ * @param options - Signal.
+ * @returns Path, number of lines, size and SHA-256 of the file.
+ * @throws DataError `E_DATA` for an invalid example, or one with nothing to train.
+ * @throws the signal's reason.
+ * @example
+ * ```ts
+ * const messages = [
+ *   { role: "user", content: "Reverse: abc" },
+ *   { role: "assistant", content: "cba" },
+ * ];
+ * const { count, sha256 } = await writeChatJsonl("reverse.jsonl", [{ messages }]);
+ * ```
+ */
+export function writeChatJsonl(
+  path: string,
+  examples: Iterable<Trajectory | ChatExample> | AsyncIterable<Trajectory | ChatExample>,
+  options: WriteOptions = {},
+): Promise<WrittenFile> {
+  const lines = async function* () {
+    let index = 0;
+    for await (const each of examples) {
+      const where = `Example ${++index}`;
+      if (Trajectory.isInstance(each)) for (const example of examplesOf(each)) yield toLine(example, where);
+      else yield toLine(each, where);
+    }
+  };
+  return writeJsonLines(path, lines(), options);
+}
+
+/**
+ * Converts a chat example to a trajectory without sampled turns; returns a trajectory unchanged.
+ *
+ * @param index - Number of the example, for messages.
+ * @throws DataError `E_DATA` when a message or tool is invalid.
+ */
+export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
+  if (Trajectory.isInstance(example)) return example;
+  const { messages, tools = null, [PARALLEL]: parallel, [KWARGS]: kwargs, weight } = toLine(example, `Example ${index}`);
+  // Copied through the schema, so that the caller's messages are not frozen.
+  return Trajectory.fromJSON({
+    messages_and_choices: messages,
+    tools,
+    ...(parallel === undefined ? {} : { [PARALLEL]: parallel }),
+    ...(kwargs === undefined ? {} : { [KWARGS]: kwargs }),
+    ...(weight === undefined ? {} : { weight }),
+  });
+}
+
+interface ChatLine {
+  readonly messages: readonly RequestMessage[];
+  readonly tools?: readonly Tool[];
+  readonly parallel_tool_calls?: boolean;
+  readonly chat_template_kwargs?: Readonly<JsonObject>;
+  readonly weight?: number;
+}
+
+function toLine(example: ChatExample, where: string): ChatLine {
+  const { messages, tools = [], parallelToolCalls, chatTemplateKwargs, weight } = checkedExample(example, where);
+  return {
+    messages,
+    ...(tools.length === 0 ? {} : { tools }),
+    ...(parallelToolCalls === undefined ? {} : { [PARALLEL]: parallelToolCalls }),
+    ...(chatTemplateKwargs === undefined ? {} : { [KWARGS]: chatTemplateKwargs }),
+    ...(weight === undefined ? {} : { weight }),
+  };
+}
+
+/** Validates a parsed chat line. @throws DataError `E_DATA` that starts with `where`. */
+export function chatExampleOf(value: unknown, where: string): ChatExample {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new DataError(`${where}: expected a chat example object`);
+  if ("messages_and_choices" in value) throw new DataError(`${where}: expected a chat example, got a trajectory; use \`readTrajectories\``);
+  const {
+    messages,
+    tools,
+    [PARALLEL]: parallel,
+    [KWARGS]: kwargs,
+    weight,
+  } = value as {
+    messages: ChatLine["messages"];
+    tools?: Tool[];
+    [PARALLEL]?: boolean;
+    [KWARGS]?: JsonObject | null;
+    weight?: number | null;
+  };
+  const example: ChatExample = {
+    messages,
+    ...(tools === undefined || tools === null ? {} : { tools }),
+    ...(parallel === undefined || parallel === null ? {} : { parallelToolCalls: parallel }),
+    ...(kwargs === undefined || kwargs === null ? {} : { chatTemplateKwargs: kwargs }),
+    ...(weight === undefined || weight === null ? {} : { weight }),
+  };
+  return checkedExample(example, where);
+}
+
+function examplesOf(trajectory: Trajectory): ChatExample[] {
+  const wire = trajectory.toJSON();
+  const parallel = wire[PARALLEL];
+  const parallelToolCalls = typeof parallel === "boolean" ? parallel : undefined;
+  const { data: chatTemplateKwargs } = jsonObject.safeParse(wire[KWARGS]);
+  const weight = typeof wire["weight"] === "number" ? wire["weight"] : undefined;
+  return (
+    [wire, ...wire.additional_histories]
+      .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls, chatTemplateKwargs, weight }))
+      // An additional history may lack an answer; a trajectory may not.
+      .filter(({ messages }, index) => index === 0 || messages.some(isTrained))
+  );
+}
+
+/** Returns the messages of all histories that a service trains, the main history first. */
+export function trainedMessages(trajectory: Trajectory): RequestMessage[] {
+  const wire = trajectory.toJSON();
+  return [wire, ...wire.additional_histories].flatMap((history) => messagesOf(history).filter(isTrained));
+}
+
+/** Returns a history as plain messages, with `weight: 0` on the assistant messages that a service does not train. */
+function messagesOf({ messages_and_choices: items }: History): RequestMessage[] {
+  const isSampled = items.some(isChoice);
+  return items.map((item) => {
+    const message = toMessage(item);
+    return isSampled && message.role === "assistant" && !isChoice(item) ? { ...message, weight: 0 } : message;
+  });
+}
+
+function isTrained(message: RequestMessage): boolean {
+  return message.role === "assistant" && message["weight"] !== 0;
+}
+
+/** Validates an example and returns it as the schemas parse it: tool-call arguments as JSON text, missing types added. */
+function checkedExample(example: ChatExample, where: string): ChatExample {
+  const { tools, parallelToolCalls, chatTemplateKwargs, weight } = example;
+  if (!Array.isArray(example.messages) || example.messages.length === 0)
+    throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
+  const messages = (example.messages as readonly unknown[]).map((value, at) => {
+    const message = parsed(requestMessage, value, `${where}: expected a message with a \`role\` and \`content\` at \`messages.${at}`);
+    checkWeight(message, `${where}: \`messages.${at}.weight\``);
+    return message;
+  });
+  if (tools !== undefined && !Array.isArray(tools)) throw new DataError(`${where}: expected \`tools\` to be an array of function tools`);
+  const readTools = (tools as readonly unknown[] | undefined)?.map((value, at) =>
+    parsed(tool, value, `${where}: expected a function tool at \`tools.${at}`),
+  );
+  if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
+    throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
+  }
+  if (chatTemplateKwargs !== undefined)
+    parsed(jsonObject, chatTemplateKwargs, `${where}: expected an object of template variables by name at \`${KWARGS}`);
+  const { error } = exampleWeight.optional().safeParse(weight);
+  if (error !== undefined) throw new DataError(`${where}: \`weight\`: ${error.issues[0]?.message ?? "invalid"}`);
+  if (!messages.some(isTrained)) {
+    throw new DataError(`${where}: expected at least one assistant message, not of \`weight: 0\`; there is nothing to train in it`);
+  }
+  return { ...example, messages, ...(readTools === undefined ? {} : { tools: readTools }) };
+}
+
+/** Parses a value with a schema. @throws DataError `E_DATA`: `expected`, then the path inside the value and the schema's message. */
+function parsed<T>(schema: z.ZodType<T>, value: unknown, expected: string): T {
+  const { data, error } = schema.safeParse(value);
+  if (error === undefined) return data;
+  const [issue] = error.issues;
+  const path = (issue?.path ?? []).map((key) => `.${String(key)}`).join("");
+  throw new DataError(`${expected}${path}\`: ${issue?.message ?? "invalid"}`, { cause: error });
+}
+
+/**
+ * Checks that a message's weight is absent, 0 or 1. Other trainers reject other values, and this package would train such a message in
+ * full.
+ */
+function checkWeight(message: RequestMessage, where: string): void {
+  const weight = message["weight"];
+  if (weight === undefined || weight === null || weight === 0 || weight === 1) return;
+  throw new DataError(`${where}: expected 0 (context) or 1 (trained), got ${JSON.stringify(weight)}`);
+}

@@ -1,0 +1,89 @@
+/** Conversion of ART's exchanges to chat completions, from which `toHistories` reconstructs histories, as capture does. */
+import { continued, readResponsesRequest, toChatExchanges, accept, type Exchange, type ResponseLookup } from "../../../dialects/index.ts";
+import { DataError, WhetstoneError } from "../../../base/errors.ts";
+import type { RecordedCall } from "../../../base/trajectory/histories.ts";
+import { shown } from "../../../base/util/shown.ts";
+import type { ArtExchanges } from "./art-schema.ts";
+
+/** Exchange with its times, by which calls are ordered, its model and its position in the file. */
+interface TimedExchange {
+  readonly start: number;
+  readonly end: number;
+  readonly model: string;
+  readonly exchange: Exchange;
+  readonly where: string;
+}
+
+/** Members of an exchange that do not depend on the API. */
+interface Timed {
+  readonly start_time: string;
+  readonly end_time: string;
+  readonly model?: string | null | undefined;
+}
+
+/**
+ * Converts exchanges to calls in order of their start.
+ *
+ * @param model - Model of the calls to return; all calls must be of one model if undefined.
+ * @param where - Beginning of every error message.
+ * @throws DataError `E_DATA` for content that has no form as chat messages, or for several models.
+ */
+export async function callsOf(exchanges: ArtExchanges, model: string | undefined, where: string): Promise<RecordedCall[]> {
+  const timed = timedExchanges(exchanges, where);
+  const models = [...new Set(timed.map((each) => each.model))];
+  if (model === undefined && models.length > 1)
+    throw new DataError(`${where}: expected exchanges of one model, got ${shown(models)}; set \`model\` to the trained model`);
+  const calls: RecordedCall[] = [];
+  const lookup = lookupIn(exchanges);
+  const wanted = timed.filter((each) => model === undefined || each.model === model);
+  for (const { exchange, where: place } of wanted.toSorted((a, b) => a.start - b.start || a.end - b.end))
+    for (const chat of await translated(exchange, lookup, place)) calls.push({ order: calls.length, ...chat });
+  return calls;
+}
+
+function timedExchanges({ chat_completions: chats, completions, responses, messages }: ArtExchanges, where: string): TimedExchange[] {
+  const timed = ({ start_time: start, end_time: end, model }: Timed, exchange: Exchange, place: string): TimedExchange => {
+    const stated = exchange.dialect === "generate" ? "" : exchange.answer.model;
+    return { start: Date.parse(start), end: Date.parse(end), model: model ?? stated, exchange, where: `${where}.${place}` };
+  };
+  return [
+    ...chats.map((each, index) =>
+      timed(each, { dialect: "chat", request: each.request, answer: each.response }, `chat_completions.${index}`),
+    ),
+    ...completions.map((each, index) =>
+      timed(each, { dialect: "completions", request: each.request, answer: each.response }, `completions.${index}`),
+    ),
+    ...responses.map((each, index) =>
+      timed(each, { dialect: "responses", request: each.request, answer: each.response }, `responses.${index}`),
+    ),
+    ...messages.map((each, index) =>
+      timed(each, { dialect: "messages", request: each.request, answer: each.response }, `messages.${index}`),
+    ),
+  ];
+}
+
+/** Returns access to the responses of a trajectory. */
+function lookupIn({ responses }: ArtExchanges): ResponseLookup {
+  const all = new Map(responses.map(({ request, response }) => [response.id, { request, response }]));
+  return {
+    response(id) {
+      const found = all.get(id);
+      if (found === undefined) throw new DataError(`previous_response_id: expected a response of the same trajectory, got ${shown(id)}`);
+      return continued(readResponsesRequest(found.request, accept), found.response.output);
+    },
+    item(id) {
+      const found = responses.flatMap(({ response }) => response.output).find((item) => item["id"] === id);
+      if (found === undefined) throw new DataError(`input: expected a reference to an item of the same trajectory, got ${shown(id)}`);
+      return found;
+    },
+  };
+}
+
+async function translated(exchange: Exchange, lookup: ResponseLookup, where: string) {
+  try {
+    return await toChatExchanges(exchange, lookup);
+  } catch (cause) {
+    if (!WhetstoneError.isInstance(cause)) throw cause;
+    throw new DataError(`${where}: ${cause.message}`, { cause });
+  }
+}

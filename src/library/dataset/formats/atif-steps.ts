@@ -1,0 +1,194 @@
+/** Conversion between the items of a history and the steps of ATIF. Values that a step cannot hold are kept under `extra.whetstone`. */
+import type { AssistantChoice, LogprobEntry, MessageOrChoice, RequestMessage, ToolCall } from "../../../base/schema/index.ts";
+import { isChoice, textOf } from "../../../base/trajectory/messages.ts";
+import type { AtifStep } from "./atif-schema.ts";
+import { difference, overlaid } from "./difference.ts";
+import { isJson, type Json } from "./documents.ts";
+
+/** Key of `extra` under which the writer keeps values that ATIF has no field for. */
+const OWN = "whetstone";
+
+type Content = AtifStep["message"];
+type Result = NonNullable<AtifStep["observation"]>["results"][number];
+type Call = NonNullable<AtifStep["tool_calls"]>[number];
+type Metrics = NonNullable<AtifStep["metrics"]>;
+type Extra = AtifStep["extra"];
+
+/** Returns the values that the writer kept in `extra`; undefined for a document of another writer. */
+export function ownOf(extra: Extra): Json | undefined {
+  const own = extra?.[OWN];
+  return isJson(own) ? own : undefined;
+}
+
+/** Returns `{extra}` that keeps a value; `{}` for undefined. */
+export function withOwn(own: unknown): { readonly extra?: Json } {
+  return own === undefined ? {} : { extra: { [OWN]: own } };
+}
+
+// Reading.
+
+/** Returns the message or choice of a step, then the messages of its observation. */
+export function itemsOfStep(step: AtifStep): MessageOrChoice[] {
+  const item = overlaid(rebuiltItem(step), ownOf(step.extra)?.["item"]) as MessageOrChoice;
+  return [item, ...(step.observation?.results ?? []).map(messageOfResult)];
+}
+
+function messageOfResult(result: Result): RequestMessage {
+  return overlaid(rebuiltResult(result), ownOf(result.extra)) as RequestMessage;
+}
+
+/** Returns the message that a result is read as without its own values. A result of no call is feedback to the agent, as of a user. */
+function rebuiltResult({ source_call_id: id, content }: Result): RequestMessage {
+  const isAnswer = id !== undefined && id !== null;
+  return { role: isAnswer ? "tool" : "user", content: content ?? "", ...(isAnswer ? { tool_call_id: id } : {}) };
+}
+
+/** Returns the item that a step is read as without its own values. */
+function rebuiltItem(step: AtifStep): MessageOrChoice {
+  if (step.source !== "agent") return { role: step.source, content: step.message };
+  const calls = (step.tool_calls ?? []).map(readCall);
+  const message = {
+    role: "assistant",
+    content: agentText(step.message) || (calls.length > 0 ? null : ""),
+    ...(calls.length > 0 ? { tool_calls: calls } : {}),
+    ...(typeof step.reasoning_content === "string" ? { reasoning: step.reasoning_content } : {}),
+  };
+  if (step.is_copied_context === true || step.llm_call_count === 0) return message;
+  return { message, ...(typeof step.model_name === "string" ? { model: step.model_name } : {}), ...tokensOf(step) } as AssistantChoice;
+}
+
+function agentText(content: Content): string {
+  return typeof content === "string" ? content : content.map(({ text }) => text ?? "").join("");
+}
+
+function readCall(call: Call): ToolCall {
+  const rebuilt = {
+    id: call.tool_call_id,
+    type: "function",
+    function: { name: call.function_name, arguments: JSON.stringify(call.arguments) },
+  };
+  return overlaid(rebuilt, ownOf(call.extra)) as ToolCall;
+}
+
+/** Returns token ids and log-probabilities of a step. A step of several model calls has the tokens of several turns, and is read without them. */
+function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<AssistantChoice> {
+  if (!metrics || (count ?? 1) > 1) return {};
+  const { prompt_token_ids: prompt, completion_token_ids: ids, logprobs } = metrics;
+  const own = metrics.extra?.[OWN];
+  const entries = logprobs?.map((logprob, index) =>
+    overlaid({ token: tokenName(ids?.[index]), logprob }, Array.isArray(own) ? own[index] : {}),
+  );
+  return {
+    ...(prompt ? { prompt_token_ids: prompt } : {}),
+    ...(ids ? { token_ids: ids } : {}),
+    ...(entries ? { logprobs: { content: entries as LogprobEntry[] } } : {}),
+  };
+}
+
+function tokenName(id: number | undefined): string {
+  return id === undefined ? "" : `token_id:${id}`;
+}
+
+// Writing.
+
+/** Step without its number. */
+type UnnumberedStep = Omit<AtifStep, "step_id">;
+
+/** Returns the steps of a history. A tool message after any step is a result of that step's observation. */
+export function stepsOf(items: readonly MessageOrChoice[]): AtifStep[] {
+  const steps: AtifStep[] = [];
+  for (const item of items) {
+    const last = steps.at(-1);
+    if (!isChoice(item) && item.role === "tool" && last !== undefined) {
+      const results = [...(last.observation?.results ?? []), resultOf(item, last)];
+      steps[steps.length - 1] = { ...last, observation: { results } };
+      continue;
+    }
+    const number = steps.length + 1;
+    const step = { step_id: number, ...(isChoice(item) || item.role === "assistant" ? agentStep(item, number) : contextStep(item)) };
+    const rebuilt = rebuiltItem(step);
+    const own = difference(withEntriesOf(rebuilt, item), rebuilt);
+    steps.push({ ...step, ...withOwn(own === undefined ? undefined : { item: own }) });
+  }
+  return steps;
+}
+
+/** Returns an item with the entries of its rebuilt form: {@link metricsOf} keeps all values of the entries. */
+function withEntriesOf(rebuilt: MessageOrChoice, item: MessageOrChoice): MessageOrChoice {
+  if (!isChoice(item) || !isChoice(rebuilt) || !item.logprobs?.content) return item;
+  return { ...item, logprobs: { ...item.logprobs, content: rebuilt.logprobs?.content } };
+}
+
+function contextStep(message: RequestMessage): UnnumberedStep {
+  const isSystem = message.role === "system" || message.role === "developer";
+  return { source: isSystem ? "system" : "user", message: contentOf(message) };
+}
+
+/** Returns the content of a message as ATIF holds it: text, or parts if all are plain text parts. */
+function contentOf(message: RequestMessage): Content {
+  const { content } = message;
+  if (!Array.isArray(content)) return content ?? "";
+  const parts = content.flatMap((each) => {
+    const isPlain = isJson(each) && each["type"] === "text" && typeof each["text"] === "string" && Object.keys(each).length === 2;
+    return isPlain ? [{ type: "text" as const, text: each["text"] as string }] : [];
+  });
+  return parts.length === content.length ? parts : textOf(message);
+}
+
+function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Result {
+  const id = message.tool_call_id;
+  const isKnown = typeof id === "string" && (calls ?? []).some((call) => call.tool_call_id === id);
+  const result = { ...(isKnown ? { source_call_id: id } : {}), content: contentOf(message) };
+  return { ...result, ...withOwn(difference(message, rebuiltResult(result))) };
+}
+
+function agentStep(item: AssistantChoice | RequestMessage, number: number): UnnumberedStep {
+  const message: Json = isChoice(item) ? item.message : item;
+  const reasoning = message["reasoning"] ?? message["reasoning_content"];
+  const calls = ((message["tool_calls"] ?? []) as readonly ToolCall[]).map((call, index) => callOf(call, `call_${number}_${index + 1}`));
+  return {
+    source: "agent",
+    ...(isChoice(item) && typeof item["model"] === "string" ? { model_name: item["model"] } : {}),
+    message: textOf(item),
+    ...(typeof reasoning === "string" ? { reasoning_content: reasoning } : {}),
+    ...(calls.length > 0 ? { tool_calls: calls } : {}),
+    ...(isChoice(item) ? { ...metricsOf(item), llm_call_count: 1 } : { is_copied_context: true }),
+  };
+}
+
+function callOf(call: ToolCall, id: string): Call {
+  const converted = { tool_call_id: call.id ?? id, function_name: call.function.name, arguments: argumentsOf(call.function.arguments) };
+  return { ...converted, ...withOwn(difference(call, readCall(converted))) };
+}
+
+/** Parses arguments; `{}` for text that is not a JSON object, which `extra` then keeps. */
+function argumentsOf(text: string | null | undefined): Json {
+  try {
+    const value: unknown = JSON.parse(text ?? "");
+    return isJson(value) ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {
+  const { prompt_token_ids: prompt, token_ids: ids, logprobs } = choice;
+  const entries = logprobs?.content;
+  if (!prompt && !ids && !entries) return {};
+  const own = entries?.map(
+    (entry, index) => difference(plainEntry(entry), { token: tokenName(ids?.[index]), logprob: entry.logprob }) ?? {},
+  );
+  return {
+    metrics: {
+      ...(prompt ? { prompt_tokens: prompt.length, prompt_token_ids: prompt } : {}),
+      ...(ids ? { completion_tokens: ids.length, completion_token_ids: ids } : {}),
+      ...(entries ? { logprobs: entries.map(({ logprob }) => logprob) } : {}),
+      ...withOwn(own?.some((each) => Object.keys(each as Json).length > 0) ? own : undefined),
+    },
+  };
+}
+
+/** Returns an entry without empty values, which its schema adds. */
+function plainEntry({ top_logprobs: top, bytes, ...entry }: LogprobEntry): Json {
+  return { ...entry, ...(bytes ? { bytes } : {}), ...(top?.length > 0 ? { top_logprobs: top } : {}) };
+}

@@ -1,0 +1,135 @@
+/** Conversion of the message graph of a verifiers trace to histories: each path from a first to a last message is one. */
+import type { AssistantChoice, History, MessageOrChoice, RequestMessage, Tool } from "../../../base/schema/index.ts";
+import { DataError } from "../../../base/errors.ts";
+import { samplingOf } from "../../../base/trajectory/sampling.ts";
+import type { VerifiersMessage, VerifiersNode, VerifiersTool, VerifiersTrace } from "./verifiers-schema.ts";
+
+/** Path through the graph. */
+interface Branch {
+  /** Indices of its nodes, first message first. */
+  readonly path: readonly number[];
+  /** False for an attempt to compact the context that the agent did not continue. */
+  readonly isTrained: boolean;
+}
+
+/**
+ * Returns the histories of a trace, the main one (the last that is trained) first. A sampled turn on several paths is a choice in the first
+ * history that has it, and context in the others, so that it is trained once.
+ *
+ * @throws DataError `E_DATA` that starts with `where`, for a graph or a turn that is inconsistent.
+ */
+export function historiesOfTrace(trace: VerifiersTrace, where: string): History[] {
+  const branches = branchesOf(trace, where);
+  const main = branches.findLastIndex(({ isTrained }) => isTrained);
+  const ordered = main === -1 ? branches : [branches[main]!, ...branches.filter((_, index) => index !== main)];
+  const taken = new Set<number>();
+  return ordered.map(({ path, isTrained }) => ({
+    messages_and_choices: itemsOf(trace, path, isTrained && trace.agent.trainable ? taken : null, where),
+    tools: toolsOf(trace, path),
+  }));
+}
+
+function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
+  for (const [index, { parent }] of nodes.entries()) {
+    // Nodes are appended after their parents, which also excludes cycles.
+    if (typeof parent === "number" && parent >= index)
+      throw new DataError(`${where}.nodes.${index}.parent: expected the index of an earlier node, got ${parent}`);
+  }
+  const parents = new Set(nodes.map(({ parent }) => parent));
+  const links = nodes.flatMap((node) => node.semantic_parents);
+  const accepted = new Set(links.filter(({ type }) => type === "compaction").map(({ node }) => node));
+  return nodes.flatMap((leaf, index) => {
+    if (parents.has(index)) return [];
+    const isAttempt = leaf.semantic_parents.some(({ type }) => type === "compaction_attempt");
+    const path = [index];
+    for (let parent = leaf.parent; typeof parent === "number"; parent = nodes[parent]!.parent) path.unshift(parent);
+    return [{ path, isTrained: !isAttempt || accepted.has(index) }];
+  });
+}
+
+/** @param taken - Nodes that are already choices; null for a path without choices. */
+function itemsOf(trace: VerifiersTrace, path: readonly number[], taken: Set<number> | null, where: string): MessageOrChoice[] {
+  let prompt: readonly number[] = [];
+  return path.map((index) => {
+    const node = trace.nodes[index]!;
+    const before = prompt;
+    prompt = [...prompt, ...node.token_ids];
+    if (!node.sampled || taken === null || taken.has(index)) return chatMessage(node.message);
+    taken.add(index);
+    return choiceOf(trace, index, before, `${where}.nodes.${index}`);
+  });
+}
+
+function choiceOf(trace: VerifiersTrace, index: number, before: readonly number[], where: string): AssistantChoice {
+  const node = trace.nodes[index]!;
+  const call = trace.calls.findLast((each) => each.node === index);
+  const { role, content, ...message } = chatMessage(node.message);
+  return {
+    index: 0,
+    message: { role, content: typeof content === "string" ? content : null, ...message },
+    finish_reason: call?.finish_reason ?? null,
+    ...(typeof call?.model === "string" ? { model: call.model } : {}),
+    ...samplingOf({ messages: [], ...call?.sampling }),
+    ...tokensOf(node, before, where),
+  };
+}
+
+function tokensOf({ token_ids: ids, mask, logprobs }: VerifiersNode, before: readonly number[], where: string): Partial<AssistantChoice> {
+  // A provider without token ids leaves them empty.
+  if (ids.length === 0) return {};
+  const start = mask.includes(true) ? mask.indexOf(true) : mask.length;
+  if (mask.length !== ids.length) throw new DataError(`${where}.mask: expected one value per token id (${ids.length}), got ${mask.length}`);
+  if (mask.includes(false, start))
+    throw new DataError(`${where}.mask: expected the sampled tokens at the end, got unsampled tokens after them`);
+  const sampled = ids.slice(start);
+  if (logprobs.length !== sampled.length)
+    throw new DataError(`${where}.logprobs: expected one value per sampled token (${sampled.length}), got ${logprobs.length}`);
+  return {
+    prompt_token_ids: [...before, ...ids.slice(0, start)],
+    token_ids: sampled,
+    logprobs: { content: logprobs.map((logprob, at) => ({ token: `token_id:${sampled[at]}`, logprob, top_logprobs: [] })) },
+  };
+}
+
+function chatMessage({
+  role,
+  content,
+  reasoning_content: reasoning,
+  tool_calls: calls,
+  tool_call_id: id,
+  name,
+}: VerifiersMessage): RequestMessage {
+  return {
+    role,
+    content: content ?? (calls?.length ? null : ""),
+    ...(typeof reasoning === "string" ? { reasoning } : {}),
+    ...(calls?.length
+      ? {
+          tool_calls: calls.map((call) => ({
+            id: call.id,
+            type: "function" as const,
+            function: { name: call.name, arguments: call.arguments },
+          })),
+        }
+      : {}),
+    ...(typeof id === "string" ? { tool_call_id: id } : {}),
+    ...(typeof name === "string" ? { name } : {}),
+  };
+}
+
+/** Returns the functions of a conversation. Tools of other types, which a provider runs, are left out. */
+function toolsOf(trace: VerifiersTrace, path: readonly number[]): Tool[] {
+  const own = trace.nodes[path[0]!]!.tools;
+  const tools: readonly VerifiersTool[] = own.length > 0 ? own : trace.tools;
+  return tools
+    .filter(({ type }) => type === "function")
+    .map(({ name, description, parameters, strict }) => ({
+      type: "function",
+      function: {
+        name,
+        ...(description ? { description } : {}),
+        ...(parameters ? { parameters: parameters as Tool["function"]["parameters"] } : {}),
+        ...(typeof strict === "boolean" ? { strict } : {}),
+      },
+    }));
+}

@@ -1,0 +1,125 @@
+/** Reading of `traces.jsonl`, the rollouts of verifiers. */
+import { DataError } from "../../../base/errors.ts";
+import type { RolloutException } from "../../../base/schema/index.ts";
+import { REWARD_PREFIX } from "../../../base/trajectory/scoring.ts";
+import { type Trajectory, TrajectoryGroup, type Scalar } from "../../../base/trajectory/index.ts";
+import { shown } from "../../../base/util/shown.ts";
+import type { ReadOptions } from "../jsonl.ts";
+import type { Patterns } from "../paths.ts";
+import { convertedTrajectory, isJson, parseDocument, readDocuments } from "./documents.ts";
+import { historiesOfTrace } from "./verifiers-graph.ts";
+import { verifiersEpisode, type VerifiersEpisode, type VerifiersTrace } from "./verifiers-schema.ts";
+
+/** Rollouts of one group, while the files are read. */
+interface Collected {
+  readonly metadata: Record<string, Scalar>;
+  readonly trajectories: Trajectory[];
+  readonly exceptions: RolloutException[];
+}
+
+/**
+ * Reads groups from `traces.jsonl` files of verifiers (one episode per line, trace version 1).
+ *
+ * Every successful trace becomes a trajectory: each path of its message graph is a history, sampled messages are choices with token ids and
+ * log-probabilities (which verifiers rounds to four decimals by default), and the reward is `Σ score · weight`. Scores are the
+ * metrics `reward/<name>`. Failed traces and episodes become exceptions. Messages of an agent that is not trainable are context.
+ * Advantages, reference log-probabilities and loss weights are not read.
+ *
+ * A group has the traces of one agent in the episodes of one verifiers group, or else of one task. Episodes of a group are not adjacent in
+ * the files, so all files are read before the first group is returned.
+ *
+ * @param patterns - Paths or globs, as for `readTrajectories`.
+ * @param options - Handling of a torn last line, and a signal.
+ * @returns The groups in order of their first episode; each iteration reads the files again. Iterating throws DataError `E_DATA` with file,
+ *   line and field, the expected and the received value.
+ * @example
+ * ```ts
+ * for await (const { rewards, exceptions } of readVerifiersTraces("outputs/*\/traces.jsonl")) {
+ *   console.log(rewards, exceptions.length);
+ * }
+ * ```
+ */
+export function readVerifiersTraces(patterns: Patterns, options: ReadOptions = {}): AsyncIterable<TrajectoryGroup> {
+  return {
+    async *[Symbol.asyncIterator]() {
+      const groups = new Map<string, Collected>();
+      for await (const { value, where } of readDocuments(patterns, options)) collect(groups, value, where);
+      for (const group of groups.values()) yield new TrajectoryGroup(group);
+    },
+  };
+}
+
+function collect(groups: Map<string, Collected>, value: unknown, where: string): void {
+  refuseOtherVersions(value, where);
+  const episode = parseDocument(verifiersEpisode, value, "an episode of verifiers", where);
+  const scenario = episode.task.key ?? episode.task.hash ?? null;
+  const id = episode.group?.id ?? scenario ?? episode.id;
+  const groupOf = (agent: string): Collected => {
+    const key = JSON.stringify([id, agent]);
+    const metadata = {
+      ...(scenario === null ? {} : { scenario_id: scenario }),
+      ...(episode.group ? { group_id: episode.group.id } : {}),
+      ...(typeof episode.env?.id === "string" ? { environment: episode.env.name ?? episode.env.id } : {}),
+      agent,
+    };
+    if (!groups.has(key)) groups.set(key, { metadata, trajectories: [], exceptions: [] });
+    return groups.get(key)!;
+  };
+  for (const [index, trace] of episode.traces.entries()) {
+    const group = groupOf(trace.agent.name);
+    if (trace.ok) group.trajectories.push(trajectoryOf(episode, trace, group.metadata, `${where}: traces.${index}`));
+    else group.exceptions.push({ ...exceptionOf(trace), trace_id: trace.id, episode_id: episode.id });
+  }
+  if (episode.ok) return;
+  const group = groupOf(episode.traces[0]?.agent.name ?? "agent");
+  for (const error of episode.errors) group.exceptions.push({ ...failureOf(error), episode_id: episode.id });
+}
+
+/** @throws DataError `E_DATA` for a trace of another version, of which no field is certain. */
+function refuseOtherVersions(value: unknown, where: string): void {
+  const traces = isJson(value) && Array.isArray(value["traces"]) ? (value["traces"] as unknown[]) : [];
+  for (const [index, trace] of traces.entries()) {
+    const version = isJson(trace) ? trace["version"] : undefined;
+    if (version === 1) continue;
+    throw new DataError(`${where}: expected \`traces.${index}.version\` 1, as verifiers 0.4 writes it, got ${shown(version)}`);
+  }
+}
+
+function trajectoryOf(episode: VerifiersEpisode, trace: VerifiersTrace, metadata: Collected["metadata"], where: string): Trajectory {
+  const [main, ...others] = historiesOfTrace(trace, where);
+  const policy = episode.run?.work?.policy;
+  const rewards = Object.entries(trace.rewards).flatMap(([name, reward]) => (reward === null ? [] : [{ name, ...reward }]));
+  return convertedTrajectory(
+    {
+      messages_and_choices: main?.messages_and_choices ?? [],
+      tools: main?.tools ?? null,
+      additional_histories: others,
+      reward: rewards.reduce((sum, { score, weight }) => sum + score * weight, 0),
+      metrics: {
+        ...Object.fromEntries(Object.entries(trace.metrics).filter(([, metric]) => metric !== null)),
+        ...Object.fromEntries(rewards.map(({ name, score }) => [REWARD_PREFIX + name, score])),
+      },
+      metadata: {
+        ...metadata,
+        trace_id: trace.id,
+        episode_id: episode.id,
+        ...(typeof trace.stop_condition === "string" ? { stop_condition: trace.stop_condition } : {}),
+      },
+      // An earlier attempt may have failed.
+      logs: trace.errors.map(({ type, message }) => `${type}: ${message}`),
+      ...(policy ? { initial_policy_version: policy.start, final_policy_version: policy.end } : {}),
+      start_time: typeof trace.timing?.start === "number" ? new Date(trace.timing.start * 1000).toISOString() : null,
+    },
+    where,
+  );
+}
+
+function exceptionOf({ errors, stop_condition: stop }: VerifiersTrace): RolloutException {
+  const last = errors.at(-1);
+  if (last !== undefined) return failureOf(last);
+  return { type: "RolloutError", message: `The trace did not complete; stop condition: ${stop ?? "none"}`, traceback: "" };
+}
+
+function failureOf({ type, message, traceback }: VerifiersTrace["errors"][number]): RolloutException {
+  return { type, message, traceback: traceback ?? "" };
+}

@@ -1,0 +1,42 @@
+/** Reading, processing, writing and uploading of trajectories: the entry point `whetstone/dataset`. */
+export { bestOf } from "./best-of.ts";
+export type { BestOfOptions } from "./best-of.ts";
+export { readChatJsonl, writeChatJsonl } from "./chat.ts";
+export type { ChatExample } from "./chat.ts";
+export { Dataset } from "./dataset.ts";
+export type {
+  BalanceOptions,
+  DatasetRescoreOptions,
+  DedupeOptions,
+  RescoreArguments,
+  ShuffleOptions,
+  Split,
+  SplitOptions,
+} from "./dataset.ts";
+export { readExamples, validateExamples } from "./examples.ts";
+export type { InvalidLine, ValidatedExamples } from "./examples.ts";
+export type { ExampleFormat } from "./example-formats.ts";
+export type { ReadOptions, WriteOptions, WrittenFile } from "./jsonl.ts";
+export type { Identity } from "./keys.ts";
+export type { DatasetMetadata } from "./metadata.ts";
+export type { Patterns } from "./paths.ts";
+export { readTrajectories, readTrajectoryGroups, writeTrajectories, writeTrajectoryGroups } from "./trajectories.ts";
+export type {
+  Reward,
+  RewardFunction,
+  RewardInput,
+  RewardLike,
+  RewardResult,
+  RewardScore,
+  ScoredTrajectory,
+} from "../../base/trajectory/scoring.ts";
+export { uploadDataset } from "./upload.ts";
+export type { ArtifactUploader, StoredVersion, UploadDatasetOptions, UploadedDataset } from "./upload.ts";
+export { writeDataset } from "./write-dataset.ts";
+export type { Examples, WriteDatasetOptions, WrittenDataset } from "./write-dataset.ts";
+export { fromAtif, readAtif, toAtif, writeAtif } from "./formats/atif.ts";
+export type { AtifAgent, AtifOptions, ReadAtifOptions, WriteAtifOptions } from "./formats/atif.ts";
+export type { AtifTrajectory } from "./formats/atif-schema.ts";
+export { readArtGroups } from "./formats/art.ts";
+export type { ReadArtOptions } from "./formats/art.ts";
+export { readVerifiersTraces } from "./formats/verifiers.ts";

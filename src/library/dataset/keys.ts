@@ -1,0 +1,68 @@
+import { createHash } from "node:crypto";
+import { ArgumentError } from "../../base/errors.ts";
+import type { RequestMessage } from "../../base/schema/index.ts";
+import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
+
+/**
+ * Criterion of equality of trajectories: the conversation (`messages`: sampled turns as text without token ids, tool calls without their
+ * ids), the complete record (`trajectory`, including token ids, reward and times), or a key such as `(t) => t.metadata.scenario_id`. Used by
+ * `Dataset.dedupe` and `Dataset.split`.
+ */
+export type Identity = "messages" | "trajectory" | ((trajectory: Trajectory) => Scalar | undefined);
+
+/**
+ * Returns a text that two trajectories have in common if and only if they are equal by the criterion; the order of object keys has no
+ * influence.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if the key function returns undefined, as it does for a misspelled metadata name: all trajectories would
+ *   then be equal.
+ */
+export function identityText(trajectory: Trajectory, by: Identity): string {
+  if (typeof by !== "function") return by === "messages" ? messagesText(trajectory.messages()) : JSON.stringify(trajectory, sortKeys);
+  const key = by(trajectory);
+  if (key !== undefined) return scalarText(key);
+  const names = Object.keys(trajectory.metadata).slice(0, 10).join(", ") || "nothing";
+  throw new ArgumentError(
+    `Expected \`by\` to give a value of each trajectory, got undefined; the metadata of this trajectory has: ${names}`,
+    { param: "by" },
+  );
+}
+
+/** Returns a text that two lists of messages have in common if and only if they are equal except for the ids of tool calls. */
+export function messagesText(messages: readonly RequestMessage[]): string {
+  return JSON.stringify(withNumberedCalls(messages), sortKeys);
+}
+
+/** Replaces each tool-call id by its rank of first appearance in the conversation: servers choose ids at random. */
+function withNumberedCalls(messages: readonly RequestMessage[]): RequestMessage[] {
+  const order = new Map<string, string>();
+  const numbered = (id: string): string => {
+    if (!order.has(id)) order.set(id, String(order.size));
+    return order.get(id) as string;
+  };
+  const isText = (id: string | null | undefined): id is string => typeof id === "string";
+  return messages.map((message) => ({
+    ...message,
+    ...(message.tool_calls
+      ? { tool_calls: message.tool_calls.map((call) => (isText(call.id) ? { ...call, id: numbered(call.id) } : call)) }
+      : {}),
+    ...(isText(message.tool_call_id) ? { tool_call_id: numbered(message.tool_call_id) } : {}),
+  }));
+}
+
+/** Converts a scalar to text that distinguishes `1` from `"1"`, and null from undefined. */
+export function scalarText(value: Scalar | undefined): string {
+  return value === undefined ? "undefined" : JSON.stringify(value);
+}
+
+/** Computes the SHA-256 of texts, including their lengths, so that the boundaries between texts matter. */
+export function digestOf(...texts: readonly string[]): Buffer {
+  const hash = createHash("sha256");
+  for (const text of texts) hash.update(`${text.length}:`).update(text);
+  return hash.digest();
+}
+
+function sortKeys(_: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}

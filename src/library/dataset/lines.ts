@@ -1,0 +1,79 @@
+import { isAscii, isUtf8 } from "node:buffer";
+import { createReadStream } from "node:fs";
+import { pipeline } from "node:stream";
+import { createGunzip } from "node:zlib";
+import { InternalError } from "../../base/errors.ts";
+
+/** Line of a text file. */
+export interface TextLine {
+  /** Line number, from 1. */
+  readonly line: number;
+  /** Text including its line end, so that callers need not copy a long text to add one; null for invalid UTF-8. */
+  readonly text: string | null;
+  /** Whether the line has a line end; false for a last line without one. */
+  readonly isWhole: boolean;
+  /** Offset in bytes after the line, in the decompressed text. */
+  readonly end: number;
+}
+
+/** Position after a line of a text file. */
+export interface LinePosition {
+  /** Number of lines before the position. */
+  readonly line: number;
+  /** Offset in bytes of the position. */
+  readonly end: number;
+}
+
+const NEWLINE = 0x0a;
+const BYTE_ORDER_MARK = "\u{feff}";
+/** Read size in bytes: large enough that few lines span chunks, small enough to keep memory use low. */
+const CHUNK_BYTES = 1 << 18;
+
+/**
+ * Reads the lines of a file, lazily, from the start or from a position of an earlier reading. Decompresses `.gz` and removes a byte order
+ * mark. Leaving the loop or aborting the signal closes the file.
+ *
+ * Works on bytes: an ASCII line, as most are, becomes a string of one byte per character, which `JSON.parse` reads fastest, even if other
+ * lines of the file are not ASCII.
+ */
+export async function* readLines(
+  path: string,
+  { signal, from = { line: 0, end: 0 } }: { readonly signal?: AbortSignal | undefined; readonly from?: LinePosition | undefined } = {},
+): AsyncGenerator<TextLine, void, undefined> {
+  if (from.end > 0 && path.endsWith(".gz")) throw new InternalError(`Expected a file that is not compressed, got ${path}`);
+  // A pipe has no positions, so `start` is only set for one.
+  const start = from.end === 0 ? {} : { start: from.end };
+  const file = createReadStream(path, { ...start, highWaterMark: CHUNK_BYTES, ...(signal === undefined ? {} : { signal }) });
+  // The callback form of `pipeline` passes an error of the file to the decompressed stream, and reading that stream throws it.
+  const source = path.endsWith(".gz") ? pipeline(file, createGunzip({ chunkSize: CHUNK_BYTES }), () => {}) : file;
+  let { line, end: offset } = from;
+  /** Chunks of a line without its end so far. */
+  let pieces: Buffer[] = [];
+  const take = (piece: Buffer, isWhole: boolean): TextLine => {
+    const bytes = pieces.length === 0 ? piece : Buffer.concat([...pieces, piece]);
+    pieces = [];
+    line++;
+    offset += bytes.length;
+    const text = decode(bytes);
+    return { line, text: line === 1 && text?.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text, isWhole, end: offset };
+  };
+  try {
+    for await (const chunk of source as AsyncIterable<Buffer>) {
+      let start = 0;
+      for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
+        yield take(chunk.subarray(start, end + 1), true);
+        start = end + 1;
+      }
+      if (start < chunk.length) pieces.push(chunk.subarray(start));
+    }
+    if (pieces.length > 0) yield take(Buffer.alloc(0), false);
+  } finally {
+    source.destroy();
+    file.destroy();
+  }
+}
+
+function decode(bytes: Buffer): string | null {
+  if (isAscii(bytes)) return bytes.toString("latin1");
+  return isUtf8(bytes) ? bytes.toString("utf8") : null;
+}

@@ -1,0 +1,34 @@
+import { ArgumentError, ConflictError } from "../../base/errors.ts";
+import { Trajectory } from "../../base/trajectory/index.ts";
+
+/**
+ * Returns the items of a source, checked one by one; every iteration starts from the beginning. A second iteration over a generator throws
+ * ConflictError `E_CONFLICT`: the generator would be exhausted, and the data silently empty.
+ */
+export function rereadable<T>(source: Iterable<T> | AsyncIterable<T>, checked: (item: T) => T): AsyncIterable<T> {
+  const isReadOnce = "next" in source;
+  let isRead = false;
+  return {
+    async *[Symbol.asyncIterator]() {
+      if (isReadOnce && isRead) {
+        throw new ConflictError(
+          "This dataset comes from a generator and was read before; make it of an array, or write it to a file first",
+        );
+      }
+      isRead = true;
+      for await (const item of source) yield checked(item);
+    },
+  };
+}
+
+/** Returns a trajectory unchanged. @throws ArgumentError `E_ARGUMENT` for any other value. */
+export function checkedTrajectory(value: Trajectory): Trajectory {
+  if (Trajectory.isInstance(value)) return value;
+  throw new ArgumentError(`Expected a Trajectory, got ${value === null ? "null" : typeof value}`, { param: "trajectory" });
+}
+
+/** Checks an integer option. @throws ArgumentError `E_ARGUMENT` for a value that is not an integer of at least `min`. */
+export function checkCount(value: number, { param, min }: { readonly param: string; readonly min: number }): void {
+  if (Number.isSafeInteger(value) && value >= min) return;
+  throw new ArgumentError(`Expected \`${param}\` to be a whole number from ${min}, got \`${String(value)}\``, { param });
+}

@@ -1,0 +1,38 @@
+/** Environments: a task's scenarios, rollout and rewards, as input of training, evaluation, validation and rescoring. */
+export { defineEnvironment } from "./environment.ts";
+export type { Environment, EnvironmentContext, EnvironmentDefinition, ScenarioSource } from "./environment.ts";
+export { evaluate } from "./evaluate.ts";
+export type { EvaluateOptions, Evaluation } from "./evaluate.ts";
+export { processRollout } from "./process-rollout.ts";
+export type { ProcessRolloutOptions } from "./process-rollout.ts";
+export { rescore } from "./rescore.ts";
+export type { RescoreOptions } from "./rescore.ts";
+export { reward, weighted } from "./reward.ts";
+export { environmentRollout } from "./rollout.ts";
+export type { EnvironmentRolloutOptions } from "./rollout.ts";
+export { scenarioIdOf, trainScenarios } from "./scenarios.ts";
+export type { TrainScenariosOptions } from "./scenarios.ts";
+export { similarity } from "./similarity.ts";
+export { jsonSchemaReward, numericReward, regexReward, similarityReward } from "./text-rewards.ts";
+export type { NumericRewardOptions, TextRewardOptions } from "./text-rewards.ts";
+export type {
+  GroupReward,
+  GroupRewardFunction,
+  GroupRewardInput,
+  GroupRewardLike,
+  GroupRewardResult,
+  GroupScore,
+  GroupScores,
+} from "../../base/trajectory/group-scoring.ts";
+export { RewardError } from "../../base/trajectory/scoring.ts";
+export type {
+  Reward,
+  RewardFunction,
+  RewardInput,
+  RewardLike,
+  RewardResult,
+  RewardScore,
+  ScoredTrajectory,
+} from "../../base/trajectory/scoring.ts";
+export { validate } from "./validate.ts";
+export type { GoldScore, ValidateOptions, Validation, ValidationCode, ValidationFinding } from "./validate.ts";

@@ -1,0 +1,100 @@
+/** Rollouts in which the right answer takes the place of the model, so that the environment's tools run. */
+import type { RequestMessage } from "../../base/schema/index.ts";
+import { gatherTrajectoryGroups } from "../rollout/index.ts";
+import { textOf } from "../../base/trajectory/messages.ts";
+import type { Policy } from "../../base/trajectory/index.ts";
+import { toolErrors } from "../../base/trajectory/tool-errors.ts";
+import { finding } from "./finding.ts";
+import type { ValidationFinding } from "./validate.ts";
+import type { Environment, EnvironmentContext } from "./environment.ts";
+
+/** Failures of a played right answer; null where nothing failed. */
+export interface PlayedGold {
+  /** Message of the error that ended the rollout. */
+  readonly rollout: string | null;
+  /** Name of a tool whose call failed, with the error. */
+  readonly tool: string | null;
+}
+
+/** Reports rollouts and tools that fail although the right answer takes the place of the model. */
+export function playFindings(
+  probes: readonly { readonly scenarioId: string; readonly played: PlayedGold | null }[],
+): ValidationFinding[][] {
+  const failures = (part: keyof PlayedGold) =>
+    probes.flatMap(({ scenarioId, played }) => ((played?.[part] ?? null) === null ? [] : [{ scenarioId, text: played?.[part] }]));
+  const [rollouts, tools] = [failures("rollout"), failures("tool")];
+  return [
+    finding(
+      "rollout-failed",
+      "fatal",
+      rollouts.map(({ scenarioId }) => scenarioId),
+      `The rollout fails with the right answer: ${rollouts[0]?.text}. Correct the rollout or \`gold\`.`,
+    ),
+    finding(
+      "tool-failed",
+      "fatal",
+      tools.map(({ scenarioId }) => scenarioId),
+      `A tool fails on a call of the right answer: ${tools[0]?.text}. Correct the tool or \`gold\`.`,
+    ),
+  ];
+}
+
+/** Whether a right answer calls tools. */
+export function callsTools(gold: string | readonly RequestMessage[]): gold is readonly RequestMessage[] {
+  return typeof gold !== "string" && gold.some(({ tool_calls: calls }) => (calls ?? []).length > 0);
+}
+
+/** Plays a scenario with a policy that says the assistant messages of the right answer. Rewards are not computed. */
+export async function playGold<S>(
+  environment: Environment<S>,
+  scenario: S,
+  gold: readonly RequestMessage[],
+  signal: AbortSignal,
+): Promise<PlayedGold> {
+  const policy = goldPolicy(gold.filter(({ role }) => role === "assistant"));
+  const play = async (each: S, context: EnvironmentContext) => {
+    const played = await environment.rollout(each, context);
+    return "finish" in played ? played.finish({ reward: 0 }) : played;
+  };
+  const groups = await gatherTrajectoryGroups([scenario], play, { policy, groupSize: 1, maxExceptions: 1, progress: false, signal });
+  const failed = toolErrors(groups.flatMap(({ trajectories }) => trajectories)).find(({ errors }) => errors > 0);
+  return {
+    rollout: groups[0]?.exceptions[0]?.message ?? null,
+    tool: failed === undefined ? null : `\`${failed.tool}\`: ${failed.message}`,
+  };
+}
+
+function goldPolicy(answers: readonly RequestMessage[]): Policy {
+  const id = "gold:step0";
+  let index = 0;
+  return {
+    id,
+    step: 0,
+    complete() {
+      const { tool_calls: calls, ...answer } = answers[index] ?? { role: "assistant", content: "" };
+      const toolCalls = (calls ?? []).map((call, position) => ({ ...call, id: call.id ?? `call-${index}-${position}` }));
+      index++;
+      return Promise.resolve({
+        id: `gold-${index}`,
+        object: "chat.completion",
+        created: 0,
+        model: id,
+        choices: [
+          {
+            index: 0,
+            message: {
+              role: "assistant",
+              content: textOf(answer as RequestMessage),
+              ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
+            },
+            finish_reason: toolCalls.length > 0 ? "tool_calls" : "stop",
+            token_ids: [0],
+            logprobs: { content: [{ token: "", logprob: 0, top_logprobs: [] }] },
+          },
+        ],
+        usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+        prompt_token_ids: [0],
+      });
+    },
+  };
+}

@@ -1,0 +1,44 @@
+import { createHash } from "node:crypto";
+import { mkdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { replaceFile } from "../../base/util/replace-file.ts";
+
+/** Stored answers of judges, one file per answer. A file is written atomically, so that a reader never sees a part of it. */
+export class AnswerCache {
+  readonly #directory: string;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  /** Returns the stored text of an answer; null if the cache has no valid file for it. */
+  async read(key: string): Promise<string | null> {
+    let stored: unknown;
+    try {
+      stored = JSON.parse(await readFile(this.#path(key), "utf8"));
+    } catch (error) {
+      if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === "ENOENT") return null;
+      throw error;
+    }
+    const text = (stored as { readonly text?: unknown } | null)?.text;
+    return typeof text === "string" ? text : null;
+  }
+
+  /** Stores the text of an answer. */
+  async write(key: string, model: string, text: string): Promise<void> {
+    const path = this.#path(key);
+    await mkdir(dirname(path), { recursive: true });
+    await replaceFile(path, `${JSON.stringify({ model, text })}\n`);
+  }
+
+  #path(key: string): string {
+    return join(this.#directory, key.slice(0, 2), `${key}.json`);
+  }
+}
+
+/** Returns the cache key of a question: SHA-256 in hex over the JSON of everything that determines the answer. */
+export function cacheKey(parts: unknown): string {
+  // Seeds of 64 bits are bigints, which JSON does not have.
+  const json = JSON.stringify(parts, (_, value: unknown) => (typeof value === "bigint" ? `${value}n` : value));
+  return createHash("sha256").update(json).digest("hex");
+}

@@ -1,0 +1,115 @@
+/** Presentation of rollouts to a judge: shared parts once, equal rollouts as one candidate, ids and order from the content and a seed. */
+import { createHash } from "node:crypto";
+import type { RequestMessage, Tool } from "../../base/schema/index.ts";
+import { isChoice, toMessages } from "../../base/trajectory/messages.ts";
+import type { Trajectory, TrajectoryHistory } from "../../base/trajectory/trajectory.ts";
+
+/** Rollout with the parts that a judge sees. */
+export type Shown = Pick<Trajectory, "messagesAndChoices" | "additionalHistories" | "tools">;
+
+/** Rollouts of one group, prepared for a judge. */
+export interface CandidateSet {
+  /** JSON of the messages that all rollouts begin with; null without any. */
+  readonly context: string | null;
+  /** JSON of the tools, if all rollouts have the same; null without any. */
+  readonly tools: string | null;
+  /** JSON of each distinct rollout, without the shared parts. */
+  readonly contents: readonly string[];
+  /** Position in `contents` of each rollout. */
+  readonly contentOf: readonly number[];
+}
+
+/** Content with its id. */
+export interface Candidate {
+  readonly id: string;
+  /** Position in `contents`. */
+  readonly index: number;
+  readonly content: string;
+}
+
+/** Prepares rollouts. Two rollouts are the same candidate if their messages, tools and additional histories are equal. */
+export function candidateSet(rollouts: readonly Shown[]): CandidateSet {
+  const histories = rollouts.map(({ messagesAndChoices }) => toMessages(messagesAndChoices).map(jsonLine));
+  const tools = rollouts.map((rollout) => toolsJson(rollout.tools));
+  const hasSameTools = new Set(tools).size <= 1;
+  const additional = rollouts.map(({ additionalHistories }) => additionalHistories.map(historyJson));
+  const wholes = rollouts.map((_, index) => contentJson(histories[index]!, hasSameTools ? null : tools[index]!, additional[index]!));
+  const distinct = [...new Set(wholes)];
+  const length = prefixLength(histories, distinct.length === 1 ? turnStart(rollouts[0]!) : Infinity);
+  const contents = distinct.map((whole) => {
+    const index = wholes.indexOf(whole);
+    return contentJson(histories[index]!.slice(length), hasSameTools ? null : tools[index]!, additional[index]!);
+  });
+  return {
+    context: length === 0 ? null : `[${histories[0]!.slice(0, length).join(",")}]`,
+    tools: hasSameTools ? (tools[0] ?? null) : null,
+    contents,
+    contentOf: wholes.map((whole) => distinct.indexOf(whole)),
+  };
+}
+
+/**
+ * Gives each content an id and returns them in the order of their ids. Ids are a keyed hash of the content, so that neither ids nor order
+ * depend on the order of the rollouts, and a rollout cannot predict the id of another one. No id occurs in a shown text.
+ *
+ * @param key - Seed and sample; another key gives other ids and another order.
+ */
+export function labeled({ contents, context, tools }: Pick<CandidateSet, "contents" | "context" | "tools">, key: string): Candidate[] {
+  for (let attempt = 0; ; attempt++) {
+    const candidates = contents.map((content, index) => ({ id: idOf(`${key}:${attempt}:${content}`), index, content }));
+    const ids = candidates.map(({ id }) => id);
+    const isSafe = ids.every((id) => [...contents, context, tools].every((text) => text?.includes(id) !== true));
+    if (isSafe && new Set(ids).size === ids.length) return candidates.sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+}
+
+/** Letters of ids: sixteen consonants, so that no id is a word or a number. */
+const LETTERS = "bcdfghjkmnpqrstv";
+const ID_LENGTH = 10;
+
+/** Returns the first 40 bits of SHA-256 as letters. */
+function idOf(text: string): string {
+  const hex = createHash("sha256").update(text).digest("hex").slice(0, ID_LENGTH);
+  return Array.from(hex, (digit) => LETTERS[Number.parseInt(digit, 16)]).join("");
+}
+
+/**
+ * Returns the number of leading messages that all histories share. Of several histories, each keeps at least one message of its own; a
+ * single one keeps the messages from position `max`.
+ */
+function prefixLength(histories: readonly (readonly string[])[], max: number): number {
+  const [first = []] = histories;
+  const shortest = Math.min(...histories.map(({ length }) => length));
+  const limit = Math.max(0, Math.min(max, shortest - 1));
+  for (let length = 0; length < limit; length++) {
+    if (histories.some((history) => history[length] !== first[length])) return length;
+  }
+  return limit;
+}
+
+/** Returns the position of the first sampled turn; 0 without one. */
+function turnStart({ messagesAndChoices }: Shown): number {
+  return Math.max(0, messagesAndChoices.findIndex(isChoice));
+}
+
+function contentJson(messages: readonly string[], tools: string | null, additional: readonly string[]): string {
+  const parts = [
+    `"messages":[${messages.join(",")}]`,
+    ...(tools === null ? [] : [`"tools":${tools}`]),
+    ...(additional.length === 0 ? [] : [`"additional_conversations":[${additional.join(",")}]`]),
+  ];
+  return `{${parts.join(",")}}`;
+}
+
+function historyJson({ messagesAndChoices, tools }: TrajectoryHistory): string {
+  return contentJson(toMessages(messagesAndChoices).map(jsonLine), toolsJson(tools), []);
+}
+
+function toolsJson(tools: readonly Tool[]): string | null {
+  return tools.length === 0 ? null : jsonLine(tools);
+}
+
+/** Serializes a value as one line: JSON escapes line breaks, and the separators that some programs read as line breaks are escaped here. */
+export function jsonLine(value: readonly Tool[] | RequestMessage | string): string {
+  return JSON.stringify(value).replaceAll(/[\u0085\u2028\u2029]/g, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}

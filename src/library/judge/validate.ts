@@ -1,0 +1,255 @@
+import { ArgumentError, isAbort } from "../../base/errors.ts";
+import type { GroupReward, GroupRewardResult } from "../../base/trajectory/group-scoring.ts";
+import { checkedScore } from "../../base/trajectory/scoring.ts";
+import type { Trajectory } from "../../base/trajectory/trajectory.ts";
+import { uniform } from "../../base/util/rng.ts";
+
+/** Rollouts of one scenario with a known order. */
+export interface JudgeCase<S> {
+  /** Scenario that was played. */
+  readonly scenario: S;
+  /** Rollouts; at least two. */
+  readonly trajectories: readonly Trajectory[];
+  /** Known quality of each rollout; higher is better. Two rollouts of equal quality are not compared. @default listed from best to worst */
+  readonly quality?: readonly number[] | undefined;
+}
+
+/** Options of {@link validateJudge}. */
+export interface ValidateJudgeOptions {
+  /** Number of orders in which each case is judged, each with a seed of its own; at least 2. @default 4 */
+  readonly orders?: number | undefined;
+  /** Seed of the orders; a non-negative integer. @default 0 */
+  readonly seed?: number | undefined;
+  /** Min fraction of pairs in the known order, in [0, 1]. @default 0.75 */
+  readonly minAccuracy?: number | undefined;
+  /** Max mean change of a score between orders beyond the judge's own noise; at least 0. @default 0.05 */
+  readonly orderTolerance?: number | undefined;
+  /** Stops the validation, which then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Codes of the problems that {@link validateJudge} detects. */
+export type JudgeFindingCode = "judge-failed" | "no-agreement" | "low-agreement" | "order-changes-scores";
+
+/** Problem found by {@link validateJudge}. */
+export interface JudgeFinding {
+  /** Code of the problem. */
+  readonly code: JudgeFindingCode;
+  /** Severity. `fatal`: the reward would not lead to better rollouts. `warning`: it may, but with noise. */
+  readonly severity: "fatal" | "warning";
+  /** Description of the problem and its remedy. */
+  readonly message: string;
+}
+
+/** Size of a change of scores. */
+export interface ScoreChange {
+  /** Mean over all rollouts of all cases; NaN without any. */
+  readonly mean: number;
+  /** Maximum over all rollouts of all cases; NaN without any. */
+  readonly max: number;
+}
+
+/** Result of {@link validateJudge}. */
+export interface JudgeValidation {
+  /** Whether no finding is fatal. */
+  readonly isValid: boolean;
+  /** Calls of the group reward. */
+  readonly calls: {
+    /** Number of calls: one per case and order, and one repetition per case. */
+    readonly total: number;
+    /** Number of calls that failed. */
+    readonly failed: number;
+  };
+  /** Fraction of pairs of different known quality that are scored in the known order; equal scores count half. NaN without pairs. */
+  readonly pairwiseAccuracy: number;
+  /** Kendall's τ-b between known quality and scores, mean over calls; 0 for a call with equal scores only. NaN without calls. */
+  readonly kendallTau: number;
+  /** Difference between the largest and the smallest score of a rollout over the orders. */
+  readonly orderChange: ScoreChange;
+  /** Change of a rollout's score when the same order is judged twice with the same seed: 0 for a deterministic or cached judge. */
+  readonly noise: ScoreChange;
+  /** Findings, fatal ones first. */
+  readonly findings: readonly JudgeFinding[];
+}
+
+/**
+ * Measures if a group reward agrees with a known order of rollouts, and if it depends on the order in which rollouts are given to it.
+ *
+ * Each case is judged in several orders with different seeds, and in the first order twice.
+ *
+ * @param reward - Group reward, such as one of `relativeJudge`.
+ * @param cases - Rollouts with a known order; at least one case. A dozen cases with clear differences show most defects.
+ * @param options - Number of orders, thresholds, seed and signal.
+ * @returns Agreement, changes between orders and the findings.
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds, no cases, or a case with fewer than two rollouts.
+ * @throws the signal's reason.
+ * @example
+ * ```ts
+ * import { judgeEndpoint, relativeJudge } from "whetstone/judge";
+ *
+ * const reward = relativeJudge({ model: judgeEndpoint({ baseUrl: "http://127.0.0.1:8000/v1", model: "qwen3-32b" }) });
+ * const cases = groups.map(({ trajectories }) => ({ scenario: null, trajectories, quality: trajectories.map((each) => each.reward) }));
+ * const { pairwiseAccuracy, findings } = await validateJudge(reward, cases);
+ * ```
+ */
+export async function validateJudge<S>(
+  reward: GroupReward<S>,
+  cases: readonly JudgeCase<S>[],
+  options: ValidateJudgeOptions = {},
+): Promise<JudgeValidation> {
+  const { orders = 4, seed = 0, minAccuracy = 0.75, orderTolerance = 0.05, signal = new AbortController().signal } = options;
+  checkNumber("orders", orders, Number.isSafeInteger(orders) && orders >= 2, "an integer of at least 2");
+  checkNumber("seed", seed, Number.isSafeInteger(seed) && seed >= 0, "an integer of at least 0");
+  checkNumber("minAccuracy", minAccuracy, minAccuracy >= 0 && minAccuracy <= 1, "in [0, 1]");
+  checkNumber("orderTolerance", orderTolerance, orderTolerance >= 0, "at least 0");
+  checkCases(cases);
+  const judged: JudgedCase[] = [];
+  for (const [index, each] of cases.entries()) {
+    signal.throwIfAborted();
+    judged.push(await judgedCase(reward, each, { orders, seed: seed + index * (orders + 1), signal }));
+  }
+  const calls = judged.flatMap(({ calls: all }) => all);
+  const failures = calls.filter((call) => typeof call === "string");
+  const agreements = judged.flatMap(({ quality, calls: all }) =>
+    all.flatMap((call) => (typeof call === "string" ? [] : [agreementOf(quality, call)])),
+  );
+  const pairs = agreements.reduce((sum, each) => sum + each.pairs, 0);
+  const pairwiseAccuracy = agreements.reduce((sum, each) => sum + each.concordant + each.ties / 2, 0) / pairs;
+  const measured = {
+    pairwiseAccuracy,
+    kendallTau: mean(agreements.map(({ tau }) => tau)),
+    orderChange: changeOf(judged.map(({ calls: all }) => all.slice(0, orders))),
+    noise: changeOf(judged.map(({ calls: all }) => [all[0]!, all[orders]!])),
+  };
+  const findings = findingsOf(measured, { failures, total: calls.length, minAccuracy, orderTolerance });
+  return {
+    isValid: findings.every(({ severity }) => severity !== "fatal"),
+    calls: { total: calls.length, failed: failures.length },
+    ...measured,
+    findings,
+  };
+}
+
+/** Scores in the order of the case's rollouts, or the message of an error. */
+type Call = readonly number[] | string;
+
+interface JudgedCase {
+  readonly quality: readonly number[];
+  /** Scores of one call per order, then of a second call with the first order. */
+  readonly calls: readonly Call[];
+}
+
+async function judgedCase<S>(
+  reward: GroupReward<S>,
+  { scenario, trajectories, quality }: JudgeCase<S>,
+  { orders, seed, signal }: { readonly orders: number; readonly seed: number; readonly signal: AbortSignal },
+): Promise<JudgedCase> {
+  const count = trajectories.length;
+  const call = async (order: number): Promise<Call> => {
+    const positions = permutation(count, seed, order);
+    const input = { scenario, trajectories: positions.map((position) => trajectories[position]!), seed: seed + order, signal };
+    try {
+      const scores = valuesOf(await reward.scoreGroup(input), count);
+      return typeof scores === "string" ? scores : trajectories.map((_, index) => scores[positions.indexOf(index)]!);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (isAbort(error)) throw error;
+      return error instanceof Error ? error.message : String(error);
+    }
+  };
+  const calls = await Promise.all([...Array.from({ length: orders }, (_, order) => order), 0].map(call));
+  return { quality: quality ?? trajectories.map((_, index) => -index), calls };
+}
+
+function valuesOf(result: GroupRewardResult, count: number): Call {
+  const scores = "scores" in result ? result.scores : result;
+  if (scores.length !== count) return `expected ${count} values, got ${scores.length}`;
+  const values = scores.map((score) => (score instanceof Error ? score.message : checkedScore(score)));
+  const problem = values.find((value) => typeof value === "string");
+  return problem ?? values.map((value) => (typeof value === "string" ? Number.NaN : value.value));
+}
+
+/** Returns the positions in a random order; order 0 is the order of the case. */
+function permutation(count: number, seed: number, order: number): number[] {
+  const positions = Array.from({ length: count }, (_, index) => index);
+  if (order === 0) return positions;
+  const keys = positions.map((position) => uniform(BigInt(seed), order, position));
+  return positions.sort((a, b) => keys[a]! - keys[b]!);
+}
+
+/** Compares all pairs of different known quality. @source Kendall, Rank Correlation Methods (1948): τ-b, corrected for ties. */
+function agreementOf(quality: readonly number[], scores: readonly number[]) {
+  let [pairs, concordant, ties, scoredPairs] = [0, 0, 0, 0];
+  for (let a = 0; a < quality.length; a++) {
+    for (let b = 0; b < a; b++) {
+      const [known, given] = [Math.sign(quality[a]! - quality[b]!), Math.sign(scores[a]! - scores[b]!)];
+      if (given !== 0) scoredPairs++;
+      if (known === 0) continue;
+      pairs++;
+      if (given === 0) ties++;
+      else if (given === known) concordant++;
+    }
+  }
+  const discordant = pairs - ties - concordant;
+  const scale = Math.sqrt(pairs * scoredPairs);
+  return { pairs, concordant, ties, tau: scale === 0 ? 0 : (concordant - discordant) / scale };
+}
+
+/** Returns the change of scores over the calls of each case; failed calls are left out. */
+function changeOf(cases: readonly (readonly Call[])[]): ScoreChange {
+  const changes = cases.flatMap((calls) => {
+    const scores = calls.filter((call) => typeof call !== "string");
+    if (scores.length < 2) return [];
+    return scores[0]!.map((_, index) => {
+      const own = scores.map((call) => call[index]!);
+      return Math.max(...own) - Math.min(...own);
+    });
+  });
+  return { mean: mean(changes), max: changes.length === 0 ? Number.NaN : Math.max(...changes) };
+}
+
+function findingsOf(
+  { pairwiseAccuracy, orderChange, noise }: Pick<JudgeValidation, "pairwiseAccuracy" | "orderChange" | "noise">,
+  limits: { readonly failures: readonly Call[]; readonly total: number; readonly minAccuracy: number; readonly orderTolerance: number },
+): JudgeFinding[] {
+  const { failures, total, minAccuracy, orderTolerance } = limits;
+  const findings: JudgeFinding[] = [];
+  if (failures.length > 0) {
+    const message = `The group reward failed in ${failures.length} of ${total} calls, first with: ${String(failures[0])}. In training, such rollouts would fail.`;
+    findings.push({ code: "judge-failed", severity: "fatal", message });
+  }
+  const share = `${pairwiseAccuracy.toFixed(3)} of the pairs are scored in the known order`;
+  if (pairwiseAccuracy <= 0.5) {
+    const message = `Only ${share}, which is no better than chance. Use another model or another rubric.`;
+    findings.push({ code: "no-agreement", severity: "fatal", message });
+  } else if (pairwiseAccuracy < minAccuracy) {
+    const message = `${share}, below \`minAccuracy\` (${minAccuracy}). Name the standards in the rubric, or use a stronger model.`;
+    findings.push({ code: "low-agreement", severity: "warning", message });
+  }
+  if (orderChange.mean - noise.mean > orderTolerance) {
+    const message = `Scores change by ${orderChange.mean.toFixed(3)} on average with the order of the rollouts, noise is ${noise.mean.toFixed(3)}. Use several \`samples\`, or a stronger model.`;
+    findings.push({ code: "order-changes-scores", severity: "warning", message });
+  }
+  return findings;
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+function checkNumber(param: string, value: number, isValid: boolean, expected: string): void {
+  if (!isValid) throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got \`${String(value)}\``, { param });
+}
+
+function checkCases<S>(cases: readonly JudgeCase<S>[]): void {
+  const fail = (problem: string): never => {
+    throw new ArgumentError(`Expected \`cases\` ${problem}`, { param: "cases" });
+  };
+  if (!Array.isArray(cases) || cases.length === 0) fail("to be a list with at least one case");
+  for (const [index, { trajectories, quality }] of cases.entries()) {
+    if (trajectories.length < 2) fail(`with at least two rollouts each, got ${trajectories.length} in case ${index}`);
+    if (quality === undefined) continue;
+    const isValid = quality.length === trajectories.length && quality.every(Number.isFinite);
+    if (!isValid) fail(`with one finite \`quality\` per rollout, got ${quality.length} for ${trajectories.length} in case ${index}`);
+  }
+}

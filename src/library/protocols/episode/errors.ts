@@ -1,0 +1,29 @@
+import { WhetstoneError, type WhetstoneErrorOptions } from "../../../base/errors.ts";
+
+/**
+ * An environment server answered with an error. The rollout that made the request fails; the other rollouts continue. Capacity errors are
+ * `OverloadedError`, so that the runner slows down; a lost connection is `ConnectionError`.
+ *
+ * @example
+ * ```ts
+ * const isBug = (error: unknown) => error instanceof EnvironmentError && error.reason === "EXECUTION_ERROR";
+ * ```
+ */
+export class EnvironmentError extends WhetstoneError {
+  readonly code = "E_ENVIRONMENT";
+  /**
+   * Error code of the protocol: of OpenEnv, such as `EXECUTION_ERROR`; of the Open Reward Standard the `reason` of a failed call, such as
+   * `not_found`, or `http_<status>`.
+   */
+  readonly reason: string;
+
+  /**
+   * Created by the clients.
+   *
+   * @internal
+   */
+  constructor(message: string, options: WhetstoneErrorOptions & { readonly reason: string }) {
+    super(message, options);
+    this.reason = options.reason;
+  }
+}

@@ -1,0 +1,182 @@
+import PQueue from "p-queue";
+import type { WebSocket } from "ws";
+import { ConnectionError, ProtocolError } from "../../client/errors.ts";
+import { abortable, linkAbort } from "../../../base/util/abort.ts";
+import { deferred, type Deferred } from "../../../base/util/deferred.ts";
+import { shown } from "../../../base/util/shown.ts";
+import { frame, frameError } from "./frames.ts";
+
+/** Maximum size of a received message in bytes, as in OpenEnv's own client. */
+const MAX_MESSAGE_BYTES = 100 * 1024 * 1024;
+
+/** Interval of the pings that keep an idle connection open while the model samples, in milliseconds, as in OpenEnv's own client. */
+const PING_INTERVAL_MS = 20_000;
+
+/** Parameters of {@link OpenEnvSocket.connect}. */
+export interface SocketParams {
+  /** Address of the server, http or https. */
+  readonly baseUrl: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Timeout of the connection, and of each request, in milliseconds. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** WebSocket of one OpenEnv session: one request at a time. After any failure of the connection, every request fails with its error. */
+export class OpenEnvSocket {
+  readonly #url: string;
+  readonly #socket: WebSocket;
+  readonly #timeoutMs: number;
+  readonly #signal: AbortSignal;
+  /** Requests, one at a time: responses have no ids. */
+  readonly #queue = new PQueue({ concurrency: 1 });
+  readonly #opened = deferred<void>();
+  #isOpen = false;
+  #ping: NodeJS.Timeout | undefined;
+  #pending: { readonly request: string; readonly answer: Deferred<string> } | null = null;
+  /** Error of the connection; null while it is open. */
+  #failure: unknown = null;
+
+  private constructor(socket: WebSocket, { baseUrl, timeoutMs, signal }: SocketParams) {
+    this.#url = baseUrl;
+    this.#socket = socket;
+    this.#timeoutMs = timeoutMs;
+    this.#signal = signal;
+    signal.addEventListener("abort", this.#onAbort, { once: true });
+    // Handled by `connect`, unless its signal aborts first.
+    this.#opened.promise.catch(() => undefined);
+    socket.on("open", () => {
+      this.#isOpen = true;
+      this.#ping = setInterval(() => socket.ping(), PING_INTERVAL_MS).unref();
+      this.#opened.resolve();
+    });
+    socket.on("message", (data) => this.#receive(textOf(data)));
+    socket.on("error", (error) => this.#fail(this.#lost(error.message || error.name, error)));
+    socket.on("close", (code, reason) =>
+      this.#fail(this.#lost(`closed with code ${code}${reason.length === 0 ? "" : `: ${String(reason)}`}`)),
+    );
+  }
+
+  /**
+   * Opens the session.
+   *
+   * @throws ConnectionError `E_CONNECTION` if the server is unreachable or rejects the WebSocket.
+   * @throws the signal's reason, or a TimeoutError.
+   */
+  static async connect(params: SocketParams): Promise<OpenEnvSocket> {
+    const { baseUrl, headers, timeoutMs, signal } = params;
+    signal.throwIfAborted();
+    // Loaded on first use, so that importing the module stays fast.
+    const { WebSocket } = await import("ws");
+    const session = new OpenEnvSocket(
+      new WebSocket(`${baseUrl.replace(/^http/u, "ws")}/ws`, { headers, maxPayload: MAX_MESSAGE_BYTES }),
+      params,
+    );
+    const link = linkAbort(signal, { timeoutMs, label: `connecting to the OpenEnv server ${baseUrl}` });
+    try {
+      await abortable(session.#opened.promise, link.signal);
+      return session;
+    } catch (error) {
+      session.#fail(error);
+      throw error;
+    } finally {
+      link.dispose();
+    }
+  }
+
+  /**
+   * Sends a request after the earlier ones have ended, and returns the data of the response of type `expected`.
+   *
+   * @throws the error of an `error` frame (see `frameError`), ProtocolError `E_PROTOCOL` for another response, or the error of the
+   *   connection.
+   */
+  exchange(request: string, data: Readonly<Record<string, unknown>> | undefined, expected: string): Promise<Record<string, unknown>> {
+    return this.#queue.add(() => this.#exchangeNow(request, data, expected));
+  }
+
+  async #exchangeNow(
+    request: string,
+    data: Readonly<Record<string, unknown>> | undefined,
+    expected: string,
+  ): Promise<Record<string, unknown>> {
+    if (this.#failure !== null) throw this.#failure;
+    const answer = deferred<string>();
+    this.#pending = { request, answer };
+    const link = linkAbort(this.#signal, { timeoutMs: this.#timeoutMs, label: `\`${request}\` of the OpenEnv server ${this.#url}` });
+    try {
+      this.#socket.send(JSON.stringify(data === undefined ? { type: request } : { type: request, data }));
+      return this.#read(request, await abortable(answer.promise, link.signal), expected);
+    } catch (error) {
+      // A response that arrives later would be taken for the response to the next request.
+      if (link.signal.aborted) this.#fail(error);
+      throw error;
+    } finally {
+      this.#pending = null;
+      link.dispose();
+    }
+  }
+
+  #read(request: string, text: string, expected: string): Record<string, unknown> {
+    const parsed = frame.safeParse(jsonOf(text));
+    if (!parsed.success)
+      throw new ProtocolError(`Expected a message \`{ type, data }\` of the OpenEnv server ${this.#url}, got ${shown(text)}`);
+    const { type, data } = parsed.data;
+    if (type === "error") throw frameError(request, this.#url, data);
+    if (type === expected) return data;
+    throw new ProtocolError(`Expected the OpenEnv server ${this.#url} to answer \`${request}\` with \`${expected}\`, got \`${type}\``);
+  }
+
+  /** Ends the session; requests in progress fail. */
+  close(): void {
+    if (this.#failure !== null) return;
+    this.#socket.send(JSON.stringify({ type: "close" }));
+    this.#end(new ConnectionError(`The OpenEnv session with ${this.#url} is closed`, { retryable: false }));
+    this.#socket.close();
+  }
+
+  readonly #onAbort = (): void => this.#fail(this.#signal.reason);
+
+  #receive(text: string): void {
+    if (this.#pending !== null) return this.#pending.answer.resolve(text);
+    // Before the first request and after an error, the server may report a problem of the session, such as its capacity.
+    const parsed = frame.safeParse(jsonOf(text));
+    if (parsed.success && parsed.data.type === "error") this.#fail(frameError("connect", this.#url, parsed.data.data));
+    else this.#fail(new ProtocolError(`The OpenEnv server ${this.#url} sent a message without a request: ${shown(text)}`));
+  }
+
+  #fail(error: unknown): void {
+    if (this.#failure !== null) return;
+    this.#end(error);
+    this.#socket.terminate();
+  }
+
+  #end(error: unknown): void {
+    this.#failure = error;
+    clearInterval(this.#ping);
+    this.#signal.removeEventListener("abort", this.#onAbort);
+    this.#pending?.answer.reject(error);
+    if (!this.#isOpen) this.#opened.reject(error);
+  }
+
+  #lost(reason: string, cause?: unknown): ConnectionError {
+    if (!this.#isOpen) {
+      const message = `OpenEnv server ${this.#url} is unreachable at /ws: ${reason}; check that it runs and that the address has no path of its own`;
+      return new ConnectionError(message, { cause, isBeforeSend: true });
+    }
+    const during = this.#pending === null ? "" : ` during \`${this.#pending.request}\``;
+    const message = `The OpenEnv session with ${this.#url} was lost${during}: ${reason}; its environment ended with it, so only a new rollout can continue: set \`retries\``;
+    return new ConnectionError(message, { cause });
+  }
+}
+
+function textOf(data: Buffer | ArrayBuffer | Buffer[]): string {
+  return (Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data as Buffer)).toString("utf8");
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

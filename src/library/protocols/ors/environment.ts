@@ -1,0 +1,136 @@
+import { checkCount, readBaseUrl } from "../../client/address.ts";
+import { defineEnvironment, type Environment } from "../../environment/index.ts";
+import { ConfigError } from "../../../base/errors.ts";
+import { runAgent } from "../../rollout/agent/index.ts";
+import { trajectory } from "../../../base/trajectory/index.ts";
+import type { EnvironmentAgentOptions } from "../episode/agent-options.ts";
+import { callJson, type OrsServer } from "./http.ts";
+import { toOrsMessages } from "./messages.ts";
+import { OrsSession, type OrsTask } from "./session.ts";
+import * as wire from "./wire.ts";
+
+/** Metric with the reward that the server gave a rollout. */
+const EPISODE_REWARD = "episode_reward";
+
+/** Arguments of {@link orsEnvironment}. */
+export interface OrsEnvironmentOptions {
+  /** Address of the server, http or https. */
+  readonly baseUrl: string;
+  /** Name of the environment on the server. @default the first one in the server's list */
+  readonly environment?: string | undefined;
+  /** Name of the split to train on. @default the first split of type `train` */
+  readonly trainSplit?: string | undefined;
+  /** Name of the split to evaluate on; null for none. @default the first split of type `validation` or `test`, if there is one */
+  readonly evalSplit?: string | null | undefined;
+  /**
+   * Reward of a rollout from the rewards of its calls: the last one, as TRL computes it, or their sum. 0 if no call gave a reward.
+   *
+   * @default "last"
+   */
+  readonly reward?: "last" | "sum" | undefined;
+  /**
+   * Weight of the server's `score_group` in the total reward, if the environment has one; finite. 0 does not call it.
+   *
+   * @default 1
+   */
+  readonly groupWeight?: number | undefined;
+  /** API key, sent as `X-API-Key`. @default none */
+  readonly apiKey?: string | undefined;
+  /** Secrets of the environment by name, sent as `X-Secrets`. @default {} */
+  readonly secrets?: Readonly<Record<string, string>> | undefined;
+  /** Timeout of each request in milliseconds, at least 1; of a tool call, until its result. @default 60000 */
+  readonly timeoutMs?: number | undefined;
+  /** Settings of the agent, for every rollout. @default {} */
+  readonly agent?: EnvironmentAgentOptions | undefined;
+  /** Aborts the requests of this call; rollouts have their own signals. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Reads an environment of an Open Reward Standard server: its tasks are the scenarios, and its rollouts call its tools in a session per
+ * rollout, which ends with the rollout. An environment with a terminal tool gets the agent's final message through it. If the environment
+ * has `score_group`, it is a group reward.
+ *
+ * The total reward is `episode + groupWeight · score_group`, with `episode` by the option `reward`. The parts are the metrics
+ * `reward/episode` and `reward/score_group`.
+ *
+ * @param options - Server, environment, splits and rewards.
+ * @returns an environment for `trainRl` and `evaluate`. Its rollouts fail with `E_ENVIRONMENT` for a failed tool, `E_HTTP`,
+ *   `E_CONNECTION` or `E_PROTOCOL` for the server, and `E_UNSUPPORTED` for tasks with images.
+ * @throws ConfigError `E_CONFIG` for an invalid address, and names of an environment or a split that the server does not have.
+ * @throws HttpError `E_HTTP`, ConnectionError `E_CONNECTION` or ProtocolError `E_PROTOCOL` if the server's lists cannot be read.
+ * @throws the signal's reason, or a TimeoutError.
+ * @see https://openrewardstandard.io
+ * @example
+ * ```ts
+ * const sums = await orsEnvironment({ baseUrl: "http://127.0.0.1:8080", agent: { maxTurns: 6, maxCompletionTokens: 256 } });
+ * console.log(sums.name, sums.scenarios.eval.length);
+ * ```
+ */
+export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<Environment<OrsTask>> {
+  const { reward = "last", groupWeight = 1, agent = {}, apiKey, secrets = {}, timeoutMs = 60_000, signal } = options;
+  checkCount("timeoutMs", timeoutMs, 1);
+  if (reward !== "last" && reward !== "sum")
+    throw new ConfigError(`Expected \`reward\` to be "last" or "sum", got \`${String(reward)}\``, { param: "reward" });
+  const server: OrsServer = {
+    baseUrl: readBaseUrl(options.baseUrl, "baseUrl"),
+    headers: { ...(apiKey === undefined ? {} : { "x-api-key": apiKey }), ...secretsHeader(secrets) },
+    timeoutMs,
+    signal: signal ?? new AbortController().signal,
+  };
+  const names = await callJson(server, "/list_environments", wire.environments);
+  const name = chosen("environment", options.environment?.toLowerCase() ?? names[0], names);
+  const path = `/${encodeURIComponent(name)}`;
+  const splits = await callJson(server, `${path}/splits`, wire.splits);
+  const splitNames = splits.map((split) => split.name);
+  const trainSplit = chosen("trainSplit", options.trainSplit ?? splits.find(({ type }) => type === "train")?.name, splitNames);
+  const held = options.evalSplit === undefined ? splits.find(({ type }) => type !== "train")?.name : options.evalSplit;
+  const evalSplit = held === undefined || held === null ? null : chosen("evalSplit", held, splitNames);
+  const { supports_score_group: hasGroupScore, message_block_types: blockTypes } = await callJson(server, `${path}/tools`, wire.tools);
+  const tasksOf = async (split: string): Promise<OrsTask[]> => {
+    const { num_tasks: count } = await callJson(server, `${path}/num_tasks`, wire.taskCount, { split });
+    return Array.from({ length: count }, (_, index) => ({ id: `${split}/${index}`, split, index }));
+  };
+  return defineEnvironment<OrsTask>({
+    name,
+    scenarios: { train: await tasksOf(trainSplit), eval: evalSplit === null ? [] : await tasksOf(evalSplit) },
+    async rollout(task, { policy, sampling }) {
+      await using session = await OrsSession.open({ ...server, signal: sampling.signal }, name, task);
+      const t = trajectory({ messages: await session.messages(), tools: await session.tools() });
+      const { stopReason, text } = await runAgent(t, policy, { ...agent, ...sampling, isDone: () => session.isDone });
+      if (stopReason === "answer") await session.answer(text);
+      t.metrics[EPISODE_REWARD] = reward === "last" ? (session.rewards.at(-1) ?? 0) : session.rewards.reduce((sum, each) => sum + each, 0);
+      return t;
+    },
+    rewards: [{ name: "episode", score: ({ trajectory: played }) => Number(played.metrics[EPISODE_REWARD]) }],
+    groupRewards:
+      hasGroupScore === true && groupWeight !== 0
+        ? [
+            {
+              name: "score_group",
+              weight: groupWeight,
+              async scoreGroup({ scenario, trajectories, signal: groupSignal }) {
+                await using session = await OrsSession.open({ ...server, signal: groupSignal }, name, scenario);
+                return session.scoreGroup(trajectories.map((each) => toOrsMessages(each.messages(), blockTypes ?? ["text", "image"])));
+              },
+            },
+          ]
+        : [],
+  });
+}
+
+function chosen(param: string, value: string | undefined, names: readonly string[]): string {
+  if (value !== undefined && names.includes(value)) return value;
+  const got = value === undefined ? "none" : `\`${value}\``;
+  throw new ConfigError(
+    `Expected \`${param}\` to be one of the server's: ${names.map((each) => `\`${each}\``).join(", ") || "none"}; got ${got}`,
+    { param },
+  );
+}
+
+/** Returns the header with secrets: base64 of `{ <name>: { value } }`. */
+function secretsHeader(secrets: Readonly<Record<string, string>>): Record<string, string> {
+  const entries = Object.entries(secrets).map(([key, value]) => [key, { value }] as const);
+  if (entries.length === 0) return {};
+  return { "x-secrets": Buffer.from(JSON.stringify(Object.fromEntries(entries))).toString("base64") };
+}

@@ -1,0 +1,167 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { createParser } from "eventsource-parser";
+import { request, type Dispatcher } from "undici";
+import type { z } from "zod";
+import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "../../client/errors.ts";
+import { readRetryAfter } from "../../client/retry.ts";
+import { linkAbort } from "../../../base/util/abort.ts";
+import { shown } from "../../../base/util/shown.ts";
+import { EnvironmentError } from "../episode/errors.ts";
+
+/** Maximum number of times that a broken event stream is resumed. */
+const MAX_RESUMES = 3;
+
+/** Wait before a request is repeated, without `Retry-After`, in milliseconds. */
+const RETRY_DELAY_MS = 1000;
+
+/** Server of the Open Reward Standard, and the settings of its requests. */
+export interface OrsServer {
+  /** Address without a slash at the end. */
+  readonly baseUrl: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Timeout of each request with its response, in milliseconds. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** Remedies by status. */
+const REMEDIES: Readonly<Record<number, string>> = {
+  400: "check the names of environment, split and task",
+  401: "pass the key as `apiKey`",
+  403: "check `apiKey`",
+  404: "the environment or its session does not exist (sessions end after 15 minutes without a request); check `environment`, and set `retries`",
+  410: "the session was deleted; set `retries`",
+  422: "the server expects another body; it needs openreward 0.1.157 or newer",
+};
+
+/**
+ * Sends a request and returns the parsed JSON of the response. Waits while the server answers 503 because an environment is starting.
+ *
+ * @throws HttpError `E_HTTP`, ConnectionError `E_CONNECTION`, ProtocolError `E_PROTOCOL`, a TimeoutError, or the signal's reason.
+ */
+export async function callJson<T extends z.ZodType>(server: OrsServer, path: string, schema: T, body?: unknown): Promise<z.output<T>> {
+  return timed(server, path, async (signal) => {
+    const text = await (await send(server, path, body, signal)).body.text();
+    return parsed(server, path, schema, text);
+  });
+}
+
+/**
+ * Sends a request with an event stream as response, and returns its result. A stream that breaks after its `task_id` is resumed, which
+ * does not repeat the operation.
+ *
+ * @throws EnvironmentError `E_ENVIRONMENT` for an `error` event; otherwise as {@link callJson}.
+ */
+export async function callStream<T extends z.ZodType>(server: OrsServer, path: string, schema: T, body: object): Promise<z.output<T>> {
+  return timed(server, path, async (signal) => parsed(server, path, schema, (await readStream(server, path, body, signal)).result));
+}
+
+/** Opens a session. @returns its id. */
+export async function createSession(server: OrsServer): Promise<string> {
+  return timed(server, "/create_session", async (signal) => (await readStream(server, "/create_session", {}, signal)).taskId);
+}
+
+async function timed<T>({ baseUrl, timeoutMs, signal }: OrsServer, path: string, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const link = linkAbort(signal, { timeoutMs, label: `${path} of the environment server ${baseUrl}` });
+  try {
+    return await run(link.signal);
+  } catch (error) {
+    link.signal.throwIfAborted();
+    throw error;
+  } finally {
+    link.dispose();
+  }
+}
+
+async function readStream(server: OrsServer, path: string, body: object, signal: AbortSignal): Promise<{ taskId: string; result: string }> {
+  let taskId: string | null = null;
+  for (let attempt = 0; ; attempt++) {
+    const chunks: string[] = [];
+    let isEnded = false;
+    let failure: string | null = null;
+    const parser = createParser({
+      onEvent: ({ event, data }) => {
+        if (event === "task_id") taskId ??= data.trim();
+        else if (event === "error") failure = data;
+        else if (event === "chunk" || event === "end") chunks.push(data);
+        isEnded ||= event === "end" || event === "error";
+      },
+    });
+    try {
+      const response = await send(server, path, taskId === null ? body : { ...body, task_id: taskId }, signal);
+      const decoder = new TextDecoder();
+      for await (const piece of response.body) parser.feed(decoder.decode(piece as Uint8Array, { stream: true }));
+    } catch (error) {
+      signal.throwIfAborted();
+      if (taskId === null || attempt === MAX_RESUMES || error instanceof HttpError) throw error;
+      continue;
+    }
+    if (failure !== null)
+      throw new EnvironmentError(`Environment server ${server.baseUrl} failed ${path}: ${String(failure)}; see the log of the server`, {
+        reason: "error",
+      });
+    if (isEnded && taskId !== null) return { taskId, result: chunks.join("") };
+    if (taskId === null || attempt === MAX_RESUMES) {
+      throw new ConnectionError(`The event stream of ${path} of ${server.baseUrl} ended before its result`);
+    }
+  }
+}
+
+async function send(server: OrsServer, path: string, body: unknown, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+  const url = server.baseUrl + path;
+  for (;;) {
+    const headers = { ...server.headers, ...(body === undefined ? {} : { "content-type": "application/json" }) };
+    const response = await request(url, {
+      method: body === undefined ? "GET" : "POST",
+      headers,
+      body: body === undefined ? null : JSON.stringify(body),
+      signal,
+    }).catch((error: unknown) => {
+      signal.throwIfAborted();
+      const reason = error instanceof Error ? error.message || error.name : String(error);
+      throw new ConnectionError(`Environment server ${url} is unreachable: ${reason}`, { cause: error });
+    });
+    const { statusCode } = response;
+    if (statusCode >= 200 && statusCode < 300) return response;
+    const text = await response.body.text();
+    const retryAfterMs = readRetryAfter(headerOf(response, "retry-after"));
+    if (statusCode === 503 && headerOf(response, "x-backend-state") === "starting") {
+      await sleep(retryAfterMs ?? RETRY_DELAY_MS, undefined, { signal });
+      continue;
+    }
+    const remedy = REMEDIES[statusCode] ?? "see the log of the server";
+    throw new HttpError(`Environment server answered ${path} with ${statusCode}: ${detailOf(text)}; ${remedy}`, {
+      status: statusCode,
+      retryAfterMs,
+      retryable: [404, 408, 410, 429, 500, 502, 503, 504].includes(statusCode),
+    });
+  }
+}
+
+function headerOf({ headers }: Dispatcher.ResponseData, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value[0] : value;
+}
+
+/** Returns the reason in an error body, which FastAPI writes to `detail`. */
+function detailOf(text: string): string {
+  const { detail } = (jsonOf(text) ?? {}) as { readonly detail?: unknown };
+  return typeof detail === "string" ? detail : (readErrorBody(text).message ?? text.slice(0, 300));
+}
+
+function parsed<T extends z.ZodType>(server: OrsServer, path: string, schema: T, text: string): z.output<T> {
+  const result = schema.safeParse(jsonOf(text));
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  throw new ProtocolError(
+    `Expected ${path} of ${server.baseUrl} to answer as openreward 0.1 does; at \`${issue?.path.join(".") ?? ""}\`: ${issue?.message ?? "invalid"}, got ${shown(text)}`,
+  );
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,93 @@
+import type { z } from "zod";
+import { UnsupportedError } from "../../../base/errors.ts";
+import type { RequestMessage } from "../../../base/schema/index.ts";
+import type { blocks, messages } from "./wire.ts";
+
+/** Message of the Open Reward Standard. */
+export interface OrsMessage {
+  readonly role: "system" | "user" | "assistant";
+  readonly blocks: readonly object[];
+}
+
+/** Returns the text of a tool's output; images are replaced by their type. */
+export function outputText(output: z.output<typeof blocks>): string {
+  return output
+    .map(({ type, text, mimeType }) => text ?? `[${type}${mimeType === null || mimeType === undefined ? "" : ` ${mimeType}`}]`)
+    .join("\n");
+}
+
+/**
+ * Converts the messages of a task to chat messages.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` for images and reasoning.
+ */
+export function fromOrsMessages(list: z.output<typeof messages>): RequestMessage[] {
+  return list.flatMap(({ role, blocks: parts }) => {
+    const texts: string[] = [];
+    const calls: object[] = [];
+    const results: RequestMessage[] = [];
+    for (const { type, text, id, name, input, tool_call_id, blocks: output } of parts) {
+      if (type === "text") texts.push(text ?? "");
+      else if (type === "tool_call") calls.push({ id, type: "function", function: { name, arguments: JSON.stringify(input ?? {}) } });
+      else if (type === "tool_result") results.push({ role: "tool", tool_call_id, content: outputText(output ?? []) } as RequestMessage);
+      else
+        throw new UnsupportedError(
+          `The task's prompt has a block of type \`${type}\`, which is not supported; choose tasks with text only`,
+        );
+    }
+    const message = { role, content: texts.join("\n"), ...(calls.length === 0 ? {} : { tool_calls: calls }) } as RequestMessage;
+    return texts.length + calls.length === 0 ? results : [...results, message];
+  });
+}
+
+/**
+ * Converts a conversation to a candidate of `score_group`.
+ *
+ * @param blockTypes - Types of blocks that the server accepts; tool calls and results are left out if it does not accept them.
+ */
+export function toOrsMessages(conversation: readonly RequestMessage[], blockTypes: readonly string[]): OrsMessage[] {
+  const hasTools = blockTypes.includes("tool_call") && blockTypes.includes("tool_result");
+  return conversation.flatMap((message): OrsMessage[] => {
+    const {
+      role,
+      content,
+      tool_calls: calls,
+      tool_call_id: callId,
+    } = message as RequestMessage & {
+      readonly tool_calls?:
+        | readonly { readonly id?: string; readonly function: { readonly name: string; readonly arguments?: string } }[]
+        | null;
+      readonly tool_call_id?: string;
+    };
+    const text = { type: "text", text: textOf(content) };
+    if (role === "tool") {
+      return hasTools ? [{ role: "user", blocks: [{ type: "tool_result", tool_call_id: callId ?? "", blocks: [text] }] }] : [];
+    }
+    const toolCalls = hasTools ? (calls ?? []) : [];
+    const callBlocks = toolCalls.map(({ id, function: { name, arguments: args } }) => ({
+      type: "tool_call",
+      id: id ?? "",
+      name,
+      input: inputOf(args ?? ""),
+    }));
+    const list = text.text === "" && callBlocks.length > 0 ? callBlocks : [text, ...callBlocks];
+    return [{ role: role === "system" || role === "developer" ? "system" : role === "assistant" ? "assistant" : "user", blocks: list }];
+  });
+}
+
+function textOf(content: unknown): string {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return "";
+  return content.map((part: { readonly text?: string }) => part.text ?? "").join("");
+}
+
+/** Parses the arguments of a call. A call with invalid ones was answered with an error, and is sent with its text. */
+function inputOf(args: string): object {
+  try {
+    const input: unknown = args.trim() === "" ? {} : JSON.parse(args);
+    if (typeof input === "object" && input !== null && !Array.isArray(input)) return input;
+  } catch {
+    // Not JSON.
+  }
+  return { arguments: args };
+}

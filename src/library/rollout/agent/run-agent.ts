@@ -1,0 +1,160 @@
+import { ArgumentError } from "../../../base/errors.ts";
+import type { Tool, ToolCall } from "../../../base/schema/index.ts";
+import type { HistoryBuilder, Policy, SampleOptions } from "../../../base/trajectory/index.ts";
+import { failure, type AgentTool, type ToolResult } from "./tool.ts";
+
+/** Options of {@link runAgent}; the options of `sample` apply to every turn. */
+export interface RunAgentOptions extends Omit<SampleOptions, "tools"> {
+  /**
+   * Tools to offer, each of them also in `trajectory({ tools })`, so that the trajectory records every offered tool.
+   *
+   * @default all of them
+   */
+  readonly tools?: readonly AgentTool[] | undefined;
+  /** Maximum number of sampled turns, at least 1. @default 8 */
+  readonly maxTurns?: number | undefined;
+  /**
+   * Whether the task has ended; called after the tools of each turn. True ends the run without another turn, e.g. because a tool call has
+   * ended the episode of an environment.
+   *
+   * @default never
+   */
+  readonly isDone?: (() => boolean) | undefined;
+}
+
+/** Result of an agent run. */
+export interface AgentRun {
+  /**
+   * Reason for the end. `answer`: the last turn called no tool. `max-turns`: the last allowed turn called tools, which were not run.
+   * `length`: the last turn was cut off; its calls were not run. `done`: `isDone` returned true.
+   */
+  readonly stopReason: "answer" | "max-turns" | "length" | "done";
+  /** Text of the last sampled turn. */
+  readonly text: string;
+  /** Number of sampled turns. */
+  readonly turns: number;
+  /** Number of tool calls run. */
+  readonly toolCalls: number;
+  /** Number of tool calls that returned an error to the model: unknown tool, invalid arguments, or an error thrown. */
+  readonly toolErrors: number;
+}
+
+/**
+ * Samples turns and runs the tools they call, until a turn calls none. The calls of one turn run concurrently; their results are appended
+ * in call order.
+ *
+ * Adds to the metrics `turns`, `tool_calls`, `tool_errors`, and the seconds `sample_duration`, `tools_duration` and `tool/<name>_duration`.
+ * Several runs in one rollout add up.
+ *
+ * @param t - Trajectory, or an additional history for a sub-agent.
+ * @param policy - Policy to sample from.
+ * @param options - Tools, maximum number of turns and sampling settings.
+ * @returns Reason for the end, final text and counts.
+ * @throws ArgumentError `E_ARGUMENT`, before anything is sampled, for tools that cannot be run, share a name or are missing in the
+ *   conversation, or `maxTurns` below 1.
+ * @throws the signal's reason, once running tools have settled, or any error of the policy.
+ * @example
+ * ```ts
+ * import { trajectory } from "whetstone";
+ * import { defineTool } from "whetstone/agent";
+ * import { z } from "zod";
+ *
+ * const add = defineTool({ name: "add", schema: z.object({ a: z.number(), b: z.number() }), run: ({ a, b }) => a + b });
+ * const t = trajectory({ messages: [{ role: "user", content: "What is 12 + 30?" }], tools: [add] });
+ * const run = await runAgent(t, policy, { maxTurns: 4, maxCompletionTokens: 64, temperature: 1 });
+ * const finished = t.finish({ reward: run.text.includes("42") ? 1 : 0 });
+ * ```
+ */
+export async function runAgent(
+  t: HistoryBuilder,
+  policy: Policy,
+  { tools, maxTurns = 8, isDone = () => false, ...sampling }: RunAgentOptions = {},
+): Promise<AgentRun> {
+  if (!Number.isSafeInteger(maxTurns) || maxTurns < 1) {
+    throw new ArgumentError(`Expected \`maxTurns\` to be an integer of at least 1, got \`${maxTurns}\``, { param: "maxTurns" });
+  }
+  const offered = toolsByName(t.tools, tools);
+  const signal = sampling.signal ?? new AbortController().signal;
+  const counts = { turns: 0, toolCalls: 0, toolErrors: 0 };
+  for (const name of Object.values(METRICS)) add(t, name, 0);
+  for (;;) {
+    const turn = await t.track("sample", () => t.sample(policy, { ...sampling, tools: [...offered.values()] }));
+    count(t, counts, "turns", 1);
+    const ended = (stopReason: AgentRun["stopReason"]): AgentRun => ({ stopReason, text: turn.text, ...counts });
+    if (turn.finishReason === "length") return ended("length");
+    if (turn.toolCalls.length === 0) return ended("answer");
+    if (counts.turns === maxTurns) return ended("max-turns");
+    const results = await t.track("tools", () => runCalls(t, turn.toolCalls, offered, signal));
+    count(t, counts, "toolCalls", results.length);
+    count(t, counts, "toolErrors", results.filter(({ isError }) => isError).length);
+    results.forEach(({ text }, index) => t.add(toolMessage(turn.toolCalls[index] as ToolCall, text)));
+    if (isDone()) return ended("done");
+  }
+}
+
+type Counts = Record<keyof typeof METRICS, number>;
+
+const METRICS = { turns: "turns", toolCalls: "tool_calls", toolErrors: "tool_errors" } as const;
+
+function count(t: HistoryBuilder, counts: Counts, what: keyof Counts, by: number): void {
+  counts[what] += by;
+  add(t, METRICS[what], by);
+}
+
+function add(t: HistoryBuilder, metric: string, by: number): void {
+  t.metrics[metric] = Number(t.metrics[metric] ?? 0) + by;
+}
+
+/** Returns the tools to offer by name. */
+function toolsByName(all: readonly Tool[], chosen: readonly AgentTool[] | undefined): ReadonlyMap<string, AgentTool> {
+  const byName = new Map<string, AgentTool>();
+  for (const tool of chosen ?? all) {
+    const { name } = tool.function;
+    if (!("call" in tool) || typeof tool["call"] !== "function") {
+      throw new ArgumentError(`Tool \`${name}\` has nothing to run; make it with \`defineTool\` or \`mcpTools\``, { param: "tools" });
+    }
+    if (byName.has(name)) {
+      throw new ArgumentError(`Two tools are named \`${name}\`; rename one, those of MCP servers with \`mcpTools(client, { rename })\``, {
+        param: "tools",
+      });
+    }
+    if (!all.some((other) => other.function.name === name)) {
+      throw new ArgumentError(
+        `Tool \`${name}\` is not one of the conversation's; give it to \`trajectory({ messages, tools })\`, so that the record says what was offered`,
+        { param: "tools" },
+      );
+    }
+    byName.set(name, tool as AgentTool);
+  }
+  return byName;
+}
+
+/** Runs all calls concurrently and waits for every one, even if the signal aborts. */
+async function runCalls(
+  t: HistoryBuilder,
+  calls: readonly ToolCall[],
+  tools: ReadonlyMap<string, AgentTool>,
+  signal: AbortSignal,
+): Promise<ToolResult[]> {
+  const settled = await Promise.allSettled(calls.map((call) => runCall(t, call, tools, signal)));
+  signal.throwIfAborted();
+  return settled.map((outcome) => {
+    if (outcome.status === "fulfilled") return outcome.value;
+    throw outcome.reason;
+  });
+}
+
+async function runCall(
+  t: HistoryBuilder,
+  { id, function: { name, arguments: args } }: ToolCall,
+  tools: ReadonlyMap<string, AgentTool>,
+  signal: AbortSignal,
+): Promise<ToolResult> {
+  const tool = tools.get(name);
+  if (tool === undefined) return failure(`there is no tool \`${name}\`; the tools are: ${[...tools.keys()].join(", ") || "none"}`);
+  return t.track(`tool/${name}`, () => tool.call(args ?? "", { signal, callId: id ?? "" }));
+}
+
+function toolMessage({ id }: ToolCall, text: string) {
+  return { role: "tool", content: text, ...(id === null || id === undefined ? {} : { tool_call_id: id }) };
+}

@@ -1,0 +1,199 @@
+import { ArgumentError, isAbort } from "../../base/errors.ts";
+import type { RolloutException } from "../../base/schema/index.ts";
+import { Trajectory, type Policy } from "../../base/trajectory/index.ts";
+import { backoffMs } from "../../base/util/backoff.ts";
+import { delay } from "../../base/util/delay.ts";
+import { isRetryable } from "../../base/util/retryable.ts";
+import { AttemptSignal } from "./attempt-signal.ts";
+import type { RolloutId, RolloutReplaceEvent, RolloutRetryEvent, RolloutStartEvent } from "./events.ts";
+import { rateLimitOf, toException } from "./failure.ts";
+import type { GatherOptions, Rollout, RolloutContext } from "./options.ts";
+import type { RateLimiter } from "./rate-limiter.ts";
+import { rolloutSeed } from "./seed.ts";
+
+/** Maximum number of waits per rollout for a service that responds 429; a further 429 counts as a failure. */
+const MAX_SLOW_DOWNS = 50;
+
+/** Result of a rollout, with the number of its last attempt and the failures of the rollouts that it replaces. */
+export type Outcome = Result & { readonly replaced: readonly RolloutException[] };
+
+type Result = { readonly attempt: number } & (
+  | { readonly trajectory: Trajectory; readonly exception?: undefined }
+  | { readonly trajectory?: undefined; readonly exception: RolloutException }
+);
+
+type AttemptFailure = { readonly trajectory?: undefined; readonly error: unknown };
+
+type AttemptResult = { readonly trajectory: Trajectory } | AttemptFailure;
+
+/** Attempt of a rollout with the seed of the rollout. */
+type Attempt = RolloutId & { readonly seed: number };
+
+/** Settings shared by all rollouts of a run. */
+export interface AttemptsInit<S> {
+  readonly rollout: Rollout<S>;
+  readonly options: Pick<GatherOptions, "policy" | "temperature" | "chatTemplateKwargs" | "timeoutMs" | "retries" | "replacements">;
+  readonly groupSize: number;
+  /** Seed of the run. */
+  readonly seed: number;
+  readonly rateLimiter: RateLimiter;
+  /** Signal of the run. */
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: RolloutStartEvent | RolloutRetryEvent | RolloutReplaceEvent) => void;
+}
+
+/** Runner of rollouts: repeats each until it succeeds or may not be retried. */
+export class Attempts<S> {
+  readonly #init: AttemptsInit<S>;
+  /**
+   * Signals of the running attempts. One listener on the run's signal serves all of them, because adding a listener walks over the existing
+   * ones.
+   */
+  readonly #running = new Set<AttemptSignal>();
+
+  constructor(init: AttemptsInit<S>) {
+    this.#init = init;
+    const { signal } = init;
+    signal.addEventListener("abort", () => this.#running.forEach((each) => each.abort(signal.reason)), { once: true });
+  }
+
+  /**
+   * Runs one rollout with its retries and replacements.
+   *
+   * @throws The run's reason when it is aborted.
+   * @throws ArgumentError `E_ARGUMENT` when the rollout does not return a finished trajectory.
+   */
+  async play(scenario: S, group: number, index: number): Promise<Outcome> {
+    const { options, rateLimiter, groupSize, onEvent } = this.#init;
+    const slowDowns = new SlowDowns(rateLimiter);
+    const replaced: RolloutException[] = [];
+    for (;;) {
+      const seed = rolloutSeed(this.#init.seed, group, index + groupSize * replaced.length);
+      const result = await this.#withRetries(scenario, { group, index, seed }, slowDowns);
+      if (result.exception === undefined || replaced.length >= (options.replacements ?? 0)) return { ...result, replaced };
+      const { attempt, exception } = result;
+      replaced.push(exception);
+      onEvent({ type: "rollout-replace", group, index, attempt, exception, replacement: replaced.length });
+    }
+  }
+
+  /** Runs a rollout until it succeeds or may not be retried. */
+  async #withRetries(scenario: S, rollout: Omit<Attempt, "attempt">, slowDowns: SlowDowns): Promise<Result> {
+    const { options, rateLimiter, signal, onEvent } = this.#init;
+    const { limit, when = isRetryable } = typeof options.retries === "object" ? options.retries : { limit: options.retries ?? 0 };
+    for (let attempt = 0; ;) {
+      const { group, index } = rollout;
+      const result = await this.#attempt(scenario, { ...rollout, attempt }, slowDowns);
+      if (result.trajectory !== undefined) {
+        rateLimiter.succeeded();
+        return { attempt, trajectory: result.trajectory };
+      }
+      const refusal = rateLimitOf(result.error);
+      // A 429 is not a failure, because the service has not started the work. The attempt does not count.
+      if (refusal !== null && (await slowDowns.wait(refusal.retryAfterMs, signal))) continue;
+      const exception = toException(result.error);
+      if (attempt >= limit || !when(result.error, attempt)) return { attempt, exception };
+      const waitMs = backoffMs(attempt);
+      onEvent({ type: "rollout-retry", group, index, attempt, exception, waitMs });
+      await delay(waitMs, { signal });
+      attempt++;
+    }
+  }
+
+  async #attempt(scenario: S, id: Attempt, slowDowns: SlowDowns): Promise<AttemptResult> {
+    const { rollout, options, signal, onEvent } = this.#init;
+    onEvent({ type: "rollout-start", ...id });
+    signal.throwIfAborted();
+    const own = new AttemptSignal(options.timeoutMs, `rollout ${id.index} of group ${id.group}`);
+    const context = contextOf(id, own.signal, options, slowDowns.of(own));
+    const result = await this.#limited(own, async () => checked(await rollout(scenario, context)));
+    const { afterTimeout } = rollout;
+    if (result.trajectory !== undefined || !own.signal.aborted || afterTimeout === undefined) return result;
+    const scoring = new AttemptSignal(options.timeoutMs, `scoring of rollout ${id.index} of group ${id.group}`);
+    const scored = await this.#limited(scoring, async () => {
+      const trajectory = await afterTimeout(scenario, context, scoring.signal);
+      return trajectory === null ? null : checked(trajectory);
+    });
+    if (scored.trajectory === undefined) return scored;
+    return scored.trajectory === null ? result : { trajectory: scored.trajectory };
+  }
+
+  /** Runs a part of an attempt within the time of its signal. */
+  async #limited<T>(own: AttemptSignal, run: () => Promise<T>): Promise<{ readonly trajectory: T } | AttemptFailure> {
+    const { signal } = this.#init;
+    this.#running.add(own);
+    try {
+      const trajectory = await run();
+      // A result after the deadline counts as a timeout.
+      own.signal.throwIfAborted();
+      return { trajectory };
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof UnfinishedError) throw new ArgumentError(error.message);
+      return { error: own.signal.aborted && isAbort(error) ? own.signal.reason : error };
+    } finally {
+      this.#running.delete(own);
+      own.dispose();
+    }
+  }
+}
+
+/** Budget of 429 waits of one rollout, shared by all its attempts. */
+class SlowDowns {
+  readonly #rateLimiter: RateLimiter;
+  #left = MAX_SLOW_DOWNS;
+
+  constructor(rateLimiter: RateLimiter) {
+    this.#rateLimiter = rateLimiter;
+  }
+
+  /** Waits after a 429. @returns False, without waiting, if the budget is used up. */
+  async wait(retryAfterMs: number | null, signal: AbortSignal): Promise<boolean> {
+    if (this.#left-- <= 0) return false;
+    await this.#rateLimiter.slowDown(retryAfterMs, signal);
+    return true;
+  }
+
+  /** Returns the `onRateLimit` of the requests of an attempt: they wait after a 429 and repeat, instead of failing the attempt. */
+  of(attempt: AttemptSignal): (retryAfterMs: number | null) => Promise<boolean> {
+    return async (retryAfterMs) => {
+      attempt.halt();
+      try {
+        return await this.wait(retryAfterMs, attempt.signal);
+      } finally {
+        attempt.go();
+      }
+    };
+  }
+}
+
+function contextOf(
+  { group, index, attempt, seed }: Attempt,
+  signal: AbortSignal,
+  { policy, temperature = 1, chatTemplateKwargs }: AttemptsInit<never>["options"],
+  onRateLimit: (retryAfterMs: number | null) => Promise<boolean>,
+): RolloutContext {
+  const sampling = { temperature, seed, signal, ...(chatTemplateKwargs === undefined ? {} : { chatTemplateKwargs }) };
+  if (policy !== undefined) return { signal, seed, index, group, attempt, policy: limited(policy, onRateLimit), sampling };
+  const context = { signal, seed, index, group, attempt, sampling };
+  // Not enumerable, so that spreading a context without a policy does not throw.
+  return Object.defineProperty(context, "policy", { get: noPolicy }) as typeof context & Pick<RolloutContext, "policy">;
+}
+
+/** Returns a policy whose requests wait with the rate limiter after a 429. */
+function limited(policy: Policy, onRateLimit: (retryAfterMs: number | null) => Promise<boolean>): Policy {
+  const { id, step, handsOver } = policy;
+  return { ...policy, id, step, handsOver, complete: (request, options) => policy.complete(request, { ...options, onRateLimit }) };
+}
+
+function noPolicy(): never {
+  throw new ArgumentError("The rollout reads `context.policy`, but none was given; pass the option `policy`", { param: "policy" });
+}
+
+/** Programming error rather than a failure of one rollout: ends the run regardless of `maxExceptions`. */
+class UnfinishedError extends Error {}
+
+function checked(value: unknown): Trajectory {
+  if (Trajectory.isInstance(value)) return value;
+  throw new UnfinishedError("Expected the rollout to return a finished trajectory: `return t.finish({ reward })`");
+}

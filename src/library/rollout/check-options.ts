@@ -1,0 +1,52 @@
+import { ArgumentError } from "../../base/errors.ts";
+import { checkProgress } from "../../base/progress/index.ts";
+import type { GatherOptions } from "./options.ts";
+
+/** Checks the options before anything runs. @throws ArgumentError `E_ARGUMENT` for an option out of range. */
+export function checkGatherOptions(options: GatherOptions, scenarios: number): void {
+  checkInteger("groupSize", options.groupSize, 1);
+  checkInteger("concurrency", options.concurrency, 1);
+  checkInteger("concurrencyBy.limit", options.concurrencyBy?.limit, 1);
+  checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
+  checkInteger("replacements", options.replacements, 0);
+  const { retries } = options;
+  if (typeof retries === "object") checkInteger("retries.limit", retries.limit, 0);
+  else checkInteger("retries", retries, 0);
+  const { timeoutMs, maxExceptions, temperature, chatTemplateKwargs: kwargs } = options;
+  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= 2 ** 31 - 1)) {
+    refuse("timeoutMs", "above 0 and at most 2147483647", timeoutMs);
+  }
+  if (maxExceptions !== undefined && !(maxExceptions >= 0 && (maxExceptions < 1 || Number.isInteger(maxExceptions)))) {
+    refuse("maxExceptions", "a count, or a fraction below 1", maxExceptions);
+  }
+  if (temperature !== undefined && !(temperature >= 0 && temperature < Infinity)) {
+    refuse("temperature", "a finite number of at least 0", temperature);
+  }
+  if (kwargs !== undefined && (typeof kwargs !== "object" || kwargs === null || Array.isArray(kwargs))) {
+    refuse("chatTemplateKwargs", "an object of template variables by name", kwargs);
+  }
+  checkIndices(options.indices, scenarios);
+  checkProgress(options.progress);
+}
+
+/** Checks that all indices are different: scenarios with the same index would use the same seeds and be indistinguishable afterwards. */
+function checkIndices(indices: readonly number[] | undefined, scenarios: number): void {
+  if (indices === undefined) return;
+  if (indices.length !== scenarios) refuse("indices", `one index per scenario (${scenarios})`, `${indices.length} of them`);
+  const bad = indices.find((index) => !(Number.isSafeInteger(index) && index >= 0));
+  if (bad !== undefined) refuse("indices", "integers of at least 0", bad);
+  const seen = new Set<number>();
+  for (const index of indices) {
+    if (seen.has(index)) refuse("indices", "all different", `${index} twice`);
+    seen.add(index);
+  }
+}
+
+/** Checks an optional integer. @throws ArgumentError `E_ARGUMENT` for a number below `min` or not an integer; undefined is valid. */
+export function checkInteger(param: string, value: number | undefined, min: number): void {
+  if (value !== undefined && !(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
+}
+
+function refuse(param: string, expected: string, got: unknown): never {
+  throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got \`${String(got)}\``, { param });
+}

@@ -1,0 +1,273 @@
+import type PQueue from "p-queue";
+import type { RolloutException } from "../../base/schema/index.ts";
+import { TrajectoryGroup, type TrajectoryGroupInit } from "../../base/trajectory/index.ts";
+import { completionTokens } from "../../base/trajectory/statistics.ts";
+import { linkAbort, type LinkedAbort } from "../../base/util/abort.ts";
+import { deferred } from "../../base/util/deferred.ts";
+import { Attempts, type Outcome } from "./attempts.ts";
+import { checkGatherOptions } from "./check-options.ts";
+import { TooManyExceptionsError } from "./errors.ts";
+import type { RolloutEvent } from "./events.ts";
+import { causeOf, describeException } from "./failure.ts";
+import type { ConcurrencyByKey, GatherOptions, GatherProgress, Rollout } from "./options.ts";
+import { RolloutDisplay } from "./progress.ts";
+import { RateLimiter } from "./rate-limiter.ts";
+import { randomSeed } from "./seed.ts";
+
+/** Options of {@link runRollouts}. */
+export interface RunOptions<S> extends GatherOptions<S> {
+  /** Title of the progress display. @default "rollouts" */
+  readonly title?: string | undefined;
+  /**
+   * Called when a group ends; `position` is the position of its scenario in the list. The group's last rollout occupies its slot until the
+   * result resolves, so a slow consumer slows the run.
+   */
+  readonly onGroups: (groups: readonly TrajectoryGroup[], position: number) => void | Promise<void>;
+}
+
+/**
+ * Runs all rollouts of all scenarios, at most `concurrency` at a time, in scenario order, and passes on each group when it ends.
+ *
+ * Waits for all running rollouts before it returns or throws.
+ */
+export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: RunOptions<S>): Promise<void> {
+  const list = [...scenarios];
+  checkGatherOptions(options, list.length);
+  options.signal?.throwIfAborted();
+  // Loaded on first use, so that importing the package stays fast.
+  const { default: Queue } = await import("p-queue");
+  await new Run(list, rollout, options, Queue).all();
+}
+
+/** Group with unfinished rollouts. */
+interface OpenGroup {
+  readonly outcomes: Outcome[];
+  left: number;
+}
+
+class Run<S> {
+  readonly #scenarios: readonly S[];
+  readonly #rollout: Rollout<S>;
+  readonly #options: RunOptions<S>;
+  readonly #groupSize: number;
+  readonly #seed: number;
+  readonly #link: LinkedAbort;
+  readonly #Queue: typeof PQueue;
+  readonly #queue: PQueue;
+  readonly #rateLimiter: RateLimiter;
+  readonly #attempts: Attempts<S>;
+  readonly #display: RolloutDisplay;
+  /**
+   * Unfinished groups by position, from the start of the first rollout until the group is passed on; finished groups use no memory here.
+   */
+  readonly #open = new Map<number, OpenGroup>();
+  readonly #exceptions: RolloutException[] = [];
+  #running = 0;
+  #completed = 0;
+  #completionTokens = 0;
+  #rewardSum = 0;
+
+  constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RunOptions<S>, Queue: typeof PQueue) {
+    this.#scenarios = scenarios;
+    this.#rollout = rollout;
+    this.#options = options;
+    this.#groupSize = options.groupSize ?? 8;
+    this.#seed = options.seed ?? randomSeed();
+    this.#link = linkAbort(options.signal);
+    this.#Queue = Queue;
+    this.#queue = new Queue({ concurrency: options.concurrency ?? 32 });
+    const onEvent = (event: RolloutEvent) => this.#report(event);
+    this.#rateLimiter = new RateLimiter(this.#queue, onEvent);
+    const { signal } = this.#link;
+    const settings = { seed: this.#seed, groupSize: this.#groupSize, rateLimiter: this.#rateLimiter };
+    this.#attempts = new Attempts({ rollout, options, ...settings, signal, onEvent });
+    signal.addEventListener("abort", () => this.#rateLimiter.dispose(), { once: true });
+    this.#display = new RolloutDisplay(options.title ?? "rollouts", this.#total, options.progress);
+  }
+
+  get #total(): number {
+    return this.#scenarios.length * this.#groupSize;
+  }
+
+  async all(): Promise<void> {
+    try {
+      await this.#playAll();
+      // Queued tasks are not cleared: they run and return at once because of this signal. The promise of a cleared task would never settle.
+      this.#link.signal.throwIfAborted();
+      this.#display.end();
+    } catch (error) {
+      this.#display.end(this.#options.signal?.aborted ? "stopped" : "ended by an error");
+      throw error;
+    } finally {
+      this.#rateLimiter.dispose();
+      this.#link.dispose();
+    }
+  }
+
+  /**
+   * Adds the rollouts to the queue in order. Without per-key limits, a rollout is added when another ends, so that a run of a million
+   * rollouts does not start with a million queued tasks.
+   */
+  async #playAll(): Promise<void> {
+    const { concurrencyBy, concurrency = 32 } = this.#options;
+    const total = this.#total;
+    const enqueue =
+      concurrencyBy === undefined ? (_: number, task: () => Promise<void>) => this.#queue.add(task) : this.#lanes(concurrencyBy);
+    const end = deferred<void>();
+    let next = 0;
+    let left = total;
+    const feed = () => {
+      const position = Math.floor(next / this.#groupSize);
+      const index = next++ % this.#groupSize;
+      void enqueue(position, () => this.#one(position, index)).then(ended, (error: unknown) => end.reject(error));
+    };
+    const ended = () => {
+      if (--left === 0) end.resolve();
+      else if (next < total) feed();
+    };
+    if (total === 0) end.resolve();
+    // As many tasks are queued as run, so that a free slot is filled at once.
+    const first = concurrencyBy === undefined ? Math.min(total, 2 * concurrency) : total;
+    while (next < first) feed();
+    await end.promise;
+  }
+
+  /** Returns a function that adds a rollout to the queue of its key, from which it enters the main queue. */
+  #lanes(concurrencyBy: ConcurrencyByKey<S>): (position: number, task: () => Promise<void>) => Promise<void> {
+    const lanes = new Map<string, PQueue>();
+    return (position, task) => {
+      const key = concurrencyBy.key(this.#scenarios[position] as S);
+      const lane = lanes.get(key) ?? new this.#Queue({ concurrency: concurrencyBy.limit });
+      lanes.set(key, lane);
+      return lane.add(() => this.#queue.add(task));
+    };
+  }
+
+  /** Runs one rollout. Never rejects: an error that ends the whole run aborts the signal. */
+  async #one(position: number, index: number): Promise<void> {
+    const { signal } = this.#link;
+    if (signal.aborted) return;
+    const open = this.#begun(position);
+    if (open === undefined) return;
+    try {
+      const group = this.#indexOf(position);
+      this.#running++;
+      this.#display.update(this.#progress());
+      const outcome = await this.#attempts.play(this.#scenarios[position] as S, group, index).finally(() => this.#running--);
+      if (signal.aborted) return;
+      open.outcomes[index] = outcome;
+      open.left--;
+      this.#record(group, index, outcome);
+      if (open.left === 0) await this.#handOver(position, open.outcomes);
+    } catch (error) {
+      if (!signal.aborted) this.#link.abort(error);
+    }
+  }
+
+  /** Returns the group of a rollout; undefined if the rollout would start a new group after a stop. */
+  #begun(position: number): OpenGroup | undefined {
+    let open = this.#open.get(position);
+    if (open === undefined && !this.#options.stopSignal?.aborted) {
+      open = { outcomes: [], left: this.#groupSize };
+      this.#open.set(position, open);
+    }
+    return open;
+  }
+
+  #indexOf(position: number): number {
+    return this.#options.indices?.[position] ?? position;
+  }
+
+  #record(group: number, index: number, { attempt, trajectory, exception, replaced }: Outcome): void {
+    this.#completed++;
+    replaced.forEach((each) => this.#display.warn(each));
+    if (exception !== undefined) {
+      this.#exceptions.push(exception);
+      this.#display.warn(exception);
+    } else {
+      this.#rewardSum += trajectory.reward;
+      this.#completionTokens += trajectory.allChoices.reduce((sum, choice) => sum + completionTokens(choice), 0);
+    }
+    this.#report({ type: "rollout-end", group, index, attempt, reward: trajectory?.reward ?? null, exception: exception ?? null });
+    this.#checkBudget();
+    const progress = this.#progress();
+    this.#display.update(progress);
+    this.#options.onProgress?.(progress);
+  }
+
+  #progress(): GatherProgress {
+    const exceptions = this.#exceptions.length;
+    return {
+      completed: this.#completed,
+      total: this.#total,
+      running: this.#running,
+      exceptions,
+      rewardMean: this.#rewardSum / (this.#completed - exceptions),
+      completionTokens: this.#completionTokens,
+    };
+  }
+
+  #checkBudget(): void {
+    const { maxExceptions = 0 } = this.#options;
+    const total = this.#total;
+    const allowed = maxExceptions < 1 ? Math.floor(maxExceptions * total) : maxExceptions;
+    const exceptions = this.#exceptions;
+    const last = exceptions.at(-1);
+    if (exceptions.length <= allowed || last === undefined) return;
+    throw new TooManyExceptionsError(
+      `${exceptions.length} of ${total} rollouts failed, ${allowed} are allowed (\`maxExceptions\`); the last with ${describeException(last)}`,
+      { exceptions: [...exceptions], cause: causeOf(last) },
+    );
+  }
+
+  async #handOver(position: number, outcomes: readonly Outcome[]): Promise<void> {
+    const index = this.#indexOf(position);
+    this.#open.delete(position);
+    const group = await this.#scored(
+      position,
+      new TrajectoryGroup({
+        trajectories: outcomes.flatMap(({ trajectory }) => trajectory ?? []),
+        exceptions: outcomes.flatMap(({ exception }) => exception ?? []),
+        metadata: { scenario_index: index, seed: this.#seed },
+        ...replacementRecords(outcomes),
+      }),
+    );
+    if (this.#link.signal.aborted) return;
+    this.#reportGroup(index, group);
+    const after = this.#options.afterEach === undefined ? group : await this.#options.afterEach(group, index);
+    if (this.#link.signal.aborted) return;
+    const groups = after === undefined ? [group] : after === null ? [] : TrajectoryGroup.isInstance(after) ? [after] : after;
+    await this.#options.onGroups(groups, position);
+  }
+
+  /** Applies the group rewards. Rollouts that fail in it count as failures of the run. */
+  async #scored(position: number, group: TrajectoryGroup): Promise<TrajectoryGroup> {
+    const { scoreGroup } = this.#rollout;
+    if (scoreGroup === undefined) return group;
+    const scored = await scoreGroup(this.#scenarios[position] as S, group, this.#link.signal);
+    const failures = scored.exceptions.slice(group.exceptions.length);
+    this.#exceptions.push(...failures);
+    failures.forEach((exception) => this.#display.warn(exception));
+    const sum = ({ rewards }: TrajectoryGroup) => rewards.reduce((total, reward) => total + reward, 0);
+    this.#rewardSum += sum(scored) - sum(group);
+    this.#checkBudget();
+    return scored;
+  }
+
+  #reportGroup(index: number, { rewards, exceptions }: TrajectoryGroup): void {
+    const rewardMean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
+    this.#report({ type: "group-end", group: index, trajectories: rewards.length, exceptions: exceptions.length, rewardMean });
+  }
+
+  #report(event: RolloutEvent): void {
+    this.#options.onEvent?.(event);
+  }
+}
+
+/** Returns the metric and the log lines of a group with replaced rollouts; empty without. */
+function replacementRecords(outcomes: readonly Outcome[]): Pick<TrajectoryGroupInit, "metrics" | "logs"> {
+  const logs = outcomes.flatMap(({ replaced }, index) =>
+    replaced.map(({ type, message }) => `Rollout ${index} was replaced after ${type}: ${message}`),
+  );
+  return logs.length === 0 ? {} : { metrics: { "rollout/replaced": logs.length }, logs };
+}

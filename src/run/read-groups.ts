@@ -1,0 +1,56 @@
+import { access } from "node:fs/promises";
+import { readJsonLines, type JsonLine } from "../library/dataset/jsonl.ts";
+import type { LinePosition } from "../library/dataset/lines.ts";
+import { trajectoryGroup, type TrajectoryGroup } from "../base/schema/index.ts";
+import { parseLine, parseLines, trainedRow } from "./rows.ts";
+
+/** Trainer values of a sampled turn. */
+export interface TrainedTurn {
+  readonly advantage: number | null;
+  readonly advantages?: readonly number[] | null | undefined;
+  readonly logprobs: readonly (number | null)[] | null;
+}
+
+/** Group in a trajectory file. */
+interface GroupLine extends Omit<JsonLine, "value"> {
+  /** Index of the scenario; the index of the line if the group has no `scenario_index`. */
+  readonly scenario: number;
+  readonly group: TrajectoryGroup;
+}
+
+/**
+ * Reads the groups of a trajectory file in file order. An incomplete last line is skipped.
+ *
+ * @param options - `from`: position of an earlier reading to resume at.
+ * @throws DataError `E_DATA` with file and line for a line without a group.
+ */
+export async function* readGroups(
+  path: string,
+  options: { readonly signal?: AbortSignal | undefined; readonly from?: LinePosition | undefined },
+): AsyncGenerator<GroupLine, void, undefined> {
+  for await (const { line, value, isWhole, end } of readJsonLines(path, { tornLine: "skip", ...options })) {
+    const group = parseLine(path, line, { value, schema: trajectoryGroup });
+    yield { line, scenario: Number(group.metadata["scenario_index"] ?? line - 1), group, isWhole, end };
+  }
+}
+
+/**
+ * Reads the trainer's values of a step.
+ *
+ * @returns turns by `scenario/trajectory`; null if the run stored none for the step.
+ * @throws DataError `E_DATA` with file and line for a line that does not match its schema.
+ */
+export async function readTrained(path: string, signal?: AbortSignal): Promise<Map<string, readonly TrainedTurn[]> | null> {
+  const isThere = await access(path).then(
+    () => true,
+    () => false,
+  );
+  if (!isThere) return null;
+  const rows = await parseLines(path, trainedRow, signal);
+  return new Map(
+    rows.map(({ scenario_index: scenario, trajectory_index: trajectory, turns }) => [
+      `${scenario}/${trajectory}`,
+      turns.map(({ advantage, advantages, logprobs }) => ({ advantage: advantage ?? null, advantages, logprobs: logprobs ?? null })),
+    ]),
+  );
+}

@@ -1,0 +1,181 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { z } from "zod";
+import { DataError, NotFoundError } from "../base/errors.ts";
+import type { CheckpointData, ColumnsData, NoticeData, RunEnd, Split } from "./data.ts";
+import { CHECKPOINTS_FILE, CONFIG_FILE, EVENTS_FILE, METRICS_FILE, stepOfName, TRAJECTORIES_FOLDER } from "./files.ts";
+import { checkpointRow, eventRow, metricsRow, parseLines, type CheckpointRow, type EventRow, type MetricsRow } from "./rows.ts";
+import { endOf } from "./status.ts";
+
+/** Max number of notices in a page; the newest are kept. */
+const MAX_NOTICES = 100;
+
+/** Contents of a run directory without the trajectories. */
+export interface RunFiles {
+  /** Configuration as written; undefined if there is no `config.json`. */
+  readonly config: unknown;
+  readonly metrics: Readonly<Record<Split, ColumnsData>>;
+  readonly checkpoints: readonly CheckpointData[];
+  readonly events: readonly (readonly [type: string, count: number])[];
+  readonly notices: readonly NoticeData[];
+  /** Recorded end of the run; null without one. */
+  readonly end: RunEnd | null;
+  /** First and last time recorded in any file, in milliseconds since 1970; null if no file records a time. */
+  readonly span: readonly [firstMs: number, lastMs: number] | null;
+  /** Scenario indices of the groups that the filters discarded, by training step; without an entry for a step that discarded none. */
+  readonly discarded: ReadonlyMap<number, ReadonlySet<number>>;
+  /** Steps with a trajectory file, ascending. */
+  readonly trajectories: Readonly<Record<Split, readonly number[]>>;
+}
+
+/** Rows of the files of a run directory. */
+export interface RunRows {
+  readonly metrics: readonly MetricsRow[];
+  readonly checkpoints: readonly CheckpointRow[];
+  readonly events: readonly EventRow[];
+}
+
+/**
+ * Reads a run directory; a missing file counts as empty.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` if `runDir` contains no files of a run.
+ * @throws DataError `E_DATA` with file and line for a line that does not match its schema.
+ */
+export async function readRun(runDir: string, signal: AbortSignal | undefined): Promise<RunFiles> {
+  const names = await list(runDir);
+  if (![CONFIG_FILE, METRICS_FILE, TRAJECTORIES_FOLDER].some((name) => names.includes(name))) {
+    throw new NotFoundError(
+      `Expected a run directory with \`config.json\`, \`metrics.jsonl\` or \`trajectories/\`; found none of them in ${runDir}. Give the directory that the training run wrote.`,
+    );
+  }
+  const rows = async <T>(name: string, schema: z.ZodType<T>): Promise<T[]> =>
+    names.includes(name) ? parseLines(join(runDir, name), schema, signal) : [];
+  const metrics = await rows(METRICS_FILE, metricsRow);
+  const checkpoints = await rows(CHECKPOINTS_FILE, checkpointRow);
+  const events = await rows(EVENTS_FILE, eventRow);
+  return {
+    config: names.includes(CONFIG_FILE) ? await readConfig(join(runDir, CONFIG_FILE)) : undefined,
+    ...summarizeRows({ metrics, checkpoints, events }),
+    trajectories: await readStepNumbers(runDir),
+  };
+}
+
+/** Summarizes the rows of a run. */
+export function summarizeRows({ metrics, checkpoints, events }: RunRows): Omit<RunFiles, "config" | "trajectories"> {
+  return {
+    metrics: { train: columnsOf(metrics, "train"), eval: columnsOf(metrics, "eval") },
+    checkpoints: checkpointsOf(checkpoints),
+    events: countsOf(events.map(({ type }) => type)),
+    notices: noticesOf(events),
+    end: endOf(events),
+    discarded: discardedOf(events),
+    span: spanOf([...metrics, ...checkpoints, ...events].map(({ time }) => time)),
+  };
+}
+
+/** Returns the steps of a run directory that have a trajectory file, ascending. */
+export async function readStepNumbers(runDir: string): Promise<RunFiles["trajectories"]> {
+  return { train: await stepsIn(runDir, "train"), eval: await stepsIn(runDir, "eval") };
+}
+
+async function list(directory: string): Promise<string[]> {
+  try {
+    return await readdir(directory);
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw new DataError(`${directory}: cannot be listed: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ENOENT";
+}
+
+/**
+ * Reads a `config.json`.
+ *
+ * @throws DataError `E_DATA` with the file if it is not JSON.
+ */
+export async function readConfig(path: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(path, "utf8")) as unknown;
+  } catch (error) {
+    throw new DataError(`${path}: expected JSON: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+async function stepsIn(runDir: string, split: Split): Promise<number[]> {
+  const names = await list(join(runDir, TRAJECTORIES_FOLDER, split));
+  return names.flatMap((name) => stepOfName(name) ?? []).sort((a, b) => a - b);
+}
+
+/** Converts the rows of a split to columns. If a step was written twice, as after a restart, the last row counts. */
+export function columnsOf(rows: readonly MetricsRow[], split: Split): ColumnsData {
+  const bySteps = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
+  const steps = [...bySteps.keys()].sort((a, b) => a - b);
+  const ordered = steps.map((step) => named(bySteps.get(step) as Record<string, unknown>));
+  const names = new Set(ordered.flatMap((row) => Object.keys(row).filter((name) => name !== "step" && isPlottable(row[name]))));
+  const columns = [...names].sort().map((name) => [name, ordered.map((row) => toNumber(row[name]))] as const);
+  return { steps, columns: Object.fromEntries(columns) };
+}
+
+/** Removes the prefix `eval/` from metric names, so that a metric has the same name in both splits. */
+function named(row: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name.replace(/^(time\/)?eval\//, "$1"), value]));
+}
+
+function isPlottable(value: unknown): boolean {
+  return typeof value === "number" || typeof value === "boolean";
+}
+
+function toNumber(value: unknown): number | null {
+  return isPlottable(value) ? Number(value) : null;
+}
+
+function checkpointsOf(rows: readonly CheckpointRow[]): CheckpointData[] {
+  const byStep = new Map<number, CheckpointData>();
+  for (const { event, step, id, time, metrics, run_step: runStep } of rows) {
+    const known = byStep.get(step);
+    const state = event === "created" ? "kept" : event;
+    const numbers = Object.entries(metrics).filter((entry): entry is [string, number] => typeof entry[1] === "number");
+    const first = { step, id, runStep: runStep ?? null, time, state, metrics: Object.fromEntries(numbers) } as const;
+    byStep.set(step, known === undefined ? first : { ...known, state });
+  }
+  return [...byStep.values()].sort((a, b) => a.step - b.step);
+}
+
+/** Returns the events that have a message: warnings, failures, skipped steps. */
+function noticesOf(events: readonly EventRow[]): NoticeData[] {
+  return events
+    .flatMap(({ type, step, message }) => (typeof message === "string" ? [{ type, step: step ?? null, message }] : []))
+    .slice(-MAX_NOTICES)
+    .reverse();
+}
+
+/** Returns the scenario indices of the discarded groups by training step. */
+export function discardedOf(events: readonly EventRow[]): RunFiles["discarded"] {
+  return new Map(
+    events.flatMap(({ type, step, discarded_scenarios: scenarios }) =>
+      type === "batch-end" && typeof step === "number" && scenarios?.length ? [[step, new Set(scenarios)] as const] : [],
+    ),
+  );
+}
+
+function countsOf(names: readonly string[]): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].sort(([a], [b]) => a.localeCompare(b, "en"));
+}
+
+/** Returns the first and the last of the times in milliseconds since 1970; null without a valid time. */
+export function spanOf(times: readonly (string | undefined)[]): readonly [number, number] | null {
+  let first = Number.POSITIVE_INFINITY;
+  let last = Number.NEGATIVE_INFINITY;
+  for (const time of times) {
+    const ms = time === undefined ? Number.NaN : Date.parse(time);
+    if (!Number.isFinite(ms)) continue;
+    first = Math.min(first, ms);
+    last = Math.max(last, ms);
+  }
+  return first <= last ? [first, last] : null;
+}

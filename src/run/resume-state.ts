@@ -1,0 +1,138 @@
+import type { UploadedDataset } from "../library/dataset/index.ts";
+import type { GroupPassRate, Metrics, RecordedEvent } from "./events.ts";
+
+/** Job with a recorded intent and no recorded end. */
+export interface OpenJob {
+  readonly attempt: number;
+  readonly key: string;
+  readonly baselineStep: number;
+  /** Null until the response to the request is recorded; still null if the process ended before that. */
+  readonly jobId: string | null;
+  /** Ids of the job's events that are already recorded. */
+  readonly seen: Set<string>;
+}
+
+/** Completed step of a run. */
+export interface CompletedStep {
+  readonly step: number;
+  readonly policyStep: number | null;
+  readonly checkpointStep: number;
+  readonly metrics: Metrics;
+  readonly time: string;
+}
+
+/** Pass rates of the groups of a finished preparation. */
+export interface PassRatesOfStep {
+  readonly step: number;
+  readonly passRates: readonly GroupPassRate[];
+}
+
+/** Step whose batch is prepared. */
+export interface PreparedStep extends PassRatesOfStep {
+  /** Number of sampled groups, including discarded groups. */
+  readonly sampled: number;
+}
+
+/** Completed evaluation. `step` is the number of steps of the run completed before the evaluation. */
+export interface CompletedEvaluation {
+  readonly step: number;
+  readonly checkpointStep: number;
+  readonly metrics: Metrics;
+  readonly time: string;
+}
+
+/** State from which a run resumes: a pure function of its recorded events, so that a crash between any two events leads to one of a few known states. */
+export interface ResumeState {
+  /** Null before the run has begun. */
+  readonly startCheckpoint: number | null;
+  readonly steps: readonly CompletedStep[];
+  /** Prepared steps by step, also those ahead of training. */
+  readonly prepared: ReadonlyMap<number, PreparedStep>;
+  readonly evaluations: readonly CompletedEvaluation[];
+  readonly openJob: (OpenJob & { readonly step: number }) | null;
+  /** Failed jobs of the current step. */
+  readonly failedAttempts: number;
+  readonly deletedCheckpoints: ReadonlySet<number>;
+  /** Settings of the newest start that may change at a resume; null in runs of earlier versions. */
+  readonly settings: Readonly<Record<string, unknown>> | null;
+  /** Total steps requested at the newest start of the run. */
+  readonly plannedSteps: number;
+  /** Reason why the run ended before its planned steps; null if it did not. */
+  readonly end: "early-stop" | "nothing-to-learn" | null;
+  /** Dataset of each supervised step. */
+  readonly data: ReadonlyMap<number, UploadedDataset>;
+}
+
+const empty: ResumeState = {
+  startCheckpoint: null,
+  steps: [],
+  prepared: new Map(),
+  evaluations: [],
+  openJob: null,
+  failedAttempts: 0,
+  deletedCheckpoints: new Set(),
+  settings: null,
+  plannedSteps: 0,
+  end: null,
+  data: new Map(),
+};
+
+/** Returns the state after one more event. */
+export function nextState(state: ResumeState, event: RecordedEvent): ResumeState {
+  switch (event.type) {
+    case "run-start":
+      return { ...state, startCheckpoint: event.checkpointStep, plannedSteps: event.steps, settings: event.settings ?? null };
+    case "run-resume":
+      return { ...state, plannedSteps: event.steps, settings: event.settings ?? null, end: null };
+    case "run-end":
+      return { ...state, end: event.reason === "early-stop" || event.reason === "nothing-to-learn" ? event.reason : null };
+    case "job-intent": {
+      const { step, attempt, key, baselineStep } = event;
+      return { ...state, openJob: { step, attempt, key, baselineStep, jobId: null, seen: new Set() } };
+    }
+    case "job-start":
+      return state.openJob === null ? state : { ...state, openJob: { ...state.openJob, jobId: event.jobId } };
+    case "gradient-step":
+    case "warning":
+      if (state.openJob === null || (event.jobEventId ?? null) === null) return state;
+      // Mutated in place: a supervised job has thousands of these events, and copying the set for each would be quadratic.
+      state.openJob.seen.add(event.jobEventId as string);
+      return state;
+    case "job-fail":
+      return { ...state, openJob: null, failedAttempts: state.failedAttempts + 1 };
+    case "step-end": {
+      const { step, policyStep, checkpointStep, metrics, time } = event;
+      return { ...state, openJob: null, failedAttempts: 0, steps: [...state.steps, { step, policyStep, checkpointStep, metrics, time }] };
+    }
+    case "batch-end": {
+      const { step, sampled, passRates } = event;
+      return { ...state, prepared: new Map([...state.prepared, [step, { step, sampled, passRates }]]) };
+    }
+    case "evaluation-end": {
+      const { step, checkpointStep, metrics, time } = event;
+      return { ...state, evaluations: [...state.evaluations, { step, checkpointStep, metrics, time }] };
+    }
+    case "checkpoints-delete":
+      return { ...state, deletedCheckpoints: new Set([...state.deletedCheckpoints, ...event.steps]) };
+    case "data-end":
+      return { ...state, data: new Map([...state.data, [event.step, { url: event.url, validationUrl: event.validationUrl ?? null }]]) };
+    case "step-start":
+    case "rollouts-end":
+    case "step-skip":
+    case "evaluation-start":
+    case "run-fail":
+      return state;
+  }
+}
+
+/** Returns the state after all events of a run. */
+export function stateOf(events: Iterable<RecordedEvent>): ResumeState {
+  let state = empty;
+  for (const event of events) state = nextState(state, event);
+  return state;
+}
+
+/** Returns the model's checkpoint step after the newest completed step; null before the run has begun. */
+export function newestCheckpoint(state: ResumeState): number | null {
+  return state.steps.at(-1)?.checkpointStep ?? state.startCheckpoint;
+}

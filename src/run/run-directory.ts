@@ -1,0 +1,323 @@
+import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import type { Observable, Subject } from "rxjs";
+import { JsonLog } from "../library/dataset/append.ts";
+import { readJsonLines, writeJsonLines } from "../library/dataset/jsonl.ts";
+import { ConfigError, DataError } from "../base/errors.ts";
+import { TrajectoryGroup } from "../base/trajectory/index.ts";
+import { eventFromDisk, eventToDisk, type LiveEventBody, type RecordedEvent, type RecordedEventBody, type RunEvent } from "./events.ts";
+import type { Split } from "./data.ts";
+import {
+  CHECKPOINTS_FILE,
+  CONFIG_FILE,
+  EVENTS_FILE,
+  LOCK_FILE,
+  METRICS_FILE,
+  TRAJECTORIES_FOLDER,
+  trainedFile,
+  trajectoryFile,
+} from "./files.ts";
+import { numberedEventLine, parseLine, type TrainedLine } from "./rows.ts";
+import { rxjs } from "../library/follow/rxjs.ts";
+import { isFileSystemError } from "../base/util/file-system-error.ts";
+import { takeLock } from "../base/util/process-lock.ts";
+import { nextState, stateOf, type ResumeState } from "./resume-state.ts";
+
+/** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
+export interface RunConfig {
+  readonly version: 1;
+  readonly kind: "rl" | "sft" | "eval";
+  /** Settings that must be the same at every start of the run. */
+  readonly fixed: Readonly<Record<string, unknown>>;
+  /** Settings that may differ from one start to the next. */
+  readonly free: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * A run on disk: its events, metrics, groups and checkpoints, and the state derived from the events.
+ *
+ * `events.jsonl` is the source of truth. `metrics.jsonl` and `checkpoints.jsonl` are derived from it; rows lost in a crash are added when
+ * the directory is opened.
+ */
+export class RunDirectory {
+  readonly path: string;
+  readonly #events: JsonLog;
+  readonly #metrics: JsonLog;
+  readonly #checkpoints: JsonLog;
+  readonly #unlock: () => Promise<void>;
+  readonly #live: Subject<RunEvent> = new (rxjs().Subject)();
+  readonly #groupLogs = new Map<string, Promise<JsonLog>>();
+  #state: ResumeState;
+  #seq: number;
+
+  private constructor(
+    path: string,
+    logs: readonly [JsonLog, JsonLog, JsonLog],
+    unlock: () => Promise<void>,
+    events: readonly RecordedEvent[],
+  ) {
+    this.path = path;
+    [this.#events, this.#metrics, this.#checkpoints] = logs;
+    this.#unlock = unlock;
+    this.#state = stateOf(events);
+    this.#seq = (events.at(-1)?.seq ?? -1) + 1;
+  }
+
+  /**
+   * Creates the directory, or opens it to resume the run in it.
+   *
+   * @throws ConfigError `E_CONFIG` if the directory holds another run, or cannot be written.
+   * @throws ConflictError `E_CONFLICT` while another process uses the directory.
+   */
+  static async open(runDir: string, config: RunConfig): Promise<RunDirectory> {
+    const path = resolve(runDir);
+    const unlock = await createLocked(path);
+    try {
+      await writeConfig(join(path, CONFIG_FILE), config);
+      const names = [EVENTS_FILE, METRICS_FILE, CHECKPOINTS_FILE].map((name) => join(path, name));
+      const logs = (await Promise.all(names.map((name) => JsonLog.open(name)))) as [JsonLog, JsonLog, JsonLog];
+      const events: RecordedEvent[] = [];
+      for await (const event of readEvents(path)) events.push(event);
+      const directory = new RunDirectory(path, logs, unlock, events);
+      await directory.#complete();
+      return directory;
+    } catch (error) {
+      await unlock();
+      throw error;
+    }
+  }
+
+  /** Current state of the run. */
+  get state(): ResumeState {
+    return this.#state;
+  }
+
+  /** Appends an event to the log, updates the derived files, emits the event to subscribers and returns the new state. */
+  async record(body: RecordedEventBody): Promise<ResumeState> {
+    const event: RecordedEvent = { seq: this.#seq++, time: new Date().toISOString(), ...body };
+    await this.#events.append(eventToDisk(event));
+    // Jobs and checkpoints that may exist on the service must stay on record even if the machine crashes.
+    if (event.type === "job-intent" || event.type === "step-end") await this.#events.sync();
+    this.#state = nextState(this.#state, event);
+    await this.#derive(event);
+    this.#live.next(event);
+    return this.#state;
+  }
+
+  /** Emits a live event to subscribers without recording it. */
+  report(body: LiveEventBody): void {
+    this.#live.next({ seq: null, time: new Date().toISOString(), ...body });
+  }
+
+  /** All later events as they occur, recorded and live. */
+  get live$(): Observable<RunEvent> {
+    return this.#live;
+  }
+
+  /** Replays the recorded events from the file, then emits live events; completes when the directory is closed. */
+  events(): Observable<RunEvent> {
+    return new (rxjs().Observable)((subscriber) => {
+      let waiting: RunEvent[] | null = [];
+      let isOver = false;
+      let last = -1;
+      // An event recorded during the subscription may arrive twice, from the file and live: emit it once.
+      const give = (event: RunEvent) => {
+        if (event.seq !== null && event.seq <= last) return;
+        last = event.seq ?? last;
+        subscriber.next(event);
+      };
+      const subscription = this.#live.subscribe({
+        next: (event) => (waiting === null ? give(event) : waiting.push(event)),
+        complete: () => {
+          isOver = true;
+          if (waiting === null) subscriber.complete();
+        },
+      });
+      const replay = async () => {
+        for await (const event of readEvents(this.path)) {
+          if (subscriber.closed) break;
+          give(event);
+        }
+        const held = waiting ?? [];
+        waiting = null;
+        for (const event of held) give(event);
+        if (isOver) subscriber.complete();
+      };
+      replay().catch((error: unknown) => subscriber.error(error));
+      return subscription;
+    });
+  }
+
+  /** Reads a step's groups from disk, ordered by scenario index; of duplicates, the first counts. */
+  async groups(split: Split, step: number): Promise<TrajectoryGroup[]> {
+    const groups = new Map<number, TrajectoryGroup>();
+    const path = this.#groupFile(split, step);
+    await this.#groupLogs.get(path);
+    try {
+      for await (const { value } of readJsonLines(path, { tornLine: "skip" })) {
+        const group = TrajectoryGroup.fromJSON(value);
+        const index = scenarioIndex(group);
+        if (!groups.has(index)) groups.set(index, group);
+      }
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+    }
+    return [...groups.values()].sort((a, b) => scenarioIndex(a) - scenarioIndex(b));
+  }
+
+  /** Appends a finished group to the file of its step. */
+  async addGroup(split: Split, step: number, group: TrajectoryGroup): Promise<void> {
+    const log = await this.#groupLog(split, step);
+    await log.append(group.toJSON());
+  }
+
+  /** Flushes a step's groups to disk and closes their file. Called after the last group of the step. */
+  async closeGroups(split: Split, step: number): Promise<void> {
+    const path = this.#groupFile(split, step);
+    const log = await this.#groupLogs.get(path);
+    if (log === undefined) return;
+    this.#groupLogs.delete(path);
+    await log.sync();
+    await log.close();
+  }
+
+  /** Writes the trainer's values of a step's trajectories, one trajectory per line. */
+  async writeTrained(step: number, lines: readonly TrainedLine[], signal: AbortSignal): Promise<void> {
+    const path = join(this.path, trainedFile(step));
+    await mkdir(dirname(path), { recursive: true });
+    await writeJsonLines(path, lines, { signal });
+  }
+
+  /** Deletes the file of a step's groups, if it exists. */
+  async removeGroups(split: Split, step: number): Promise<void> {
+    await rm(this.#groupFile(split, step), { force: true });
+  }
+
+  /** Completes the event streams, closes every file and releases the directory's lock. */
+  async close(): Promise<void> {
+    this.#live.complete();
+    const logs = await Promise.all(this.#groupLogs.values());
+    await Promise.all([this.#events, this.#metrics, this.#checkpoints, ...logs].map((log) => log.close()));
+    await this.#unlock();
+  }
+
+  #groupFile(split: Split, step: number): string {
+    return join(this.path, trajectoryFile(split, step));
+  }
+
+  #groupLog(split: Split, step: number): Promise<JsonLog> {
+    const path = this.#groupFile(split, step);
+    let log = this.#groupLogs.get(path);
+    if (log === undefined) {
+      log = mkdir(dirname(path), { recursive: true }).then(() => JsonLog.open(path));
+      this.#groupLogs.set(path, log);
+    }
+    return log;
+  }
+
+  async #derive(event: RecordedEvent): Promise<void> {
+    const { time } = event;
+    if (event.type === "step-end") {
+      const { step, policyStep, checkpointStep, metrics } = event;
+      await this.#metrics.append({ step, split: "train", time, policy_step: policyStep, checkpoint_step: checkpointStep, ...metrics });
+      if (makesCheckpoint(event)) await this.#checkpoints.append({ event: "created", step: checkpointStep, time, run_step: step });
+    }
+    if (event.type === "evaluation-end") {
+      const { step, checkpointStep, metrics } = event;
+      await this.#metrics.append({ step, split: "eval", time, policy_step: checkpointStep, ...metrics });
+    }
+    if (event.type === "checkpoints-delete") {
+      for (const step of event.steps) await this.#checkpoints.append({ event: "deleted", step, time });
+    }
+  }
+
+  /** Adds rows to the derived files that the event log implies but a crash prevented. */
+  async #complete(): Promise<void> {
+    const rows = new Set<string>();
+    for await (const { value } of readJsonLines(join(this.path, METRICS_FILE))) {
+      const { split, step } = value as { readonly split?: string; readonly step?: number };
+      rows.add(`${split}:${step}`);
+    }
+    const checkpoints = new Set<string>();
+    for await (const { value } of readJsonLines(join(this.path, CHECKPOINTS_FILE))) {
+      const { event, step } = value as { readonly event?: string; readonly step?: number };
+      checkpoints.add(`${event}:${step}`);
+    }
+    for await (const event of readEvents(this.path)) {
+      const isMissingRow =
+        (event.type === "step-end" && !rows.has(`train:${event.step}`)) ||
+        (event.type === "evaluation-end" && !rows.has(`eval:${event.step}`)) ||
+        (event.type === "checkpoints-delete" && !event.steps.every((step) => checkpoints.has(`deleted:${step}`)));
+      if (isMissingRow) await this.#derive(event);
+      else if (event.type === "step-end" && makesCheckpoint(event) && !checkpoints.has(`created:${event.checkpointStep}`)) {
+        await this.#checkpoints.append({ event: "created", step: event.checkpointStep, time: event.time, run_step: event.step });
+      }
+    }
+  }
+}
+
+/** Creates a run directory, locks it, and returns the function that releases the lock. */
+async function createLocked(path: string): Promise<() => Promise<void>> {
+  try {
+    await mkdir(join(path, TRAJECTORIES_FOLDER), { recursive: true });
+    return await takeLock(join(path, LOCK_FILE), { noun: "run directory", param: "runDir" });
+  } catch (cause) {
+    if (!isFileSystemError(cause)) throw cause;
+    throw new ConfigError(
+      `The run directory '${path}' cannot be written: ${cause.message}. Make it writable, or choose another \`runDir\``,
+      {
+        cause,
+        param: "runDir",
+      },
+    );
+  }
+}
+
+/** Reads the events of a run directory, oldest first, skipping a torn last line. @throws DataError `E_DATA` for a line without an event. */
+export async function* readEvents(runDir: string): AsyncGenerator<RecordedEvent, void, undefined> {
+  const path = join(runDir, EVENTS_FILE);
+  for await (const { line, value } of readJsonLines(path, { tornLine: "skip" })) {
+    yield eventFromDisk(parseLine(path, line, { value, schema: numberedEventLine }));
+  }
+}
+
+/** Whether a step made a checkpoint. A skipped step ends at the previous checkpoint. */
+function makesCheckpoint({ metrics }: RecordedEvent & { readonly type: "step-end" }): boolean {
+  return metrics["skipped"] !== 1;
+}
+
+/** Returns the run-wide index of a group's scenario. @throws DataError `E_DATA` if the group lacks the metadata `scenario_index`. */
+export function scenarioIndex(group: TrajectoryGroup): number {
+  const index = group.metadata["scenario_index"];
+  if (typeof index !== "number") throw new DataError("Expected a group of a run to have the metadata `scenario_index`");
+  return index;
+}
+
+async function writeConfig(path: string, config: RunConfig): Promise<void> {
+  const { version, kind, fixed, free } = config;
+  const text = await readFile(path, "utf8").catch(() => null);
+  if (text !== null) {
+    const before = JSON.parse(text) as Readonly<Record<string, unknown>>;
+    const now: Readonly<Record<string, unknown>> = { version, kind, ...fixed };
+    // Directories of earlier versions lack the keys of newer options, which are null at their defaults.
+    const differing = Object.keys(now).filter((key) => JSON.stringify(before[key] ?? null) !== JSON.stringify(now[key] ?? null));
+    if (differing.length > 0) {
+      const details = differing
+        .map((key) => `\`${key}\` was ${JSON.stringify(before[key])} and is now ${JSON.stringify(now[key])}`)
+        .join("; ");
+      throw new ConfigError(
+        `The run directory holds another run: ${details}. Use the same settings to go on with it, or another \`runDir\``,
+        {
+          param: "runDir",
+        },
+      );
+    }
+  }
+  await writeFile(`${path}.tmp`, `${JSON.stringify({ version, kind, ...fixed, ...free }, null, 2)}\n`, { flush: true });
+  await rename(`${path}.tmp`, path);
+}
+
+function isMissing(error: unknown): boolean {
+  const cause: unknown = error instanceof Error ? error.cause : undefined;
+  return (cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT" || (error as NodeJS.ErrnoException | undefined)?.code === "ENOENT";
+}

@@ -1,0 +1,158 @@
+/**
+ * Requests of all dialects once they are parsed and translated. A request is parsed once: small ones on the serving thread, large ones on a
+ * work thread, where the fields of a session are applied and the request is validated and serialized, too.
+ */
+import type { Members, RawPrompt } from "../../../dialects/index.ts";
+import { describeError, type SentError } from "../../../base/util/worker-rpc.ts";
+import { UnreadableBodyError } from "../../http/errors.ts";
+import { restoreTaskError } from "../../work/pool.ts";
+import { withMember } from "../text/json-members.ts";
+import { bodyJson, effectiveRequest, tokenLimitsIn, type Asked, type SessionFields, type TokenLimit } from "./effective-request.ts";
+import { BodyError } from "./errors.ts";
+import { FIELD_NAMES, isDefault, type FieldNeeds } from "./fields.ts";
+import { readChat, type ParsedChat } from "./request.ts";
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** Error classes that decide the type of a response. */
+export const BODY_ERRORS = { BodyError, UnreadableBodyError };
+
+/** Properties of the service and of a request's credential that determine how the request is read. Plain data. */
+export interface ReadOptions {
+  /** Server features that some fields need. */
+  readonly needs: FieldNeeds;
+  /** Session of the credential; null without one. */
+  readonly session: SessionFields | null;
+  /** Whether another server may sample the request. */
+  readonly isForwardable: boolean;
+}
+
+/** Parsed body of a chat completion. Plain data. */
+export interface ChatBody {
+  readonly members: Members;
+  /** Prompt of a body without `messages`. @default the rendered messages */
+  readonly prompt?: RawPrompt | undefined;
+  /** JSON of the members as the client sent it. @default they were translated from another dialect */
+  readonly text?: string | undefined;
+}
+
+/** Request of a session. */
+export interface TurnRequest {
+  readonly asked: Asked;
+  /** Max output tokens of each choice, at least 1; null if the request does not limit them. */
+  readonly maxTokens: number | null;
+  /** Limits of the output tokens in `json`; empty unless the session limits its output tokens. */
+  readonly limits: readonly TokenLimit[];
+  /** Returns the JSON to record; has a member `prompt` if the request has a prompt instead of messages. */
+  readonly json: () => string;
+}
+
+/** Request for another server. */
+export interface ForwardableRequest {
+  /** Value of `model`. */
+  readonly model: unknown;
+  /** Known fields that are neither undefined nor null, and whether each has the effect of an absent field. */
+  readonly fields: ReadonlyMap<string, boolean>;
+  readonly unknownFields: readonly string[];
+  /** Returns the body as JSON, with the fields of the session. */
+  readonly text: () => string;
+}
+
+/** A parsed request. */
+export interface OpenedChat {
+  readonly prompt: RawPrompt | undefined;
+  /** Returns the request as this service samples it. @throws the errors of `readChat` */
+  readonly read: () => ParsedChat;
+  /** Null without a session. */
+  readonly turn: TurnRequest | null;
+  /** Null unless another server may sample the request. */
+  readonly forwardable: ForwardableRequest | null;
+}
+
+/** {@link OpenedChat} as plain data, to send it to another thread. JSON is in UTF-8, which is transferred instead of copied. */
+export interface SentChat extends Pick<OpenedChat, "prompt"> {
+  readonly parsed: ParsedChat | SentError;
+  readonly turn: (Omit<TurnRequest, "json"> & { readonly json: Uint8Array }) | null;
+  readonly forwardable: (Omit<ForwardableRequest, "text"> & { readonly text: Uint8Array }) | null;
+}
+
+/**
+ * Opens the chat completions of a request. Bodies that several of them share are read once.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for too many choices in a request of a session.
+ */
+export function openChats(bodies: readonly ChatBody[], { needs, session, isForwardable }: ReadOptions): OpenedChat[] {
+  const prepare = (members: Members, hasMessages: boolean) => {
+    const effective = session === null ? null : effectiveRequest(members, session);
+    const fields = effective?.fields ?? members;
+    let parsed: ParsedChat | undefined;
+    return { effective, fields, read: () => (parsed ??= readChat(fields, { needs, hasMessages })) };
+  };
+  const known = new Map<Members, ReturnType<typeof prepare>>();
+  return bodies.map(({ members, prompt, text }) => {
+    const { effective, fields, read } = known.get(members) ?? prepare(members, prompt === undefined);
+    known.set(members, { effective, fields, read });
+    const own = once(() => bodyJson(fields));
+    const recorded = prompt === undefined ? own : once(() => withMember(own(), "prompt", JSON.stringify(prompt)));
+    const limits = session?.limitsTokens === true ? tokenLimitsIn(recorded(), fields) : [];
+    return {
+      prompt,
+      read,
+      turn: effective === null ? null : { asked: effective.asked, maxTokens: effective.maxTokens, limits, json: recorded },
+      forwardable: isForwardable ? forwardableOf(fields, effective === null && text !== undefined ? () => text : own) : null,
+    };
+  });
+}
+
+/** Returns a function that computes its text at the first call. */
+function once(compute: () => string): () => string {
+  let text: string | undefined;
+  return () => (text ??= compute());
+}
+
+function forwardableOf(fields: Members, text: () => string): ForwardableRequest {
+  const given = [...FIELD_NAMES].filter(([field]) => fields[field] !== undefined && fields[field] !== null);
+  return {
+    model: fields["model"],
+    fields: new Map(given.map(([field, known]) => [field, isDefault(known, fields[field])])),
+    unknownFields: Object.keys(fields).filter((field) => !FIELD_NAMES.has(field)),
+    text,
+  };
+}
+
+/** Converts a request to plain data: reads it, and keeps the error of a request that this service cannot sample. */
+export function toSentChat({ prompt, read, turn, forwardable }: OpenedChat): SentChat {
+  const rest = {
+    prompt,
+    turn: turn === null ? null : { ...turn, json: encoder.encode(turn.json()) },
+    forwardable: forwardable === null ? null : { ...forwardable, text: encoder.encode(forwardable.text()) },
+  };
+  try {
+    return { ...rest, parsed: read() };
+  } catch (error) {
+    return { ...rest, parsed: describeError(error) };
+  }
+}
+
+/** Returns the buffers of plain data, for transfer instead of copying. */
+export function buffersOf({ turn, forwardable }: SentChat): ArrayBuffer[] {
+  return [turn?.json, forwardable?.text].flatMap((bytes) => (bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]));
+}
+
+/** Converts plain data back to a request. */
+export function fromSentChat({ prompt, parsed, turn, forwardable }: SentChat): OpenedChat {
+  return {
+    prompt,
+    turn: turn === null ? null : { ...turn, json: once(() => decoder.decode(turn.json)) },
+    read: () => {
+      if (isSentError(parsed)) throw restoreTaskError(parsed, BODY_ERRORS);
+      return parsed;
+    },
+    forwardable: forwardable === null ? null : { ...forwardable, text: once(() => decoder.decode(forwardable.text)) },
+  };
+}
+
+function isSentError(parsed: ParsedChat | SentError): parsed is SentError {
+  return "stack" in parsed;
+}

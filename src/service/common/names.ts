@@ -1,0 +1,76 @@
+import { z } from "zod";
+import { ArgumentError } from "../../base/errors.ts";
+
+/** Owner of models and artifacts when a request names no entity. The service has one key, so one owner. */
+export const DEFAULT_ENTITY = "local";
+
+/** Qualified name of a model or an artifact. */
+export interface QualifiedName {
+  readonly entity: string;
+  readonly project: string;
+  readonly name: string;
+}
+
+/** Parsed policy name. A `step` of null stands for the newest checkpoint. */
+export type PolicyName =
+  | { readonly kind: "id"; readonly id: string; readonly step: number | null }
+  | ({ readonly kind: "path"; readonly step: number | null } & QualifiedName);
+
+const SCHEME = /^[a-z][a-z0-9+.-]*:\/\/\//i;
+const PATH = /^([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+?)(?::(?:step(\d{1,9})|(latest)))?$/;
+const ID = /^([0-9a-f-]{36})(?::(?:step(\d{1,9})|(latest)))?$/i;
+const ARTIFACT = /^([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+):v(\d{1,9})$/;
+const FETCHED = new Set(["http", "https", "file", "ftp", "data", "s3", "gs"]);
+
+/** Returns `entity/project/name`. */
+export function pathOf({ entity, project, name }: QualifiedName): string {
+  return `${entity}/${project}/${name}`;
+}
+
+/** Returns `entity/project/name:stepN`. */
+export function stepName(model: QualifiedName, step: number): string {
+  return `${pathOf(model)}:step${step}`;
+}
+
+/**
+ * Parses `entity/project/name[:stepN|:latest]` or a UUID with the same suffixes, optionally prefixed with `scheme:///`.
+ *
+ * @returns null if the text is not a policy name.
+ */
+export function parsePolicyName(text: string): PolicyName | null {
+  const bare = text.replace(SCHEME, "");
+  const id = ID.exec(bare);
+  if (id?.[1] !== undefined && z.uuid().safeParse(id[1]).success) {
+    return { kind: "id", id: id[1].toLowerCase(), step: id[2] === undefined ? null : Number(id[2]) };
+  }
+  const path = PATH.exec(bare);
+  if (path?.[1] === undefined || path[2] === undefined || path[3] === undefined) return null;
+  return { kind: "path", entity: path[1], project: path[2], name: path[3], step: path[4] === undefined ? null : Number(path[4]) };
+}
+
+/** Returns `artifact:///entity/project/name:vN`. */
+export function artifactUrl(artifact: QualifiedName & { readonly version: number }): string {
+  return `artifact:///${pathOf(artifact)}:v${artifact.version}`;
+}
+
+/**
+ * Parses `artifact:///entity/project/name:vN`. The scheme is not checked, except that schemes to fetch from are rejected.
+ *
+ * @param param - Request field named in the error.
+ * @throws ArgumentError `E_ARGUMENT` for any other text, and for `http`, `https`, `file`, `ftp`, `data`, `s3` and `gs` URLs: the service
+ *   fetches nothing.
+ */
+export function parseArtifactUrl(url: string, param: string): QualifiedName & { readonly version: number } {
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
+  if (scheme !== undefined && FETCHED.has(scheme)) {
+    throw new ArgumentError(
+      `Expected \`${param}\` to be the URL of an artifact of this service, got a '${scheme}' URL. The service fetches nothing: upload the data as an artifact and pass 'artifact:///entity/project/name:vN'`,
+      { param },
+    );
+  }
+  const parts = SCHEME.test(url) ? ARTIFACT.exec(url.replace(SCHEME, "")) : null;
+  if (parts?.[1] === undefined || parts[2] === undefined || parts[3] === undefined) {
+    throw new ArgumentError(`Expected \`${param}\` to be 'artifact:///entity/project/name:vN', got '${url.slice(0, 200)}'`, { param });
+  }
+  return { entity: parts[1], project: parts[2], name: parts[3], version: Number(parts[4]) };
+}

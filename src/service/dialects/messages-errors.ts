@@ -1,0 +1,28 @@
+/** Middleware for errors in the format of the Messages API. */
+import type { MiddlewareHandler } from "hono";
+import { toMessagesError } from "../../dialects/messages/errors.ts";
+import { errorBody } from "../../base/schema/index.ts";
+import type { ServiceEnvironment } from "../http/body.ts";
+
+/** Whether the path belongs to the Messages API. */
+function isMessagesPath(path: string): boolean {
+  return path === "/v1/messages" || path.startsWith("/v1/messages/");
+}
+
+/** Middleware that converts every error response of the Messages routes, also if another middleware created it. */
+export const messagesErrors: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
+  await next();
+  const { res } = c;
+  const isJson = res.headers.get("content-type")?.startsWith("application/json") === true;
+  if (res.status < 400 || !isJson || !isMessagesPath(c.req.path)) return;
+  const { success, data } = errorBody.safeParse(await res.clone().json());
+  if (!success) return;
+  c.res = undefined;
+  c.res = Response.json(toMessagesError(data), { status: res.status, headers: withoutLength(res.headers) });
+};
+
+function withoutLength(headers: Headers): Headers {
+  const kept = new Headers(headers);
+  kept.delete("content-length");
+  return kept;
+}

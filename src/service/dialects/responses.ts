@@ -1,0 +1,94 @@
+/** The Responses dialect (`POST /v1/responses`). */
+import { randomBytes } from "node:crypto";
+import { conversationOf, type ResponseLookup } from "../../dialects/index.ts";
+import { NoSpaceError, NotFoundError } from "../../base/errors.ts";
+import type { ResponsesAnswer, ResponsesItem } from "../../base/schema/index.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
+import type { StoredResponses } from "../store/responses.ts";
+import { singleAnswer, type Dialect } from "./dialect.ts";
+import { responsesCall, type Opened, type TranslatedResponse } from "./translations.ts";
+import { inputItem, parseItemId, toResponse } from "../../dialects/responses/answer.ts";
+import { ResponseEvents } from "../../dialects/responses/events.ts";
+
+/** Returns the owner of the responses that a credential stores and may read. */
+export type OwnerOf = (credential: string) => Promise<string>;
+
+/** Returns a stored response. @throws NotFoundError `E_NOT_FOUND`, param `param`, if the owner has none with this id. */
+export async function requireResponse(stored: StoredResponses, owner: string, id: string, param: string) {
+  const row = await stored.find(owner, id);
+  if (row !== undefined) return row;
+  throw new NotFoundError(`There is no stored response '${id}': it was not stored, or it has been deleted`, { param });
+}
+
+/** Returns access to the stored responses of an owner. */
+function lookupIn(stored: StoredResponses, owner: string): ResponseLookup {
+  return {
+    async response(id) {
+      const { previous_id: previousId, input, response } = await requireResponse(stored, owner, id, "previous_response_id");
+      return { previousId, input: JSON.parse(input) as ResponsesItem[], output: (JSON.parse(response) as ResponsesAnswer).output };
+    },
+    async item(id) {
+      const place = parseItemId(id);
+      const row = place === null ? undefined : await stored.find(owner, place.responseId);
+      const item = row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place!.index];
+      if (item === undefined) throw new NotFoundError(`There is no item '${id}' in a stored response`, { param: "input" });
+      return item;
+    },
+  };
+}
+
+/** Returns the items that the model read for a stored response, in the order of the conversation. @throws NotFoundError `E_NOT_FOUND` */
+export async function inputItemsOf(stored: StoredResponses, owner: string, id: string) {
+  const row = await requireResponse(stored, owner, id, "response_id");
+  const request = { input: JSON.parse(row.input) as ResponsesItem[], previous_response_id: row.previous_id };
+  const { items } = await conversationOf(request, lookupIn(stored, owner));
+  // An id that a client has sent twice would be no cursor.
+  const seen = new Set<string | null | undefined>();
+  return items.map(({ id: given, ...item }, index) => {
+    const isNew = !seen.has(given);
+    seen.add(given);
+    return inputItem(row, isNew ? { ...item, id: given } : item, index);
+  });
+}
+
+/** Throws the error of a response that could not be stored. */
+function explainFullDisk(error: unknown): never {
+  if (!isNoSpace(error)) throw error;
+  throw new NoSpaceError(
+    "The service's disk is full: the response was sampled and cannot be stored. Send the request with `store: false`, or make room on the file system of the data directory",
+    { cause: error },
+  );
+}
+
+/** Creates the dialect of OpenAI's Responses API, which keeps responses in `stored`. */
+export function responsesDialect(stored: StoredResponses, ownerOf: OwnerOf): Dialect<Opened<TranslatedResponse>, "responses"> {
+  return {
+    name: "responses",
+    async open({ request, ...translated }, { credential, open }) {
+      const owner = await ownerOf(credential);
+      let { input, calls } = translated;
+      if (input === null) {
+        const conversation = await conversationOf(request, lookupIn(stored, owner));
+        input = JSON.stringify(conversation.input);
+        calls = [await open(responsesCall(request, conversation.items))];
+      }
+      const inputText = input;
+      const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
+      const keep = async (response: ResponsesAnswer, text?: string): Promise<void> => {
+        if (request.store === false) return;
+        const texts = { input: inputText, response: text ?? JSON.stringify(response) };
+        await stored.save({ id: response.id, owner, previous_id: request.previous_response_id ?? null, ...texts }).catch(explainFullDisk);
+      };
+      return {
+        calls,
+        answer: singleAnswer(async (completion) => {
+          const response = toResponse(head, completion);
+          const text = JSON.stringify(response);
+          await keep(response, text);
+          return text;
+        }),
+        shaper: request.stream === true ? new ResponseEvents(head, keep) : null,
+      };
+    },
+  };
+}

@@ -1,0 +1,84 @@
+import { randomUUID } from "node:crypto";
+import { open, rename, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { isNoSpace } from "../../base/util/no-space.ts";
+
+/**
+ * Returns a name for a file or directory that is not complete yet. The next start removes files that an interruption left under such a
+ * name.
+ */
+export function temporaryName(path: string): string {
+  return `${path}.tmp-${randomUUID()}`;
+}
+
+/** Whether {@link temporaryName} created the name. */
+export function isTemporaryName(name: string): boolean {
+  return /\.tmp-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/u.test(name);
+}
+
+/** Flushes the entries of a directory to disk. A rename is durable only after this call. */
+export async function syncDirectory(path: string): Promise<void> {
+  // Windows cannot open a directory; its file system journals renames.
+  if (process.platform === "win32") return;
+  const directory = await open(path, "r");
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}
+
+/** Writes a file that is either complete or absent, even after a power failure. Replaces an existing file. */
+export async function writeDurably(
+  path: string,
+  contents: string | Uint8Array,
+  { mode = 0o600 }: { readonly mode?: number | undefined } = {},
+): Promise<void> {
+  const temporary = temporaryName(path);
+  try {
+    const file = await open(temporary, "wx", mode);
+    try {
+      await file.writeFile(contents);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  await syncDirectory(dirname(path));
+}
+
+/** Renames a written and synced directory durably to its final name. */
+export async function renameDurably(from: string, to: string): Promise<void> {
+  await syncDirectory(from);
+  await rename(from, to);
+  await syncDirectory(dirname(to));
+}
+
+/** Removes a file or a directory with its contents. A missing path is not an error. */
+export async function remove(path: string): Promise<void> {
+  // Another process may create an entry while its directory is being removed, which is retried.
+  await rm(path, { recursive: true, force: true, maxRetries: 3 });
+}
+
+/**
+ * Removes a directory that others may be reading. The directory is first renamed as a whole, so that no reader finds a partial directory
+ * under its path.
+ *
+ * @param temporary - Directory on the same file system in which the contents are deleted; emptied at start.
+ */
+export async function removeWhole(path: string, temporary: string): Promise<void> {
+  const aside = join(temporary, randomUUID());
+  try {
+    await rename(path, aside);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+    if (!isNoSpace(error)) throw error;
+    // A full disk may have no room for the new directory entry.
+    return remove(path);
+  }
+  await remove(aside);
+}

@@ -1,0 +1,119 @@
+import { createHash } from "node:crypto";
+import type { FileHandle } from "node:fs/promises";
+import { join } from "node:path";
+import { DataCorruptedError, DataError } from "../../base/errors.ts";
+import { Lru, remember } from "../../base/util/lru.ts";
+import { openRegularFile } from "../../base/util/regular-file.ts";
+import { digestOpenFile, piecesOf, type FileDigest } from "./digests.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+
+/** Max number of verified files that are remembered. */
+const MAX_REMEMBERED = 10_000;
+
+const REMEDY = "Restore it from a backup, or delete what needs it";
+
+/** Function that reads an open file of a saved state, by its name, and verifies it meanwhile; see {@link Verifier.read}. */
+export type ReadVerified = (name: string, file: FileHandle) => AsyncIterable<Uint8Array>;
+
+/** Place of a stored file. */
+interface StoredPath {
+  /** Directory that the file must lie in, also after following links. */
+  readonly root: string;
+  /** Path of the file, relative to `root`. */
+  readonly storedPath: string;
+}
+
+/** Parts of the message about a damaged file. */
+interface Damage {
+  readonly path: string;
+  readonly expected: FileDigest;
+  readonly subject: string;
+  /** Last sentence of the error message. */
+  readonly remedy: string;
+}
+
+/** Verifier of files against their digests. Logs the path of each damaged file. */
+export class Verifier {
+  readonly #logger: Pick<ServiceLogger, "error">;
+  readonly #verified = new Lru<string, Promise<FileDigest>>({ maxEntries: MAX_REMEMBERED });
+
+  constructor(logger: Pick<ServiceLogger, "error">) {
+    this.#logger = logger;
+  }
+
+  /**
+   * Verifies one file. A file is read once per process as long as its inode, size and modification time stay the same.
+   *
+   * @param expected - Digest of the file.
+   * @param subject - Name of the file for the error message, without its path.
+   * @param remedy - Last sentence of the error message. @default to restore the file or delete what needs it
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing, differs or is not a regular file in `root`.
+   */
+  async check({ root, storedPath }: StoredPath, expected: FileDigest, subject: string, remedy = REMEDY): Promise<void> {
+    const damage = { path: join(root, storedPath), expected, subject, remedy };
+    let found: FileDigest;
+    try {
+      const file = await openRegularFile(damage.path, root);
+      try {
+        found = await remember(this.#verified, await identityOf(file), () => digestOpenFile(file));
+      } finally {
+        await file.close();
+      }
+    } catch (cause) {
+      const { code = "" } = cause as NodeJS.ErrnoException;
+      if (cause instanceof DataError) this.#fail(damage, cause.message, cause);
+      this.#fail(damage, code === "ENOENT" ? "the file is missing" : `the file cannot be read (${code})`, cause);
+    }
+    this.#compare(damage, found);
+  }
+
+  /**
+   * Reads an open file from its start, also if it was verified before. The last piece follows when the whole contents match the digest, so a
+   * reader of a damaged file never receives all of its bytes; the file counts as damaged from then on. The file stays open.
+   *
+   * @param expected - Digest of the file.
+   * @param subject - Name of the file for the error message, without its path.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the contents differ or cannot be read.
+   */
+  async *read(file: FileHandle, { root, storedPath }: StoredPath, expected: FileDigest, subject: string): AsyncGenerator<Buffer, void> {
+    const damage = { path: join(root, storedPath), expected, subject, remedy: REMEDY };
+    const identity = await identityOf(file);
+    const hash = createHash("sha256");
+    let size = 0;
+    let last: Buffer | null = null;
+    try {
+      for await (const piece of piecesOf(file)) {
+        hash.update(piece);
+        size += piece.byteLength;
+        if (size > expected.size_bytes) break;
+        if (last !== null) yield last;
+        last = piece;
+      }
+    } catch (cause) {
+      this.#fail(damage, `the file cannot be read (${(cause as NodeJS.ErrnoException).code ?? ""})`, cause);
+    }
+    const found = { sha256: hash.digest("hex"), size_bytes: size };
+    void this.#verified.set(identity, Promise.resolve(found));
+    this.#compare(damage, found);
+    if (last !== null) yield last;
+  }
+
+  #compare(damage: Damage, found: FileDigest): void {
+    const { expected } = damage;
+    if (found.size_bytes !== expected.size_bytes) {
+      this.#fail(damage, `expected ${expected.size_bytes} bytes, found ${found.size_bytes}`);
+    }
+    if (found.sha256 !== expected.sha256) this.#fail(damage, "its bytes differ from its SHA-256 digest");
+  }
+
+  #fail({ path, expected, subject, remedy }: Damage, finding: string, cause?: unknown): never {
+    this.#logger.error("A stored file is damaged", { path, finding, expected });
+    throw new DataCorruptedError(`${subject} is damaged: ${finding}. ${remedy}`, { cause });
+  }
+}
+
+/** Returns a key that changes when a file is replaced or written to. */
+async function identityOf(file: FileHandle): Promise<string> {
+  const { dev, ino, size, mtimeNs } = await file.stat({ bigint: true });
+  return `${dev} ${ino} ${size} ${mtimeNs}`;
+}

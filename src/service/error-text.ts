@@ -1,9 +1,0 @@
-/** Returns the message of a thrown value. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error as string);
-}
-
-/** Returns the stack of a thrown value for logs, or its message if it has no stack. */
-export function traceOf(error: unknown): string {
-  return error instanceof Error ? (error.stack ?? error.message) : messageOf(error);
-}

@@ -1,0 +1,125 @@
+import { ArgumentError, isAbort, WhetstoneError, type ErrorCode } from "../../base/errors.ts";
+import type { ErrorBody } from "../../base/schema/index.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
+import { traceOf } from "../common/error-text.ts";
+import { messageOf } from "../../base/util/values.ts";
+
+/** HTTP statuses of error responses. */
+export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 429 | 431 | 499 | 500 | 503 | 507;
+
+/** Error codes in responses: codes of error classes, and codes that only the service sends. */
+type WireCode = ErrorCode | "E_UNAUTHORIZED" | "E_METHOD" | "E_ABORTED" | "E_REQUEST_TIMEOUT";
+
+/** `type` of an error response, by status. */
+export const ERROR_TYPES: Readonly<Record<ErrorStatus, string>> = {
+  400: "BadRequestError",
+  401: "AuthenticationError",
+  403: "PermissionDeniedError",
+  404: "NotFoundError",
+  405: "MethodNotAllowedError",
+  408: "RequestTimeoutError",
+  409: "ConflictError",
+  413: "RequestTooLargeError",
+  417: "ExpectationFailedError",
+  422: "ValidationError",
+  429: "TooManyRequestsError",
+  431: "RequestTooLargeError",
+  499: "ClientClosedRequest",
+  500: "InternalServerError",
+  503: "ServiceUnavailableError",
+  507: "InsufficientStorageError",
+};
+
+/** Status by error code. Messages of these errors are sent to the client; any other error is a 500 with a generic message. */
+const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
+  E_ARGUMENT: 422,
+  E_CONFIG: 422,
+  E_SHAPE: 422,
+  E_DATA: 422,
+  E_PREFLIGHT: 422,
+  E_UNSUPPORTED: 422,
+  E_BASE_MODEL: 422,
+  E_OUTPUT: 422,
+  E_NOT_FOUND: 404,
+  E_CONFLICT: 409,
+  E_FORBIDDEN: 403,
+  E_TOO_LARGE: 413,
+  E_OVERLOADED: 429,
+  E_DATA_CORRUPTED: 500,
+  E_NO_SPACE: 507,
+  E_ENGINE_MISSING: 503,
+  E_UNAVAILABLE: 503,
+  E_NON_FINITE: 422,
+};
+
+/** Error for a body that is not valid UTF-8. Answered with 400 on every route. */
+export class UnreadableBodyError extends ArgumentError {}
+
+/** Whether the error is an abort, or reports that the client closed the connection before its request body was complete. */
+export function isClientGone(error: unknown): boolean {
+  return isAbort(error) || (error instanceof Error && error.message === "aborted" && "code" in error && error.code === "ECONNRESET");
+}
+
+const CHAT_PATH = /^\/(?:v1\/(?:chat|responses|messages|completions)|inference|tokenize|detokenize)(?:\/|$)/u;
+
+/** Whether the path belongs to an API dialect of chat, where existing clients expect validation errors as 400 instead of 422. */
+export function isChatPath(path: string): boolean {
+  return CHAT_PATH.test(path);
+}
+
+/** Fields of an error body. */
+export interface ErrorFields {
+  readonly message: string;
+  /** Name of the offending field. @default null */
+  readonly param?: string | null | undefined;
+  readonly code: WireCode;
+  /** Error type. @default the type of the status */
+  readonly type?: string | undefined;
+}
+
+/** Returns the error body used by all routes: `code` is the HTTP status, `error_code` the permanent error code. */
+export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = ERROR_TYPES[status] }: ErrorFields): ErrorBody {
+  return { error: { message, type, param, code: status, error_code: code } };
+}
+
+/** Returns a response with the error body. */
+export function errorResponse(
+  status: ErrorStatus,
+  { headers = {}, ...fields }: ErrorFields & { readonly headers?: Readonly<Record<string, string>> | undefined },
+): Response {
+  return Response.json(toErrorBody(status, fields), { status, headers });
+}
+
+/** Returns the response to an error thrown by a route. Internal failures are logged and answered with a generic message. */
+export function toErrorResponse(error: unknown, { path, logger }: { readonly path: string; readonly logger: ServiceLogger }): Response {
+  if (isClientGone(error)) return errorResponse(499, { message: "The client closed the request", code: "E_ABORTED" });
+  if (WhetstoneError.isInstance(error)) {
+    const { message, param, code } = error;
+    const status = error instanceof UnreadableBodyError ? 400 : STATUSES[code];
+    if (status !== undefined) {
+      // A base model that cannot be loaded is no error in the request.
+      const isOfRequest = status === 422 && code !== "E_BASE_MODEL";
+      return errorResponse(isOfRequest && isChatPath(path) ? 400 : status, {
+        message,
+        param,
+        code,
+        headers: error.retryable || status === 429 ? { "Retry-After": "1" } : {},
+      });
+    }
+  }
+  if (isNoSpace(error)) {
+    // The system's message contains paths, so it is only logged.
+    logger.warn("A request found no disk space", { path, error: messageOf(error) });
+    const message =
+      "The service's disk is full: nothing of the request was kept. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory, and send it again";
+    return errorResponse(507, { message, code: "E_NO_SPACE" });
+  }
+  logger.error("A request failed", { path, error: traceOf(error) });
+  return errorResponse(500, { message: "Internal server error; the service's log has the particulars", code: codeOfFailure(error) });
+}
+
+/** Returns the code of a failure that is answered without details. */
+export function codeOfFailure(error: unknown): "E_ENGINE" | "E_INTERNAL" {
+  return WhetstoneError.isInstance(error) && error.code === "E_ENGINE" ? "E_ENGINE" : "E_INTERNAL";
+}

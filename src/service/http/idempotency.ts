@@ -1,0 +1,85 @@
+import { ArgumentError, ConflictError } from "../../base/errors.ts";
+import type { ServiceRequest } from "./body.ts";
+import { findAnswer, rememberAnswer } from "../store/idempotency-keys.ts";
+import type { Store } from "../store/tables.ts";
+
+/** Steps of a creating route after validation: a transaction that writes the rows, then side effects. */
+export interface Creation {
+  /**
+   * Writes the rows and returns the response body. The body is stored in the same transaction, so that after a crash either both exist or
+   * neither.
+   */
+  readonly commit: (transaction: Store) => Promise<unknown>;
+  /** Runs after the commit. Skipped when a stored response is repeated. */
+  readonly afterwards?: (() => void) | undefined;
+  /** Undoes the preparation if the commit fails. */
+  readonly undo?: (() => Promise<void>) | undefined;
+}
+
+// Requests with the same key run one after the other: a concurrent duplicate waits and gets the response of the first.
+const running = new WeakMap<Store, Map<string, Promise<unknown>>>();
+
+/**
+ * Answers a creating POST. With the header `Idempotency-Key`, the same key and body get the same response for a day (the last 10 000 keys),
+ * also if the created object has changed since.
+ *
+ * @param digest - Digest of the request body.
+ * @param prepare - Validates and prepares the creation; called only if no response is stored for the key.
+ * @throws ConflictError `E_CONFLICT` if the key was used with another body.
+ * @throws ArgumentError `E_ARGUMENT` if the key is not 1 to 255 visible ASCII characters.
+ */
+export async function create(
+  c: ServiceRequest,
+  store: Store,
+  { digest, prepare }: { readonly digest: string; readonly prepare: () => Promise<Creation> },
+): Promise<Response> {
+  const key = c.env.incoming.headers["idempotency-key"];
+  if (key === undefined) return c.json((await carryOut(store, await prepare(), null)) as object);
+  if (typeof key !== "string" || !/^[\x21-\x7e]{1,255}$/.test(key)) {
+    throw new ArgumentError("Expected the header 'Idempotency-Key' to be 1 to 255 visible ASCII characters", { param: "Idempotency-Key" });
+  }
+  const route = c.req.path;
+  // Echoing the key confirms that it is honored. Without this header, a client must not repeat a request after losing the response.
+  c.header("Idempotency-Key", key);
+  const turns = running.get(store) ?? new Map<string, Promise<unknown>>();
+  running.set(store, turns);
+  const turnKey = `${route} ${key}`;
+  const before = turns.get(turnKey);
+  const turn = (async () => {
+    await before?.catch(() => undefined);
+    const known = await findAnswer(store, route, key);
+    if (known === undefined) return carryOut(store, await prepare(), { route, key, digest });
+    if (known.digest !== digest) {
+      throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", {
+        param: "Idempotency-Key",
+      });
+    }
+    return JSON.parse(known.body) as unknown;
+  })();
+  turns.set(turnKey, turn);
+  try {
+    return c.json((await turn) as object);
+  } finally {
+    if (turns.get(turnKey) === turn) turns.delete(turnKey);
+  }
+}
+
+async function carryOut(
+  store: Store,
+  creation: Creation,
+  answer: { readonly route: string; readonly key: string; readonly digest: string } | null,
+): Promise<unknown> {
+  let body: unknown;
+  try {
+    body = await store.transaction().execute(async (transaction) => {
+      const made = await creation.commit(transaction);
+      if (answer !== null) await rememberAnswer(transaction, { ...answer, status: 200, body: JSON.stringify(made) });
+      return made;
+    });
+  } catch (error) {
+    await creation.undo?.();
+    throw error;
+  }
+  creation.afterwards?.();
+  return body;
+}

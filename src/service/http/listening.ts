@@ -1,0 +1,128 @@
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { ConfigError } from "../../base/errors.ts";
+
+/** Tracks the sockets of a server, so that they can be unreferenced and do not keep the process alive. */
+export function trackSockets(server: Server): { unref(): void } {
+  const sockets = new Set<Socket>();
+  let isUnreferenced = false;
+  server.on("connection", (socket: Socket) => {
+    if (isUnreferenced) socket.unref();
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  return {
+    unref() {
+      isUnreferenced = true;
+      server.unref();
+      for (const socket of sockets) socket.unref();
+    },
+  };
+}
+
+/** Max connections that wait to be accepted. The operating system discards more, and a client tries again after a second or longer. */
+const BACKLOG = 4096;
+
+/**
+ * Starts listening.
+ *
+ * @returns the URL, without a trailing slash.
+ * @throws ConfigError `E_CONFIG` if the server cannot listen on `host` and `port`.
+ */
+export function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (cause: NodeJS.ErrnoException) => {
+      reject(
+        new ConfigError(
+          `The service cannot listen on ${host}:${port}: ${cause.code === "EADDRINUSE" ? "the port is in use. Choose another, or 0 for any free one" : cause.message}`,
+          { cause, param: "port" },
+        ),
+      );
+    });
+    server.listen({ port, host, backlog: BACKLOG }, () => {
+      const { port: actual } = server.address() as AddressInfo;
+      // A server that listens on all interfaces is also reachable on loopback.
+      const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+      resolve(`http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${actual}`);
+    });
+  });
+}
+
+/** Milliseconds between cutting off requests and closing their connections, for the final bytes. */
+const CUT_MS = 1000;
+
+/** Unanswered requests of a server. */
+export interface RunningRequests {
+  /** Resolves when no request is running, or after `timeoutMs`. */
+  finished(timeoutMs: number): Promise<void>;
+}
+
+/** Tracks the running requests of a server. Call it before the first request. */
+export function trackRequests(server: Server): RunningRequests {
+  let running = 0;
+  let onIdle: () => void = () => undefined;
+  server.on("request", (_request, response: ServerResponse) => {
+    running++;
+    response.once("close", () => {
+      if (--running === 0) onIdle();
+    });
+  });
+  return {
+    async finished(timeoutMs) {
+      if (running === 0 || timeoutMs <= 0) return;
+      let timer: NodeJS.Timeout | undefined;
+      await new Promise<void>((resolve) => {
+        onIdle = resolve;
+        timer = setTimeout(resolve, timeoutMs);
+      });
+      clearTimeout(timer);
+    },
+  };
+}
+
+/**
+ * Times out requests that receive no body bytes for `silenceMs`. The timeout is reported as a `clientError`, like Node's own request
+ * timeout.
+ */
+export function limitSilence(server: Server, silenceMs: number): void {
+  server.on("request", (request: IncomingMessage) => {
+    const { socket, headers } = request;
+    if (headers["transfer-encoding"] === undefined && Number(headers["content-length"] ?? 0) === 0) return;
+    let seen = socket.bytesRead;
+    let lastMs = performance.now();
+    const timer = setInterval(() => {
+      if (request.complete || socket.destroyed) return clearInterval(timer);
+      // A full read buffer means that this process is slow, not the client.
+      if (socket.bytesRead !== seen || request.readableLength >= request.readableHighWaterMark) {
+        seen = socket.bytesRead;
+        lastMs = performance.now();
+      } else if (performance.now() - lastMs >= silenceMs) {
+        clearInterval(timer);
+        server.emit("clientError", Object.assign(new Error("Request timeout"), { code: "ERR_HTTP_REQUEST_TIMEOUT" }), socket);
+      }
+    }, silenceMs / 4).unref();
+  });
+}
+
+/**
+ * Closes a server: waits up to `graceMs` for running requests, then cuts off the rest. The server keeps listening meanwhile, so that new
+ * requests get an explanatory error.
+ *
+ * @param graceMs - Max milliseconds to wait.
+ * @param onCut - Called before the remaining requests are cut off. They then have one second (or `graceMs`, if shorter) for their final
+ *   bytes.
+ */
+export async function closeServer(
+  server: Server,
+  { graceMs, requests, onCut }: { readonly graceMs: number; readonly requests: RunningRequests; readonly onCut: () => void },
+): Promise<void> {
+  await requests.finished(graceMs);
+  onCut();
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  // `close` would wait seconds for keep-alive connections that become idle later, so idle connections are closed continuously.
+  const idle = setInterval(() => server.closeIdleConnections(), 20);
+  const cut = setTimeout(() => server.closeAllConnections(), Math.min(graceMs, CUT_MS));
+  await closed;
+  clearInterval(idle);
+  clearTimeout(cut);
+}

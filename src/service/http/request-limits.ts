@@ -1,0 +1,214 @@
+/**
+ * Limits of every body, list and string of a request; `CHAT_FIELDS` has the limits of chat fields. `docs/reference/limits.md` has the same tables; one test compares them, and another
+ * sends each field at its limit.
+ */
+import { ArgumentError } from "../../base/errors.ts";
+import { FIELD_ROWS, type FieldLimit, type FieldLimits } from "../../base/schema/chat-fields.ts";
+import { MAX_JSON_DEPTH, type JsonLimit } from "../../base/util/json-size.ts";
+
+/** Limits of a whole JSON body, checked on its bytes before parsing. */
+export interface BodyLimit extends JsonLimit {
+  /** Max bytes of the body; the lower of this and the service's `maxBodyBytes` applies. */
+  readonly bytes: number;
+}
+
+/** Limits of one kind of request. */
+export interface RequestLimit {
+  readonly body: BodyLimit;
+  readonly fields: FieldLimits;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+const SMALL_BODY: BodyLimit = { bytes: 4 * MIB, depth: MAX_JSON_DEPTH, values: 200_000, stringBytes: 64 * KIB };
+const NAME = 128;
+const REFERENCE = 1024;
+
+/** Returns `limits` with `prefix` added to each path. */
+function under(prefix: string, limits: FieldLimits): FieldLimits {
+  return Object.fromEntries(Object.entries(limits).map(([path, limit]) => [`${prefix}.${path}`, limit]));
+}
+
+/** Limits of the lists in one history of a trajectory, or in a line of training data. */
+const HISTORY: FieldLimits = {
+  messages: { items: 4096 },
+  messages_and_choices: { items: 4096 },
+  tools: { items: 1024 },
+};
+
+/** Limits of the lists in a trajectory, which is also the format of a line of training data. */
+export const TRAJECTORY_LIMITS: FieldLimits = {
+  ...HISTORY,
+  additional_histories: { items: 256 },
+  ...under("additional_histories.*", HISTORY),
+  metrics: { items: 1024, each: 256 },
+  metadata: { items: 1024, each: 256 },
+  logs: { items: 4096 },
+};
+
+/** Returns the limits of the chat fields, also under their other names. */
+function chatLimits(): FieldLimits {
+  const limits = FIELD_ROWS.flatMap(([name, { limit = {}, parts = {}, alias = name }]) => {
+    const entries = Object.entries({ [name]: limit, ...under(name, parts), [alias]: limit });
+    return entries.filter(([, each]) => Object.keys(each).length > 0);
+  });
+  return Object.fromEntries(limits);
+}
+
+/** Limits of the fields that a session sets in its requests. */
+const SAMPLING: FieldLimits = Object.fromEntries(
+  Object.entries(chatLimits()).filter(([path]) => ["stop", "stop_token_ids", "chat_template_kwargs"].includes(path)),
+);
+
+/** Limits by kind of request. */
+export const REQUEST_LIMITS = {
+  chat: {
+    body: { bytes: 8 * MIB, depth: MAX_JSON_DEPTH, values: 400_000, stringBytes: 4 * MIB },
+    fields: chatLimits(),
+  },
+  model: {
+    body: SMALL_BODY,
+    fields: {
+      entity: { characters: NAME },
+      project: { characters: NAME },
+      name: { characters: NAME },
+      base_model: { characters: REFERENCE },
+      from: { characters: REFERENCE },
+      lora: { json: 1024 },
+    },
+  },
+  baseModel: { body: SMALL_BODY, fields: { source: { characters: REFERENCE }, id: { characters: REFERENCE } } },
+  checkpoints: { body: SMALL_BODY, fields: { steps: { items: 10_000 } } },
+  artifact: {
+    body: SMALL_BODY,
+    fields: {
+      entity: { characters: NAME },
+      project: { characters: NAME },
+      name: { characters: NAME },
+      metadata: { items: 1024, each: 256, json: 64 * KIB },
+    },
+  },
+  sft: {
+    body: SMALL_BODY,
+    fields: {
+      training_data_url: { characters: REFERENCE },
+      "config.learning_rate": { items: 100_000 },
+      "config.metric_logging": { json: 1024 },
+      "experimental_config.validation_data_url": { characters: REFERENCE },
+    },
+  },
+  rl: {
+    body: { bytes: Infinity, depth: MAX_JSON_DEPTH, values: Infinity, stringBytes: 4 * MIB },
+    fields: {
+      trajectory_groups: { items: 4096 },
+      "trajectory_groups.*.trajectories": { items: 4096 },
+      ...under("trajectory_groups.*.trajectories.*", TRAJECTORY_LIMITS),
+      "trajectory_groups.*.exceptions": { items: 4096 },
+      "trajectory_groups.*.metrics": { items: 1024, each: 256 },
+      "trajectory_groups.*.metadata": { items: 1024, each: 256 },
+      "trajectory_groups.*.logs": { items: 4096 },
+      experimental_config: { json: 64 * KIB },
+    },
+  },
+  session: {
+    body: SMALL_BODY,
+    fields: {
+      model: { characters: REFERENCE },
+      ...under("sampling_defaults", SAMPLING),
+      ...under("sampling_overrides", SAMPLING),
+      metadata: { items: 1024, each: 256, json: 64 * KIB },
+    },
+  },
+  sessionReward: { body: SMALL_BODY, fields: {} },
+  sessionMetrics: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
+  sessionFinish: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
+} as const satisfies Readonly<Record<string, RequestLimit>>;
+
+/** Kind of a request with a JSON body. */
+export type RequestKind = keyof typeof REQUEST_LIMITS;
+
+/** Max bytes of a line of training data. */
+export const MAX_DATA_LINE_BYTES = 16 * MIB;
+
+/** Tree of field paths: the limit at a path, and the fields below it. */
+interface Node {
+  limit: FieldLimit | null;
+  readonly inner: Map<string, Node>;
+}
+
+const trees = new WeakMap<FieldLimits, Node>();
+
+function treeOf(limits: FieldLimits): Node {
+  const known = trees.get(limits);
+  if (known !== undefined) return known;
+  const root: Node = { limit: null, inner: new Map() };
+  for (const [path, limit] of Object.entries(limits)) {
+    let at = root;
+    for (const part of path.split(".")) {
+      let next = at.inner.get(part);
+      if (next === undefined) at.inner.set(part, (next = { limit: null, inner: new Map() }));
+      at = next;
+    }
+    at.limit = limit;
+  }
+  trees.set(limits, root);
+  return root;
+}
+
+function tooMuch(param: string, expected: string, got: number): ArgumentError {
+  return new ArgumentError(`Expected \`${param}\` to have at most ${expected}, got ${got}`, { param });
+}
+
+function checkStrings(strings: readonly unknown[], { each = Infinity, total = Infinity }: FieldLimit, param: string, what: string): void {
+  let sum = 0;
+  for (const text of strings) {
+    if (typeof text !== "string") continue;
+    if (text.length > each) throw tooMuch(param, `${each} characters in each ${what}`, text.length);
+    sum += text.length;
+  }
+  if (sum > total) throw tooMuch(param, `${total} characters in all`, sum);
+}
+
+/** Checks string and list lengths first, so that a value is only serialized to JSON when its parts are within their limits. */
+function checkValue(value: unknown, limit: FieldLimit, param: string): void {
+  const { characters = Infinity, items = Infinity, json } = limit;
+  if (typeof value === "string") {
+    if (value.length > characters) throw tooMuch(param, `${characters} characters`, value.length);
+    if (json !== undefined && value.length > json) throw tooMuch(param, `${json} characters`, value.length);
+    return;
+  }
+  if (typeof value !== "object" || value === null) return;
+  const isList = Array.isArray(value);
+  const entries: readonly unknown[] = isList ? value : Object.keys(value);
+  if (entries.length > items) throw tooMuch(param, `${items} ${isList ? "items" : "members"}`, entries.length);
+  if (limit.each !== undefined || limit.total !== undefined) checkStrings(entries, limit, param, isList ? "item" : "key");
+  if (json === undefined) return;
+  const { length } = JSON.stringify(value);
+  if (length > json) throw tooMuch(param, `${json} characters as JSON`, length);
+}
+
+function checkNode(value: unknown, { limit, inner }: Node, param: string): void {
+  if (limit !== null) checkValue(value, limit, param);
+  if (inner.size === 0 || typeof value !== "object" || value === null) return;
+  const dot = param === "" ? "" : `${param}.`;
+  if (Array.isArray(value)) {
+    const every = inner.get("*");
+    if (every !== undefined) for (let at = 0; at < value.length; at++) checkNode(value[at], every, `${dot}${at}`);
+    return;
+  }
+  for (const [name, node] of inner) {
+    if (Object.hasOwn(value, name)) checkNode((value as Readonly<Record<string, unknown>>)[name], node, `${dot}${name}`);
+  }
+}
+
+/**
+ * Checks the lists and strings of a parsed body before any other validation. A value of an unexpected type is ignored; schema validation
+ * reports it.
+ *
+ * @param at - Path of `value` in the body. @default the body itself
+ * @throws ArgumentError `E_ARGUMENT` naming the first field over its limit, the limit and the size received.
+ */
+export function checkFieldLimits(value: unknown, limits: FieldLimits, at = ""): void {
+  checkNode(value, treeOf(limits), at);
+}

@@ -1,0 +1,151 @@
+/** HTTP server. Errors that Node would answer itself with an empty body get the error body of the routes. */
+import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { getRequestListener } from "@hono/node-server";
+import { TimeSlices } from "../../base/util/time-slices.ts";
+import { errorResponse, toErrorBody, type ErrorFields, type ErrorStatus } from "./errors.ts";
+
+/** Milliseconds that a client has to read the response to a malformed request before its connection is reset. */
+const LINGER_MS = 1000;
+
+/**
+ * Milliseconds an idle connection is kept. Longer than clients keep idle sockets, because a client loses a request if both ends close at
+ * the same moment.
+ */
+const KEEP_ALIVE_MS = 75_000;
+
+/**
+ * Max milliseconds for receiving a whole request, including uploads. Node's default would abort long uploads; silent requests end much
+ * earlier (`limitSilence`).
+ */
+const REQUEST_MS = 60 * 60_000;
+
+/** Whether a request is answered at once, however many other requests arrive. */
+function isProbe({ url = "" }: IncomingMessage): boolean {
+  return url === "/health" || url.startsWith("/health?");
+}
+
+type Refusal = readonly [ErrorStatus, ErrorFields];
+
+function malformed(problem: string): Refusal {
+  return [400, { message: `Malformed request: ${problem}`, code: "E_ARGUMENT" }];
+}
+
+/** Responses to parser errors with a specific status; all other parser errors are 400. */
+const PARSER_REFUSALS: Readonly<Record<string, Refusal>> = {
+  HPE_HEADER_OVERFLOW: [431, { message: "Expected a request line and headers of at most 16 KiB in total. Send less", code: "E_TOO_LARGE" }],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: [413, { message: "Expected chunk extensions of at most 16 KiB. Send none", code: "E_TOO_LARGE" }],
+  ERR_HTTP_REQUEST_TIMEOUT: [
+    408,
+    { message: "The request was not received in time. Send its headers and body without a pause", code: "E_REQUEST_TIMEOUT" },
+  ],
+};
+
+/** Serializes an error as a complete HTTP/1.1 message, for sockets without a response object. */
+function rawResponse([status, fields]: Refusal): string {
+  const body = JSON.stringify(toErrorBody(status, fields));
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
+    `Date: ${new Date().toUTCString()}`,
+    "Connection: close",
+    "Content-Type: application/json",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    "",
+    body,
+  ].join("\r\n");
+}
+
+/** Answers a request that cannot be parsed and closes its socket. */
+function refuse(socket: Duplex, refusal: Refusal): void {
+  socket.end(rawResponse(refusal));
+  // Destroying the socket immediately would reset the connection, and the client would lose the response while input is unread.
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+}
+
+/** Returns the 503 response to a request that arrives during shutdown. The response closes its connection. */
+export function shuttingDown(): Response {
+  const message = "The service is shutting down; send the request again once it is back";
+  return errorResponse(503, { message, code: "E_OVERLOADED", headers: { "Retry-After": "1", Connection: "close" } });
+}
+
+/** Options of {@link createHttpServer}. */
+interface HttpServerOptions {
+  readonly prepare?: (request: IncomingMessage) => Promise<void> | undefined;
+  readonly slices?: TimeSlices;
+}
+
+/**
+ * Creates the HTTP server of an app. The server does not listen yet.
+ *
+ * Requests other than probes share the event loop in time slices. The event loop accepts one connection per turn, so a slice in each turn would
+ * delay the last of 1,000 waiting connections by 1,000 slices; an accepted connection therefore postpones the slices.
+ *
+ * @param fetch - Handler of the requests that can be parsed.
+ * @param options - `prepare`: changes a request before it is handled. @default changes nothing. `slices`: time slices that the requests
+ *   share with other work of the service. @default slices of their own
+ */
+export function createHttpServer(
+  fetch: Parameters<typeof getRequestListener>[0],
+  { prepare = () => undefined, slices = new TimeSlices() }: HttpServerOptions = {},
+): Server {
+  // The adapter rejects a path with a backslash, or a request without a host, before the app sees the request.
+  const errorHandler = (error: unknown) => {
+    const [status, fields] = malformed(error instanceof Error ? error.message : "it cannot be read");
+    return errorResponse(status, fields);
+  };
+  const listener = getRequestListener(fetch, { errorHandler });
+  /** Response in progress, by connection. Bytes written to the socket directly would corrupt it. */
+  const responses = new WeakMap<Duplex, ServerResponse>();
+  const refused = new WeakSet<Duplex>();
+  const server = createServer(
+    { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false },
+    (request, response) => {
+      responses.set(request.socket, response);
+      const preparing = prepare(request);
+      const entering = isProbe(request) ? undefined : slices.enter();
+      if (preparing === undefined && entering === undefined) void listener(request, response);
+      else
+        void Promise.all([preparing, entering]).then(() => {
+          // The client may have left meanwhile.
+          if (!response.destroyed) void listener(request, response);
+        });
+    },
+  );
+
+  server.on("connection", () => slices.postpone());
+
+  server.on("clientError", (error: NodeJS.ErrnoException & { reason?: unknown }, socket: Socket) => {
+    // The rest of a rejected request arrives as further parser errors.
+    if (refused.has(socket) && error.code?.startsWith("HPE_")) return;
+    const response = responses.get(socket);
+    // The response to a whole request comes before the error of the next one.
+    const isPending = response !== undefined && !response.writableFinished && (response.writableEnded || response.req.complete);
+    const isAnswering = response?.headersSent === true && !response.writableEnded;
+    if (error.code === "ECONNRESET" || !socket.writable || isAnswering || refused.has(socket)) {
+      socket.destroy(error);
+      return;
+    }
+    refused.add(socket);
+    const reason = typeof error.reason === "string" && error.reason !== "" ? error.reason : error.message;
+    const refusal = PARSER_REFUSALS[error.code ?? ""] ?? malformed(reason);
+    if (isPending) response.once("finish", () => refuse(socket, refusal));
+    else refuse(socket, refusal);
+  });
+
+  server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => {
+    const [status, fields]: Refusal = [
+      417,
+      { message: "Expected the header 'Expect' to be '100-continue' or absent", param: "Expect", code: "E_ARGUMENT" },
+    ];
+    response.writeHead(status, { "Content-Type": "application/json", Connection: "close" });
+    response.end(JSON.stringify(toErrorBody(status, fields)));
+    request.resume();
+  });
+
+  server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
+    socket.on("error", () => undefined);
+    refuse(socket, [405, { message: "This server is no proxy: it does not support CONNECT", code: "E_METHOD" }]);
+  });
+  return server;
+}

@@ -1,0 +1,78 @@
+import { checkCounts } from "../../engine/onnx/counts.ts";
+import type { OnnxEngineOptions } from "../../engine/onnx/engine.ts";
+import { BaseCatalog } from "../../engine/onnx/model/base-catalog.ts";
+import type { Engine } from "../../engine/port.ts";
+import { ConfigError } from "../../base/errors.ts";
+import { chooseDevice, warnOfFallbacks, warnOfMissingDevice } from "./device.ts";
+import type { Hub, HubOptions } from "../hub/hub.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
+
+/** Options of the service that configure its embedded engine. */
+interface DefaultEngineOptions extends Pick<
+  OnnxEngineOptions,
+  "samplers" | "samplerThreads" | "trainerThreads" | "device" | "deviceMemory" | "weightPrecision"
+> {
+  readonly baseModels?: Readonly<Record<string, string>> | undefined;
+  readonly allowedBaseRoots?: readonly string[] | "any" | undefined;
+}
+
+/** Options of the service that select its engine. */
+export interface EngineOptions extends DefaultEngineOptions {
+  readonly engine?: Engine | undefined;
+  readonly hub?: HubOptions | null | undefined;
+}
+
+/** Starts the embedded engine of a service. */
+export type StartEngine = (hub: Hub | null, logger: ServiceLogger) => Promise<Engine>;
+
+/**
+ * Checks the options of the engine. Starts and writes nothing.
+ *
+ * @returns a function that starts the embedded engine; null for a given engine.
+ * @throws ConfigError `E_CONFIG` for an option of the embedded engine that is not valid, or that a given engine would ignore.
+ */
+export async function checkEngine(options: EngineOptions): Promise<StartEngine | null> {
+  if (options.engine === undefined) return checkDefaultEngine(options);
+  rejectIgnored(options);
+  return null;
+}
+
+function rejectIgnored(options: EngineOptions): void {
+  const { baseModels, allowedBaseRoots, samplers, samplerThreads, trainerThreads, device, deviceMemory, weightPrecision } = options;
+  // Without a hub, no engine fetches a base model.
+  const hub = options.hub ?? undefined;
+  const ignored = { baseModels, allowedBaseRoots, hub, samplers, samplerThreads, trainerThreads, device, deviceMemory, weightPrecision };
+  for (const [param, value] of Object.entries(ignored)) {
+    if (value === undefined) continue;
+    throw new ConfigError(
+      `\`${param}\` is an option of the embedded engine, and \`engine\` selects another one: omit one of them, or configure the engine where it is created`,
+      { param },
+    );
+  }
+}
+
+/** Checks the options of the embedded engine, which runs the shipped base model, the given base models and the base models of the hub. */
+async function checkDefaultEngine(options: DefaultEngineOptions): Promise<StartEngine> {
+  const { allowedBaseRoots = [], samplers, samplerThreads, trainerThreads } = options;
+  const device = chooseDevice(options);
+  checkCounts(options);
+  const baseModels = { [SHIPPED_BASE]: shippedDirectory(), ...options.baseModels };
+  await new BaseCatalog({ baseModels }).check();
+  return async (hub, logger) => {
+    // Imported lazily: a service with a custom engine needs no native binary.
+    const { createOnnxEngine } = await import("../../engine/index.ts");
+    return createOnnxEngine({
+      baseModels,
+      allowedRoots: allowedBaseRoots,
+      ...device,
+      onFallback: warnOfFallbacks(logger),
+      onDeviceUnavailable: warnOfMissingDevice(logger, device.weightPrecision),
+      onWorkerDeath: (death) => logger.error("A worker of the engine died; it is restarted", { ...death }),
+      resolveBase: hub === null ? undefined : (base) => hub.directoryOf(base),
+      samplers,
+      samplerThreads,
+      trainerThreads,
+    });
+  };
+}

@@ -1,0 +1,208 @@
+import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../../engine/port.ts";
+import { NotFoundError } from "../../base/errors.ts";
+import type { BaseModels } from "./base-models.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import { parsePolicyName, pathOf, stepName } from "../common/names.ts";
+import { checkpointAt, newestCheckpoint } from "../store/checkpoints.ts";
+import { revisionOf } from "../store/database.ts";
+import { findModel } from "../store/models.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { BASE_MODEL_FORMS } from "../../base/util/base-model.ts";
+import { Leases } from "../../base/util/leases.ts";
+import { Lru, remember } from "../../base/util/lru.ts";
+
+/**
+ * Lease of a policy for one request. The weights stay loaded until {@link PolicyLease.release}, even if the model is trained or deleted
+ * meanwhile.
+ */
+export interface PolicyLease {
+  /** Policy for `engine.sample`. */
+  readonly policy: PolicyVersion;
+  /** `model` of the response: `entity/project/name:stepN`, or the identifier of a base model. */
+  readonly resolvedName: string;
+  /** Step of the checkpoint; null for a base model. */
+  readonly step: number | null;
+  /** Base model. Its `directory` holds the tokenizer and the chat template. */
+  readonly base: BaseModelInfo;
+  /** Ends the lease. Further calls have no effect. */
+  release(): void;
+}
+
+/** Resolver of model names in requests to loaded policies. */
+export interface PolicyResolver {
+  /**
+   * Leases the policy that `name` currently stands for. Absent, null and empty mean the default base model.
+   *
+   * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` for a checkpoint with missing or damaged files.
+   */
+  resolvePolicy(name: string | null | undefined, options?: CallOptions): Promise<PolicyLease>;
+}
+
+/** Options of {@link Policies}. */
+export interface PoliciesOptions {
+  readonly store: Store;
+  readonly engine: Engine;
+  readonly files: Pick<StoredFiles, "useCheckpoint">;
+  readonly bases: Pick<BaseModels, "ids" | "servable" | "requireUsable">;
+  /** Identifier of the base model used when a request names no model. */
+  readonly defaultBase: string;
+  /** Max policies without a lease that stay loaded. */
+  readonly maxIdle: number;
+  readonly logger: ServiceLogger;
+}
+
+/** Resolver that keeps policies loaded: leased ones, and the `maxIdle` most recently used ones without a lease. */
+export class Policies implements PolicyResolver {
+  readonly #options: PoliciesOptions;
+  readonly #find: ReturnType<typeof rememberingFind>;
+  readonly #leases: Leases<string, PolicyVersion>;
+
+  constructor(options: PoliciesOptions) {
+    const { store, engine, maxIdle, logger } = options;
+    this.#options = options;
+    this.#find = rememberingFind(store);
+    const dispose = (policy: PolicyVersion) => {
+      engine.release(policy).catch((error: unknown) => logger.warn("A policy could not be released", { error: messageOf(error) }));
+    };
+    this.#leases = new Leases({ maxIdle, dispose });
+  }
+
+  async resolvePolicy(name: string | null | undefined, { signal }: CallOptions = {}): Promise<PolicyLease> {
+    const { store, engine, files, bases, defaultBase } = this.#options;
+    signal?.throwIfAborted();
+    if (name === null || name === undefined || name === "") return this.#leaseBase(defaultBase, signal);
+    const servable = await bases.servable(name);
+    if (servable !== null) return this.#leaseBase(servable, signal);
+    const { model, checkpoint } = await this.#find(name, bases.ids);
+    const base = await engine.describeBase(model.base_model);
+    const load = (path: string) => engine.loadPolicy({ base: model.base_model, state: path });
+    try {
+      // Step 0 without a state is the base itself: a newly initialized adapter changes nothing.
+      const held =
+        checkpoint.state_dir === null
+          ? await this.#lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
+          : await this.#lease(keyOf(checkpoint.id), () => files.useCheckpoint(model, checkpoint, load), signal);
+      return { ...held, base, resolvedName: stepName(model, checkpoint.step), step: checkpoint.step };
+    } catch (error) {
+      // The checkpoint may have been deleted while its files were read.
+      if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
+        throw missingStep(model, checkpoint.step, "model");
+      throw error;
+    }
+  }
+
+  /** Registers weights that the engine publishes as the policy of a checkpoint, so that they are not loaded from disk again. */
+  adopt(checkpointId: string, policy: Promise<PolicyVersion>): void {
+    const key = keyOf(checkpointId);
+    this.#forgetLost(key);
+    this.#leases.adopt(key, policy);
+  }
+
+  /** Drops the policies of deleted checkpoints. Running requests keep their weights. */
+  forget(checkpointIds: readonly string[]): void {
+    for (const id of checkpointIds) this.#leases.forget(keyOf(id));
+  }
+
+  /** Whether a request currently leases the weights of a checkpoint. */
+  isLeased(checkpointId: string): boolean {
+    return this.#leases.isLeased(keyOf(checkpointId));
+  }
+
+  async #leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
+    const { engine, bases } = this.#options;
+    const base = await engine.describeBase(id).catch((error: unknown) => {
+      throw error instanceof NotFoundError ? new NotFoundError(error.message, { cause: error, param: "model" }) : error;
+    });
+    const load = async () => {
+      // A base model that only this request names was never checked.
+      if (!bases.ids.includes(id)) await bases.requireUsable(id, { readsWeights: false });
+      return engine.loadPolicy({ base: id });
+    };
+    const held = await this.#lease(`base:${id}`, load, signal);
+    return { ...held, base, resolvedName: id, step: null };
+  }
+
+  async #lease(
+    key: string,
+    load: () => Promise<PolicyVersion>,
+    signal: AbortSignal | undefined,
+  ): Promise<Pick<PolicyLease, "policy" | "release">> {
+    this.#forgetLost(key);
+    const { value: policy, release } = await this.#leases.lease(key, load, signal);
+    return { policy, release };
+  }
+
+  /** Forgets a policy whose weights the engine has lost, so that they are loaded again. */
+  #forgetLost(key: string): void {
+    const policy = this.#leases.peek(key);
+    if (policy !== undefined && this.#options.engine.holds?.(policy) === false) this.#leases.forget(key);
+  }
+}
+
+function keyOf(checkpointId: string): string {
+  return `checkpoint:${checkpointId}`;
+}
+
+function missingStep(model: ModelRow, step: number | null, param: string): NotFoundError {
+  const what =
+    step === null
+      ? `Model '${pathOf(model)}' has no checkpoint: all were deleted`
+      : `Model '${stepName(model, step)}' does not exist: step ${step} was deleted or never made`;
+  return new NotFoundError(`${what}. List the checkpoints with GET /v1/preview/models/${model.id}/checkpoints`, { param });
+}
+
+/** Model and checkpoint found for a name. */
+export interface FoundCheckpoint {
+  readonly model: ModelRow;
+  readonly checkpoint: CheckpointRow;
+}
+
+/**
+ * Returns a cached {@link findCheckpoint}. Results are reused until the store changes, because one training step sends hundreds of requests
+ * with the same name. `bases` are listed in the error message.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
+ */
+export function rememberingFind(store: Store): (name: string, bases: readonly string[]) => Promise<FoundCheckpoint> {
+  const known = new Lru<string, Promise<FoundCheckpoint>>();
+  let revision = -1;
+  return (name, bases) => {
+    const now = revisionOf(store);
+    if (now !== revision) void known.clear();
+    revision = now;
+    return remember(known, name, () => findCheckpoint(store, name, { bases, param: "model" }));
+  };
+}
+
+/**
+ * Finds the checkpoint that a model name in a request currently stands for.
+ *
+ * @param name - Name as {@link parsePolicyName} accepts it.
+ * @param options - `bases`: base models listed in the error message; `param`: request field named in the error.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
+ */
+export async function findCheckpoint(
+  store: Store,
+  name: string,
+  { bases, param }: { readonly bases: readonly string[]; readonly param: string },
+): Promise<FoundCheckpoint> {
+  const parsed = parsePolicyName(name);
+  const model =
+    parsed === null
+      ? undefined
+      : parsed.kind === "id"
+        ? await store.selectFrom("models").selectAll().where("id", "=", parsed.id).executeTakeFirst()
+        : await findModel(store, parsed);
+  if (parsed === null || model === undefined) {
+    const expected = `a base model (${bases.join(", ")}; ${BASE_MODEL_FORMS}, of the hub one that was fetched before), or 'entity/project/name' with an optional ':stepN'`;
+    throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, {
+      param,
+    });
+  }
+  const checkpoint = parsed.step === null ? await newestCheckpoint(store, model.id) : await checkpointAt(store, model.id, parsed.step);
+  if (checkpoint === undefined) throw missingStep(model, parsed.step, param);
+  return { model, checkpoint };
+}

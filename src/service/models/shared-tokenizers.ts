@@ -1,0 +1,61 @@
+/** Tokenizers of the serving thread and of the work threads: their tables are read once and shared. */
+import { createTokenizer, readTokenizerData, type TokenizerData } from "../../text/tokenizer/index.ts";
+import { Lru, remember } from "../../base/util/lru.ts";
+import type { TaskThread, WorkPool } from "../work/pool.ts";
+import { createTokenizers, MAX_TOKENIZERS, type TokenizerSource } from "./tokenizers.ts";
+
+/** Tokenizers of a work thread, and the tasks that fill them. */
+export function createThreadTokenizers() {
+  /** Data of tokenizers that this thread has read, or that another thread has read and the serving thread has sent. */
+  const known = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
+  const readOnce = (directory: string): Promise<TokenizerData> => remember(known, directory, () => readTokenizerData(directory));
+  const source: TokenizerSource = createTokenizers(async (directory) => createTokenizer(await readOnce(directory)));
+  const tasks = {
+    readTokenizer: (directory: string): Promise<TokenizerData> => readOnce(directory),
+
+    /** Receives the data of a tokenizer for later tasks. Its tables are in shared memory, so that threads do not hold copies. */
+    shareTokenizer: (data: TokenizerData): void => {
+      void known.set(data.directory, Promise.resolve(data));
+    },
+  } as const;
+  return { source, tasks };
+}
+
+export type TokenizerTasks = ReturnType<typeof createThreadTokenizers>["tasks"];
+
+export class SharedTokenizers {
+  /** Tokenizers of the serving thread. */
+  readonly source: TokenizerSource;
+  readonly #pool: WorkPool;
+  /** Data of the tokenizers that a work thread has read. */
+  readonly #data = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
+  /** Directories of the tokenizers that each thread has received. */
+  readonly #received = new WeakMap<object, Set<string>>();
+
+  /**
+   * @param pool - Threads that read tokenizers.
+   * @param source - Tokenizers of the serving thread; work threads then load their own. @default each is read once, on a work thread, and its
+   *   tables are shared by all threads
+   */
+  constructor(pool: WorkPool, source?: TokenizerSource) {
+    this.#pool = pool;
+    this.source = source ?? createTokenizers(async (directory) => createTokenizer(await this.#read(directory)));
+  }
+
+  /** Reads a tokenizer on a work thread, because reading one with a large vocabulary takes hundreds of milliseconds. */
+  #read(directory: string): Promise<TokenizerData> {
+    return remember(this.#data, directory, () =>
+      this.#pool.use((thread: TaskThread<TokenizerTasks>) => thread.run("readTokenizer", directory)),
+    );
+  }
+
+  /** Sends a thread the tokenizer of a later task, if it has been read. */
+  async share(thread: TaskThread<TokenizerTasks>, directory: string): Promise<void> {
+    const data = this.#data.get(directory);
+    const received = this.#received.get(thread) ?? new Set<string>();
+    if (data === undefined || received.has(directory)) return;
+    await thread.run("shareTokenizer", await data);
+    received.add(directory);
+    this.#received.set(thread, received);
+  }
+}

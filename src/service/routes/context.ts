@@ -1,0 +1,57 @@
+import type { Engine } from "../../engine/port.ts";
+import type { Upstream } from "../../engine/upstream/upstream.ts";
+import type { BaseModels } from "../models/base-models.ts";
+import type { BlobStore } from "../artifacts/blob-store.ts";
+import type { Retention } from "../checkpoints/retention.ts";
+import type { Holds } from "../../base/util/leases.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import type { DiskSpace } from "../disk/space.ts";
+import type { JobQueue } from "../jobs/queue.ts";
+import type { TokenizerSource } from "../models/tokenizers.ts";
+import type { ServiceLimits } from "../common/limits.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import type { Policies } from "../models/policies.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+import type { Sessions } from "../sessions/sessions.ts";
+import type { Store } from "../store/tables.ts";
+import type { ChatWork } from "../chat/work.ts";
+import type { Translator } from "../dialects/translator.ts";
+import type { BodyReader } from "../http/body-reader.ts";
+import type { DataWork } from "../training-data/data-work.ts";
+
+/** Processing of requests and training data, by owner: small inputs on the serving thread, large ones on a work thread. */
+export interface ServiceWork {
+  /** Tokenizers of the serving thread. */
+  readonly tokenizers: TokenizerSource;
+  readonly bodies: BodyReader;
+  readonly chat: ChatWork;
+  readonly translator: Translator;
+  readonly data: DataWork;
+  /** Terminates all threads. Work in progress fails. */
+  close(): Promise<void>;
+}
+
+/** Dependencies shared by routes and jobs. */
+export interface ServiceContext {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly engine: Engine;
+  readonly bases: BaseModels;
+  /** External server that samples some base models instead of the engine, or null. */
+  readonly upstream: Upstream | null;
+  /** Identifier of the base model used when a request names no model. */
+  readonly defaultBase: string;
+  readonly policies: Policies;
+  /** Checkpoints whose files are being read. */
+  readonly uses: Holds<string>;
+  readonly retention: Retention;
+  readonly space: DiskSpace;
+  readonly jobs: JobQueue;
+  readonly sessions: Sessions;
+  readonly blobs: BlobStore;
+  readonly files: StoredFiles;
+  readonly tokenizers: TokenizerSource;
+  readonly work: ServiceWork;
+  readonly limits: ServiceLimits;
+  readonly logger: ServiceLogger;
+}

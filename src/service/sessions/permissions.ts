@@ -1,0 +1,41 @@
+/** Routes that the key of a session permits. */
+import type { KeyExceptions } from "../http/auth.ts";
+import { isSessionKey } from "./keys.ts";
+import type { Sessions } from "./sessions.ts";
+
+/** Route as the permissions of a session see it. */
+export interface GuardedRoute {
+  readonly method: string;
+  /** OpenAPI path template. */
+  readonly path: string;
+  /** Whether a session key permits the route. @default false */
+  readonly isForSessions?: boolean | undefined;
+}
+
+/** Returns a pattern of a route's path; its group `session` is the id of the session. */
+function patternOf(path: string): RegExp {
+  return new RegExp(`^${path.replaceAll(/\{(\w+)\}/gu, (_, name) => (name === "session_id" ? "(?<session>[^/]+)" : "[^/]+"))}$`, "u");
+}
+
+/**
+ * Creates the `permits` of {@link requireKey}: the key of a session permits only the routes marked with `isForSessions`, and of routes with a
+ * session's id only its own.
+ */
+export function sessionPermissions(routes: readonly GuardedRoute[], sessions: Pick<Sessions, "idOfKey">): KeyExceptions["permits"] {
+  const permitted = routes
+    .filter(({ isForSessions }) => isForSessions === true)
+    .map(({ method, path }) => ({ method, pattern: patternOf(path) }));
+  return async (c, key) => {
+    if (!isSessionKey(key)) return null;
+    const own = await sessions.idOfKey(key);
+    if (own === undefined) return null;
+    const { method, path } = c.req;
+    for (const route of permitted) {
+      const match = route.method === method ? route.pattern.exec(path) : null;
+      if (match === null) continue;
+      const id = match.groups?.["session"]?.toLowerCase();
+      return id === undefined || id === own ? true : "The key of a session permits changes of its own session alone";
+    }
+    return `The key of a session permits sampling, its own stored responses, and reward, metrics and end of its own session; it does not permit ${method} ${path}`;
+  };
+}

@@ -1,0 +1,131 @@
+/** Transactions on the connection of a store. Those that change data are counted by the {@link HighWaterMark}. */
+import type { SqliteConnection } from "./connection.ts";
+import type { HighWaterMark } from "./high-water-mark.ts";
+
+type Statement = ReturnType<SqliteConnection["prepare"]>;
+
+/** Pattern of the statements that change rows. */
+const CHANGE = /^\s*(?:insert|update|delete|replace)\b/iu;
+
+/**
+ * Creates a `rollback` that succeeds if SQLite has already rolled back, as on a full disk. Otherwise Kysely would report the failed
+ * rollback instead of the original error.
+ */
+function rollbackOf(connection: SqliteConnection): ReturnType<SqliteConnection["prepare"]> {
+  const statement = connection.prepare("rollback");
+  return {
+    columns: () => [],
+    all: () => [],
+    iterate: () => [].values(),
+    run() {
+      try {
+        return statement.run();
+      } catch (error) {
+        if (error instanceof Error && error.message.includes("no transaction is active")) return { changes: 0, lastInsertRowid: 0 };
+        throw error;
+      }
+    },
+  };
+}
+
+/** Whether a statement has changed rows, by its result: the rows that it returned, or their number. */
+function hasChanges(result: unknown[] | { readonly changes: number | bigint }): boolean {
+  return Array.isArray(result) ? result.length > 0 : Number(result.changes) > 0;
+}
+
+/** Transactions of one connection. */
+export class Transactions {
+  readonly #connection: SqliteConnection;
+  readonly #mark: HighWaterMark;
+  readonly #begin: Statement;
+  readonly #commit: Statement;
+  readonly #rollback: Statement;
+  /** Whether the transaction that Kysely has begun has changed rows; null outside of one. */
+  #hasChanged: boolean | null = null;
+
+  constructor(connection: SqliteConnection, mark: HighWaterMark) {
+    this.#connection = connection;
+    this.#mark = mark;
+    this.#begin = connection.prepare("begin");
+    this.#commit = connection.prepare("commit");
+    this.#rollback = rollbackOf(connection);
+  }
+
+  /** Prepares a statement. One that changes rows outside of a transaction runs in a transaction of its own. */
+  prepare(sql: string): Statement {
+    const statement = sql === "rollback" ? this.#rollback : this.#connection.prepare(sql);
+    const execute = this.#executor(sql);
+    return {
+      columns: () => statement.columns(),
+      all: (...parameters) => execute(() => statement.all(...parameters)),
+      run: (...parameters) => execute(() => statement.run(...parameters)),
+      iterate: (...parameters) => statement.iterate(...parameters),
+    };
+  }
+
+  /**
+   * Runs a transaction.
+   *
+   * @param isCounted - Whether the mark counts the transaction, by the result of `body`. @default never
+   */
+  run<T>(body: () => T, isCounted: (result: T) => boolean = () => false): T {
+    this.#begin.run();
+    try {
+      const result = body();
+      const committed = isCounted(result) ? this.#mark.increment() : null;
+      this.#commit.run();
+      committed?.();
+      return result;
+    } catch (error) {
+      this.#rollback.run();
+      throw error;
+    }
+  }
+
+  /** Closes the connection, leaving all data in a single file unless another connection reads it. */
+  close(): void {
+    let isComplete = false;
+    // A binding may keep the connection open for its statements, which would leave all data in the write-ahead log.
+    try {
+      const [row] = this.#connection.prepare("PRAGMA wal_checkpoint(TRUNCATE)").all() as { busy: number }[];
+      isComplete = row?.busy === 0;
+    } finally {
+      this.#connection.close();
+      this.#mark.close({ isComplete });
+    }
+  }
+
+  /** Returns the function that executes a statement. */
+  #executor(sql: string): <T extends ReturnType<Statement["all"]> | ReturnType<Statement["run"]>>(statement: () => T) => T {
+    switch (sql) {
+      case "begin":
+        return (statement) => {
+          const result = statement();
+          this.#hasChanged = false;
+          return result;
+        };
+      case "commit":
+        return (statement) => {
+          const committed = this.#hasChanged === true ? this.#mark.increment() : null;
+          const result = statement();
+          this.#hasChanged = null;
+          committed?.();
+          return result;
+        };
+      case "rollback":
+        return (statement) => {
+          this.#hasChanged = null;
+          return statement();
+        };
+      default:
+        return CHANGE.test(sql) ? (statement) => this.#change(statement) : (statement) => statement();
+    }
+  }
+
+  #change<T extends ReturnType<Statement["all"]> | ReturnType<Statement["run"]>>(statement: () => T): T {
+    if (this.#hasChanged === null) return this.run(statement, hasChanges);
+    const result = statement();
+    this.#hasChanged ||= hasChanges(result);
+    return result;
+  }
+}

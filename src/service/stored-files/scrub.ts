@@ -1,0 +1,84 @@
+/** Background verification of stored files, which finds damage in files that nobody reads. */
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { WhetstoneError } from "../../base/errors.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { PIECE_BYTES } from "../disk/digests.ts";
+import { messageOf } from "../../base/util/values.ts";
+import type { ServiceLimits } from "../common/limits.ts";
+import type { ServiceLogger } from "../common/logger.ts";
+import type { Store } from "../store/tables.ts";
+import { eachStoredFile, type StoredFile } from "./inventory.ts";
+import type { StoredFiles } from "./stored-files.ts";
+
+/** Milliseconds between the starts of two rounds, unless a round takes longer. */
+const ROUND_MS = 24 * 60 * 60_000;
+/** Max milliseconds of a timer. */
+const MAX_DELAY_MS = 2 ** 31 - 1;
+
+/** Parts of the service that {@link keepScrubbing} needs. */
+export interface ScrubContext {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly files: Pick<StoredFiles, "recheck">;
+  readonly limits: Pick<ServiceLimits, "scrubBytesPerSecond">;
+  readonly logger: ServiceLogger;
+}
+
+/**
+ * Verifies every file with a digest, one after another, now and every day, reading at most `scrubBytesPerSecond` on average. Damage is
+ * logged, and fails every later use of the file.
+ *
+ * @returns a function that stops the verification and waits for the current read.
+ */
+export function keepScrubbing(context: ScrubContext): () => Promise<void> {
+  if (context.limits.scrubBytesPerSecond === 0) return () => Promise.resolve();
+  const ending = new AbortController();
+  const running = scrub(context, ending.signal).catch((error: unknown) => {
+    if (!ending.signal.aborted) context.logger.warn("The verification of stored files has ended", { error: messageOf(error) });
+  });
+  return async () => {
+    ending.abort();
+    await running;
+  };
+}
+
+async function scrub(context: ScrubContext, signal: AbortSignal): Promise<void> {
+  for (;;) {
+    const startedMs = performance.now();
+    await scrubOnce(context, signal);
+    await rest(startedMs + ROUND_MS - performance.now(), signal);
+  }
+}
+
+async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<void> {
+  const { store, directory, files, limits, logger } = context;
+  const pace = (bytes: number) => rest((bytes / limits.scrubBytesPerSecond) * 1000, signal);
+  // Deletions remove the row before the file.
+  const isDeleted = async ({ path }: StoredFile) => {
+    for await (const file of eachStoredFile(store, directory, () => undefined)) if (file.path === path) return false;
+    return true;
+  };
+  const onDamagedRow = (error: Error) => logger.error("Stored files cannot be verified", { error: error.message });
+  for await (const file of eachStoredFile(store, directory, onDamagedRow)) {
+    signal.throwIfAborted();
+    try {
+      await files.recheck(file, pace);
+    } catch (error) {
+      signal.throwIfAborted();
+      const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
+      // The check has logged other damage.
+      if (!WhetstoneError.isInstance(error) && !(isMissing && (await isDeleted(file)))) {
+        const finding = isMissing ? "the file is missing" : messageOf(error);
+        logger.error("A stored file is damaged", { path: join(directory.root, file.path), finding, expected: file.digest });
+      }
+      // The last piece of a damaged file was read without a rest.
+      await pace(Math.min(file.digest?.size_bytes ?? 0, PIECE_BYTES));
+    }
+  }
+}
+
+/** Waits without keeping the process alive. @throws an `AbortError` if `signal` aborts. */
+async function rest(ms: number, signal: AbortSignal): Promise<void> {
+  if (ms > 0) await delay(Math.min(ms, MAX_DELAY_MS), undefined, { signal, ref: false });
+}

@@ -1,0 +1,78 @@
+/**
+ * Processing of training data: small inputs on the serving thread, large ones on a work thread. Both run the same functions, so the result
+ * does not depend on the thread.
+ */
+import type { RlBatch } from "../../learner/index.ts";
+import { SMALL_JSON_BYTES } from "../http/body-reader.ts";
+import type { SharedTokenizers, TokenizerTasks } from "../models/shared-tokenizers.ts";
+import { ownBuffer } from "../work/own-buffer.ts";
+import type { TaskThread, WorkPool } from "../work/pool.ts";
+import { groupsBytes } from "./job-files.ts";
+import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
+import { readSftData, sftBytes, type SftData, type SftSource } from "./sft-data.ts";
+import { unpackSftData } from "./sft-examples.ts";
+import type { DataTasks } from "./tasks.ts";
+
+/** Parsed RL request. Its groups stay on the thread that parsed them. */
+export interface OpenRlRequest {
+  readonly head: RlHead;
+  /** Validates and stores the groups; see `acceptGroups`. */
+  readonly accept: (plan: RlJobPlan) => Promise<AcceptedGroups>;
+}
+
+type DataThread = TaskThread<DataTasks & TokenizerTasks>;
+
+export class DataWork {
+  readonly #pool: WorkPool;
+  readonly #tokenizers: SharedTokenizers;
+  /** Number of RL requests that work threads have opened; the identifier of the next one. */
+  #openedRequests = 0;
+
+  constructor(pool: WorkPool, tokenizers: SharedTokenizers) {
+    this.#pool = pool;
+    this.#tokenizers = tokenizers;
+  }
+
+  /** Parses the body of an RL job and calls `use` with the result. Transfers the buffer of `bytes`. */
+  async withRlRequest<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    if (bytes.length <= SMALL_JSON_BYTES) {
+      const { head, groups } = await readRlRequest(bytes);
+      return use({ head, accept: (plan) => acceptGroups(groups, plan, this.#tokenizers.source) });
+    }
+    const own = ownBuffer(bytes);
+    const id = this.#openedRequests++;
+    return this.#pool.use(async (thread: DataThread) => {
+      const head = await thread.run("openRl", { id, bytes: new Uint8Array(own) }, { transfer: [own], signal });
+      const accept = async (plan: RlJobPlan): Promise<AcceptedGroups> => {
+        await this.#tokenizers.share(thread, plan.base.directory);
+        return thread.run("acceptRl", { id, plan });
+      };
+      try {
+        return await use({ head, accept });
+      } finally {
+        // Fails if the thread has ended, and the groups with it.
+        await thread.run("closeRl", id).catch(() => undefined);
+      }
+    }, signal);
+  }
+
+  /** Builds the training batch of an RL job; see `batchOf`. */
+  async rlBatch(plan: RlJobPlan, signal: AbortSignal): Promise<RlBatch> {
+    if ((await groupsBytes(plan.directory, plan.jobId)) <= SMALL_JSON_BYTES) return batchOf(plan, this.#tokenizers.source, signal);
+    return this.#pool.use(async (thread: DataThread) => {
+      await this.#tokenizers.share(thread, plan.base.directory);
+      return thread.run("rlBatch", plan, { signal });
+    }, signal);
+  }
+
+  /** Reads training data; see `readSftData`. */
+  async sftData(source: SftSource, signal?: AbortSignal): Promise<SftData> {
+    if (sftBytes(source) <= SMALL_JSON_BYTES)
+      return readSftData(source, { tokenizer: await this.#tokenizers.source(source.base.directory), signal });
+    const packed = await this.#pool.use(async (thread: DataThread) => {
+      await this.#tokenizers.share(thread, source.base.directory);
+      return thread.run("sftData", source, { signal });
+    }, signal);
+    return unpackSftData(packed);
+  }
+}

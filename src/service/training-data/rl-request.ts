@@ -1,0 +1,99 @@
+/**
+ * Trajectory groups of an RL job: validated and written to disk before the job is accepted, and converted to training rows when the job
+ * runs.
+ */
+import type { BaseModelInfo } from "../../engine/port.ts";
+import { checkRlBatchSteps, checkRlConfig, needsRendering, rlBatchSteps, type RlBatch } from "../../learner/index.ts";
+import { trajectory, type RlConfig, type TrajectoryGroup } from "../../base/schema/index.ts";
+import { refuseFatal, type Finding } from "../../base/trajectory/findings.ts";
+import { preflightSteps } from "../../base/trajectory/preflight.ts";
+import { validateTrajectory } from "../../base/trajectory/validate.ts";
+import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { readGroups, writeGroups } from "./job-files.ts";
+import type { TokenizerSource } from "../models/tokenizers.ts";
+import { readBody, type RlEnvelope } from "../http/requests.ts";
+import type { Digests } from "../disk/digests.ts";
+import { validate } from "../../base/util/validation.ts";
+
+/** RL request without its groups. */
+export interface RlHead {
+  readonly modelId: string;
+  readonly config: RlConfig | null;
+  /** SHA-256 of the body, hexadecimal. */
+  readonly digest: string;
+}
+
+/** Complete RL request. */
+export interface RlRequest {
+  readonly head: RlHead;
+  readonly groups: readonly TrajectoryGroup[];
+}
+
+/** Parameters for storing and training the groups of a job. */
+export interface RlJobPlan {
+  readonly directory: DataDirectory;
+  readonly jobId: string;
+  readonly config: RlConfig | null;
+  readonly base: BaseModelInfo;
+}
+
+/** Result of {@link acceptGroups}. */
+export interface AcceptedGroups {
+  readonly warnings: readonly Finding[];
+  readonly digests: Digests;
+}
+
+function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGroup[]> {
+  const groups: TrajectoryGroup[] = [];
+  for (const [groupIndex, group] of given.entries()) {
+    const trajectories: TrajectoryGroup["trajectories"] = [];
+    for (const [index, value] of group.trajectories.entries()) {
+      const read = validateTrajectory(value);
+      // The schema produces the error of an invalid trajectory, with its path in the body.
+      trajectories.push(read.success ? read.data : validate(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]));
+      yield;
+    }
+    groups.push({ ...group, trajectories });
+  }
+  return groups;
+}
+
+/** Parses the body of an RL job. @throws ArgumentError `E_ARGUMENT` naming the first invalid fields. */
+export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
+  const { value, digest } = readBody("rl", bytes);
+  const groups = await runStepsInSlices(groupsOf(value.trajectory_groups));
+  return { head: { modelId: value.model_id, config: value.experimental_config ?? null, digest }, groups };
+}
+
+/**
+ * Checks that groups can be trained, and writes them to the job's directory.
+ *
+ * @returns preflight warnings, and the digest of the file.
+ * @throws PreflightError `E_PREFLIGHT`, ArgumentError `E_ARGUMENT`, DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` for groups that
+ *   cannot be trained.
+ */
+export async function acceptGroups(
+  groups: readonly TrajectoryGroup[],
+  { directory, jobId, config, base }: RlJobPlan,
+  tokenizers: TokenizerSource,
+): Promise<AcceptedGroups> {
+  const { allowsUnknownLogprobs, masksTruncated, turnRewards: usesTurnRewards } = checkRlConfig(config);
+  const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true, masksTruncated, usesTurnRewards };
+  const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, examined)));
+  // Groups that cannot be trained must be rejected before the job is accepted.
+  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
+  await runStepsInSlices(checkRlBatchSteps(groups, config, base, { tokenizer }));
+  return { warnings, digests: await writeGroups(directory, jobId, groups) };
+}
+
+/** Builds the training batch of an accepted job. */
+export async function batchOf(
+  { directory, jobId, config, base }: RlJobPlan,
+  tokenizers: TokenizerSource,
+  signal: AbortSignal,
+): Promise<RlBatch> {
+  const groups = await readGroups(directory, jobId);
+  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
+  return runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }), { signal });
+}

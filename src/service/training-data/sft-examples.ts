@@ -1,0 +1,65 @@
+/** Transfer format of training data between threads: a few long arrays instead of two short ones per sequence. */
+import type { TokenSequence } from "../../learner/index.ts";
+import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
+import type { SftData } from "./sft-data.ts";
+
+/** {@link SftData} with all sequences concatenated. */
+export interface PackedSftData extends Omit<SftData, "examples"> {
+  /** Number of sequences per example. */
+  readonly counts: Int32Array;
+  /** Number of tokens per sequence. */
+  readonly lengths: Int32Array;
+  /** Weight per sequence; NaN for a sequence without a weight. */
+  readonly weights: Float64Array;
+  readonly tokens: Int32Array;
+  readonly mask: Uint8Array;
+}
+
+/** Packs training data for transfer. */
+export function packSftData({ examples, ...counts }: SftData): PackedSftData {
+  const sequences = examples.flat();
+  const total = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  const packed = {
+    ...counts,
+    counts: Int32Array.from(examples, (example) => example.length),
+    lengths: Int32Array.from(sequences, ({ tokens }) => tokens.length),
+    weights: Float64Array.from(sequences, ({ weight }) => weight ?? NaN),
+    tokens: new Int32Array(total),
+    mask: new Uint8Array(total),
+  };
+  let at = 0;
+  for (const { tokens, mask } of sequences) {
+    packed.tokens.set(tokens, at);
+    packed.mask.set(mask, at);
+    at += tokens.length;
+  }
+  return packed;
+}
+
+/** Returns the buffers of packed data, for transfer instead of copying. */
+export function buffersOf({ counts, lengths, weights, tokens, mask }: PackedSftData): ArrayBuffer[] {
+  return [counts, lengths, weights, tokens, mask].map(({ buffer }) => buffer as ArrayBuffer);
+}
+
+/** Unpacks training data in time slices, so that the event loop is not blocked. */
+export async function unpackSftData({ counts, lengths, weights, tokens, mask, ...rest }: PackedSftData): Promise<SftData> {
+  function* unpacked(): Steps<TokenSequence[][]> {
+    let [sequence, at] = [0, 0];
+    const examples: TokenSequence[][] = [];
+    for (const count of counts) {
+      const example: TokenSequence[] = [];
+      for (let index = 0; index < count; index++, sequence++) {
+        const end = at + lengths[sequence]!;
+        const weight = weights[sequence]!;
+        // Copied, because a view would be sent to the training thread with its whole underlying array.
+        const own = { tokens: tokens.slice(at, end), mask: mask.slice(at, end) };
+        example.push(Number.isNaN(weight) ? own : { ...own, weight });
+        at = end;
+      }
+      examples.push(example);
+      yield;
+    }
+    return examples;
+  }
+  return { ...rest, examples: await runStepsInSlices(unpacked()) };
+}

@@ -1,0 +1,50 @@
+/** Tasks of a work thread for training data. Inputs and results are structured-cloneable. */
+import { ConflictError } from "../../base/errors.ts";
+import type { TrajectoryGroup } from "../../base/schema/index.ts";
+import { Handover } from "../../base/util/worker-rpc.ts";
+import type { RlBatch } from "../../learner/index.ts";
+import type { TokenizerSource } from "../models/tokenizers.ts";
+import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
+import { readSftData, type SftSource } from "./sft-data.ts";
+import { buffersOf, packSftData, type PackedSftData } from "./sft-examples.ts";
+
+/** Creates the tasks of a thread with these tokenizers. */
+export function createDataTasks(tokenizers: TokenizerSource) {
+  /** Groups of the RL requests that are open in this thread, by the identifier of the request. */
+  const open = new Map<number, readonly TrajectoryGroup[]>();
+  return {
+    /** Parses an RL request and keeps its groups until `closeRl`. */
+    openRl: async ({ id, bytes }: { readonly id: number; readonly bytes: Uint8Array }): Promise<RlHead> => {
+      const { head, groups } = await readRlRequest(bytes);
+      open.set(id, groups);
+      return head;
+    },
+
+    acceptRl: async ({ id, plan }: { readonly id: number; readonly plan: RlJobPlan }): Promise<AcceptedGroups> => {
+      const groups = open.get(id);
+      if (groups === undefined)
+        throw new ConflictError(`Expected RL request ${id} to be open in the thread that accepts it; call openRl first`);
+      return acceptGroups(groups, plan, tokenizers);
+    },
+
+    closeRl: (id: number): void => {
+      open.delete(id);
+    },
+
+    rlBatch: async (plan: RlJobPlan, signal: AbortSignal): Promise<Handover<RlBatch>> => {
+      const batch = await batchOf(plan, tokenizers, signal);
+      const buffers = batch.rows.flatMap(({ tokens, weights, advantages, logprobs }) =>
+        [tokens, weights, advantages, logprobs].flatMap((list) => (list === undefined ? [] : [list.buffer])),
+      );
+      return new Handover(batch, [...new Set(buffers)] as ArrayBuffer[]);
+    },
+
+    sftData: async (source: SftSource, signal: AbortSignal): Promise<Handover<PackedSftData>> => {
+      const tokenizer = await tokenizers(source.base.directory);
+      const packed = packSftData(await readSftData(source, { tokenizer, signal }));
+      return new Handover(packed, buffersOf(packed));
+    },
+  } as const;
+}
+
+export type DataTasks = ReturnType<typeof createDataTasks>;

@@ -1,0 +1,80 @@
+/** Grammar of text that does not contain certain strings. */
+import { MAX_GRAMMAR_STATES } from "../check.ts";
+import { complement } from "../code-points.ts";
+import { EMPTY, choiceOf, sequence, text, type Expression, type GrammarBuilder } from "../expression.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+
+/** Trie of the strings' prefixes. */
+interface Beginning {
+  readonly longer: Map<string, Beginning>;
+  isWhole: boolean;
+}
+
+/** State of the automaton: the longest suffix of the text so far that is a prefix of a string. */
+interface State {
+  readonly at: Beginning;
+  /**
+   * State of the longest proper suffix that is also a prefix of a string; null for the first state. Its steps apply if the state has none
+   * of its own.
+   */
+  readonly fallback: State | null;
+  readonly declared: ReturnType<GrammarBuilder["declare"]>;
+  /** Next state by character; null if the character completes a string. Characters that are not listed lead to the first state. */
+  readonly steps: Map<string, State | null>;
+}
+
+function beginningsOf(strings: readonly string[]): Beginning {
+  const root: Beginning = { longer: new Map(), isWhole: false };
+  for (const each of strings) {
+    let at = root;
+    for (const point of each) {
+      const known = at.longer.get(point) ?? { longer: new Map(), isWhole: false };
+      at.longer.set(point, known);
+      at = known;
+    }
+    at.isWhole = true;
+  }
+  return root;
+}
+
+/**
+ * Returns the expression of all texts that contain none of `strings`; of any text if `strings` is empty.
+ *
+ * The states are an Aho–Corasick automaton, which searches for several strings at once.
+ *
+ * @param strings - Non-empty strings.
+ * @param builder - Builder that receives the rules.
+ * @throws ArgumentError `E_ARGUMENT` for strings that overlap in so many ways that the grammar would be too large.
+ * @source Aho and Corasick, "Efficient string matching: an aid to bibliographic search", 1975.
+ */
+export function textWithout(strings: readonly string[], builder: GrammarBuilder): Expression {
+  const stateOf = (at: Beginning, fallback: State | null): State => ({ at, fallback, declared: builder.declare(), steps: new Map() });
+  let size = strings.reduce((sum, each) => sum + each.length, 0);
+  const check = (): void => {
+    if (size <= MAX_GRAMMAR_STATES) return;
+    throw new ArgumentError(
+      `Expected a grammar of at most ${MAX_GRAMMAR_STATES} states, got more for a text without certain strings; shorten them`,
+    );
+  };
+  check();
+  const first = stateOf(beginningsOf(strings), null);
+  // In order of length, so that a fallback state is complete before it is used.
+  const states = [first];
+  for (const { at, fallback, steps } of states) {
+    for (const [point, next] of fallback?.steps ?? []) steps.set(point, next);
+    for (const [point, longer] of at.longer) {
+      const next = fallback?.steps.get(point);
+      const state = longer.isWhole || next === null ? null : stateOf(longer, next ?? first);
+      steps.set(point, state);
+      if (state !== null) states.push(state);
+    }
+    size += steps.size;
+    check();
+  }
+  for (const { steps, declared } of states) {
+    const listed = [...steps].flatMap(([point, next]) => (next === null ? [] : [sequence(text(point), next.declared.rule)]));
+    const ranges = complement([...steps.keys()].map((point) => [point.codePointAt(0)!, point.codePointAt(0)!]));
+    declared.define(choiceOf([EMPTY, ...listed, sequence({ kind: "set", ranges }, first.declared.rule)]));
+  }
+  return first.declared.rule;
+}

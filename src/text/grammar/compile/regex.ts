@@ -1,0 +1,266 @@
+/**
+ * Regular expressions in JavaScript's syntax as regular languages over code points.
+ *
+ * An expression is translated from its end to its beginning: each part takes the language of the text that may follow, so that a lookahead
+ * is the intersection with that language. Greedy and lazy quantifiers are equivalent.
+ */
+import { RegExpParser, type AST } from "@eslint-community/regexpp";
+import type { CodePointRange, Expression, GrammarBuilder } from "../expression.ts";
+import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
+import { shown } from "../../../base/util/shown.ts";
+import { CharacterReader } from "./regex-characters.ts";
+import { checkGroups } from "./nesting.ts";
+import { Languages } from "./regular/language.ts";
+import type { Term, Terms } from "./regular/term.ts";
+import { messageOf } from "../../../base/util/values.ts";
+
+/** Options of {@link regexLanguage}. */
+export interface RegexOptions {
+  /** Whether the expression describes a whole text, or any part of a text, in which `^` and `$` match the ends of the text. */
+  readonly of: "whole" | "part";
+  /** Name of the expression in error messages. @default The regular expression */
+  readonly name?: string | undefined;
+}
+
+/** Regular language of an expression. */
+export interface RegexLanguage {
+  /** Language of the expression, or a superset if {@link loose} is not null. */
+  readonly term: Term;
+  /** First construct that the term omits; null if the term is exact. */
+  readonly loose: { readonly what: string; readonly source: string } | null;
+}
+
+/** Maximum iterations of a bounded loop around an assertion; the loop is unrolled. */
+const MAX_UNROLLED = 32;
+
+/** Whether a position is the beginning of the text; null if that depends on the match. */
+type IsStart = boolean | null;
+
+type Alternatives = readonly { readonly elements: readonly AST.Element[] }[];
+
+function parse(source: string, name: string): AST.Pattern {
+  checkGroups(source, name);
+  const parser = new RegExpParser({ ecmaVersion: 2024 });
+  try {
+    return parser.parsePattern(source, 0, source.length, { unicode: true });
+  } catch (cause) {
+    if (!/[\u{10000}-\u{10ffff}]/u.test(source) && !source.includes("\\u{")) {
+      try {
+        return parser.parsePattern(source, 0, source.length, { unicode: false });
+      } catch {
+        // The message of the stricter rules is more specific.
+      }
+    }
+    const problem = messageOf(cause);
+    throw new ArgumentError(`${name} does not parse: ${problem.slice(0, 200)}`, { cause });
+  }
+}
+
+function alternativesOf(node: AST.Node): Alternatives {
+  return "alternatives" in node ? (node.alternatives as Alternatives) : [];
+}
+
+/** Returns a function that computes a property of a node once: callers ask at every level of nested groups. */
+function oncePerNode<T>(compute: (node: AST.Element | AST.QuantifiableElement) => T): typeof compute {
+  const known = new WeakMap<AST.Node, { readonly value: T }>();
+  return (node) => {
+    let found = known.get(node);
+    if (found === undefined) known.set(node, (found = { value: compute(node) }));
+    return found.value;
+  };
+}
+
+/** Whether a node contains an assertion at any depth. */
+const hasAssertion = oncePerNode((node): boolean => {
+  if (node.type === "Assertion") return true;
+  if (node.type === "Quantifier") return hasAssertion(node.element);
+  return alternativesOf(node).some(({ elements }) => elements.some(hasAssertion));
+});
+
+/** Whether a node matches one character or more: true for always, false for never, null for sometimes. */
+const consumes = oncePerNode((node): boolean | null => {
+  switch (node.type) {
+    case "Assertion":
+      return false;
+    case "Backreference":
+      return null;
+    case "Quantifier": {
+      if (node.max === 0) return false;
+      const inner = consumes(node.element);
+      return node.min === 0 && inner === true ? null : inner;
+    }
+    case "Group":
+    case "CapturingGroup": {
+      const each = alternativesOf(node).map(({ elements }) => {
+        const all = elements.map(consumes);
+        return all.includes(true) ? true : all.includes(null) ? null : false;
+      });
+      return each.every((one) => one === each[0]) ? each[0]! : null;
+    }
+    default:
+      return true;
+  }
+});
+
+class Translator {
+  readonly #terms: Terms;
+  readonly #name: string;
+  readonly #characters = new CharacterReader((node, what) => this.#refuse(node, what));
+  loose: RegexLanguage["loose"] = null;
+
+  constructor(terms: Terms, name: string) {
+    this.#terms = terms;
+    this.#name = name;
+  }
+
+  /** Returns the language of some alternatives, each followed by `rest`. */
+  alternatives(given: Alternatives, rest: Term, isStart: IsStart): Term {
+    return this.#terms.or(given.map(({ elements }) => this.#sequence(elements, rest, isStart)));
+  }
+
+  #sequence(elements: readonly AST.Element[], rest: Term, isStart: IsStart): Term {
+    let at = isStart;
+    const starts = elements.map((element) => {
+      const before = at;
+      const moves = consumes(element);
+      if (moves === true) at = false;
+      else if (moves === null && at === true) at = null;
+      return before;
+    });
+    return elements.reduceRight((following, element, index) => this.#element(element, following, starts[index]!), rest);
+  }
+
+  #element(node: AST.Element | AST.QuantifiableElement, rest: Term, isStart: IsStart): Term {
+    const terms = this.#terms;
+    switch (node.type) {
+      case "Character":
+      case "CharacterSet":
+      case "CharacterClass":
+        return terms.concat(terms.set(this.#characters.ranges(node)), rest);
+      case "Group":
+        if (node.modifiers !== null) throw this.#refuse(node, "flags inside a group");
+        return this.#group(node, rest, isStart);
+      case "CapturingGroup":
+        return this.#group(node, rest, isStart);
+      case "Quantifier":
+        return this.#quantifier(node, rest, isStart);
+      case "Assertion":
+        return this.#assertion(node, rest, isStart);
+      case "Backreference":
+        return terms.concat(terms.anything, this.#loosen(node, "a back reference", rest));
+      default:
+        throw this.#refuse(node, "an operation on classes");
+    }
+  }
+
+  #group(node: AST.Group | AST.CapturingGroup, rest: Term, isStart: IsStart): Term {
+    // Without assertions inside, the group does not depend on `rest` and is translated once.
+    if (hasAssertion(node)) return this.alternatives(node.alternatives, rest, isStart);
+    return this.#terms.concat(this.alternatives(node.alternatives, this.#terms.empty, null), rest);
+  }
+
+  #quantifier({ element, min, max, raw, ...node }: AST.Quantifier, rest: Term, isStart: IsStart): Term {
+    const terms = this.#terms;
+    if (!hasAssertion(element)) return terms.concat(terms.repeat(this.#element(element, terms.empty, null), min, max), rest);
+    if (max > MAX_UNROLLED) {
+      const loose = this.#loosen({ ...node, element, min, max, raw } as AST.Quantifier, "an assertion inside a loop", rest);
+      return terms.concat(terms.repeat(this.#withoutAssertions(element), min, max), loose);
+    }
+    let following = rest;
+    for (let count = max; count > 0; count--) {
+      const one = this.#element(element, following, count === 1 ? isStart : isStart === true ? null : isStart);
+      following = count > min ? terms.or([rest, one]) : one;
+    }
+    return following;
+  }
+
+  /** Returns a superset of the language of a node: its language without assertions. */
+  #withoutAssertions(node: AST.Element | AST.QuantifiableElement): Term {
+    const terms = this.#terms;
+    if (node.type === "Assertion") return terms.empty;
+    if (node.type === "Quantifier") return terms.repeat(this.#withoutAssertions(node.element), node.min, node.max);
+    if (node.type !== "Group" && node.type !== "CapturingGroup") return this.#element(node, terms.empty, null);
+    return terms.or(
+      node.alternatives.map(({ elements }) =>
+        elements.reduceRight((following, element) => terms.concat(this.#withoutAssertions(element), following), terms.empty),
+      ),
+    );
+  }
+
+  #assertion(node: AST.Assertion, rest: Term, isStart: IsStart): Term {
+    const terms = this.#terms;
+    switch (node.kind) {
+      case "start":
+        if (isStart === null) return this.#loosen(node, "an anchor that may stand inside", rest);
+        return isStart ? rest : terms.nothing;
+      case "end":
+        return terms.and([terms.empty, rest]);
+      case "word":
+        return this.#loosen(node, "a word boundary", rest);
+      case "lookbehind":
+        return this.#loosen(node, "a lookbehind", rest);
+      case "lookahead": {
+        const before = this.loose;
+        this.loose = null;
+        const ahead = this.alternatives(node.alternatives, terms.anything, isStart);
+        const isExact = this.loose === null;
+        this.loose = before ?? this.loose;
+        // A negated superset would exclude too many texts, so an inexact negative lookahead is dropped.
+        if (node.negate) return isExact ? terms.and([terms.not(ahead), rest]) : rest;
+        return terms.and([ahead, rest]);
+      }
+    }
+  }
+
+  #loosen(node: AST.Node, what: string, rest: Term): Term {
+    this.loose ??= { what, source: shown(node.raw).slice(1, -1) };
+    return rest;
+  }
+
+  #refuse(node: AST.Node, what: string): UnsupportedError {
+    return new UnsupportedError(
+      `${this.#name} has ${what} (\`${shown(node.raw).slice(1, -1)}\`), which is not supported; write it without`,
+    );
+  }
+}
+
+/**
+ * Translates a regular expression to a regular language.
+ *
+ * @param source - The regular expression, without delimiters and flags.
+ * @param terms - Factory of the terms.
+ * @param options - Scope of the expression and its name in error messages.
+ * @throws ArgumentError `E_ARGUMENT` if it does not parse, or has more than 128 levels of groups.
+ * @throws UnsupportedError `E_UNSUPPORTED` for flags inside a group, and for more than 16 different Unicode properties.
+ */
+export function regexLanguage(source: string, terms: Terms, { of, name = "The regular expression" }: RegexOptions): RegexLanguage {
+  const { alternatives } = parse(source, name);
+  const translator = new Translator(terms, name);
+  if (of === "whole") return { term: translator.alternatives(alternatives, terms.empty, true), loose: translator.loose };
+  const atStart = translator.alternatives(alternatives, terms.anything, true);
+  const later = translator.alternatives(alternatives, terms.anything, false);
+  const term =
+    atStart === later
+      ? terms.concat(terms.anything, later)
+      : terms.or([atStart, terms.concat(terms.character, terms.concat(terms.anything, later))]);
+  return { term, loose: translator.loose };
+}
+
+/**
+ * Returns the grammar expression of the texts that a regular expression matches as a whole.
+ *
+ * @param source - The regular expression, without delimiters and flags.
+ * @param builder - Builder that receives the rules.
+ * @param name - Name of the expression in error messages.
+ * @throws ArgumentError `E_ARGUMENT` if it does not parse, or if its automaton is too large.
+ * @throws UnsupportedError `E_UNSUPPORTED` for lookbehinds, back references, word boundaries, assertions inside unbounded loops, and flags.
+ */
+export function regexExpression(source: string, builder: GrammarBuilder, name = "The regular expression"): Expression {
+  const languages = new Languages(builder);
+  const { term, loose } = regexLanguage(source, languages.terms, { of: "whole", name });
+  if (loose !== null)
+    throw new UnsupportedError(`${name} has ${loose.what} (\`${loose.source}\`), which cannot be enforced; write it without`);
+  const expression = languages.expression(term, (ranges: readonly CodePointRange[]) => ({ kind: "set", ranges }));
+  if (expression === null) throw new ArgumentError(`${name} needs an automaton of too many states: simplify its lookaheads`);
+  return expression;
+}

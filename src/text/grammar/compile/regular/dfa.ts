@@ -1,0 +1,152 @@
+/** Deterministic finite automata over code points, and their conversion to grammars. */
+import { complement, normalized } from "../../code-points.ts";
+import { choiceOf, EMPTY, NOTHING, sequence, type CodePointRange, type Expression, type GrammarBuilder } from "../../expression.ts";
+import { TooLarge, type Derivatives } from "./derivative.ts";
+import type { Term } from "./term.ts";
+
+/** A state and its outgoing edges. */
+export interface DfaState {
+  readonly isEnd: boolean;
+  readonly edges: readonly { readonly ranges: readonly CodePointRange[]; readonly target: number }[];
+}
+
+/** States of an automaton; state 0 is the start state. */
+export type Dfa = readonly DfaState[];
+
+/** Maximum number of states, and of ranges on all edges, of one automaton. */
+const MAX_STATES = 1500;
+const MAX_RANGES = 30_000;
+/** Maximum number of terms created for one automaton: the cost of a derivative grows with the size of its term. */
+const MAX_TERMS = 30_000;
+
+/**
+ * Returns the automaton of a term.
+ *
+ * @param root - The term.
+ * @param derivatives - Derivatives of the term's factory.
+ * @param made - Returns the number of terms created so far.
+ * @throws {@link TooLarge} above 1,500 states, 30,000 ranges on edges or 30,000 new terms.
+ */
+export function dfaOf(root: Term, derivatives: Derivatives, made: () => number): Dfa {
+  const places = new Map<Term, number>([[root, 0]]);
+  const terms = [root];
+  const states: DfaState[] = [];
+  const limit = made() + MAX_TERMS;
+  let ranges = 0;
+  for (const term of terms) {
+    const edges = new Map<number, CodePointRange[]>();
+    for (const set of derivatives.partition(term)) {
+      const next = derivatives.derive(term, set[0]![0]);
+      if (next.kind === "set" && next.ranges.length === 0) continue;
+      let target = places.get(next);
+      if (target === undefined) {
+        places.set(next, (target = terms.length));
+        terms.push(next);
+      }
+      edges.set(target, [...(edges.get(target) ?? []), ...set]);
+      ranges += set.length;
+    }
+    if (terms.length > MAX_STATES || ranges > MAX_RANGES || made() > limit) throw new TooLarge();
+    states.push({ isEnd: term.isNullable, edges: Array.from(edges, ([target, each]) => ({ ranges: normalized(each), target })) });
+  }
+  return states;
+}
+
+/**
+ * Returns the automaton of the intersection of two languages.
+ *
+ * @param both - Returns the intersection of two lists of ranges.
+ * @throws {@link TooLarge} above 1,500 states.
+ */
+export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b: readonly CodePointRange[]) => CodePointRange[]): Dfa {
+  const places = new Map<string, number>([["0,0", 0]]);
+  const pairs: (readonly [number, number])[] = [[0, 0]];
+  const states: DfaState[] = [];
+  for (const [left, right] of pairs) {
+    const edges: { ranges: CodePointRange[]; target: number }[] = [];
+    for (const one of a[left]!.edges) {
+      for (const other of b[right]!.edges) {
+        const ranges = both(one.ranges, other.ranges);
+        if (ranges.length === 0) continue;
+        const key = `${one.target},${other.target}`;
+        let target = places.get(key);
+        if (target === undefined) {
+          places.set(key, (target = pairs.length));
+          pairs.push([one.target, other.target]);
+        }
+        edges.push({ ranges, target });
+      }
+    }
+    if (pairs.length > MAX_STATES) throw new TooLarge();
+    states.push({ isEnd: a[left]!.isEnd && b[right]!.isEnd, edges });
+  }
+  return states;
+}
+
+/** Returns the automaton of all texts outside of a language. The edges of each of its states have disjoint ranges. */
+export function complementOf(dfa: Dfa): Dfa {
+  const outside = dfa.length;
+  const states = [...dfa, { isEnd: false, edges: [] }];
+  return states.map(({ isEnd, edges }) => {
+    const others = complement(edges.flatMap(({ ranges }) => ranges));
+    return { isEnd: !isEnd, edges: others.length === 0 ? edges : [...edges, { ranges: others, target: outside }] };
+  });
+}
+
+/**
+ * Returns the minimal automaton of the same language. Its edges have disjoint ranges.
+ *
+ * @source Moore, "Gedanken-experiments on sequential machines", 1956.
+ */
+export function minimized(dfa: Dfa): Dfa {
+  let classes: number[] = dfa.map(({ isEnd }) => (isEnd ? 1 : 0));
+  for (let count = 0; ;) {
+    const known = new Map<string, number>();
+    const next = dfa.map(({ edges }, at) => {
+      const key = `${classes[at]} ${edges.map(({ ranges, target }) => `${ranges.join(";")}>${classes[target]}`).join(" ")}`;
+      const found = known.get(key) ?? known.size;
+      known.set(key, found);
+      return found;
+    });
+    classes = next;
+    if (known.size === count) break;
+    count = known.size;
+  }
+  // States are numbered in order of occurrence, so that the start state remains the first.
+  const states = new Map<number, DfaState>();
+  for (const [at, { isEnd, edges }] of dfa.entries()) {
+    if (states.has(classes[at]!)) continue;
+    const merged = new Map<number, CodePointRange[]>();
+    for (const { ranges, target } of edges) merged.set(classes[target]!, [...(merged.get(classes[target]!) ?? []), ...ranges]);
+    states.set(classes[at]!, { isEnd, edges: Array.from(merged, ([target, ranges]) => ({ ranges: normalized(ranges), target })) });
+  }
+  return [...states.values()];
+}
+
+/** Returns for each state whether an accepting state can be reached. */
+function liveStates(dfa: Dfa): boolean[] {
+  const callers: number[][] = dfa.map(() => []);
+  for (const [from, { edges }] of dfa.entries()) for (const { target } of edges) callers[target]!.push(from);
+  const isLive = dfa.map(({ isEnd }) => isEnd);
+  const left = [...isLive.keys()].filter((at) => isLive[at]);
+  for (let at = left.pop(); at !== undefined; at = left.pop()) {
+    for (const from of callers[at]!) {
+      if (isLive[from]) continue;
+      isLive[from] = true;
+      left.push(from);
+    }
+  }
+  return isLive;
+}
+
+/** Returns the expression of an automaton, with one grammar rule for each state. */
+export function dfaExpression(dfa: Dfa, builder: GrammarBuilder, spell: (ranges: readonly CodePointRange[]) => Expression): Expression {
+  const isLive = liveStates(dfa);
+  if (!isLive[0]) return NOTHING;
+  const rules = dfa.map((_, at) => (isLive[at] ? builder.declare() : null));
+  for (const [at, { isEnd, edges }] of dfa.entries()) {
+    const ways = edges.flatMap(({ ranges, target }) => (isLive[target] ? [sequence(spell(ranges), rules[target]!.rule)] : []));
+    rules[at]?.define(choiceOf(isEnd ? [EMPTY, ...ways] : ways));
+  }
+  return rules[0]!.rule;
+}

@@ -1,0 +1,242 @@
+/**
+ * Regular languages over code points as terms with intersection and complement.
+ *
+ * Equal terms of one {@link Terms} are the same object, and the constructors simplify: bounds on the length move into repetitions where
+ * possible, so that most intersections need no automaton.
+ */
+import { intersection, normalized } from "../../code-points.ts";
+import type { CodePointRange } from "../../expression.ts";
+
+interface Facts {
+  readonly id: number;
+  /** Whether the language contains the empty text. */
+  readonly isNullable: boolean;
+  /** Lower bound of the length of a text, in code points. */
+  readonly min: number;
+  /** Upper bound of the length of a text, in code points. */
+  readonly max: number;
+  /** Whether the term contains neither `and` nor `not`. */
+  readonly isPlain: boolean;
+}
+
+type Shape =
+  | { readonly kind: "empty" }
+  /** Single code point; the empty language if there are no ranges. */
+  | { readonly kind: "set"; readonly ranges: readonly CodePointRange[] }
+  | { readonly kind: "concat"; readonly head: Term; readonly tail: Term }
+  | { readonly kind: "or"; readonly parts: readonly Term[] }
+  | { readonly kind: "and"; readonly parts: readonly Term[] }
+  | { readonly kind: "not"; readonly body: Term }
+  /** Repetition of `body`; `maxCount` may be infinite. */
+  | { readonly kind: "repeat"; readonly body: Term; readonly minCount: number; readonly maxCount: number };
+
+/** A regular language. */
+export type Term = Shape & Facts;
+type SetTerm = Extract<Shape, { kind: "set" }> & Facts;
+
+/** Code points that texts may contain: all except surrogates. */
+const CHARACTERS: readonly CodePointRange[] = [
+  [0, 0xd7ff],
+  [0xe000, 0x10ffff],
+];
+
+/** Language of the texts with all characters from one set, and with bounds on the length. */
+interface Run {
+  readonly set: SetTerm;
+  readonly minCount: number;
+  readonly maxCount: number;
+}
+
+function runOf(term: Term): Run | null {
+  if (term.kind === "set") return { set: term, minCount: 1, maxCount: 1 };
+  return term.kind === "repeat" && term.body.kind === "set" ? { set: term.body, minCount: term.minCount, maxCount: term.maxCount } : null;
+}
+
+/** Factory of terms. */
+export class Terms {
+  readonly #known = new Map<string, Term>();
+  readonly nothing: Term;
+  readonly empty: Term;
+  /** Language of all single characters. */
+  readonly character: SetTerm;
+  /** Language of all texts. */
+  readonly anything: Term;
+
+  constructor() {
+    this.nothing = this.set([]);
+    this.empty = this.#make("e", { kind: "empty" }, { isNullable: true, min: 0, max: 0, isPlain: true });
+    this.character = this.set(CHARACTERS);
+    this.anything = this.repeat(this.character, 0, Infinity);
+  }
+
+  /** Number of different terms created so far. */
+  get size(): number {
+    return this.#known.size;
+  }
+
+  #make(key: string, shape: Shape, facts: Omit<Facts, "id">): Term {
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const made = { ...shape, ...facts, id: this.#known.size };
+    this.#known.set(key, made);
+    return made;
+  }
+
+  /** Returns the language of the single code points of the ranges. */
+  set(ranges: readonly CodePointRange[]): SetTerm {
+    const within = intersection(ranges, CHARACTERS);
+    return this.#make(
+      `s${within.join(";")}`,
+      { kind: "set", ranges: within },
+      { isNullable: false, min: 1, max: 1, isPlain: true },
+    ) as SetTerm;
+  }
+
+  /** Returns the language of exactly one text. */
+  text(value: string): Term {
+    const points = Array.from(value, (character) => character.codePointAt(0)!);
+    return points.reduceRight((tail, point) => this.concat(this.set([[point, point]]), tail), this.empty);
+  }
+
+  concat(head: Term, tail: Term): Term {
+    if (head === this.nothing || tail === this.nothing) return this.nothing;
+    if (head === this.empty) return tail;
+    if (tail === this.empty) return head;
+    if (head.kind === "concat") {
+      const heads: Term[] = [];
+      let last: Term = head;
+      while (last.kind === "concat") {
+        heads.push(last.head);
+        last = last.tail;
+      }
+      return heads.reduceRight((rest, each) => this.concat(each, rest), this.concat(last, tail));
+    }
+    const [next, rest] = tail.kind === "concat" ? [tail.head, tail.tail] : [tail, this.empty];
+    if (head.kind === "repeat") {
+      const [body, minCount, maxCount]: [Term, number, number] =
+        next.kind === "repeat" ? [next.body, next.minCount, next.maxCount] : [next, 1, 1];
+      if (body === head.body) return this.concat(this.repeat(body, head.minCount + minCount, head.maxCount + maxCount), rest);
+    }
+    return this.#make(
+      `c${head.id},${tail.id}`,
+      { kind: "concat", head, tail },
+      {
+        isNullable: head.isNullable && tail.isNullable,
+        min: head.min + tail.min,
+        max: head.max + tail.max,
+        isPlain: head.isPlain && tail.isPlain,
+      },
+    );
+  }
+
+  /** Returns the union of the languages. */
+  or(given: readonly Term[]): Term {
+    const flat = given.flatMap((part) => (part.kind === "or" ? part.parts : [part]));
+    if (flat.includes(this.anything)) return this.anything;
+    const ranges = flat.flatMap((part) => (part.kind === "set" ? part.ranges : []));
+    const parts = new Set<Term>(flat.filter((part) => part.kind !== "set"));
+    if (ranges.length > 0) parts.add(this.set(normalized(ranges)));
+    const sorted = [...parts].sort((a, b) => a.id - b.id);
+    if (sorted.length === 0) return this.nothing;
+    if (sorted.length === 1) return sorted[0]!;
+    return this.#make(
+      `o${sorted.map(({ id }) => id).join()}`,
+      { kind: "or", parts: sorted },
+      {
+        isNullable: sorted.some(({ isNullable }) => isNullable),
+        min: sorted.reduce((min, part) => Math.min(min, part.min), Infinity),
+        max: sorted.reduce((max, part) => Math.max(max, part.max), 0),
+        isPlain: sorted.every(({ isPlain }) => isPlain),
+      },
+    );
+  }
+
+  /** Returns the intersection of the languages. */
+  and(given: readonly Term[]): Term {
+    const flat = new Set(given.flatMap((part) => (part.kind === "and" ? part.parts : [part])));
+    flat.delete(this.anything);
+    if (flat.has(this.nothing)) return this.nothing;
+    let run: Run | null = null;
+    const parts = new Set<Term>();
+    for (const part of flat) {
+      const other = runOf(part);
+      if (other === null) parts.add(part);
+      else run = run === null ? other : this.#bothRuns(run, other);
+    }
+    if (run !== null) {
+      if (run.minCount > run.maxCount) return this.nothing;
+      if (run.set === this.nothing && run.minCount > 0) return this.nothing;
+      return this.#within([...parts], run);
+    }
+    return this.#all([...parts]);
+  }
+
+  #bothRuns(a: Run, b: Run): Run {
+    const set = this.set(intersection(a.set.ranges, b.set.ranges));
+    return { set, minCount: Math.max(a.minCount, b.minCount), maxCount: set === this.nothing ? 0 : Math.min(a.maxCount, b.maxCount) };
+  }
+
+  /** Returns the intersection of all parts with a language of one character set and length bounds. */
+  #within(parts: readonly Term[], { set, minCount, maxCount }: Run): Term {
+    if (parts.length === 0) return this.repeat(set, minCount, maxCount);
+    const min = parts.reduce((longest, part) => Math.max(longest, part.min), 0);
+    const max = parts.reduce((shortest, part) => Math.min(shortest, part.max), Infinity);
+    if (min > maxCount || max < minCount) return this.nothing;
+    // Bounds that already follow from the parts are dropped.
+    const [from, to] = [min >= minCount ? 0 : minCount, max <= maxCount ? Infinity : maxCount];
+    if (set !== this.character) return this.#all([...parts, this.repeat(set, from, to)]);
+    if (from === 0 && to === Infinity) return this.#all(parts);
+    const [only] = parts;
+    // After a prefix of fixed length, the bounds move to the remainder.
+    if (parts.length === 1 && only?.kind === "concat" && only.head.min === only.head.max) {
+      const length = only.head.min;
+      return this.concat(only.head, this.and([only.tail, this.repeat(set, Math.max(0, from - length), to - length)]));
+    }
+    return this.#all([...parts, this.repeat(set, from, to)]);
+  }
+
+  #all(parts: readonly Term[]): Term {
+    const sorted = [...parts].sort((a, b) => a.id - b.id);
+    if (sorted.length === 0) return this.anything;
+    if (sorted.length === 1) return sorted[0]!;
+    if (sorted.includes(this.empty)) return sorted.every(({ isNullable }) => isNullable) ? this.empty : this.nothing;
+    return this.#make(
+      `a${sorted.map(({ id }) => id).join()}`,
+      { kind: "and", parts: sorted },
+      {
+        isNullable: sorted.every(({ isNullable }) => isNullable),
+        min: sorted.reduce((min, part) => Math.max(min, part.min), 0),
+        max: sorted.reduce((max, part) => Math.min(max, part.max), Infinity),
+        isPlain: false,
+      },
+    );
+  }
+
+  /** Returns the complement of a language. */
+  not(body: Term): Term {
+    if (body.kind === "not") return body.body;
+    if (body === this.nothing) return this.anything;
+    if (body === this.anything) return this.nothing;
+    return this.#make(
+      `n${body.id}`,
+      { kind: "not", body },
+      { isNullable: !body.isNullable, min: body.isNullable ? 1 : 0, max: Infinity, isPlain: false },
+    );
+  }
+
+  /** Returns the language of `body` repeated between `minCount` and `maxCount` times. */
+  repeat(body: Term, minCount: number, maxCount: number): Term {
+    if (minCount > maxCount) return this.nothing;
+    if (maxCount === 0 || body === this.empty) return this.empty;
+    if (body === this.nothing) return minCount === 0 ? this.empty : this.nothing;
+    if (minCount === 1 && maxCount === 1) return body;
+    // A nullable body also covers fewer repetitions.
+    const from = body.isNullable ? 0 : minCount;
+    if (body.kind === "repeat" && body.minCount === 0 && body.maxCount === Infinity) return body;
+    return this.#make(
+      `r${body.id},${from},${maxCount}`,
+      { kind: "repeat", body, minCount: from, maxCount },
+      { isNullable: from === 0, min: body.min * from, max: body.max === 0 ? 0 : body.max * maxCount, isPlain: body.isPlain },
+    );
+  }
+}

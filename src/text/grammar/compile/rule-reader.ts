@@ -1,0 +1,208 @@
+/** Common parser of the two grammar notations: named rules of alternatives of items. */
+import { checkNesting } from "./nesting.ts";
+import { EMPTY, choiceOf, optional, repeat, sequenceOf, type Expression, type GrammarBuilder } from "../expression.ts";
+import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
+import { shown } from "../../../base/util/shown.ts";
+
+const SIMPLE_ESCAPES: Readonly<Record<string, string>> = {
+  n: "\n",
+  r: "\r",
+  t: "\t",
+  f: "\f",
+  v: "\v",
+  b: "\b",
+  a: "\u0007",
+  e: "\u001b",
+  "0": "\0",
+};
+
+/** Recursive-descent parser of one grammar text. */
+export abstract class RuleReader {
+  readonly source: string;
+  readonly builder: GrammarBuilder;
+  at = 0;
+  readonly #rules = new Map<string, { readonly declared: ReturnType<GrammarBuilder["declare"]>; usedAt: number; isDefined: boolean }>();
+
+  constructor(source: string, builder: GrammarBuilder) {
+    this.source = source;
+    this.builder = builder;
+  }
+
+  /** Name of the start rule. */
+  protected abstract readonly root: string;
+  /** White space and comments, as a sticky expression. */
+  protected abstract readonly blank: RegExp;
+  /** Beginning of a rule, as a sticky expression; group 1 is the rule's name. */
+  protected abstract readonly head: RegExp;
+  /** Parses one item without its quantifier. Returns undefined if no item begins here. */
+  protected abstract item(): Expression | undefined;
+  /** Parses a quantifier other than `*`, `+` and `?`, and returns the repeated item. Returns undefined if there is none. */
+  protected abstract times(item: Expression): Expression | undefined;
+  /** Skips notation at the end of an alternative. */
+  protected abstract trailer(): void;
+
+  /**
+   * Parses the whole text.
+   *
+   * @returns The start rule.
+   * @throws ArgumentError `E_ARGUMENT` with line and column if it does not parse.
+   */
+  read(): Expression {
+    for (this.skip(); this.at < this.source.length; this.skip()) {
+      const head = this.match(this.head);
+      if (head === null) throw this.error("expected a rule");
+      const rule = this.#rule(head[1]!);
+      if (rule.isDefined) throw this.error(`the rule \`${head[1]!}\` is defined twice`);
+      rule.isDefined = true;
+      rule.declared.define(this.alternatives());
+      if (this.at < this.source.length && !this.#isHead()) throw this.error("expected a rule, an item or `|`");
+    }
+    const root = this.#rules.get(this.root);
+    if (root === undefined || !root.isDefined)
+      throw new ArgumentError(`The grammar has no rule \`${this.root}\`, which is what the whole text must be`);
+    for (const [name, rule] of this.#rules) {
+      this.at = rule.usedAt;
+      if (!rule.isDefined) throw this.error(`the rule \`${name}\` is not defined`);
+    }
+    return root.declared.rule;
+  }
+
+  /** Number of groups around the current position. */
+  #depth = 0;
+
+  #rule(name: string) {
+    let rule = this.#rules.get(name);
+    if (rule === undefined) this.#rules.set(name, (rule = { declared: this.builder.declare(), usedAt: this.at, isDefined: false }));
+    return rule;
+  }
+
+  #isHead(): boolean {
+    this.head.lastIndex = this.at;
+    return this.head.test(this.source);
+  }
+
+  /** Parses a reference to a rule. Returns undefined if the name begins a definition. */
+  protected call(name: RegExp): Expression | undefined {
+    if (this.#isHead()) return undefined;
+    const found = this.match(name);
+    return found === null ? undefined : this.#rule(found[0]).declared.rule;
+  }
+
+  /** Parses alternatives up to the next rule or a closing bracket. */
+  protected alternatives(): Expression {
+    const options = [this.#sequence()];
+    for (this.skip(); this.take("|"); this.skip()) options.push(this.#sequence());
+    return choiceOf(options);
+  }
+
+  #sequence(): Expression {
+    const parts: Expression[] = [];
+    for (;;) {
+      this.skip();
+      const item = this.item();
+      if (item === undefined) break;
+      parts.push(this.#repeated(item));
+    }
+    this.trailer();
+    if (parts.length === 0) throw this.error("expected an item of a rule");
+    return sequenceOf(parts);
+  }
+
+  #repeated(item: Expression): Expression {
+    for (let result = item; ;) {
+      if (this.take("*")) result = repeat(result);
+      else if (this.take("+")) result = repeat(result, 1);
+      else if (this.take("?")) result = optional(result);
+      else {
+        const more = this.times(result);
+        if (more === undefined) return result;
+        result = more;
+      }
+    }
+  }
+
+  protected between(item: Expression, min: string, max: string | undefined): Expression {
+    const [minCount, maxCount] = [Number(min), max === undefined ? null : Number(max)];
+    if (maxCount !== null && minCount > maxCount)
+      throw this.error(`expected the least number of times not to be above the most, got ${minCount} and ${maxCount}`);
+    return maxCount === 0 ? EMPTY : repeat(item, minCount, maxCount);
+  }
+
+  /** Parses a group up to its closing bracket. */
+  protected group(close: string): Expression {
+    checkNesting(++this.#depth, "The grammar");
+    const inner = this.alternatives();
+    this.#depth--;
+    this.skip();
+    if (!this.take(close)) throw this.error(`expected \`${close}\``);
+    return inner;
+  }
+
+  /** Parses the characters up to a quote and resolves escapes. */
+  protected quoted(quote: string): string {
+    let value = "";
+    for (;;) {
+      const character = this.source[this.at];
+      if (character === undefined || character === "\n") throw this.error(`expected ${quote}`);
+      if (character === quote) break;
+      value += this.character();
+    }
+    this.at++;
+    return value;
+  }
+
+  /** Parses one code point, possibly escaped. */
+  protected character(): string {
+    if (!this.take("\\")) {
+      const point = String.fromCodePoint(this.source.codePointAt(this.at)!);
+      this.at += point.length;
+      return point;
+    }
+    const hex = this.match(/x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|u\{([0-9a-fA-F]{1,6})\}/y);
+    if (hex !== null) {
+      const point = parseInt(hex[1] ?? hex[2] ?? hex[3] ?? hex[4]!, 16);
+      if (point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) throw this.error("expected the number of a character");
+      return String.fromCodePoint(point);
+    }
+    const escaped = this.source[this.at++];
+    if (escaped === undefined) throw this.error("expected an escaped character");
+    if (Object.hasOwn(SIMPLE_ESCAPES, escaped)) return SIMPLE_ESCAPES[escaped]!;
+    if (/[A-Za-z0-9]/.test(escaped)) throw this.error(`expected an escape that exists, got \`\\${escaped}\``);
+    return escaped;
+  }
+
+  /** Skips white space and comments. */
+  protected skip(): void {
+    this.match(this.blank);
+  }
+
+  /** Consumes `wanted` if it is next in the text, and returns whether it is. */
+  protected take(wanted: string): boolean {
+    if (!this.source.startsWith(wanted, this.at)) return false;
+    this.at += wanted.length;
+    return true;
+  }
+
+  /** Consumes the match of a sticky expression at the current position; null without a match. */
+  protected match(pattern: RegExp): RegExpExecArray | null {
+    pattern.lastIndex = this.at;
+    const found = pattern.exec(this.source);
+    if (found !== null) this.at += found[0].length;
+    return found;
+  }
+
+  #place(): string {
+    const before = this.source.slice(0, this.at).split("\n");
+    return `line ${before.length}, column ${before.at(-1)!.length + 1}`;
+  }
+
+  protected error(problem: string): ArgumentError {
+    return new ArgumentError(
+      `The grammar does not parse at ${this.#place()}: ${problem}, near ${shown(this.source.slice(this.at, this.at + 20))}`,
+    );
+  }
+
+  protected refuse(what: string): UnsupportedError {
+    return new UnsupportedError(`The grammar has ${what} at ${this.#place()}, which is not supported; write it without`);
+  }
+}

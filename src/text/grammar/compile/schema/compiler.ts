@@ -1,0 +1,279 @@
+/** Compiler from a JSON schema to a grammar expression of the JSON texts that are valid for the schema. */
+import { MAX_GRAMMAR_STATES } from "../../check.ts";
+import { choice, choiceOf, NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../expression.ts";
+import { ArgumentError } from "../../../../base/errors.ts";
+import { ANY_CHARACTER, ESCAPED_CHARACTER, USUAL_WHITESPACE, jsonParts, literal, spelled, speller, type JsonParts } from "../json-text.ts";
+import { regexLanguage } from "../regex.ts";
+import { Languages, type Spell } from "../regular/language.ts";
+import { arrayOf } from "./arrays.ts";
+import { areAllDisjoint, exclusiveOptions, flattened, withTags } from "./disjoint.ts";
+import { fits, isOfType } from "./finite.ts";
+import { withoutIdentifiers } from "./identifiers.ts";
+import {
+  asList,
+  assertionsOf,
+  invalid,
+  isSameJson,
+  KEYWORDS_OF,
+  MAX_SCHEMAS,
+  refuse,
+  toNames,
+  toSchemas,
+  type Schema,
+  type SchemaObject,
+} from "./keywords.ts";
+import { mergeSchemas, notsOf, type Merging } from "./merge.ts";
+import { numberOf } from "./numbers.ts";
+import { objectOf } from "./objects.ts";
+import { asPrepared, preparer } from "./prepare.ts";
+import { resolveReference } from "./references.ts";
+import { stringOf } from "./strings.ts";
+
+/** Options for JSON syntax that a schema does not determine. */
+export interface JsonTextOptions {
+  /** White space between the parts of a text. @default a space, or a line break with indentation, or nothing */
+  readonly whitespace?: Expression | undefined;
+  /** Whether objects may have only the members that their schema names, unless it sets `additionalProperties`. @default false */
+  readonly closesObjects?: boolean | undefined;
+}
+
+/** Keywords that are resolved by merging schemas. */
+const MERGED = ["$ref", "allOf", "unevaluatedProperties", "unevaluatedItems"];
+
+const TYPES = ["null", "boolean", "object", "array", "number", "string"] as const;
+const NAMES: readonly unknown[] = [...TYPES, "integer"];
+
+/** Keyword that a grammar does not fully enforce. */
+export interface Relaxation {
+  readonly keyword: string;
+  /** Position of the keyword's schema. */
+  readonly path: string;
+}
+
+/** Result of {@link SchemaCompiler.document}. */
+interface CompiledSchema {
+  readonly expression: Expression;
+  readonly relaxations: readonly Relaxation[];
+  readonly schema: Schema;
+}
+
+/** Compiler of one or more schemas into one grammar, each schema a document of its own. */
+export class SchemaCompiler {
+  readonly builder: GrammarBuilder;
+  readonly parts: JsonParts;
+  readonly closesObjects: boolean;
+  readonly languages: Languages;
+  /** Returns the expression of one character of a string, with one spelling per character. */
+  readonly spell: Spell;
+  /** Any character of a string, in any spelling. */
+  readonly character: Expression;
+  /** Any number of characters of a key, with one spelling per character, and the closing quote. */
+  readonly restOfKey: Expression;
+  /** Any character that must be escaped, in the spelling of keys. */
+  readonly escapedCharacter: Expression;
+  /** Rules of schemas that may contain themselves, by the identity of the schema's object in its document. */
+  readonly #rules = new Map<SchemaObject, Expression>();
+  readonly #followed = new WeakMap<SchemaObject, Schema>();
+  readonly #merging: Merging;
+  #relaxations: Relaxation[] = [];
+  #document: Schema = true;
+  #isStrict = false;
+  #size = 0;
+  #ruleCount = 0;
+
+  constructor(builder: GrammarBuilder, options: JsonTextOptions = {}) {
+    this.builder = builder;
+    this.parts = jsonParts(builder, options.whitespace ?? USUAL_WHITESPACE);
+    this.closesObjects = options.closesObjects ?? false;
+    this.languages = new Languages(builder);
+    this.spell = speller(builder);
+    this.character = builder.rule(() => ANY_CHARACTER);
+    const characters = builder.rule(() => repeat(spelled([[0, 0x10ffff]])));
+    this.escapedCharacter = builder.rule(() => ESCAPED_CHARACTER);
+    this.restOfKey = builder.rule(() => ({ kind: "sequence", parts: [characters, text('"')] }));
+    const resolve: Merging["resolve"] = (reference, path) => resolveReference(this.#document, reference, path);
+    const relax: Merging["relax"] = (keyword, path, why) => this.relax(keyword, path, why);
+    this.#merging = {
+      resolve,
+      relax,
+      prepare: preparer(resolve, relax),
+      matches: (pattern, name) => this.finds(pattern, name),
+      pairs: new WeakMap(),
+      spent: { pairs: 0, entries: 0 },
+    };
+  }
+
+  /**
+   * Compiles a whole schema.
+   *
+   * @param given - The schema; references are resolved within it.
+   * @param options - With `isStrict`, every keyword must be fully enforced, because the text is not validated.
+   * @returns Expression of the JSON texts that are valid for the schema, or of a superset; the keywords that must be validated; and the
+   *   schema to validate them with, in which all references are JSON pointers.
+   * @throws UnsupportedError `E_UNSUPPORTED` for an unsupported keyword; with `isStrict`, for one that is not fully enforced.
+   * @throws ArgumentError `E_ARGUMENT` for a malformed schema.
+   */
+  document(given: Schema, { isStrict = false } = {}): CompiledSchema {
+    const schema = withoutIdentifiers(given);
+    const before = [this.#document, this.#isStrict, this.#relaxations] as const;
+    [this.#document, this.#isStrict, this.#relaxations] = [schema, isStrict, []];
+    try {
+      const expression = this.rule(() => this.compile(schema, "#"));
+      return { expression, relaxations: this.#relaxations, schema };
+    } finally {
+      [this.#document, this.#isStrict, this.#relaxations] = before;
+    }
+  }
+
+  /**
+   * Returns an expression as a named rule, which is written once for any number of uses.
+   *
+   * @throws ArgumentError `E_ARGUMENT` for more rules than a grammar has states.
+   */
+  rule(define: () => Expression): Expression {
+    if (++this.#ruleCount > MAX_GRAMMAR_STATES)
+      throw new ArgumentError(
+        `Expected schemas with a grammar of at most ${MAX_GRAMMAR_STATES} rules, got more; shorten them, or lower \`minProperties\` and \`maxProperties\``,
+      );
+    return this.builder.rule(define);
+  }
+
+  /**
+   * Records that the grammar does not fully enforce a keyword.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` in a document that is not validated.
+   */
+  relax(keyword: string, path: string, why: string): void {
+    if (this.#isStrict) throw refuse(keyword, path, why);
+    this.#relaxations.push({ keyword, path });
+  }
+
+  /** Whether a pattern is found in a text; null if unknown. */
+  finds(pattern: string, given: string): boolean | null {
+    const { term, loose } = regexLanguage(pattern, this.languages.terms, { of: "part", name: "A pattern of the schema" });
+    const isFound = this.languages.matches(term, given);
+    return isFound && loose !== null ? null : isFound;
+  }
+
+  /** Returns a schema with its references and `allOf` merged into it. */
+  follow(schema: Schema, path: string): Schema {
+    if (typeof schema === "boolean") return schema;
+    const known = this.#followed.get(schema);
+    if (known !== undefined) return known;
+    const prepared = assertionsOf(this.#merging.prepare(schema, path));
+    const isPlain = !MERGED.some((keyword) => keyword in prepared);
+    const followed = isPlain ? asPrepared(prepared) : mergeSchemas([schema], this.#merging, path);
+    this.#followed.set(schema, followed);
+    return followed;
+  }
+
+  /**
+   * Returns the expression of the JSON texts that are valid for a part of the current document.
+   *
+   * @param schema - The part.
+   * @param path - Position of the part, for messages.
+   */
+  compile(schema: Schema, path: string): Expression {
+    // Merged schemas are new objects each time: recursive schemas are recognized only by references and `allOf`.
+    const isMerged = typeof schema === "object" && ("$ref" in schema || "allOf" in schema);
+    return isMerged ? this.#remembered(schema, path) : this.#expression(schema, path);
+  }
+
+  #expression(schema: Schema, path: string): Expression {
+    if (schema === false) return NOTHING;
+    if (schema === true) return this.parts.value;
+    if (++this.#size > MAX_SCHEMAS) throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, references followed`);
+    const asserted = assertionsOf(this.#merging.prepare(schema, path));
+    const { $ref } = asserted;
+    if ($ref !== undefined && Object.keys(asserted).length === 1) {
+      const { schema: meant, path: target } = this.#merging.resolve($ref, path);
+      return this.#remembered(meant, target);
+    }
+    if (MERGED.some((keyword) => keyword in asserted)) return this.#expression(this.follow(schema, path), path);
+    for (const keyword of ["anyOf", "oneOf"] as const) if (keyword in asserted) return this.#either(keyword, asserted, path);
+    if ("enum" in asserted || "const" in asserted) return this.#values(asserted, path);
+    return choice(...this.#typesOf(asserted, path).map((type) => this.#type(type, asserted, path)));
+  }
+
+  /** Returns the rule of a schema that may contain itself. */
+  #remembered(schema: Schema, path: string): Expression {
+    if (typeof schema === "boolean") return this.#expression(schema, path);
+    const known = this.#rules.get(schema);
+    if (known !== undefined) return known;
+    return this.builder.rule((self) => {
+      this.#rules.set(schema, self);
+      return this.#expression(schema, path);
+    });
+  }
+
+  #either(keyword: "anyOf" | "oneOf", { [keyword]: given, ...rest }: SchemaObject, path: string): Expression {
+    const options = toSchemas(given, keyword, path);
+    const beside = asPrepared(rest);
+    let merged = Object.keys(rest).length === 0 ? options : options.map((option) => mergeSchemas([beside, option], this.#merging, path));
+    if (keyword === "oneOf") {
+      const direct = merged.map((option) => this.follow(option, path));
+      const followed = flattened(direct, this, path);
+      if (!areAllDisjoint(followed, this, path)) {
+        const tagged = withTags(followed, this, path);
+        const exclusive = tagged ?? exclusiveOptions(options, direct, this.#merging, this, path);
+        if (exclusive === null) this.relax(keyword, path, "two of its schemas may have a value in common");
+        else merged = exclusive;
+      }
+    }
+    return choiceOf(merged.map((option, at) => this.compile(option, `${path}/${keyword}/${at}`)));
+  }
+
+  #values(schema: SchemaObject, path: string): Expression {
+    const { enum: listed, const: only } = schema;
+    if (listed !== undefined && !Array.isArray(listed)) throw invalid("enum", path, "an array", listed);
+    if (schema["type"] !== undefined) this.#typesOf(schema, path);
+    const wanted = (listed ?? [only]) as readonly unknown[];
+    const { enum: _listed, const: _only, type, ...rest } = schema;
+    const others = asPrepared(rest);
+    const values = ("const" in schema ? wanted.filter((value) => isSameJson(value, only)) : wanted).filter((value) => {
+      if (type !== undefined && !asList(type).some((each) => isOfType(value, each))) return false;
+      const doesFit = Object.keys(rest).length === 0 || fits(value, others, this, path);
+      if (doesFit === null) this.relax("enum", path, "its values are held to other keywords at the end");
+      return doesFit !== false;
+    });
+    return choiceOf(values.map((value) => literal(value, this.parts.whitespace)));
+  }
+
+  #typesOf({ type }: SchemaObject, path: string): readonly string[] {
+    if (type === undefined) return TYPES;
+    const types = typeof type === "string" ? [type] : toNames(type, "type", path);
+    const unknown = types.find((each) => !NAMES.includes(each));
+    if (unknown !== undefined) throw invalid("type", path, `among ${NAMES.join(", ")}`, unknown);
+    return types.filter((each) => each !== "integer" || !types.includes("number"));
+  }
+
+  #type(type: string, schema: SchemaObject, path: string): Expression {
+    const kind = type === "integer" ? "number" : type;
+    const isPlain = !(KEYWORDS_OF[kind as keyof typeof KEYWORDS_OF] ?? []).some((keyword) => keyword in schema);
+    switch (type) {
+      case "null":
+      case "boolean":
+        return this.#values({ ...schema, type, enum: type === "null" ? [null] : [true, false] }, path);
+      case "object":
+        if ("not" in schema) this.#relaxExcluded(schema, isObjectValue, path);
+        return isPlain && !this.closesObjects ? this.parts.object : objectOf(schema, this, path);
+      case "array":
+        if ("not" in schema) this.#relaxExcluded(schema, Array.isArray, path);
+        return isPlain ? this.parts.array : arrayOf(schema, this, path);
+      case "string":
+        return stringOf(schema, this, path);
+      default:
+        return numberOf(schema, type === "integer", this, path);
+    }
+  }
+
+  /** Relaxes a `not` that excludes single objects or arrays; these are checked by the validation. */
+  #relaxExcluded({ not }: SchemaObject, isOfKind: (value: unknown) => boolean, path: string): void {
+    if (notsOf(not).some(({ enum: values }) => asList(values).some(isOfKind)))
+      this.relax("not", path, "whole values are compared at the end");
+  }
+}
+
+function isObjectValue(value: unknown): boolean {
+  return isOfType(value, "object");
+}

@@ -1,0 +1,187 @@
+/** Disjointness of schemas, as far as it can be determined without search. */
+import type { Look } from "./finite.ts";
+import { canonicalJson, isSchemaObject, toNames, toSchemaMap, toSchemas, valuesOf, type Schema, type SchemaObject } from "./keywords.ts";
+import { mergeSchemas, type Merging } from "./merge.ts";
+import { negated } from "./negate.ts";
+import { asPrepared } from "./prepare.ts";
+
+const TYPES = ["null", "boolean", "object", "array", "number", "string"];
+
+function typeOf(value: unknown): string {
+  if (value === null) return "null";
+  return Array.isArray(value) ? "array" : typeof value;
+}
+
+function typesOf(schema: SchemaObject): readonly string[] {
+  const values = valuesOf(schema);
+  if (values !== null) return values.map(typeOf);
+  const { type } = schema;
+  const types = type === undefined ? TYPES : typeof type === "string" ? [type] : toNames(type, "type", "");
+  return types.map((each) => (each === "integer" ? "number" : each));
+}
+
+/** Returns the schemas of the members that an object must have; null if the schema allows other values than objects. */
+function requiredMembers(schema: SchemaObject): ReadonlyMap<string, Schema> | null {
+  if (typesOf(schema).some((type) => type !== "object") || valuesOf(schema) !== null) return null;
+  const properties = toSchemaMap(schema["properties"], "properties", "");
+  return new Map(
+    toNames(schema["required"], "required", "").flatMap((name) => (properties.has(name) ? [[name, properties.get(name)!]] : [])),
+  );
+}
+
+/** Whether one object schema requires a member that the other forbids. */
+function requiresAbsent(a: SchemaObject, b: SchemaObject): boolean {
+  if (b["additionalProperties"] !== false || b["patternProperties"] !== undefined) return false;
+  const properties = toSchemaMap(b["properties"], "properties", "");
+  return toNames(a["required"], "required", "").some((name) => !properties.has(name));
+}
+
+/** Maximum number of comparisons for one keyword. */
+const MAX_COMPARISONS = 500_000;
+
+/** Comparison of schemas with each other, with a shared limit on the number of comparisons. */
+class Comparison {
+  #comparisons = 0;
+  readonly #members = new Map<SchemaObject, ReadonlyMap<string, Schema> | null>();
+  readonly #look: Look;
+  readonly #path: string;
+
+  constructor(look: Look, path: string) {
+    this.#look = look;
+    this.#path = path;
+  }
+
+  #membersOf(schema: SchemaObject): ReadonlyMap<string, Schema> | null {
+    const known = this.#members.get(schema);
+    if (known !== undefined) return known;
+    const members = requiredMembers(schema);
+    this.#members.set(schema, members);
+    return members;
+  }
+
+  /**
+   * Whether two schemas share no value: they have different types, different constants, or are both objects with a required member for
+   * which this holds. False means only that disjointness was not established.
+   */
+  areDisjoint(a: Schema, b: Schema, depth = 0): boolean {
+    if (++this.#comparisons > MAX_COMPARISONS || depth > MAX_DEPTH) return false;
+    if (a === false || b === false) return true;
+    if (!isSchemaObject(a) || !isSchemaObject(b)) return false;
+    const [left, right] = [valuesOf(a), valuesOf(b)];
+    this.#comparisons += (left?.length ?? 0) + (right?.length ?? 0);
+    const types = new Set(typesOf(b));
+    if (!typesOf(a).some((type) => types.has(type))) return true;
+    if (left !== null && right !== null) {
+      const others = new Set(right.map(canonicalJson));
+      return !left.some((value) => others.has(canonicalJson(value)));
+    }
+    const [members, others] = [this.#membersOf(a), this.#membersOf(b)];
+    if (members === null || others === null) return false;
+    if (requiresAbsent(a, b) || requiresAbsent(b, a)) return true;
+    this.#comparisons += members.size;
+    const follow = (schema: Schema) => this.#look.follow(schema, this.#path);
+    return [...members].some(
+      ([name, schema]) => others.has(name) && this.areDisjoint(follow(schema), follow(others.get(name)!), depth + 1),
+    );
+  }
+}
+
+/** Maximum depth of members that are compared. */
+const MAX_DEPTH = 16;
+
+/** Whether no two of the schemas share a value; false if unknown. References must be resolved before. */
+export function areAllDisjoint(schemas: readonly Schema[], look: Look, path: string): boolean {
+  const values = schemas.map((schema) => (isSchemaObject(schema) ? valuesOf(schema)?.map(canonicalJson) : undefined));
+  // Constants are compared in one set, for lists of any length; a duplicate within one list does not count as an overlap.
+  if (values.every((each) => each !== undefined)) {
+    const each = values.flatMap((list) => [...new Set(list)]);
+    return new Set(each).size === each.length;
+  }
+  const comparison = new Comparison(look, path);
+  return schemas.every((a, at) => schemas.slice(0, at).every((b) => comparison.areDisjoint(a, b)));
+}
+
+/** Maximum depth of nested unions that are compared. */
+const MAX_UNIONS = 4;
+
+/** Returns the schemas of a union, with nested unions flattened. References must be resolved before. */
+export function flattened(schemas: readonly Schema[], look: Look, path: string, depth = 0): readonly Schema[] {
+  return schemas.flatMap((schema): readonly Schema[] => {
+    if (!isSchemaObject(schema)) return [schema];
+    const { anyOf, oneOf, ...rest } = schema;
+    const either = anyOf ?? oneOf;
+    if (!Array.isArray(either) || Object.keys(rest).length > 0 || depth > MAX_UNIONS) return [schema];
+    const options = toSchemas(either, "anyOf", path).map((option) => look.follow(option, path));
+    return flattened(options, look, path, depth + 1);
+  });
+}
+
+/** Maximum number of members that are tried as tags. */
+const MAX_TAGS = 8;
+
+/**
+ * Makes the members required that distinguish the schemas of a union: optional tags, for example tags with a default.
+ *
+ * @returns The changed schemas, which are disjoint; null if no such members are found.
+ */
+export function withTags(schemas: readonly Schema[], look: Look, path: string): Schema[] | null {
+  const valuesOfMember = (schema: SchemaObject, name: string): readonly unknown[] | null => {
+    const own = toSchemaMap(schema["properties"], "properties", path).get(name);
+    const tag = own === undefined ? undefined : look.follow(own, path);
+    return isSchemaObject(tag) ? valuesOf(tag) : null;
+  };
+  const requiring = (choose: (schema: SchemaObject) => readonly string[]): Schema[] | null => {
+    const tagged = schemas.map((schema): Schema => {
+      const names = isSchemaObject(schema) ? choose(schema) : [];
+      if (!isSchemaObject(schema) || names.length === 0) return schema;
+      return asPrepared({ ...schema, required: [...new Set([...toNames(schema["required"], "required", path), ...names])] });
+    });
+    return areAllDisjoint(tagged, look, path) ? tagged : null;
+  };
+  const namesOf = (schema: SchemaObject): string[] => [...toSchemaMap(schema["properties"], "properties", path).keys()];
+  const [first] = schemas;
+  if (!isSchemaObject(first)) return null;
+  const candidates = namesOf(first).filter((name) => valuesOfMember(first, name) !== null);
+  for (const name of candidates.slice(0, MAX_TAGS)) {
+    const tagged = requiring((schema) => (valuesOfMember(schema, name) === null ? [] : [name]));
+    if (tagged !== null) return tagged;
+  }
+  // Nested unions have a tag each.
+  return requiring((schema) => namesOf(schema).filter((name) => valuesOfMember(schema, name)?.length === 1));
+}
+
+/** Maximum number of schemas that are made exclusive: each is merged with the negation of every other. */
+const MAX_EXCLUSIVE = 16;
+/** Maximum number of alternatives of all exclusive schemas together: the alternatives of negations multiply. */
+const MAX_ALTERNATIVES = 64;
+
+function alternativesOf(schema: Schema | null): number {
+  if (!isSchemaObject(schema) || !Array.isArray(schema["anyOf"])) return 1;
+  return (schema["anyOf"] as readonly Schema[]).reduce((sum, option) => sum + alternativesOf(option), 0);
+}
+
+/**
+ * Returns schemas of which a value matches one exactly if it matches one of the options and no other option.
+ *
+ * @param options - The options.
+ * @param followed - The options, with references resolved, and merged with the schema that holds beside them.
+ * @returns The schemas; null if there are too many options or alternatives, or the negation of an option that overlaps another is unknown.
+ */
+export function exclusiveOptions(
+  options: readonly Schema[],
+  followed: readonly Schema[],
+  merging: Merging,
+  look: Look,
+  path: string,
+): Schema[] | null {
+  if (options.length > MAX_EXCLUSIVE) return null;
+  const comparison = new Comparison(look, path);
+  const opposites = options.map((option) => negated(option, { ...merging, path }));
+  const overlapping = followed.map((option, at) =>
+    opposites.filter((_, other) => other !== at && !comparison.areDisjoint(option, followed[other]!)),
+  );
+  if (overlapping.some((others) => others.includes(null))) return null;
+  const alternatives = overlapping.map((others) => others.reduce((product, other) => product * alternativesOf(other), 1));
+  if (alternatives.reduce((sum, each) => sum + each, 0) > MAX_ALTERNATIVES) return null;
+  return followed.map((option, at) => mergeSchemas([option, ...(overlapping[at] as Schema[])], merging, path));
+}

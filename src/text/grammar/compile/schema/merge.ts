@@ -1,0 +1,313 @@
+/** Merging of several schemas into one schema that accepts their intersection. */
+import {
+  asList,
+  assertionsOf,
+  canonicalJson,
+  invalid,
+  isSameJson,
+  isSchemaObject,
+  omit,
+  toNames,
+  toSchema,
+  toSchemaMap,
+  toSchemas,
+  type Schema,
+  type SchemaObject,
+} from "./keywords.ts";
+import { asPrepared, type Prepare, type Relax, type Resolve } from "./prepare.ts";
+
+/** Context for merging the schemas of one document. */
+export interface Merging {
+  readonly resolve: Resolve;
+  readonly prepare: Prepare;
+  readonly relax: Relax;
+  /** Whether a pattern is found in a name; null if unknown. */
+  readonly matches: (pattern: string, name: string) => boolean | null;
+  /** Merged pairs of schemas, by both schemas: a recursive schema leads to the same pair again. */
+  readonly pairs: WeakMap<SchemaObject, WeakMap<SchemaObject, SchemaObject>>;
+  /** Work done so far: number of merged pairs, and of compared list entries. */
+  readonly spent: { pairs: number; entries: number };
+}
+
+interface Context extends Merging {
+  readonly path: string;
+  /** Number of references and parts entered to reach this schema; limited because a schema may contain itself. */
+  readonly depth: number;
+  /** Number of alternatives in this combination: the alternatives of several schemas multiply. */
+  readonly ways: number;
+}
+
+const MAX_DEPTH = 64;
+const MAX_PAIRS = 20_000;
+const MAX_ENTRIES = 1_000_000;
+const MAX_WAYS = 500;
+
+/** Counts work; returns false once a limit is exceeded. */
+function spend({ spent }: Context, entries: number): boolean {
+  spent.entries += entries;
+  return spent.pairs <= MAX_PAIRS && spent.entries <= MAX_ENTRIES;
+}
+
+/** Returns the intersection of two schemas as an `allOf`, which is merged when it is compiled. */
+function both(a: Schema, b: Schema, { pairs }: Merging): Schema {
+  if (a === true || b === false) return b;
+  if (b === true || a === false || a === b) return a;
+  let ofFirst = pairs.get(a);
+  if (ofFirst === undefined) pairs.set(a, (ofFirst = new WeakMap()));
+  let pair = ofFirst.get(b);
+  if (pair === undefined) ofFirst.set(b, (pair = asPrepared({ allOf: [a, b] })));
+  return pair;
+}
+
+function tooMany({ relax, path }: Context): void {
+  relax("allOf", path, "it has too many alternatives that must hold together");
+}
+
+function asTypes(value: unknown, path: string): readonly string[] {
+  return typeof value === "string" ? [value] : toNames(value, "type", path);
+}
+
+function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
+  const [left, right] = [asTypes(a, path), asTypes(b, path)];
+  const has = (types: readonly string[], type: string) => types.includes(type) || (type === "integer" && types.includes("number"));
+  return [...new Set([...left.filter((type) => has(right, type)), ...right.filter((type) => has(left, type))])];
+}
+
+/** Returns the values that both lists contain. */
+function mergedValues(a: unknown, b: unknown, context: Context): readonly unknown[] {
+  if (!Array.isArray(a) || !Array.isArray(b)) throw invalid("enum", context.path, "an array", Array.isArray(a) ? b : a);
+  if (!spend(context, a.length + b.length)) {
+    tooMany(context);
+    return a;
+  }
+  const others = new Set(b.map(canonicalJson));
+  return a.filter((value) => others.has(canonicalJson(value)));
+}
+
+/** Numeric keywords for which the stricter value applies. */
+const STRICTER: Readonly<Record<string, (a: number, b: number) => number>> = {
+  minimum: Math.max,
+  exclusiveMinimum: Math.max,
+  minLength: Math.max,
+  minItems: Math.max,
+  minProperties: Math.max,
+  maximum: Math.min,
+  exclusiveMaximum: Math.min,
+  maxLength: Math.min,
+  maxItems: Math.min,
+  maxProperties: Math.min,
+};
+
+function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context): unknown {
+  const { path } = context;
+  if (isSameJson(a, b)) return a;
+  if (keyword === "type") return mergedTypes(a, b, path);
+  if (keyword === "enum") return mergedValues(a, b, context);
+  if (keyword === "required") {
+    const names = [...toNames(a, keyword, path), ...toNames(b, keyword, path)];
+    spend(context, names.length);
+    return [...new Set(names)];
+  }
+  if (keyword === "uniqueItems") return a === true || b === true;
+  if (keyword === "not") return { anyOf: [...notsOf(a), ...notsOf(b)] };
+  if (keyword === "propertyNames") return { allOf: [a, b] };
+  if (keyword === "pattern" || keyword === "format" || keyword === "multipleOf") return [...new Set([...asList(a), ...asList(b)])];
+  const stricter = STRICTER[keyword];
+  if (stricter !== undefined) {
+    if (typeof a !== "number" || typeof b !== "number") throw invalid(keyword, path, "a number", typeof a === "number" ? b : a);
+    return stricter(a, b);
+  }
+  context.relax(keyword, path, "two schemas that must hold together both have it");
+  return a;
+}
+
+/** Returns the schemas that a merged `not` excludes. */
+export function notsOf(not: unknown): readonly SchemaObject[] {
+  if (!isSchemaObject(not)) return [];
+  return Array.isArray(not["anyOf"]) ? (not["anyOf"] as readonly SchemaObject[]) : [not];
+}
+
+/** Keywords of a schema for the members of an object. */
+class Members {
+  readonly named: ReadonlyMap<string, Schema>;
+  readonly patterns: ReadonlyMap<string, Schema>;
+  readonly more: Schema;
+  readonly #context: Context;
+
+  constructor(schema: SchemaObject, context: Context) {
+    this.named = toSchemaMap(schema["properties"], "properties", context.path);
+    this.patterns = toSchemaMap(schema["patternProperties"], "patternProperties", context.path);
+    this.more = toSchema(schema["additionalProperties"] ?? true, "additionalProperties", context.path);
+    this.#context = context;
+  }
+
+  /** Whether any pattern, which applies in addition to all other keywords, may match a name. */
+  hasPatternFor(name: string): boolean {
+    return [...this.patterns.keys()].some((pattern) => this.#context.matches(pattern, name) !== false);
+  }
+
+  /** Returns the schema of a member, without patterns. */
+  schemaOf(name: string): Schema {
+    return this.named.get(name) ?? (this.hasPatternFor(name) ? true : this.more);
+  }
+}
+
+/** Returns the patterns of one schema, combined with the other schema's `additionalProperties`. */
+function patternsOutside(own: Members, other: Members, context: Context): [string, Schema][] {
+  return [...own.patterns].map(([pattern, schema]) => {
+    if (other.more === true || other.patterns.has(pattern)) return [pattern, schema];
+    const isNamed = [...other.named.keys()].some((name) => context.matches(pattern, name) !== false);
+    if (isNamed || other.patterns.size > 0) {
+      context.relax("patternProperties", context.path, "another schema must hold together with it");
+      return [pattern, schema];
+    }
+    return [pattern, both(schema, other.more, context)];
+  });
+}
+
+/** Returns the keywords for the members of an object that result from both schemas. */
+function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): SchemaObject {
+  const keywords = ["properties", "additionalProperties", "patternProperties"].filter((keyword) => keyword in a || keyword in b);
+  if (keywords.length === 0) return {};
+  if (keywords.every((keyword) => isSameJson(a[keyword], b[keyword]))) return pick(a, keywords);
+  const [left, right] = [new Members(a, context), new Members(b, context)];
+  const properties = [...new Set([...left.named.keys(), ...right.named.keys()])].map((name): [string, Schema] => [
+    name,
+    both(left.schemaOf(name), right.schemaOf(name), context),
+  ]);
+  const more = both(left.more, right.more, context);
+  const patterns = new Map(patternsOutside(left, right, context));
+  for (const [pattern, schema] of patternsOutside(right, left, context)) {
+    const own = patterns.get(pattern);
+    patterns.set(pattern, own === undefined ? schema : both(own, schema, context));
+  }
+  return {
+    ...(properties.length > 0 ? { properties: Object.fromEntries(properties) } : {}),
+    // A `true` is kept as well: without the keyword, the grammar may close the object.
+    ...(keywords.includes("additionalProperties") ? { additionalProperties: more } : {}),
+    ...(patterns.size > 0 ? { patternProperties: Object.fromEntries(patterns) } : {}),
+  };
+}
+
+/** Returns the keywords for the items of an array that result from both schemas. */
+function mergedItems(a: SchemaObject, b: SchemaObject, context: Context): SchemaObject {
+  const { path } = context;
+  const [left, right] = [a, b].map((each) => ({
+    first: toSchemas(each["prefixItems"], "prefixItems", path),
+    rest: toSchema(each["items"] ?? true, "items", path),
+  })) as [{ first: readonly Schema[]; rest: Schema }, { first: readonly Schema[]; rest: Schema }];
+  const at = (index: number) => both(left.first[index] ?? left.rest, right.first[index] ?? right.rest, context);
+  const prefixItems = Array.from({ length: Math.max(left.first.length, right.first.length) }, (_, index) => at(index));
+  const items = both(left.rest, right.rest, context);
+  return { ...(prefixItems.length > 0 ? { prefixItems } : {}), ...(items === true ? {} : { items }) };
+}
+
+/** Returns `contains` and its counts, which are merged together. */
+function mergedContains(a: SchemaObject, b: SchemaObject, { relax, path }: Context): SchemaObject {
+  const keywords = ["contains", "minContains", "maxContains"];
+  if (!("contains" in a)) return pick(b, keywords);
+  if ("contains" in b && !keywords.every((keyword) => isSameJson(a[keyword], b[keyword])))
+    relax("contains", path, "two schemas that must hold together both have it");
+  return pick(a, keywords);
+}
+
+function pick(schema: SchemaObject, keywords: readonly string[]): SchemaObject {
+  return Object.fromEntries(Object.entries(schema).filter(([keyword]) => keywords.includes(keyword)));
+}
+
+const GROUPED = [
+  ...["properties", "additionalProperties", "patternProperties"],
+  ...["items", "prefixItems", "contains", "minContains", "maxContains"],
+];
+
+/**
+ * Returns the intersection of two schemas, or a superset; omitted keywords are recorded with `relax`. The result has no references and no
+ * `allOf`, except below members, items and alternatives.
+ */
+function merged(a: Schema, b: Schema, context: Context): Schema {
+  context.spent.pairs++;
+  if (a === false || b === false) return false;
+  if (!spend(context, 0) || context.depth > MAX_DEPTH) {
+    if (context.depth > MAX_DEPTH) context.relax("allOf", context.path, "schemas that must hold together refer to themselves");
+    else tooMany(context);
+    return true;
+  }
+  if (a === true || isSameJson(a, b)) return isSchemaObject(b) ? spreadOut(b, context) : b;
+  if (b === true) return spreadOut(a, context);
+  const [left, right] = [spreadOut(a, context), spreadOut(b, context)];
+  if (!isSchemaObject(left) || !isSchemaObject(right)) return merged(left, right, context);
+  for (const [one, other] of [
+    [left, right],
+    [right, left],
+  ] as const) {
+    for (const keyword of ["anyOf", "oneOf"]) {
+      if (!(keyword in one)) continue;
+      const options = toSchemas(one[keyword], keyword, context.path);
+      const rest = merged(omit(one, keyword), other, context);
+      const ways = context.ways * Math.max(1, options.length);
+      if (context.ways > 1 && ways > MAX_WAYS) {
+        tooMany(context);
+        return rest;
+      }
+      return asPrepared({ [keyword]: options.map((option) => merged(rest, option, { ...deeper(context), ways })) });
+    }
+  }
+  const result: Record<string, unknown> = {
+    ...mergedMembers(left, right, context),
+    ...mergedItems(left, right, context),
+    ...mergedContains(left, right, context),
+  };
+  for (const keyword of new Set([...Object.keys(left), ...Object.keys(right)])) {
+    if (GROUPED.includes(keyword)) continue;
+    result[keyword] =
+      keyword in left && keyword in right
+        ? mergedKeyword(keyword, left[keyword], right[keyword], context)
+        : (left[keyword] ?? right[keyword]);
+  }
+  return asPrepared(result);
+}
+
+function deeper(context: Context): Context {
+  return { ...context, depth: context.depth + 1 };
+}
+
+/** Returns a merged schema with `unevaluated` as the schema of its additional members or items. */
+function closed(schema: Schema, keyword: string, unevaluated: unknown): Schema {
+  if (schema === false) return false;
+  if (schema === true) return closed({}, keyword, unevaluated);
+  for (const either of ["anyOf", "oneOf"]) {
+    const options = schema[either];
+    if (Array.isArray(options))
+      return asPrepared({ ...schema, [either]: options.map((each: Schema) => closed(each, keyword, unevaluated)) });
+  }
+  const additional = keyword === "unevaluatedItems" ? "items" : "additionalProperties";
+  return additional in schema ? schema : asPrepared({ ...schema, [additional]: unevaluated });
+}
+
+/** Returns a schema with its reference and its `allOf` merged into it, and with `const` converted to `enum`. */
+function spreadOut(given: SchemaObject, context: Context): Schema {
+  const schema = assertionsOf(context.prepare(given, context.path));
+  for (const keyword of ["unevaluatedProperties", "unevaluatedItems"]) {
+    if (!(keyword in schema)) continue;
+    context.relax(keyword, context.path, "other schemas that hold together with it decide what is evaluated");
+    return closed(spreadOut(asPrepared(omit(schema, keyword)), deeper(context)), keyword, schema[keyword]);
+  }
+  if ("$ref" in schema) {
+    const { schema: meant } = context.resolve(schema["$ref"], context.path);
+    return merged(asPrepared(omit(schema, "$ref")), meant, deeper(context));
+  }
+  if ("allOf" in schema) {
+    const parts = toSchemas(schema["allOf"], "allOf", context.path);
+    return parts.reduce((all, part) => merged(all, part, deeper(context)), asPrepared(omit(schema, "allOf")) as Schema);
+  }
+  if (!("const" in schema)) return asPrepared(schema);
+  const values = [schema["const"]];
+  const rest = omit(schema, "const");
+  return asPrepared({ ...rest, enum: "enum" in rest ? mergedValues(rest["enum"], values, context) : values });
+}
+
+/** Merges schemas into one that accepts their intersection, or a superset; omitted keywords are recorded with `relax`. */
+export function mergeSchemas(schemas: readonly Schema[], merging: Merging, path: string): Schema {
+  const context = { ...merging, path, depth: 0, ways: 1 };
+  return schemas.reduce((all, schema) => merged(all, schema, context), true as Schema);
+}

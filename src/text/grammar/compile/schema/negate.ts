@@ -1,0 +1,124 @@
+/** Negation of schemas. */
+import {
+  asList,
+  assertionsOf,
+  isSchemaObject,
+  toNames,
+  toSchema,
+  toSchemaMap,
+  toSchemas,
+  valuesOf,
+  type Schema,
+  type SchemaObject,
+} from "./keywords.ts";
+import type { Prepare, Resolve } from "./prepare.ts";
+
+const TYPES = ["null", "boolean", "object", "array", "number", "string"];
+
+/** Keyword for the negation of a bound, with the type of the bounded values. */
+const OPPOSITES: Readonly<Record<string, readonly [type: string, keyword: string, shift: number]>> = {
+  minimum: ["number", "exclusiveMaximum", 0],
+  maximum: ["number", "exclusiveMinimum", 0],
+  exclusiveMinimum: ["number", "maximum", 0],
+  exclusiveMaximum: ["number", "minimum", 0],
+  minLength: ["string", "maxLength", -1],
+  maxLength: ["string", "minLength", 1],
+  minItems: ["array", "maxItems", -1],
+  maxItems: ["array", "minItems", 1],
+  minProperties: ["object", "maxProperties", -1],
+  maxProperties: ["object", "minProperties", 1],
+};
+
+/** Maximum depth to which schemas and references are followed. */
+const MAX_DEPTH = 32;
+
+export interface NegateContext {
+  readonly resolve: Resolve;
+  readonly prepare: Prepare;
+  readonly path: string;
+}
+
+/** Returns alternatives that together negate one keyword; null if no schema expresses its negation. */
+function opposites(keyword: string, schema: SchemaObject, context: NegateContext, depth: number): readonly Schema[] | null {
+  const { path } = context;
+  const value = schema[keyword];
+  const all = (parts: readonly Schema[]): readonly Schema[] | null => {
+    const each = parts.map((part) => negated(part, context, depth + 1));
+    return each.includes(null) ? null : (each as Schema[]);
+  };
+  const bound = OPPOSITES[keyword];
+  if (bound !== undefined) {
+    const [type, opposite, shift] = bound;
+    if (typeof value !== "number") return null;
+    return value + shift < 0 && shift < 0 ? [] : [{ type, [opposite]: value + shift }];
+  }
+  switch (keyword) {
+    case "type": {
+      const types = asList(value);
+      const isIntegral = types.includes("integer") && !types.includes("number");
+      const others = TYPES.filter((type) => !types.includes(type) && !(isIntegral && type === "number"));
+      return [...(others.length === 0 ? [] : [{ type: others }]), ...(isIntegral ? [{ type: "number", not: { multipleOf: 1 } }] : [])];
+    }
+    case "enum":
+    case "const": {
+      const values = valuesOf({ [keyword]: value });
+      return values === null ? null : [{ not: { enum: values } }];
+    }
+    case "pattern":
+      return [{ type: "string", not: { pattern: value } }];
+    case "multipleOf":
+      return [{ type: "number", not: { multipleOf: value } }];
+    case "required":
+      return toNames(value, keyword, path).map((name) => ({ type: "object", properties: { [name]: false } }));
+    case "properties": {
+      const members = [...toSchemaMap(value, keyword, path)];
+      const each = all(members.map(([, member]) => member));
+      return (
+        each?.map((opposite, at) => ({ type: "object", required: [members[at]![0]], properties: { [members[at]![0]]: opposite } })) ?? null
+      );
+    }
+    case "not":
+      return [toSchema(value, keyword, path)];
+    case "allOf":
+      return all(toSchemas(value, keyword, path));
+    case "anyOf": {
+      const each = all(toSchemas(value, keyword, path));
+      return each === null ? null : [{ allOf: each }];
+    }
+    case "$ref":
+      return all([context.resolve(value, path).schema]);
+    default:
+      return null;
+  }
+}
+
+/** Returns the schema of all values that do not match `schema`; null if none is known. Lists of values, patterns and divisors stay under a `not`. */
+export function negated(schema: Schema, context: NegateContext, depth = 0): Schema | null {
+  if (typeof schema === "boolean") return !schema;
+  if (depth > MAX_DEPTH) return null;
+  const asserted = assertionsOf(context.prepare(schema, context.path));
+  const alternatives: Schema[] = [];
+  for (const keyword of Object.keys(asserted)) {
+    const more = opposites(keyword, asserted, context, depth);
+    if (more === null) return null;
+    alternatives.push(...more);
+  }
+  if (alternatives.length === 1) return alternatives[0]!;
+  return alternatives.length === 0 ? false : { anyOf: alternatives };
+}
+
+/** Keywords that are kept under `not`, by the type of the values for which they hold: they are valid for values of any other type. */
+const ATOMS: Readonly<Record<string, { readonly type: string; readonly isValid: (value: unknown) => boolean }>> = {
+  pattern: { type: "string", isValid: (value) => typeof value === "string" },
+  multipleOf: { type: "number", isValid: (value) => typeof value === "number" },
+};
+
+/** Whether a negated schema is kept under `not`: a list of values; or a keyword of {@link ATOMS} alone beside its type. */
+export function isAtom(schema: unknown, type: unknown): schema is SchemaObject {
+  if (!isSchemaObject(schema)) return false;
+  const [keyword = "", ...more] = Object.keys(schema);
+  if (more.length > 0) return false;
+  if (keyword === "enum") return Array.isArray(schema["enum"]);
+  const atom = Object.hasOwn(ATOMS, keyword) ? ATOMS[keyword] : undefined;
+  return atom !== undefined && atom.type === type && atom.isValid(schema[keyword]);
+}

@@ -1,0 +1,54 @@
+/**
+ * Normalization of schemas to the few forms that the compiler supports: one draft, no conditions, and `not` only for lists of values,
+ * patterns and divisors.
+ */
+import { asList, invalid, toSchema, type Schema, type SchemaObject } from "./keywords.ts";
+import { toLatestDraft, withoutConditions } from "./drafts.ts";
+import { isAtom, negated } from "./negate.ts";
+
+/** Resolves a reference. */
+export type Resolve = (reference: unknown, path: string) => { readonly schema: Schema; readonly path: string };
+
+/** Normalizes one schema, without the schemas that it contains. */
+export type Prepare = (schema: SchemaObject, path: string) => SchemaObject;
+
+/** Records a keyword that the grammar does not fully enforce. */
+export type Relax = (keyword: string, path: string, why: string) => void;
+
+function checkTexts(schema: SchemaObject, path: string): void {
+  for (const keyword of ["pattern", "format"]) {
+    const value = schema[keyword];
+    if (value !== undefined && typeof value !== "string") throw invalid(keyword, path, "a string", value);
+  }
+}
+
+/** Schemas created by merging, with `pattern` and `format` possibly as lists. */
+const made = new WeakSet<object>();
+
+/** Marks a schema as the result of a merge: it is already normalized, and its keywords may be lists. */
+export function asPrepared(schema: SchemaObject): SchemaObject {
+  made.add(schema);
+  return schema;
+}
+
+/** Returns the normalization function for the schemas of one document. */
+export function preparer(resolve: Resolve, relax: Relax): Prepare {
+  const known = new WeakMap<object, SchemaObject>();
+  const prepare: Prepare = (given, path) => {
+    if (made.has(given)) return given;
+    const before = known.get(given);
+    if (before !== undefined) return before;
+    checkTexts(given, path);
+    const { not, ...rest } = withoutConditions(toLatestDraft(given, path), path);
+    let result: SchemaObject = rest;
+    if (isAtom(not, rest["type"])) result = { ...rest, not };
+    else if (not !== undefined) {
+      const opposite = negated(toSchema(not, "not", path), { resolve, prepare, path });
+      if (opposite === null) relax("not", path, "no schema says its opposite");
+      else result = { ...rest, allOf: [...asList(rest["allOf"]), opposite] };
+    }
+    known.set(given, result);
+    return result;
+  };
+  return prepare;
+}

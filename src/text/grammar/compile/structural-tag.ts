@@ -1,0 +1,151 @@
+/** Structural tags: free text, and text between tags that a schema, a regular expression or a grammar describes. */
+import { EMPTY, choice, choiceOf, repeat, sequence, sequenceOf, text, type Expression } from "../expression.ts";
+import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
+import { shown } from "../../../base/util/shown.ts";
+import { ebnfExpression } from "./ebnf.ts";
+import { textWithout } from "./free-text.ts";
+import { regexExpression } from "./regex.ts";
+import type { SchemaCompiler } from "./schema/compiler.ts";
+import { isSchemaObject, toSchema, type SchemaObject } from "./schema/keywords.ts";
+import { messageOf } from "../../../base/util/values.ts";
+
+function wrong(path: string, expected: string, got: unknown): ArgumentError {
+  return new ArgumentError(`Expected \`${path}\` of the structural tag to be ${expected}, got ${shown(got)}`);
+}
+
+class TagReader {
+  readonly #compiler: SchemaCompiler;
+
+  constructor(compiler: SchemaCompiler) {
+    this.#compiler = compiler;
+  }
+
+  #object(value: unknown, path: string): SchemaObject {
+    if (!isSchemaObject(value)) throw wrong(path, "an object", value);
+    return value;
+  }
+
+  #string(owner: SchemaObject, name: string, path: string, isEmptyAllowed = true): string {
+    const value = owner[name];
+    if (typeof value !== "string" || (!isEmptyAllowed && value === ""))
+      throw wrong(`${path}.${name}`, isEmptyAllowed ? "a string" : "a string, not empty", value);
+    return value;
+  }
+
+  #list<T>(owner: SchemaObject, name: string, path: string, read: (item: unknown, path: string) => T): T[] {
+    const value = owner[name];
+    if (!Array.isArray(value) || value.length === 0) throw wrong(`${path}.${name}`, "an array, not empty", value);
+    return value.map((item, at) => read(item, `${path}.${name}.${at}`));
+  }
+
+  #flag(owner: SchemaObject, name: string, path: string): boolean {
+    const value = owner[name];
+    if (value !== undefined && typeof value !== "boolean") throw wrong(`${path}.${name}`, "a boolean", value);
+    return value === true;
+  }
+
+  #without(strings: readonly string[]): Expression {
+    return textWithout(strings, this.#compiler.builder);
+  }
+
+  /** Returns the beginning of a tag, and the expression of the whole tag. */
+  #tag(given: unknown, path: string): { readonly begin: string; readonly expression: Expression } {
+    const tag = this.#object(given, path);
+    const [begin, end] = [this.#string(tag, "begin", path), this.#string(tag, "end", path)];
+    const content = this.#object(tag["content"], `${path}.content`);
+    // Free text stops at the first occurrence of its end.
+    const inner = content["type"] === "any_text" && end !== "" ? this.#without([end]) : this.format(content, `${path}.content`);
+    return { begin, expression: sequence(text(begin), inner, text(end)) };
+  }
+
+  /** Returns the expression of tags with free text between them that contains no triggers. A trigger must begin one of the tags. */
+  #triggered(format: SchemaObject, path: string): Expression {
+    const triggers = this.#list(format, "triggers", path, (item, at) => this.#string({ trigger: item }, "trigger", at, false));
+    const tags = this.#list(format, "tags", path, (item, at) => this.#tag(item, at));
+    for (const { begin } of tags)
+      if (!triggers.some((trigger) => begin.startsWith(trigger))) throw wrong(`${path}.tags`, "tags that begin with a trigger", begin);
+    const tag = choiceOf(tags.map(({ expression }) => expression));
+    const [isAtLeastOne, isOnlyOne] = [this.#flag(format, "at_least_one", path), this.#flag(format, "stop_after_first", path)];
+    if (isAtLeastOne && isOnlyOne) return tag;
+    const free = this.#without(triggers);
+    if (isOnlyOne) return sequence(free, choice(EMPTY, tag));
+    const more = sequence(free, repeat(sequence(tag, free)));
+    return isAtLeastOne ? sequence(tag, more) : more;
+  }
+
+  #separated(format: SchemaObject, path: string): Expression {
+    const tag = choiceOf(this.#list(format, "tags", path, (item, at) => this.#tag(item, at).expression));
+    const separator = text(this.#string(format, "separator", path));
+    const many = this.#flag(format, "stop_after_first", path) ? tag : sequence(tag, repeat(sequence(separator, tag)));
+    return this.#flag(format, "at_least_one", path) ? many : choice(EMPTY, many);
+  }
+
+  format(given: unknown, path: string): Expression {
+    const format = this.#object(given, path);
+    switch (format["type"]) {
+      case "const_string":
+        return text(this.#string(format, "value", path));
+      case "any_text":
+        return this.#without([]);
+      case "json_schema":
+        return this.#compiler.document(toSchema(format["json_schema"], "json_schema", path), { isStrict: true }).expression;
+      case "regex":
+        return regexExpression(this.#string(format, "pattern", path), this.#compiler.builder, `\`${path}.pattern\``);
+      case "grammar":
+        return ebnfExpression(this.#string(format, "grammar", path), this.#compiler.builder);
+      case "sequence":
+        return sequenceOf(this.#list(format, "elements", path, (item, at) => this.format(item, at)));
+      case "or":
+        return choiceOf(this.#list(format, "elements", path, (item, at) => this.format(item, at)));
+      case "tag":
+        return this.#tag(format, path).expression;
+      case "triggered_tags":
+        return this.#triggered(format, path);
+      case "tags_with_separator":
+        return this.#separated(format, path);
+      case "qwen_xml_parameter":
+        throw new UnsupportedError(`The structural tag's \`${path}\` has the type qwen_xml_parameter, which is not supported`);
+      default:
+        throw wrong(
+          `${path}.type`,
+          "const_string, any_text, json_schema, regex, grammar, sequence, or, tag, triggered_tags or tags_with_separator",
+          format["type"],
+        );
+    }
+  }
+
+  /** Returns the expression of the older form: schemas between two strings. */
+  legacy(structures: readonly unknown[], triggers: unknown): Expression {
+    const tags = structures.map((given, at) => {
+      const { begin, schema, end } = this.#object(given, `structures.${at}`);
+      return { begin, end, content: { type: "json_schema", json_schema: typeof schema === "string" ? parsedSchema(schema) : schema } };
+    });
+    return this.format({ type: "triggered_tags", tags, triggers }, "structural_tag");
+  }
+}
+
+function parsedSchema(source: string): unknown {
+  try {
+    return JSON.parse(source);
+  } catch (cause) {
+    throw new ArgumentError(`A schema of the structural tag is not JSON: ${messageOf(cause)}`, {
+      cause,
+    });
+  }
+}
+
+/**
+ * Returns the expression of the texts of a structural tag, `{"type": "structural_tag", "format": …}` or `{"structures": […], "triggers":
+ * […]}`.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a malformed tag.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming the construct that cannot be enforced.
+ */
+export function structuralTagExpression(tag: unknown, compiler: SchemaCompiler): Expression {
+  const reader = new TagReader(compiler);
+  if (!isSchemaObject(tag)) throw wrong("structural_tag", "an object", tag);
+  const { structures, triggers, format } = tag;
+  if (Array.isArray(structures) && structures.length > 0) return reader.legacy(structures, triggers);
+  if (format === undefined) throw wrong("structural_tag", "an object with a `format`, or with `structures` and `triggers`", tag);
+  return reader.format(format, "format");
+}

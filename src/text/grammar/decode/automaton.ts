@@ -1,0 +1,181 @@
+/** Grammar compiled to an automaton over bytes with a stack: rules share states and call one another. */
+import { checkGrammar } from "../check.ts";
+import type { Expression, Grammar } from "../expression.ts";
+import type { GrammarFacts } from "../facts.ts";
+import { runSteps, type Steps } from "../../../base/util/steps.ts";
+import { utf8Ranges, type ByteRange } from "./utf8-ranges.ts";
+
+/** Transition to `target` on any byte from `first` to `last`, both included. */
+export interface ByteEdge {
+  readonly first: number;
+  readonly last: number;
+  readonly target: number;
+}
+
+/** State of the automaton. Numbers of states are indices into {@link Automaton.states}. */
+export type State =
+  | { readonly kind: "bytes"; readonly edges: readonly ByteEdge[] }
+  | { readonly kind: "either"; readonly targets: readonly number[] }
+  /** Matches from `start` to an end, then continues at `next`. */
+  | { readonly kind: "call"; readonly start: number; readonly next: number }
+  /** Matches from `body` to an end, `min` to `max` times, then continues at `next`. */
+  | { readonly kind: "loop"; readonly body: number; readonly min: number; readonly max: number; readonly next: number }
+  /** End of the innermost call or loop body; outside of both, the end of the text. */
+  | { readonly kind: "end" };
+
+/** Compiled grammar. */
+export interface Automaton {
+  readonly states: readonly State[];
+  readonly start: number;
+}
+
+/** Node in the trie of a list of texts: the byte that leads to the node, and the edges to its children. */
+interface Branch {
+  readonly byte: number;
+  readonly edges: ByteEdge[];
+  /** Whether a text of the list ends here. */
+  isEnd: boolean;
+}
+
+const END = 0;
+const DEAD = 1;
+
+class Compiler {
+  readonly states: State[] = [{ kind: "end" }, { kind: "bytes", edges: [] }];
+  readonly #facts: GrammarFacts;
+  readonly #starts: readonly number[];
+  readonly #bytes = new Map<string, number>();
+
+  constructor(grammar: Grammar, facts: GrammarFacts) {
+    this.#facts = facts;
+    // Each rule's first state is reserved at the start, so that rules can call later rules.
+    this.#starts = grammar.rules.map(() => this.#add({ kind: "either", targets: [] }));
+  }
+
+  /** Compiles the rules one by one. */
+  *rules({ rules }: Grammar): Steps<Automaton> {
+    for (const [index, rule] of rules.entries()) {
+      this.states[this.#starts[index]!] = { kind: "either", targets: [this.#compile(rule, END)] };
+      yield;
+    }
+    return { states: this.states, start: this.#starts[0]! };
+  }
+
+  #add(state: State): number {
+    return this.states.push(state) - 1;
+  }
+
+  /** Returns a state with these edges; equal edges share one state. */
+  #shared(edges: readonly ByteEdge[]): number {
+    const key = edges.map(({ first, last, target }) => `${first}-${last}>${target}`).join();
+    const known = this.#bytes.get(key);
+    if (known !== undefined) return known;
+    const made = this.#add({ kind: "bytes", edges });
+    this.#bytes.set(key, made);
+    return made;
+  }
+
+  /** Returns the state that matches `expression` and then continues at `next`. */
+  #compile(expression: Expression, next: number): number {
+    if (!this.#facts.isProductive(expression)) return DEAD;
+    switch (expression.kind) {
+      case "text":
+        return this.#text(Buffer.from(expression.text), next);
+      case "set":
+        return this.#set(utf8Ranges(expression.ranges), next);
+      case "sequence":
+        return expression.parts.reduceRight((target, part) => this.#compile(part, target), next);
+      case "choice":
+        return this.#choice(expression.options, next);
+      case "repeat":
+        return this.#repeat(expression, next);
+      case "rule":
+        // Tail call: the called rule returns to the caller of this rule, so tail recursion takes no stack.
+        return next === END ? this.#starts[expression.index]! : this.#add({ kind: "call", start: this.#starts[expression.index]!, next });
+    }
+  }
+
+  #text(bytes: Buffer, next: number): number {
+    return bytes.reduceRight((target, byte) => this.#shared([{ first: byte, last: byte, target }]), next);
+  }
+
+  /** Compiles a choice. Texts among the options are merged into a trie: matching a list of thousands takes one state at a time. */
+  #choice(options: readonly Expression[], next: number): number {
+    const texts = options.flatMap((option) => (option.kind === "text" ? [Buffer.from(option.text)] : []));
+    const others = options.filter((option) => option.kind !== "text").map((option) => this.#compile(option, next));
+    const targets = [...(texts.length > 0 ? [this.#texts(texts, next)] : []), ...others.filter((target) => target !== DEAD)];
+    return targets.length === 1 ? targets[0]! : this.#add({ kind: "either", targets });
+  }
+
+  #texts(texts: readonly Buffer[], next: number): number {
+    const start: Branch = { byte: 0, edges: [], isEnd: false };
+    /** Nodes of the previous text, from the start to its end. */
+    const path = [start];
+    const leave = (depth: number): void => {
+      while (path.length > depth + 1) {
+        const branch = path.pop()!;
+        path.at(-1)!.edges.push({ first: branch.byte, last: branch.byte, target: this.#branch(branch, next) });
+      }
+    };
+    let before: Uint8Array = new Uint8Array(0);
+    // Texts are sorted, so nodes of the previous text that the next text does not share are complete.
+    for (const each of [...texts].sort((a, b) => Buffer.compare(a, b))) {
+      let shared = 0;
+      while (shared < before.length && before[shared] === each[shared]) shared++;
+      leave(shared);
+      for (const byte of each.subarray(shared)) path.push({ byte, edges: [], isEnd: false });
+      path.at(-1)!.isEnd = true;
+      before = each;
+    }
+    leave(0);
+    return this.#branch(start, next);
+  }
+
+  #branch({ edges, isEnd }: Branch, next: number): number {
+    if (edges.length === 0) return next;
+    const longer = this.#shared(edges);
+    return isEnd ? this.#add({ kind: "either", targets: [longer, next] }) : longer;
+  }
+
+  #set(sequences: readonly (readonly ByteRange[])[], next: number): number {
+    return this.#shared(
+      sequences.map(([[first, last] = [1, 0], ...rest]) => ({
+        first,
+        last,
+        target: rest.reduceRight((target, [low, high]) => this.#shared([{ first: low, last: high, target }]), next),
+      })),
+    );
+  }
+
+  #repeat(expression: Extract<Expression, { kind: "repeat" }>, next: number): number {
+    const { body, min, max } = expression;
+    if (!this.#facts.isProductive(body) || max === 0) return next;
+    if (!this.#facts.isWrittenOut(expression))
+      return this.#add({ kind: "loop", body: this.#compile(body, END), min, max: max ?? Infinity, next });
+    let target = next;
+    if (max === null) {
+      const again = this.#add({ kind: "either", targets: [] });
+      target = again;
+      this.states[again] = { kind: "either", targets: [this.#compile(body, again), next] };
+    } else for (let count = min; count < max; count++) target = this.#add({ kind: "either", targets: [this.#compile(body, target), next] });
+    for (let count = 0; count < min; count++) target = this.#compile(body, target);
+    return target;
+  }
+}
+
+/**
+ * Compiles a grammar.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if the grammar is unsupported: no text matches it, it is left-recursive, too large or nested too
+ *   deeply, or it contains half a surrogate pair.
+ */
+export function compileGrammar(grammar: Grammar): Automaton {
+  return runSteps(compileGrammarSteps(grammar));
+}
+
+/** Compiles a grammar one rule at a time, for a thread that samples meanwhile. See {@link compileGrammar}. */
+export function* compileGrammarSteps(grammar: Grammar): Steps<Automaton> {
+  const facts = checkGrammar(grammar);
+  yield;
+  return yield* new Compiler(grammar, facts).rules(grammar);
+}

@@ -1,0 +1,174 @@
+/**
+ * Configurations of a text in a grammar: all states that the text may be in, each with its stack. Equal configurations are one object, and
+ * each object caches its successors by byte, so that a text mostly follows cached transitions.
+ */
+import { UnsupportedError } from "../../../base/errors.ts";
+import type { Automaton, State } from "./automaton.ts";
+
+/** Loop count that stands for any number between the bounds: the loop may repeat or end, and no token can reach `max`. */
+const FREE = -1;
+/** Loop count that stands for any number far below `min`: no token can complete the loop. */
+const FAR = -2;
+
+/** State with its stack: for a loop the number of finished repetitions, and the point to continue at after the state's end. */
+interface Point {
+  readonly id: number;
+  readonly state: number;
+  readonly count: number;
+  readonly parent: Point | null;
+  /** Equivalent point for the next token: merges loop counts that no single token can bring to a bound. */
+  readonly relaxed: Point;
+}
+
+/** Set of points that a text may be at. */
+export interface Configuration {
+  readonly points: readonly Point[];
+  /** Whether the text may end here. */
+  readonly canEnd: boolean;
+  /** Successor by byte; null if no text continues with the byte, absent if not computed yet. */
+  readonly next: (Configuration | null | undefined)[];
+  /** Configuration with merged loop counts; the same tokens can follow on both. */
+  readonly relaxed: Configuration;
+  /** Tokens that may follow, cached by `maskOf`; undefined until computed. */
+  mask: Uint32Array | undefined;
+}
+
+/** Max states that a text may be in at once, states passed without a byte included. */
+const MAX_STATES = 8192;
+
+/** Max cached configurations. Beyond it the cache is emptied; configurations in use stay valid. */
+const MAX_KEPT = 4000;
+
+/** Returns the error for a grammar that would take too long to match. */
+export function tooAmbiguous(): UnsupportedError {
+  return new UnsupportedError("The grammar can be read in too many ways at once; write it so that what was read tells where it stands");
+}
+
+/** Configurations of one grammar, computed on demand. */
+export class Configurations {
+  readonly #states: readonly State[];
+  readonly #start: number;
+  readonly #horizon: number;
+  #points = new Map<string, Point>();
+  #known = new Map<string, Configuration>();
+  #nextId = 0;
+  #work = 0;
+
+  /** @param horizon - Max bytes of a token. */
+  constructor({ states, start }: Automaton, horizon: number) {
+    this.#states = states;
+    this.#start = start;
+    this.#horizon = horizon;
+  }
+
+  /**
+   * Returns the configuration before the first byte.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
+   */
+  start(): Configuration {
+    return this.#closure([this.#point(this.#start, 0, null)])!;
+  }
+
+  /** Number of states visited so far; cached transitions add nothing. */
+  get work(): number {
+    return this.#work;
+  }
+
+  /**
+   * Returns the configuration after one more byte; null if no text of the grammar continues with the byte.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
+   */
+  step(from: Configuration, byte: number): Configuration | null {
+    const known = from.next[byte];
+    if (known !== undefined) return known;
+    const reached: Point[] = [];
+    for (const { state, parent } of from.points) {
+      const { edges } = this.#states[state] as Extract<State, { kind: "bytes" }>;
+      for (const { first, last, target } of edges) if (byte >= first && byte <= last) reached.push(this.#point(target, 0, parent));
+    }
+    return (from.next[byte] = reached.length === 0 ? null : this.#closure(reached));
+  }
+
+  #point(state: number, count: number, parent: Point | null): Point {
+    const key = `${state} ${count} ${parent?.id ?? ""}`;
+    const known = this.#points.get(key);
+    if (known !== undefined) return known;
+    const seen = this.#relaxedCount(this.#states[state]!, count);
+    const above = parent?.relaxed ?? null;
+    const made: { -readonly [K in keyof Point]: Point[K] | undefined } = { id: this.#nextId++, state, count, parent, relaxed: undefined };
+    made.relaxed = seen === count && above === parent ? (made as Point) : this.#point(state, seen, above);
+    this.#points.set(key, made as Point);
+    return made as Point;
+  }
+
+  #relaxedCount(state: State, count: number): number {
+    if (state.kind !== "loop" || count < 0) return count;
+    if (count >= state.min && count + this.#horizon <= state.max) return FREE;
+    return count + this.#horizon < state.min ? FAR : count;
+  }
+
+  /** Returns the configuration of all points reached without a byte; null if it is empty and the text cannot end. */
+  #closure(from: readonly Point[]): Configuration | null {
+    const seen = new Set<Point>();
+    const stack = [...from];
+    const points: Point[] = [];
+    let canEnd = false;
+    for (let point = stack.pop(); point !== undefined; point = stack.pop()) {
+      if (seen.has(point)) continue;
+      seen.add(point);
+      this.#work++;
+      if (seen.size > MAX_STATES) throw tooAmbiguous();
+      const { count, parent } = point;
+      const state = this.#states[point.state]!;
+      switch (state.kind) {
+        case "bytes":
+          if (state.edges.length > 0) points.push(point);
+          break;
+        case "either":
+          for (const target of state.targets) stack.push(this.#point(target, 0, parent));
+          break;
+        case "call":
+          stack.push(this.#point(state.start, 0, this.#point(state.next, 0, parent)));
+          break;
+        case "loop": {
+          const more = count < 0 ? count : Math.min(count + 1, state.max === Infinity ? Math.max(state.min, 1) : state.max);
+          if (count < 0 || count < state.max) stack.push(this.#point(state.body, 0, this.#point(point.state, more, parent)));
+          if (count === FREE || count >= state.min) stack.push(this.#point(state.next, 0, parent));
+          break;
+        }
+        case "end":
+          if (parent === null) canEnd = true;
+          else stack.push(parent);
+          break;
+      }
+    }
+    return points.length === 0 && !canEnd ? null : this.#configuration(points, canEnd);
+  }
+
+  #configuration(points: Point[], canEnd: boolean): Configuration {
+    points.sort((a, b) => a.id - b.id);
+    const key = `${canEnd ? "." : ""}${points.map((point) => point.id).join()}`;
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    if (this.#known.size >= MAX_KEPT) {
+      this.#known = new Map();
+      this.#points = new Map();
+    }
+    const made: { -readonly [K in keyof Configuration]: Configuration[K] | undefined } = {
+      points,
+      canEnd,
+      next: [],
+      relaxed: undefined,
+      mask: undefined,
+    };
+    this.#known.set(key, made as Configuration);
+    const relaxed = [...new Set(points.map((point) => point.relaxed))];
+    made.relaxed =
+      relaxed.length === points.length && relaxed.every((point, at) => point === points[at])
+        ? (made as Configuration)
+        : this.#configuration(relaxed, canEnd);
+    return made as Configuration;
+  }
+}

@@ -1,0 +1,215 @@
+/** A BPE tokenizer with its chat template. */
+
+import { ArgumentError, DataError, UnsupportedError } from "../../base/errors.ts";
+import { AddedTokenFinder } from "./added-tokens.ts";
+import { IdList } from "./bpe/ids.ts";
+import { MergeTable } from "./bpe/merge-table.ts";
+import { TextTable } from "./bpe/text-table.ts";
+import { byteToken, WordEncoder } from "./bpe/word-encoder.ts";
+import { bytesOfPiece } from "./byte-fallback.ts";
+import { compileTemplate, type ChatTemplate, type TemplateLimits } from "./chat-template.ts";
+import type {
+  ChatMessage,
+  ChatTokenizer,
+  EncodeOptions,
+  RenderChatOptions,
+  RenderedTraining,
+  RenderTrainingOptions,
+} from "./chat-tokenizer.ts";
+import { templateMessages } from "./template-messages.ts";
+import { supportTools } from "./tool-messages.ts";
+import { PipelineEncoder, Tail } from "./text-encoder.ts";
+import { bytesOfText, type TokenizerData } from "./tokenizer-data.ts";
+import { trainingSegments } from "./training-text.ts";
+
+/** See {@link ChatTokenizer}. Made by `loadTokenizer` and `createTokenizer`. */
+export class BpeChatTokenizer implements ChatTokenizer {
+  readonly vocabularySize: number;
+  readonly maxTokenBytes: number;
+  readonly eosTokenIds: readonly number[];
+  readonly specialTokenIds: ReadonlySet<number>;
+  readonly byteTokenIds: ReadonlySet<number>;
+  readonly hasChatTemplate: boolean;
+  readonly #data: TokenizerData;
+  readonly #texts: TextTable;
+  readonly #words: WordEncoder;
+  readonly #encoder: PipelineEncoder;
+  /** Encodes text that continues other text; made when it is first needed. */
+  #continuation: PipelineEncoder | null = null;
+  readonly #addedTokens: ReadonlyMap<number, string>;
+  readonly #addedToken: AddedTokenFinder | null;
+  readonly #template: ChatTemplate | undefined;
+  readonly #toolTemplate: ChatTemplate | undefined;
+
+  /**
+   * @throws DataError `E_DATA` for a chat template that does not parse.
+   * @throws UnsupportedError `E_UNSUPPORTED` naming a part of the pipeline that is not supported.
+   */
+  constructor(data: TokenizerData, templateLimits?: TemplateLimits) {
+    this.#data = data;
+    this.vocabularySize = data.vocabularySize;
+    this.maxTokenBytes = data.maxTokenBytes;
+    this.eosTokenIds = data.eosTokenIds;
+    this.specialTokenIds = new Set(data.addedTokens.filter((token) => token.special).map((token) => token.id));
+    this.#addedTokens = new Map(data.addedTokens.map((token) => [token.id, token.content]));
+    this.#texts = new TextTable(data.texts);
+    this.byteTokenIds = this.#byteTokens();
+    this.#words = new WordEncoder({ texts: this.#texts, merges: new MergeTable(data.merges) }, data.model);
+    this.#encoder = new PipelineEncoder(this.#words, data.kind.pipeline, data.addedTokens);
+    this.#addedToken = data.kind.restartsAfterTokens ? new AddedTokenFinder(data.addedTokens.map((token) => [token.content, token])) : null;
+    const { templates } = data;
+    this.#template = compiled(templates.file, templates.default, templateLimits);
+    this.#toolTemplate = compiled(templates.file, templates.toolUse, templateLimits);
+    this.hasChatTemplate = this.#template !== undefined;
+  }
+
+  encode(text: string, options: EncodeOptions = {}): Int32Array {
+    const ids = new IdList();
+    const { addSpecialTokens = false, follows, tail } = options;
+    const { before, after } = addSpecialTokens ? this.#data.around : { before: [], after: [] };
+    for (const token of before) ids.push(this.#addedId(token));
+    const parts = this.#parts(text, follows);
+    if (tail === undefined) for (const [encoder, part] of parts) encoder.encode(part, ids);
+    else {
+      const end = new Tail(tail);
+      for (const [encoder, part] of parts.toReversed()) if (!end.isFull) encoder.encodeTail(part, end);
+      end.appendTo(ids);
+    }
+    for (const token of after) ids.push(this.#addedId(token));
+    return ids.toArray(tail === undefined ? 0 : Math.max(0, ids.length - tail));
+  }
+
+  /** Returns the parts of a text with the encoder of each. */
+  #parts(text: string, follows: EncodeOptions["follows"]): (readonly [PipelineEncoder, string])[] {
+    const { continuation, restartsAfterTokens } = this.#data.kind;
+    if (continuation === null || follows === undefined || (follows === "token" && restartsAfterTokens)) return [[this.#encoder, text]];
+    this.#continuation ??= new PipelineEncoder(this.#words, continuation, this.#data.addedTokens);
+    const restart = this.#addedToken?.split(text).find(({ token }) => token !== null)?.start ?? text.length;
+    return [
+      [this.#continuation, text.slice(0, restart)],
+      [this.#encoder, text.slice(restart)],
+    ];
+  }
+
+  /** Returns the id of a token that the post-processor adds. */
+  #addedId(token: string): number {
+    const { addedTokens, directory } = this.#data;
+    const id = addedTokens.find(({ content }) => content === token)?.id ?? this.#texts.findText(token);
+    if (id >= 0) return id;
+    throw new DataError(`The post-processor of ${directory} adds ${JSON.stringify(token)}, which is not in the vocabulary.`);
+  }
+
+  decode(ids: ArrayLike<number>, options: { readonly skipSpecialTokens?: boolean | undefined } = {}): string {
+    const pieces: Uint8Array[] = [];
+    for (let index = 0; index < ids.length; index++) {
+      const id = ids[index] as number;
+      const bytes = this.tokenBytes(id);
+      if (options.skipSpecialTokens !== true || !this.specialTokenIds.has(id)) pieces.push(bytes);
+    }
+    return utf8(Buffer.concat(pieces));
+  }
+
+  tokenBytes(id: number): Uint8Array {
+    if (!Number.isInteger(id) || id < 0 || id >= this.vocabularySize) {
+      throw new ArgumentError(`Expected a token id in [0, ${this.vocabularySize}), got ${id}.`);
+    }
+    const { name } = this.#data.kind;
+    const added = this.#addedTokens.get(id);
+    if (added === undefined) return bytesOfText(this.#texts.text(id), name);
+    // In the style of SentencePiece, added tokens may be runs of spaces too (`▁▁`).
+    return name === "byte-fallback" ? bytesOfPiece(added) : new TextEncoder().encode(added);
+  }
+
+  tokenText(id: number): string {
+    return utf8(this.tokenBytes(id));
+  }
+
+  renderChat(messages: readonly ChatMessage[], options: RenderChatOptions = {}): string {
+    const { tools, template } = this.#templateFor(options.tools, options.template);
+    return template.render({
+      documents: null,
+      ...this.#data.templateVariables,
+      ...options.variables,
+      messages: templateMessages(supportTools(messages, tools ?? null, template.forms), template.forms),
+      tools,
+      add_generation_prompt: options.addGenerationPrompt ?? true,
+    });
+  }
+
+  readsVariable(name: string, options: Pick<RenderChatOptions, "tools" | "template"> = {}): boolean {
+    return this.#templateFor(options.tools, options.template).template.names.has(name);
+  }
+
+  renderTraining(messages: readonly ChatMessage[], options: RenderTrainingOptions = {}): RenderedTraining {
+    const closings = this.eosTokenIds.map((id) => this.tokenText(id));
+    const segments = trainingSegments(
+      messages,
+      (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, variables: options.variables, addGenerationPrompt }),
+      closings,
+      options.isTrained,
+    );
+    let done = "";
+    const missing = { all: 0, trained: 0 };
+    const encoded = segments.map(({ text, trained }) => {
+      const before = this.#words.missingBytes;
+      const ids = this.encode(text, { follows: this.#endOf(done) });
+      const more = this.#words.missingBytes - before;
+      missing.all += more;
+      if (trained) missing.trained += more;
+      done += text;
+      return ids;
+    });
+    const length = encoded.reduce((sum, part) => sum + part.length, 0);
+    const ids = new Int32Array(length);
+    const mask = new Uint8Array(length);
+    let at = 0;
+    for (const [index, part] of encoded.entries()) {
+      ids.set(part, at);
+      if (segments[index]?.trained === true) mask.fill(1, at, at + part.length);
+      at += part.length;
+    }
+    return { ids, mask, missingBytes: missing.all, missingTrainedBytes: missing.trained };
+  }
+
+  /** Returns what text after `text` follows. */
+  #endOf(text: string): EncodeOptions["follows"] {
+    if (text === "") return undefined;
+    for (const content of this.#addedTokens.values()) if (text.endsWith(content)) return "token";
+    return "text";
+  }
+
+  /** The template for a conversation with these tools, and the tools as the template is given them. */
+  #templateFor(
+    given: RenderChatOptions["tools"],
+    source?: string,
+  ): { readonly tools: RenderChatOptions["tools"]; readonly template: ChatTemplate } {
+    const tools = given === undefined || given === null || given.length === 0 ? null : given;
+    if (source !== undefined) return { tools, template: compileTemplate(source) };
+    const template = tools === null ? this.#template : (this.#toolTemplate ?? this.#template);
+    if (template === undefined) {
+      throw new UnsupportedError(
+        `The model in ${this.#data.directory} has no chat template. Add \`chat_template\` to its tokenizer_config.json, or a chat_template.jinja file.`,
+      );
+    }
+    return { tools, template };
+  }
+
+  #byteTokens(): ReadonlySet<number> {
+    if (this.#data.kind.name === "byte-level") return new Set();
+    const ids = Array.from({ length: 256 }, (_, byte) => this.#texts.findText(byteToken(byte)));
+    return new Set(ids.filter((id) => id >= 0 && !this.#addedTokens.has(id)));
+  }
+}
+
+function compiled(name: string, source: string | undefined, limits: TemplateLimits | undefined): ChatTemplate | undefined {
+  if (source === undefined) return undefined;
+  try {
+    return compileTemplate(source, limits);
+  } catch (error) {
+    throw new DataError(`${name}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function utf8(bytes: Uint8Array): string {
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+}

@@ -1,0 +1,202 @@
+/**
+ * Reading of `tokenizer.json`: vocabulary and merges straight into tables, the small rest with `JSON.parse`. A vocabulary of 150,000 tokens
+ * takes several times as long through JavaScript objects.
+ */
+import { DataError } from "../../../base/errors.ts";
+import { JsonScanner, JsonSyntaxError } from "./json-scanner.ts";
+import { MergeTable } from "./merge-table.ts";
+import { buildTextTable, hashBytes, type TextTable } from "./text-table.ts";
+
+/** Largest supported id plus 1, and max number of merges. */
+const MAX_IDS = 1 << 24;
+/** Max bytes of the text of a token. */
+const MAX_TOKEN_BYTES = 1 << 16;
+const [OPEN, OPEN_LIST, CLOSE_LIST, COMMA, QUOTE] = [0x7b, 0x5b, 0x5d, 0x2c, 0x22];
+
+/** Vocabulary and merges of a BPE model. */
+export interface BpeTables {
+  readonly texts: TextTable;
+  readonly merges: MergeTable;
+}
+
+/** A file of a tokenizer. */
+export interface ScannedFile {
+  /** The file with an empty vocabulary and without merges. */
+  readonly rest: unknown;
+  /** Undefined if the model has no vocabulary that is an object and no merges that are an array. */
+  readonly tables: BpeTables | undefined;
+}
+
+/** Position of a value in the file. */
+interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * Reads the bytes of a `tokenizer.json`.
+ *
+ * @throws DataError `E_DATA` for a file that is not JSON, and for tokens and merges that contradict each other.
+ */
+export function scanTokenizerFile(path: string, bytes: Uint8Array): ScannedFile {
+  try {
+    return scan(path, bytes);
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) throw new DataError(`${path}: ${error.message}`, { cause: error });
+    throw error;
+  }
+}
+
+function scan(path: string, bytes: Uint8Array): ScannedFile {
+  const scanner = new JsonScanner(bytes);
+  const found: { texts?: TextTable; merges?: MergeTable; cut: Span[]; skipped?: number } = { cut: [] };
+  const model = (key: string): void => {
+    const first = scanner.peek();
+    const start = scanner.at;
+    const isTable = (key === "vocab" && first === OPEN) || (key === "merges" && first === OPEN_LIST);
+    if (!isTable) return scanner.skip();
+    if (key === "vocab") {
+      if (found.texts !== undefined) throw new DataError(`${path}: model.vocab: expected one, got several`);
+      found.texts = readVocabulary(path, scanner);
+    } else if (found.merges !== undefined || found.skipped !== undefined) {
+      throw new DataError(`${path}: model.merges: expected one, got several`);
+    } else if (found.texts === undefined) {
+      // The ids of merges are known only after the vocabulary.
+      found.skipped = start;
+      scanner.skip();
+    } else found.merges = readMerges(path, scanner, found.texts);
+    found.cut.push({ start, end: scanner.at });
+  };
+  if (scanner.peek() === OPEN) {
+    scanner.object((key) => {
+      if (key === "model" && scanner.peek() === OPEN) scanner.object(model);
+      else scanner.skip();
+    });
+    if (scanner.peek() >= 0) scanner.fail();
+  }
+  const rest = parseRest(path, bytes, found.cut);
+  const { texts, skipped } = found;
+  if (texts === undefined) return { rest, tables: undefined };
+  const merges = found.merges ?? (skipped === undefined ? undefined : readMerges(path, new JsonScanner(bytes, skipped), texts));
+  return { rest, tables: merges === undefined ? undefined : { texts, merges } };
+}
+
+/** Parses a file without its vocabulary and merges. */
+function parseRest(path: string, bytes: Uint8Array, cut: readonly Span[]): unknown {
+  const text = (from: number, to: number): string => Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString();
+  let rest = "";
+  let at = 0;
+  for (const { start, end } of cut) {
+    rest += text(at, start) + (bytes[start] === OPEN ? "{}" : "[]");
+    at = end;
+  }
+  try {
+    return JSON.parse(rest + text(at, bytes.length));
+  } catch (error) {
+    throw new DataError(`${path}: expected JSON, it does not parse`, { cause: error });
+  }
+}
+
+function readVocabulary(path: string, scanner: JsonScanner): TextTable {
+  let pool = new Uint8Array(1 << 20);
+  let ends = new Uint32Array(1 << 15);
+  let ids = new Int32Array(1 << 15);
+  let count = 0;
+  let poolLength = 0;
+  const room = (): Uint8Array => {
+    if (pool.length - poolLength < MAX_TOKEN_BYTES + 4) pool = grown(pool, (length) => new Uint8Array(length));
+    return pool;
+  };
+  scanner.entries(
+    room,
+    () => poolLength,
+    (end) => {
+      const id = scanner.integer();
+      const token = (): string => JSON.stringify(Buffer.from(pool.buffer, poolLength, Math.min(end - poolLength, 100)).toString());
+      if (id < 0 || id >= MAX_IDS) throw new DataError(`${path}: model.vocab: expected an id in [0, ${MAX_IDS}) for the token ${token()}`);
+      if (end - poolLength > MAX_TOKEN_BYTES)
+        throw new DataError(`${path}: model.vocab: expected tokens of at most ${MAX_TOKEN_BYTES} bytes`);
+      if (count === ids.length) {
+        ends = grown(ends, (length) => new Uint32Array(length));
+        ids = grown(ids, (length) => new Int32Array(length));
+      }
+      ends[count] = end;
+      ids[count++] = id;
+      poolLength = end;
+    },
+  );
+  return buildTextTable({ pool, poolLength, ends, ids, count });
+}
+
+function grown<T extends Uint8Array | Uint32Array | Int32Array>(list: T, make: (length: number) => T): T {
+  const larger = make(list.length * 2);
+  larger.set(list);
+  return larger;
+}
+
+/** Reads merges. Each is an array of two tokens, or both in one string, separated by a space. */
+function readMerges(path: string, scanner: JsonScanner, texts: TextTable): MergeTable {
+  const both = new Uint8Array(2 * MAX_TOKEN_BYTES + 8);
+  let pairs = new Int32Array(1 << 17);
+  let count = 0;
+  scanner.array(() => {
+    const end = scanner.peek() === QUOTE ? readJoined(scanner, both) : readPair(scanner, both);
+    if (end < 0) throw new DataError(`${path}: model.merges.${count}: expected two tokens, as an array or separated by one space`);
+    if (3 * count + 3 > pairs.length) pairs = grown(pairs, (length) => new Int32Array(length));
+    const middle = cutAt;
+    const { seed } = texts.data;
+    const hash = hashBytes(seed, both, 0, middle);
+    const left = texts.findHashed(hash, both, 0, middle);
+    const right = texts.find(both, middle, end);
+    const merged = texts.findHashed(hashBytes(hash, both, middle, end), both, 0, end);
+    if (left < 0 || right < 0 || merged < 0) refuseMerge(path, count, both, { left, right, merged, middle, end });
+    pairs[3 * count] = left;
+    pairs[3 * count + 1] = right;
+    pairs[3 * count + 2] = merged;
+    if (++count > MAX_IDS) throw new DataError(`${path}: model.merges: expected at most ${MAX_IDS}`);
+  });
+  const table = new MergeTable(count);
+  for (let rank = 0; rank < count; rank++) table.set(pairs[3 * rank]!, pairs[3 * rank + 1]!, rank, pairs[3 * rank + 2]!);
+  return table;
+}
+
+/** End of the left token of the merge that was read last: a second result without an object for each of 500,000 merges. */
+let cutAt = 0;
+
+/** Reads `["a", "b"]`; returns the end of both texts, -1 for another value. */
+function readPair(scanner: JsonScanner, both: Uint8Array): number {
+  if (scanner.peek() !== OPEN_LIST) return -1;
+  scanner.at++;
+  if (scanner.peek() !== QUOTE) return -1;
+  cutAt = scanner.string(both, 0);
+  if (cutAt < 0 || scanner.peek() !== COMMA) return -1;
+  scanner.at++;
+  if (scanner.peek() !== QUOTE) return -1;
+  const end = scanner.string(both, cutAt);
+  if (scanner.peek() !== CLOSE_LIST) return -1;
+  scanner.at++;
+  return end;
+}
+
+/** Reads `"a b"`; returns the end of both texts, -1 for another value. */
+function readJoined(scanner: JsonScanner, both: Uint8Array): number {
+  const end = scanner.string(both, 0);
+  cutAt = end < 0 ? -1 : both.subarray(0, end).indexOf(0x20);
+  if (cutAt < 0) return -1;
+  both.copyWithin(cutAt, cutAt + 1, end);
+  return end - 1;
+}
+
+interface UnknownMerge {
+  readonly left: number;
+  readonly right: number;
+  readonly merged: number;
+  readonly middle: number;
+  readonly end: number;
+}
+
+function refuseMerge(path: string, index: number, both: Uint8Array, { left, merged, middle, end }: UnknownMerge): never {
+  const text = (from: number, to: number): string => JSON.stringify(Buffer.from(both.buffer, from, to - from).toString());
+  const named = merged < 0 ? `makes ${text(0, end)}` : `merges ${left < 0 ? text(0, middle) : text(middle, end)}`;
+  throw new DataError(`${path}: model.merges.${index} ${named}, which is not in the vocabulary.`);
+}

@@ -1,0 +1,131 @@
+/**
+ * BPE tokenizers in the style of SentencePiece, such as the tokenizer of Llama 2: `▁` stands for a space, a text gets a leading space, and
+ * characters outside the vocabulary become tokens of one byte each (`<0x0A>`).
+ */
+
+import { UnsupportedError } from "../../base/errors.ts";
+import { component, type Component, type TokenizerConfigFile, type TokenizerFile } from "./files.ts";
+
+const SPACE = "▁";
+const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
+const encoder = new TextEncoder();
+
+/** Sections of a text that get a space in front; added tokens divide a text into sections. */
+export type SpacePrefix = "always" | "first" | "never";
+
+/** Pipeline of a byte-fallback tokenizer. */
+export interface ByteFallbackPipeline {
+  readonly prefix: SpacePrefix;
+  /** Whether the file's own normalizer puts the space in front, also of text that begins with a space. */
+  readonly hasOwnNormalizer: boolean;
+  /** File with the normalizer and pre-tokenizer in use. */
+  readonly file: TokenizerFile;
+  /** The same without spaces in front: for text that continues other text. */
+  readonly continuation: TokenizerFile;
+}
+
+/** Whether the model of a file falls back to bytes. */
+export function isByteFallback(file: TokenizerFile): boolean {
+  return (file.model.type ?? "BPE") === "BPE" && file.model["byte_fallback"] === true;
+}
+
+/** Returns the bytes of a token. */
+export function bytesOfPiece(token: string): Uint8Array {
+  const byte = byteOf(token);
+  return byte === undefined ? encoder.encode(token.replaceAll(SPACE, " ")) : Uint8Array.of(byte);
+}
+
+/** Returns the byte of a token of one byte; undefined for other tokens. */
+export function byteOf(token: string): number | undefined {
+  const hex = BYTE_TOKEN.exec(token)?.[1];
+  return hex === undefined ? undefined : Number.parseInt(hex, 16);
+}
+
+/**
+ * Reads the pipeline of a byte-fallback tokenizer.
+ *
+ * Like transformers 5, a `tokenizer_class` of Llama replaces the file's own pipeline: a space goes in front of the whole text, with `legacy`
+ * also in front of each part after an added token, and with `add_prefix_space: false` nowhere.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` naming the part that is not supported.
+ */
+export function byteFallbackPipeline(file: TokenizerFile, config: TokenizerConfigFile): ByteFallbackPipeline {
+  requireDecoder(file.decoder);
+  const prefix = isLlamaClass(config) ? llamaPrefix(config) : filePrefix(file);
+  const withPrefix = (scheme: SpacePrefix): TokenizerFile => ({
+    ...file,
+    normalizer: null,
+    pre_tokenizer: { type: "Metaspace", replacement: SPACE, prepend_scheme: scheme, split: false },
+  });
+  // `Prepend` puts a space in front of text that begins with one, too; `Metaspace` does not. So the file's own normalizer stays.
+  const isOwn = !isLlamaClass(config) && isUnused(file.pre_tokenizer);
+  return {
+    prefix,
+    hasOwnNormalizer: isOwn,
+    file: isOwn ? file : withPrefix(prefix),
+    continuation: isOwn ? { ...file, normalizer: REPLACE } : withPrefix("never"),
+  };
+}
+
+const REPLACE: Component = { type: "Replace", pattern: { String: " " }, content: SPACE };
+
+function isLlamaClass(config: TokenizerConfigFile): boolean {
+  return config["tokenizer_class"] === "LlamaTokenizer" || config["tokenizer_class"] === "LlamaTokenizerFast";
+}
+
+function llamaPrefix(config: TokenizerConfigFile): SpacePrefix {
+  if (config["add_prefix_space"] === false) return "never";
+  return config["legacy"] === true ? "always" : "first";
+}
+
+function filePrefix(file: TokenizerFile): SpacePrefix {
+  const normalizers = partsOf(file.normalizer, "normalizers");
+  const last = normalizers.at(-1);
+  const replaces = normalizers.length > 0 && last?.type === "Replace" && replaced(last) === " " && last["content"] === SPACE;
+  const prepends = normalizers[0]?.type === "Prepend" && normalizers[0]["prepend"] === SPACE;
+  const pre = file.pre_tokenizer;
+  if (isUnused(pre) && replaces && normalizers.length === (prepends ? 2 : 1)) return prepends ? "always" : "never";
+  const scheme = pre?.["prepend_scheme"];
+  const isMetaspace = pre?.type === "Metaspace" && pre["replacement"] === SPACE && pre["split"] === false;
+  if (isMetaspace && normalizers.length === 0 && (scheme === "always" || scheme === "first" || scheme === "never")) return scheme;
+  throw new UnsupportedError(
+    `tokenizer.json: expected a byte-fallback tokenizer with the normalizers \`Prepend\` and \`Replace\`, or the pre-tokenizer \`Metaspace\` with \`prepend_scheme\` and without \`split\`; ` +
+      `got normalizer ${listed(normalizers)}, pre-tokenizer \`${pre?.type ?? "none"}\`.`,
+  );
+}
+
+/** Whether a pre-tokenizer has no effect: null, or Gemma's, which cuts at spaces that the normalizer has replaced. */
+function isUnused(part: Component | null): boolean {
+  return part === null || (part.type === "Split" && replaced(part) === " ");
+}
+
+function partsOf(part: Component | null, list: string): readonly Component[] {
+  if (part === null) return [];
+  if (part.type !== "Sequence") return [part];
+  return component.array().safeParse(part[list]).data ?? [];
+}
+
+function listed(parts: readonly Component[]): string {
+  return parts.length === 0 ? "`none`" : parts.map(({ type }) => `\`${type}\``).join(", ");
+}
+
+function replaced(part: Component): unknown {
+  return (part["pattern"] as { readonly String?: unknown } | undefined)?.String;
+}
+
+function requireDecoder(decoder: Component | null): void {
+  const parts = partsOf(decoder, "decoders");
+  const [replace, bytes, fuse, strip, ...rest] = parts;
+  const isKnown =
+    replace?.type === "Replace" &&
+    replaced(replace) === SPACE &&
+    replace["content"] === " " &&
+    bytes?.type === "ByteFallback" &&
+    fuse?.type === "Fuse" &&
+    (strip === undefined || (strip.type === "Strip" && strip["content"] === " " && strip["start"] === 1 && strip["stop"] === 0)) &&
+    rest.length === 0;
+  if (isKnown) return;
+  throw new UnsupportedError(
+    `tokenizer.json: expected the decoders \`Replace\`, \`ByteFallback\`, \`Fuse\` and \`Strip\` of one space, got ${listed(parts)}.`,
+  );
+}

@@ -1,0 +1,45 @@
+/** Byte-level BPE tokenizers: the tokens stand for bytes in the byte alphabet of GPT-2. */
+import { z } from "zod";
+import { UnsupportedError } from "../../base/errors.ts";
+import { component, type Component, type TokenizerFile } from "./files.ts";
+
+/**
+ * Requires a byte-level tokenizer: a BPE model, a decoder with `ByteLevel`, and a pre-tokenizer that ends with `ByteLevel`.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` for another tokenizer.
+ */
+export function requireByteLevel(file: TokenizerFile): void {
+  const type = file.model.type ?? "BPE";
+  if (type === "BPE" && endsWithByteLevel(file.pre_tokenizer) && hasByteLevel(file.decoder)) return;
+  throw new UnsupportedError(
+    `tokenizer.json: expected a BPE tokenizer with \`byte_fallback\`, or a byte-level one (last pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
+      `pre-tokenizer \`${named(file.pre_tokenizer, "pretokenizers")}\`, decoder \`${named(file.decoder, "decoders")}\`.`,
+  );
+}
+
+function listOf(part: Component, key: string): readonly Component[] {
+  return z.array(component).safeParse(part[key]).data ?? [];
+}
+
+/** Bytes become characters in `ByteLevel`, so that parts after it would cut other characters than the text's. */
+function endsWithByteLevel(part: Component | null): boolean {
+  if (part === null) return false;
+  if (part.type === "ByteLevel") return true;
+  if (part.type !== "Sequence") return false;
+  const parts = listOf(part, "pretokenizers");
+  return parts.slice(0, -1).every((one) => !hasByteLevel(one, "pretokenizers")) && endsWithByteLevel(parts.at(-1) ?? null);
+}
+
+function hasByteLevel(part: Component | null, key = "decoders"): boolean {
+  if (part === null) return false;
+  return part.type === "ByteLevel" || (part.type === "Sequence" && listOf(part, key).some((one) => hasByteLevel(one, key)));
+}
+
+function named(part: Component | null, key: string): string {
+  if (part === null) return "none";
+  return part.type === "Sequence"
+    ? `Sequence of ${listOf(part, key)
+        .map(({ type }) => type)
+        .join(", ")}`
+    : part.type;
+}

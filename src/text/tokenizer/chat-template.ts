@@ -1,0 +1,99 @@
+/**
+ * Chat templates with limits. A template comes with a base model, which may be somebody else's, and renders on the thread that serves
+ * requests. Every operation of a template is counted, and the counts end a rendering before it can hold up the thread or exhaust memory.
+ * The limits are deterministic: the same conversation is always rendered, or never.
+ */
+
+import { ArgumentError, DataError, UnsupportedError } from "../../base/errors.ts";
+import { Lru } from "../../base/util/lru.ts";
+import { type MessageForms, probeForms } from "./message-forms.ts";
+import { compile, type Template, TemplateLimitReached, TemplateUnsupported } from "./jinja/index.ts";
+
+/** Limits of one template. */
+export interface TemplateLimits {
+  /** Length of the template, in UTF-16 units. @default 65536 */
+  readonly maxTemplateLength?: number | undefined;
+  /** Length of the rendered text and of every text on the way, in UTF-16 units. @default 4194304 */
+  readonly maxOutputLength?: number | undefined;
+  /** Steps of one rendering: statements, loop iterations, calls, list elements made, and 32 characters of text searched. @default 1000000 */
+  readonly maxWork?: number | undefined;
+}
+
+/** Compiled chat template. */
+export interface ChatTemplate {
+  /** Names that the template reads: variables, and names of the template's own such as loop variables. */
+  readonly names: ReadonlySet<string>;
+  /** Forms of messages that the template renders; found at the first use. */
+  readonly forms: MessageForms;
+  /**
+   * Renders the template.
+   *
+   * @param variables - JSON values by name; undefined ones are absent.
+   * @throws ArgumentError `E_ARGUMENT`, without a param, when the template raises an error or exceeds a limit.
+   * @throws UnsupportedError `E_UNSUPPORTED`, without a param, naming a construct of Jinja that is not supported.
+   */
+  render(variables: Readonly<Record<string, unknown>>): string;
+}
+
+/** Compiled templates: requests may bring their own template, mostly the same one. */
+const compiled = new Lru<string, CachedTemplate>({ maxEntries: 16 });
+
+interface CachedTemplate {
+  readonly template: Template;
+  forms?: MessageForms;
+}
+
+/** Limits of a rendering that finds out the forms of messages: its conversation has at most three messages. */
+const PROBE_LIMITS = { maxSteps: 20_000, maxTextLength: 65_536 };
+
+function formsOf(known: CachedTemplate): MessageForms {
+  known.forms ??= probeForms((variables) =>
+    known.template.render({ bos_token: "", eos_token: "", documents: null, add_generation_prompt: false, ...variables }, PROBE_LIMITS),
+  );
+  return known.forms;
+}
+
+/**
+ * Parses a template.
+ *
+ * @throws DataError `E_DATA` when it is too long or does not parse.
+ */
+export function compileTemplate(source: string, limits: TemplateLimits = {}): ChatTemplate {
+  const maxTemplateLength = limits.maxTemplateLength ?? 65_536;
+  const meterLimits = { maxSteps: limits.maxWork ?? 1_000_000, maxTextLength: limits.maxOutputLength ?? 4_194_304 };
+  if (source.length > maxTemplateLength) {
+    throw new DataError(`Expected a chat template of at most ${maxTemplateLength} characters, got ${source.length}.`);
+  }
+  const known = cached(source);
+  const { template } = known;
+  return {
+    names: template.names,
+    get forms() {
+      return formsOf(known);
+    },
+    render(variables) {
+      try {
+        return template.render(variables, meterLimits);
+      } catch (error) {
+        const { message } = error as Error;
+        if (error instanceof TemplateUnsupported) {
+          throw new UnsupportedError(`The chat template failed: ${message}.`, { cause: error });
+        }
+        const hint = error instanceof TemplateLimitReached ? ". Shorten the conversation, or use a simpler template" : "";
+        throw new ArgumentError(`The chat template failed: ${message}${hint}`, { cause: error });
+      }
+    },
+  };
+}
+
+function cached(source: string): CachedTemplate {
+  const known = compiled.get(source);
+  if (known !== undefined) return known;
+  try {
+    const fresh: CachedTemplate = { template: compile(source) };
+    compiled.set(source, fresh);
+    return fresh;
+  } catch (error) {
+    throw new DataError(`The chat template does not parse: ${(error as Error).message}`, { cause: error });
+  }
+}

@@ -1,0 +1,40 @@
+/** Token ids to text, one at a time. */
+
+import type { ChatTokenizer } from "./chat-tokenizer.ts";
+
+/** See {@link createDetokenizer}. One per stream. */
+export interface Detokenizer {
+  /** The text that became certain with this token; `""` while a character is incomplete. */
+  push(id: number): string;
+  /** Returns the withheld text, with U+FFFD for bytes that are not a whole character. Call once, at the end. */
+  flush(): string;
+}
+
+/**
+ * An incremental {@link ChatTokenizer.decode}: the pieces, joined, are exactly what `decode` gives for all ids at once, and
+ * no piece ever ends inside a character.
+ *
+ * @example
+ * ```ts
+ * import { loadTokenizer } from "./load.ts";
+ *
+ * const detokenizer = createDetokenizer(await loadTokenizer("/models/base"), { skipSpecialTokens: true });
+ * for (const id of [5, 6, 7]) process.stdout.write(detokenizer.push(id));
+ * process.stdout.write(detokenizer.flush());
+ * ```
+ */
+export function createDetokenizer(
+  tokenizer: Pick<ChatTokenizer, "tokenBytes" | "specialTokenIds">,
+  options: { readonly skipSpecialTokens?: boolean | undefined } = {},
+): Detokenizer {
+  const skip = options.skipSpecialTokens ?? false;
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  return {
+    push(id) {
+      const bytes = tokenizer.tokenBytes(id);
+      if (skip && tokenizer.specialTokenIds.has(id)) return "";
+      return decoder.decode(bytes, { stream: true });
+    },
+    flush: () => decoder.decode(),
+  };
+}

@@ -1,0 +1,273 @@
+/** Expressions as functions of a scope. */
+
+import { callMethod, callValue, getAttribute, getItem } from "./attributes.ts";
+import { TemplateFailure, typeError, unsupported } from "./errors.ts";
+import { applyFilter, isFilter } from "./filters.ts";
+import { UNSUPPORTED_GLOBALS } from "./globals.ts";
+import type { Arguments, Comparison, Expression } from "./nodes.ts";
+import { sign } from "./numbers.ts";
+import { binary, compare, contains, equals, iterate, slice } from "./operators.ts";
+import { toText } from "./print.ts";
+import type { Scope } from "./scope.ts";
+import { applyTest, isTest } from "./tests.ts";
+import { Dict, type Keywords, NO_KEYWORDS, truth, Tuple, typeName, Undefined, type Value } from "./values.ts";
+
+/** Computes the value of an expression. */
+export type Evaluate = (scope: Scope) => Value;
+
+/** Arguments of one call. */
+interface Given {
+  readonly args: readonly Value[];
+  readonly keywords: Keywords;
+}
+
+/** Compiles expressions. An unknown filter or test is an error of the template, except in a branch that may not be taken. */
+export class ExpressionCompiler {
+  #branches = 0;
+
+  /** Compiles what only one branch evaluates. */
+  inBranch<T>(compile: () => T): T {
+    this.#branches++;
+    const compiled = compile();
+    this.#branches--;
+    return compiled;
+  }
+
+  expression(node: Expression): Evaluate {
+    switch (node.kind) {
+      case "constant": {
+        const { value } = node;
+        return () => value;
+      }
+      case "name":
+        return variable(node.name);
+      case "list":
+      case "tuple": {
+        const items = node.items.map((item) => this.expression(item));
+        const isTuple = node.kind === "tuple";
+        return (scope) => {
+          scope.meter.charge(items.length);
+          const values = items.map((item) => item(scope));
+          return isTuple ? new Tuple(values) : values;
+        };
+      }
+      case "dict":
+        return this.#dict(node.entries);
+      case "choice":
+        return this.inBranch(() => this.#choice(node.test, node.value, node.otherwise));
+      case "and":
+      case "or": {
+        const [left, right] = [this.expression(node.left), this.expression(node.right)];
+        const isAnd = node.kind === "and";
+        return (scope) => {
+          const value = left(scope);
+          return truth(value) === isAnd ? right(scope) : value;
+        };
+      }
+      case "not": {
+        const value = this.expression(node.value);
+        return (scope) => !truth(value(scope));
+      }
+      case "sign": {
+        const value = this.expression(node.value);
+        return (scope) => sign(node.operator, value(scope));
+      }
+      case "binary": {
+        const [left, right] = [this.expression(node.left), this.expression(node.right)];
+        const { operator } = node;
+        return (scope) => {
+          scope.meter.charge(1);
+          return binary(scope.meter, operator, left(scope), right(scope));
+        };
+      }
+      case "concat": {
+        const parts = node.parts.map((part) => this.expression(part));
+        return (scope) => scope.meter.made(scope.meter.join(parts, "", (part) => toText(scope.meter, part(scope))));
+      }
+      case "compare":
+        return this.#compare(node.first, node.rest);
+      case "attribute": {
+        const value = this.expression(node.value);
+        const { name } = node;
+        return (scope) => getAttribute(scope.meter, value(scope), name);
+      }
+      case "item": {
+        const [value, key] = [this.expression(node.value), this.expression(node.key)];
+        return (scope) => getItem(scope.meter, value(scope), key(scope));
+      }
+      case "slice": {
+        const value = this.expression(node.value);
+        const [start, stop, step] = [node.start, node.stop, node.step].map((bound) =>
+          bound === undefined ? () => null : this.expression(bound),
+        );
+        return (scope) => {
+          scope.meter.charge(1);
+          return slice(scope.meter, value(scope), start!(scope), stop!(scope), step!(scope));
+        };
+      }
+      case "call":
+        return this.#call(node.called, node.args);
+      case "filter": {
+        if (node.value === undefined) throw new TemplateFailure("A filter needs a value.");
+        const value = this.expression(node.value);
+        const filter = this.filter(node.name, node.args);
+        return (scope) => filter(scope, value(scope));
+      }
+      case "test": {
+        const value = this.expression(node.value);
+        const given = this.args(node.args);
+        const { name } = node;
+        if (!isTest(name) && this.#branches === 0) throw new TemplateFailure(`No test named '${name}'.`);
+        if (given === undefined) {
+          if (name === "defined") return (scope) => !(value(scope) instanceof Undefined);
+          return (scope) => applyTest(scope.meter, name, value(scope), [], NO_KEYWORDS);
+        }
+        return (scope) => {
+          const tested = value(scope);
+          const { args, keywords } = given(scope);
+          return applyTest(scope.meter, name, tested, args, keywords);
+        };
+      }
+      default:
+        return node satisfies never;
+    }
+  }
+
+  /** Compiles a filter to a function of its value. */
+  filter(name: string, node: Arguments): (scope: Scope, value: Value) => Value {
+    if (!isFilter(name) && this.#branches === 0) throw new TemplateFailure(`No filter named '${name}'.`);
+    const given = this.args(node);
+    if (given === undefined) return (scope, value) => applyFilter(scope.meter, name, value, [], NO_KEYWORDS);
+    return (scope, value) => {
+      const { args, keywords } = given(scope);
+      return applyFilter(scope.meter, name, value, args, keywords);
+    };
+  }
+
+  /** Compiles a chain of filters around the text of a block. */
+  filterChain(node: Expression): (scope: Scope, value: Value) => Value {
+    if (node.kind !== "filter") throw new TemplateFailure("Expected a filter.");
+    const filter = this.filter(node.name, node.args);
+    if (node.value === undefined) return filter;
+    const inner = this.filterChain(node.value);
+    return (scope, value) => filter(scope, inner(scope, value));
+  }
+
+  #dict(nodes: readonly (readonly [Expression, Expression])[]): Evaluate {
+    const entries = nodes.map(([key, value]) => [this.expression(key), this.expression(value)] as const);
+    return (scope) => {
+      scope.meter.charge(entries.length);
+      const dict = new Dict();
+      for (const [key, value] of entries) dict.set(key(scope), value(scope));
+      return dict;
+    };
+  }
+
+  #choice(testNode: Expression, valueNode: Expression, otherwiseNode: Expression | undefined): Evaluate {
+    const [test, value] = [this.expression(testNode), this.expression(valueNode)];
+    const otherwise =
+      otherwiseNode === undefined
+        ? () => new Undefined("the inline if-expression evaluated to false and no else section was defined.")
+        : this.expression(otherwiseNode);
+    return (scope) => (truth(test(scope)) ? value(scope) : otherwise(scope));
+  }
+
+  #compare(firstNode: Expression, restNodes: readonly { readonly operator: Comparison; readonly value: Expression }[]): Evaluate {
+    const first = this.expression(firstNode);
+    const rest = restNodes.map(({ operator, value }) => ({ holds: comparison(operator), value: this.expression(value) }));
+    return (scope) => {
+      scope.meter.charge(1);
+      let left = first(scope);
+      for (const { holds, value } of rest) {
+        const right = value(scope);
+        if (!holds(scope, left, right)) return false;
+        left = right;
+      }
+      return true;
+    };
+  }
+
+  #call(called: Expression, argumentNodes: Arguments): Evaluate {
+    const given = this.args(argumentNodes) ?? (() => ({ args: [], keywords: NO_KEYWORDS }));
+    if (called.kind === "attribute") {
+      const value = this.expression(called.value);
+      const { name } = called;
+      return (scope) => {
+        const self = value(scope);
+        if (self instanceof Undefined) self.fail();
+        const { args, keywords } = given(scope);
+        return callMethod(scope.meter, self, name, args, keywords);
+      };
+    }
+    const callee = this.expression(called);
+    return (scope) => {
+      const self = callee(scope);
+      const { args, keywords } = given(scope);
+      return callValue(scope.meter, self, args, keywords);
+    };
+  }
+
+  /** Compiles arguments; undefined without arguments. */
+  args(node: Arguments): ((scope: Scope) => Given) | undefined {
+    const positional = node.positional.map((arg) => this.expression(arg));
+    const named = node.named.map(({ name, value }) => ({ name, value: this.expression(value) }));
+    const rest = node.rest === undefined ? undefined : this.expression(node.rest);
+    const dict = node.keywords === undefined ? undefined : this.expression(node.keywords);
+    if (rest === undefined && dict === undefined && named.length === 0) {
+      if (positional.length === 0) return undefined;
+      return (scope) => ({ args: positional.map((arg) => arg(scope)), keywords: NO_KEYWORDS });
+    }
+    return (scope) => {
+      const args = positional.map((arg) => arg(scope));
+      if (rest !== undefined) args.push(...iterate(scope.meter, rest(scope)));
+      const keywords = new Map<string, Value>();
+      for (const { name, value } of named) addKeyword(keywords, name, value(scope));
+      const given = dict?.(scope);
+      if (given !== undefined) {
+        if (!(given instanceof Dict)) return typeError(`argument after ** must be a mapping, not ${typeName(given)}`);
+        for (const [name, value] of given.entries()) {
+          scope.meter.charge(1);
+          addKeyword(keywords, typeof name === "string" ? name : typeError("keywords must be strings"), value);
+        }
+      }
+      return { args, keywords };
+    };
+  }
+}
+
+function addKeyword(keywords: Map<string, Value>, name: string, value: Value): void {
+  if (keywords.has(name)) typeError(`got multiple values for keyword argument '${name}'`);
+  keywords.set(name, value);
+}
+
+function variable(name: string): Evaluate {
+  const isUnsupported = UNSUPPORTED_GLOBALS.has(name);
+  return (scope) => {
+    const value = scope.get(name);
+    if (value !== undefined) return value;
+    return isUnsupported ? unsupported(`the global \`${name}\``) : Undefined.named(name);
+  };
+}
+
+function comparison(operator: Comparison): (scope: Scope, left: Value, right: Value) => boolean {
+  switch (operator) {
+    case "==":
+      return ({ meter }, left, right) => equals(meter, left, right);
+    case "!=":
+      return ({ meter }, left, right) => !equals(meter, left, right);
+    case "in":
+      return ({ meter }, left, right) => contains(meter, right, left);
+    case "not in":
+      return ({ meter }, left, right) => !contains(meter, right, left);
+    case "<":
+      return ({ meter }, left, right) => compare(meter, "<", left, right) < 0;
+    case "<=":
+      return ({ meter }, left, right) => compare(meter, "<=", left, right) <= 0;
+    case ">":
+      return ({ meter }, left, right) => compare(meter, ">", left, right) > 0;
+    case ">=":
+      return ({ meter }, left, right) => compare(meter, ">=", left, right) >= 0;
+    default:
+      return operator satisfies never;
+  }
+}

@@ -1,0 +1,296 @@
+/** Methods of `str`. */
+
+import { capitalize, isCase, isTitle, swapCase, title } from "./casing.ts";
+import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
+import { formatBraces } from "./format.ts";
+import type { Meter } from "./meter.ts";
+import { itemsOf } from "./operators.ts";
+import { type Builtin, builtin, callBuiltin, textArgument } from "./signature.ts";
+import {
+  count,
+  isAllSpace,
+  isPlain,
+  lengthOf,
+  pointAt,
+  pointsOf,
+  replace,
+  rsplit,
+  type Sides,
+  split,
+  splitLines,
+  strip,
+  unitAt,
+} from "./text.ts";
+import { index, type Keywords, truth, Tuple, typeName, type Value } from "./values.ts";
+
+/** Characters for which `str.isdigit` holds although they are not decimal: superscripts, circled digits, numerals of some scripts. */
+const OTHER_DIGITS =
+  "\\xb2\\xb3\\xb9\\u1369-\\u1371\\u19da\\u2070\\u2074-\\u2079\\u2080-\\u2089\\u2460-\\u2468\\u2474-\\u247c\\u2488-\\u2490\\u24ea" +
+  "\\u24f5-\\u24fd\\u24ff\\u2776-\\u277e\\u2780-\\u2788\\u278a-\\u2792\\u{10a40}-\\u{10a43}\\u{10e60}-\\u{10e68}\\u{11052}-\\u{1105a}\\u{1f100}-\\u{1f10a}";
+const DIGITS = new RegExp(`^[\\p{Nd}${OTHER_DIGITS}]+$`, "u");
+
+type Method = Builtin<string>;
+
+/** Returns a part of a text and the position of its beginning in code points; undefined if `start` is larger than `end`. */
+function within(
+  text: string,
+  start: Value | undefined,
+  end: Value | undefined,
+): { readonly part: string; readonly from: number } | undefined {
+  if ((start === undefined || start === null) && (end === undefined || end === null)) return { part: text, from: 0 };
+  const size = lengthOf(text);
+  const place = (value: Value | undefined, otherwise: number): number => {
+    if (value === undefined || value === null) return otherwise;
+    const at = index(value, "slice");
+    return at < 0 ? Math.max(0, at + size) : at;
+  };
+  const from = place(start, 0);
+  const to = Math.min(size, place(end, size));
+  if (from > to) return undefined;
+  return { part: isPlain(text) ? text.slice(from, to) : text.slice(unitAt(text, from), unitAt(text, to)), from };
+}
+
+function finder(search: (text: string, part: string) => number, isRequired: boolean): Method {
+  return builtin("sub, start=, end=, /", (meter, self, [sub, start, end]) => {
+    const part = textArgument(sub, "the argument of find()");
+    meter.chargeSearch(self.length, part.length);
+    const range = within(self, start, end);
+    const at = range === undefined ? -1 : search(range.part, part);
+    if (range !== undefined && at >= 0) return range.from + pointAt(range.part, at);
+    return isRequired ? valueError("substring not found") : -1;
+  });
+}
+
+function affix(matches: (text: string, affix: string) => boolean): Method {
+  return builtin("prefix, start=, end=, /", (meter, self, [prefix, start, end]) => {
+    const wanted = prefix instanceof Tuple ? prefix.items : [prefix as Value];
+    meter.charge(wanted.length);
+    const range = within(self, start, end);
+    return (
+      range !== undefined &&
+      wanted.some((text) => {
+        if (typeof text !== "string") return typeError(`first arg must be str or a tuple of str, not ${typeName(text)}`);
+        meter.chargeText(text.length);
+        return matches(range.part, text);
+      })
+    );
+  });
+}
+
+function stripper(sides: Sides): Method {
+  return builtin("chars=, /", (meter, self, [chars]) => {
+    return stripText(meter, self, sides, chars);
+  });
+}
+
+function splitter(run: (text: string, separator: string | undefined, limit: number) => string[]): Method {
+  return builtin("sep=, maxsplit=", (meter, self, [sep, maxsplit]) => {
+    const separator = sep === undefined || sep === null ? undefined : textArgument(sep, "sep");
+    if (separator === "") return valueError("empty separator");
+    meter.chargeSearch(self.length, separator?.length ?? 1);
+    const parts = run(self, separator, maxsplit === undefined ? -1 : index(maxsplit, "maxsplit"));
+    meter.charge(parts.length);
+    return parts;
+  });
+}
+
+function partitioner(search: (text: string, part: string) => number, otherwise: (text: string) => [string, string, string]): Method {
+  return builtin("sep, /", (meter, self, [sep]) => {
+    const separator = textArgument(sep, "sep");
+    if (separator === "") return valueError("empty separator");
+    meter.chargeSearch(self.length, separator.length);
+    const at = search(self, separator);
+    return new Tuple(at < 0 ? otherwise(self) : [self.slice(0, at), separator, self.slice(at + separator.length)]);
+  });
+}
+
+function aligner(left: (missing: number, width: number) => number): Method {
+  return builtin("width, fillchar=, /", (meter, self, [width, fillchar]) => {
+    const fill = fillchar === undefined ? " " : textArgument(fillchar, "the fill character");
+    if (lengthOf(fill) !== 1) return typeError("The fill character must be exactly one character long");
+    const wanted = index(width as Value, "width");
+    meter.chargeText(self.length);
+    const missing = wanted - lengthOf(self);
+    if (missing <= 0) return self;
+    meter.checkLength(self.length + missing * fill.length);
+    const before = left(missing, wanted);
+    return meter.made(fill.repeat(before) + self + fill.repeat(missing - before));
+  });
+}
+
+function predicate(holds: (text: string) => boolean): Method {
+  return builtin("", (meter, self) => {
+    meter.chargeText(self.length * 4);
+    return holds(self);
+  });
+}
+
+function mapper(map: (text: string) => string, cost = 1): Method {
+  return builtin("", (meter, self) => {
+    meter.chargeText(self.length * cost);
+    return meter.made(map(self));
+  });
+}
+
+/** Returns how `str.center` divides its padding. */
+function centered(missing: number, width: number): number {
+  return Math.floor(missing / 2) + (missing & width & 1);
+}
+
+const METHODS: Readonly<Record<string, Method>> = {
+  capitalize: mapper(capitalize, 64),
+  center: aligner(centered),
+  count: builtin("sub, start=, end=, /", (meter, self, [sub, start, end]) => {
+    const part = textArgument(sub, "the argument of count()");
+    meter.chargeSearch(self.length, part.length);
+    const range = within(self, start, end);
+    return range === undefined ? 0 : count(range.part, part);
+  }),
+  endswith: affix((text, suffix) => text.endsWith(suffix)),
+  expandtabs: builtin("tabsize=", (meter, self, [tabsize]) => {
+    const size = tabsize === undefined ? 8 : index(tabsize, "tabsize");
+    meter.checkLength(self.length + count(self, "\t") * Math.max(0, size));
+    let column = 0;
+    let result = "";
+    for (const point of self) {
+      if (point === "\t") {
+        const step = size > 0 ? size - (column % size) : 0;
+        result += " ".repeat(step);
+        column += step;
+      } else {
+        result += point;
+        column = point === "\n" || point === "\r" ? 0 : column + 1;
+      }
+    }
+    return meter.made(result);
+  }),
+  find: finder((text, part) => text.indexOf(part), false),
+  index: finder((text, part) => text.indexOf(part), true),
+  isalnum: predicate((text) => /^\p{L}+$/u.test(text) || /^[\p{L}\p{Nd}]+$/u.test(text) || isNumericWord(text)),
+  isalpha: predicate((text) => /^\p{L}+$/u.test(text)),
+  isascii: predicate((text) => !/[^\0-\x7f]/.test(text)),
+  isdecimal: predicate((text) => /^\p{Nd}+$/u.test(text)),
+  isdigit: predicate((text) => DIGITS.test(text)),
+  islower: predicate((text) => isCase(text, "lower")),
+  isprintable: predicate((text) => !/[\p{C}\p{Z}]/u.test(text.replaceAll(" ", ""))),
+  isspace: predicate(isAllSpace),
+  istitle: predicate(isTitle),
+  isupper: predicate((text) => isCase(text, "upper")),
+  join: builtin("iterable, /", (meter, self, [iterable]) => {
+    const items = itemsOf(meter, iterable as Value);
+    let length = 0;
+    for (const [at, item] of items.entries()) {
+      if (typeof item !== "string") return typeError(`sequence item ${at}: expected str instance, ${typeName(item)} found`);
+      length += item.length + self.length;
+    }
+    meter.charge(items.length);
+    meter.checkLength(length - self.length);
+    return meter.made(items.join(self));
+  }),
+  ljust: aligner(() => 0),
+  lower: mapper((text) => text.toLowerCase()),
+  lstrip: stripper("left"),
+  partition: partitioner(
+    (text, part) => text.indexOf(part),
+    (text) => [text, "", ""],
+  ),
+  removeprefix: builtin("prefix, /", (_, self, [prefix]) => {
+    const text = textArgument(prefix, "removeprefix() argument");
+    return self.startsWith(text) ? self.slice(text.length) : self;
+  }),
+  removesuffix: builtin("suffix, /", (_, self, [suffix]) => {
+    const text = textArgument(suffix, "removesuffix() argument");
+    return text !== "" && self.endsWith(text) ? self.slice(0, -text.length) : self;
+  }),
+  replace: builtin("old, new, count=, /", (meter, self, [old, replacement, limit]) =>
+    replaceText(meter, self, textArgument(old, "replace() argument 1"), textArgument(replacement, "replace() argument 2"), limit),
+  ),
+  rfind: finder((text, part) => text.lastIndexOf(part), false),
+  rindex: finder((text, part) => text.lastIndexOf(part), true),
+  rjust: aligner((missing) => missing),
+  rpartition: partitioner(
+    (text, part) => text.lastIndexOf(part),
+    (text) => ["", "", text],
+  ),
+  rsplit: splitter(rsplit),
+  rstrip: stripper("right"),
+  split: splitter(split),
+  splitlines: builtin("keepends=", (meter, self, [keepends]) => {
+    meter.chargeText(self.length);
+    const lines = splitLines(self, keepends !== undefined && truth(keepends));
+    meter.charge(lines.length);
+    return lines;
+  }),
+  startswith: affix((text, prefix) => text.startsWith(prefix)),
+  strip: stripper("both"),
+  swapcase: mapper(swapCase, 64),
+  title: mapper(title, 64),
+  upper: mapper((text) => text.toUpperCase()),
+  zfill: builtin("width, /", (meter, self, [width]) => {
+    meter.chargeText(self.length);
+    const missing = index(width as Value, "width") - lengthOf(self);
+    if (missing <= 0) return self;
+    meter.checkLength(self.length + missing);
+    const at = /^[+-]/.test(self) ? 1 : 0;
+    return meter.made(self.slice(0, at) + "0".repeat(missing) + self.slice(at));
+  }),
+};
+
+/** Whether `str.isalnum` holds for a text with numeric characters; those that are not digits are unsupported. */
+function isNumericWord(text: string): boolean {
+  return (
+    text !== "" &&
+    pointsOf(text).every((point) => {
+      if (/\p{L}/u.test(point) || DIGITS.test(point)) return true;
+      return /\p{N}/u.test(point) ? unsupported("`isalnum` of numerals that are not digits") : false;
+    })
+  );
+}
+
+/** Returns `text.strip(characters)`, `lstrip` or `rstrip`; no characters or `None` are white space. */
+export function stripText(meter: Meter, text: string, sides: Sides, chars: Value | undefined): string {
+  const characters = chars === undefined || chars === null ? undefined : textArgument(chars, "strip arg");
+  if (characters !== undefined) {
+    meter.chargeText(text.length + characters.length * 4);
+    meter.chargeSearch(isPlain(text) ? 0 : text.length * 8, characters.length);
+  }
+  const stripped = strip(text, sides, characters);
+  // The search reads the stripped characters, and one more on each side.
+  meter.chargeSearch(text.length - stripped.length, characters?.length ?? 1);
+  return stripped;
+}
+
+/** Returns `text.replace(old, replacement, limit)`. */
+export function replaceText(meter: Meter, text: string, old: string, replacement: string, limit: Value | undefined): string {
+  const maxCount = limit === undefined ? -1 : index(limit, "count");
+  meter.chargeSearch(text.length, old.length);
+  const found = count(text, old);
+  const replaced = maxCount < 0 ? found : Math.min(found, maxCount);
+  meter.charge(replaced);
+  meter.checkLength(text.length + replaced * (replacement.length - old.length));
+  return meter.made(replace(text, old, replacement, maxCount));
+}
+
+/** Methods of `str` in Python that this engine lacks. */
+const OTHERS: ReadonlySet<string> = new Set(["casefold", "encode", "format_map", "isidentifier", "isnumeric", "maketrans", "translate"]);
+
+/** Whether `str` of Python has a method. */
+export function isStringMethod(name: string): boolean {
+  return Object.hasOwn(METHODS, name) || name === "format" || OTHERS.has(name);
+}
+
+/**
+ * Calls a method of `str`.
+ *
+ * @throws TemplateUnsupported naming a method of Python that is missing here.
+ */
+export function callStringMethod(meter: Meter, self: string, name: string, args: readonly Value[], keywords: Keywords): Value {
+  meter.charge(1);
+  if (name === "format") return formatBraces(meter, self, args, keywords);
+  const method = Object.hasOwn(METHODS, name) ? METHODS[name] : undefined;
+  if (method === undefined) {
+    if (OTHERS.has(name)) return unsupported(`the method \`str.${name}\``);
+    throw new TemplateFailure(`'str object' has no attribute '${name}'`);
+  }
+  return callBuiltin(meter, name, method, self, args, keywords);
+}

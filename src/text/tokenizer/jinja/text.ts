@@ -1,0 +1,202 @@
+/** `str` of Python over the strings of JavaScript: code points instead of UTF-16 units, and Python's own idea of white space. */
+
+/** White space of `str.isspace`, as the inside of a character class. */
+export const SPACE_CLASS = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const SPACE = `[${SPACE_CLASS}]`;
+const SPACES = new RegExp(`${SPACE}+`, "g");
+const LEADING_SPACE = new RegExp(`^${SPACE}+`);
+const ONLY_SPACE = new RegExp(`^${SPACE}+$`);
+const LINE_END_CLASS = "\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029";
+const LINE_END = new RegExp(`\\r\\n|[${LINE_END_CLASS}]`, "g");
+const SURROGATE = /[\ud800-\udfff]/;
+
+/** Whether `str.isspace` holds for one UTF-16 unit. */
+export function isSpace(unit: number): boolean {
+  if (unit <= 0x20) return unit === 0x20 || (unit >= 0x09 && unit <= 0x0d) || unit >= 0x1c;
+  if (unit < 0x1680) return unit === 0x85 || unit === 0xa0;
+  return (
+    unit === 0x1680 ||
+    (unit >= 0x2000 && unit <= 0x200a) ||
+    unit === 0x2028 ||
+    unit === 0x2029 ||
+    unit === 0x202f ||
+    unit === 0x205f ||
+    unit === 0x3000
+  );
+}
+
+/** Whether a text is not empty and has only white space. */
+export function isAllSpace(text: string): boolean {
+  return ONLY_SPACE.test(text);
+}
+
+/** Whether code points and UTF-16 units of a text are the same. */
+export function isPlain(text: string): boolean {
+  return !SURROGATE.test(text);
+}
+
+/** Returns `len(text)`. */
+export function lengthOf(text: string): number {
+  if (isPlain(text)) return text.length;
+  let pairs = 0;
+  for (let unit = 1; unit < text.length; unit++) {
+    if ((text.charCodeAt(unit) & 0xfc00) === 0xdc00 && (text.charCodeAt(unit - 1) & 0xfc00) === 0xd800) pairs++;
+  }
+  return text.length - pairs;
+}
+
+/** Returns the code points of a text, each as a string. */
+export function pointsOf(text: string): string[] {
+  return isPlain(text) ? text.split("") : Array.from(text);
+}
+
+/** Returns the position of a code point in UTF-16 units. */
+export function unitAt(text: string, point: number): number {
+  let unit = 0;
+  for (let left = point; left > 0 && unit < text.length; left--) unit += (text.codePointAt(unit) ?? 0) > 0xffff ? 2 : 1;
+  return unit;
+}
+
+/** Returns the number of code points before a UTF-16 unit. */
+export function pointAt(text: string, unit: number): number {
+  return lengthOf(text.slice(0, unit));
+}
+
+/** Compares by code points, as Python does: negative, zero or positive. */
+export function compareText(a: string, b: string): number {
+  const length = Math.min(a.length, b.length);
+  for (let index = 0; index < length; index++) {
+    const left = a.charCodeAt(index);
+    const right = b.charCodeAt(index);
+    if (left !== right) return codePointRank(left) - codePointRank(right);
+  }
+  return a.length - b.length;
+}
+
+/** Order of UTF-16 units in which surrogates come last. */
+function codePointRank(unit: number): number {
+  if (unit < 0xd800) return unit;
+  return unit >= 0xe000 ? unit - 0x800 : unit + 0x2000;
+}
+
+/** Sides of a text that an operation strips. */
+export type Sides = "both" | "left" | "right";
+
+/**
+ * Returns `text.strip(characters)`, `lstrip` or `rstrip`.
+ *
+ * @param characters - Code points to strip. Default: white space.
+ */
+export function strip(text: string, sides: Sides = "both", characters?: string): string {
+  if (characters !== undefined && !(isPlain(text) && isPlain(characters))) return stripPoints(text, sides, characters);
+  const matches = (unit: number): boolean =>
+    characters === undefined ? isSpace(text.charCodeAt(unit)) : characters.includes(text.charAt(unit));
+  let start = 0;
+  let end = text.length;
+  if (sides !== "right") while (start < end && matches(start)) start++;
+  if (sides !== "left") while (end > start && matches(end - 1)) end--;
+  return text.slice(start, end);
+}
+
+function stripPoints(text: string, sides: Sides, characters: string): string {
+  const points = Array.from(text);
+  const stripped = new Set(characters);
+  let start = 0;
+  let end = points.length;
+  if (sides !== "right") while (start < end && stripped.has(points[start] as string)) start++;
+  if (sides !== "left") while (end > start && stripped.has(points[end - 1] as string)) end--;
+  return points.slice(start, end).join("");
+}
+
+/** Returns `text.split(separator, limit)`; a negative limit means no limit. */
+export function split(text: string, separator: string | undefined, limit: number): string[] {
+  if (separator === undefined) return splitSpace(text, limit);
+  if (limit < 0) return text.split(separator);
+  const parts: string[] = [];
+  let at = 0;
+  while (parts.length < limit) {
+    const next = text.indexOf(separator, at);
+    if (next < 0) break;
+    parts.push(text.slice(at, next));
+    at = next + separator.length;
+  }
+  parts.push(text.slice(at));
+  return parts;
+}
+
+function splitSpace(text: string, limit: number): string[] {
+  const trimmed = text.replace(LEADING_SPACE, "");
+  if (limit < 0) {
+    const whole = strip(trimmed, "right");
+    return whole === "" ? [] : whole.split(SPACES);
+  }
+  const parts: string[] = [];
+  let rest = trimmed;
+  while (rest !== "" && parts.length < limit) {
+    SPACES.lastIndex = 0;
+    const gap = SPACES.exec(rest);
+    if (gap === null) break;
+    parts.push(rest.slice(0, gap.index));
+    rest = rest.slice(gap.index + gap[0].length);
+  }
+  if (rest !== "") parts.push(rest);
+  return parts;
+}
+
+/** Returns `text.rsplit(separator, limit)`; a negative limit means no limit. */
+export function rsplit(text: string, separator: string | undefined, limit: number): string[] {
+  if (limit < 0) return split(text, separator, limit);
+  const parts: string[] = [];
+  let rest = separator === undefined ? strip(text, "right") : text;
+  while (parts.length < limit) {
+    if (separator === undefined) {
+      let start = rest.length;
+      while (start > 0 && !isSpace(rest.charCodeAt(start - 1))) start--;
+      if (start === 0) break;
+      parts.push(rest.slice(start));
+      rest = strip(rest.slice(0, start), "right");
+      if (rest === "") return parts.toReversed();
+    } else {
+      const at = rest.lastIndexOf(separator);
+      if (at < 0) break;
+      parts.push(rest.slice(at + separator.length));
+      rest = rest.slice(0, at);
+    }
+  }
+  if (separator !== undefined || rest !== "") parts.push(rest);
+  return parts.toReversed();
+}
+
+/** Returns `text.splitlines(keepEnds)`. */
+export function splitLines(text: string, keepEnds = false): string[] {
+  const lines: string[] = [];
+  let at = 0;
+  for (const match of text.matchAll(LINE_END)) {
+    const end = match.index + match[0].length;
+    lines.push(text.slice(at, keepEnds ? end : match.index));
+    at = end;
+  }
+  if (at < text.length) lines.push(text.slice(at));
+  return lines;
+}
+
+/** Returns `text.replace(old, with, limit)`; a negative limit means no limit. */
+export function replace(text: string, old: string, replacement: string, limit: number): string {
+  if (limit < 0 && old !== "") return text.split(old).join(replacement);
+  if (old === "") {
+    const points = pointsOf(text);
+    let left = limit < 0 ? points.length + 1 : limit;
+    let result = "";
+    for (const point of points) result += left-- > 0 ? replacement + point : point;
+    return left > 0 ? result + replacement : result;
+  }
+  return split(text, old, limit).join(replacement);
+}
+
+/** Returns how often a text has a part, without overlaps. */
+export function count(text: string, part: string): number {
+  if (part === "") return lengthOf(text) + 1;
+  let found = 0;
+  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) found++;
+  return found;
+}

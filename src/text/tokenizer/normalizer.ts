@@ -1,0 +1,36 @@
+/** Normalizers: they rewrite a text before it is cut into words. */
+import { z } from "zod";
+import { UnsupportedError } from "../../base/errors.ts";
+import { component, type Component } from "./files.ts";
+import { libraryNormalizer } from "./library.ts";
+import { FORMS, normalizeText } from "./unicode.ts";
+
+/** Rewrites a text. */
+export type Normalizer = (text: string) => string;
+
+/**
+ * Compiles a normalizer.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` for a normalizer that does not exist or has no valid settings.
+ */
+export function compileNormalizer(part: Component | null): Normalizer | null {
+  if (part === null) return null;
+  if (FORMS.has(part.type)) return (text) => normalizeText(text, part.type);
+  if (part.type === "Sequence") {
+    const parts = read(part);
+    return (text) => parts.reduce((done, normalize) => normalize(done), text);
+  }
+  try {
+    return libraryNormalizer(part);
+  } catch (error) {
+    throw new UnsupportedError(`tokenizer.json: the normalizer \`${part.type}\` is not supported: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+function read(part: Component): Normalizer[] {
+  const result = z.array(component).safeParse(part["normalizers"]);
+  if (!result.success) throw new UnsupportedError("tokenizer.json: the normalizer `Sequence` is not supported without `normalizers`.");
+  return result.data.flatMap((inner) => compileNormalizer(inner) ?? []);
+}

@@ -1,0 +1,62 @@
+/** Tokens that a post-processor adds around a text, such as a BOS. */
+import { z } from "zod";
+import { UnsupportedError } from "../../base/errors.ts";
+import { component, type Component } from "./files.ts";
+
+/** Tokens around a text. */
+export interface AddedAround {
+  readonly before: readonly string[];
+  readonly after: readonly string[];
+}
+
+const NOTHING: AddedAround = { before: [], after: [] };
+const template = z.object({
+  single: z.array(
+    z.union([z.object({ SpecialToken: z.object({ id: z.string() }) }), z.object({ Sequence: z.object({ id: z.string() }) })]),
+  ),
+});
+const named = z.tuple([z.string(), z.int()]);
+const roberta = z.object({ cls: named, sep: named });
+
+/**
+ * Returns the tokens that a post-processor adds around one text.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` for a post-processor that is not supported.
+ */
+export function addedAround(part: Component | null): AddedAround {
+  if (part === null) return NOTHING;
+  switch (part.type) {
+    case "ByteLevel":
+      return NOTHING;
+    case "Sequence": {
+      const parts = read(z.object({ processors: z.array(component) }), part).processors.map(addedAround);
+      return parts.reduce(
+        (inner, outer) => ({
+          before: [...outer.before, ...inner.before],
+          after: [...inner.after, ...outer.after],
+        }),
+        NOTHING,
+      );
+    }
+    case "TemplateProcessing": {
+      const { single } = read(template, part);
+      const at = single.findIndex((item) => "Sequence" in item);
+      const tokens = (items: typeof single): string[] => items.flatMap((item) => ("SpecialToken" in item ? [item.SpecialToken.id] : []));
+      return { before: tokens(single.slice(0, at)), after: tokens(single.slice(at + 1)) };
+    }
+    case "BertProcessing":
+    case "RobertaProcessing": {
+      const { cls, sep } = read(roberta, part);
+      return { before: [cls[0]], after: [sep[0]] };
+    }
+    default:
+      throw new UnsupportedError(`tokenizer.json: the post-processor \`${part.type}\` is not supported.`);
+  }
+}
+
+function read<T extends z.ZodType>(schema: T, part: Component): z.infer<T> {
+  const result = schema.safeParse(part);
+  if (result.success) return result.data;
+  const { path, message } = result.error.issues[0]!;
+  throw new UnsupportedError(`tokenizer.json: the post-processor \`${part.type}\` has unsupported settings: ${path.join(".")}: ${message}`);
+}

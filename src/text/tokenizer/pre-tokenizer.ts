@@ -1,0 +1,188 @@
+/**
+ * Pre-tokenizers: they cut a text into words, within which a BPE model merges.
+ *
+ * @source Hugging Face `tokenizers` 0.23, `pre_tokenizers/` and `tokenizer/normalizer.rs`. The npm library translates the regular expressions;
+ *   its own splitting ignores most of the `behavior`s.
+ */
+import { z } from "zod";
+import { UnsupportedError } from "../../base/errors.ts";
+import { component, type Component } from "./files.ts";
+import { translateRegex } from "./library.ts";
+import { asMatched } from "./unicode.ts";
+
+/** Cuts a text into words. `start` is the position of the text in the whole text. */
+export type PreTokenizer = (text: string, start: number) => readonly string[];
+
+/** Words of the pre-tokenizer `ByteLevel` (GPT-2). */
+const BYTE_LEVEL_WORDS = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
+const SPACE = " ";
+
+const behavior = z.enum(["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]);
+type Behavior = z.infer<typeof behavior>;
+const pattern = z.union([z.object({ Regex: z.string() }), z.object({ String: z.string() })]);
+const split = z.object({ pattern, behavior, invert: z.boolean().default(false) });
+const byteLevel = z.object({ add_prefix_space: z.boolean().default(true), use_regex: z.boolean().default(true) });
+const digits = z.object({ individual_digits: z.boolean().default(false) });
+const punctuation = z.object({ behavior: behavior.default("Isolated") });
+const metaspace = z.object({
+  replacement: z.string(),
+  prepend_scheme: z.enum(["always", "first", "never"]).default("always"),
+  split: z.boolean().default(true),
+});
+
+/** Settings of a part. */
+type Pattern = z.infer<typeof pattern>;
+
+/**
+ * Compiles a pre-tokenizer. `ByteLevel` cuts words; the bytes become tokens in the model.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` naming the part that is not supported.
+ */
+export function compilePreTokenizer(part: Component | null): PreTokenizer {
+  if (part === null) return (text) => [text];
+  switch (part.type) {
+    case "Sequence":
+      return inSequence(read(z.object({ pretokenizers: z.array(component) }), part).pretokenizers.map(compilePreTokenizer));
+    case "Split": {
+      const { pattern: given, behavior: kind, invert } = read(split, part);
+      return splitting(given, kind, invert);
+    }
+    case "Digits":
+      return splitting({ Regex: read(digits, part).individual_digits ? String.raw`\p{N}` : String.raw`\p{N}+` }, "Isolated");
+    case "Punctuation":
+      return splitting({ Regex: String.raw`[\p{P}!-/:-@\[-\x60{-~]` }, read(punctuation, part).behavior);
+    case "Whitespace":
+      return splitting({ Regex: String.raw`\w+|[^\w\s]+` }, "Removed", true);
+    case "WhitespaceSplit":
+      return splitting({ Regex: String.raw`\s` }, "Removed");
+    case "ByteLevel":
+      return byteLevelWords(read(byteLevel, part));
+    case "Metaspace":
+      return spaceMarks(read(metaspace, part));
+    default:
+      throw new UnsupportedError(`tokenizer.json: the pre-tokenizer \`${part.type}\` is not supported.`);
+  }
+}
+
+function read<T extends z.ZodType>(schema: T, part: Component): z.infer<T> {
+  const result = schema.safeParse(part);
+  if (result.success) return result.data;
+  const { path, message } = result.error.issues[0]!;
+  throw new UnsupportedError(`tokenizer.json: the pre-tokenizer \`${part.type}\` has unsupported settings: ${path.join(".")}: ${message}`);
+}
+
+function inSequence(parts: readonly PreTokenizer[]): PreTokenizer {
+  return (text, start) => {
+    let words: readonly string[] = [text];
+    for (const [index, part] of parts.entries()) {
+      if (index === 0) {
+        words = part(text, start);
+        continue;
+      }
+      let at = start;
+      words = words.flatMap((word) => {
+        const cut = part(word, at);
+        at += word.length;
+        return cut;
+      });
+    }
+    return words;
+  };
+}
+
+function byteLevelWords({ add_prefix_space: addsSpace, use_regex: usesRegex }: z.infer<typeof byteLevel>): PreTokenizer {
+  const cut = usesRegex ? splitting({ Regex: BYTE_LEVEL_WORDS }, "Isolated") : (text: string) => [text];
+  return (text, start) => cut(addsSpace && !text.startsWith(SPACE) ? SPACE + text : text, start);
+}
+
+function spaceMarks({ replacement, prepend_scheme: scheme, split: isSplit }: z.infer<typeof metaspace>): PreTokenizer {
+  const cut = isSplit ? splitting({ String: replacement }, "MergedWithNext") : (text: string) => [text];
+  return (text, start) => {
+    const marked = text.replaceAll(SPACE, replacement);
+    const isPrefixed = !marked.startsWith(replacement) && (scheme === "always" || (scheme === "first" && start === 0));
+    return cut(isPrefixed ? replacement + marked : marked, start);
+  };
+}
+
+/** Returns the regular expression of a pattern. */
+function patternRegex(given: Pattern): RegExp {
+  if ("String" in given) return new RegExp(given.String.replaceAll(/[\\^$.*+?()[\]{}|/-]/gu, String.raw`\$&`), "gu");
+  try {
+    return translateRegex(given.Regex);
+  } catch (error) {
+    throw new UnsupportedError(
+      `tokenizer.json: the regular expression ${JSON.stringify(given.Regex.slice(0, 100))} is not supported: ${(error as Error).message}`,
+      { cause: error },
+    );
+  }
+}
+
+function splitting(given: Pattern, kind: Behavior, isInverted = false): PreTokenizer {
+  const regex = patternRegex(given);
+  // By far the most frequent case.
+  if (kind === "Isolated") return (text) => isolated(text, regex);
+  return (text) => grouped(text, regex, kind, isInverted);
+}
+
+function isolated(text: string, regex: RegExp): string[] {
+  const words: string[] = [];
+  let done = 0;
+  for (const { 0: word, index } of asMatched(text).matchAll(regex)) {
+    if (index > done) words.push(text.slice(done, index));
+    done = index + word.length;
+    if (word !== "") words.push(text.slice(index, done));
+  }
+  if (done < text.length) words.push(text.slice(done));
+  return words;
+}
+
+/** A stretch of a text that matches or does not match. */
+interface Stretch {
+  start: number;
+  end: number;
+  readonly isMatch: boolean;
+}
+
+function stretches(text: string, regex: RegExp, isInverted: boolean): Stretch[] {
+  const found: Stretch[] = [];
+  let done = 0;
+  for (const { 0: word, index } of asMatched(text).matchAll(regex)) {
+    if (index > done) found.push({ start: done, end: index, isMatch: isInverted });
+    found.push({ start: index, end: index + word.length, isMatch: !isInverted });
+    done = index + word.length;
+  }
+  if (done < text.length) found.push({ start: done, end: text.length, isMatch: isInverted });
+  return found;
+}
+
+function grouped(text: string, regex: RegExp, kind: Exclude<Behavior, "Isolated">, isInverted: boolean): string[] {
+  const all = stretches(text, regex, isInverted);
+  const words =
+    kind === "MergedWithNext" ? mergedWithNext(all) : kind === "Removed" ? all.filter(({ isMatch }) => !isMatch) : merged(all, kind);
+  return words.filter(({ start, end }) => end > start).map(({ start, end }) => text.slice(start, end));
+}
+
+function merged(all: readonly Stretch[], kind: "MergedWithPrevious" | "Contiguous"): Stretch[] {
+  const words: Stretch[] = [];
+  let wasMatch = false;
+  for (const one of all) {
+    const last = words.at(-1);
+    const isJoined = kind === "Contiguous" ? one.isMatch === wasMatch : one.isMatch && !wasMatch;
+    if (isJoined && last !== undefined) last.end = one.end;
+    else words.push({ ...one });
+    wasMatch = one.isMatch;
+  }
+  return words;
+}
+
+function mergedWithNext(all: readonly Stretch[]): Stretch[] {
+  const words: Stretch[] = [];
+  let wasMatch = false;
+  for (const one of all.toReversed()) {
+    const next = words.at(-1);
+    if (one.isMatch && !wasMatch && next !== undefined) next.start = one.start;
+    else words.push({ ...one });
+    wasMatch = one.isMatch;
+  }
+  return words.toReversed();
+}

@@ -1,0 +1,133 @@
+/** From messages as clients write them to messages as chat templates read them. */
+
+import { DataError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
+import type { ChatMessage, ChatToolCall } from "./chat-tokenizer.ts";
+import { Dict, jsonText, parseJson } from "./jinja/index.ts";
+import { formRole, type MessageForms, textPart } from "./message-forms.ts";
+
+const TEXT_PARTS: ReadonlySet<string> = new Set(["text", "input_text", "output_text", "refusal", "thinking"]);
+
+/**
+ * Copies of `messages` in the forms that a template renders: content as one text or as parts, tool call arguments as objects or as JSON
+ * text, and reasoning under each of its names. Keys this function does not know are kept.
+ *
+ * @param forms - Forms that the template renders.
+ * @throws DataError `E_DATA` for tool call arguments that are not the JSON text of an object.
+ * @throws UnsupportedError `E_UNSUPPORTED` for content that is not text.
+ */
+export function templateMessages(messages: readonly ChatMessage[], forms: MessageForms): Record<string, unknown>[] {
+  return messages.map((message, index) => {
+    const where = `messages[${index}]`;
+    const { tool_calls: toolCalls, content, ...rest } = message;
+    const { texts, thoughts } = contentTexts(content, message.role, `${where}.content`);
+    const result: Record<string, unknown> = { ...rest, content: "" };
+    for (const [key, value] of Object.entries(rest)) {
+      // Templates test `is defined`: members that are null or undefined must be absent.
+      if (value === undefined || value === null) delete result[key];
+    }
+    const reasoning = addReasoning(result, thoughts);
+    const hasCalls = toolCalls !== undefined && toolCalls !== null && toolCalls.length > 0;
+    result["content"] = contentForm(texts, message.role, forms, forms.reasoning === "part" ? reasoning : undefined);
+    if (hasCalls) {
+      if (result["content"] === "") result["content"] = forms.emptyContent;
+      result["tool_calls"] = toolCalls.map((call, at) => templateToolCall(call, `${where}.tool_calls[${at}]`, forms));
+    }
+    return result;
+  });
+}
+
+/** Writes the reasoning under the names that templates read, of which transformers fills the first two, and returns it. */
+function addReasoning(result: Record<string, unknown>, thoughts: readonly string[]): string | undefined {
+  const given = result["reasoning_content"] ?? result["thinking"] ?? result["reasoning"];
+  const reasoning: unknown = given ?? (thoughts.length > 0 ? thoughts.join("\n") : undefined);
+  if (typeof reasoning !== "string") return undefined;
+  result["reasoning_content"] = reasoning;
+  result["thinking"] ??= reasoning;
+  result["reasoning"] ??= reasoning;
+  return reasoning;
+}
+
+/** Returns content as the template reads it for this role: a text, or a list of parts. */
+function contentForm(texts: string | readonly string[], role: string, forms: MessageForms, thought: string | undefined): unknown {
+  const form = formRole(role);
+  const isList = typeof texts !== "string";
+  if (thought !== undefined && form === "assistant") {
+    const answer = (isList ? texts : [texts]).filter((text) => text !== "");
+    return [{ type: "thinking", thinking: thought }, ...answer.map(textPart)];
+  }
+  if (isList) return texts.length > 0 && forms.readsParts[form] ? texts.map(textPart) : texts.join("\n");
+  return forms.readsText[form] ? texts : [textPart(texts)];
+}
+
+/** Texts of content, and the thoughts that stand among the parts of an assistant message. */
+interface ContentTexts {
+  readonly texts: string | readonly string[];
+  readonly thoughts: readonly string[];
+}
+
+function contentTexts(content: ChatMessage["content"], role: string, where: string): ContentTexts {
+  if (content === null || content === undefined) return { texts: "", thoughts: [] };
+  if (typeof content === "string") return { texts: content, thoughts: [] };
+  const texts: string[] = [];
+  const thoughts: string[] = [];
+  for (const [index, part] of content.entries()) {
+    if (typeof part === "string") {
+      texts.push(part);
+      continue;
+    }
+    const type = part.type ?? "text";
+    if (!TEXT_PARTS.has(type)) {
+      throw new UnsupportedError(`${where}[${index}]: this model reads text only, got a part of type \`${type}\`.`, { param: "messages" });
+    }
+    // A refusal or a thought has its text under its own name.
+    const own: unknown = (part as Readonly<Record<string, unknown>>)[type];
+    const text = part.text ?? own;
+    if (typeof text === "string") (type === "thinking" && role === "assistant" ? thoughts : texts).push(text);
+  }
+  return { texts, thoughts };
+}
+
+function templateToolCall(call: ChatToolCall, where: string, forms: MessageForms): Record<string, unknown> {
+  const parsed = argumentsObject(call.function.arguments, where);
+  return {
+    ...call,
+    type: call.type ?? "function",
+    function: {
+      ...call.function,
+      arguments: forms.toolArguments === "object" ? parsed : argumentsText(call.function.arguments, parsed, where),
+    },
+  };
+}
+
+/** Returns the JSON text of arguments: the client's own, if it is one. */
+function argumentsText(given: unknown, parsed: unknown, where: string): string {
+  if (typeof given === "string" && given !== "") return given;
+  try {
+    return jsonText(parsed);
+  } catch (error) {
+    throw new DataError(`${where}.function.arguments: ${(error as Error).message}`, { cause: error, param: "messages" });
+  }
+}
+
+function argumentsObject(value: unknown, where: string): unknown {
+  if (value === undefined || value === null || value === "") return {};
+  let parsed: unknown = value;
+  if (typeof value === "string") {
+    try {
+      parsed = parseJson(value);
+    } catch (error) {
+      if (WhetstoneError.isInstance(error))
+        throw new DataError(`${where}.function.arguments: ${error.message}`, { cause: error, param: "messages" });
+      throw new DataError(`${where}.function.arguments: expected the JSON text of an object, got text that is not JSON.`, {
+        cause: error,
+        param: "messages",
+      });
+    }
+  }
+  if (parsed instanceof Dict) return parsed;
+  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
+    const kind = parsed === null ? "null" : Array.isArray(parsed) ? "an array" : typeof parsed;
+    throw new DataError(`${where}.function.arguments: expected the JSON text of an object, got ${kind}.`, { param: "messages" });
+  }
+  return parsed;
+}

@@ -1,0 +1,96 @@
+/**
+ * Tool use with chat templates that do not support it: their definitions become text of the system message, tool calls become text of the
+ * assistant's message, and tool results become user messages. The format is Hermes (`<tools>`, `<tool_call>`, `<tool_response>`),
+ * which the service's parser of tool calls reads, and in which most models without a format of their own were trained.
+ *
+ * @source https://github.com/NousResearch/Hermes-Function-Calling
+ */
+
+import { compileTemplate } from "./chat-template.ts";
+import type { ChatMessage } from "./chat-tokenizer.ts";
+import type { MessageForms } from "./message-forms.ts";
+import { templateMessages } from "./template-messages.ts";
+
+const DEFINITIONS = compileTemplate(
+  `{% if system %}{{ system }}
+
+{% endif %}You can call these tools; each line is the JSON schema of one function:
+<tools>
+{% for tool in tools %}
+{{ (tool.function if tool.function else tool) | tojson }}
+{% endfor %}
+</tools>
+To call a tool, write its name and arguments as JSON: <tool_call>{"name": "…", "arguments": {…}}</tool_call>`,
+);
+
+const CALLS = compileTemplate(
+  `{{ content }}{% for call in tool_calls %}{{ '\\n' if content or not loop.first }}<tool_call>{"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}</tool_call>{% endfor %}`,
+);
+
+const RESULTS = compileTemplate(
+  `{% for result in results %}{{ '\\n' if not loop.first }}<tool_response>{{ result }}</tool_response>{% endfor %}`,
+);
+
+/** Forms of messages with a single text as content. */
+const TEXT_FORMS: MessageForms = {
+  rendersTools: true,
+  rendersToolCalls: true,
+  toolArguments: "object",
+  emptyContent: "",
+  readsParts: { system: false, user: false, assistant: false, tool: false },
+  readsText: { system: true, user: true, assistant: true, tool: true },
+  reasoning: "fields",
+};
+
+/**
+ * Expresses tools as text where a template does not render them; returns other messages unchanged.
+ *
+ * @param tools - Tool definitions; null = none. For a template that does not render them, they are appended to the first message if its role
+ *   is `system` or `developer`, else to a new system message in front.
+ * @param forms - Forms of messages that the template renders.
+ */
+export function supportTools(
+  messages: readonly ChatMessage[],
+  tools: readonly unknown[] | null,
+  { rendersTools, rendersToolCalls }: MessageForms,
+): readonly ChatMessage[] {
+  const calls = rendersToolCalls ? messages : callsAsText(messages);
+  return rendersTools || tools === null ? calls : withDefinitions(calls, tools);
+}
+
+/** Returns messages with tool calls in the content of assistant messages, and the results of one turn as one user message. */
+function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  if (!messages.some(({ role, tool_calls: calls }) => role === "tool" || (calls ?? []).length > 0)) return messages;
+  const result: ChatMessage[] = [];
+  let results: unknown[] = [];
+  const closeResults = () => {
+    // A single message, because many templates require alternating roles.
+    if (results.length > 0) result.push({ role: "user", content: RESULTS.render({ results }) });
+    results = [];
+  };
+  for (const { role, content, tool_calls: calls, ...rest } of templateMessages(messages, TEXT_FORMS) as unknown as TextMessage[]) {
+    if (role === "tool") {
+      results.push(content);
+      continue;
+    }
+    closeResults();
+    result.push({ ...rest, role, content: calls === undefined ? content : CALLS.render({ content, tool_calls: calls }) });
+  }
+  closeResults();
+  return result;
+}
+
+/** Message with a single text as content. */
+interface TextMessage {
+  readonly role: string;
+  readonly content: string;
+  readonly tool_calls?: readonly unknown[];
+}
+
+function withDefinitions(messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
+  const [first, ...rest] = messages;
+  const hasSystem = first?.role === "system" || first?.role === "developer";
+  const [{ content }] = templateMessages([hasSystem ? first : { role: "system" }], TEXT_FORMS) as unknown as [TextMessage];
+  const system = { ...(hasSystem ? first : { role: "system" }), content: DEFINITIONS.render({ system: content, tools }) };
+  return [system, ...(hasSystem ? rest : messages)];
+}

@@ -1,0 +1,97 @@
+/** Split of a rendered conversation into context and assistant turns, found by rendering it turn by turn. */
+
+import { DataError } from "../../base/errors.ts";
+import type { ChatMessage } from "./chat-tokenizer.ts";
+
+/** A stretch of a conversation's text. */
+export interface TextSegment {
+  readonly text: string;
+  /** Whether the assistant says it. */
+  readonly trained: boolean;
+}
+
+/** Renders the first messages of a conversation. */
+type Render = (messages: readonly ChatMessage[], addGenerationPrompt: boolean) => string;
+
+/**
+ * Cuts a conversation into context and completions, in turns. For every assistant message, the messages before it are
+ * rendered with the generation header (the prompt) and the messages up to it without: the difference is the completion.
+ * It ends at its last closing text; the next context is all that the next prompt has after it.
+ *
+ * @param render - Renders the first messages of the conversation.
+ * @param closings - Texts of the tokens that end a turn; none = a completion is the whole difference.
+ * @param isTrained - Whether the assistant message at an index is trained; others are context. Default: all are.
+ * @throws DataError `E_DATA` without an assistant message, or if a rendering does not extend the one before it, or the template
+ *   leaves out the tool calls of a trained message.
+ */
+export function trainingSegments(
+  messages: readonly ChatMessage[],
+  render: Render,
+  closings: readonly string[],
+  isTrained: (index: number) => boolean = () => true,
+): TextSegment[] {
+  const segments: TextSegment[] = [];
+  let done = "";
+  for (const [index, message] of messages.entries()) {
+    if (message.role !== "assistant" || !isTrained(index)) continue;
+    const prompt = render(messages.slice(0, index), true);
+    const whole = render(messages.slice(0, index + 1), false);
+    requireToolCalls(messages.slice(0, index), message, index, whole, render);
+    const context = afterTurns(done, prompt, index);
+    const completion = afterPrompt(prompt, whole, index);
+    const end = completionEnd(completion, closings);
+    if (end === 0) throw new DataError(`messages[${index}]: the chat template renders nothing for this assistant message.`);
+    segments.push({ text: context, trained: false }, { text: completion.slice(0, end), trained: true });
+    done = prompt + completion.slice(0, end);
+  }
+  if (segments.length === 0) throw new DataError("Expected at least one assistant message to train on, found none.");
+  return segments;
+}
+
+/** @throws DataError `E_DATA` if the template renders a message without its tool calls. */
+function requireToolCalls(before: readonly ChatMessage[], message: ChatMessage, index: number, whole: string, render: Render): void {
+  const { tool_calls: calls, ...others } = message;
+  if (calls === undefined || calls === null || calls.length === 0) return;
+  let without: string;
+  try {
+    without = render([...before, others], false);
+  } catch {
+    // The template rejects the message without its calls, so it reads them.
+    return;
+  }
+  if (without !== whole) return;
+  throw new DataError(
+    `messages[${index}]: the chat template renders nothing of its \`tool_calls\`, so they cannot be trained. ` +
+      "Use a chat template that renders tool calls; some render them only where `content` is empty.",
+  );
+}
+
+function afterTurns(done: string, prompt: string, index: number): string {
+  if (prompt.startsWith(done)) return prompt.slice(done.length);
+  throw new DataError(
+    `The chat template renders the prompt of messages[${index}] so that it does not extend the turns before it, so no token can be assigned ` +
+      "to a turn; templates that leave out earlier reasoning do so. Split the conversation so that each line ends with its only trained " +
+      "assistant message, or train from sampled token ids.",
+  );
+}
+
+function afterPrompt(prompt: string, whole: string, index: number): string {
+  if (whole.startsWith(prompt)) return whole.slice(prompt.length);
+  let at = 0;
+  while (prompt[at] === whole[at]) at++;
+  const excerpt = (text: string): string => JSON.stringify(text.slice(at, at + 40));
+  throw new DataError(
+    `The chat template renders messages[${index}] so that it does not extend its own prompt: after the same ${at} characters the prompt ` +
+      `continues with ${excerpt(prompt)}, the finished turn with ${excerpt(whole)}. If the prompt opens the reasoning, give the message ` +
+      "a `reasoning_content`, or set the template's variable that disables it (`enable_thinking: false`); else train from sampled token ids, or use a template that renders finished turns as it renders prompts.",
+  );
+}
+
+function completionEnd(completion: string, closings: readonly string[]): number {
+  let end = -1;
+  for (const closing of closings) {
+    const at = closing === "" ? -1 : completion.lastIndexOf(closing);
+    if (at >= 0) end = Math.max(end, at + closing.length);
+  }
+  return end < 0 ? completion.length : end;
+}

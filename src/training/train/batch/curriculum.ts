@@ -1,0 +1,126 @@
+import { highestReward } from "../../../library/environment/highest-reward.ts";
+import { scenarioIdOf, type Environment } from "../../../library/environment/index.ts";
+import { ConfigError } from "../../../base/errors.ts";
+import type { TrajectoryGroup } from "../../../base/trajectory/index.ts";
+import { uniform } from "../../../base/util/rng.ts";
+import type { PassRatesOfStep } from "../../../run/resume-state.ts";
+import type { CurriculumOptions } from "./options.ts";
+
+/** RNG domain of the draws of a curriculum; other draws with the same seed use other domains. */
+const DRAW_DOMAIN = 0x3c1d07a5;
+/** Weight of the prior, the target, in units of groups. A group has several rollouts, so it outweighs the prior. */
+const PRIOR_WEIGHT = 0.25;
+
+/** Running pass rate of each key of one environment. */
+export type PassRateTable = ReadonlyMap<string, number>;
+
+/**
+ * Computes the running pass rates before a step, from the groups of the earlier steps:
+ *
+ * ```
+ * p = (Σ decay^(step − 1 − s) · rate + 0.25 · target) / (Σ decay^(step − 1 − s) + 0.25)
+ * ```
+ *
+ * over the groups of the key, with `s` the step of a group. A key without groups is absent; its pass rate is `target`.
+ */
+export function passRateTable(
+  steps: Iterable<PassRatesOfStep>,
+  before: number,
+  { decay = 0.95, target = 0.5 }: Pick<CurriculumOptions<never>, "decay" | "target">,
+  environment?: string,
+): PassRateTable {
+  const sums = new Map<string, { rates: number; weights: number }>();
+  for (const { step, passRates } of steps) {
+    if (step >= before) continue;
+    const weight = decay ** (before - 1 - step);
+    for (const each of passRates) {
+      if (each.environment !== environment) continue;
+      const { rates, weights } = sums.get(each.key) ?? { rates: 0, weights: 0 };
+      sums.set(each.key, { rates: rates + weight * each.rate, weights: weights + weight });
+    }
+  }
+  return new Map([...sums].map(([key, { rates, weights }]) => [key, (rates + PRIOR_WEIGHT * target) / (weights + PRIOR_WEIGHT)]));
+}
+
+/** Returns the sampling weight of a scenario with pass rate `rate`; `1 + floor` at the target, `floor` at 0 and 1. */
+export function samplingWeight(rate: number, { target = 0.5, floor = 0.05 }: Pick<CurriculumOptions<never>, "target" | "floor">): number {
+  return (rate / target) ** (2 * target) * ((1 - rate) / (1 - target)) ** (2 * (1 - target)) + floor;
+}
+
+/** Place of the draws of one environment in a run. */
+export interface DrawCoordinates {
+  /** Seed of the run. */
+  readonly seed: number;
+  /** Position of the environment in the run's list. */
+  readonly environment: number;
+}
+
+/**
+ * Draws positions of scenarios within one step, in proportion to their weights and without replacement. After every position was drawn once,
+ * all can be drawn again.
+ */
+export class WeightedDraws {
+  readonly #weights: readonly number[];
+  readonly #coordinates: DrawCoordinates;
+  readonly #drawn = new Set<number>();
+
+  /** @param weights - One weight per position, above 0. */
+  constructor(weights: readonly number[], coordinates: DrawCoordinates) {
+    this.#weights = weights;
+    this.#coordinates = coordinates;
+  }
+
+  /** Returns the position drawn as number `index` of the environment's draws, counted over the whole run. */
+  draw(index: number): number {
+    const { seed, environment } = this.#coordinates;
+    if (this.#drawn.size === this.#weights.length) this.#drawn.clear();
+    const left = this.#weights.map((weight, position) => (this.#drawn.has(position) ? 0 : weight));
+    const total = left.reduce((sum, weight) => sum + weight, 0);
+    let rest = uniform(BigInt(seed), index >>> 0, Math.floor(index / 2 ** 32), environment, DRAW_DOMAIN) * total;
+    // Rounding can leave a rest after the last weight: the last position that is not drawn yet is then chosen.
+    let chosen = 0;
+    for (const [position, weight] of left.entries()) {
+      if (weight === 0) continue;
+      chosen = position;
+      rest -= weight;
+      if (rest < 0) break;
+    }
+    this.#drawn.add(chosen);
+    return chosen;
+  }
+}
+
+/** Returns the key of a scenario. @throws ConfigError `E_CONFIG` if the option `key` does not return a text. */
+export function scenarioKey<S>({ key }: CurriculumOptions<S>, environment: Environment<S>, scenario: S): string {
+  if (key === undefined) return scenarioIdOf(environment, scenario);
+  const value: unknown = key(scenario, environment.name);
+  if (typeof value === "string") return value;
+  throw new ConfigError(
+    `Expected \`curriculum.key\` to return a text, got \`${String(value)}\` for a scenario of \`${environment.name}\``,
+    {
+      param: "curriculum.key",
+    },
+  );
+}
+
+/**
+ * Returns the pass rate of a group: the mean of the metric, or of the reward relative to the environment's maximum reward, clipped to [0, 1].
+ * Null for a group without trajectories.
+ *
+ * @throws ConfigError `E_CONFIG` if no trajectory of the group has the metric.
+ */
+export function groupPassRate<S>(group: TrajectoryGroup, environment: Environment<S>, metric: string | undefined): number | null {
+  if (group.trajectories.length === 0) return null;
+  const values =
+    metric === undefined
+      ? group.rewards.map((reward) => reward / highestReward(environment))
+      : group.trajectories.flatMap(({ metrics }) => (metrics[metric] === undefined ? [] : Number(metrics[metric])));
+  if (values.length === 0) {
+    const known = Object.keys(group.trajectories[0]?.metrics ?? {});
+    throw new ConfigError(
+      `Expected the trajectories of environment \`${environment.name}\` to have the metric \`${metric}\` (\`curriculum.metric\`), got ${known.join(", ")}`,
+      { param: "curriculum.metric" },
+    );
+  }
+  return Math.min(1, Math.max(0, values.reduce((sum, value) => sum + value, 0) / values.length));
+}

@@ -1,0 +1,84 @@
+import type { TrajectoryGroup } from "../../../base/trajectory/index.ts";
+import type { PrepareContext } from "../loop.ts";
+import type { TrainRlOptions } from "../options.ts";
+import { playGroups } from "../rollouts.ts";
+import type { RunDirectory } from "../../../run/run-directory.ts";
+import { selectGroups, type Selection } from "./filters.ts";
+import { weightedEnvironments } from "./options.ts";
+import type { ScenarioSampler } from "./sampler.ts";
+
+/** Sampled groups of a step, the groups that are trained, and the duration of the rollouts. */
+export interface Batch extends Selection {
+  /** All sampled groups, in order of scenario index. */
+  readonly sampled: readonly TrajectoryGroup[];
+  readonly seconds: number;
+}
+
+/**
+ * Samples the groups of a step, in rounds until enough are kept, and records `batch-end`. Groups that are on disk are not sampled again.
+ *
+ * The groups of a step are a function of the run's settings, its checkpoints, and the recorded batches of earlier steps: a resumed
+ * preparation repeats the same rounds.
+ *
+ * @returns Null if `stopSignal` ended the preparation.
+ */
+export async function prepareBatch<S>(
+  directory: RunDirectory,
+  options: TrainRlOptions<S>,
+  sampler: ScenarioSampler,
+  step: number,
+  { policyVersion, checkpointStep, signal, stopSignal }: PrepareContext,
+): Promise<Batch | null> {
+  const { model, scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, replacements } = options;
+  const { concurrency = 64, timeoutMs, retries = 0, maxExceptions = 0.05, refill, scoreTimeouts, scoreGroup, chatTemplateKwargs } = options;
+  const filters = { ...options.filters, constant: options.filters?.constant ?? refill !== undefined };
+  const startedMs = performance.now();
+  await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
+  const { prepared } = directory.state;
+  const earlier = [...prepared.values()].filter((each) => each.step < step);
+  const scenarios = sampler.step(step, earlier);
+  const first = firstIndex(prepared, step, scenariosPerStep);
+  // Later steps may already use the indices after the recorded number.
+  const maxGroups = prepared.get(step)?.sampled ?? refill?.maxGroups ?? scenariosPerStep;
+  let sampled: readonly TrajectoryGroup[] = [];
+  let selection = selectGroups([], {}, step);
+  for (;;) {
+    const count = Math.min(scenariosPerStep - selection.kept.length, maxGroups - scenarios.taken.size);
+    if (count <= 0) break;
+    scenarios.take(first + scenarios.taken.size, count);
+    sampled = await playGroups({
+      directory,
+      model,
+      split: "train",
+      step,
+      scenarios: scenarios.taken,
+      isLabeled: weightedEnvironments(options.environment).length > 1,
+      checkpointStep,
+      policyVersion,
+      gather: { groupSize, concurrency, timeoutMs, maxExceptions, temperature, chatTemplateKwargs, seed, retries, replacements },
+      scoreTimeouts,
+      scoreGroup,
+      signal,
+      stopSignal,
+    });
+    if (sampled.length < scenarios.taken.size) return null;
+    selection = selectGroups(sampled, filters, step);
+  }
+  if (!prepared.has(step)) {
+    const { kept, discarded, discardedScenarios, removed } = selection;
+    const passRates = sampler.passRates(sampled, scenarios.taken);
+    const counts = { sampled: sampled.length, kept: kept.length };
+    await directory.record({ type: "batch-end", step, ...counts, discarded, discardedScenarios, removed, passRates });
+  }
+  return { ...selection, sampled, seconds: (performance.now() - startedMs) / 1000 };
+}
+
+/**
+ * Returns the scenario index of a step's first group: the number of groups that all earlier steps sampled. Steps of earlier versions, which
+ * recorded no `batch-end`, sampled `scenariosPerStep` groups each.
+ */
+function firstIndex(prepared: ReadonlyMap<number, { readonly sampled: number }>, step: number, scenariosPerStep: number): number {
+  let first = 0;
+  for (let earlier = 0; earlier < step; earlier++) first += prepared.get(earlier)?.sampled ?? scenariosPerStep;
+  return first;
+}

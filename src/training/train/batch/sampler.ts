@@ -1,0 +1,122 @@
+import { trainScenarios, type Environment } from "../../../library/environment/index.ts";
+import type { TrajectoryGroup } from "../../../base/trajectory/index.ts";
+import type { EnvironmentScenario } from "../rollouts.ts";
+import { scenarioIndex } from "../../../run/run-directory.ts";
+import { groupPassRate, passRateTable, samplingWeight, scenarioKey, WeightedDraws } from "./curriculum.ts";
+import type { GroupPassRate } from "../../../run/events.ts";
+import type { PassRatesOfStep } from "../../../run/resume-state.ts";
+import { EnvironmentSchedule, type ScheduledGroup } from "./environment-schedule.ts";
+import { weightedEnvironments, type BatchOptions, type CurriculumOptions } from "./options.ts";
+
+/** Options of `trainRl` that determine its scenarios. */
+export type SamplerOptions = Pick<BatchOptions<unknown>, "environment" | "curriculum"> & { readonly seed?: number | undefined };
+
+/** Scenarios that a curriculum samples from, with their keys. */
+interface Pool {
+  readonly scenarios: readonly unknown[];
+  readonly keys: readonly string[];
+}
+
+/** Scenarios of a training run by index, over all its environments. */
+export class ScenarioSampler {
+  readonly #environments: readonly Environment<unknown>[];
+  readonly #schedule: EnvironmentSchedule;
+  readonly #curriculum: CurriculumOptions<unknown> | undefined;
+  readonly #seed: number;
+  readonly #pools = new Map<number, Pool>();
+
+  constructor({ environment, curriculum, seed = 0 }: SamplerOptions) {
+    const list = weightedEnvironments(environment);
+    this.#environments = list.map((each) => each.environment);
+    this.#schedule = new EnvironmentSchedule(list.map(({ weight }) => weight));
+    this.#curriculum = curriculum;
+    this.#seed = seed;
+  }
+
+  /** Returns the scenarios of a step; `earlier` has the recorded pass rates of the earlier steps. */
+  step(step: number, earlier: Iterable<PassRatesOfStep>): StepScenarios {
+    if (this.#curriculum === undefined) return new StepScenarios((from, count) => this.#inOrder(from, count));
+    const draws = this.#environments.map((_, at) => this.#draws(at, [...earlier], step));
+    return new StepScenarios((from, count) =>
+      this.#scheduled(from, count).map(({ environment, index }) => {
+        const position = (draws[environment] as WeightedDraws).draw(index);
+        return { environment: this.#environmentAt(environment), scenario: this.#pool(environment).scenarios[position] };
+      }),
+    );
+  }
+
+  /**
+   * Returns the pass rates of groups for the curriculum, in order of scenario index; none without a curriculum, and none of groups
+   * in which every rollout failed.
+   */
+  passRates(groups: readonly TrajectoryGroup[], scenarios: ReadonlyMap<number, EnvironmentScenario>): GroupPassRate[] {
+    const curriculum = this.#curriculum;
+    if (curriculum === undefined) return [];
+    return groups.flatMap((group) => {
+      const { environment, scenario } = scenarios.get(scenarioIndex(group)) as EnvironmentScenario;
+      const rate = groupPassRate(group, environment, curriculum.metric);
+      const name = this.#nameOf(environment);
+      const label = name === undefined ? {} : { environment: name };
+      return rate === null ? [] : { ...label, key: scenarioKey(curriculum, environment, scenario), rate };
+    });
+  }
+
+  #inOrder(from: number, count: number): EnvironmentScenario[] {
+    const scheduled = this.#scheduled(from, count);
+    // The groups of an environment have consecutive numbers: one call per environment shuffles a list once.
+    const taken = this.#environments.map(({ scenarios }, at) => {
+      const own = scheduled.filter(({ environment }) => environment === at);
+      return trainScenarios(scenarios.train, { seed: this.#seed, from: own[0]?.index ?? 0, count: own.length })[Symbol.iterator]();
+    });
+    return scheduled.map(({ environment: at }) => ({ environment: this.#environmentAt(at), scenario: taken[at]?.next().value }));
+  }
+
+  #scheduled(from: number, count: number): ScheduledGroup[] {
+    return Array.from({ length: count }, (_, k) => this.#schedule.at(from + k));
+  }
+
+  #draws(at: number, earlier: readonly PassRatesOfStep[], step: number): WeightedDraws {
+    const curriculum = this.#curriculum ?? {};
+    const table = passRateTable(earlier, step, curriculum, this.#nameOf(this.#environmentAt(at)));
+    const { target = 0.5 } = curriculum;
+    const weights = this.#pool(at).keys.map((key) => samplingWeight(table.get(key) ?? target, curriculum));
+    return new WeightedDraws(weights, { seed: this.#seed, environment: at });
+  }
+
+  #pool(at: number): Pool {
+    const environment = this.#environmentAt(at);
+    const { train } = environment.scenarios;
+    let pool = this.#pools.get(at);
+    if (pool === undefined) {
+      const scenarios = typeof train === "function" ? trainScenarios(train, { count: this.#curriculum?.pool ?? 0 }) : train;
+      pool = { scenarios, keys: scenarios.map((scenario) => scenarioKey(this.#curriculum ?? {}, environment, scenario)) };
+      this.#pools.set(at, pool);
+    }
+    return pool;
+  }
+
+  #environmentAt(at: number): Environment<unknown> {
+    return this.#environments[at] as Environment<unknown>;
+  }
+
+  /** Returns the name of an environment in a run on several; undefined for a single environment. */
+  #nameOf({ name }: Environment<unknown>): string | undefined {
+    return this.#environments.length > 1 ? name : undefined;
+  }
+}
+
+/** Scenarios of one step, taken in order of their index. */
+export class StepScenarios {
+  /** Scenarios taken so far, by index. */
+  readonly taken = new Map<number, EnvironmentScenario>();
+  readonly #at: (from: number, count: number) => readonly EnvironmentScenario[];
+
+  constructor(at: (from: number, count: number) => readonly EnvironmentScenario[]) {
+    this.#at = at;
+  }
+
+  /** Takes the scenarios with the indices `from … from + count − 1`. */
+  take(from: number, count: number): void {
+    for (const [k, scenario] of this.#at(from, count).entries()) this.taken.set(from + k, scenario);
+  }
+}

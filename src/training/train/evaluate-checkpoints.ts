@@ -1,0 +1,108 @@
+import type { Model } from "../../library/client/index.ts";
+import type { Environment } from "../../library/environment/index.ts";
+import { ArgumentError } from "../../base/errors.ts";
+import { evaluateCheckpoint } from "./evaluation.ts";
+import { resultOf, type RunResult } from "./loop.ts";
+import { checkEvaluation, checkInteger, checkRunOptions, type EvaluationOptions, type RunOptions } from "./options.ts";
+import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
+import type { ResumeState } from "../../run/resume-state.ts";
+import { TrainingRun } from "./training-run.ts";
+
+/** Options of {@link evaluateCheckpoints}. */
+export interface EvaluateCheckpointsOptions<S>
+  extends
+    Pick<RunOptions, "runDir" | "chatTemplateKwargs" | "concurrency" | "timeoutMs" | "report" | "progress" | "trackers" | "signal">,
+    Omit<EvaluationOptions, "every"> {
+  /** Model that has the checkpoints. */
+  readonly model: Model;
+  /** Environment with the `eval` scenarios to play. */
+  readonly environment: Environment<S>;
+  /** Steps of the model's checkpoints, at least one; evaluated in this order. */
+  readonly checkpoints: readonly number[];
+  /** Sampling seed, an integer; all checkpoints get the same draws. @default 0 */
+  readonly seed?: number | undefined;
+}
+
+/**
+ * Evaluates checkpoints of a model on the `eval` scenarios of an environment and stores rollouts and metrics in a run directory, like the
+ * evaluations of a training run. If the evaluation is interrupted, the same call resumes it: finished checkpoints are skipped, and of an
+ * unfinished one only the missing scenarios are played. A later call may add checkpoints.
+ *
+ * In the files, the step of an evaluation is the step of its checkpoint. Up to 5 % of the rollouts may fail; a rollout is retried twice after a
+ * transient failure.
+ *
+ * @param options - Model, environment, checkpoints and run directory; all other options have defaults.
+ * @returns The started run; its `done` resolves when all checkpoints are evaluated.
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds. Every other error rejects `done`, among them NotFoundError
+ *   `E_NOT_FOUND` for a checkpoint that does not exist.
+ * @example
+ * ```ts
+ * await evaluateCheckpoints({ model, environment, checkpoints: [0, 10, 20], samples: 4, runDir: "runs/eval" }).done;
+ * ```
+ */
+export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): TrainingRun {
+  const { environment, checkpoints, samples, temperature } = options;
+  checkRunOptions({ ...options, evaluation: { samples, temperature } });
+  checkEvaluation({}, environment);
+  checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
+  const invalid = checkpoints.find((step, index) => !(Number.isSafeInteger(step) && step >= 0) || checkpoints.indexOf(step) !== index);
+  if (checkpoints.length === 0 || invalid !== undefined) {
+    throw new ArgumentError(
+      `Expected \`checkpoints\` to be distinct steps of checkpoints, integers from 0, at least one; got ${JSON.stringify(checkpoints)}`,
+      { param: "checkpoints" },
+    );
+  }
+  const loop = (directory: RunDirectory) => new EvaluationLoop(directory, options);
+  const evaluated = ({ evaluations }: ResumeState) =>
+    checkpoints.filter((checkpoint) => evaluations.some(({ step }) => step === checkpoint));
+  const progress = (state: ResumeState) => ({ count: checkpoints.length, completed: evaluated(state).length });
+  return new TrainingRun(Promise.resolve({ config: configOf(options), count: 0, checkpoints: progress, loop }), options);
+}
+
+function configOf<S>({ model, environment, checkpoints, ...options }: EvaluateCheckpointsOptions<S>): RunConfig {
+  const { samples = 1, temperature = samples === 1 ? 0 : 1, seed = 0, concurrency = 64, timeoutMs = null } = options;
+  return {
+    version: 1,
+    kind: "eval",
+    fixed: {
+      environment: environment.name,
+      model: `${model.entity}/${model.project}/${model.name}`,
+      model_id: model.id,
+      base_model: model.baseModel,
+      group_size: samples,
+      seed,
+      temperature,
+      chat_template_kwargs: options.chatTemplateKwargs ?? null,
+    },
+    free: { evaluation: { checkpoints }, concurrency, timeout_ms: timeoutMs },
+  };
+}
+
+/** Evaluates one checkpoint after the other. */
+class EvaluationLoop<S> {
+  readonly #directory: RunDirectory;
+  readonly #options: EvaluateCheckpointsOptions<S>;
+  #isStopped = false;
+
+  constructor(directory: RunDirectory, options: EvaluateCheckpointsOptions<S>) {
+    this.#directory = directory;
+    this.#options = options;
+  }
+
+  /** Ends the run after the current checkpoint. */
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  async run(signal: AbortSignal): Promise<RunResult> {
+    const { environment, checkpoints, samples, temperature, seed = 0 } = this.#options;
+    const options = { ...this.#options, evaluation: { samples, temperature } };
+    const environments = [environment as Environment<unknown>];
+    for (const checkpointStep of checkpoints) {
+      if (this.#directory.state.evaluations.some(({ step }) => step === checkpointStep)) continue;
+      if (this.#isStopped) return resultOf(this.#directory, "stopped");
+      await evaluateCheckpoint({ directory: this.#directory, options, environments, seed, step: checkpointStep, checkpointStep, signal });
+    }
+    return resultOf(this.#directory, "completed");
+  }
+}

@@ -1,0 +1,69 @@
+import type { Environment } from "../../library/environment/index.ts";
+import type { Metrics } from "../../run/events.ts";
+import { environmentMetrics, rolloutMetrics } from "./metrics.ts";
+import type { RunOptions } from "./options.ts";
+import { playGroups } from "./rollouts.ts";
+import type { RunDirectory } from "../../run/run-directory.ts";
+
+/** Input of {@link evaluateCheckpoint}. */
+export interface Measurement {
+  readonly directory: RunDirectory;
+  readonly options: RunOptions;
+  /** Environments to play, at least one. */
+  readonly environments: readonly Environment<unknown>[];
+  readonly seed: number;
+  /** Completed steps of the run. */
+  readonly step: number;
+  readonly checkpointStep: number;
+  readonly signal: AbortSignal;
+}
+
+/** Max failed rollouts of an evaluation, as a fraction. */
+const MAX_EXCEPTIONS = 0.05;
+
+/** Plays the environments' `eval` scenarios with one checkpoint and records the metrics, named `eval/…` (timings `time/eval/…`). */
+export async function evaluateCheckpoint({
+  directory,
+  options,
+  environments,
+  seed,
+  step,
+  checkpointStep,
+  signal,
+}: Measurement): Promise<void> {
+  const { evaluation = {}, model, concurrency = 64, timeoutMs, chatTemplateKwargs } = options;
+  const { samples = 1, temperature = samples === 1 ? 0 : 1 } = evaluation;
+  const startedMs = performance.now();
+  await directory.record({ type: "evaluation-start", step, checkpointStep });
+  const groups = await playGroups({
+    directory,
+    model,
+    split: "eval",
+    step,
+    scenarios: new Map(
+      environments.flatMap((environment) => environment.scenarios.eval.map((scenario) => ({ environment, scenario }))).entries(),
+    ),
+    isLabeled: environments.length > 1,
+    checkpointStep,
+    policyVersion: step,
+    gather: {
+      groupSize: samples,
+      concurrency,
+      timeoutMs,
+      maxExceptions: MAX_EXCEPTIONS,
+      temperature,
+      chatTemplateKwargs,
+      seed,
+      retries: 2,
+    },
+    signal,
+  });
+  const metrics: Metrics = Object.fromEntries(
+    Object.entries({ ...rolloutMetrics(groups), ...environmentMetrics(groups) }).map(([name, value]) => [
+      name.startsWith("time/") ? `time/eval/${name.slice(5)}` : `eval/${name}`,
+      value,
+    ]),
+  );
+  const seconds = (performance.now() - startedMs) / 1000;
+  await directory.record({ type: "evaluation-end", step, checkpointStep, metrics: { ...metrics, "time/eval/total_seconds": seconds } });
+}

@@ -1,0 +1,98 @@
+/** Default learning rate of a run, by size of the model and kind of training. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { CONFIG_FILE } from "../../run/files.ts";
+import type { Model } from "../../library/client/index.ts";
+import type { Metrics } from "../../run/events.ts";
+import type { CompletedStep } from "../../run/resume-state.ts";
+
+/** Rates by the largest number of parameters of the base model; docs/explanation/training.md has the sources. */
+const RATES = [
+  { maxParameters: 16e6, all: { rl: 3e-4, sft: 1e-3 }, adapter: { rl: 3e-3, sft: 1e-3 } },
+  { maxParameters: 1e9, all: { rl: 5e-5, sft: 1e-4 }, adapter: { rl: 5e-4, sft: 1e-3 } },
+  { maxParameters: Number.POSITIVE_INFINITY, all: { rl: 5e-6, sft: 5e-5 }, adapter: { rl: 5e-5, sft: 5e-4 } },
+] as const;
+
+/** Default learning rate, and its explanation for the terminal. */
+export interface DefaultRate {
+  readonly rate: number;
+  readonly reason: string;
+}
+
+/** Reads the rate that a run directory has recorded, chosen or given: null for the service's default; undefined for a new run. */
+async function recordedRate(runDir: string): Promise<number | null | undefined> {
+  const text = await readFile(join(runDir, CONFIG_FILE), "utf8").catch(() => null);
+  if (text === null) return undefined;
+  const { default_learning_rate: chosen, train } = JSON.parse(text) as {
+    readonly default_learning_rate?: number | null;
+    readonly train?: { readonly learning_rate?: unknown } | string | null;
+  };
+  const given = typeof train === "object" ? train?.learning_rate : undefined;
+  return chosen ?? (typeof given === "number" ? given : null);
+}
+
+/**
+ * Returns the default learning rate of a run. A resumed run keeps its rate.
+ *
+ * @param kind - Reinforcement learning or supervised training.
+ * @returns null if the service does not report the size of the model, and for a run that has started with the service's default.
+ */
+export async function defaultLearningRate(
+  model: Model,
+  { kind, runDir, signal }: { readonly kind: "rl" | "sft"; readonly runDir: string; readonly signal: AbortSignal | undefined },
+): Promise<DefaultRate | null> {
+  const recorded = await recordedRate(runDir);
+  if (recorded === null) return null;
+  if (recorded !== undefined) return { rate: recorded, reason: "as at the start of the run" };
+  return chosenRate(model, kind, signal);
+}
+
+/** Returns the rate for a model by its size; null if the service does not report the size. */
+export async function chosenRate(model: Model, kind: "rl" | "sft", signal: AbortSignal | undefined): Promise<DefaultRate | null> {
+  const served = await model.service.models.list({ signal });
+  const parameters = served.find(({ id }) => id === model.baseModel)?.parameters ?? null;
+  return parameters === null ? null : rateFor(parameters, kind, model.lora !== null);
+}
+
+/** Returns the rate for a number of parameters of the base model. */
+export function rateFor(parameters: number, kind: "rl" | "sft", isAdapter: boolean): DefaultRate {
+  const row = RATES.find(({ maxParameters }) => parameters <= maxParameters) ?? RATES[2];
+  const rate = row[isAdapter ? "adapter" : "all"][kind];
+  const training = kind === "rl" ? "reinforcement learning" : "supervised training";
+  const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)} B` : `${(parameters / 1e6).toFixed(1)} M`;
+  return { rate, reason: `default for ${training} of ${isAdapter ? "an adapter on" : "all"} ${size} parameters` };
+}
+
+/** Adds the default rate to the settings of a run's jobs. */
+export function withRate<T extends { readonly learningRate?: unknown }>(
+  train: T | ((step: number) => T) | undefined,
+  learningRate: number,
+): T | ((step: number) => T) {
+  const add = (settings: T | undefined) => ({ ...settings, learningRate: settings?.learningRate ?? learningRate }) as T;
+  return typeof train === "function" ? (step) => add(train(step)) : add(train);
+}
+
+/** Returns the line that reports a default rate. */
+export function rateNote({ rate, reason }: DefaultRate): string {
+  return `learning rate ${rate}, ${reason}`;
+}
+
+/** Steps over which {@link isStalled} looks at the reward. */
+export const STALL_STEPS = 10;
+/** Fraction of the standard deviation of rewards that the mean must move by. */
+const MIN_MOVE = 0.1;
+/** Fraction of the default rate below which updates are tiny. */
+export const TINY_RATE = 0.1;
+
+/** Whether the mean reward has not moved over the last ten steps: the means of both halves differ by less than 0.1 standard deviations. */
+export function isStalled(steps: readonly CompletedStep[]): boolean {
+  const recent = steps.slice(-STALL_STEPS).map(({ metrics }) => metrics);
+  if (recent.length < STALL_STEPS) return false;
+  const half = STALL_STEPS / 2;
+  const change = Math.abs(mean(recent.slice(half), "reward/mean") - mean(recent.slice(0, half), "reward/mean"));
+  return change < MIN_MOVE * mean(recent, "reward/std");
+}
+
+function mean(rows: readonly Metrics[], name: string): number {
+  return rows.reduce((sum, metrics) => sum + (metrics[name] ?? Number.NaN), 0) / rows.length;
+}

@@ -1,0 +1,283 @@
+import { abortable, linkAbort, type LinkedAbort } from "../../base/util/abort.ts";
+import { deferred } from "../../base/util/deferred.ts";
+import { Holds } from "../../base/util/leases.ts";
+import { pushIterator, type PushIterator } from "../../base/util/push-iterator.ts";
+import type { Metrics, RunEndReason } from "../../run/events.ts";
+import { checkpointsToDelete } from "./retention.ts";
+import type { RunOptions } from "./options.ts";
+import type { RunDirectory } from "../../run/run-directory.ts";
+import { newestCheckpoint } from "../../run/resume-state.ts";
+
+/** Context of {@link StepPlan.prepare}. */
+export interface PrepareContext {
+  /** Number of completed steps at `checkpointStep`. */
+  readonly policyVersion: number;
+  /** Checkpoint to sample from; protected from deletion until the step is prepared. */
+  readonly checkpointStep: number;
+  /** Aborts the run. */
+  readonly signal: AbortSignal;
+  /** Aborts if the run ends before this step. Preparation should then return; finished parts are kept. */
+  readonly stopSignal: AbortSignal;
+}
+
+/** Implementation of the steps of one kind of run. `P` is the training input of a step. */
+export interface StepPlan<P> {
+  /** Steps of the whole run. */
+  readonly count: number;
+  /** Max steps that preparation may be ahead of training. */
+  readonly maxAhead: number;
+  /**
+   * Whether each step is prepared from exactly the checkpoint `maxAhead` steps back, even if a newer checkpoint exists. The run is then a
+   * function of its settings. @default false
+   */
+  readonly isLagExact?: boolean | undefined;
+  /** Returns the training input of a step; null if `stopSignal` ended the preparation. */
+  readonly prepare: (step: number, context: PrepareContext) => Promise<P | null>;
+  /** Trains a step and records `step-end`. */
+  readonly train: (step: number, prepared: P, signal: AbortSignal) => Promise<void>;
+  /** Whether nothing is left to learn; called after each step. @default never */
+  readonly isExhausted?: (() => boolean) | undefined;
+  /** Evaluates the given checkpoint and records `evaluation-end`. */
+  readonly evaluate: (completedSteps: number, checkpointStep: number, signal: AbortSignal) => Promise<void>;
+}
+
+/** Result of a training run. */
+export interface RunResult {
+  /** Reason for the end. */
+  readonly reason: RunEndReason;
+  /** Number of completed steps. */
+  readonly steps: number;
+  /** The model's newest checkpoint. */
+  readonly checkpointStep: number;
+  /** Metrics of the last step; empty if no step was completed. */
+  readonly metrics: Metrics;
+  /** Metrics of the last evaluation; null if there was none. */
+  readonly evaluation: Metrics | null;
+  /** Directory of the run. */
+  readonly runDir: string;
+}
+
+/** Builds the result of a run from its recorded state. */
+export function resultOf({ state, path }: RunDirectory, reason: RunEndReason): RunResult {
+  const { steps, evaluations } = state;
+  return {
+    reason,
+    steps: steps.length,
+    checkpointStep: newestCheckpoint(state) ?? 0,
+    metrics: steps.at(-1)?.metrics ?? {},
+    evaluation: evaluations.at(-1)?.metrics ?? null,
+    runDir: path,
+  };
+}
+
+/** Step with its training input. */
+interface PreparedStep<P> {
+  readonly step: number;
+  readonly input: P;
+}
+
+/**
+ * Scheduler of a run's steps: a producer prepares them in order, at most `maxAhead` steps ahead of training, and a consumer trains them in
+ * order:
+ *
+ * ```
+ * producer: wait until version ≥ step − maxAhead ─▶ prepare ─▶ queue
+ * consumer: queue ─▶ train ─▶ version = step + 1 ─▶ evaluate, delete checkpoints
+ * ```
+ *
+ * With `maxAhead` 0 the version is raised last, so that steps do not overlap and the run is a function of its settings.
+ */
+export class RunLoop<P> {
+  readonly #directory: RunDirectory;
+  readonly #options: RunOptions;
+  readonly #plan: StepPlan<P>;
+  /** Checkpoints that are being sampled from. */
+  readonly #leases = new Holds<number>();
+  readonly #ahead = new Map<number, AbortController>();
+  /** Number of trained steps, from the first step of the run on. */
+  #version: number;
+  /** Resolves at the next change of `#version` or `#stopAfter`. */
+  #changed = deferred<void>();
+  #stopAfter = Number.POSITIVE_INFINITY;
+  #end: RunEndReason | null = null;
+  #deletion: Promise<void> | null = null;
+  #signal: AbortSignal = new AbortController().signal;
+  /** Step that is being trained, evaluated or cleaned up after; null between steps. */
+  #completing: number | null = null;
+
+  constructor(directory: RunDirectory, options: RunOptions, plan: StepPlan<P>) {
+    this.#directory = directory;
+    this.#options = options;
+    this.#plan = plan;
+    this.#version = directory.state.steps.length;
+  }
+
+  /** Ends the run after the current step. */
+  stop(): void {
+    this.#stopAfter = Math.min(this.#stopAfter, this.#completing ?? this.#version);
+    for (const [step, controller] of this.#ahead) if (step > this.#stopAfter) controller.abort();
+    this.#notify();
+  }
+
+  /**
+   * Runs the remaining steps. No work of the run is pending after the promise settles.
+   *
+   * @throws the signal's reason, or the error that ended the run.
+   */
+  async run(signal: AbortSignal): Promise<RunResult> {
+    this.#signal = signal;
+    const work = linkAbort(signal);
+    try {
+      await this.#evaluateIfDue(work.signal);
+      await this.#prepareAndTrain(work);
+      signal.throwIfAborted();
+      await this.#deletion;
+      await this.#deleteCheckpoints(signal);
+    } catch (error) {
+      // Aborted work may fail with an error of its own.
+      signal.throwIfAborted();
+      throw error;
+    } finally {
+      await this.#deletion;
+      work.dispose();
+    }
+    const isComplete = this.#directory.state.steps.length >= this.#plan.count;
+    return resultOf(this.#directory, this.#end ?? (isComplete ? "completed" : "stopped"));
+  }
+
+  /** Runs producer and consumer until both have ended. The first error aborts the other one. */
+  async #prepareAndTrain(work: LinkedAbort): Promise<void> {
+    const queue = pushIterator<PreparedStep<P>>(() => undefined);
+    const fail = (error: unknown) => {
+      work.abort(undefined);
+      throw error;
+    };
+    const parts = [this.#prepareSteps(queue, work.signal).catch(fail), this.#trainSteps(queue, work.signal).catch(fail)];
+    try {
+      await Promise.all(parts);
+    } finally {
+      await Promise.allSettled(parts);
+    }
+  }
+
+  /** Producer: prepares the steps in order until the last one, `#stopAfter`, or an incomplete preparation. */
+  async #prepareSteps(queue: PushIterator<PreparedStep<P>>, signal: AbortSignal): Promise<void> {
+    const { count, maxAhead } = this.#plan;
+    try {
+      for (let step = this.#version; step < count; step++) {
+        while (this.#version < step - maxAhead && step <= this.#stopAfter) await abortable(this.#changed.promise, signal);
+        if (step > this.#stopAfter) return;
+        const input = await this.#prepare(step, signal);
+        if (input === null) return;
+        queue.push({ step, input });
+      }
+    } finally {
+      queue.end();
+    }
+  }
+
+  /** Consumer: trains the prepared steps in order. */
+  async #trainSteps(queue: PushIterator<PreparedStep<P>>, signal: AbortSignal): Promise<void> {
+    for await (const { step, input } of queue) {
+      signal.throwIfAborted();
+      if (step > this.#stopAfter) return;
+      await this.#complete(step, input, signal);
+    }
+  }
+
+  #raiseVersion(version: number): void {
+    this.#version = version;
+    this.#notify();
+  }
+
+  #notify(): void {
+    this.#changed.resolve();
+    this.#changed = deferred();
+  }
+
+  async #prepare(step: number, signal: AbortSignal): Promise<P | null> {
+    const controller = new AbortController();
+    this.#ahead.set(step, controller);
+    const { maxAhead, isLagExact = false } = this.#plan;
+    const { steps } = this.#directory.state;
+    const policyVersion = isLagExact ? Math.max(0, step - maxAhead) : steps.length;
+    const checkpointStep = steps[policyVersion - 1]?.checkpointStep ?? this.#directory.state.startCheckpoint ?? 0;
+    const release = this.#leases.hold(checkpointStep);
+    try {
+      return await this.#plan.prepare(step, { policyVersion, checkpointStep, signal, stopSignal: controller.signal });
+    } finally {
+      release();
+      this.#ahead.delete(step);
+    }
+  }
+
+  async #complete(step: number, input: P, signal: AbortSignal): Promise<void> {
+    this.#completing = step;
+    await this.#plan.train(step, input, signal);
+    if (this.#plan.maxAhead > 0) this.#raiseVersion(step + 1);
+    const evaluation = await this.#evaluateIfDue(signal);
+    this.#deleteSoon();
+    await this.#deleteTrajectories(step);
+    const { metrics } = this.#directory.state.steps.at(-1) ?? { metrics: {} };
+    if (this.#options.stopWhen?.({ step, metrics, evaluation }) === true) this.#endAfter(step, "early-stop");
+    else if (this.#plan.isExhausted?.() === true) this.#endAfter(step, "nothing-to-learn");
+    this.#completing = null;
+    this.#raiseVersion(step + 1);
+  }
+
+  #endAfter(step: number, reason: RunEndReason): void {
+    // After the last requested step, `nothing-to-learn` is reported as `completed`.
+    if (step < this.#plan.count - 1 || reason === "early-stop") this.#end = reason;
+    this.#stopAfter = Math.min(this.#stopAfter, step);
+    for (const controller of this.#ahead.values()) controller.abort();
+  }
+
+  async #evaluateIfDue(signal: AbortSignal): Promise<Metrics | null> {
+    const { evaluation } = this.#options;
+    const { steps, evaluations } = this.#directory.state;
+    const completed = steps.length;
+    if (evaluation === undefined || (completed % (evaluation.every ?? 10) !== 0 && completed !== this.#plan.count)) return null;
+    const known = evaluations.find(({ step }) => step === completed);
+    if (known !== undefined) return known.metrics;
+    const checkpointStep = this.#checkpoint();
+    const release = this.#leases.hold(checkpointStep);
+    try {
+      await this.#plan.evaluate(completed, checkpointStep, signal);
+      return this.#directory.state.evaluations.at(-1)?.metrics ?? null;
+    } finally {
+      release();
+    }
+  }
+
+  /** Deletes checkpoints in the background, one call at a time, so that no step waits. A failed deletion is retried after a later step. */
+  #deleteSoon(): void {
+    if (this.#deletion !== null) return;
+    this.#deletion = this.#deleteCheckpoints(this.#signal)
+      .catch(() => undefined)
+      .finally(() => (this.#deletion = null));
+  }
+
+  async #deleteCheckpoints(signal: AbortSignal): Promise<void> {
+    const { keepCheckpoints, model } = this.#options;
+    if (keepCheckpoints === undefined) return;
+    // With an exact lag, later steps sample from older checkpoints that are not leased yet.
+    const recent = Math.max(keepCheckpoints.recent, this.#plan.maxAhead + 1);
+    const steps = checkpointsToDelete(this.#directory.state, { ...keepCheckpoints, recent }, new Set(this.#leases.keys()));
+    if (steps.length === 0) return;
+    await model.service.checkpoints.delete(model.id, steps, { signal });
+    await this.#directory.record({ type: "checkpoints-delete", steps });
+  }
+
+  /** Deletes the rollouts of the previous step and of the previous evaluation, unless `keepTrajectories` keeps them. */
+  async #deleteTrajectories(step: number): Promise<void> {
+    const { keepTrajectories } = this.#options;
+    if (keepTrajectories === undefined) return;
+    const previous = { train: step - 1, eval: this.#directory.state.evaluations.at(-2)?.step ?? 0 };
+    for (const split of ["train", "eval"] as const)
+      if (previous[split] % keepTrajectories.every !== 0) await this.#directory.removeGroups(split, previous[split]);
+  }
+
+  #checkpoint(): number {
+    return newestCheckpoint(this.#directory.state) ?? 0;
+  }
+}

@@ -1,0 +1,256 @@
+import { bar, duration, grouped, rate, startProgress, WarningCounts, type ProgressTask } from "../../base/progress/index.ts";
+import type { LiveEventBody, Metrics, RunEndReason, RunEvent, SettingChange } from "../../run/events.ts";
+import type { RunOptions } from "./options.ts";
+import { changesText } from "./setting-changes.ts";
+import type { ResumeState } from "../../run/resume-state.ts";
+
+/** Steps over which the trend of the reward is computed. */
+const TREND_STEPS = 20;
+/** Share of a step that its rollouts count for in the bar; the rest is its job. */
+const ROLLOUT_SHARE = 0.5;
+/** Min time between two lines about an unavailable service, in milliseconds. */
+const REMINDER_MS = 60_000;
+
+type BatchEnd = RunEvent & { readonly type: "batch-end" };
+type RolloutProgress = LiveEventBody & { readonly type: "rollout-progress" };
+
+/** Title, number of steps and recorded state of the run of a {@link RunDisplay}. */
+export interface DisplayedRun {
+  /** Directory of the run, as the caller wrote it. */
+  readonly runDir: string;
+  /** Steps of the whole run, or checkpoints of an evaluation. */
+  readonly count: number;
+  /** Steps or checkpoints completed before the start. */
+  readonly completed: number;
+  /** Unit of `count`. */
+  readonly unit: "steps" | "checkpoints";
+  /** State at the start of the display. */
+  readonly state: ResumeState;
+}
+
+/** Progress display of a training run, fed with the run's events. */
+export class RunDisplay {
+  readonly #title: string;
+  readonly #count: number;
+  readonly #unit: DisplayedRun["unit"];
+  readonly #startedMs = performance.now();
+  readonly #startFraction: number;
+  readonly #warnings = new WarningCounts();
+  readonly #rewards: number[];
+  readonly #task: ProgressTask;
+  #completed: number;
+  #metrics: Metrics;
+  #rollouts: RolloutProgress | null = null;
+  #rolloutsStartedMs = 0;
+  #batch: BatchEnd | null = null;
+  #job: (LiveEventBody & { readonly type: "job-progress" }) | null = null;
+  #speed: string | null = null;
+  #reason: RunEndReason | null = null;
+  #remindedMs = -Infinity;
+
+  constructor({ runDir, count, completed, unit, state }: DisplayedRun, option: RunOptions["progress"]) {
+    this.#title = runDir;
+    this.#count = count;
+    this.#unit = unit;
+    this.#completed = completed;
+    this.#startFraction = this.#completed / count;
+    this.#metrics = state.steps.at(-1)?.metrics ?? {};
+    this.#rewards = state.steps.flatMap(({ metrics }) => metrics["reward/mean"] ?? []);
+    this.#task = startProgress(option, { block: () => this.#block(), line: () => `${this.#title}: ${this.#current()}` });
+  }
+
+  /** Shows an event. */
+  update(event: RunEvent): void {
+    this.#apply(event);
+    const line = this.#lineOf(event);
+    if (line !== null) this.#task.print(`${this.#title}: ${line}`);
+    this.#task.refresh();
+  }
+
+  /** Prints a line about the run. */
+  note(text: string): void {
+    this.#task.print(`${this.#title}: ${text}`);
+  }
+
+  /** Ends the display. `failure` is absent for a run that has reached its end. */
+  end(failure?: "stopped" | "ended by an error"): void {
+    const seconds = (performance.now() - this.#startedMs) / 1000;
+    const ending = failure ?? this.#reason ?? "completed";
+    const warnings = this.#warnings.summary();
+    const parts = [`${ending} after ${this.#steps()} in ${duration(seconds)}`, this.#result()];
+    const text = parts.filter((part) => part !== null).join(", ");
+    this.#task.end(`${this.#title}: ${text}${warnings === null ? "" : `; warnings: ${warnings}`}`);
+  }
+
+  #apply(event: RunEvent): void {
+    switch (event.type) {
+      case "rollout-progress":
+        this.#rollouts = event;
+        this.#speed = rate(event.completionTokens, (performance.now() - this.#rolloutsStartedMs) / 1000) ?? this.#speed;
+        break;
+      case "step-start":
+      case "evaluation-start":
+        this.#rolloutsStartedMs = performance.now();
+        this.#rollouts = null;
+        break;
+      case "evaluation-end":
+        if (this.#unit === "checkpoints") this.#completed++;
+        this.#rollouts = null;
+        break;
+      case "batch-end":
+        this.#batch = event;
+        break;
+      case "rollouts-end":
+        this.#rollouts = null;
+        break;
+      case "job-progress":
+        this.#job = event;
+        break;
+      case "gradient-step":
+        if (this.#rewards.length === 0) this.#metrics = event.metrics;
+        break;
+      case "step-end": {
+        this.#completed = event.step + 1;
+        this.#metrics = event.metrics;
+        this.#job = null;
+        const reward = event.metrics["reward/mean"];
+        if (reward !== undefined) this.#rewards.push(reward);
+        this.#speed = speedOf(event.metrics) ?? this.#speed;
+        break;
+      }
+      case "run-end":
+        this.#reason = event.reason;
+        break;
+      default:
+    }
+  }
+
+  /** Returns the line to print for an event; null for most events. */
+  #lineOf(event: RunEvent): string | null {
+    switch (event.type) {
+      case "warning":
+        return this.#warnings.add(event.code, event.count) ? `warning ${event.code}: ${event.message}` : null;
+      case "step-skip":
+        return this.#warnings.add("step-skip") ? `step skipped: ${event.message}` : null;
+      case "run-resume": {
+        if (this.#completed > this.#count) return `already has ${this.#completed} ${this.#unit}, ${this.#count} requested`;
+        const checkpoint = this.#unit === "steps" ? `, from checkpoint ${event.checkpointStep}` : "";
+        return `resumes after ${this.#steps()}${checkpoint}${changesNote(event.changes)}`;
+      }
+      case "service-unavailable":
+        return this.#isReminderDue() ? `waits for the service, which must run until the run ends: ${event.message}` : null;
+      case "job-fail":
+        return `job of step ${event.step} failed: ${event.message}`;
+      case "evaluation-end":
+        return evaluationLine(event.checkpointStep, event.metrics);
+      case "step-end":
+        return this.#task.isTerminal
+          ? null
+          : [this.#steps(), this.#result(), this.#selection(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
+      default:
+        return null;
+    }
+  }
+
+  /** Returns whether the last line about an unavailable service is long enough ago. */
+  #isReminderDue(): boolean {
+    const nowMs = performance.now();
+    if (nowMs - this.#remindedMs < REMINDER_MS) return false;
+    this.#remindedMs = nowMs;
+    return true;
+  }
+
+  #block(): string[] {
+    const fraction = this.#fraction();
+    const left = this.#timeLeft();
+    const head = `${this.#title}  ${this.#steps()} ${bar(fraction)} ${Math.floor(fraction * 100)} %${left === null ? "" : `, ${left}`}`;
+    const state = [this.#activity(), this.#result(), this.#selection(), this.#speed].filter((part) => part !== null);
+    const warnings = this.#warnings.summary();
+    return [head, ...(state.length === 0 ? [] : [`  ${state.join(", ")}`]), ...(warnings === null ? [] : [`  warnings: ${warnings}`])];
+  }
+
+  #current(): string {
+    return [this.#steps(), this.#activity(), this.#result(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
+  }
+
+  #steps(): string {
+    // A resumed run may request fewer steps than it has.
+    return this.#completed > this.#count ? `${this.#completed} ${this.#unit}` : `${this.#completed} of ${this.#count} ${this.#unit}`;
+  }
+
+  /** Returns the rollouts or gradient steps in progress; null between them. */
+  #activity(): string | null {
+    if (this.#rollouts !== null) {
+      const { split, completed, total, running, exceptions } = this.#rollouts;
+      const kind = split === "eval" ? "evaluation rollouts" : "rollouts";
+      const failed = exceptions === 0 ? "" : `, ${grouped(exceptions)} failed`;
+      return `${grouped(completed)}/${grouped(total)} ${kind}, ${grouped(running)} running${failed}`;
+    }
+    if (this.#job === null) return null;
+    const { completed, total } = this.#job;
+    return `gradient step ${grouped(completed)}/${grouped(total)}`;
+  }
+
+  /** Returns the reward with its trend, or the loss of a run without rewards. */
+  #result(): string | null {
+    const reward = this.#rewards.at(-1);
+    if (reward !== undefined) {
+      const slope = trend(this.#rewards.slice(-TREND_STEPS));
+      return `reward ${reward.toFixed(3)}${slope === null ? "" : ` (${slope < 0 ? "" : "+"}${slope.toFixed(4)} per step)`}`;
+    }
+    const loss = this.#metrics["loss"];
+    return loss === undefined ? null : `loss ${loss.toFixed(4)}`;
+  }
+
+  /** Returns the numbers of the newest batch with discarded groups or removed trajectories; null if all are kept. */
+  #selection(): string | null {
+    if (this.#batch === null) return null;
+    const { sampled, kept, discarded, removed } = this.#batch;
+    const reasons = [...Object.entries(discarded), ...Object.entries(removed)].map(([reason, count]) => `${grouped(count)} ${reason}`);
+    return reasons.length === 0 ? null : `kept ${grouped(kept)} of ${grouped(sampled)} groups (${reasons.join(", ")})`;
+  }
+
+  #fraction(): number {
+    const job = this.#job === null ? 0 : this.#job.completed / this.#job.total;
+    const { split, step, completed, total } = this.#rollouts ?? { split: "eval", step: -1, completed: 0, total: 1 };
+    const isCurrent = split === "train" && step === this.#completed;
+    if (this.#unit === "checkpoints") return Math.min(1, (this.#completed + completed / total) / this.#count);
+    const share = this.#rewards.length === 0 && this.#rollouts === null ? job : isCurrent ? (ROLLOUT_SHARE * completed) / total : 0;
+    return Math.min(1, (this.#completed + share) / this.#count);
+  }
+
+  /** Returns the time left at the speed since the start; null before any progress and at the end. */
+  #timeLeft(): string | null {
+    const fraction = this.#fraction();
+    const done = fraction - this.#startFraction;
+    if (done <= 0 || fraction >= 1) return null;
+    const seconds = (performance.now() - this.#startedMs) / 1000;
+    return `${duration((seconds * (1 - fraction)) / done)} left`;
+  }
+}
+
+/** Returns the end of the line of a resume: the settings that have changed. */
+function changesNote(changes: readonly SettingChange[] = []): string {
+  return changes.length === 0 ? "" : `, with changed settings: ${changesText(changes)}`;
+}
+
+function evaluationLine(checkpointStep: number, metrics: Metrics): string {
+  const reward = metrics["eval/reward/mean"];
+  return `evaluation of checkpoint ${checkpointStep}: reward ${reward === undefined ? "unknown" : reward.toFixed(3)}`;
+}
+
+/** Returns the tokens per second of a step: of its rollouts, or of the training of a supervised step. */
+function speedOf(metrics: Metrics): string | null {
+  const rollouts = rate(metrics["rollout/completion_tokens"] ?? 0, metrics["time/rollouts_seconds"] ?? 0);
+  return rollouts ?? rate(metrics["time/tokens_per_second"] ?? 0, 1);
+}
+
+/** Returns the slope of the least-squares line through equidistant values; null for fewer than three. */
+export function trend(values: readonly number[]): number | null {
+  const count = values.length;
+  if (count < 3) return null;
+  const center = (count - 1) / 2;
+  const mean = values.reduce((sum, value) => sum + value, 0) / count;
+  const covariance = values.reduce((sum, value, index) => sum + (index - center) * (value - mean), 0);
+  return covariance / ((count * (count * count - 1)) / 12);
+}

@@ -1,0 +1,82 @@
+import { ArgumentError } from "../../base/errors.ts";
+import type { ResumeState } from "../../run/resume-state.ts";
+
+/** Retention policy of a run's checkpoints. Step 0, the newest checkpoint and checkpoints in use (rollouts, evaluation) are always kept. */
+export interface KeepCheckpoints {
+  /** Number of newest checkpoints to keep, at least 1. */
+  readonly recent: number;
+  /**
+   * Number of best checkpoints to keep by a metric of the run; `mode` defaults to `max`. A training metric scores the checkpoint that was
+   * sampled from, an `eval/…` metric the checkpoint that was evaluated.
+   */
+  readonly best?:
+    | {
+        /** Name of the metric. */
+        readonly metric: string;
+        /** Number of checkpoints to keep, at least 1. */
+        readonly count: number;
+        /** Whether the highest or the lowest values are best. @default "max" */
+        readonly mode?: "max" | "min" | undefined;
+      }
+    | undefined;
+  /** Checkpoint steps that are never deleted. @default [] */
+  readonly pinned?: readonly number[] | undefined;
+}
+
+/**
+ * Retention policy of a run's rollouts: the files of the other steps in `trajectories/` are deleted after the next step. The newest step and
+ * the newest evaluation are always kept. Metrics and events of all steps are kept.
+ */
+export interface KeepTrajectories {
+  /** Interval in steps, at least 1: keeps the rollouts of steps 0, `every`, 2 · `every` …, and of evaluations after so many steps. */
+  readonly every: number;
+}
+
+/**
+ * Checks the counts of a retention policy.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a count outside its bounds.
+ */
+export function checkKeepCheckpoints(keep: KeepCheckpoints): void {
+  const counts = {
+    "keepCheckpoints.recent": keep.recent,
+    ...(keep.best === undefined ? {} : { "keepCheckpoints.best.count": keep.best.count }),
+  };
+  for (const [param, value] of Object.entries(counts)) {
+    if (!Number.isInteger(value) || value < 1)
+      throw new ArgumentError(`Expected \`${param}\` to be an integer of at least 1, got \`${value}\``, { param });
+  }
+}
+
+/** Returns the value of a metric for each checkpoint; of several values, the last counts. */
+export function checkpointScores(state: ResumeState, metric: string): Map<number, number> {
+  const scores = new Map<number, number>();
+  for (const { policyStep, metrics } of state.steps) {
+    const value = metrics[metric];
+    if (policyStep !== null && value !== undefined) scores.set(policyStep, value);
+  }
+  for (const { checkpointStep, metrics } of state.evaluations) {
+    const value = metrics[metric];
+    if (value !== undefined) scores.set(checkpointStep, value);
+  }
+  return scores;
+}
+
+/**
+ * Returns the checkpoint steps of the run that may be deleted, ascending.
+ *
+ * @param leased Checkpoint steps that rollouts or an evaluation use at the moment.
+ */
+export function checkpointsToDelete(state: ResumeState, keep: KeepCheckpoints, leased: ReadonlySet<number>): number[] {
+  const made = [...new Set(state.steps.map(({ checkpointStep }) => checkpointStep))].sort((a, b) => a - b);
+  const kept = new Set([...leased, ...(keep.pinned ?? []), ...made.slice(-keep.recent)]);
+  if (keep.best !== undefined) {
+    const { metric, count, mode = "max" } = keep.best;
+    const sign = mode === "max" ? -1 : 1;
+    const ranked = [...checkpointScores(state, metric)]
+      .filter(([step]) => !state.deletedCheckpoints.has(step))
+      .sort((a, b) => sign * (a[1] - b[1]) || b[0] - a[0]);
+    for (const [step] of ranked.slice(0, count)) kept.add(step);
+  }
+  return made.filter((step) => step !== 0 && step !== state.startCheckpoint && !kept.has(step) && !state.deletedCheckpoints.has(step));
+}

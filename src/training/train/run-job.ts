@@ -1,0 +1,178 @@
+import { randomUUID } from "node:crypto";
+import { ConnectionError, HttpError, type Job, type Model } from "../../library/client/index.ts";
+import { WhetstoneError } from "../../base/errors.ts";
+import { JobFailedError, pollJob } from "../../library/follow/index.ts";
+import { iterate } from "../../library/follow/rx.ts";
+import { backoffMs } from "../../base/util/backoff.ts";
+import { delay } from "../../base/util/delay.ts";
+import type { Metrics } from "../../run/events.ts";
+import type { RunDirectory } from "../../run/run-directory.ts";
+import type { OpenJob } from "../../run/resume-state.ts";
+
+/** Max time that a service may be unavailable before the run fails, milliseconds. */
+export const PATIENCE_MS = 15 * 60_000;
+
+/** Input of {@link runJob}. */
+export interface JobStep {
+  readonly directory: RunDirectory;
+  readonly model: Model;
+  readonly step: number;
+  /** The model's newest checkpoint before the job. */
+  readonly baselineStep: number;
+  /** Retries of a step's failed job. */
+  readonly jobRetries: number;
+  /** Milliseconds to look for the checkpoint of a job that may exist on the service. */
+  readonly orphanWaitMs: number;
+  /** Requests the job. Requests with the same key must have the same body. */
+  readonly send: (key: string, signal: AbortSignal) => Promise<Job>;
+  readonly signal: AbortSignal;
+}
+
+/** Result of a step's job. */
+export interface JobOutcome {
+  /** Null if only the job's checkpoint was found. */
+  readonly jobId: string | null;
+  readonly checkpointStep: number;
+  /** Metrics of the last gradient step, overridden by the metrics of the job's end. */
+  readonly metrics: Metrics;
+  /** Metrics of every known gradient step, in order. */
+  readonly gradientSteps: readonly Metrics[];
+}
+
+/**
+ * Runs the job of a step, starting from its recorded state: not requested, possibly requested, or running.
+ *
+ * The intent is on disk before the request is sent, with the idempotency key that makes a repeated request refer to the same job. If the
+ * service does not support idempotency keys, a request without a clear response is repeated only after no checkpoint of its job has
+ * appeared within `orphanWaitMs`.
+ *
+ * @throws JobFailedError `E_JOB_FAILED` if the job failed more than `jobRetries` times.
+ */
+export async function runJob(step: JobStep): Promise<JobOutcome> {
+  for (;;) {
+    const known = openJob(step);
+    const open = known ?? (await intend(step));
+    try {
+      if (open.jobId !== null) return await follow(step, open, open.jobId);
+      // An intent found on disk may already have been sent by the process that recorded it.
+      return await start(step, open, known !== null);
+    } catch (error) {
+      if (!(error instanceof JobFailedError)) throw error;
+      const { failedAttempts } = await step.directory.record({
+        type: "job-fail",
+        step: step.step,
+        attempt: open.attempt,
+        message: error.message,
+      });
+      if (failedAttempts > step.jobRetries) throw error;
+    }
+  }
+}
+
+function openJob({ directory, step }: JobStep): OpenJob | null {
+  const { openJob: open } = directory.state;
+  return open?.step === step ? open : null;
+}
+
+async function intend(step: JobStep): Promise<OpenJob> {
+  const { directory, baselineStep } = step;
+  const attempt = directory.state.failedAttempts;
+  const state = await directory.record({ type: "job-intent", step: step.step, attempt, key: randomUUID(), baselineStep });
+  return state.openJob as OpenJob;
+}
+
+/** Requests the job and follows it. `isUnclear`: the job may have been requested before. */
+async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<JobOutcome> {
+  const sent = await submit(step, open, isUnclear);
+  if (typeof sent !== "string") return sent;
+  const { openJob: started } = await step.directory.record({ type: "job-start", step: step.step, attempt: open.attempt, jobId: sent });
+  return follow(step, started as OpenJob, sent);
+}
+
+/**
+ * Requests the job, with retries, until the service confirms it. Once the job may exist, a retry is harmless only if the service supports
+ * idempotency keys; otherwise the job's checkpoint is looked for first.
+ *
+ * @returns The job's id, or its result if only its checkpoint was found.
+ */
+async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<string | JobOutcome> {
+  const { model, signal } = step;
+  const startedMs = performance.now();
+  let mayExist = isUnclear;
+  for (let failures = 0; ; failures++) {
+    if (mayExist && model.service.features.idempotencyKeys !== true) {
+      const orphan = await findOrphan(step, open);
+      if (orphan !== null) return orphan;
+      mayExist = false;
+    }
+    try {
+      return (await step.send(open.key, signal)).id;
+    } catch (error) {
+      // 409: the key was used with another body. The settings have changed since, and the job requested earlier continues.
+      const known = error instanceof HttpError && error.status === 409 ? await findOrphan(step, open) : null;
+      if (known !== null) return known;
+      if (!isUnavailable(error) || performance.now() - startedMs > PATIENCE_MS) throw error;
+      reportUnavailable(step, error);
+      mayExist ||= !(error instanceof ConnectionError && error.isBeforeSend) && !(error instanceof HttpError);
+      await delay(backoffMs(failures, { maxMs: 30_000 }), { signal });
+    }
+  }
+}
+
+async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobOutcome> {
+  const { directory, model, signal } = step;
+  const gradientSteps: Metrics[] = [];
+  let total: number | null = null;
+  let metrics: Metrics = {};
+  let checkpointStep: number | null = null;
+  const baseline = { modelId: model.id, step: open.baselineStep };
+  const onRetry = (error: WhetstoneError) => reportUnavailable(step, error);
+  // Many retries: the job keeps running while the connection is lost, and a restarted service resumes the job.
+  for await (const event of iterate(pollJob(model.service, jobId, { signal, baseline, maxFailures: 60, onRetry }))) {
+    if (event.type === "training-started") total = event.gradientSteps;
+    if (event.type === "gradient-step") {
+      metrics = event.metrics;
+      gradientSteps.push(metrics);
+    }
+    if (total !== null && total > 0 && (event.type === "training-started" || event.type === "gradient-step"))
+      directory.report({ type: "job-progress", step: step.step, completed: gradientSteps.length, total });
+    if (event.type === "gradient-step") {
+      if (event.id !== null && open.seen.has(event.id)) continue;
+      await directory.record({ type: "gradient-step", step: step.step, jobId, jobEventId: event.id, metrics });
+    }
+    if (event.type === "warning" && (event.id === null || !open.seen.has(event.id))) {
+      const { id: jobEventId, code, message } = event;
+      await directory.record({ type: "warning", step: step.step, code, count: 1, message, jobEventId });
+    }
+    if (event.type === "training-ended") {
+      metrics = { ...metrics, ...event.metrics };
+      checkpointStep = event.step;
+    }
+  }
+  return { jobId, checkpointStep: checkpointStep ?? (await model.step({ signal })), metrics, gradientSteps };
+}
+
+/**
+ * Waits for the checkpoint of a job with an unknown id. Returns null if none appears within `orphanWaitMs`; the job is then assumed not
+ * to exist.
+ */
+async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineStep }: OpenJob): Promise<JobOutcome | null> {
+  const startedMs = performance.now();
+  for (let looks = 0; ; looks++) {
+    const [newest] = await model.service.checkpoints.list(model.id, { order: "desc", max: 1, signal });
+    if (newest !== undefined && newest.step > baselineStep)
+      return { jobId: null, checkpointStep: newest.step, metrics: newest.metrics, gradientSteps: [] };
+    if (performance.now() - startedMs > orphanWaitMs) return null;
+    await delay(backoffMs(looks, { maxMs: 5_000 }), { signal });
+  }
+}
+
+/** Reports that a request of a step failed and is repeated. */
+export function reportUnavailable({ directory, step }: Pick<JobStep, "directory" | "step">, { message }: WhetstoneError): void {
+  directory.report({ type: "service-unavailable", step, message });
+}
+
+/** Whether an error means that the service is unavailable or busy, so that the same call may succeed later. */
+export function isUnavailable(error: unknown): error is WhetstoneError {
+  return WhetstoneError.isInstance(error) && error.retryable && (error instanceof ConnectionError || error instanceof HttpError);
+}

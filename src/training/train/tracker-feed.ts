@@ -1,0 +1,246 @@
+import { createHash } from "node:crypto";
+import { basename, join } from "node:path";
+import { ArgumentError } from "../../base/errors.ts";
+import { backoffMs } from "../../base/util/backoff.ts";
+import { delay } from "../../base/util/delay.ts";
+import type { Metrics, RecordedEvent } from "../../run/events.ts";
+import { CONFIG_FILE } from "../../run/files.ts";
+import { readConfig } from "../../run/read-run.ts";
+import { readEvents, type RunDirectory } from "../../run/run-directory.ts";
+import { readTrackerPosition, writeTrackerPosition, type TrackerPosition } from "../../run/tracker-position.ts";
+import type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "./tracker.ts";
+import { messageOf } from "../../base/util/values.ts";
+
+/** Max events of one delivery. */
+const BATCH_EVENTS = 500;
+/** Timeout of one delivery, milliseconds. */
+const DELIVERY_TIMEOUT_MS = 30_000;
+/** Max time for the remaining deliveries at the end of a run, milliseconds. */
+const FLUSH_TIMEOUT_MS = 30_000;
+/** Max failed attempts to deliver the remaining events when the run has ended. */
+const FINAL_ATTEMPTS = 3;
+/** Max wait between two attempts to deliver, milliseconds. */
+const MAX_WAIT_MS = 60_000;
+
+/**
+ * Checks the trackers of a run.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for an invalid name, or for two trackers of the same name.
+ */
+export function checkTrackers(trackers: readonly Tracker[] | undefined): void {
+  const names = new Set<string>();
+  for (const { name } of trackers ?? []) {
+    if (typeof name !== "string" || !/^[\w.-]+$/u.test(name) || name.startsWith(".")) {
+      throw new ArgumentError(
+        `Expected the \`name\` of a tracker to consist of letters, digits, "-", "_" and ".", got ${JSON.stringify(name)}`,
+        {
+          param: "trackers",
+        },
+      );
+    }
+    if (names.has(name)) {
+      throw new ArgumentError(`Expected different names for the trackers of a run, got "${name}" twice; set the option \`name\` of one`, {
+        param: "trackers",
+      });
+    }
+    names.add(name);
+  }
+}
+
+/** Deliveries of the recorded events of one run to its trackers. */
+export class TrackerFeeds {
+  readonly #directory: RunDirectory;
+  readonly #feeds: readonly Feed[];
+  readonly #unsubscribe: () => void;
+
+  private constructor(directory: RunDirectory, feeds: readonly Feed[], unsubscribe: () => void) {
+    this.#directory = directory;
+    this.#feeds = feeds;
+    this.#unsubscribe = unsubscribe;
+  }
+
+  /** Starts the deliveries with the first event that a tracker has not confirmed. Call it while no event is being recorded. */
+  static async start(directory: RunDirectory, trackers: readonly Tracker[]): Promise<TrackerFeeds> {
+    const onFailure = (name: string, error: unknown) =>
+      void directory.record(warning(directory, name, 1, messageOf(error))).catch(() => undefined);
+    const feeds = await Promise.all(trackers.map((tracker) => Feed.open(directory, tracker, onFailure)));
+    const scalars = new Scalars();
+    const push = (event: RecordedEvent) => {
+      const tracked = scalars.of(event);
+      for (const feed of feeds) feed.push(tracked);
+    };
+    if (feeds.length > 0) for await (const event of readEvents(directory.path)) push(event);
+    const subscription = directory.live$.subscribe((event) => {
+      if (event.seq !== null) push(event);
+    });
+    return new TrackerFeeds(directory, feeds, () => subscription.unsubscribe());
+  }
+
+  /** Delivers the remaining events, as far as possible within 30 seconds, and closes the trackers. Never throws. */
+  async finish(): Promise<void> {
+    await Promise.all(this.#feeds.map((feed) => feed.finish()));
+    this.#unsubscribe();
+    for (const { name, failures, undelivered, lastError } of this.#feeds) {
+      if (failures < 2 && undelivered === 0) continue;
+      const reason = failures === 0 ? "it was too slow" : messageOf(lastError);
+      const left =
+        undelivered === 0 ? "All events were delivered in the end" : `${undelivered} events are left; start the run again to send them`;
+      await this.#directory.record(warning(this.#directory, name, Math.max(1, failures - 1), `${reason}. ${left}`));
+    }
+  }
+}
+
+function warning({ state }: RunDirectory, name: string, count: number, message: string) {
+  return {
+    type: "warning",
+    step: state.steps.length,
+    code: `tracker-${name}`,
+    count,
+    message: `The tracker "${name}" failed: ${message}`,
+  } as const;
+}
+
+/** Deliveries to one tracker. */
+class Feed {
+  readonly name: string;
+  readonly #tracker: Tracker;
+  readonly #directory: RunDirectory;
+  readonly #onFailure: OnFailure;
+  /** `seq` of the last confirmed event. */
+  #position: number;
+  #state: unknown;
+  #pending: TrackedEvent[] = [];
+  #session: TrackerSession | null = null;
+  #working: Promise<void> | null = null;
+  /** Aborts the wait before the next attempt. */
+  #retryNow = new AbortController();
+  #isFinishing = false;
+  readonly #stop = new AbortController();
+  failures = 0;
+  lastError: unknown;
+
+  private constructor(directory: RunDirectory, tracker: Tracker, saved: TrackerPosition, onFailure: OnFailure) {
+    this.name = tracker.name;
+    this.#tracker = tracker;
+    this.#directory = directory;
+    this.#position = saved.position;
+    this.#state = saved.state;
+    this.#onFailure = onFailure;
+  }
+
+  static async open(directory: RunDirectory, tracker: Tracker, onFailure: OnFailure): Promise<Feed> {
+    return new Feed(directory, tracker, await readTrackerPosition(directory.path, tracker.name), onFailure);
+  }
+
+  get undelivered(): number {
+    return this.#pending.length;
+  }
+
+  push(event: TrackedEvent): void {
+    if (event.event.seq <= this.#position) return;
+    this.#pending.push(event);
+    this.#working ??= this.#work();
+  }
+
+  async finish(): Promise<void> {
+    this.#isFinishing = true;
+    this.#retryNow.abort();
+    const timer = setTimeout(() => this.#stop.abort(new Error("the run has ended")), FLUSH_TIMEOUT_MS);
+    // A tracker may ignore its signal; the run does not wait for it.
+    const stopped = new Promise<void>((resolve) => this.#stop.signal.addEventListener("abort", () => resolve(), { once: true }));
+    await Promise.race([this.#working ?? Promise.resolve(), stopped]);
+    await Promise.race([this.#close(), stopped]);
+    clearTimeout(timer);
+  }
+
+  /**
+   * Delivers pending events until none is left; after a failure, tries again with growing waits. When the run ends, stops after
+   * {@link FINAL_ATTEMPTS} further failures.
+   */
+  async #work(): Promise<void> {
+    let finalFailures = 0;
+    try {
+      for (let attempt = 0; this.#pending.length > 0 && !this.#stop.signal.aborted;) {
+        try {
+          await this.#deliver(this.#pending.slice(0, BATCH_EVENTS));
+          attempt = 0;
+        } catch (error) {
+          this.#fail(error);
+          // A new session starts from the saved state, without the effects of the failed delivery.
+          await this.#close();
+          if (this.#isFinishing && ++finalFailures >= FINAL_ATTEMPTS) return;
+          await this.#wait(backoffMs(attempt++, { maxMs: MAX_WAIT_MS }));
+        }
+      }
+    } finally {
+      this.#working = null;
+    }
+  }
+
+  async #close(): Promise<void> {
+    const session = this.#session;
+    this.#session = null;
+    await session?.close().catch((error: unknown) => this.#fail(error));
+  }
+
+  async #wait(ms: number): Promise<void> {
+    this.#retryNow = new AbortController();
+    const signal = this.#isFinishing ? this.#stop.signal : AbortSignal.any([this.#retryNow.signal, this.#stop.signal]);
+    await delay(ms, { signal }).catch(() => undefined);
+  }
+
+  async #deliver(events: readonly TrackedEvent[]): Promise<void> {
+    const signal = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(DELIVERY_TIMEOUT_MS)]);
+    this.#session ??= await this.#tracker.open(await trackedRun(this.#directory), this.#state, signal);
+    const state = await this.#session.log(events, signal);
+    const position = (events.at(-1) as TrackedEvent).event.seq;
+    await writeTrackerPosition(this.#directory.path, this.name, { position, state });
+    this.#position = position;
+    this.#state = state;
+    this.#pending.splice(0, events.length);
+  }
+
+  #fail(error: unknown): void {
+    this.failures++;
+    this.lastError = error;
+    if (this.failures === 1) this.#onFailure(this.name, error);
+  }
+}
+
+type OnFailure = (name: string, error: unknown) => void;
+
+async function trackedRun(directory: RunDirectory): Promise<TrackedRun> {
+  const runDir = directory.path;
+  const config = (await readConfig(join(runDir, CONFIG_FILE))) as Readonly<Record<string, unknown>>;
+  const first = await readEvents(runDir).next();
+  const { time, modelId } = first.value as RecordedEvent & { readonly type: "run-start" };
+  return {
+    id: createHash("sha256").update(`${modelId}\n${time}`).digest("hex").slice(0, 32),
+    name: basename(runDir),
+    runDir,
+    config,
+    async *events(lastSeq) {
+      const scalars = new Scalars();
+      for await (const event of readEvents(runDir)) {
+        if (event.seq > lastSeq) return;
+        yield scalars.of(event);
+      }
+    },
+    groups: (split, step) => directory.groups(split, step),
+  };
+}
+
+/** Metrics of the events of a run, given in order. */
+class Scalars {
+  #isSupervised = false;
+  #gradientSteps = 0;
+
+  of(event: RecordedEvent): TrackedEvent {
+    if (event.type === "run-start") this.#isSupervised = event.kind === "sft";
+    if (event.type === "step-end" || event.type === "evaluation-end") return { event, step: event.step, metrics: event.metrics };
+    if (event.type !== "gradient-step" || !this.#isSupervised) return { event, step: 0, metrics: {} };
+    const { gradient_step: _gradientStep, ...rest } = event.metrics;
+    const metrics: Metrics = Object.fromEntries(Object.entries(rest).map(([name, value]) => [`gradient/${name}`, value]));
+    return { event, step: this.#gradientSteps++, metrics };
+  }
+}
