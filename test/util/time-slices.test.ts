@@ -77,13 +77,15 @@ test("callers that waited for the same work continue in slices of their own; a c
   vi.spyOn(performance, "now").mockImplementation(() => clockMs);
   const slices = new TimeSlices();
   const turns: number[][] = [[]];
-  const next = () => {
-    turns.push([]);
-    if (turns.length < 12) setImmediate(next);
-  };
-  setImmediate(next);
   let end = () => {};
   const loading = new Promise<void>((resolve) => (end = resolve));
+  let isDone = false;
+  const next = () => {
+    turns.push([]);
+    if (turns.length === 12) end();
+    if (!isDone) setImmediate(next);
+  };
+  setImmediate(next);
   const call = async (index: number, work: Promise<void>) => {
     await slices.enter();
     await slices.after(work);
@@ -91,8 +93,8 @@ test("callers that waited for the same work continue in slices of their own; a c
     clockMs += 4;
   };
   const calls = Array.from({ length: 7 }, (_, index) => call(index, loading));
-  setTimeout(end, 1);
   await Promise.all(calls);
+  isDone = true;
   const sizes = turns.map(({ length }) => length).filter((length) => length > 0);
   expect(Math.max(...sizes)).toBeLessThanOrEqual(3);
   expect(turns.flat()).toEqual([0, 1, 2, 3, 4, 5, 6]);

@@ -9,7 +9,6 @@ import type { ServiceLogger } from "../common/logger.ts";
 import type { PolicyLease, PolicyResolver } from "../models/policies.ts";
 import type { ChatWork } from "./work.ts";
 import {
-  Admission,
   checkCounts,
   checkTemplate,
   checkToolParser,
@@ -19,7 +18,7 @@ import {
   type ResolvedChatLimits,
 } from "./generate/admit.ts";
 import { clientGone } from "./request/client-signal.ts";
-import { ShutdownError, toChatError } from "./request/errors.ts";
+import { toChatError } from "./request/errors.ts";
 import type { GenerateOptions, GeneratedChoice } from "./generate/generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "../models/generation-defaults.ts";
 import { toWirePrompt } from "./generate/logprobs.ts";
@@ -43,8 +42,8 @@ import { CompletionStream } from "./answer/stream.ts";
 import { newGroup, type ChatAnswer, type ChatCall, type ChatPipeline, type RenderCall, type RenderedCall } from "./pipeline.ts";
 import type { ReadOptions } from "./request/opened-chat.ts";
 import { wholeAnswer } from "./answer/whole-answer.ts";
+import { RunningRequests, type Held } from "./held-resources.ts";
 import { IgnoredParts } from "./request/ignored-fields.ts";
-import { onceAborted } from "../../base/util/abort.ts";
 
 /** Dependencies of {@link ChatService}. */
 export interface ChatDependencies {
@@ -63,27 +62,16 @@ export interface ChatDependencies {
   readonly slices?: TimeSlices | undefined;
 }
 
-/** Resources that a request holds until it ends or fails. */
-interface Held {
-  readonly abort: AbortController;
-  readonly releases: (() => void)[];
-}
-
-function release(held: Held): void {
-  for (const giveBack of held.releases.splice(0)) giveBack();
-}
-
 /** Chat completion service. */
 export class ChatService implements ChatPipeline {
   readonly #dependencies: ChatDependencies;
   readonly #limits: ResolvedChatLimits;
-  readonly #admission: Admission;
+  readonly #running: RunningRequests;
   readonly #sampledIds: SampledIdsByKey;
   readonly #recentPrompts = new RecentPrompts();
   readonly #ignored: IgnoredParts;
   readonly #outputGrammars: OutputGrammars;
   readonly #work: ChatWork;
-  readonly #running = new Set<AbortController>();
   readonly #slices: TimeSlices;
   readonly #defaults = new Lru<string, Promise<GenerationDefaults>>();
 
@@ -94,10 +82,8 @@ export class ChatService implements ChatPipeline {
     this.#slices = dependencies.slices ?? new TimeSlices();
     this.#work = dependencies.work;
     this.#outputGrammars = new OutputGrammars((...form) => this.#work.compileOutput(...form));
-    this.#admission = new Admission(this.#limits.maxRunningChoices);
+    this.#running = new RunningRequests(this.#limits.maxRunningChoices, dependencies.signal);
     this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
-    // One listener serves all requests: hundreds of listeners on one signal raise Node's leak warning.
-    dependencies.signal?.addEventListener("abort", () => this.#endAll(), { once: true });
   }
 
   /** Returns the response header with the request's id; empty if the service does not send one. */
@@ -107,7 +93,7 @@ export class ChatService implements ChatPipeline {
 
   /** Checks that there is room for a choice. @throws OverloadedError `E_OVERLOADED` without. */
   requireRoom(): void {
-    this.#admission.requireRoom();
+    this.#running.requireRoom();
   }
 
   /** Returns how requests are read: alike for every credential. */
@@ -123,10 +109,10 @@ export class ChatService implements ChatPipeline {
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
     await this.#slices.enter(call.group);
-    this.#admission.requireRoom();
+    this.#running.requireRoom();
     const request = this.#read(call, call.maxOutputTokens);
     checkCounts(request, this.#limits);
-    const held = this.#hold(call.signal, request.n);
+    const held = this.#running.enter(call.signal, request.n);
     let isStreaming = false;
     try {
       const run = await this.#prepare(call, request, held);
@@ -145,7 +131,7 @@ export class ChatService implements ChatPipeline {
       return { kind: "whole", answer: wholeAnswer(choices, messages, { ...run.shape, promptLogprobs }) };
     } finally {
       // A stream outlives this call and releases its resources when it ends.
-      if (!isStreaming) release(held);
+      if (!isStreaming) held.release();
     }
   }
 
@@ -157,12 +143,12 @@ export class ChatService implements ChatPipeline {
   async render(call: RenderCall): Promise<RenderedCall> {
     await this.#slices.enter(call.group);
     const request = this.#read(call);
-    const held = this.#hold(call.signal, 0);
+    const held = this.#running.enter(call.signal, 0);
     try {
       const { lease, tokenizer, prompt } = await this.#open(call, request, held);
       return { ids: prompt.ids, contextLength: lease.base.contextLength, tokenizer };
     } finally {
-      release(held);
+      held.release();
     }
   }
 
@@ -175,27 +161,12 @@ export class ChatService implements ChatPipeline {
     return request;
   }
 
-  #endAll(): void {
-    for (const abort of this.#running) abort.abort(new ShutdownError());
-  }
-
-  /** Reserves capacity for the choices and listens for the two signals that end a request early. */
-  #hold(client: AbortSignal, choices: number): Held {
-    if (this.#dependencies.signal?.aborted) throw new ShutdownError();
-    const abort = new AbortController();
-    const releases = [this.#admission.enter(choices)];
-    releases.push(onceAborted(client, () => abort.abort(clientGone())));
-    this.#running.add(abort);
-    releases.push(() => this.#running.delete(abort));
-    return { abort, releases };
-  }
-
   /** Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. */
   async #open(call: RenderCall, request: ChatRequest, held: Held) {
     const { signal } = held.abort;
     const resolve = async () => {
       const lease = await this.#dependencies.policies.resolvePolicy(request.model, { signal });
-      held.releases.push(() => lease.release());
+      held.add(() => lease.release());
       return { lease, tokenizer: await this.#tokenizer(lease) };
     };
     // Requests for a model that is being loaded wait for it together.
@@ -333,7 +304,7 @@ export class ChatService implements ChatPipeline {
     };
     void generateRun(run, options)
       .catch((error: unknown) => stream.fail(this.explain(error).body))
-      .finally(() => release(held));
+      .finally(() => held.release());
     return stream;
   }
 

@@ -1,0 +1,62 @@
+/** Resources that requests hold until they end or fail: capacity, the policy, and the listeners of the two signals that end them early. */
+import { onceAborted } from "../../base/util/abort.ts";
+import { Admission } from "./generate/admit.ts";
+import { clientGone } from "./request/client-signal.ts";
+import { ShutdownError } from "./request/errors.ts";
+
+/** Resources of one request. */
+export class Held {
+  readonly #releases: (() => void)[] = [];
+  readonly abort = new AbortController();
+
+  /** Adds a resource. `giveBack` is called once, by {@link release}. */
+  add(giveBack: () => void): void {
+    this.#releases.push(giveBack);
+  }
+
+  /** Releases the resources. A second call has no effect. */
+  release(): void {
+    for (const giveBack of this.#releases.splice(0)) giveBack();
+  }
+}
+
+/** The running requests of a service. */
+export class RunningRequests {
+  readonly #running = new Set<AbortController>();
+  readonly #admission: Admission;
+  readonly #service: AbortSignal | undefined;
+
+  /**
+   * @param capacity - Max number of choices that run at a time.
+   * @param service - Aborted when the service shuts down: all requests are aborted with {@link ShutdownError}.
+   */
+  constructor(capacity: number, service: AbortSignal | undefined) {
+    this.#admission = new Admission(capacity);
+    this.#service = service;
+    // One listener serves all requests: hundreds of listeners on one signal raise Node's leak warning.
+    onceAborted(service, () => {
+      for (const abort of this.#running) abort.abort(new ShutdownError());
+    });
+  }
+
+  /** Checks that there is room for a choice. @throws OverloadedError `E_OVERLOADED` without. */
+  requireRoom(): void {
+    this.#admission.requireRoom();
+  }
+
+  /**
+   * Reserves capacity for the choices of a request, and aborts it when its client disconnects.
+   *
+   * @throws OverloadedError `E_OVERLOADED` without capacity.
+   * @throws ShutdownError During the shutdown.
+   */
+  enter(client: AbortSignal, choices: number): Held {
+    if (this.#service?.aborted) throw new ShutdownError();
+    const held = new Held();
+    held.add(this.#admission.enter(choices));
+    held.add(onceAborted(client, () => held.abort.abort(clientGone())));
+    this.#running.add(held.abort);
+    held.add(() => this.#running.delete(held.abort));
+    return held;
+  }
+}
