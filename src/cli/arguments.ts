@@ -40,7 +40,7 @@ export const TEMPLATE_KWARGS_OPTION = "--chat-template-kwargs <json>";
 export const TEMPLATE_KWARGS_DESCRIPTION = `variables of the chat template, as a JSON object: '{"preserve_thinking":true}'`;
 
 /** Parses a JSON object. */
-export function jsonObject(text: string): JsonObject {
+export function jsonObjectArgument(text: string): JsonObject {
   try {
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as JsonObject;

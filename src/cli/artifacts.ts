@@ -5,10 +5,10 @@ import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
 import { addDataDir, withService } from "./connected.ts";
 import { findArtifact } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { type Column, fields, table } from "./table.ts";
+import { type TableColumn, fields, table } from "./table.ts";
 import { formatTime } from "./time.ts";
 
-const COLUMNS: readonly Column<ArtifactSummary>[] = [
+const COLUMNS: readonly TableColumn<ArtifactSummary>[] = [
   { title: "ARTIFACT", cell: ({ url }) => url, isWhole: true },
   { title: "STATE", cell: ({ state }) => state },
   { title: "FILES", cell: ({ fileCount }) => String(fileCount), align: "right" },
@@ -16,7 +16,7 @@ const COLUMNS: readonly Column<ArtifactSummary>[] = [
   { title: "CREATED", cell: ({ createdAt }) => formatTime(createdAt) },
 ];
 
-const FILE_COLUMNS: readonly Column<ArtifactFileInfo>[] = [
+const FILE_COLUMNS: readonly TableColumn<ArtifactFileInfo>[] = [
   { title: "FILE", cell: ({ path }) => path },
   { title: "SIZE", cell: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
   { title: "SHA-256", cell: ({ sha256 }) => sha256 },

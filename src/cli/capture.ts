@@ -1,10 +1,10 @@
 import { Command, Option } from "commander";
-import { agentLogs, runAgent } from "../library/capture/process.ts";
+import { agentLogs, runAgentProcess } from "../library/capture/process.ts";
 import { capture } from "../library/capture/index.ts";
 import { writeTrajectories } from "../library/dataset/index.ts";
 import type { JsonObject } from "../base/schema/index.ts";
 import type { Trajectory } from "../base/trajectory/index.ts";
-import { BASE_FORMS, jsonObject, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
+import { BASE_FORMS, jsonObjectArgument, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { addDataDir, basePolicy, trainedPolicy, withService } from "./connected.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
@@ -34,7 +34,7 @@ export function captureCommand(): Command {
         .default("exit-code"),
     )
     .option("--temperature <number>", "sampling temperature of requests that do not set one", positive, 1)
-    .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObject)
+    .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
     .option("--timeout <seconds>", "time limit of the agent", positive)
     .action(run);
 }
@@ -55,7 +55,7 @@ async function run(this: Command, command: readonly string[], options: CaptureCo
       run: async (session, { signal: ends }) => {
         const relay = (name: "stdout" | "stderr", text: string) =>
           void (name === "stdout" && options.json !== true ? process.stdout : process.stderr).write(text);
-        const { ended, score } = await runAgent({ command, reward }, session, { signal: ends, relay });
+        const { ended, score } = await runAgentProcess({ command, reward }, session, { signal: ends, relay });
         kept = agentLogs(ended);
         return score;
       },

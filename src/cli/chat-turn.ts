@@ -7,7 +7,7 @@ import { table } from "./table.ts";
 export type ChatSettings = Omit<ChatCompletionRequest, "messages" | "stream">;
 
 /** Message of the model that a turn has streamed. */
-export interface Answer extends RequestMessage {
+export interface TurnAnswer extends RequestMessage {
   readonly role: "assistant";
   readonly content: string;
   readonly tool_calls?: ToolCall[];
@@ -24,7 +24,7 @@ export async function streamAnswer(
   settings: ChatSettings,
   messages: readonly RequestMessage[],
   isJson: boolean,
-): Promise<Answer> {
+): Promise<TurnAnswer> {
   let [content, finishReason] = ["", null as string | null];
   const calls: { id: string; type: "function"; function: { name: string; arguments: string } }[] = [];
   const logprobs: LogprobEntry[] = [];

@@ -10,7 +10,7 @@ import { isInteractive } from "../base/util/output.ts";
 import { BASE_FORMS, integer, positive } from "./arguments.ts";
 import { type ChatSettings, describeCall, streamAnswer } from "./chat-turn.ts";
 import { addDataDir, requestedBase, withService, type Connected } from "./connected.ts";
-import { findCheckpoint } from "./names.ts";
+import { checkpointByName } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
 
 /** Upper limit of `top_logprobs`. */
@@ -85,7 +85,7 @@ async function servedName(connected: Connected, name: string): Promise<string> {
   // Without `hf:`, two names with a slash are a project and a model.
   if (spec.kind === "path" || spec.kind === "ollama" || name.startsWith("hf:"))
     return connected.service.addBaseModel(name, { signal: connected.signal });
-  return (await findCheckpoint(connected, name, baseModels)).policy.id;
+  return (await checkpointByName(connected, name, baseModels)).policy.id;
 }
 
 async function readTools(path: string): Promise<RequestTool[]> {

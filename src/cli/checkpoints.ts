@@ -4,12 +4,12 @@ import { NotFoundError } from "../base/errors.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
 import { addDataDir, withService } from "./connected.ts";
-import { findCheckpoint, findModel, shortName } from "./names.ts";
+import { checkpointByName, modelByName, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { type Column, fields, table } from "./table.ts";
+import { type TableColumn, fields, table } from "./table.ts";
 import { formatTime } from "./time.ts";
 
-const COLUMNS: readonly Column<ModelCheckpoint>[] = [
+const COLUMNS: readonly TableColumn<ModelCheckpoint>[] = [
   { title: "STEP", cell: ({ step }) => String(step), align: "right" },
   { title: "JOB", cell: ({ lineage }) => lineage?.jobType ?? "-" },
   { title: "PARENT", cell: ({ lineage }) => lineage?.parent ?? "base model" },
@@ -48,7 +48,7 @@ export function checkpointsCommand(): Command {
 
 async function listCheckpoints(name: string, options: OutputOptions): Promise<void> {
   await withService(options, async (connected) => {
-    const model = await findModel(connected, name);
+    const model = await modelByName(connected, name);
     const checkpoints = await connected.service.checkpoints.list(model.id, { order: "desc", signal: connected.signal });
     printResult(options, { model, checkpoints }, function* () {
       yield* table(checkpoints, COLUMNS);
@@ -59,7 +59,7 @@ async function listCheckpoints(name: string, options: OutputOptions): Promise<vo
 
 async function showCheckpoint(text: string, options: OutputOptions): Promise<void> {
   await withService(options, async (connected) => {
-    const { summary: model, policy } = await findCheckpoint(connected, text);
+    const { summary: model, policy } = await checkpointByName(connected, text);
     const found = await connected.service.checkpoints.get(model.id, policy.step, { signal: connected.signal });
     printResult(options, found, function* ({ id, lineage, pinned, bytes, createdAt, metrics, ...checkpoint }) {
       yield* fields({
@@ -86,7 +86,7 @@ async function deleteCheckpoints(
 ): Promise<void> {
   await withService(options, async (connected) => {
     const { service, signal } = connected;
-    const model = await findModel(connected, name);
+    const model = await modelByName(connected, name);
     const existing = (await service.checkpoints.list(model.id, { signal })).filter(({ step }) => steps.includes(step));
     if (existing.length === 0)
       throw new NotFoundError(`The model "${shortName(model)}" has no checkpoint at these steps; list them with \`checkpoints list\``, {

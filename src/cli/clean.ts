@@ -4,7 +4,7 @@ import { Command, Option } from "commander";
 import { dataDirectoryAt, defaultDataDirectory, type DataDirectory } from "../service/disk/data-directory.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { integer } from "./arguments.ts";
-import { addDataDir, withService, type Connected, type ServiceOptions } from "./connected.ts";
+import { addDataDir, withService, type Connected, type ConnectionFlags } from "./connected.ts";
 import { shortName } from "./names.ts";
 import { printResult } from "./output.ts";
 import { table } from "./table.ts";
@@ -15,7 +15,7 @@ type Kind = (typeof KINDS)[number];
 /** Age from which an open artifact version counts as an abandoned upload, in milliseconds. */
 const ABANDONED_MS = 24 * 3_600_000;
 
-interface CleanOptions extends ServiceOptions {
+interface CleanOptions extends ConnectionFlags {
   readonly keep: number;
   readonly only?: readonly Kind[];
   readonly yes?: boolean;

@@ -4,7 +4,7 @@ import { NotFoundError } from "../base/errors.ts";
 import { connect, type Policy } from "../index.ts";
 import { BASE_MODEL_FORMS, parseBaseModel } from "../base/util/base-model.ts";
 import { InterruptedError } from "./failure.ts";
-import { findModel, isId, parseCheckpointName, parseName, shortName } from "./names.ts";
+import { modelByName, isId, parseCheckpointName, parseName, shortName } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
 import { onStop } from "./stop-signal.ts";
 
@@ -15,7 +15,7 @@ export interface ModelName {
 }
 
 /** Options of every command that connects to a service. */
-export interface ServiceOptions extends OutputOptions {
+export interface ConnectionFlags extends OutputOptions {
   readonly dataDir?: string;
 }
 
@@ -37,7 +37,7 @@ export interface Connected {
  * @param hint - Continuation of the message that a signal stopped the command, such as `; start it again and it resumes`.
  * @throws InterruptedError if SIGINT or SIGTERM stopped the command.
  */
-export async function withService<T>({ dataDir }: ServiceOptions, run: (connected: Connected) => Promise<T>, hint = ""): Promise<T> {
+export async function withService<T>({ dataDir }: ConnectionFlags, run: (connected: Connected) => Promise<T>, hint = ""): Promise<T> {
   const controller = new AbortController();
   const { signal } = controller;
   const release = onStop((reason) => controller.abort(new InterruptedError(reason, hint)));
@@ -80,7 +80,7 @@ export async function trainedModel(
   hint = "",
 ): Promise<{ readonly model: Model; readonly step: number | undefined }> {
   const { model: name, step } = parseCheckpointName(text);
-  if (isId(name)) return { model: new Model(connected.service, await findModel(connected, name)), step };
+  if (isId(name)) return { model: new Model(connected.service, await modelByName(connected, name)), step };
   const path = shortName(parseName(name, "model"));
   const suffix = name.split("/").length > 2 ? name : path;
   const served = await connected.service.models.list({ signal: connected.signal });

@@ -3,7 +3,7 @@ import { readExamples, uploadDataset, validateExamples, writeDataset, writeTraje
 import { DataError } from "../base/errors.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { integer } from "./arguments.ts";
-import { addDataDir, withService, type ServiceOptions } from "./connected.ts";
+import { addDataDir, withService, type ConnectionFlags } from "./connected.ts";
 import { datasetStatistics, statisticsLines } from "./dataset-statistics.ts";
 import { FAILED } from "./failure.ts";
 import { type OutputOptions, plural, printResult } from "./output.ts";
@@ -138,7 +138,7 @@ async function dedupe(files: readonly string[], options: OutputOptions & Pick<Sp
   });
 }
 
-interface UploadOptions extends ServiceOptions {
+interface UploadOptions extends ConnectionFlags {
   readonly name: string;
   readonly project: string;
   readonly validation?: number | string;

@@ -10,7 +10,7 @@ import { chooseDevice } from "../service/models/device.ts";
 import { SHIPPED_BASE, shippedDirectory } from "../service/models/shipped-base.ts";
 
 /** Parsed options of {@link addEngineOptions}. */
-export interface EngineOptions {
+export interface EngineFlags {
   readonly engine: "onnx" | "tinker";
   readonly engineUrl?: string;
   readonly engineKeyEnv?: string;
@@ -109,7 +109,7 @@ export function addEngineOptions(command: Command): Command {
  *
  * @throws ConfigError `E_CONFIG` for contradictory options or invalid values, and if a named environment variable is empty.
  */
-export async function engineOf(options: EngineOptions): Promise<Engine | undefined> {
+export async function engineOf(options: EngineFlags): Promise<Engine | undefined> {
   const { engine, engineUrl: url, engineKeyEnv: keyVariable, engineServer: server, engineEncoding: encoding } = options;
   if (engine === "onnx") {
     const given = { "--engine-url": url, "--engine-key-env": keyVariable, "--engine-server": server, "--engine-encoding": encoding };
@@ -151,7 +151,7 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
  *
  * @throws ConfigError `E_CONFIG` for upstream options without `--upstream`, and if a named environment variable is empty.
  */
-export function upstreamOf(options: EngineOptions): UpstreamOptions | undefined {
+export function upstreamOf(options: EngineFlags): UpstreamOptions | undefined {
   const {
     upstream: url,
     upstreamKeyEnv: keyVariable,

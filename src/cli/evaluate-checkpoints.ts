@@ -38,7 +38,7 @@ export interface SavedEvaluation {
 }
 
 /** Parses `0,5,10` or `all`. */
-export function checkpointList(text: string): readonly number[] | "all" {
+export function checkpointsArgument(text: string): readonly number[] | "all" {
   if (text === "all") return "all";
   const steps = text.split(",").map((each) => (/^\d+$/u.test(each.trim()) ? Number(each) : Number.NaN));
   if (steps.some((step) => !Number.isSafeInteger(step)) || new Set(steps).size !== steps.length)
@@ -49,7 +49,7 @@ export function checkpointList(text: string): readonly number[] | "all" {
 /** Adds the options of saved evaluations. */
 export function addCheckpointOptions(command: Command): Command {
   return command
-    .option("--checkpoints <steps>", "checkpoints to evaluate and compare with the first: 0,5,10, or all", checkpointList)
+    .option("--checkpoints <steps>", "checkpoints to evaluate and compare with the first: 0,5,10, or all", checkpointsArgument)
     .option(
       "--out <directory>",
       "directory of the results; an interrupted evaluation resumes (default with --checkpoints: runs/eval-<environment>-<model>, or runs/eval-<model> if the names are equal)",

@@ -2,7 +2,7 @@ import { Command, InvalidArgumentError, Option } from "commander";
 import type { ExportDtype, ExportFormat, ExportResult } from "../export/index.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { addDataDir, withService } from "./connected.ts";
-import { findCheckpoint } from "./names.ts";
+import { checkpointByName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
 const FORMATS = ["huggingface", "peft", "gguf", "gguf-adapter"] as const satisfies readonly ExportFormat[];
@@ -47,7 +47,7 @@ async function run(text: string, given: string | undefined, options: ExportComma
   const { exportCheckpoint } = await import("../export/index.ts");
   await withService(options, async (connected) => {
     const { signal } = connected;
-    const { model, policy } = await findCheckpoint(connected, text);
+    const { model, policy } = await checkpointByName(connected, text);
     const { step } = policy;
     const target = given ?? `${model.name}-step${step}${SUFFIXES[format]}`;
     const result = await exportCheckpoint(model, target, { step, format, dtype, base, preTokenizer, tokenizer, force, signal });

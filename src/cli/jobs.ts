@@ -5,9 +5,9 @@ import { integer } from "./arguments.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
 import { addDataDir, withService, type Connected } from "./connected.ts";
 import { FAILED } from "./failure.ts";
-import { findModel, requireExisting, shortName } from "./names.ts";
+import { modelByName, requireExisting, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { type Column, fields, table } from "./table.ts";
+import { type TableColumn, fields, table } from "./table.ts";
 import { formatElapsed, formatTime } from "./time.ts";
 
 /** Seconds that one request of `logs --follow` waits for the next event. */
@@ -16,7 +16,7 @@ const WAIT_SECONDS = 20;
 /** A job with the name of its model; null if the model was deleted. */
 type NamedJob = TrainingJobInfo & { readonly model: string | null };
 
-const COLUMNS: readonly Column<NamedJob>[] = [
+const COLUMNS: readonly TableColumn<NamedJob>[] = [
   { title: "ID", cell: ({ id }) => id, isWhole: true },
   { title: "TYPE", cell: ({ type }) => type ?? "-" },
   { title: "MODEL", cell: ({ model }) => model ?? "(deleted)" },
@@ -63,7 +63,7 @@ interface ListOptions extends OutputOptions {
 async function listJobs({ model, status, max, ...options }: ListOptions): Promise<void> {
   await withService(options, async (connected) => {
     const { service, signal } = connected;
-    const modelId = model === undefined ? undefined : (await findModel(connected, model)).id;
+    const modelId = model === undefined ? undefined : (await modelByName(connected, model)).id;
     const jobs = await named(connected, await service.trainingJobs.list({ modelId, status, max, signal }));
     printResult(options, jobs, () => (jobs.length === 0 ? ["No jobs"] : table(jobs, COLUMNS)));
   });

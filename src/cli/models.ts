@@ -3,12 +3,12 @@ import type { ModelSummary } from "../library/client/index.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
 import { addDataDir, withService } from "./connected.ts";
-import { findModel, shortName } from "./names.ts";
+import { modelByName, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { type Column, fields, table } from "./table.ts";
+import { type TableColumn, fields, table } from "./table.ts";
 import { formatTime } from "./time.ts";
 
-const COLUMNS: readonly Column<ModelSummary>[] = [
+const COLUMNS: readonly TableColumn<ModelSummary>[] = [
   { title: "MODEL", cell: shortName },
   { title: "BASE", cell: ({ baseModel }) => baseModel },
   { title: "ADAPTER", cell: ({ lora }) => (lora === null ? "-" : `rank ${lora.rank}`) },
@@ -49,7 +49,7 @@ async function listModels({ project, ...options }: OutputOptions & { readonly pr
 
 async function showModel(name: string, options: OutputOptions): Promise<void> {
   await withService(options, async (connected) => {
-    printResult(options, await findModel(connected, name), (model) =>
+    printResult(options, await modelByName(connected, name), (model) =>
       fields({
         model: `${model.entity}/${shortName(model)}`,
         id: model.id,
@@ -65,7 +65,7 @@ async function showModel(name: string, options: OutputOptions): Promise<void> {
 
 async function deleteModel(this: Command, name: string, options: ConfirmOptions & OutputOptions): Promise<void> {
   await withService(options, async (connected) => {
-    const model = await findModel(connected, name);
+    const model = await modelByName(connected, name);
     const size = `${model.checkpoints} checkpoints (${formatBytes(model.bytes)})`;
     if (!(await confirm(this, `Delete model ${shortName(model)} with ${size}`, options))) return;
     const deleted = await connected.service.models.delete(model.id, { signal: connected.signal });

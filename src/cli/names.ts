@@ -50,7 +50,7 @@ function listed(names: readonly string[]): string {
  * @param baseModels - Base models that the caller accepts as well, for the error message.
  * @throws NotFoundError `E_NOT_FOUND` with the existing names.
  */
-export async function findModel({ service, signal }: Connected, text: string, baseModels: readonly string[] = []): Promise<ModelSummary> {
+export async function modelByName({ service, signal }: Connected, text: string, baseModels: readonly string[] = []): Promise<ModelSummary> {
   const models = isId(text)
     ? (await service.models.listTrainable({ signal })).filter(({ id }) => id === text.toLowerCase())
     : await service.models.listTrainable({ ...parseName(text, "model"), signal });
@@ -73,13 +73,13 @@ export function parseCheckpointName(text: string): { readonly model: string; rea
  * @param baseModels - Base models that the caller accepts as well, for the error message.
  * @throws NotFoundError `E_NOT_FOUND` with the existing names, or with the model's steps.
  */
-export async function findCheckpoint(
+export async function checkpointByName(
   connected: Connected,
   text: string,
   baseModels: readonly string[] = [],
 ): Promise<{ readonly summary: ModelSummary; readonly model: Model; readonly policy: ModelPolicy }> {
   const { model: name, step } = parseCheckpointName(text);
-  const summary = await findModel(connected, name, baseModels);
+  const summary = await modelByName(connected, name, baseModels);
   const model = new Model(connected.service, summary);
   return { summary, model, policy: await model.policy(step, { signal: connected.signal }) };
 }

@@ -4,9 +4,9 @@ import { logLine } from "../base/util/output.ts";
 import { exitNow, onStop, type StopReason } from "./stop-signal.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { parseSize } from "./arguments.ts";
-import { addEngineOptions, engineOf, type EngineOptions, upstreamOf } from "./engine-options.ts";
+import { addEngineOptions, engineOf, type EngineFlags, upstreamOf } from "./engine-options.ts";
 
-interface ServeOptions extends EngineOptions, OutputOptions {
+interface ServeOptions extends EngineFlags, OutputOptions {
   readonly host: string;
   readonly port: number;
   readonly dataDir?: string;

@@ -6,7 +6,7 @@ import type { SftOptions, Service } from "../library/client/index.ts";
 import { uploadDataset, type Dataset } from "../library/dataset/index.ts";
 import { digestOf } from "../library/dataset/keys.ts";
 import { eventToDisk } from "../run/events.ts";
-import { CONFIG_FILE } from "../run/files.ts";
+import { RUN_CONFIG_FILE } from "../run/files.ts";
 import { trainSft } from "../training/train/index.ts";
 import { logLine, printLine } from "../base/util/output.ts";
 import { BASE_FORMS, integer, modelName, positive } from "./arguments.ts";
@@ -100,7 +100,7 @@ async function uploaded(
   const hash = createHash("sha256");
   for await (const example of examples) hash.update(digestOf(JSON.stringify(example)));
   const artifact = `sft-${name}-${hash.digest("hex").slice(0, 12)}`;
-  const text = await readFile(join(runDir, CONFIG_FILE), "utf8").catch(() => "");
+  const text = await readFile(join(runDir, RUN_CONFIG_FILE), "utf8").catch(() => "");
   const known = new RegExp(`"(artifact:///[^"]*/${artifact.replaceAll(".", "\\.")}:v\\d+)"`, "u").exec(text)?.[1];
   return known ?? (await uploadDataset(service, { name: artifact, train: examples, signal })).url;
 }

@@ -14,7 +14,7 @@ import { addEnvironment, loadEnvironment, type EnvironmentOptions } from "./envi
 import { FAILED } from "./failure.ts";
 import { runName, shortName } from "./names.ts";
 import { plural, printResult, type OutputOptions } from "./output.ts";
-import { addSettings, settingsOf } from "./settings/options.ts";
+import { addSettings, settingsOfCommand } from "./settings/options.ts";
 import { readJsonObject, withSettings, type NamedValues } from "./settings/read.ts";
 import { startRun } from "./settings/run.ts";
 import { readSweep } from "./settings/sweep-file.ts";
@@ -54,7 +54,7 @@ export function sweepCommand(): Command {
 
 async function run(file: string, options: SweepOptions, command: Command): Promise<void> {
   const { model, parallel } = options;
-  const settings = await settingsOf(command);
+  const settings = await settingsOfCommand(command);
   if (settings.seed !== undefined)
     throw new ConfigError("Expected the seeds of a sweep in `seeds` of its file, got the setting `seed`", { param: "seed" });
   const { grid, isList, seeds } = await readSweep(options.sweep);

@@ -2,7 +2,7 @@ import truncatedWidth from "fast-string-truncated-width";
 import { encodeLine, terminalWidth } from "../base/util/output.ts";
 
 /** Column of a table. */
-export interface Column<T> {
+export interface TableColumn<T> {
   /** Heading of the column. */
   readonly title: string;
   /** Returns the text of a row's cell. */
@@ -33,7 +33,7 @@ function fit(text: string, width: number): string {
  *
  * @param width - Terminal columns. @default the width of the terminal; unlimited without one
  */
-export function table<T>(rows: readonly T[], columns: readonly Column<T>[], width = terminalWidth()): string[] {
+export function table<T>(rows: readonly T[], columns: readonly TableColumn<T>[], width = terminalWidth()): string[] {
   // Control characters are escaped first, because escaping changes the width of the printed text.
   const cells = [columns.map(({ title }) => title), ...rows.map((row) => columns.map(({ cell }) => encodeLine(cell(row))))];
   const widths = columns.map((_, index) => Math.max(...cells.map((line) => widthOf(line[index] ?? ""))));

@@ -6,7 +6,7 @@ import { addDataDir, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import { runName, shortName } from "./names.ts";
 import { type OutputOptions, plural } from "./output.ts";
-import { addSettings, settingsOf } from "./settings/options.ts";
+import { addSettings, settingsOfCommand } from "./settings/options.ts";
 import { startRun } from "./settings/run.ts";
 import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice } from "./trackers.ts";
 
@@ -32,7 +32,7 @@ export function trainCommand(): Command {
 }
 
 async function train(file: string, options: TrainOptions, command: Command): Promise<void> {
-  const settings = await settingsOf(command);
+  const settings = await settingsOfCommand(command);
   const environment = await loadEnvironment(file, options);
   const { model: name } = options;
   const runDir = options.runDir ?? `runs/${runName(environment.name, name.name)}`;

@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import type { Finding } from "../service/stored-files/verify.ts";
+import type { FileFinding } from "../service/stored-files/verify.ts";
 import { formatBytes, formatDuration } from "../base/util/units.ts";
 import { FAILED } from "./failure.ts";
 import { type OutputOptions, printResult } from "./output.ts";
@@ -19,7 +19,7 @@ async function run({ dataDir, ...options }: OutputOptions & { readonly dataDir?:
   const found = await verifyDataDirectory(dataDir ?? defaultDataDirectory());
   const intact = found.missing.length + found.damaged.length === 0;
   printResult(options, { intact, ...found }, function* (result) {
-    const list = (state: string, findings: readonly Finding[]) => findings.map(({ path, subject }) => `${state}: ${path} (${subject})`);
+    const list = (state: string, findings: readonly FileFinding[]) => findings.map(({ path, subject }) => `${state}: ${path} (${subject})`);
     yield* list("missing", result.missing);
     yield* list("damaged", result.damaged);
     yield* list("without a digest", result.unknown);

@@ -39,13 +39,13 @@ export function readMembers<S extends z.ZodType>(schema: S, body: unknown): z.ou
 export type OnUnsupported = (param: string, got: unknown, instead: string) => void;
 
 /** Error for a feature that this service does not have. `instead` is the remedy. */
-export function unsupported(param: string, got: unknown, instead: string): UnsupportedError {
+export function unsupportedMember(param: string, got: unknown, instead: string): UnsupportedError {
   return new UnsupportedError(`\`${param}\`: ${shown(got)} is not supported. ${instead}`, { param });
 }
 
 /** Rejects unsupported content. @throws UnsupportedError `E_UNSUPPORTED` */
 export const reject: OnUnsupported = (param, got, instead) => {
-  throw unsupported(param, got, instead);
+  throw unsupportedMember(param, got, instead);
 };
 
 /** Accepts unsupported content. */

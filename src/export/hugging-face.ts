@@ -1,7 +1,7 @@
 /** Writer of a model directory in Hugging Face layout. */
 import { open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { CONFIG_FILE, MODEL_FILES, withDtype } from "../engine/onnx/model/model-files.ts";
+import { MODEL_CONFIG_FILE, MODEL_FILES, withDtype } from "../engine/onnx/model/model-files.ts";
 import { safetensorsHeader } from "../engine/onnx/model/safetensors.ts";
 import { WEIGHTS_FILE } from "../engine/onnx/model/weight-source.ts";
 import { readModelFile } from "../base/gguf/model-files.ts";
@@ -31,7 +31,7 @@ export async function writeHuggingFace(
   const { base, weights, dtype, signal } = source;
   for (const name of MODEL_FILES) {
     const text = await readModelFile(base, name, { maxBytes: MAX_FILE_BYTES, signal });
-    if (text !== undefined) await writeFile(join(directory, name), name === CONFIG_FILE ? withDtype(text, dtype) : text);
+    if (text !== undefined) await writeFile(join(directory, name), name === MODEL_CONFIG_FILE ? withDtype(text, dtype) : text);
   }
   const header: Record<string, unknown> = { __metadata__: { format: "pt" } };
   let end = 0;

@@ -85,7 +85,7 @@ export interface NormalizedEntry {
 }
 
 /** Unit of equal weight in a batch, each trajectory or each token, or a constant divisor of the sum over all tokens. */
-export type Reduction = "trajectory_mean" | "token_mean" | { readonly divisor: number };
+export type LossReduction = "trajectory_mean" | "token_mean" | { readonly divisor: number };
 
 /**
  * Normalizes over the `M` trained tokens of a whole batch, so that every trajectory (or with `token_mean` every token) has the
@@ -106,7 +106,7 @@ export type Reduction = "trajectory_mean" | "token_mean" | { readonly divisor: n
 export function normalizeBatch(
   entries: readonly BatchEntry[],
   balance: number,
-  reduction: Reduction = "trajectory_mean",
+  reduction: LossReduction = "trajectory_mean",
 ): NormalizedEntry[] {
   const tokens = entries.reduce((sum, entry) => sum + entry.tokens, 0);
   const balanced = (advantage: number): number => {

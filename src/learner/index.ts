@@ -4,7 +4,7 @@ export { groupAdvantages, normalizeBatch, type AdvantageOptions, type BatchEntry
 export { policyDiagnostics, policyDiagnosticsSteps, type DiagnosticOptions } from "./diagnostics.ts";
 export { trainingWarnings, WARNING_HISTORY, type TrainingWarning, type TrainingWarningCode } from "./warnings.ts";
 export { resolveLoss } from "./loss.ts";
-export { mergeTurns, readTurn, type MergedTurns, type SampledTurn } from "./merge.ts";
+export { mergeTurns, readTurn, type MergedTurns, type TokenTurn } from "./merge.ts";
 export {
   linearLoss,
   linearRows,
@@ -15,7 +15,7 @@ export {
   type PolicyObjective,
   type PolicyRow,
 } from "./policy-objective.ts";
-export { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
+export { checkRlConfig, type KlReference, type ResolvedRlConfig } from "./rl-config.ts";
 export { needsRendering } from "./read-trajectory.ts";
 export { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";

@@ -6,7 +6,7 @@ import { TURN_PROBLEMS, turnProblem } from "../base/trajectory/turn.ts";
 import type { SampledSequence } from "./types.ts";
 
 /** Sampled turn: prompt tokens, sampled tokens and their log-probabilities. */
-export interface SampledTurn {
+export interface TokenTurn {
   readonly prompt: readonly number[];
   readonly sampled: readonly number[];
   /** Log-probability of each sampled token; NaN where unknown. */
@@ -35,7 +35,7 @@ export function readTurn(
   choice: AssistantChoice,
   where: string,
   { allowsUnknownLogprobs = false }: { readonly allowsUnknownLogprobs?: boolean | undefined } = {},
-): SampledTurn {
+): TokenTurn {
   const problem = turnProblem(choice);
   if (problem === "choice-without-logprobs" && allowsUnknownLogprobs) {
     const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
@@ -59,7 +59,7 @@ export function readTurn(
  *
  * @param turns - Turns in the order of the conversation. Not modified.
  */
-export function mergeTurns(turns: readonly SampledTurn[]): MergedTurns {
+export function mergeTurns(turns: readonly TokenTurn[]): MergedTurns {
   const open: { tokens: number[]; trained: { readonly turn: number; readonly start: number; readonly logprobs: readonly number[] }[] }[] =
     [];
   let mergedTurns = 0;

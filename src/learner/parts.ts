@@ -2,8 +2,8 @@
 
 import { type BatchEntry, groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
 import type { ReadTrajectory } from "./read-trajectory.ts";
-import type { RlSettings } from "./rl-config.ts";
-import { tokenWeights, trainedTokens } from "./sequences.ts";
+import type { ResolvedRlConfig } from "./rl-config.ts";
+import { tokenWeights, countTrained } from "./sequences.ts";
 import { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 import type { SampledSequence } from "./types.ts";
 
@@ -30,7 +30,7 @@ export interface AdvantagePart extends Pick<BatchEntry, "advantage" | "advantage
  * Computes the advantages of one group: per trajectory a single advantage, with `turnRewards` one per turn, and with token advantages one
  * per trained token.
  */
-export function advantagesOf(read: readonly ReadTrajectory[], settings: RlSettings): Float64Array[] {
+export function advantagesOf(read: readonly ReadTrajectory[], settings: ResolvedRlConfig): Float64Array[] {
   if (hasTokenAdvantages(read))
     return read.map(({ sequences }) => Float64Array.from(sequences.flatMap((each) => [...suppliedAdvantages(each)])));
   if (settings.turnRewards) {
@@ -61,7 +61,7 @@ function suppliedAdvantages({ tokenAdvantages, mask }: SampledSequence): Float64
  * @param sequences - Sequences of the trajectory that are trained.
  * @param advantages - Advantages of {@link advantagesOf}, by turn, or a single one.
  */
-export function partsOf(sequences: readonly SampledSequence[], advantages: Float64Array, settings: RlSettings): AdvantagePart[] {
+export function partsOf(sequences: readonly SampledSequence[], advantages: Float64Array, settings: ResolvedRlConfig): AdvantagePart[] {
   if (sequences.some(({ tokenAdvantages }) => tokenAdvantages !== undefined)) {
     return sequences.map((sequence) => {
       const supplied = suppliedAdvantages(sequence);
@@ -76,7 +76,7 @@ export function partsOf(sequences: readonly SampledSequence[], advantages: Float
       }),
     );
   }
-  const tokens = sequences.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
+  const tokens = sequences.reduce((sum, sequence) => sum + countTrained(sequence), 0);
   return [{ advantage: advantages[0] as number, tokens, turn: null }];
 }
 
@@ -92,7 +92,7 @@ export function isZero({ advantage, advantages }: Pick<BatchEntry, "advantage" |
  */
 export function normalizeParts(
   kept: readonly KeptTrajectory[],
-  { advantageBalance, reduction, advantageScope }: RlSettings,
+  { advantageBalance, reduction, advantageScope }: ResolvedRlConfig,
   trajectories: number,
 ): NormalizedEntry[][] {
   const entries = kept.flatMap(({ parts, tokens, environment }) =>

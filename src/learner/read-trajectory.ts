@@ -5,7 +5,7 @@ import type { AssistantChoice, MessageOrChoice, Trajectory, TrajectoryGroup } fr
 import type { ChatTokenizer } from "../text/tokenizer/index.ts";
 import { isChoice } from "../base/trajectory/messages.ts";
 import { TOKEN_VALUE_PROBLEMS, tokenValueProblem } from "../base/trajectory/token-values.ts";
-import { mergeTurns, readTurn, type SampledTurn } from "./merge.ts";
+import { mergeTurns, readTurn, type TokenTurn } from "./merge.ts";
 import { type HistoryAt, type RenderedTurn, renderTurn } from "./render.ts";
 import { requireTokenIds } from "./sequences.ts";
 import type { SampledSequence, SequenceLimits } from "./types.ts";
@@ -139,7 +139,7 @@ function turnOf(
   history: HistoryAt,
   index: number,
   { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading,
-): SampledTurn & Partial<RenderedTurn> {
+): TokenTurn & Partial<RenderedTurn> {
   const choice = history.items[index] as AssistantChoice;
   const invalid = tokenValueProblem(choice);
   if (invalid !== null) {

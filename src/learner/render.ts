@@ -3,9 +3,9 @@
 import { ArgumentError, DataError } from "../base/errors.ts";
 import type { AssistantChoice, LogprobEntry, MessageOrChoice, Tool } from "../base/schema/index.ts";
 import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
-import { toMessage } from "../base/trajectory/messages.ts";
+import { requestMessageOf } from "../base/trajectory/messages.ts";
 import { TURN_PROBLEMS, turnProblem } from "../base/trajectory/turn.ts";
-import type { SampledTurn } from "./merge.ts";
+import type { TokenTurn } from "./merge.ts";
 
 /** History, and its location for error messages. */
 export interface HistoryAt {
@@ -15,7 +15,7 @@ export interface HistoryAt {
 }
 
 /** Turn made by {@link renderTurn}. */
-export interface RenderedTurn extends SampledTurn {
+export interface RenderedTurn extends TokenTurn {
   /** Whether the sampled tokens are known and the template renders the answer to different tokens. */
   readonly drifted: boolean;
   /** Bytes of the rendered prompt and answer, as far as these are used, that the vocabulary has no token for. */
@@ -73,7 +73,7 @@ function render(
   { tokenizer, where }: { readonly tokenizer: ChatTokenizer; readonly where: string },
 ): { readonly prompt: number[]; readonly answer: number[]; readonly missing: Readonly<Record<"prompt" | "answer", number>> } {
   try {
-    const messages = items.map((item) => toMessage(item) as ChatMessage);
+    const messages = items.map((item) => requestMessageOf(item) as ChatMessage);
     const { ids, mask, missingBytes, missingTrainedBytes } = tokenizer.renderTraining(messages, {
       tools,
       isTrained: (at) => at === items.length - 1,

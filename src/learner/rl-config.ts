@@ -8,7 +8,7 @@ import type { PolicyObjective } from "./policy-objective.ts";
 import { ADAM_DEFAULTS, type AdamParams, type PolicyLoss } from "../base/training-rows.ts";
 
 /** RL configuration with all defaults filled in. */
-export interface RlSettings {
+export interface ResolvedRlConfig {
   readonly loss: PolicyLoss;
   /** Loss with terms that the engine's own loss lacks; null if the engine's loss covers the configuration. */
   readonly objective: PolicyObjective | null;
@@ -57,7 +57,7 @@ const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map
  * @throws UnsupportedError `E_UNSUPPORTED` naming the setting, for an unsupported setting.
  * @throws ArgumentError `E_ARGUMENT` for settings that contradict each other.
  */
-export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
+export function checkRlConfig(config: RlConfig | null | undefined): ResolvedRlConfig {
   const given: RlConfig = config ?? {};
   for (const [name, neutral] of NOT_CARRIED_OUT) {
     const value = given[name];
@@ -113,7 +113,7 @@ function resolveReduction({
   loss_reduction: reduction,
   loss_normalizer: normalizer,
   advantage_scope: scope,
-}: RlConfig): RlSettings["reduction"] {
+}: RlConfig): ResolvedRlConfig["reduction"] {
   const isGiven = typeof normalizer === "number";
   if (reduction !== "constant") {
     if (!isGiven) return reduction ?? "trajectory_mean";

@@ -9,9 +9,9 @@ import { runSteps, type Steps } from "../base/util/steps.ts";
 import type { NormalizedEntry } from "./advantages.ts";
 import { advantagesOf, hasTokenAdvantages, isZero, type KeptTrajectory, normalizeParts, partsOf, tokenAdvantages } from "./parts.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
-import { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
+import { checkRlConfig, type KlReference, type ResolvedRlConfig } from "./rl-config.ts";
 import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./read-trajectory.ts";
-import { fitsContext, lossWeights, trainedTokens } from "./sequences.ts";
+import { fitsContext, lossWeights, countTrained } from "./sequences.ts";
 import type { SequenceLimits, TurnSpan } from "./types.ts";
 import type { AdamParams, LossSpec, Row } from "../base/training-rows.ts";
 
@@ -141,7 +141,7 @@ export function* checkRlBatchSteps(
 
 /** Checked batch without rows. */
 interface ReadBatch {
-  readonly settings: RlSettings;
+  readonly settings: ResolvedRlConfig;
   /** Trajectories to train on. */
   readonly kept: readonly KeptTrajectory[];
   /** Weight and advantage of each part of each kept trajectory. */
@@ -184,15 +184,15 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     for (const [index, { sequences, isTruncated }] of read.entries()) {
       const own = advantages[index] as Float64Array;
       if (isTruncated) counts.truncated++;
-      if (sequences.length > 0 && sequences.every((sequence) => trainedTokens(sequence) === 0)) counts.weightless++;
+      if (sequences.length > 0 && sequences.every((sequence) => countTrained(sequence) === 0)) counts.weightless++;
       if (own.every((advantage) => advantage === 0) || (isTruncated && settings.masksTruncated)) continue;
-      const fitting = sequences.filter((sequence) => fitsContext(sequence, limits) && trainedTokens(sequence) > 0);
+      const fitting = sequences.filter((sequence) => fitsContext(sequence, limits) && countTrained(sequence) > 0);
       for (const sequence of sequences) {
         if (fitsContext(sequence, limits)) continue;
         counts.droppedSequences++;
-        counts.droppedTokens += trainedTokens(sequence);
+        counts.droppedTokens += countTrained(sequence);
       }
-      const tokens = fitting.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
+      const tokens = fitting.reduce((sum, sequence) => sum + countTrained(sequence), 0);
       if (tokens === 0) continue;
       const parts = partsOf(fitting, own, settings);
       if (hasTokenAdvantages(read) && parts.every(isZero)) continue;
@@ -237,7 +237,7 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
  *
  * @throws DataError `E_DATA` if some do; {@link ArgumentError} `E_ARGUMENT` for token advantages in a job with `turn_rewards`.
  */
-function checkTokenAdvantages(read: readonly ReadTrajectory[], { turnRewards }: RlSettings, place: string): void {
+function checkTokenAdvantages(read: readonly ReadTrajectory[], { turnRewards }: ResolvedRlConfig, place: string): void {
   if (hasMixedAdvantages(read.flatMap(({ choices }) => choices))) {
     throw new DataError(`${place}: ${TOKEN_VALUE_PROBLEMS["mixed-token-advantages"]}`, { param: place });
   }

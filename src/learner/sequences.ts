@@ -4,7 +4,7 @@ import { DataError } from "../base/errors.ts";
 import type { SampledSequence, SequenceLimits, TokenSequence } from "./types.ts";
 
 /** Counts the trained tokens of a sequence. */
-export function trainedTokens(sequence: TokenSequence): number {
+export function countTrained(sequence: TokenSequence): number {
   let count = 0;
   for (const bit of sequence.mask) count += bit;
   return count;

@@ -6,9 +6,9 @@ import { jsonObject } from "../base/schema/common.ts";
 import { exampleWeight } from "../base/schema/example-weight.ts";
 import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } from "../base/schema/index.ts";
 import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
-import { isChoice, toMessage } from "../base/trajectory/messages.ts";
+import { isChoice, requestMessageOf } from "../base/trajectory/messages.ts";
 import { mergeTurns, readTurn } from "./merge.ts";
-import { fitsContext, requireTokenIds, trainedTokens } from "./sequences.ts";
+import { fitsContext, requireTokenIds, countTrained } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 import { isRecord } from "../base/util/values.ts";
 
@@ -98,7 +98,7 @@ export function sftSequences(
   return {
     sequences: typeof own === "number" ? fitting.map((sequence) => ({ ...sequence, weight: own })) : fitting,
     droppedSequences: dropped.length,
-    droppedTokens: dropped.reduce((sum, sequence) => sum + trainedTokens(sequence), 0),
+    droppedTokens: dropped.reduce((sum, sequence) => sum + countTrained(sequence), 0),
     missingBytes: read.reduce((sum, history) => sum + history.missingBytes, 0),
   };
 }
@@ -162,7 +162,7 @@ function historySequences(
   }
   try {
     const { ids, mask, missingBytes } = tokenizer.renderTraining(
-      items.map((item) => toMessage(item) as ChatMessage),
+      items.map((item) => requestMessageOf(item) as ChatMessage),
       { tools, variables, isTrained: (index) => trained.has(index) },
     );
     // Nothing predicts the first token, so the first token of an answer at the very start is not trained.

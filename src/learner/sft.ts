@@ -3,7 +3,7 @@
 import { ArgumentError } from "../base/errors.ts";
 import type { SftConfig, SftExperimentalConfig } from "../base/schema/index.ts";
 import { uniform } from "../base/util/rng.ts";
-import { tokenWeights, trainedTokens } from "./sequences.ts";
+import { tokenWeights, countTrained } from "./sequences.ts";
 import { checkSftConfig, type SftSettings } from "./sft-config.ts";
 import type { TokenSequence } from "./types.ts";
 import type { AdamParams, LossSpec, Row } from "../base/training-rows.ts";
@@ -55,13 +55,13 @@ export interface SftPlan {
  * @throws ArgumentError `E_ARGUMENT` if the batch has no trained token.
  */
 export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
-  const trained = sequences.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
+  const trained = sequences.reduce((sum, sequence) => sum + countTrained(sequence), 0);
   if (trained === 0) {
     throw new ArgumentError("The batch would train nothing: none of its sequences has a token that the assistant says.", {
       param: "training_data_url",
     });
   }
-  const total = sequences.reduce((sum, sequence) => sum + trainedTokens(sequence) * (sequence.weight ?? 1), 0);
+  const total = sequences.reduce((sum, sequence) => sum + countTrained(sequence) * (sequence.weight ?? 1), 0);
   return {
     rows: sequences.map((sequence) => ({ tokens: sequence.tokens, weights: tokenWeights(sequence, (sequence.weight ?? 1) / total) })),
     loss: { kind: "cross-entropy" },

@@ -1,7 +1,7 @@
 import type { RolloutException } from "../base/schema/index.ts";
 import type { Split } from "./data.ts";
 import type { z } from "zod";
-import { camelCase, snakeCase } from "./names.ts";
+import { camelCase, snakeCase } from "../base/util/letter-case.ts";
 import type { numberedEventLine } from "./rows.ts";
 
 /** Metric values by name; finite numbers. */

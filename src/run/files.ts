@@ -2,7 +2,7 @@
 import type { Split } from "./data.ts";
 
 /** Settings of the run, one JSON object. */
-export const CONFIG_FILE = "config.json";
+export const RUN_CONFIG_FILE = "config.json";
 /** Recorded events, the source of truth of the run. */
 export const EVENTS_FILE = "events.jsonl";
 /** A row per completed step and evaluation, derived from the events. */

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import type { z } from "zod";
 import { DataError, NotFoundError } from "../base/errors.ts";
 import type { CheckpointData, ColumnsData, NoticeData, RunEnd, Split } from "./data.ts";
-import { CHECKPOINTS_FILE, CONFIG_FILE, EVENTS_FILE, METRICS_FILE, stepOfName, TRAJECTORIES_FOLDER } from "./files.ts";
-import { checkpointRow, eventRow, metricsRow, parseLines, type CheckpointRow, type EventRow, type MetricsRow } from "./rows.ts";
+import { CHECKPOINTS_FILE, RUN_CONFIG_FILE, EVENTS_FILE, METRICS_FILE, stepOfName, TRAJECTORIES_FOLDER } from "./files.ts";
+import { checkpointRow, eventRow, metricsRow, parseLines, type RunCheckpoint, type EventRow, type MetricsRow } from "./rows.ts";
 import { endOf } from "./status.ts";
 
 /** Max number of notices in a page; the newest are kept. */
@@ -31,7 +31,7 @@ export interface RunFiles {
 /** Rows of the files of a run directory. */
 export interface RunRows {
   readonly metrics: readonly MetricsRow[];
-  readonly checkpoints: readonly CheckpointRow[];
+  readonly checkpoints: readonly RunCheckpoint[];
   readonly events: readonly EventRow[];
 }
 
@@ -43,7 +43,7 @@ export interface RunRows {
  */
 export async function readRun(runDir: string, signal: AbortSignal | undefined): Promise<RunFiles> {
   const names = await list(runDir);
-  if (![CONFIG_FILE, METRICS_FILE, TRAJECTORIES_FOLDER].some((name) => names.includes(name))) {
+  if (![RUN_CONFIG_FILE, METRICS_FILE, TRAJECTORIES_FOLDER].some((name) => names.includes(name))) {
     throw new NotFoundError(
       `Expected a run directory with \`config.json\`, \`metrics.jsonl\` or \`trajectories/\`; found none of them in ${runDir}. Give the directory that the training run wrote.`,
     );
@@ -54,7 +54,7 @@ export async function readRun(runDir: string, signal: AbortSignal | undefined): 
   const checkpoints = await rows(CHECKPOINTS_FILE, checkpointRow);
   const events = await rows(EVENTS_FILE, eventRow);
   return {
-    config: names.includes(CONFIG_FILE) ? await readConfig(join(runDir, CONFIG_FILE)) : undefined,
+    config: names.includes(RUN_CONFIG_FILE) ? await readRunConfig(join(runDir, RUN_CONFIG_FILE)) : undefined,
     ...summarizeRows({ metrics, checkpoints, events }),
     trajectories: await readStepNumbers(runDir),
   };
@@ -96,7 +96,7 @@ function isMissing(error: unknown): boolean {
  *
  * @throws DataError `E_DATA` with the file if it is not JSON.
  */
-export async function readConfig(path: string): Promise<unknown> {
+export async function readRunConfig(path: string): Promise<unknown> {
   try {
     return JSON.parse(await readFile(path, "utf8")) as unknown;
   } catch (error) {
@@ -132,7 +132,7 @@ function toNumber(value: unknown): number | null {
   return isPlottable(value) ? Number(value) : null;
 }
 
-function checkpointsOf(rows: readonly CheckpointRow[]): CheckpointData[] {
+function checkpointsOf(rows: readonly RunCheckpoint[]): CheckpointData[] {
   const byStep = new Map<number, CheckpointData>();
   for (const { event, step, id, time, metrics, run_step: runStep } of rows) {
     const known = byStep.get(step);

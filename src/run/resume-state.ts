@@ -133,6 +133,6 @@ export function stateOf(events: Iterable<RecordedEvent>): ResumeState {
 }
 
 /** Returns the model's checkpoint step after the newest completed step; null before the run has begun. */
-export function newestCheckpoint(state: ResumeState): number | null {
+export function newestCheckpointStep(state: ResumeState): number | null {
   return state.steps.at(-1)?.checkpointStep ?? state.startCheckpoint;
 }

@@ -18,7 +18,7 @@ export const checkpointRow = z.looseObject({
   metrics: z.record(z.string(), z.unknown()).default({}),
 });
 /** Line of `checkpoints.jsonl`. */
-export type CheckpointRow = z.infer<typeof checkpointRow>;
+export type RunCheckpoint = z.infer<typeof checkpointRow>;
 
 /** Schema of a line of `events.jsonl`: the keys that a summary of the run needs. The other keys are dropped, as they are most of a long run. */
 export const eventRow = z.object({

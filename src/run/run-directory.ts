@@ -9,7 +9,7 @@ import { eventFromDisk, eventToDisk, type LiveEventBody, type RecordedEvent, typ
 import type { Split } from "./data.ts";
 import {
   CHECKPOINTS_FILE,
-  CONFIG_FILE,
+  RUN_CONFIG_FILE,
   EVENTS_FILE,
   LOCK_FILE,
   METRICS_FILE,
@@ -73,7 +73,7 @@ export class RunDirectory {
     const path = resolve(runDir);
     const unlock = await createLocked(path);
     try {
-      await writeConfig(join(path, CONFIG_FILE), config);
+      await writeConfig(join(path, RUN_CONFIG_FILE), config);
       const names = [EVENTS_FILE, METRICS_FILE, CHECKPOINTS_FILE].map((name) => join(path, name));
       const logs = (await Promise.all(names.map((name) => JsonLog.open(name)))) as [JsonLog, JsonLog, JsonLog];
       const events: RecordedEvent[] = [];

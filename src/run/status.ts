@@ -23,7 +23,7 @@ export function endText(end: RunEnd | null): string | null {
  * @param end - Recorded end; null without one.
  * @param facts - `isLocked`: whether a live process holds the lock, see {@link isLocked}; `hasEvents`: whether any event is recorded.
  */
-export function statusOf(end: RunEnd | null, facts: { readonly isLocked: boolean; readonly hasEvents: boolean }): RunStatus {
+export function runStatusOf(end: RunEnd | null, facts: { readonly isLocked: boolean; readonly hasEvents: boolean }): RunStatus {
   if (facts.isLocked) return { kind: "running" };
   return end ?? { kind: facts.hasEvents ? "interrupted" : "unknown" };
 }

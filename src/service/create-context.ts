@@ -14,7 +14,7 @@ import { WarmModels } from "./jobs/warm-models.ts";
 import type { ServiceLimits } from "./common/limits.ts";
 import type { ServiceLogger } from "./common/logger.ts";
 import { Policies } from "./models/policies.ts";
-import { Sessions } from "./sessions/sessions.ts";
+import { StoredSessions } from "./sessions/sessions.ts";
 import { SHIPPED_BASE } from "./models/shipped-base.ts";
 import type { Store } from "./store/tables.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
@@ -72,7 +72,7 @@ export function createContext(parts: {
     retention,
     space,
     jobs,
-    sessions: new Sessions(store),
+    sessions: new StoredSessions(store),
     blobs,
     files,
     tokenizers,

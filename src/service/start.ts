@@ -30,7 +30,7 @@ import { redacting, stderrLogger, type ServiceLogger } from "./common/logger.ts"
 import { createRedactor, redactEncoded } from "../base/util/redact.ts";
 import { TimeSlices } from "../base/util/time-slices.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
-import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./http/listening.ts";
+import { closeServer, limitSilence, startListening, trackRequests, trackSockets } from "./http/listening.ts";
 import { keepSessions } from "./sessions/expiry.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
@@ -273,7 +273,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     const sockets = trackSockets(server);
     const requests = trackRequests(server);
     limitSilence(server, limits.bodyTimeoutMs);
-    const url = await listen(server, { host, port });
+    const url = await startListening(server, { host, port });
     undo.push(() => removeServiceFile(directory));
     await unlessFull("service.json", () => space.freeing(() => writeServiceFile(directory, url)));
     await space.refill();

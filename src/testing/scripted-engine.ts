@@ -21,7 +21,7 @@ import type {
 import { OPTIMIZER_FILE } from "../engine/port.ts";
 import { ArgumentError, EngineError, NotFoundError } from "../base/errors.ts";
 import { completeAdam, entropyCoefficientOf } from "../base/training-rows.ts";
-import { oneTensor, readState, type ScriptedState, writeSynced } from "./scripted-state.ts";
+import { oneTensor, readScriptedState, type ScriptedState, writeSynced } from "./scripted-state.ts";
 
 /** Call of the engine port, as passed to the `before` hook and recorded in `calls`. */
 export interface ScriptedCall {
@@ -194,7 +194,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       await enter({ verb: "createModel", id: null, detail: spec }, callOptions);
       base(spec.base);
       const handle: ModelHandle = { id: randomUUID(), base: spec.base };
-      const state = spec.from === undefined ? FRESH : await readState(spec.from);
+      const state = spec.from === undefined ? FRESH : await readScriptedState(spec.from);
       models.set(handle.id, { ...state, gradient: 0, handle, lora: spec.lora ?? null });
       return handle;
     },
@@ -262,7 +262,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     },
     async loadState(model, path: StatePath, callOptions) {
       await enter({ verb: "loadState", id: model.id, detail: path }, callOptions);
-      Object.assign(live(model), await readState(path), { gradient: 0 });
+      Object.assign(live(model), await readScriptedState(path), { gradient: 0 });
     },
     async publish(model, callOptions) {
       await enter({ verb: "publish", id: model.id, detail: null }, callOptions);
@@ -272,7 +272,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     async loadPolicy(spec, callOptions) {
       await enter({ verb: "loadPolicy", id: null, detail: spec }, callOptions);
       base(spec.base);
-      return addPolicy(spec.base, spec.state === undefined ? FRESH : await readState(spec.state));
+      return addPolicy(spec.base, spec.state === undefined ? FRESH : await readScriptedState(spec.state));
     },
     async *sample(policy, prompt, params, callOptions = {}): AsyncIterable<SampledToken> {
       await enter({ verb: "sample", id: policy.id, detail: { prompt, params } }, callOptions);

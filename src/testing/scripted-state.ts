@@ -40,7 +40,7 @@ async function readOneTensor(path: string): Promise<number> {
 }
 
 /** Reads a saved state. @throws DataError `E_DATA` if `directory` holds none. */
-export async function readState(directory: string): Promise<ScriptedState> {
+export async function readScriptedState(directory: string): Promise<ScriptedState> {
   const text = await readRegularFile(join(directory, "state.json"), { maxBytes: MAX_CONFIG_BYTES }).catch((cause: unknown) => {
     throw new DataError(`Expected a saved state in '${directory}', found no readable state.json`, { cause });
   });

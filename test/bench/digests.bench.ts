@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { createOnnxEngine } from "../../src/engine/index.ts";
-import { connect } from "../../src/service/store/connection.ts";
+import { openConnection } from "../../src/service/store/connection.ts";
 import { openStore } from "../../src/service/store/database.ts";
 import { digestDirectory, digestFile } from "../../src/service/disk/digests.ts";
 import { Verifier } from "../../src/service/disk/verifier.ts";
@@ -90,7 +90,7 @@ async function loading(directory: string, rounds: number): Promise<void> {
 async function checking(directory: string, events: number, rounds: number): Promise<void> {
   const path = join(directory, "whetstone.db");
   await (await openStore(path)).destroy();
-  const connection = await connect(path, 1000);
+  const connection = await openConnection(path, 1000);
   const data = JSON.stringify(Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`metric/${index}`, Math.sqrt(index)])));
   connection.exec("PRAGMA foreign_keys = OFF; BEGIN");
   const insert = connection.prepare("INSERT INTO job_events VALUES (?, 'job', ?, ?, 'gradient_step', ?, '2026-01-01T00:00:00.000Z')");

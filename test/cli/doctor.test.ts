@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
@@ -35,6 +36,8 @@ test("doctor passes for a running service with its key, by address or by data di
   const local = await doctor(dataDir);
   expect([local.status, local.text["lock"]]).toEqual([passed, expect.stringContaining(`used by the service at ${shared.server.url}`)]);
   expect((await runHere("doctor", "--data-dir", dataDir)).stdout).toMatch(/^pass {2}node: Node \d+\.\d+\.\d+$/mu);
+  // The database that it opens to test SQLite is in memory alone.
+  expect(existsSync(":memory:")).toBe(false);
 });
 
 test("doctor passes without a service, and warns of a stale service file", async () => {

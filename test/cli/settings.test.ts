@@ -3,8 +3,8 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { createProgram } from "../../src/cli/program.ts";
-import { FLAGS, settingsOf } from "../../src/cli/settings/options.ts";
-import { parseSetting, readConfig, withSettings } from "../../src/cli/settings/read.ts";
+import { FLAGS, settingsOfCommand } from "../../src/cli/settings/options.ts";
+import { parseSetting, readSettingsFile, withSettings } from "../../src/cli/settings/read.ts";
 import { readSweep, sweepFile } from "../../src/cli/settings/sweep-file.ts";
 import { editorSchema, SETTINGS, trainConfig, unknownSetting } from "../../src/cli/settings/schema.ts";
 import { checkRlOptions, type TrainRlOptions } from "../../src/training/train/options.ts";
@@ -17,7 +17,7 @@ async function settings(...args: string[]): Promise<unknown> {
   const program = createProgram("0");
   const train = program.commands.find((command) => command.name() === "train")!;
   train.exitOverride().configureOutput({ writeErr: () => undefined });
-  train.action(async (_file, _options, command) => void (found = await settingsOf(command)));
+  train.action(async (_file, _options, command) => void (found = await settingsOfCommand(command)));
   await program.parseAsync(["train", "environment.ts", "--model", "demo/a", ...args], { from: "user" });
   return found;
 }
@@ -131,7 +131,7 @@ describe("settings of a run", () => {
     ['{"__proto__": {"steps": 3}}', "unknown setting `__proto__`"],
   ])("reject the file %j", async (contents, message) => {
     const path = await file(contents);
-    await expect(readConfig(path)).rejects.toMatchObject({
+    await expect(readSettingsFile(path)).rejects.toMatchObject({
       code: "E_CONFIG",
       param: "--config",
       message: expect.stringContaining(`${path}: ${message}`) as string,
@@ -140,9 +140,9 @@ describe("settings of a run", () => {
   });
 
   it("reject a file that is missing, no JSON or no object", async () => {
-    await expect(readConfig("/nowhere/run.json")).rejects.toThrow("Expected /nowhere/run.json to be a JSON file: ENOENT");
-    await expect(readConfig(await file("{steps: 1}"))).rejects.toThrow(/to be a JSON file: .*JSON/u);
-    await expect(readConfig(await file([1]))).rejects.toThrow("to contain a JSON object");
+    await expect(readSettingsFile("/nowhere/run.json")).rejects.toThrow("Expected /nowhere/run.json to be a JSON file: ENOENT");
+    await expect(readSettingsFile(await file("{steps: 1}"))).rejects.toThrow(/to be a JSON file: .*JSON/u);
+    await expect(readSettingsFile(await file([1]))).rejects.toThrow("to contain a JSON object");
   });
 
   it("have the bounds of `trainRl`: the smallest valid number passes its checks, a smaller one does not", () => {

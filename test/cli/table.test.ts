@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Column, fields, table } from "../../src/cli/table.ts";
+import { type TableColumn, fields, table } from "../../src/cli/table.ts";
 
 interface Row {
   readonly id: string;
@@ -7,7 +7,7 @@ interface Row {
   readonly size: string;
 }
 
-const COLUMNS: readonly Column<Row>[] = [
+const COLUMNS: readonly TableColumn<Row>[] = [
   { title: "id", cell: ({ id }) => id, isWhole: true },
   { title: "name", cell: ({ name }) => name },
   { title: "size", cell: ({ size }) => size, align: "right" },

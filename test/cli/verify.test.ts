@@ -2,7 +2,7 @@ import { mkdir, readdir, rm, truncate, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { expect, test } from "vitest";
 import { createHub } from "../../src/service/hub/hub.ts";
-import { connect } from "../../src/service/store/connection.ts";
+import { openConnection } from "../../src/service/store/connection.ts";
 import {
   chatLines,
   createModel,
@@ -75,7 +75,7 @@ test("verify lists missing, damaged, unknown and unreferenced files, and exits w
   await writeFile(join(blob.parentPath, blob.name), "other bytes");
   await mkdir(join(dataDir, "checkpoints", "nobody"));
   await writeFile(join(dataDir, "checkpoints", "nobody", "x"), "");
-  const database = await connect(join(dataDir, "whetstone.db"), 1000);
+  const database = await openConnection(join(dataDir, "whetstone.db"), 1000);
   database.exec("UPDATE checkpoints SET digests = NULL WHERE step = 1");
   database.close();
   const result = await verifyJson(dataDir);

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { Sessions, type SessionRequest } from "../../src/lab/dashboard/session.ts";
+import { BrowserSessions, type SessionRequest } from "../../src/lab/dashboard/session.ts";
 
 const HOST = "127.0.0.1:8321";
 
 /** Sessions on a clock that the test sets, with one session on {@link HOST}. */
 function withSession() {
   const clock = { ms: 0 };
-  const sessions = new Sessions(() => clock.ms);
+  const sessions = new BrowserSessions(() => clock.ms);
   const token = sessions.redeem(sessions.createCode().code, HOST)?.token;
   const check = (request: Partial<SessionRequest>) =>
     sessions.check({ method: "GET", host: HOST, token, origin: undefined, fetchSite: undefined, ...request });
@@ -15,7 +15,7 @@ function withSession() {
 
 describe("a login code", () => {
   it("creates one session", () => {
-    const sessions = new Sessions();
+    const sessions = new BrowserSessions();
     const { code } = sessions.createCode();
     expect(sessions.redeem(code, HOST)).toMatchObject({ maxAgeSeconds: 43_200 });
     expect(sessions.redeem(code, HOST)).toBeNull();

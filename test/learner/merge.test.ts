@@ -1,10 +1,10 @@
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { ArgumentError, DataError } from "../../src/base/errors.ts";
-import { mergeTurns, readTurn, type SampledTurn } from "../../src/learner/index.ts";
+import { mergeTurns, readTurn, type TokenTurn } from "../../src/learner/index.ts";
 import { choice } from "./helpers.ts";
 
-function turn(prompt: readonly number[], sampled: readonly number[]): SampledTurn {
+function turn(prompt: readonly number[], sampled: readonly number[]): TokenTurn {
   return { prompt, sampled, logprobs: sampled.map((id) => -id / 100) };
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { eventFromDisk, eventToDisk, type RecordedEvent } from "../../src/run/events.ts";
 import { eventLine, numberedEventLine } from "../../src/run/rows.ts";
-import { endOf, endText, statusOf } from "../../src/run/status.ts";
+import { endOf, endText, runStatusOf } from "../../src/run/status.ts";
 
 const time = "2026-11-26T00:00:00.000Z";
 
@@ -24,12 +24,12 @@ describe("the status of a run", () => {
   });
 
   it("distinguishes a running, an interrupted and an unknown run without an end", () => {
-    expect(statusOf(null, { isLocked: true, hasEvents: true })).toEqual({ kind: "running" });
-    expect(statusOf(null, { isLocked: false, hasEvents: true })).toEqual({ kind: "interrupted" });
-    expect(statusOf(null, { isLocked: false, hasEvents: false })).toEqual({ kind: "unknown" });
+    expect(runStatusOf(null, { isLocked: true, hasEvents: true })).toEqual({ kind: "running" });
+    expect(runStatusOf(null, { isLocked: false, hasEvents: true })).toEqual({ kind: "interrupted" });
+    expect(runStatusOf(null, { isLocked: false, hasEvents: false })).toEqual({ kind: "unknown" });
     const end = { kind: "ended", reason: "completed" } as const;
-    expect(statusOf(end, { isLocked: true, hasEvents: true })).toEqual({ kind: "running" });
-    expect(statusOf(end, { isLocked: false, hasEvents: true })).toEqual(end);
+    expect(runStatusOf(end, { isLocked: true, hasEvents: true })).toEqual({ kind: "running" });
+    expect(runStatusOf(end, { isLocked: false, hasEvents: true })).toEqual(end);
   });
 
   it("has a text for people", () => {

@@ -1,7 +1,7 @@
 import { readdir, readFile, rm, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { connect } from "../../src/service/store/connection.ts";
+import { openConnection } from "../../src/service/store/connection.ts";
 import {
   ARTIFACTS,
   chatLines,
@@ -185,7 +185,7 @@ test("the background verification logs rotten, missing and unread files, and ski
   for (const path of rotten) await rot(path);
   const report = join(dataDir, "tokens", `${jobId}.json`);
   await rm(report);
-  const database = await connect(join(dataDir, "whetstone.db"), 1000);
+  const database = await openConnection(join(dataDir, "whetstone.db"), 1000);
   // The row sorts before the others.
   database.exec(`INSERT INTO jobs SELECT '0', 999, model_id, type, status, config, committed_steps, progress_dir, attempts, cancel_requested,
     error_message, step, created_at, training_start, training_end, '{}}' FROM jobs WHERE id = '${jobId}'`);
@@ -259,7 +259,7 @@ test("damaged groups and damaged progress fail the job that uses them", async ()
 test("records the digests of a checkpoint without digests at its first use", async () => {
   const { dataDir, start, state, service: first } = await trained();
   await first.service.close();
-  const database = await connect(join(dataDir, "whetstone.db"), 1000);
+  const database = await openConnection(join(dataDir, "whetstone.db"), 1000);
   database.exec("UPDATE checkpoints SET digests = NULL");
   database.close();
   const second = await start();
@@ -275,7 +275,7 @@ test("records the digests of a checkpoint without digests at its first use", asy
 test("answers 500 for an unreadable checkpoint without digests", async () => {
   const { dataDir, start, state, service: first } = await trained();
   await first.service.close();
-  const database = await connect(join(dataDir, "whetstone.db"), 1000);
+  const database = await openConnection(join(dataDir, "whetstone.db"), 1000);
   database.exec("UPDATE checkpoints SET digests = NULL");
   database.close();
   await rm(join(state, "state.json"));

@@ -8,7 +8,7 @@ import { unpackTar } from "modern-tar/fs";
 import { expect, onTestFinished, test } from "vitest";
 import { startService, type RunningService } from "../../src/service/index.ts";
 import { createSessionKey, hashSessionKey } from "../../src/service/sessions/keys.ts";
-import { connect } from "../../src/service/store/connection.ts";
+import { openConnection } from "../../src/service/store/connection.ts";
 import { MIGRATIONS } from "../../src/service/store/migrations.ts";
 import { verifyDataDirectory } from "../../src/service/stored-files/verify.ts";
 import { ARTIFACTS, chatLines, MODELS, RL_JOBS, SFT_JOBS, temporaryDirectory } from "./support.ts";
@@ -62,7 +62,7 @@ test.each(names)(
   "opens, migrates and uses %s",
   async (name) => {
     const { dataDir, start } = await open(name);
-    const before = await connect(join(dataDir, "whetstone.db"), 1000);
+    const before = await openConnection(join(dataDir, "whetstone.db"), 1000);
     const migrations = before.prepare("SELECT name FROM kysely_migration ORDER BY name").all() as { name: string }[];
     const sessions = [];
     if (migrations.length >= 4) {

@@ -52,14 +52,14 @@ describe("a token", () => {
     const rules = LogitRules.of(request, Int32Array.from(prompt));
     for (const id of outputs) rules?.record(id);
     const context = { prompt, outputs };
-    const expected = outcome(() => reference.chooseToken(Float64Array.from(logits), request, context));
+    const expected = outcome(() => reference.chooseReferenceToken(Float64Array.from(logits), request, context));
     expect(outcome(() => chooseToken(Float32Array.from(logits), request, outputs.length, rules))).toBe(expected);
   });
 
   it("is drawn by the seed and the number of sampled tokens", () => {
     const plain = { maxTokens: 9, temperature: 1, topP: 1, topK: 0, seed: 7n, stopTokenIds: [], topLogprobs: 0 };
     const drawn = Array.from({ length: 20 }, (_, count) =>
-      reference.chooseToken(new Float64Array(V), plain, { prompt: [], outputs: Array<number>(count).fill(0) }),
+      reference.chooseReferenceToken(new Float64Array(V), plain, { prompt: [], outputs: Array<number>(count).fill(0) }),
     );
     expect(new Set(drawn).size).toBeGreaterThan(5);
   });
@@ -81,8 +81,8 @@ describe("log-probabilities", () => {
       [Infinity, 0],
       [-Infinity, -Infinity],
     ])
-      expect(() => reference.logSoftmax(Float64Array.from(row), 3)).toThrow(/position 3/u);
-    const [first, second] = reference.logSoftmax(Float64Array.of(0, -Infinity), 0);
+      expect(() => reference.referenceLogSoftmax(Float64Array.from(row), 3)).toThrow(/position 3/u);
+    const [first, second] = reference.referenceLogSoftmax(Float64Array.of(0, -Infinity), 0);
     expect([first, second]).toEqual([0, -Infinity]);
   });
 });

@@ -1,7 +1,7 @@
 /** Architectures of llama.cpp that can be read, as models of transformers. */
 import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufFile } from "./file.ts";
-import { Keys } from "./keys.ts";
+import { MetadataKeys } from "./keys.ts";
 import { ropeParameters } from "./rope.ts";
 import { FUSED_PARTS, type LayerParts, POST_NORM_PARTS, PRE_NORM_PARTS, SANDWICH_NORM_PARTS } from "./tensor-names.ts";
 
@@ -22,7 +22,7 @@ export interface GgufArchitecture {
 /** Values for {@link GgufArchitecture.config}. */
 interface ArchitectureInput {
   readonly file: GgufFile;
-  readonly keys: Keys;
+  readonly keys: MetadataKeys;
   readonly layers: number;
   readonly headSize: number;
 }
@@ -93,7 +93,7 @@ const MAX_LAYERS = 1024;
 /** Returns the configuration of a model for `config.json`. @throws UnsupportedError `E_UNSUPPORTED`, DataError `E_DATA` naming the key. */
 export async function modelConfig(file: GgufFile): Promise<Config> {
   const { name, architecture } = architectureOf(file);
-  const keys = new Keys(file.metadata, name);
+  const keys = new MetadataKeys(file.metadata, name);
   const embedding = file.tensors.get("token_embd.weight");
   if (embedding === undefined)
     throw new DataError(`${file.label}: expected tensor "token_embd.weight", found none: the file has no weights`);
@@ -144,7 +144,7 @@ function named(architecture: string, type: string): Config {
   return { architectures: [architecture], model_type: type, hidden_act: "silu" };
 }
 
-function required(keys: Keys, key: string): number {
+function required(keys: MetadataKeys, key: string): number {
   return keys.sameInAllLayers(key) ?? keys.requireNumber(key);
 }
 
@@ -154,7 +154,7 @@ async function plain({ file, keys, headSize }: ArchitectureInput, name: Config, 
   return { ...name, ...more, rope_parameters: await ropeParameters(file, keys, headSize, keys.requireNumber("rope.freq_base")) };
 }
 
-function requireWholeRotation(keys: Keys, headSize: number): void {
+function requireWholeRotation(keys: MetadataKeys, headSize: number): void {
   const rotated = keys.number("rope.dimension_count") ?? headSize;
   if (rotated !== headSize)
     throw new UnsupportedError(
@@ -171,7 +171,7 @@ function biases({ tensors }: GgufFile): { readonly attention_bias: boolean; read
  *
  * @param defaultPeriod - Period for files without a pattern.
  */
-function layerTypes(keys: Keys, layers: number, defaultPeriod: number): string[] {
+function layerTypes(keys: MetadataKeys, layers: number, defaultPeriod: number): string[] {
   const pattern = keys.numbers("attention.sliding_window_pattern");
   if (pattern !== undefined && pattern.length < layers)
     throw new DataError(

@@ -3,7 +3,7 @@ import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufMetadata } from "./metadata.ts";
 
 /** Getters that return undefined for a missing key; errors name the full key. */
-export class Keys {
+export class MetadataKeys {
   readonly #metadata: GgufMetadata;
   readonly #architecture: string;
 

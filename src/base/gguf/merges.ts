@@ -1,5 +1,5 @@
 /** Merges of a BPE tokenizer for the scores of a SentencePiece vocabulary. */
-import { TOKEN_TYPES, type Vocabulary } from "./vocabulary.ts";
+import { TOKEN_TYPES, type GgufVocabulary } from "./vocabulary.ts";
 
 interface Candidate {
   readonly pair: readonly [string, string];
@@ -12,7 +12,7 @@ interface Candidate {
  * @param scores - Score of each token.
  * @source transformers, `generate_merges` in `tokenization_utils_tokenizers.py`.
  */
-export function mergesFromScores({ texts, types, ids }: Vocabulary, scores: readonly number[]): (readonly [string, string])[] {
+export function mergesFromScores({ texts, types, ids }: GgufVocabulary, scores: readonly number[]): (readonly [string, string])[] {
   const isPiece = (id: number | undefined): id is number =>
     id !== undefined && (types[id] === TOKEN_TYPES.normal || types[id] === TOKEN_TYPES.userDefined || types[id] === TOKEN_TYPES.unused);
   const candidates: Candidate[] = [];

@@ -1,7 +1,7 @@
 /** Rotary settings in GGUF metadata, as `rope_parameters` of transformers. */
 import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufFile } from "./file.ts";
-import type { Keys } from "./keys.ts";
+import type { MetadataKeys } from "./keys.ts";
 
 /** Object for `rope_parameters` of a `config.json`. */
 export type RopeParameters = Readonly<Record<string, unknown>>;
@@ -26,7 +26,7 @@ const TOLERANCE = 1e-4;
  * @throws UnsupportedError `E_UNSUPPORTED` for a scaling type that is not supported, and for `rope_freqs.weight` with divisors that are
  *   not of type "llama3".
  */
-export async function ropeParameters(file: GgufFile, keys: Keys, rotated: number, theta: number): Promise<RopeParameters> {
+export async function ropeParameters(file: GgufFile, keys: MetadataKeys, rotated: number, theta: number): Promise<RopeParameters> {
   const base = { rope_theta: theta };
   if (file.tensors.has(FACTORS)) return { ...base, ...(await llama3(file, rotated, theta)) };
   const legacy = keys.number("rope.scale_linear");
@@ -51,7 +51,7 @@ export async function ropeParameters(file: GgufFile, keys: Keys, rotated: number
 }
 
 /** Returns the settings of type "yarn". @source transformers, `_compute_yarn_parameters`. */
-function yarn(keys: Keys): RopeParameters {
+function yarn(keys: MetadataKeys): RopeParameters {
   const factor = keys.requireNumber("rope.scaling.factor");
   const magnitude = 0.1 * Math.log(Math.max(factor, 1)) + 1;
   const extra = keys.number("rope.scaling.attn_factor");
@@ -72,7 +72,7 @@ function yarn(keys: Keys): RopeParameters {
 }
 
 /** Returns the settings of type "longrope", with the two tensors of divisors. */
-async function longRope(file: GgufFile, keys: Keys, rotated: number): Promise<RopeParameters> {
+async function longRope(file: GgufFile, keys: MetadataKeys, rotated: number): Promise<RopeParameters> {
   const original = keys.requireNumber("rope.scaling.original_context_length");
   const scale = keys.requireNumber("context_length") / original;
   const attention = keys.number("rope.scaling.attn_factor");

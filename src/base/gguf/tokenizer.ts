@@ -4,7 +4,7 @@ import type { GgufHeader } from "./header.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { mergesFromScores } from "./merges.ts";
 import { type GgufPreTokenizer, preTokenizerIds, preTokenizerWithId } from "./pre-tokenizers.ts";
-import { readVocabulary, TOKEN_TYPES, type Vocabulary } from "./vocabulary.ts";
+import { readVocabulary, TOKEN_TYPES, type GgufVocabulary } from "./vocabulary.ts";
 
 /** Files of a tokenizer, as parsed JSON. */
 export interface GgufTokenizer {
@@ -76,7 +76,7 @@ interface Kind {
   readonly addsBos: boolean;
 }
 
-function kindOf(metadata: GgufMetadata, vocabulary: Vocabulary, model: string | undefined): Kind {
+function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary, model: string | undefined): Kind {
   switch (model) {
     case "gpt2":
       return byteLevel(metadata, vocabulary);
@@ -93,7 +93,7 @@ function kindOf(metadata: GgufMetadata, vocabulary: Vocabulary, model: string | 
   }
 }
 
-function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary): Kind {
+function byteLevel(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
   const preTokenizer = preTokenizerOf(metadata);
   const byteLevelPart = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false };
   const splits = preTokenizer.patterns.map((regex) => ({ type: "Split", pattern: { Regex: regex }, behavior: "Isolated", invert: false }));
@@ -141,7 +141,7 @@ function requireMerges(metadata: GgufMetadata): string[] {
 const SPACE = "▁";
 
 /** Returns a tokenizer in the style of SentencePiece, which merges neighbors by the scores of the tokens that they make. */
-function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary): Kind {
+function sentencePiece(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
   const scores = metadata.numbers("tokenizer.ggml.scores");
   if (scores === undefined) throw new DataError(`${metadata.label}: expected the metadata key tokenizer.ggml.scores, found none`);
   if (scores.length < vocabulary.texts.length)
@@ -155,11 +155,11 @@ function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary): Kind {
 }
 
 /** Returns a tokenizer with the pieces of SentencePiece and explicit merges, as in Gemma 4. */
-function mergesOfPieces(metadata: GgufMetadata, vocabulary: Vocabulary): Kind {
+function mergesOfPieces(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
   return { file: pieces(vocabulary, requireMerges(metadata), false), addsBos: true };
 }
 
-function pieces(vocabulary: Vocabulary, merges: readonly (string | readonly [string, string])[], hasPrefix: boolean): Json {
+function pieces(vocabulary: GgufVocabulary, merges: readonly (string | readonly [string, string])[], hasPrefix: boolean): Json {
   const replace = { type: "Replace", pattern: { String: " " }, content: SPACE };
   const unknown = vocabulary.texts.find((_, id) => vocabulary.types[id] === TOKEN_TYPES.unknown);
   return {
@@ -193,14 +193,14 @@ function pieces(vocabulary: Vocabulary, merges: readonly (string | readonly [str
 const PADDING = /^\[PAD\d+\]$/u;
 
 /** Returns ids by text, without padding. The object has no prototype, so that every text can be a key. */
-function vocabularyObject({ texts, types }: Vocabulary): Record<string, number> {
+function vocabularyObject({ texts, types }: GgufVocabulary): Record<string, number> {
   const ids = Object.create(null) as Record<string, number>;
   for (const [id, text] of texts.entries()) if (!(types[id] === TOKEN_TYPES.unused && PADDING.test(text))) ids[text] = id;
   return ids;
 }
 
 /** Returns the tokens that are found in a text before it is split. */
-function addedTokens({ texts, types }: Vocabulary): Json[] {
+function addedTokens({ texts, types }: GgufVocabulary): Json[] {
   const isAdded = (type: number | undefined) =>
     type === TOKEN_TYPES.control || type === TOKEN_TYPES.userDefined || type === TOKEN_TYPES.unknown;
   return texts.flatMap((content, id) =>
@@ -252,7 +252,7 @@ function chatTemplates(metadata: GgufMetadata): string | Json[] | null {
 const TURN_ENDS = ["<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<|end_of_text|>"];
 
 /** Returns the ids that end an answer: EOS, end of turn, and control tokens of {@link TURN_ENDS} in the chat template. */
-function endTokens(metadata: GgufMetadata, { ids, types, special }: Vocabulary): number[] {
+function endTokens(metadata: GgufMetadata, { ids, types, special }: GgufVocabulary): number[] {
   const template = metadata.string("tokenizer.chat_template") ?? "";
   const recognized = TURN_ENDS.flatMap((text) => {
     const id = template.includes(text) ? ids.get(text) : undefined;

@@ -9,7 +9,7 @@ export const TOKEN_TYPES = { normal: 1, unknown: 2, control: 3, userDefined: 4, 
 export type SpecialName = "bos" | "eos" | "eot" | "unknown" | "padding";
 
 /** Tokens by id. */
-export interface Vocabulary {
+export interface GgufVocabulary {
   readonly texts: readonly string[];
   /** Type of each token, a value of {@link TOKEN_TYPES}. */
   readonly types: readonly number[];
@@ -25,7 +25,7 @@ export interface Vocabulary {
  * @throws DataError `E_DATA` naming the key: without tokens, if arrays have different lengths, if two tokens have the same text, or if the
  *   id of a special token is not a token.
  */
-export function readVocabulary(metadata: GgufMetadata): Vocabulary {
+export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
   const { label } = metadata;
   const texts = metadata.strings("tokenizer.ggml.tokens");
   if (texts === undefined || texts.length === 0)

@@ -3,7 +3,7 @@ import { DataError } from "../errors.ts";
 import { type GgufArchitecture, architectureOf } from "./architectures.ts";
 import { type GgufFile, openGguf } from "./file.ts";
 import type { GgufTensor } from "./header.ts";
-import { Keys } from "./keys.ts";
+import { MetadataKeys } from "./keys.ts";
 import { ggufTensorName } from "./tensor-names.ts";
 
 /** Open weights. */
@@ -26,7 +26,7 @@ export async function openGgufWeights(path: string): Promise<GgufWeights> {
   const file = await openGguf(path);
   try {
     const { name, architecture } = architectureOf(file);
-    const tensorOf = (hubName: string) => tensorFor(file, architecture, new Keys(file.metadata, name), hubName);
+    const tensorOf = (hubName: string) => tensorFor(file, architecture, new MetadataKeys(file.metadata, name), hubName);
     return {
       label: file.label,
       shapeOf: (hubName) => tensorOf(hubName)?.tensor.shape,
@@ -57,7 +57,7 @@ interface FoundTensor {
   readonly gainOffset: number;
 }
 
-function tensorFor(file: GgufFile, architecture: GgufArchitecture, keys: Keys, hubName: string): FoundTensor | undefined {
+function tensorFor(file: GgufFile, architecture: GgufArchitecture, keys: MetadataKeys, hubName: string): FoundTensor | undefined {
   const found = ggufTensorName(hubName, architecture.parts);
   const tensor = found === undefined ? undefined : file.tensors.get(found.name);
   if (found === undefined || tensor === undefined) return undefined;
@@ -65,7 +65,7 @@ function tensorFor(file: GgufFile, architecture: GgufArchitecture, keys: Keys, h
   return { tensor, heads: architecture.isInterleaved ? headsOf(keys, found.part) : 0, gainOffset: isNorm ? architecture.gainOffset : 0 };
 }
 
-function headsOf(keys: Keys, part: string | undefined): number {
+function headsOf(keys: MetadataKeys, part: string | undefined): number {
   if (part !== "self_attn.q_proj" && part !== "self_attn.k_proj") return 0;
   const heads = keys.sameInAllLayers("attention.head_count") ?? 0;
   return part === "self_attn.q_proj" ? heads : (keys.sameInAllLayers("attention.head_count_kv") ?? heads);

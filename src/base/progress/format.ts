@@ -38,7 +38,7 @@ export function bar(fraction: number, width = 24): string {
 /**
  * Returns an upper bound of the columns that a text takes on a terminal: characters from U+1100 on, some of which are wide, count as 2.
  */
-export function columnsOf(text: string): number {
+export function terminalColumns(text: string): number {
   let columns = 0;
   for (const character of text) columns += (character.codePointAt(0) as number) >= 0x1100 ? 2 : 1;
   return columns;
@@ -47,11 +47,11 @@ export function columnsOf(text: string): number {
 /** Escapes a text and cuts it to at most `columns` columns, with an ellipsis if it was longer. */
 export function fitted(text: string, columns: number): string {
   const safe = encodeLine(text);
-  if (columnsOf(safe) <= columns) return safe;
+  if (terminalColumns(safe) <= columns) return safe;
   let kept = "";
   let used = 1;
   for (const character of safe) {
-    used += columnsOf(character);
+    used += terminalColumns(character);
     if (used > columns) break;
     kept += character;
   }

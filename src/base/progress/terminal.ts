@@ -1,7 +1,7 @@
 import { clearScreenDown, cursorTo, moveCursor } from "node:readline";
 import type { Writable } from "node:stream";
 import { encodeLine, standardStreams } from "../util/output.ts";
-import { columnsOf, fitted } from "./format.ts";
+import { terminalColumns, fitted } from "./format.ts";
 import { hookWrites } from "./hook-writes.ts";
 
 /** Milliseconds from a change to its drawing; further changes meanwhile are drawn together. */
@@ -125,7 +125,7 @@ export class TerminalBlock {
   #erase(): void {
     if (this.#drawn.length === 0) return;
     const { columns = 80 } = this.#stream;
-    const rows = this.#drawn.reduce((sum, line) => sum + Math.max(1, Math.ceil(columnsOf(line) / columns)), 0);
+    const rows = this.#drawn.reduce((sum, line) => sum + Math.max(1, Math.ceil(terminalColumns(line) / columns)), 0);
     moveCursor(this.#stream, 0, -rows);
     cursorTo(this.#stream, 0);
     clearScreenDown(this.#stream);

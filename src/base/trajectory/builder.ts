@@ -1,7 +1,7 @@
 import { ConflictError } from "../errors.ts";
 import type { MessageOrChoice } from "../schema/index.ts";
 import { addToScope } from "./builder-scope.ts";
-import { Conversation, RolloutState } from "./conversation.ts";
+import { RecordedConversation, RolloutState } from "./conversation.ts";
 import { HistoryBuilder, type HistoryOptions } from "./history.ts";
 import { isChoice } from "./messages.ts";
 import { checkMetadata, checkMetrics, checkReward, Trajectory, type Scalar } from "./trajectory.ts";
@@ -52,7 +52,7 @@ export function trajectory(options: TrajectoryOptions): TrajectoryBuilder {
 export class TrajectoryBuilder extends HistoryBuilder {
   /** Metadata of the rollout by name; may be changed until `finish`. */
   readonly metadata: Record<string, Scalar>;
-  readonly #main: Conversation;
+  readonly #main: RecordedConversation;
   readonly #startedAtMs = performance.now();
   readonly #startTime = new Date().toISOString();
 
@@ -63,7 +63,7 @@ export class TrajectoryBuilder extends HistoryBuilder {
    * @throws ArgumentError `E_ARGUMENT` if `messages` is not an array of messages.
    */
   constructor({ messages, tools = [], metadata = {} }: TrajectoryOptions) {
-    const main = new Conversation(new RolloutState(), messages, tools);
+    const main = new RecordedConversation(new RolloutState(), messages, tools);
     super(main);
     this.#main = main;
     this.metadata = { ...metadata };

@@ -31,12 +31,12 @@ export class RolloutState {
 }
 
 /** Conversation being recorded: its items, its compacted parts, and the conversations started from it. */
-export class Conversation {
+export class RecordedConversation {
   readonly state: RolloutState;
   readonly tools: readonly Tool[];
   readonly #path: readonly number[];
   readonly #compacted: History[] = [];
-  readonly #branches: Conversation[] = [];
+  readonly #branches: RecordedConversation[] = [];
   #items: MessageOrChoice[] = [];
   #turns = 0;
   #isSampling = false;
@@ -103,9 +103,9 @@ export class Conversation {
   }
 
   /** Starts another conversation of the same rollout, also while this one is being sampled. Both may be sampled concurrently. */
-  branch(messages: readonly RequestMessage[], tools: readonly Tool[]): Conversation {
+  branch(messages: readonly RequestMessage[], tools: readonly Tool[]): RecordedConversation {
     this.state.mustBeOpen();
-    const branch = new Conversation(this.state, plain(messages), tools, [...this.#path, this.#branches.length]);
+    const branch = new RecordedConversation(this.state, plain(messages), tools, [...this.#path, this.#branches.length]);
     this.#branches.push(branch);
     return branch;
   }

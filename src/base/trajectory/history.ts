@@ -1,5 +1,5 @@
 import type { MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
-import type { Conversation } from "./conversation.ts";
+import type { RecordedConversation } from "./conversation.ts";
 import { deepFreeze } from "./freeze.ts";
 import { textOf, toMessages } from "./messages.ts";
 import type { Policy } from "./policy.ts";
@@ -35,10 +35,10 @@ export class HistoryBuilder {
   readonly metrics: Record<string, number | boolean>;
   /** Tools offered to the model at every turn. */
   readonly tools: readonly Tool[];
-  readonly #conversation: Conversation;
+  readonly #conversation: RecordedConversation;
 
   /** @internal */
-  protected constructor(conversation: Conversation) {
+  protected constructor(conversation: RecordedConversation) {
     this.#conversation = conversation;
     this.tools = conversation.tools;
     this.metrics = conversation.state.metrics;

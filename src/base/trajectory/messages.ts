@@ -11,7 +11,7 @@ export function isChoice(item: MessageOrChoice): item is AssistantChoice {
  * Text, tool calls and reasoning are kept exactly, so that a service that stores its own turns recognizes them. Absent text becomes null if
  * the turn has tool calls, else `""`.
  */
-export function toMessage(item: MessageOrChoice): RequestMessage {
+export function requestMessageOf(item: MessageOrChoice): RequestMessage {
   if (!isChoice(item)) return item;
   const { content, tool_calls: toolCalls, reasoning } = item.message;
   const calls = toolCalls ?? [];
@@ -25,7 +25,7 @@ export function toMessage(item: MessageOrChoice): RequestMessage {
 
 /** Returns a history as plain messages. */
 export function toMessages(items: readonly MessageOrChoice[]): RequestMessage[] {
-  return items.map(toMessage);
+  return items.map(requestMessageOf);
 }
 
 /** Returns the text of an item: the text parts of a list content are joined, other kinds of parts are skipped. */

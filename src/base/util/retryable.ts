@@ -29,7 +29,7 @@ export function isRetryable(error: unknown): boolean {
   for (const each of chainOf(error)) {
     if (WhetstoneError.isInstance(each)) return each.retryable;
     if (each["isRetryable"] === true) return true;
-    const status = statusOf(each);
+    const status = httpStatusOf(each);
     if (status !== null) return isRetryableStatus(status);
     if (typeof each["code"] === "string" && CONNECTION_CODE.test(each["code"])) return true;
   }
@@ -49,7 +49,7 @@ export function* chainOf(error: unknown): Generator<ErrorFields> {
 }
 
 /** Returns the HTTP status: `status` of most clients, `statusCode` of others, or `response.status`. */
-export function statusOf(error: ErrorFields): number | null {
+export function httpStatusOf(error: ErrorFields): number | null {
   const response = error["response"];
   for (const value of [error["status"], error["statusCode"], isFields(response) ? response["status"] : null]) {
     if (typeof value === "number") return value;

@@ -106,7 +106,7 @@ export function parseWith<S extends z.ZodType>(
  * @param at - Path of `value` in the body, prefixed to every reported path. @default the body itself
  * @throws ArgumentError `E_ARGUMENT` with up to five issues, each with path, expected and received value; `param` is the path of the first.
  */
-export function validate<S extends z.ZodType>(schema: S, value: unknown, at: readonly PropertyKey[] = []): z.output<S> {
+export function requireValid<S extends z.ZodType>(schema: S, value: unknown, at: readonly PropertyKey[] = []): z.output<S> {
   const result = parseWith(schema, value, at);
   if ("data" in result) return result.data;
   throw new ArgumentError(`Invalid request: ${result.mismatch.text}`, { param: result.mismatch.param });

@@ -3,7 +3,7 @@ import { constants } from "node:fs";
 import { access, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { dataDirectoryAt, readServiceFile } from "../../service/disk/data-directory.ts";
-import { connect, lockFile } from "../../service/store/connection.ts";
+import { loadSqlite, lockFile } from "../../service/store/connection.ts";
 import { formatBytes } from "../../base/util/units.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
 
@@ -29,7 +29,8 @@ export function checkNativePackages(): Promise<Check[]> {
       return pass("engine", `onnxruntime loads on ${process.platform}-${process.arch}`);
     }),
     guarded("database", "npm rebuild @photostructure/sqlite, or use Node 22.13 or newer", async () => {
-      (await connect(":memory:", 0)).close();
+      const { DatabaseSync } = await loadSqlite();
+      new DatabaseSync(":memory:", { timeout: 0, readOnly: false }).close();
       return pass("database", "SQLite loads");
     }),
   ]);

@@ -1,8 +1,8 @@
 /** Options of the commands that train on an environment: flags for common settings, `--set` and `--config` for all. */
 import type { Command } from "commander";
 import { ArgumentError } from "../../base/errors.ts";
-import { BASE_FORMS, integer, jsonObject, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "../arguments.ts";
-import { parseSetting, readConfig, withSettings, type NamedValues } from "./read.ts";
+import { BASE_FORMS, integer, jsonObjectArgument, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "../arguments.ts";
+import { parseSetting, readSettingsFile, withSettings, type NamedValues } from "./read.ts";
 import type { TrainSettings } from "./schema.ts";
 
 /** Steps of a run without the setting `steps`. */
@@ -45,7 +45,7 @@ export function addSettings(command: Command): Command {
     )
     .option("--replacements <number>", "max replacements of a failed rollout", integer(0), 0)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
-    .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObject)
+    .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
     .option("--config <file>", "JSON file with settings; flags and --set override it")
     .option("--set <name=value>", "any setting, such as train.klPenaltyCoef=0.02; can be given again", parseSetting);
 }
@@ -75,7 +75,7 @@ function flagValues(command: Command): Map<string, { readonly flag: string; read
  * @throws ArgumentError `E_ARGUMENT` if a flag and `--set` give the same setting.
  * @throws ConfigError `E_CONFIG` for a setting of the file that does not exist or does not accept its value.
  */
-export async function settingsOf(command: Command): Promise<TrainSettings & { readonly steps: number }> {
+export async function settingsOfCommand(command: Command): Promise<TrainSettings & { readonly steps: number }> {
   const { config, set = {} } = command.opts<SettingsOptions>();
   const flags = flagValues(command);
   for (const [name, { flag }] of flags) {
@@ -83,7 +83,7 @@ export async function settingsOf(command: Command): Promise<TrainSettings & { re
       throw new ArgumentError(`\`${flag}\` and \`--set ${name}=…\` give the same setting; expected one of them`, { param: "--set" });
   }
   const fromFlags = Object.fromEntries([...flags].map(([name, { value }]) => [name, value]));
-  const file = config === undefined ? {} : await readConfig(config);
+  const file = config === undefined ? {} : await readSettingsFile(config);
   const settings = withSettings(file, { ...fromFlags, ...set });
   return { ...settings, steps: settings.steps ?? STEPS };
 }

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { InvalidArgumentError } from "commander";
 import type { z } from "zod";
 import { ConfigError, InternalError } from "../../base/errors.ts";
-import { expectationOf, schemaOf, settingOf, trainSettings, unknownSetting, type TrainSettings } from "./schema.ts";
+import { expectationOf, schemaOf, settingTypeOf, trainSettings, unknownSetting, type TrainSettings } from "./schema.ts";
 import { isRecord } from "../../base/util/values.ts";
 
 /** Value of a setting by name, such as `train.learningRate`. */
@@ -16,13 +16,13 @@ interface Tree {
 
 /** Describes a value that a setting does not accept. */
 function refusal(name: string, value: unknown): string {
-  const expected = expectationOf(settingOf(name)?.schema ?? {});
+  const expected = expectationOf(settingTypeOf(name)?.schema ?? {});
   return `expected \`${name}\` to be ${expected}, got ${value === undefined ? "nothing" : JSON.stringify(value)}`;
 }
 
 /** Returns the problem of a value of a setting; null if the setting accepts it. */
 export function problemOf(name: string, value: unknown): string | null {
-  if (settingOf(name) === undefined) return unknownSetting(name);
+  if (settingTypeOf(name) === undefined) return unknownSetting(name);
   const found = schemaOf(name).safeParse(value);
   return found.success ? null : firstProblem(found.error, value, name.split("."));
 }
@@ -33,7 +33,7 @@ function firstProblem({ issues: [issue] }: z.ZodError, value: unknown, prefix: r
   const path = [...prefix, ...issue.path.map(String)];
   if (issue.code === "unrecognized_keys") return unknownSetting([...path, issue.keys[0] ?? ""].join("."));
   // An element of a list is reported with its list.
-  while (path.length > prefix.length && settingOf(path.join(".")) === undefined) path.pop();
+  while (path.length > prefix.length && settingTypeOf(path.join(".")) === undefined) path.pop();
   const got = path.slice(prefix.length).reduce<unknown>((inner, part) => (inner as Tree)[part], value);
   return refusal(path.join("."), got);
 }
@@ -45,7 +45,7 @@ function firstProblem({ issues: [issue] }: z.ZodError, value: unknown, prefix: r
  */
 export function parseSetting(text: string, before: NamedValues = {}): NamedValues {
   const [, name = text, written] = /^([^=]*)=(.*)$/su.exec(text) ?? [];
-  if (settingOf(name) === undefined) throw new InvalidArgumentError(capital(unknownSetting(name)));
+  if (settingTypeOf(name) === undefined) throw new InvalidArgumentError(capital(unknownSetting(name)));
   if (written === undefined) throw new InvalidArgumentError("Expected name=value, such as train.learningRate=1e-4");
   const parsed = json(written);
   const value = parsed === undefined || problemOf(name, parsed) !== null ? written : parsed;
@@ -109,7 +109,7 @@ export function withSettings(settings: NamedValues, values: NamedValues): TrainS
  *
  * @throws ConfigError `E_CONFIG` for a missing file, an unknown setting, or a value that a setting does not accept.
  */
-export async function readConfig(path: string): Promise<NamedValues> {
+export async function readSettingsFile(path: string): Promise<NamedValues> {
   const { $schema: _, ...settings } = await readJsonObject(path, "--config");
   const problem = Object.entries(settings).flatMap(([name, value]) => problemOf(name, value) ?? [])[0];
   if (problem !== undefined) throw new ConfigError(`${path}: ${problem}`, { param: "--config" });

@@ -5,7 +5,7 @@ import { openModel, type Connected, type ModelName } from "../connected.ts";
 import type { TrainSettings } from "./schema.ts";
 
 /** Model, environment and directory of a run. */
-export interface Subject {
+export interface RunSubject {
   readonly name: ModelName;
   readonly environment: Environment<unknown>;
   readonly runDir: string;
@@ -15,7 +15,7 @@ export interface Subject {
 /** Opens the model of a run, creating it if it does not exist, and starts the run. */
 export async function startRun(
   connected: Connected,
-  { name, ...subject }: Subject,
+  { name, ...subject }: RunSubject,
   { base = "whetstone-tiny", loraRank, ...settings }: TrainSettings & { readonly steps: number },
 ): Promise<TrainingRun> {
   const model: Model = await openModel(connected, name, base, loraRank);

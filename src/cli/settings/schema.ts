@@ -25,7 +25,7 @@ export function editorSchema(schema: z.ZodType): z.core.JSONSchema.BaseSchema {
 type Node = z.core.JSONSchema.BaseSchema;
 
 /** A setting: its type and its description. */
-export interface Setting {
+export interface SettingType {
   readonly schema: Node;
   readonly description: string;
 }
@@ -38,7 +38,7 @@ function withoutNull({ anyOf, type, ...schema }: Node): Node {
   return { ...schema, type: only } as Node;
 }
 
-function collect(schema: Node, prefix: string, found: Map<string, Setting>): void {
+function collect(schema: Node, prefix: string, found: Map<string, SettingType>): void {
   for (const [name, property] of Object.entries(schema.properties ?? {})) {
     const path = `${prefix}${name}`;
     const inner = withoutNull(property as Node);
@@ -48,8 +48,8 @@ function collect(schema: Node, prefix: string, found: Map<string, Setting>): voi
 }
 
 /** All settings by name, `train.learningRate` for a member of an object, in the order of the schema. */
-export const SETTINGS: ReadonlyMap<string, Setting> = (() => {
-  const found = new Map<string, Setting>();
+export const SETTINGS: ReadonlyMap<string, SettingType> = (() => {
+  const found = new Map<string, SettingType>();
   collect(editorSchema(trainSettings), "", found);
   return found;
 })();
@@ -66,7 +66,7 @@ export function schemaOf(name: string): z.ZodType {
 }
 
 /** Whether an object of the schema has members of any name. */
-function isOpen({ schema }: Setting): boolean {
+function isOpen({ schema }: SettingType): boolean {
   return typeof schema.additionalProperties === "object";
 }
 
@@ -74,7 +74,7 @@ function isOpen({ schema }: Setting): boolean {
  * Returns the setting with a name, or undefined if it is unknown. Members of an object that accepts any members, such as
  * `chatTemplateKwargs`, have no schema.
  */
-export function settingOf(name: string): Setting | undefined {
+export function settingTypeOf(name: string): SettingType | undefined {
   const found = SETTINGS.get(name);
   if (found !== undefined) return found;
   const [head = "", ...rest] = name.split(".");

@@ -1,7 +1,7 @@
 /** Translation of a recorded text completion to chat completions, one per prompt. */
 import type { ChatCompletion } from "../../base/schema/index.ts";
 import { choiceTokens, completionOf, idsIn } from "../recorded-parts.ts";
-import { unsupported } from "../members.ts";
+import { unsupportedMember } from "../members.ts";
 import type { TranslatedCompletion } from "./request.ts";
 import { z } from "zod";
 import { ids } from "../recorded-fields.ts";
@@ -41,7 +41,7 @@ function logprobsOf({ logprobs }: TextChoice): readonly number[] | null {
  * @throws UnsupportedError `E_UNSUPPORTED` for an echoed prompt, which is not part of the sampled text.
  */
 export function fromTextCompletion(answer: RecordedText, { request, calls }: TranslatedCompletion): ChatCompletion[] {
-  if (request.echo === true) throw unsupported("echo", true, "An echoed prompt is not part of the sampled text; leave `echo` out");
+  if (request.echo === true) throw unsupportedMember("echo", true, "An echoed prompt is not part of the sampled text; leave `echo` out");
   const count = request.n ?? 1;
   return calls.map(({ prompt }, call) => {
     const own = answer.choices.filter(({ index }) => Math.floor(index / count) === call);

@@ -32,7 +32,7 @@ export interface MessageEnd {
 }
 
 /** Returns the reason for the end of a message. */
-export function endOf(
+export function stopReasonOf(
   { finish_reason: reason, stop_reason: matched }: { readonly finish_reason?: string | null | undefined; readonly stop_reason?: unknown },
   hasCalls: boolean,
 ): MessageEnd {
@@ -61,7 +61,7 @@ function callBlock({ id, function: called }: ToolCall): MessagesBlock {
  *
  * @param omitsThinking - Whether the thinking block has a signature and no text.
  */
-export function toMessage(completion: ChatCompletion, omitsThinking: boolean): MessagesAnswer {
+export function toMessagesAnswer(completion: ChatCompletion, omitsThinking: boolean): MessagesAnswer {
   const choice = firstChoice(completion);
   const { content, reasoning, tool_calls: calls } = choice.message;
   const blocks = (calls ?? []).map(callBlock);
@@ -75,7 +75,7 @@ export function toMessage(completion: ChatCompletion, omitsThinking: boolean): M
       ...(content ? [{ type: "text", text: content }] : []),
       ...blocks,
     ],
-    ...endOf(
+    ...stopReasonOf(
       choice,
       blocks.some(({ type }) => type === "tool_use"),
     ),

@@ -1,7 +1,7 @@
 /** Translation of the content blocks of Messages to chat messages. */
 import type { MessagesBlock, MessagesMessage, RequestMessage, ToolCall } from "../../base/schema/index.ts";
 import { assistantMessage, chatContent } from "../chat-messages.ts";
-import { BodyError, unsupported, type OnUnsupported } from "../members.ts";
+import { BodyError, unsupportedMember, type OnUnsupported } from "../members.ts";
 import { fromOpaque, toOpaque } from "../opaque.ts";
 
 function required(block: MessagesBlock, name: string, at: string): string {
@@ -88,7 +88,7 @@ export function fromAssistantBlocks(blocks: readonly MessagesBlock[], at: string
     else if (block.type === "tool_use") calls.push(toolCall(block, place));
     else if (block.type === "text") texts.push(textPart(block, place, onUnsupported));
     else if (block.type === "redacted_thinking") onUnsupported(`${place}.type`, block.type, "Leave the block out");
-    else throw unsupported(`${place}.type`, block.type, "Expected text, thinking or tool_use; tools run in the client");
+    else throw unsupportedMember(`${place}.type`, block.type, "Expected text, thinking or tool_use; tools run in the client");
   }
   return assistantMessage(chatContent(texts), calls, thoughts.filter((text) => text !== "").join("\n"));
 }

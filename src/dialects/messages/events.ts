@@ -3,7 +3,7 @@ import type { ChatCompletionChunk, ErrorBody, LogprobEntry, Usage } from "../../
 import { isGiven, type Members } from "../members.ts";
 import type { EventShaper, ServerEvent } from "../answer-builder.ts";
 import { tokenMembers } from "../answer-parts.ts";
-import { endOf, messageId, messagesUsageOf, signatureOf } from "./answer.ts";
+import { stopReasonOf, messageId, messagesUsageOf, signatureOf } from "./answer.ts";
 import { toMessagesError } from "./errors.ts";
 
 type ChunkChoice = ChatCompletionChunk["choices"][number];
@@ -123,7 +123,7 @@ export class MessageEvents implements EventShaper {
       ids: isGiven(this.#last?.token_ids) ? this.#ids : null,
       logprobs: this.#logprobs.length > 0 ? this.#logprobs : null,
     });
-    const end = endOf(this.#last ?? {}, this.#hasCalls);
+    const end = stopReasonOf(this.#last ?? {}, this.#hasCalls);
     this.#close();
     this.#add("message_delta", { delta: end, usage: messagesUsageOf(this.#usage), ...tokens });
     this.#add("message_stop", {});

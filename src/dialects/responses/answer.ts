@@ -14,7 +14,7 @@ import { calledName } from "./tools.ts";
 import { cachedTokens, firstChoice, tokenMembers } from "../answer-parts.ts";
 
 /** A request and the identity of its response. */
-export interface ResponseHead {
+export interface ResponsesHead {
   /** Identifier of the form `resp_…`. */
   readonly id: string;
   readonly request: ResponsesRequest;
@@ -24,7 +24,7 @@ export interface ResponseHead {
 const PREFIXES = { reasoning: "rs", message: "msg", function_call: "fc" };
 
 /** Returns the identifier of an item: the response's own, with the prefix of the type and the item's index. */
-export function itemId({ id }: ResponseHead, type: keyof typeof PREFIXES, index: number): string {
+export function itemId({ id }: ResponsesHead, type: keyof typeof PREFIXES, index: number): string {
   return `${PREFIXES[type]}_${id.slice("resp_".length)}_${index}`;
 }
 
@@ -35,7 +35,7 @@ export function parseItemId(id: string): { readonly responseId: string; readonly
 }
 
 /** Returns a reasoning item. */
-export function reasoningItem(head: ResponseHead, index: number, text: string): ResponsesItem {
+export function reasoningItem(head: ResponsesHead, index: number, text: string): ResponsesItem {
   const { include, reasoning } = head.request;
   return {
     id: itemId(head, "reasoning", index),
@@ -48,12 +48,12 @@ export function reasoningItem(head: ResponseHead, index: number, text: string): 
 }
 
 /** Returns a text part. */
-export function textPart(text: string, logprobs: readonly LogprobEntry[]): Members {
+export function outputTextPart(text: string, logprobs: readonly LogprobEntry[]): Members {
   return { type: "output_text", text, annotations: [], logprobs };
 }
 
 /** Returns a message item. */
-export function messageItem(head: ResponseHead, index: number, parts: readonly Members[], status: string): ResponsesItem {
+export function messageItem(head: ResponsesHead, index: number, parts: readonly Members[], status: string): ResponsesItem {
   return {
     id: itemId(head, "message", index),
     type: "message",
@@ -71,7 +71,7 @@ export interface CalledFunction {
 }
 
 /** Returns a function call item. */
-export function callItem(head: ResponseHead, index: number, { id, name, text }: CalledFunction, status: string): ResponsesItem {
+export function callItem(head: ResponsesHead, index: number, { id, name, text }: CalledFunction, status: string): ResponsesItem {
   return {
     id: itemId(head, "function_call", index),
     type: "function_call",
@@ -90,13 +90,13 @@ export function shownLogprobs(
   return include?.includes("message.output_text.logprobs") || (top ?? 0) > 0 ? (entries ?? []) : [];
 }
 
-function outputOf(head: ResponseHead, completion: ChatCompletion, status: string): ResponsesItem[] {
+function outputOf(head: ResponsesHead, completion: ChatCompletion, status: string): ResponsesItem[] {
   const { message, logprobs } = firstChoice(completion);
   const output: ResponsesItem[] = [];
   if (message.reasoning) output.push(reasoningItem(head, 0, message.reasoning));
   const calls = message.tool_calls ?? [];
   if (message.content || (calls.length === 0 && !message.reasoning)) {
-    const part = textPart(message.content ?? "", shownLogprobs(head.request, logprobs?.content));
+    const part = outputTextPart(message.content ?? "", shownLogprobs(head.request, logprobs?.content));
     output.push(messageItem(head, output.length, [part], status));
   }
   for (const { id, function: called } of calls)
@@ -117,7 +117,7 @@ export function responsesUsage(usage: Usage | null | undefined): NonNullable<Res
 }
 
 /** Members of a response that the request determines. */
-export function echoedMembers({ request }: ResponseHead): Members {
+export function echoedMembers({ request }: ResponsesHead): Members {
   return {
     instructions: request.instructions ?? null,
     previous_response_id: request.previous_response_id ?? null,
@@ -154,7 +154,7 @@ export function failureOf({ message, code: status, error_code }: ErrorBody["erro
 
 /** Returns an item of a request as it is listed: with type, id and text parts. */
 export function inputItem(
-  { id: responseId }: Pick<ResponseHead, "id">,
+  { id: responseId }: Pick<ResponsesHead, "id">,
   item: ResponsesItem,
   index: number,
 ): ResponsesItem & { id: string } {
@@ -171,7 +171,7 @@ export function inputItem(
 }
 
 /** Returns the response of a completion. */
-export function toResponse(head: ResponseHead, completion: ChatCompletion): ResponsesAnswer {
+export function toResponse(head: ResponsesHead, completion: ChatCompletion): ResponsesAnswer {
   const choice = firstChoice(completion);
   const end = statusOf(choice.finish_reason);
   return {

@@ -24,7 +24,7 @@ export interface ResponseLookup {
 }
 
 /** Items of a request with its conversation. */
-export interface Conversation {
+export interface ResponsesConversation {
   /** Items of the request; references are replaced by their items. */
   readonly input: readonly ResponsesItem[];
   /** Items of the previous responses, oldest first, and of the request. */
@@ -46,7 +46,7 @@ async function resolved(items: readonly ResponsesItem[], { item: find }: Respons
 export async function conversationOf(
   { input: given, previous_response_id: previousId }: Pick<ResponsesRequest, "input" | "previous_response_id">,
   lookup: ResponseLookup,
-): Promise<Conversation> {
+): Promise<ResponsesConversation> {
   const input = await resolved(itemsOf(given), lookup);
   const parts: (readonly ResponsesItem[])[] = [input];
   for (let id = previousId ?? null; id !== null && parts.length <= MAX_CHAIN;) {

@@ -14,8 +14,8 @@ import {
   responsesUsage,
   shownLogprobs,
   statusOf,
-  textPart,
-  type ResponseHead,
+  outputTextPart,
+  type ResponsesHead,
 } from "./answer.ts";
 
 type ChunkChoice = ChatCompletionChunk["choices"][number];
@@ -38,7 +38,7 @@ interface OpenItem {
 
 /** Converter of chat completion chunks to the events of a response. */
 export class ResponseEvents implements EventShaper {
-  readonly #head: ResponseHead;
+  readonly #head: ResponsesHead;
   readonly #onEnd: (response: ResponsesAnswer) => Promise<void>;
   /** Events since the last call. */
   #events: ServerEvent[] = [];
@@ -53,7 +53,7 @@ export class ResponseEvents implements EventShaper {
   readonly #logprobs: LogprobEntry[] = [];
 
   /** @param onEnd - Called with the finished response before its last event. */
-  constructor(head: ResponseHead, onEnd: (response: ResponsesAnswer) => Promise<void>) {
+  constructor(head: ResponsesHead, onEnd: (response: ResponsesAnswer) => Promise<void>) {
     this.#head = head;
     this.#onEnd = onEnd;
   }
@@ -143,7 +143,7 @@ export class ResponseEvents implements EventShaper {
   #part(): Members {
     const { type, text } = this.#item!;
     if (type === "reasoning") return { type: "reasoning_text", text };
-    return textPart(text, text === "" ? [] : shownLogprobs(this.#head.request, this.#logprobs));
+    return outputTextPart(text, text === "" ? [] : shownLogprobs(this.#head.request, this.#logprobs));
   }
 
   #call({ index, id, function: called }: CallDelta): void {

@@ -1,7 +1,7 @@
 /** Translation of the items of the Responses API to chat messages. */
 import type { RequestMessage, ResponsesItem, ToolCall } from "../../base/schema/index.ts";
 import { assistantMessage, chatContent } from "../chat-messages.ts";
-import { BodyError, reject, unsupported, type Members, type OnUnsupported } from "../members.ts";
+import { BodyError, reject, unsupportedMember, type Members, type OnUnsupported } from "../members.ts";
 import { fromOpaque } from "../opaque.ts";
 import { chatName } from "./tools.ts";
 
@@ -105,7 +105,7 @@ class Messages {
         });
         return;
       default:
-        throw unsupported(
+        throw unsupportedMember(
           `${at}.type`,
           item.type,
           "Expected message, reasoning, function_call, function_call_output or item_reference; tools run in the client",

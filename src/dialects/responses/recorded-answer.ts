@@ -1,7 +1,7 @@
 /** Translation of a recorded response to a chat completion. */
 import type { ChatCompletion, ResponsesItem } from "../../base/schema/index.ts";
 import { choiceTokens, completionOf, idsIn, sampledMessage } from "../recorded-parts.ts";
-import { accept, unsupported } from "../members.ts";
+import { accept, unsupportedMember } from "../members.ts";
 import { messagesOf } from "./items.ts";
 import { z } from "zod";
 import { ids, numbers, texts, typed } from "../recorded-fields.ts";
@@ -33,7 +33,8 @@ type Response = z.output<typeof recordedResponse>;
 /** Tokens of a response, as this service returns them, or as the only generation of another server. */
 function tokensOf({ prompt_token_ids: prompt, token_ids: ids, logprobs, token_generations: generations }: Response) {
   const [generation, ...others] = generations ?? [];
-  if (others.length > 0) throw unsupported("token_generations", others.length + 1, "Expected one generation; tools run in the client");
+  if (others.length > 0)
+    throw unsupportedMember("token_generations", others.length + 1, "Expected one generation; tools run in the client");
   const tokens = generation?.output_tokens;
   return {
     prompt: prompt ?? generation?.prompt_token_ids,
@@ -58,7 +59,7 @@ function finishReason({ incomplete_details: incomplete }: Response, hasCalls: bo
 export function fromResponse(answer: Response): ChatCompletion {
   const messages = messagesOf(answer.output as readonly ResponsesItem[], accept, "output");
   const other = messages.find(({ role }) => role !== "assistant");
-  if (other !== undefined) throw unsupported("output", other.role, "Expected items of the assistant");
+  if (other !== undefined) throw unsupportedMember("output", other.role, "Expected items of the assistant");
   const message = sampledMessage(messages);
   const { prompt, ids, logprobs } = tokensOf(answer);
   const hasCalls = (message.tool_calls ?? []).length > 0;

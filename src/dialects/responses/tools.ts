@@ -4,13 +4,13 @@ import { isHostedTool } from "../hosted-tools.ts";
 import { BodyError, given, type Members, type OnUnsupported } from "../members.ts";
 
 /** Name of a function, and its namespace if it is in one. */
-export interface QualifiedName {
+export interface FunctionName {
   readonly name: string;
   readonly namespace?: string | undefined;
 }
 
 /** Returns the name of a function in a chat completion. */
-export function chatName({ name, namespace }: QualifiedName): string {
+export function chatName({ name, namespace }: FunctionName): string {
   return namespace === undefined ? name : `${namespace}.${name}`;
 }
 
@@ -48,7 +48,7 @@ export function chatTools(tools: readonly ResponsesTool[], onUnsupported: OnUnsu
 }
 
 /** Returns the function that a chat completion calls by its name. */
-export function calledName({ tools }: ResponsesRequest, name: string): QualifiedName {
+export function calledName({ tools }: ResponsesRequest, name: string): FunctionName {
   for (const tool of tools ?? []) {
     if (tool.type !== "namespace" || tool.name === undefined) continue;
     const inner = membersOf(tool).find((each) => chatName({ name: String(each["name"]), namespace: tool.name }) === name);

@@ -16,7 +16,7 @@ interface Counts {
  *
  * @throws ConfigError `E_CONFIG` for a number that is not an integer of at least 1, and for more than 4 trainer threads.
  */
-export function checkCounts({ samplers, samplerThreads, trainerThreads, maxSamplingRows }: Counts): void {
+export function checkThreadCounts({ samplers, samplerThreads, trainerThreads, maxSamplingRows }: Counts): void {
   for (const [param, value] of Object.entries({ samplers, samplerThreads, trainerThreads, maxSamplingRows })) {
     if (value === undefined || (Number.isInteger(value) && value >= 1)) continue;
     throw new ConfigError(`Expected \`${param}\` to be a whole number from 1, got ${shown(value)}`, { param });

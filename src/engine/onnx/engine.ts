@@ -26,7 +26,7 @@ import type {
   WeightPrecision,
   WorkerStatus,
 } from "../port.ts";
-import { checkCounts } from "./counts.ts";
+import { checkThreadCounts } from "./counts.ts";
 import { BaseCatalog } from "./model/base-catalog.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
 import { isLarge } from "./model/size.ts";
@@ -35,7 +35,7 @@ import { BaseInspector } from "./threads/base-inspector.ts";
 import { loadRuntime } from "./runtime/program.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
 import { DEFAULT_MAX_ROWS } from "./sample/options.ts";
-import { type ComputeUnit, type DeviceOptions, deviceUnit, processorUnit } from "./threads/compute-unit.ts";
+import { type ComputeUnit, type DeviceUnitOptions, deviceUnit, processorUnit } from "./threads/compute-unit.ts";
 import { ComputeUnits } from "./threads/compute-units.ts";
 import { checkedDevice } from "./threads/device-options.ts";
 import type { WorkerDeath } from "./threads/supervised-worker.ts";
@@ -97,7 +97,7 @@ export interface OnnxEngineOptions {
    * Called once per compiled graph with nodes that the processor computes although the graph runs on a GPU, except arithmetic on shapes and
    * token ids. @default no callback
    */
-  readonly onFallback?: DeviceOptions["onFallback"] | undefined;
+  readonly onFallback?: DeviceUnitOptions["onFallback"] | undefined;
   /**
    * Called with the reason if the device is `"auto"` and the first model of more than 16 M weights finds no GPU: the processor computes all
    * large models from then on, with float32 weights. @default no callback
@@ -129,7 +129,7 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   const samplers = options.samplers ?? (availableParallelism() >= 4 ? Math.min(2, maxSamplingRows) : 1);
   const samplerThreads = options.samplerThreads ?? availableParallelism();
   const { trainerThreads } = options;
-  checkCounts({ samplers, samplerThreads, trainerThreads, maxSamplingRows });
+  checkThreadCounts({ samplers, samplerThreads, trainerThreads, maxSamplingRows });
   const { device, deviceMemory: memoryBytes, weightPrecision } = checkedDevice(options);
   const bases = new BaseCatalog(options);
   await bases.check();

@@ -42,7 +42,7 @@ export const sampleAnswer = z.looseObject({
 });
 
 /** Sampled sequence. */
-export type SampledSequence = z.infer<typeof sampleAnswer>["sequences"][number];
+export type TinkerSequence = z.infer<typeof sampleAnswer>["sequences"][number];
 
 /** Response of a future that has no result yet or has failed. */
 export const unfinishedAnswer = z.union([

@@ -8,7 +8,7 @@ import { tokenLoss } from "../token-loss.ts";
  * Loss reduction of a server. `sum` adds the losses of all tokens. `sequence-mean` divides each sequence's loss by the sum of its
  * weights, and at the optimizer step divides the gradient by the number of sequences since the last step.
  */
-export type Reduction = "sum" | "sequence-mean";
+export type GradientReduction = "sum" | "sequence-mean";
 
 /** Sequence of `T` tokens. `targets` and all of `inputs` have shape `[T − 1]` and are aligned with the predicted token. */
 export interface Datum {
@@ -66,7 +66,7 @@ export function forwardCall(rows: readonly Row[]): LossCall {
  * @param scale - For `sequence-mean`, the number of sequences that the server will divide by.
  * @throws UnsupportedError `E_UNSUPPORTED` for a negative weight with `ppo`, because it would turn the minimum into a maximum.
  */
-export function lossCall(rows: readonly Row[], loss: LossSpec, reduction: Reduction, scale: number): LossCall {
+export function lossCall(rows: readonly Row[], loss: LossSpec, reduction: GradientReduction, scale: number): LossCall {
   if (loss.kind === "cross-entropy" && reduction === "sum")
     return { name: "cross_entropy", config: null, data: rows.map((row) => datumOf(row, { weights: row.weights })) };
   // At ratio 1 every policy loss has the gradient of −A·n; cross-entropy equals −A·n with advantage 1.

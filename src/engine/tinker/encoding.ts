@@ -1,7 +1,7 @@
 /** Encodings of data and results: JSON, and the protobuf messages of the Tinker protocol. */
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { EngineError } from "../../base/errors.ts";
-import type { SampledSequence } from "./answers.ts";
+import type { TinkerSequence } from "./answers.ts";
 import type { Datum, LossCall } from "./datum.ts";
 import type { Body } from "./transport.ts";
 
@@ -189,11 +189,11 @@ function batchedTensor(bytes: Uint8Array): Float32Array[] {
 }
 
 /** Returns the sequences of a `SampleResponse`. */
-export function decodeSample(bytes: Uint8Array): SampledSequence[] {
-  const sequences: SampledSequence[] = [];
+export function decodeSample(bytes: Uint8Array): TinkerSequence[] {
+  const sequences: TinkerSequence[] = [];
   fields(bytes, (field, reader) => {
     if (field !== 1) return false;
-    let stopReason: SampledSequence["stop_reason"] = "stop";
+    let stopReason: TinkerSequence["stop_reason"] = "stop";
     let tokens: readonly number[] = [];
     let logprobs: readonly number[] = [];
     fields(reader.bytes(), (inner, sequence) => {

@@ -10,7 +10,7 @@ import { type LiveModel, type LivePolicy, unsaved } from "./live.ts";
 import { checkSupported, sampleSequence, type SamplingTarget, toSeed } from "./sampler.ts";
 import { ServerModel } from "./server-model.ts";
 import { SERVERS, serverNamed, type TinkerServer } from "./servers.ts";
-import { Session } from "./session.ts";
+import { TinkerSession } from "./session.ts";
 import { readSavedState, type SavedState, writeSavedState } from "./state.ts";
 import { Trainable, type TrainableContext } from "./trainable.ts";
 import { TinkerTransport } from "./transport.ts";
@@ -58,7 +58,7 @@ export async function createTinkerEngine(options: TinkerEngineOptions): Promise<
     const bases = await matchBases(options.baseModels, served);
     const traits = SERVERS[options.server ?? serverNamed(await transport.rootName())];
     const context = { transport, traits, encoding: options.encoding ?? "json" };
-    return new TinkerEngine(options.url, bases, await Session.open(transport), context);
+    return new TinkerEngine(options.url, bases, await TinkerSession.open(transport), context);
   } catch (error) {
     await transport.close();
     throw error;
@@ -68,12 +68,12 @@ export async function createTinkerEngine(options: TinkerEngineOptions): Promise<
 class TinkerEngine implements Engine {
   readonly #url: string;
   readonly #bases: Awaited<ReturnType<typeof matchBases>>;
-  readonly #session: Session;
+  readonly #session: TinkerSession;
   readonly #context: TrainableContext;
   readonly #models = new Map<string, LiveModel>();
   readonly #policies = new Map<string, LivePolicy>();
 
-  constructor(url: string, bases: Awaited<ReturnType<typeof matchBases>>, session: Session, context: TrainableContext) {
+  constructor(url: string, bases: Awaited<ReturnType<typeof matchBases>>, session: TinkerSession, context: TrainableContext) {
     [this.#url, this.#bases, this.#session, this.#context] = [url, bases, session, context];
   }
 

@@ -1,7 +1,7 @@
 /** Sampling from a published policy. The protocol returns whole sequences, not a stream of tokens. */
 import { EngineError, NonFiniteError, UnsupportedError } from "../../base/errors.ts";
 import type { SampledToken, SamplingParams } from "../port.ts";
-import { sampleAnswer, type SampledSequence } from "./answers.ts";
+import { sampleAnswer, type TinkerSequence } from "./answers.ts";
 import { decodeSample, type TinkerEncoding } from "./encoding.ts";
 import { json, type TinkerTransport } from "./transport.ts";
 
@@ -87,7 +87,7 @@ export async function sampleSequence(
   return toTokens(sequence);
 }
 
-function toTokens({ tokens, logprobs, stop_reason: reason }: SampledSequence): SampledToken[] {
+function toTokens({ tokens, logprobs, stop_reason: reason }: TinkerSequence): SampledToken[] {
   if (tokens.length === 0 || tokens.length !== logprobs.length)
     throw new EngineError(`The Tinker server sampled ${tokens.length} tokens with ${logprobs.length} log-probabilities`);
   const broken = logprobs.findIndex(Number.isNaN);

@@ -4,19 +4,19 @@ import { NotFoundError } from "../../base/errors.ts";
 import { linkAbort } from "../../base/util/abort.ts";
 import { createdModelAnswer, samplerAnswer } from "./answers.ts";
 import type { PassAddress } from "./encoding.ts";
-import type { Session } from "./session.ts";
-import { type Answer, type Body, json, type TinkerTransport } from "./transport.ts";
+import type { TinkerSession } from "./session.ts";
+import { type TinkerAnswer, type Body, json, type TinkerTransport } from "./transport.ts";
 
 export class ServerModel {
   readonly id: string;
   /** Numerator of the adapter scale on the server; null if the server does not report it. */
   readonly alpha: number | null;
   readonly #transport: TinkerTransport;
-  readonly #session: Session;
+  readonly #session: TinkerSession;
   #lastSequence = 0;
   #turn: Promise<unknown> = Promise.resolve();
 
-  private constructor(transport: TinkerTransport, session: Session, facts: { readonly id: string; readonly alpha: number | null }) {
+  private constructor(transport: TinkerTransport, session: TinkerSession, facts: { readonly id: string; readonly alpha: number | null }) {
     [this.#transport, this.#session, this.id, this.alpha] = [transport, session, facts.id, facts.alpha];
   }
 
@@ -27,7 +27,7 @@ export class ServerModel {
    */
   static async create(
     transport: TinkerTransport,
-    session: Session,
+    session: TinkerSession,
     facts: { readonly base: string; readonly rank: number; readonly seed: number },
     signal?: AbortSignal,
   ): Promise<ServerModel> {
@@ -49,7 +49,7 @@ export class ServerModel {
 
   static async #create(
     transport: TinkerTransport,
-    session: Session,
+    session: TinkerSession,
     { base, rank, seed }: { readonly base: string; readonly rank: number; readonly seed: number },
   ): Promise<ServerModel> {
     const lora = { rank, seed, train_unembed: false, train_mlp: true, train_attn: true };
@@ -67,7 +67,7 @@ export class ServerModel {
     path: string,
     body: (address: PassAddress) => Body,
     { accepts, signal }: { readonly accepts?: string | undefined; readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<Answer> {
+  ): Promise<TinkerAnswer> {
     const submitted = this.#turn.then(() => {
       signal?.throwIfAborted();
       return this.#transport.submit(path, body({ modelId: this.id, sequence: ++this.#lastSequence }), { signal });

@@ -1,12 +1,12 @@
 /** Behavior that the Tinker protocol leaves open and that differs between servers. */
-import type { Reduction } from "./datum.ts";
+import type { GradientReduction } from "./datum.ts";
 
 /** Kind of server: the hosted service (`tinker`) or SkyRL (`skyrl`). */
 export type TinkerServer = "tinker" | "skyrl";
 
 /** Behavior of one kind of server. */
 export interface ServerTraits {
-  readonly reduction: Reduction;
+  readonly reduction: GradientReduction;
   /** Whether an optimizer step clips the gradient; if not, the server ignores the clipping parameter. */
   readonly clipsGradients: boolean;
   /**

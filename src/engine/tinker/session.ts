@@ -7,7 +7,7 @@ import { json, type TinkerTransport } from "./transport.ts";
 const HEARTBEAT_MS = 10_000;
 
 /** Session that models and samplers belong to. */
-export class Session {
+export class TinkerSession {
   readonly #transport: TinkerTransport;
   readonly #heartbeat: NodeJS.Timeout;
   #id: string;
@@ -19,8 +19,8 @@ export class Session {
   }
 
   /** Opens a session. @param heartbeatMs - Period of heartbeats in milliseconds. @default 10000 */
-  static async open(transport: TinkerTransport, heartbeatMs = HEARTBEAT_MS): Promise<Session> {
-    return new Session(transport, await create(transport), heartbeatMs);
+  static async open(transport: TinkerTransport, heartbeatMs = HEARTBEAT_MS): Promise<TinkerSession> {
+    return new TinkerSession(transport, await create(transport), heartbeatMs);
   }
 
   /** Current identifier of the session on the server. */

@@ -19,7 +19,7 @@ import { errorAnswer, submittedAnswer, unfinishedAnswer } from "./answers.ts";
 import { parseJson } from "../../base/util/values.ts";
 
 /** Options of a {@link TinkerTransport}. */
-export interface TransportOptions {
+export interface TinkerTransportOptions {
   /** Address of the server, without `/api/v1`. */
   readonly url: string;
   readonly apiKey: string | null;
@@ -34,7 +34,7 @@ export interface Body {
 }
 
 /** Body of a successful response, not yet decoded. */
-export interface Answer {
+export interface TinkerAnswer {
   readonly isProtobuf: boolean;
   readonly bytes: Uint8Array;
 }
@@ -54,13 +54,13 @@ const POLL_PAUSE_MS = 100;
 export const json = (value: object): Body => ({ contentType: "application/json", bytes: JSON.stringify(value) });
 
 export class TinkerTransport {
-  readonly #options: TransportOptions;
+  readonly #options: TinkerTransportOptions;
   readonly #agent = new Agent({ headersTimeout: POLL_TIMEOUT_MS, bodyTimeout: POLL_TIMEOUT_MS, keepAliveTimeout: 30_000 });
   /** Requests in progress or waiting for a retry. */
   readonly #calls = new Set<LinkedAbort>();
   #isClosed = false;
 
-  constructor(options: TransportOptions) {
+  constructor(options: TinkerTransportOptions) {
     this.#options = { ...options, url: options.url.replace(/\/+$/, "") };
   }
 
@@ -101,7 +101,7 @@ export class TinkerTransport {
     requestId: string,
     type: string,
     { accepts, signal }: { readonly accepts?: string; readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<Answer> {
+  ): Promise<TinkerAnswer> {
     const body = json({ request_id: requestId });
     for (let iteration = 0; ; iteration++) {
       if (iteration > 0) await delay(POLL_PAUSE_MS, { signal });
@@ -123,7 +123,7 @@ export class TinkerTransport {
   }
 
   /** Parses a JSON response. @throws EngineError `E_ENGINE` if the response does not match the schema. */
-  read<T>(answer: Answer | null, schema: z.ZodType<T>, what: string): T {
+  read<T>(answer: TinkerAnswer | null, schema: z.ZodType<T>, what: string): T {
     const result = schema.safeParse(answer === null ? null : bodyOf(answer.bytes));
     if (result.success) return result.data;
     const [issue] = result.error.issues;
@@ -138,7 +138,7 @@ export class TinkerTransport {
   }
 
   /** Sends a request, and repeats it after retryable errors until `patienceMs` or `close`. Returns null for a poll without a result. */
-  async #retried(request: Exchange, options: CallOptions): Promise<Answer | null> {
+  async #retried(request: Exchange, options: CallOptions): Promise<TinkerAnswer | null> {
     const call = linkAbort(options.signal);
     this.#calls.add(call);
     if (this.#isClosed) call.abort(closedError());
@@ -161,7 +161,7 @@ export class TinkerTransport {
     }
   }
 
-  async #exchange(request: Exchange, { signal, headers = {} }: CallOptions): Promise<Answer> {
+  async #exchange(request: Exchange, { signal, headers = {} }: CallOptions): Promise<TinkerAnswer> {
     const { apiKey, url } = this.#options;
     const { origin, pathname } = new URL(url);
     let response: Dispatcher.ResponseData;

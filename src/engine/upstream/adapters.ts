@@ -1,7 +1,7 @@
 /** Adapters on an upstream. An adapter is loaded at its first use; unused adapters stay loaded up to a limit. */
 import { EngineError } from "../../base/errors.ts";
 import { Leases } from "../../base/util/leases.ts";
-import { textOf, type Upstream } from "./upstream.ts";
+import { upstreamText, type Upstream } from "./upstream.ts";
 
 /** Lease of an adapter, which stays loaded until {@link AdapterLease.release}. */
 export interface AdapterLease {
@@ -57,7 +57,7 @@ export class UpstreamAdapters {
     await this.#unloads.get(name);
     const body = JSON.stringify({ lora_name: name, lora_path: path });
     const answer = await this.#upstream.post("/v1/load_lora_adapter", body, {});
-    const text = await textOf(answer);
+    const text = await upstreamText(answer);
     // "Already loaded" means that an earlier run of this service loaded the adapter.
     if (answer.status < 300 || (answer.status === 400 && text.includes("already been loaded"))) return { isLoaded: true };
     throw new EngineError(`The upstream did not load the adapter at ${path}: ${answer.status} ${text.slice(0, 500)}`);
@@ -76,7 +76,7 @@ export class UpstreamAdapters {
 
   async #unload(name: string): Promise<void> {
     const answer = await this.#upstream.post("/v1/unload_lora_adapter", JSON.stringify({ lora_name: name }), {});
-    const text = await textOf(answer);
+    const text = await upstreamText(answer);
     if (answer.status >= 300)
       throw new EngineError(`The upstream did not unload the adapter ${name}: ${answer.status} ${text.slice(0, 500)}`);
   }

@@ -116,7 +116,7 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
           const answer = await upstream.post("/v1/chat/completions", JSON.stringify(body), {
             signal: AbortSignal.timeout(START_TIMEOUT_MS),
           });
-          await textOf(answer);
+          await upstreamText(answer);
           return answer.status;
         },
       }),
@@ -184,7 +184,7 @@ async function served(
 }
 
 /** Reads a response body as text. @throws EngineError `E_ENGINE` if the connection breaks before the end of the body. */
-export async function textOf({ body }: UpstreamAnswer): Promise<string> {
+export async function upstreamText({ body }: UpstreamAnswer): Promise<string> {
   const chunks: Uint8Array[] = [];
   try {
     for await (const chunk of body) chunks.push(chunk);

@@ -4,7 +4,7 @@ import { openAdapterWeights } from "../adapter-weights.ts";
 import type { ExportDtype } from "../element-encoders.ts";
 import { ggufModel, readRawConfig } from "./architecture.ts";
 import { ggufTensor, typeMetadata } from "./tensors.ts";
-import { type GgufTensor, type Metadata, writeGguf } from "./writer.ts";
+import { type WrittenTensor, type Metadata, writeGguf } from "./writer.ts";
 
 /** Adapter to write, and the form of the file. */
 export interface GgufAdapterSource {
@@ -42,7 +42,7 @@ export async function exportGgufAdapter(path: string, { base, adapter, name, dty
       ["general.name", { type: "string", value: name }],
       ...typeMetadata(dtype),
     ]);
-    const tensors = [...weights.targets].flatMap(([target, [height, width]]): GgufTensor[] => {
+    const tensors = [...weights.targets].flatMap(([target, [height, width]]): WrittenTensor[] => {
       const { name: tensor, interleavedHeads } = architecture.tensorOf(target);
       const matrix = (which: "A" | "B", shape: readonly number[], heads: number) =>
         ggufTensor({

@@ -1,12 +1,12 @@
 /** Names, metadata and tensors of llama.cpp for the supported architectures. */
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
-import { CONFIG_FILE } from "../../engine/onnx/model/model-files.ts";
+import { MODEL_CONFIG_FILE } from "../../engine/onnx/model/model-files.ts";
 import { ropeFrequencies } from "../../engine/onnx/model/rope.ts";
 import { InternalError, UnsupportedError } from "../../base/errors.ts";
 import { readModelFile } from "../../base/gguf/model-files.ts";
 import { ggufTensorName } from "../../base/gguf/tensor-names.ts";
 import { MAX_CONFIG_BYTES, parseFileJson } from "../../base/util/regular-file.ts";
-import { ARCHITECTURES, type GgufArchitecture, longRopeFactors, type RawConfig, type Settings, windowOf } from "./families.ts";
+import { GGUF_FAMILIES, type GgufFamily, longRopeFactors, type RawConfig, type GgufSettings, windowOf } from "./families.ts";
 import type { MetadataValue } from "./writer.ts";
 
 /** Tensor of a GGUF file: its name, and its name in Hugging Face layout. */
@@ -32,8 +32,8 @@ export interface GgufModel {
 
 /** Reads the keys of the `config.json` of a directory that the engine has accepted. */
 export async function readRawConfig(base: string): Promise<RawConfig> {
-  const text = (await readModelFile(base, CONFIG_FILE, { maxBytes: MAX_CONFIG_BYTES })) ?? "{}";
-  return parseFileJson(CONFIG_FILE, text) as RawConfig;
+  const text = (await readModelFile(base, MODEL_CONFIG_FILE, { maxBytes: MAX_CONFIG_BYTES })) ?? "{}";
+  return parseFileJson(MODEL_CONFIG_FILE, text) as RawConfig;
 }
 
 /**
@@ -45,17 +45,17 @@ export async function readRawConfig(base: string): Promise<RawConfig> {
  */
 export function ggufModel(raw: RawConfig, config: ModelConfig): GgufModel {
   const [architecture] = raw["architectures"] as readonly string[];
-  const known = Object.hasOwn(ARCHITECTURES, architecture!) ? ARCHITECTURES[architecture!] : undefined;
+  const known = Object.hasOwn(GGUF_FAMILIES, architecture!) ? GGUF_FAMILIES[architecture!] : undefined;
   if (known === undefined)
     throw new UnsupportedError(
-      `Expected an architecture that can be written as GGUF, ${Object.keys(ARCHITECTURES).join(", ")}, got ${architecture}; export another format`,
+      `Expected an architecture that can be written as GGUF, ${Object.keys(GGUF_FAMILIES).join(", ")}, got ${architecture}; export another format`,
       { param: "format" },
     );
   requireSupported(known, raw, config);
   const { name } = known;
   const uint32 = (value: number): MetadataValue => ({ type: "uint32", value });
   const float32 = (value: number): MetadataValue => ({ type: "float32", value });
-  const settings: Settings = {
+  const settings: GgufSettings = {
     block_count: uint32(config.layers),
     context_length: uint32(config.contextLength),
     embedding_length: uint32(config.hiddenSize),
@@ -82,7 +82,7 @@ export function ggufModel(raw: RawConfig, config: ModelConfig): GgufModel {
   };
 }
 
-function requireSupported(known: GgufArchitecture, raw: RawConfig, config: ModelConfig): void {
+function requireSupported(known: GgufFamily, raw: RawConfig, config: ModelConfig): void {
   const refuse = (found: string): never => {
     throw new UnsupportedError(`llama.cpp has no ${known.name} model with ${found}; export another format`, { param: "format" });
   };
@@ -102,8 +102,8 @@ function requireSupported(known: GgufArchitecture, raw: RawConfig, config: Model
     refuse(`layers ${unrotatedLayers.join(", ") || "(none)"} without rotation (\`no_rope_layers\`)`);
 }
 
-function ropeSettings({ rope }: ModelConfig): Settings {
-  const type = (value: string): Settings => ({ "rope.scaling.type": { type: "string", value } });
+function ropeSettings({ rope }: ModelConfig): GgufSettings {
+  const type = (value: string): GgufSettings => ({ "rope.scaling.type": { type: "string", value } });
   const float32 = (value: number): MetadataValue => ({ type: "float32", value });
   switch (rope.kind) {
     case "linear":
@@ -130,7 +130,7 @@ function llama3Factors(config: ModelConfig): Float32Array {
   return Float32Array.from(ropeFrequencies({ ...config, rope: { kind: "none" } }), (frequency, i) => frequency / scaled[i]!);
 }
 
-function mapped(file: string, { parts, isInterleaved, gainOffset }: GgufArchitecture, { heads, kvHeads }: ModelConfig): MappedTensor {
+function mapped(file: string, { parts, isInterleaved, gainOffset }: GgufFamily, { heads, kvHeads }: ModelConfig): MappedTensor {
   const found = ggufTensorName(file, parts);
   if (found === undefined) throw new InternalError(`Tensor ${file} has no name in GGUF`);
   const rotated = found.part === "self_attn.q_proj" ? heads : found.part === "self_attn.k_proj" ? kvHeads : 0;

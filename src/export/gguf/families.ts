@@ -8,10 +8,10 @@ import type { MetadataValue } from "./writer.ts";
 export type RawConfig = Readonly<Record<string, unknown>>;
 
 /** Metadata without the prefix `<architecture>.`. */
-export type Settings = Readonly<Record<string, MetadataValue>>;
+export type GgufSettings = Readonly<Record<string, MetadataValue>>;
 
 /** Properties of an architecture in llama.cpp. */
-export interface GgufArchitecture {
+export interface GgufFamily {
   /** Value of `general.architecture`. */
   readonly name: string;
   readonly parts: LayerParts;
@@ -32,10 +32,10 @@ export interface GgufArchitecture {
   /** Whether the output head is always a tensor of its own. */
   readonly isUntied: boolean;
   /** Returns the metadata that other architectures do not have. */
-  readonly settings: (raw: RawConfig, config: ModelConfig) => Settings;
+  readonly settings: (raw: RawConfig, config: ModelConfig) => GgufSettings;
 }
 
-const LLAMA: GgufArchitecture = {
+const LLAMA: GgufFamily = {
   name: "llama",
   parts: PRE_NORM_PARTS,
   isInterleaved: true,
@@ -48,8 +48,8 @@ const LLAMA: GgufArchitecture = {
   isUntied: false,
   settings: () => ({}),
 };
-const HALVES: GgufArchitecture = { ...LLAMA, isInterleaved: false, biases: "qkv", hasRopeFactors: false };
-const OLMO: GgufArchitecture = {
+const HALVES: GgufFamily = { ...LLAMA, isInterleaved: false, biases: "qkv", hasRopeFactors: false };
+const OLMO: GgufFamily = {
   ...HALVES,
   name: "olmo2",
   parts: POST_NORM_PARTS,
@@ -65,7 +65,7 @@ const OLMO: GgufArchitecture = {
  *
  * @source https://github.com/ggml-org/llama.cpp, `src/models/` and `conversion/`
  */
-export const ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
+export const GGUF_FAMILIES: Readonly<Record<string, GgufFamily>> = {
   LlamaForCausalLM: LLAMA,
   MistralForCausalLM: LLAMA,
   Ministral3ForCausalLM: { ...LLAMA, name: "mistral3", biases: "none", settings: ministral },
@@ -98,7 +98,7 @@ export function windowOf(raw: RawConfig, { contextLength }: ModelConfig): number
 }
 
 /** Returns window and pattern of the layers; without `layer_types`, every `period`-th layer has no window. */
-function windowSettings(raw: RawConfig, config: ModelConfig, period: number): Settings {
+function windowSettings(raw: RawConfig, config: ModelConfig, period: number): GgufSettings {
   const window = windowOf(raw, config);
   if (window === null) return {};
   const { layer_types: types } = raw;
@@ -115,7 +115,7 @@ function windowTheta(raw: RawConfig): number | undefined {
   return byType?.sliding_attention?.rope_theta;
 }
 
-function olmo(raw: RawConfig, config: ModelConfig): Settings {
+function olmo(raw: RawConfig, config: ModelConfig): GgufSettings {
   const theta = windowTheta(raw);
   return { ...windowSettings(raw, config, 4), ...(theta === undefined ? {} : { "rope.freq_base_swa": float32(theta) }) };
 }
@@ -123,7 +123,7 @@ function olmo(raw: RawConfig, config: ModelConfig): Settings {
 /** Layers of the model for which llama.cpp scales attention by hidden size / heads instead of the size of a head. */
 const GEMMA_27B_LAYERS = 62;
 
-function gemma(raw: RawConfig, config: ModelConfig): Settings {
+function gemma(raw: RawConfig, config: ModelConfig): GgufSettings {
   const { headSize, hiddenSize, heads, layers } = config;
   const scaled = layers === GEMMA_27B_LAYERS ? hiddenSize / heads : headSize;
   const given = raw["query_pre_attn_scalar"] ?? 256;
@@ -140,7 +140,7 @@ function gemma(raw: RawConfig, config: ModelConfig): Settings {
   };
 }
 
-function granite(raw: RawConfig): Settings {
+function granite(raw: RawConfig): GgufSettings {
   return {
     "attention.scale": float32(raw["attention_multiplier"] ?? 1),
     embedding_scale: float32(raw["embedding_multiplier"] ?? 1),
@@ -149,12 +149,12 @@ function granite(raw: RawConfig): Settings {
   };
 }
 
-function ministral(raw: RawConfig): Settings {
+function ministral(raw: RawConfig): GgufSettings {
   const { llama_4_scaling_beta: beta = 0 } = (raw["rope_parameters"] ?? {}) as { readonly llama_4_scaling_beta?: number };
   return beta === 0 ? {} : { "attention.temperature_scale": float32(beta) };
 }
 
-function phi(raw: RawConfig, { headSize, contextLength: computed }: ModelConfig): Settings {
+function phi(raw: RawConfig, { headSize, contextLength: computed }: ModelConfig): GgufSettings {
   // The engine computes sequences up to the original context, llama.cpp longer ones, too.
   const contextLength = (raw["max_position_embeddings"] ?? computed) as number;
   const rope = (raw["rope_parameters"] ?? raw["rope_scaling"] ?? {}) as RawConfig;

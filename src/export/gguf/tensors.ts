@@ -1,7 +1,7 @@
 /** Tensors of a GGUF file, encoded from float32. */
 import { encodedBytes, ENCODERS, type ExportDtype } from "../element-encoders.ts";
 import { interleaveHeads } from "./architecture.ts";
-import type { GgufTensor, MetadataValue } from "./writer.ts";
+import type { WrittenTensor, MetadataValue } from "./writer.ts";
 
 /** Numbers of an element type in ggml, and of a file with mostly this type. */
 const GGML_TYPES: Readonly<Record<ExportDtype, { readonly tensor: number; readonly file: number }>> = {
@@ -33,7 +33,7 @@ export interface TensorSource {
  * Describes a tensor of a file. llama.cpp computes with vectors in float32. Rows that are no whole blocks of Q8_0 are float16, as in
  * llama.cpp's converter.
  */
-export function ggufTensor({ name, shape, dtype, interleavedHeads, offset, read }: TensorSource): GgufTensor {
+export function ggufTensor({ name, shape, dtype, interleavedHeads, offset, read }: TensorSource): WrittenTensor {
   const isVector = shape.length === 1;
   const rowLength = shape.at(-1)!;
   const type = isVector ? "float32" : rowLength % ENCODERS[dtype].blockLength === 0 ? dtype : "float16";

@@ -12,7 +12,7 @@ import type { MetadataValue } from "./writer.ts";
 const TYPES = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
 /** Metadata of a tokenizer, and its known differences from the original. */
-export interface GgufTokenizer {
+export interface TokenizerMetadata {
   readonly metadata: readonly (readonly [string, MetadataValue])[];
   /** Sentences about texts that llama.cpp splits into other tokens. */
   readonly warnings: readonly string[];
@@ -29,7 +29,7 @@ export interface GgufTokenizer {
 export async function ggufTokenizer(
   directory: string,
   { vocabularySize, preTokenizer }: { readonly vocabularySize: number; readonly preTokenizer: string | undefined },
-): Promise<GgufTokenizer> {
+): Promise<TokenizerMetadata> {
   const files = await readTokenizerFiles(directory);
   const { file, config } = files;
   const { tokens, types } = vocabulary(file, vocabularySize);
@@ -51,7 +51,7 @@ function sentencePiece(
   config: TokenizerConfigFile,
   tokens: readonly string[],
   preTokenizer: string | undefined,
-): GgufTokenizer {
+): TokenizerMetadata {
   if (preTokenizer !== undefined)
     throw new UnsupportedError("A SentencePiece tokenizer has no pre-tokenizer in llama.cpp: omit the option `preTokenizer`", {
       param: "preTokenizer",
@@ -68,7 +68,7 @@ function sentencePiece(
   };
 }
 
-function byteLevel(file: TokenizerFile, preTokenizer: string | undefined): GgufTokenizer {
+function byteLevel(file: TokenizerFile, preTokenizer: string | undefined): TokenizerMetadata {
   const merges = file.model.merges.map((merge) => (typeof merge === "string" ? merge : merge.join(" ")));
   const chosen =
     preTokenizer === undefined

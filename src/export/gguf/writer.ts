@@ -19,7 +19,7 @@ export type MetadataValue =
 export type Metadata = ReadonlyMap<string, MetadataValue>;
 
 /** Tensor of a file. */
-export interface GgufTensor {
+export interface WrittenTensor {
   readonly name: string;
   /** Shape, row-major; the file has it in reverse order. */
   readonly shape: readonly number[];
@@ -46,7 +46,7 @@ const TYPES = { uint32: 4, int32: 5, float32: 6, bool: 7, string: 8, array: 9 } 
  */
 export async function writeGguf(
   path: string,
-  { metadata, tensors }: { readonly metadata: Metadata; readonly tensors: readonly GgufTensor[] },
+  { metadata, tensors }: { readonly metadata: Metadata; readonly tensors: readonly WrittenTensor[] },
   signal?: AbortSignal,
 ): Promise<void> {
   const file = await open(path, "wx");
@@ -69,7 +69,7 @@ function aligned(bytes: number): number {
   return Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
 }
 
-function header(metadata: Metadata, tensors: readonly GgufTensor[]): Buffer {
+function header(metadata: Metadata, tensors: readonly WrittenTensor[]): Buffer {
   const parts = [Buffer.from("GGUF"), uint32(VERSION), uint64(tensors.length), uint64(metadata.size)];
   for (const [key, value] of metadata) parts.push(string(key), ...encodedValue(value));
   let offset = 0;

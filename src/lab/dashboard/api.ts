@@ -6,7 +6,7 @@
  *
  * | route | response |
  * |---|---|
- * | `GET /ui/api/session` | {@link SessionInfo} |
+ * | `GET /ui/api/session` | {@link BrowserSession} |
  * | `GET /ui/api/runs` | {@link RunSummary}`[]`, the last written first |
  * | `GET /ui/api/runs/{run}` | {@link RunDetails} |
  * | `GET /ui/api/metrics?run=…&run=…&name=…&name=…` | {@link RunMetrics}`[]` in the order of `run`; without `name`, all metrics |
@@ -36,7 +36,7 @@ export interface Page<T> {
 }
 
 /** Session of the browser. */
-export interface SessionInfo {
+export interface BrowserSession {
   /** End of the session, ISO 8601; null for a request with an API key. */
   readonly expires: string | null;
 }
@@ -216,7 +216,7 @@ export interface ScenarioPair {
 }
 
 /** Mean with a 95 % interval by bootstrap. */
-export interface Estimate {
+export interface MeanEstimate {
   readonly mean: number;
   /** Lower end; null for a single value. */
   readonly low: number | null;
@@ -243,9 +243,9 @@ export interface RunComparison {
     /** Scenarios without a value because all their rollouts failed. */
     readonly missing: number;
     /** Mean of the run; null without a value. */
-    readonly estimate: Estimate | null;
+    readonly estimate: MeanEstimate | null;
     /** Mean difference to the first run over the pairs; null for the first run, and without a pair. */
-    readonly difference: Estimate | null;
+    readonly difference: MeanEstimate | null;
   }[];
 }
 

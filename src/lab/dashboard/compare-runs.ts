@@ -2,14 +2,14 @@ import { ArgumentError } from "../../base/errors.ts";
 import { compare } from "../experiment/compare.ts";
 import { openRun } from "../experiment/open-runs.ts";
 import type { Run, Subject } from "../experiment/run.ts";
-import { CHECKPOINTS_FILE, CONFIG_FILE, EVENTS_FILE, METRICS_FILE, trajectoryFile } from "../../run/files.ts";
-import type { Estimate, RunComparison } from "./api.ts";
+import { CHECKPOINTS_FILE, RUN_CONFIG_FILE, EVENTS_FILE, METRICS_FILE, trajectoryFile } from "../../run/files.ts";
+import type { MeanEstimate, RunComparison } from "./api.ts";
 import { isInside } from "../../run/find-runs.ts";
 import type { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
 
 /** Files of a run directory that a comparison reads, apart from the evaluation. */
-const FILES = [CONFIG_FILE, METRICS_FILE, EVENTS_FILE, CHECKPOINTS_FILE];
+const FILES = [RUN_CONFIG_FILE, METRICS_FILE, EVENTS_FILE, CHECKPOINTS_FILE];
 
 interface Opened {
   readonly reader: RunReader;
@@ -72,7 +72,7 @@ function commonSteps(opened: readonly Opened[]): { readonly from: number; readon
 }
 
 /** Returns the estimate; null without a value. */
-function finite(estimate: Estimate | undefined): Estimate | null {
+function finite(estimate: MeanEstimate | undefined): MeanEstimate | null {
   if (estimate === undefined || estimate.count === 0) return null;
   const { mean, low, high, count } = estimate;
   return { mean, low: Number.isFinite(low) ? low : null, high: Number.isFinite(high) ? high : null, count };

@@ -4,12 +4,12 @@ import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { getCookie, setCookie } from "hono/cookie";
 import { z } from "zod";
 import { pageFiles, type PageFiles } from "../../base/util/page-files.ts";
-import { validate } from "../../base/util/validation.ts";
+import { requireValid } from "../../base/util/validation.ts";
 import { loginPage, pageHtml } from "./html.ts";
 import { dataRoutes } from "./routes.ts";
 import { Rollouts } from "./rollouts.ts";
 import { Runs } from "./runs.ts";
-import { Sessions } from "./session.ts";
+import { BrowserSessions } from "./session.ts";
 
 /** Options of {@link createDashboard}. */
 export interface DashboardOptions {
@@ -53,7 +53,7 @@ const secureHeaders: MiddlewareHandler = async (c, next) => {
 /** Creates the dashboard. Nothing is read before the first request. */
 export function createDashboard({ runs: roots, dataDir, now, pollMs }: DashboardOptions): Dashboard {
   const runs = new Runs(roots, pollMs);
-  const sessions = new Sessions(now);
+  const sessions = new BrowserSessions(now);
   const ending = new AbortController();
   const app = new Hono();
   app.use(secureHeaders);
@@ -92,7 +92,7 @@ export function createDashboard({ runs: roots, dataDir, now, pollMs }: Dashboard
     return c.json({ url: `${new URL(c.req.url).origin}/ui/login?code=${code}`, expires }, 201);
   });
   app.post("/ui/api/directories", async (c) => {
-    const { paths } = validate(directoriesBody, await c.req.json().catch(() => undefined));
+    const { paths } = requireValid(directoriesBody, await c.req.json().catch(() => undefined));
     // Nothing about the paths is reported: the key would show which of them exist.
     for (const path of paths) runs.addRoot(path);
     return c.json({ directories: paths.map((path) => resolve(path)) });

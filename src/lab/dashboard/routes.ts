@@ -2,7 +2,7 @@
 import { Hono } from "hono";
 import { streamSSE } from "hono/streaming";
 import { z } from "zod";
-import { validate } from "../../base/util/validation.ts";
+import { requireValid } from "../../base/util/validation.ts";
 import type { NotesChange } from "../../run/data.ts";
 import type { Page, TrajectoryRow } from "./api.ts";
 import { compareRuns } from "./compare-runs.ts";
@@ -73,14 +73,14 @@ export interface DataContext {
 export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Hono {
   const app = new Hono();
   const fileOf = async (parameters: object): Promise<RolloutFile> => {
-    const { run, split, step } = validate(stepPath, parameters);
+    const { run, split, step } = requireValid(stepPath, parameters);
     return (await runs.get(run)).file(split, step);
   };
 
   app.get("/runs", async (c) => c.json((await runs.list()).map((reader) => reader.summary())));
   app.get("/runs/:run", async (c) => c.json(await (await runs.get(c.req.param("run"))).details()));
   app.patch("/runs/:run/notes", async (c) => {
-    const change = validate(notesBody, await c.req.json().catch(() => undefined));
+    const change = requireValid(notesBody, await c.req.json().catch(() => undefined));
     const id = c.req.param("run");
     await (await runs.get(id)).annotate(change);
     return c.json((await runs.get(id)).summary());
@@ -92,43 +92,43 @@ export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Ho
     return c.json(
       pageOf(
         groups.map(({ data }) => data),
-        validate(paging, c.req.query()),
+        requireValid(paging, c.req.query()),
       ),
     );
   });
   app.get("/runs/:run/steps/:split/:step/trajectories", async (c) => {
-    const query = validate(trajectoryQuery, c.req.query());
+    const query = requireValid(trajectoryQuery, c.req.query());
     return c.json(pageOf(selected(await rollouts.rows(await fileOf(c.req.param())), query), query));
   });
   app.get("/runs/:run/steps/:split/:step/trajectories/:line/:index", async (c) => {
-    const { line, index } = validate(trajectoryPath, c.req.param());
+    const { line, index } = requireValid(trajectoryPath, c.req.param());
     return c.json(await rollouts.trajectory(await fileOf(c.req.param()), line, index));
   });
   app.get("/runs/:run/search", async (c) => {
-    const { text, split, step, limit } = validate(searchQuery, c.req.query());
+    const { text, split, step, limit } = requireValid(searchQuery, c.req.query());
     const reader = await runs.get(c.req.param("run"));
     const steps = (await reader.steps()).filter((each) => each.split === (split ?? each.split) && each.step === (step ?? each.step));
     const files = steps.toSorted((a, b) => b.step - a.step).map((each) => reader.file(each.split, each.step));
     return c.json(await searchTrajectories(rollouts, files, { text, limit, signal: c.req.raw.signal }));
   });
   app.get("/runs/:run/compare", async (c) => {
-    const query = validate(compareQuery, c.req.query());
+    const query = requireValid(compareQuery, c.req.query());
     const reader = await runs.get(c.req.param("run"));
     const { split, a, b } = query;
     return c.json(pageOf(await compareSteps(rollouts, reader.file(split, a), reader.file(split, b)), query));
   });
 
   app.get("/metrics", async (c) => {
-    const { run, name } = validate(runsQuery, { run: c.req.queries("run") ?? [], name: c.req.queries("name") ?? [] });
+    const { run, name } = requireValid(runsQuery, { run: c.req.queries("run") ?? [], name: c.req.queries("name") ?? [] });
     const readers = await Promise.all(run.map((id) => runs.get(id)));
     return c.json(readers.map((reader) => reader.metrics(name)));
   });
   app.get("/compare", async (c) => {
-    const { run: wanted, by } = validate(compareRunsQuery, { run: c.req.queries("run") ?? [], by: c.req.query("by") });
+    const { run: wanted, by } = requireValid(compareRunsQuery, { run: c.req.queries("run") ?? [], by: c.req.query("by") });
     return c.json(await compareRuns(runs, { wanted, by, signal: c.req.raw.signal }));
   });
   app.get("/events", async (c) => {
-    const { run: wanted } = validate(runsQuery, { run: c.req.queries("run") ?? [], name: [] });
+    const { run: wanted } = requireValid(runsQuery, { run: c.req.queries("run") ?? [], name: [] });
     const send = await openStream(runs, { wanted, lastEventId: c.req.header("last-event-id"), signal });
     return streamSSE(c, send);
   });

@@ -1,13 +1,13 @@
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { ColumnsData, NotesChange, RunEnd, Split } from "../../run/data.ts";
-import { CHECKPOINTS_FILE, CONFIG_FILE, EVENTS_FILE, METRICS_FILE, NOTES_FILE } from "../../run/files.ts";
+import { CHECKPOINTS_FILE, RUN_CONFIG_FILE, EVENTS_FILE, METRICS_FILE, NOTES_FILE } from "../../run/files.ts";
 import { type FoundRun, isInside } from "../../run/find-runs.ts";
 import { type LineTail, tailOf } from "../../run/line-tail.ts";
 import { appendNotes, notesOf, notesRow, type NotesRow } from "../../run/notes.ts";
-import { columnsOf, discardedOf, readConfig, readStepNumbers, spanOf, summarizeRows } from "../../run/read-run.ts";
-import { checkpointRow, eventRow, metricsRow, type CheckpointRow, type EventRow, type MetricsRow } from "../../run/rows.ts";
-import { endOf, endText, isLocked, statusOf } from "../../run/status.ts";
+import { columnsOf, discardedOf, readRunConfig, readStepNumbers, spanOf, summarizeRows } from "../../run/read-run.ts";
+import { checkpointRow, eventRow, metricsRow, type RunCheckpoint, type EventRow, type MetricsRow } from "../../run/rows.ts";
+import { endOf, endText, isLocked, runStatusOf } from "../../run/status.ts";
 import { configRows, configSummary, factRows, titleOf } from "../report/facts.ts";
 import type { RunDetails, RunMetrics, RunStateName, RunSummary, StepSummary } from "./api.ts";
 import { formatPosition } from "./position.ts";
@@ -21,7 +21,7 @@ export class RunReader {
   readonly run: FoundRun;
   readonly #metrics: LineTail<MetricsRow>;
   readonly #events: LineTail<EventRow>;
-  readonly #checkpoints: LineTail<CheckpointRow>;
+  readonly #checkpoints: LineTail<RunCheckpoint>;
   readonly #notes: LineTail<NotesRow>;
   /** Last change of the notes: changes are written one after the other. */
   #noting: Promise<unknown> = Promise.resolve();
@@ -81,17 +81,17 @@ export class RunReader {
   }
 
   async #readConfig(): Promise<boolean> {
-    const path = join(this.run.path, CONFIG_FILE);
+    const path = join(this.run.path, RUN_CONFIG_FILE);
     const file = await stat(path).catch(() => null);
     const version = file === null ? "" : `${file.ino}:${file.size}:${file.mtimeMs}`;
     if (version === this.#configVersion) return false;
-    this.#config = (await isInside(this.run.root, path)) ? await readConfig(path) : undefined;
+    this.#config = (await isInside(this.run.root, path)) ? await readRunConfig(path) : undefined;
     this.#configVersion = version;
     return true;
   }
 
   async #currentState(): Promise<RunStateName> {
-    const { kind } = statusOf(this.#end(), { isLocked: await isLocked(this.run.path), hasEvents: this.#events.rows.length > 0 });
+    const { kind } = runStatusOf(this.#end(), { isLocked: await isLocked(this.run.path), hasEvents: this.#events.rows.length > 0 });
     return kind === "unknown" ? "interrupted" : kind;
   }
 

@@ -31,7 +31,7 @@ interface Session {
  * to the host name of the login, so that a name rebound to this address has no session, and to the origin of the page, so that other pages,
  * also those on other ports of the same host, cannot use it.
  */
-export class Sessions {
+export class BrowserSessions {
   readonly #now: () => number;
   readonly #codes = new Map<string, number>();
   readonly #sessions = new Map<string, Session>();

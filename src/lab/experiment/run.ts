@@ -3,7 +3,7 @@ import { ArgumentError, NotFoundError } from "../../base/errors.ts";
 import type { CheckpointData, ColumnsData, NoticeData, RunStatus, Split } from "../../run/data.ts";
 import { trajectoryFile } from "../../run/files.ts";
 import type { RunFiles } from "../../run/read-run.ts";
-import { statusOf } from "../../run/status.ts";
+import { runStatusOf } from "../../run/status.ts";
 import { readGroups } from "../../run/read-groups.ts";
 import { TrajectoryGroup } from "../../base/trajectory/index.ts";
 import type { ScenarioResult } from "./scenario-result.ts";
@@ -68,7 +68,7 @@ export class Run {
     this.dir = dir;
     this.name = name;
     this.config = isRecord(files.config) ? files.config : {};
-    const status = statusOf(files.end, { isLocked, hasEvents: files.events.length > 0 });
+    const status = runStatusOf(files.end, { isLocked, hasEvents: files.events.length > 0 });
     this.state = stateName(status);
     this.error = status.kind === "failed" ? status.message : null;
     this.checkpoints = files.checkpoints;

@@ -6,7 +6,7 @@ import type { PageData } from "./page-data.ts";
  * Returns the complete HTML page. The page loads nothing: a Content-Security-Policy allows only its scripts and styles by hash, so that
  * markup in model output cannot run even if it is parsed as markup.
  */
-export async function pageHtml(data: PageData): Promise<string> {
+export async function reportHtml(data: PageData): Promise<string> {
   const { script, style } = await pageFiles("report");
   const policy = [
     "default-src 'none'",

@@ -8,7 +8,7 @@ import type { RunFiles } from "../../run/read-run.ts";
 import { selectSteps, type SelectedStep } from "./select-steps.ts";
 
 /** Limits of the trajectories in a page. */
-export interface Selection {
+export interface PageLimits {
   /** Max number of steps; a third of them is reserved for evaluations. */
   readonly steps: number;
   /** Max bytes of JSON for the contents of trajectories. */
@@ -31,7 +31,7 @@ const LARGEST_SHARE = 1 / 6;
 export async function readSteps(
   runDir: string,
   run: RunFiles,
-  { selection, signal }: { selection: Selection; signal: AbortSignal | undefined },
+  { selection, signal }: { selection: PageLimits; signal: AbortSignal | undefined },
 ): Promise<StepData[]> {
   let left = selection.bytes;
   const steps: StepData[] = [];

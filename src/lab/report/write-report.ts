@@ -2,7 +2,7 @@ import { basename, join, resolve } from "node:path";
 import { ArgumentError } from "../../base/errors.ts";
 import { replaceFile } from "../../base/util/replace-file.ts";
 import { configRows, factRows, titleOf } from "./facts.ts";
-import { pageHtml } from "./html.ts";
+import { reportHtml } from "./html.ts";
 import type { ColumnsData } from "../../run/data.ts";
 import { REPORT_FILE } from "../../run/files.ts";
 import { readRun } from "../../run/read-run.ts";
@@ -74,7 +74,7 @@ export async function writeReport(runDir: string, options: WriteReportOptions = 
   signal?.throwIfAborted();
   const run = await readRun(runDir, signal);
   const steps = await readSteps(runDir, run, { selection, signal });
-  const html = await pageHtml({
+  const html = await reportHtml({
     title: titleOf(run.config, basename(resolve(runDir))),
     written: new Date().toISOString(),
     facts: factRows(run),

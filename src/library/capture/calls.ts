@@ -2,7 +2,7 @@
 import { accept, continued, readResponsesRequest, toChatExchanges, type ResponseLookup } from "../../dialects/index.ts";
 import { ArgumentError, WhetstoneError } from "../../base/errors.ts";
 import type { RecordedCall } from "../../base/trajectory/histories.ts";
-import { describe, type CaptureScope, type RecordedExchange } from "./scope.ts";
+import { errorIdentity, type CaptureScope, type RecordedExchange } from "./scope.ts";
 
 /** Returns the calls of a rollout in start order. A request without a form as chat completion becomes a line in the log. */
 export async function recordedCalls(scope: CaptureScope): Promise<RecordedCall[]> {
@@ -13,7 +13,7 @@ export async function recordedCalls(scope: CaptureScope): Promise<RecordedCall[]
     try {
       for (const chat of await toChatExchanges(exchange, lookup)) calls.push({ order, ...chat });
     } catch (error) {
-      scope.drop(model, WhetstoneError.isInstance(error) ? error.message : describe(error));
+      scope.drop(model, WhetstoneError.isInstance(error) ? error.message : errorIdentity(error));
     }
   }
   return calls;

@@ -72,7 +72,7 @@ export function sessionVariables({ key, urls, model }: Pick<CreatedSessionInfo, 
   };
 }
 
-/** Result of {@link runAgent}. */
+/** Result of {@link runAgentProcess}. */
 export interface AgentResult {
   readonly ended: EndedProcess;
   /** Score; undefined if the agent posts it. */
@@ -85,7 +85,7 @@ export interface AgentResult {
  * @param relay - Receives the outputs as they are written. @default not called
  * @throws AgentProcessError `E_AGENT_PROCESS` if the program does not start, or its reward cannot be read.
  */
-export async function runAgent(
+export async function runAgentProcess(
   agent: AgentProcess,
   session: Pick<CreatedSessionInfo, "key" | "urls" | "model">,
   { signal, relay }: { readonly signal: AbortSignal; readonly relay?: ((name: "stdout" | "stderr", text: string) => void) | undefined },

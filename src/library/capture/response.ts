@@ -1,6 +1,6 @@
 /** Observation of responses while the agent reads them. */
 import { ConnectionError, ProtocolError } from "../client/index.ts";
-import { readEvents } from "../client/sse.ts";
+import { readServerSentEvents } from "../client/sse.ts";
 import { ANSWERS, type DialectName, type RecordedAnswer } from "../../dialects/index.ts";
 import { pushIterator, type PushIterator } from "../../base/util/push-iterator.ts";
 import { createAssembler } from "./create-assembler.ts";
@@ -92,7 +92,7 @@ export async function readAnswer(isStream: boolean, bytes: AsyncIterable<Uint8Ar
   if (!isStream) return parseAnswer(call.dialect, parseJson(await readText(bytes)));
   const assembler = createAssembler(call.dialect, call.body);
   try {
-    for await (const event of readEvents(bytes)) assembler.push(event);
+    for await (const event of readServerSentEvents(bytes)) assembler.push(event);
   } catch (error) {
     if (!assembler.isComplete) throw error;
   }

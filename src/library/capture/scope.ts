@@ -109,7 +109,7 @@ export class CaptureScope {
         const exchange = { dialect, request, answer: value } as Exchange;
         if (!this.#isClosed) this.#exchanges.push({ order, model, exchange });
       },
-      (error: unknown) => this.drop(model, describe(error)),
+      (error: unknown) => this.drop(model, errorIdentity(error)),
     );
     this.hold(recorded);
     return recorded;
@@ -166,7 +166,7 @@ function withSlash({ origin, pathname }: URL): string {
 }
 
 /** Describes an error by class and code only: the text of a foreign error may quote a header. */
-export function describe(error: unknown): string {
+export function errorIdentity(error: unknown): string {
   if (!(error instanceof Error)) return "it failed";
   if (error instanceof HttpError && error.status !== null) return `the service answered ${error.status}`;
   const code = "code" in error && typeof error.code === "string" ? ` (${error.code})` : "";

@@ -3,7 +3,7 @@ import { artifactList, artifactPath, artifactVersion, deleteArtifactResponse, ty
 import { ArgumentError } from "../../base/errors.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { artifactFromWire, artifactSummaryFromWire, type ArtifactSummary, type ArtifactVersion } from "./artifact-wire.ts";
-import { parseAnswer } from "./options.ts";
+import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
 /** Name, owner and metadata of the version that `artifacts.create` opens. */
@@ -126,7 +126,7 @@ export function artifactsResource(api: Api): Artifacts {
     if (!result.success) throw new ArgumentError(`Path \`${path}\` ${result.error.issues[0]?.message ?? "is invalid"}`, { param: "path" });
     return `${root(artifactId)}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
   };
-  const version = (answer: unknown) => artifactFromWire(parseAnswer(artifactVersion, answer, "artifact version"));
+  const version = (answer: unknown) => artifactFromWire(parseResponse(artifactVersion, answer, "artifact version"));
   return {
     create: async ({ project, name, entity, metadata, idempotencyKey = randomUUID(), ...options }) => {
       const body = { project, name, ...(entity === undefined ? {} : { entity }), ...(metadata === undefined ? {} : { metadata }) };
@@ -147,7 +147,7 @@ export function artifactsResource(api: Api): Artifacts {
     },
     get: async (artifactId, options = {}) => version(await callJson(api, "GET", root(artifactId), options)),
     delete: async (artifactId, options = {}) => {
-      parseAnswer(
+      parseResponse(
         deleteArtifactResponse,
         await callJson(api, "DELETE", root(artifactId), options),
         "answer to the deletion of an artifact version",

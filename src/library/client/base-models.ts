@@ -6,7 +6,7 @@ import { parseBaseModel, toLocalBaseModel, toLocalBaseSource } from "../../base/
 import { isOnThisMachine } from "./address.ts";
 import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
 import { optionNames, withOptionNames } from "./option-names.ts";
-import { optionsToWire, parseAnswer } from "./options.ts";
+import { optionsToWire, parseResponse } from "./options.ts";
 
 /** Options of adding a base model to a service. */
 export interface AddBaseModelOptions extends CallOptions {
@@ -40,5 +40,5 @@ export async function addBaseModel(api: Api, source: string, { id, signal, timeo
   // The same request twice has the effect of one. The service may first have to fetch the base model.
   const request = { json, retry: "idempotent", signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS } as const;
   const answer = await withOptionNames(optionNames(addBaseModelRequest), () => callJson(api, "POST", "/v1/preview/base-models", request));
-  return parseAnswer(baseModelName, answer, "name of a base model").id;
+  return parseResponse(baseModelName, answer, "name of a base model").id;
 }

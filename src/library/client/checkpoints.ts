@@ -8,7 +8,7 @@ import {
 import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
 import { extractTar } from "./extract.ts";
 import { deletedCheckpointsFromWire, type DeletedCheckpoints } from "./wire.ts";
-import { parseAnswer } from "./options.ts";
+import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
 /** Order and number of the checkpoints that `checkpoints.list` returns. */
@@ -208,7 +208,7 @@ export interface Checkpoints {
 
 export function checkpointsResource(api: Api): Checkpoints {
   const path = (modelId: string) => `/v1/preview/models/${encodeURIComponent(modelId)}/checkpoints`;
-  const one = (modelId: string, answer: unknown) => new ModelCheckpoint(resource, modelId, parseAnswer(checkpoint, answer, "checkpoint"));
+  const one = (modelId: string, answer: unknown) => new ModelCheckpoint(resource, modelId, parseResponse(checkpoint, answer, "checkpoint"));
   const resource: Checkpoints = {
     async list(modelId, { order = "asc", ...options } = {}) {
       const wires = await allPages(api, path(modelId), checkpointList, { order }, "checkpoints", options);
@@ -227,7 +227,7 @@ export function checkpointsResource(api: Api): Checkpoints {
     unpin: async (modelId, step, options = {}) => one(modelId, await callJson(api, "DELETE", `${path(modelId)}/${step}/pin`, options)),
     async delete(modelId, steps, options = {}) {
       const answer = await callJson(api, "DELETE", path(modelId), { ...options, json: { steps } });
-      return deletedCheckpointsFromWire(parseAnswer(deleteCheckpointsResponse, answer, "answer to a deletion of checkpoints"));
+      return deletedCheckpointsFromWire(parseResponse(deleteCheckpointsResponse, answer, "answer to a deletion of checkpoints"));
     },
   };
   return resource;

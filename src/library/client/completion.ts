@@ -1,5 +1,5 @@
 import { chatCompletion, type ChatCompletion } from "../../base/schema/index.ts";
-import { parseAnswer } from "./options.ts";
+import { parseResponse } from "./options.ts";
 import { isRecord } from "../../base/util/values.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -27,7 +27,7 @@ export function parseCompletion(answer: unknown): ChatCompletion {
 }
 
 function parse(answer: unknown): ChatCompletion {
-  return parseAnswer(chatCompletion, answer, "chat completion");
+  return parseResponse(chatCompletion, answer, "chat completion");
 }
 
 function isOrdinary(choice: unknown): choice is Fields {

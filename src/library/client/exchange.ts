@@ -3,7 +3,7 @@ import type { Readable } from "node:stream";
 import type { Dispatcher } from "undici";
 
 /** A complete HTTP response in memory, with any status. */
-export interface Answer {
+export interface HttpAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   /** Body chunks in the order received. */
@@ -17,20 +17,20 @@ export interface Answer {
  *
  * @throws the signal's reason, also while the request waits for a connection; errors of undici unchanged.
  */
-export function exchange(agent: Dispatcher, options: Dispatcher.DispatchOptions, signal: AbortSignal | undefined): Promise<Answer> {
+export function exchange(agent: Dispatcher, options: Dispatcher.DispatchOptions, signal: AbortSignal | undefined): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
     agent.dispatch(options, new Exchange(resolve, reject, options.body, signal));
   });
 }
 
 /** Returns the body as text, without a byte order mark. */
-export function textOf({ pieces }: Answer): string {
+export function answerText({ pieces }: HttpAnswer): string {
   const text = (pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)).toString("utf8");
   return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
 }
 
 /** Returns the body in newly allocated memory. A chunk is a view of the socket's read buffer. */
-export function bytesOf({ pieces }: Answer): Uint8Array {
+export function bytesOf({ pieces }: HttpAnswer): Uint8Array {
   const bytes = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
   let offset = 0;
   for (const piece of pieces) {
@@ -42,7 +42,7 @@ export function bytesOf({ pieces }: Answer): Uint8Array {
 
 /** Dispatch handler of one request. A single object without closures, because thousands of requests may be in flight. */
 class Exchange implements Dispatcher.DispatchHandler {
-  readonly #resolve: (answer: Answer) => void;
+  readonly #resolve: (answer: HttpAnswer) => void;
   readonly #reject: (reason: unknown) => void;
   readonly #signal: AbortSignal | undefined;
   readonly #pieces: Buffer[] = [];
@@ -52,7 +52,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   #headers: IncomingHttpHeaders = NO_HEADERS;
 
   constructor(
-    resolve: (answer: Answer) => void,
+    resolve: (answer: HttpAnswer) => void,
     reject: (reason: unknown) => void,
     body: Dispatcher.DispatchOptions["body"],
     signal: AbortSignal | undefined,

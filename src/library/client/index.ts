@@ -30,7 +30,6 @@ export type {
 } from "./sessions.ts";
 export type { ListEventsOptions, ListJobsOptions, TrainingJobs } from "./training-jobs.ts";
 export type {
-  CamelCase,
   CamelKeys,
   CreateModelOptions,
   DeletedCheckpoints,
@@ -43,3 +42,5 @@ export type {
   SftOptions,
   TrainingJobInfo,
 } from "./wire.ts";
+
+export type { CamelCase } from "../../base/util/letter-case.ts";

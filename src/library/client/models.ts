@@ -15,7 +15,7 @@ import {
   type ServedModel,
 } from "./wire.ts";
 import { optionNames, withOptionNames } from "./option-names.ts";
-import { parseAnswer } from "./options.ts";
+import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
 /** Filters and number of the models that `models.listTrainable` returns. */
@@ -87,15 +87,15 @@ export function modelsResource(api: Api, service: Service): Models {
       // model.
       const request = { json: createModelToWire(options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
       const answer = await withOptionNames(optionNames(createModelRequest), () => callCreate(api, "/v1/preview/models", request, true));
-      return new Model(service, modelFromWire(parseAnswer(model, answer, "model")));
+      return new Model(service, modelFromWire(parseResponse(model, answer, "model")));
     },
     async delete(modelId, options = {}) {
       const answer = await callJson(api, "DELETE", `/v1/preview/models/${encodeURIComponent(modelId)}`, options);
-      return deletedModelFromWire(parseAnswer(deleteModelResponse, answer, "answer to the deletion of a model"));
+      return deletedModelFromWire(parseResponse(deleteModelResponse, answer, "answer to the deletion of a model"));
     },
     async list(options = {}) {
       const answer = await api.transport.json("GET", `${api.inferenceUrl}/models`, options);
-      return parseAnswer(servedModelList, answer, "list of models").data.map(servedModelFromWire);
+      return parseResponse(servedModelList, answer, "list of models").data.map(servedModelFromWire);
     },
     async listTrainable({ entity, project, name, ...options } = {}) {
       const query = { entity, project, name };

@@ -1,4 +1,5 @@
 import { ArgumentError } from "../../base/errors.ts";
+import { camelCase } from "../../base/util/letter-case.ts";
 import { HttpError } from "./errors.ts";
 
 /** Option of a call by the path of its field on the wire: `experimental_config.learning_rate` → `learningRate`. */
@@ -7,11 +8,6 @@ export type OptionNames = ReadonlyMap<string, string>;
 /** Returns the options of the fields of a body; `prefix` is the path of the object that contains the fields. */
 export function optionNames(schema: { readonly shape: object }, prefix = ""): OptionNames {
   return new Map(Object.keys(schema.shape).map((key) => [`${prefix}${key}`, camelCase(key)]));
-}
-
-/** Converts snake_case to camelCase: `learning_rate` → `learningRate`. */
-export function camelCase(key: string): string {
-  return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /**

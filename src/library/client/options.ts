@@ -2,7 +2,8 @@
 import type { z } from "zod";
 import { ArgumentError } from "../../base/errors.ts";
 import { ProtocolError } from "./errors.ts";
-import { camelCase, optionNames, withNames } from "./option-names.ts";
+import { camelCase } from "../../base/util/letter-case.ts";
+import { optionNames, withNames } from "./option-names.ts";
 
 /**
  * Converts camelCase options to a wire body of `schema`. Undefined options are omitted.
@@ -37,7 +38,7 @@ export function hasOption(schema: { readonly shape: object }, name: string): boo
  *
  * @throws {@link ProtocolError} `E_PROTOCOL` if the response does not match `schema`.
  */
-export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
+export function parseResponse<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const issue = result.error.issues[0];

@@ -2,7 +2,7 @@
 import type { z } from "zod";
 import { callJson, type Api, type CallOptions } from "./api.ts";
 import { ProtocolError } from "./errors.ts";
-import { parseAnswer } from "./options.ts";
+import { parseResponse } from "./options.ts";
 
 /** Number of items that a list returns. */
 export interface ListOptions extends CallOptions {
@@ -39,7 +39,7 @@ export async function allPages<Item extends { readonly id: string }>(
   let after: string | undefined;
   while (all.length < max) {
     const asked = { ...query, after, limit: Math.min(PAGE, max - all.length) };
-    const page = parseAnswer(schema, await callJson(api, "GET", path, { ...options, query: asked }), `list of ${items}`);
+    const page = parseResponse(schema, await callJson(api, "GET", path, { ...options, query: asked }), `list of ${items}`);
     all.push(...page.data);
     if (!page.has_more) break;
     const last = page.last_id ?? page.data.at(-1)?.id;

@@ -21,7 +21,7 @@ export type RetryPolicy = "idempotent" | "unsent" | "never";
 export type RateLimitCallback = (retryAfterMs: number | null) => Promise<boolean>;
 
 /** Options of {@link withRetries}. */
-export interface RetryOptions {
+export interface RequestRetryOptions {
   readonly policy: RetryPolicy;
   /** Max number of retries. */
   readonly maxRetries: number;
@@ -39,7 +39,10 @@ const MAX_RETRY_AFTER_MS = 60_000;
  * Waits between attempts with jittered exponential backoff, and at least as long as `Retry-After` requests. An abort is never retried and
  * ends a wait. After a 429, `onRateLimit` decides first, and a retry that it permits does not count towards `maxRetries`.
  */
-export async function withRetries<T>(attempt: () => Promise<T>, { policy, maxRetries, signal, onRateLimit }: RetryOptions): Promise<T> {
+export async function withRetries<T>(
+  attempt: () => Promise<T>,
+  { policy, maxRetries, signal, onRateLimit }: RequestRetryOptions,
+): Promise<T> {
   for (let retry = 0; ; retry++) {
     try {
       return await attempt();

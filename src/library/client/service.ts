@@ -11,7 +11,7 @@ import { sessionsResource, type Sessions } from "./sessions.ts";
 import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
 import type { Transport } from "./transport.ts";
 import { type JobEvent } from "./wire.ts";
-import { parseAnswer } from "./options.ts";
+import { parseResponse } from "./options.ts";
 
 /** Constructor options of {@link Service}. */
 export interface ServiceInit {
@@ -100,7 +100,7 @@ export class Service {
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   async baseModels(options: CallOptions = {}): Promise<string[]> {
-    return parseAnswer(z.array(z.string()), await callJson(this.#api, "GET", "/v1/preview/base-models", options), "list of base models");
+    return parseResponse(z.array(z.string()), await callJson(this.#api, "GET", "/v1/preview/base-models", options), "list of base models");
   }
 
   /**

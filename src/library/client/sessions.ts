@@ -7,7 +7,7 @@ import {
   type Trajectory,
 } from "../../base/schema/index.ts";
 import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
-import { parseAnswer } from "./options.ts";
+import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 import { sessionFromWire, sessionToWire, type CreatedSessionInfo, type CreateSessionFields, type SessionInfo } from "./session-wire.ts";
 
@@ -153,9 +153,9 @@ const WAIT_SECONDS = 30;
 
 export function sessionsResource(api: Api): Sessions {
   const one = (id: string): string => `${PATH}/${encodeURIComponent(id)}`;
-  const info = (answer: unknown): SessionInfo => sessionFromWire(parseAnswer(session, answer, "session"));
+  const info = (answer: unknown): SessionInfo => sessionFromWire(parseResponse(session, answer, "session"));
   const read = async (id: string, query: Record<string, string | number>, options: CallOptions) =>
-    parseAnswer(
+    parseResponse(
       sessionWithTrajectory,
       await callJson(api, "GET", one(id), { ...options, query, headersTimeoutMs: LONG_CALL_MS }),
       "session",
@@ -163,7 +163,7 @@ export function sessionsResource(api: Api): Sessions {
   const resource: Sessions = {
     async create({ signal, timeoutMs, ...fields }) {
       const answer = await callJson(api, "POST", PATH, { signal, timeoutMs, json: sessionToWire(fields), retry: "idempotent" });
-      const created = parseAnswer(createdSession, answer, "session");
+      const created = parseResponse(createdSession, answer, "session");
       return { ...sessionFromWire(created), key: created.key };
     },
     async list({ model, ...options } = {}) {
@@ -194,7 +194,7 @@ export function sessionsResource(api: Api): Sessions {
     finish: async (id, { reward, metrics } = {}, options = {}) =>
       info(await callJson(api, "POST", `${one(id)}/finish`, { ...options, json: { reward, metrics }, retry: "idempotent" })),
     async delete(id, options = {}) {
-      parseAnswer(deleteSessionResponse, await callJson(api, "DELETE", one(id), options), "answer to the deletion of a session");
+      parseResponse(deleteSessionResponse, await callJson(api, "DELETE", one(id), options), "answer to the deletion of a session");
     },
   };
   return resource;

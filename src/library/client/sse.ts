@@ -8,11 +8,11 @@ const MAX_EVENT_CHARACTERS = 64 * 1024 * 1024;
 /**
  * Parses the bytes of an event stream of chat completions into chunks.
  *
- * @throws {@link HttpError}, {@link ConnectionError} and {@link ProtocolError} as {@link readEvents}; `E_PROTOCOL` also for a payload that
+ * @throws {@link HttpError}, {@link ConnectionError} and {@link ProtocolError} as {@link readServerSentEvents}; `E_PROTOCOL` also for a payload that
  *   is not a chunk.
  */
 export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<ChatCompletionChunk, void, undefined> {
-  for await (const event of readEvents(bytes)) yield toChunk(event);
+  for await (const event of readServerSentEvents(bytes)) yield toChunk(event);
 }
 
 /**
@@ -24,7 +24,7 @@ export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGe
  * @throws {@link ProtocolError} `E_PROTOCOL` for a payload that is not JSON.
  * @throws {@link ConnectionError} `E_CONNECTION` if the bytes end before `[DONE]`, which some APIs do not send.
  */
-export async function* readEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<unknown, void, undefined> {
+export async function* readServerSentEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<unknown, void, undefined> {
   const payloads: string[] = [];
   const decoder = new TextDecoder();
   const parser = createParser({

@@ -15,7 +15,7 @@ import {
 } from "../../base/schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { trainingJobFromWire, type TrainingJobInfo } from "./wire.ts";
-import { parseAnswer } from "./options.ts";
+import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
 /** Filters and number of the jobs that `trainingJobs.list` returns. */
@@ -172,7 +172,7 @@ export function trainingJobsResource(api: Api): TrainingJobs {
   const create = async (route: string, body: unknown, { idempotencyKey = randomUUID(), ...options }: CreateOptions) => {
     // Not repeatable: two jobs with the same batch would train it twice.
     const answer = await callCreate(api, route, { ...options, json: body, idempotencyKey, headersTimeoutMs: LONG_CALL_MS }, false);
-    return parseAnswer(createdJob, answer, "created job");
+    return parseResponse(createdJob, answer, "created job");
   };
   return {
     async list({ modelId, status, ...options } = {}) {
@@ -180,22 +180,22 @@ export function trainingJobsResource(api: Api): TrainingJobs {
       return (await allPages(api, "/v1/preview/training-jobs", trainingJobList, query, "jobs", options)).map(trainingJobFromWire);
     },
     get: async (jobId, options = {}) =>
-      trainingJobFromWire(parseAnswer(trainingJob, await callJson(api, "GET", path(jobId), options), "training job")),
+      trainingJobFromWire(parseResponse(trainingJob, await callJson(api, "GET", path(jobId), options), "training job")),
     createRl: (body, options = {}) => create("/v1/preview/training-jobs", body, options),
     createSft: (body, options = {}) => create("/v1/preview/sft-training-jobs", body, options),
     cancel: async (jobId, options = {}) => {
       // Idempotent: cancelling twice has the effect of cancelling once.
       const answer = await callJson(api, "POST", `${path(jobId)}/cancel`, { ...options, retry: "idempotent" });
-      return trainingJobFromWire(parseAnswer(trainingJob, answer, "training job"));
+      return trainingJobFromWire(parseResponse(trainingJob, answer, "training job"));
     },
     tokens: async (jobId, options = {}) =>
-      parseAnswer(trainedTokens, await callJson(api, "GET", `${path(jobId)}/tokens`, options), "token report").data,
+      parseResponse(trainedTokens, await callJson(api, "GET", `${path(jobId)}/tokens`, options), "token report").data,
     delete: async (jobId, options = {}) => {
-      parseAnswer(deleteJobResponse, await callJson(api, "DELETE", path(jobId), options), "answer to the deletion of a job");
+      parseResponse(deleteJobResponse, await callJson(api, "DELETE", path(jobId), options), "answer to the deletion of a job");
     },
     deleteTokens: async (jobId, options = {}) => {
       const answer = await callJson(api, "DELETE", `${path(jobId)}/tokens`, options);
-      parseAnswer(deleteTokensResponse, answer, "answer to the deletion of a token report");
+      parseResponse(deleteTokensResponse, answer, "answer to the deletion of a token report");
     },
     events: async (jobId, { after, limit = 100, waitSeconds, ...options } = {}) => {
       const headersTimeoutMs = 60_000 + (waitSeconds ?? 0) * 1000;
@@ -204,7 +204,7 @@ export function trainingJobsResource(api: Api): TrainingJobs {
         query: { after, limit, wait: waitSeconds },
         headersTimeoutMs,
       });
-      return parseAnswer(jobEventList, answer, "list of job events");
+      return parseResponse(jobEventList, answer, "list of job events");
     },
   };
 }

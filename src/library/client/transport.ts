@@ -6,7 +6,7 @@ import { ConfigError, isAbort } from "../../base/errors.ts";
 import { linkAbort } from "../../base/util/abort.ts";
 import { isRetryableStatus } from "../../base/util/retryable.ts";
 import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./errors.ts";
-import { bytesOf, exchange, textOf, type Answer } from "./exchange.ts";
+import { bytesOf, exchange, answerText, type HttpAnswer } from "./exchange.ts";
 import { readRetryAfter, withRetries, type RateLimitCallback, type RetryPolicy } from "./retry.ts";
 
 /** Options of {@link Transport}. */
@@ -72,7 +72,7 @@ export class Transport {
    * @throws ConnectionError `E_CONNECTION` if there was no complete response.
    */
   async json(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): Promise<unknown> {
-    const text = textOf(await this.#call(method, url, options));
+    const text = answerText(await this.#call(method, url, options));
     if (text === "") return null;
     try {
       return JSON.parse(text) as unknown;
@@ -111,7 +111,7 @@ export class Transport {
   }
 
   /** Sends a request with retries. Not `async`, to save a promise per call when thousands of requests are in flight. */
-  #call(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<Answer> {
+  #call(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<HttpAnswer> {
     const { signal, timeoutMs } = options;
     if (timeoutMs !== undefined) return this.#callWithin(timeoutMs, method, url, options);
     // Hundreds of requests may share one signal, and each removes its listener.
@@ -119,7 +119,7 @@ export class Transport {
     return this.#retrying(method, options, signal, () => this.#send(method, url, options, signal));
   }
 
-  async #callWithin(timeoutMs: number, method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<Answer> {
+  async #callWithin(timeoutMs: number, method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<HttpAnswer> {
     const link = linkAbort(options.signal, { timeoutMs, label: `${method} ${plain(url)}` });
     try {
       return await this.#retrying(method, options, link.signal, () => this.#send(method, url, options, link.signal));
@@ -139,11 +139,11 @@ export class Transport {
   }
 
   /** Sends one attempt and returns the whole response. */
-  async #send(method: Dispatcher.HttpMethod, url: string, options: RequestOptions, signal: AbortSignal | undefined): Promise<Answer> {
+  async #send(method: Dispatcher.HttpMethod, url: string, options: RequestOptions, signal: AbortSignal | undefined): Promise<HttpAnswer> {
     signal?.throwIfAborted();
     try {
       const answer = await exchange(this.#agent, this.#request(method, url, options), signal);
-      if (!isSuccess(answer.status)) throw this.#httpError(method, url, answer.status, answer.headers, textOf(answer));
+      if (!isSuccess(answer.status)) throw this.#httpError(method, url, answer.status, answer.headers, answerText(answer));
       options.onHeaders?.(answer.headers);
       return answer;
     } catch (error) {

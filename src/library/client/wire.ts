@@ -17,9 +17,8 @@ import type {
   SftExperimentalConfig,
   TrainingJob as WireTrainingJob,
 } from "../../base/schema/index.ts";
+import type { CamelCase } from "../../base/util/letter-case.ts";
 
-/** Camel-case form of a snake_case name: `learning_rate` → `learningRate`. */
-export type CamelCase<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelCase<Tail>>}` : S;
 /** `T` with its top-level keys in camelCase. */
 export type CamelKeys<T> = { readonly [K in keyof T as K extends string ? CamelCase<K> : never]: T[K] };
 

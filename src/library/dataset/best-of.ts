@@ -3,7 +3,7 @@ import { TrajectoryGroup, type Trajectory } from "../../base/trajectory/index.ts
 import { trainedMessages } from "./chat.ts";
 import { Dataset } from "./dataset.ts";
 import { messagesText } from "./keys.ts";
-import { checkCount, rereadable } from "./source.ts";
+import { checkOptionCount, rereadable } from "./source.ts";
 
 /** Minimum reward, duplicates and constant groups for {@link bestOf}. */
 export interface BestOfOptions {
@@ -56,7 +56,7 @@ export function bestOf(
   n: number,
   { minReward, distinct = false, includeConstant = minReward !== undefined }: BestOfOptions = {},
 ): Dataset {
-  checkCount(n, { param: "n", min: 1 });
+  checkOptionCount(n, { param: "n", min: 1 });
   if (minReward !== undefined && !Number.isFinite(minReward)) {
     throw new ArgumentError(`Expected \`minReward\` to be a finite number, got \`${String(minReward)}\``, { param: "minReward" });
   }

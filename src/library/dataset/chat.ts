@@ -4,7 +4,7 @@ import { jsonObject } from "../../base/schema/common.ts";
 import { exampleWeight } from "../../base/schema/example-weight.ts";
 import { requestMessage, tool, type History, type JsonObject, type RequestMessage, type Tool } from "../../base/schema/index.ts";
 import { Trajectory } from "../../base/trajectory/index.ts";
-import { isChoice, toMessage } from "../../base/trajectory/messages.ts";
+import { isChoice, requestMessageOf } from "../../base/trajectory/messages.ts";
 import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
 import { expandPaths, type Patterns } from "./paths.ts";
 
@@ -177,7 +177,7 @@ export function trainedMessages(trajectory: Trajectory): RequestMessage[] {
 function messagesOf({ messages_and_choices: items }: History): RequestMessage[] {
   const isSampled = items.some(isChoice);
   return items.map((item) => {
-    const message = toMessage(item);
+    const message = requestMessageOf(item);
     return isSampled && message.role === "assistant" && !isChoice(item) ? { ...message, weight: 0 } : message;
   });
 }

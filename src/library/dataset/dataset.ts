@@ -3,7 +3,7 @@ import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
 import { normalizedRewards, scored, type RewardLike } from "../../base/trajectory/scoring.ts";
 import type { Identity } from "./keys.ts";
 import { balanced, deduped, filtered, isInShare, mapped, sampled, shuffled, taken } from "./operators.ts";
-import { checkCount, checkedTrajectory, rereadable } from "./source.ts";
+import { checkOptionCount, checkedTrajectory, rereadable } from "./source.ts";
 
 /** Options of {@link Dataset.shuffle}. */
 export interface ShuffleOptions {
@@ -136,7 +136,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for an invalid count.
    */
   take(count: number): Dataset {
-    checkCount(count, { param: "count", min: 0 });
+    checkOptionCount(count, { param: "count", min: 0 });
     return this.#then((records) => taken(records, count));
   }
 
@@ -164,7 +164,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for a buffer size below 1 or a seed that is not an integer.
    */
   shuffle({ bufferSize = 1000, seed = 0 }: ShuffleOptions = {}): Dataset {
-    checkCount(bufferSize, { param: "bufferSize", min: 1 });
+    checkOptionCount(bufferSize, { param: "bufferSize", min: 1 });
     const key = checkedSeed(seed);
     return this.#then((records) => shuffled(records, bufferSize, key));
   }
@@ -189,7 +189,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for a `max` below 1.
    */
   balance({ by, max }: BalanceOptions): Dataset {
-    checkCount(max, { param: "max", min: 1 });
+    checkOptionCount(max, { param: "max", min: 1 });
     return this.#then((records) => balanced(records, by, max));
   }
 

@@ -28,7 +28,7 @@ export function checkedTrajectory(value: Trajectory): Trajectory {
 }
 
 /** Checks an integer option. @throws ArgumentError `E_ARGUMENT` for a value that is not an integer of at least `min`. */
-export function checkCount(value: number, { param, min }: { readonly param: string; readonly min: number }): void {
+export function checkOptionCount(value: number, { param, min }: { readonly param: string; readonly min: number }): void {
   if (Number.isSafeInteger(value) && value >= min) return;
   throw new ArgumentError(`Expected \`${param}\` to be a whole number from ${min}, got \`${String(value)}\``, { param });
 }

@@ -1,5 +1,5 @@
 import { type AgentProcess, capture, type EndedProcess } from "../capture/index.ts";
-import { agentLogs, runAgent } from "../capture/process.ts";
+import { agentLogs, runAgentProcess } from "../capture/process.ts";
 import type { CreateSessionOptions, Service } from "../client/index.ts";
 import type { RolloutContext } from "../rollout/index.ts";
 import type { Trajectory } from "../../base/trajectory/index.ts";
@@ -60,7 +60,7 @@ export function processRollout<S>(options: ProcessRolloutOptions<S>): (scenario:
       run: async (opened, { signal: ends }) => {
         const variables = { WHETSTONE_SCENARIO: JSON.stringify(scenario), ...of(env) };
         const agent = { command: of(command), env: variables, cwd, input: of(input), reward, maxOutput };
-        const result = await runAgent(agent, opened, { signal: ends });
+        const result = await runAgentProcess(agent, opened, { signal: ends });
         ({ ended } = result);
         return result.score;
       },

@@ -106,7 +106,7 @@ export function verdictForm(explain: boolean): AnswerForm<JudgedVerdict> {
  * Parses the text of an answer: JSON alone, in a code fence, or between other text, and after reasoning in `<think>` tags. Text with several
  * JSON objects is not valid.
  */
-export function parseAnswer<T>(text: string, form: AnswerForm<T>): Parsed<T> {
+export function parseJudgement<T>(text: string, form: AnswerForm<T>): Parsed<T> {
   const reasoningEnd = text.lastIndexOf(REASONING_END);
   const answer = reasoningEnd < 0 ? text : text.slice(reasoningEnd + REASONING_END.length);
   const [start, end] = [answer.indexOf("{"), answer.lastIndexOf("}")];

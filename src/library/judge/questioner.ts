@@ -1,8 +1,8 @@
 import { isAbort } from "../../base/errors.ts";
 import type { ChatCompletion, ChatCompletionRequest, RequestMessage } from "../../base/schema/index.ts";
 import { quantile } from "../../base/trajectory/statistics.ts";
-import { chainOf, statusOf } from "../../base/util/retryable.ts";
-import { parseAnswer, type AnswerForm, type Parsed } from "./answers.ts";
+import { chainOf, httpStatusOf } from "../../base/util/retryable.ts";
+import { parseJudgement, type AnswerForm, type Parsed } from "./answers.ts";
 import { AnswerCache, cacheKey } from "./cache.ts";
 import { JudgeError } from "./errors.ts";
 import type { ResolvedJudgeOptions } from "./options.ts";
@@ -92,7 +92,7 @@ export class Questioner {
   async #stored<T>(key: string, form: AnswerForm<T>): Promise<{ readonly value: T } | null> {
     const text = (await this.#cache?.read(key)) ?? null;
     if (text === null) return null;
-    const parsed = parseAnswer(text, form);
+    const parsed = parseJudgement(text, form);
     return "value" in parsed ? parsed : null;
   }
 
@@ -104,7 +104,7 @@ export class Questioner {
     try {
       return await this.#send({ ...request, response_format: format }, signal);
     } catch (error) {
-      if (output !== "auto" || signal.aborted || ![...chainOf(error)].some((each) => REJECTED.includes(statusOf(each)))) throw error;
+      if (output !== "auto" || signal.aborted || ![...chainOf(error)].some((each) => REJECTED.includes(httpStatusOf(each)))) throw error;
       const completion = await this.#send(request, signal);
       // Only now: another defect of the request would have been rejected again.
       this.#rejectsSchema = true;
@@ -145,7 +145,7 @@ function textOf(completion: ChatCompletion): string {
 function parsedOf<T>(completion: ChatCompletion, text: string, form: AnswerForm<T>): Parsed<T> {
   if (completion.choices?.[0]?.finish_reason === "length")
     return { problem: "the answer was cut off at its token limit; answer more briefly" };
-  return parseAnswer(text, form);
+  return parseJudgement(text, form);
 }
 
 /** Returns the median of numbers; of an even count, the mean of the middle two. */

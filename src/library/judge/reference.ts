@@ -5,7 +5,7 @@ import { jsonLine, labeled } from "./candidates.ts";
 import { resolvedOptions, type JudgeOptions } from "./options.ts";
 import { referenceMessages } from "./prompts.ts";
 import { median, Questioner } from "./questioner.ts";
-import { logLines } from "./relative.ts";
+import { scoreLines } from "./relative.ts";
 import { attemptOf } from "./rubric.ts";
 import { Spending } from "./spending.ts";
 
@@ -59,7 +59,7 @@ export function referenceJudge<S>({ reference, extract, ...options }: ReferenceJ
     };
     const verdicts = await questioner.sample(questionOf, { spending, signal });
     const judged = verdicts.map(({ equivalent, explanation }) => ({ score: Number(equivalent), explanation }));
-    return { value: median(judged.map((verdict) => verdict.score)), metrics: spending.metrics(), logs: logLines(name, judged) };
+    return { value: median(judged.map((verdict) => verdict.score)), metrics: spending.metrics(), logs: scoreLines(name, judged) };
   };
   return Object.freeze({ name, weight, score });
 }

@@ -121,12 +121,12 @@ function toGroupScores(name: string, { contentOf }: CandidateSet, samples: reado
   const scores = contentOf.map((index) => {
     const judged = samples.map((sample) => sample[index]!);
     const value = median(judged.map(({ score }) => score));
-    return { value, logs: logLines(name, judged) };
+    return { value, logs: scoreLines(name, judged) };
   });
   return { scores, metrics: spending.metrics() };
 }
 
 /** Returns a log line per explained score. */
-export function logLines(name: string, judged: readonly JudgedScore[]): string[] {
+export function scoreLines(name: string, judged: readonly JudgedScore[]): string[] {
   return judged.filter(({ explanation }) => explanation !== "").map(({ score, explanation }) => `judge ${name}: ${score}: ${explanation}`);
 }

@@ -6,7 +6,7 @@ import { candidateSet, labeled, type CandidateSet } from "./candidates.ts";
 import { resolvedOptions, type JudgeOptions } from "./options.ts";
 import { rubricMessages, type RubricCriterion } from "./prompts.ts";
 import { median, Questioner } from "./questioner.ts";
-import { logLines } from "./relative.ts";
+import { scoreLines } from "./relative.ts";
 import { Spending } from "./spending.ts";
 
 /** Options of {@link rubricJudge}. */
@@ -62,7 +62,7 @@ export function rubricJudge<S = unknown>({ criteria, ...options }: RubricJudgeOp
     return {
       value: criteria.reduce((sum, criterion, index) => sum + (criterion.weight ?? 1) * values[index]!, 0) / total,
       metrics: { ...Object.fromEntries(named), ...spending.metrics() },
-      logs: criteria.flatMap((criterion, index) => logLines(`${name}/${criterion.name}`, judged[index]!)),
+      logs: criteria.flatMap((criterion, index) => scoreLines(`${name}/${criterion.name}`, judged[index]!)),
     };
   };
   return Object.freeze({ name, weight, score });

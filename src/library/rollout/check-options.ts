@@ -4,14 +4,14 @@ import type { GatherOptions } from "./options.ts";
 
 /** Checks the options before anything runs. @throws ArgumentError `E_ARGUMENT` for an option out of range. */
 export function checkGatherOptions(options: GatherOptions, scenarios: number): void {
-  checkInteger("groupSize", options.groupSize, 1);
-  checkInteger("concurrency", options.concurrency, 1);
-  checkInteger("concurrencyBy.limit", options.concurrencyBy?.limit, 1);
-  checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
-  checkInteger("replacements", options.replacements, 0);
+  checkOptionalInteger("groupSize", options.groupSize, 1);
+  checkOptionalInteger("concurrency", options.concurrency, 1);
+  checkOptionalInteger("concurrencyBy.limit", options.concurrencyBy?.limit, 1);
+  checkOptionalInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
+  checkOptionalInteger("replacements", options.replacements, 0);
   const { retries } = options;
-  if (typeof retries === "object") checkInteger("retries.limit", retries.limit, 0);
-  else checkInteger("retries", retries, 0);
+  if (typeof retries === "object") checkOptionalInteger("retries.limit", retries.limit, 0);
+  else checkOptionalInteger("retries", retries, 0);
   const { timeoutMs, maxExceptions, temperature, chatTemplateKwargs: kwargs } = options;
   if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= 2 ** 31 - 1)) {
     refuse("timeoutMs", "above 0 and at most 2147483647", timeoutMs);
@@ -43,7 +43,7 @@ function checkIndices(indices: readonly number[] | undefined, scenarios: number)
 }
 
 /** Checks an optional integer. @throws ArgumentError `E_ARGUMENT` for a number below `min` or not an integer; undefined is valid. */
-export function checkInteger(param: string, value: number | undefined, min: number): void {
+export function checkOptionalInteger(param: string, value: number | undefined, min: number): void {
   if (value !== undefined && !(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
 }
 

@@ -2,7 +2,7 @@ import { readRetryAfter } from "../client/retry.ts";
 import { WhetstoneError } from "../../base/errors.ts";
 import type { RolloutException } from "../../base/schema/index.ts";
 import { userLocation } from "../../base/util/user-location.ts";
-import { chainOf, isFields, statusOf, type ErrorFields } from "../../base/util/retryable.ts";
+import { chainOf, isFields, httpStatusOf, type ErrorFields } from "../../base/util/retryable.ts";
 
 /** Thrown values by recorded exception; the exceptions themselves are plain data. */
 const causes = new WeakMap<RolloutException, unknown>();
@@ -30,7 +30,7 @@ export function causeOf(exception: RolloutException): unknown {
 export function rateLimitOf(error: unknown): { readonly retryAfterMs: number | null } | null {
   for (const each of chainOf(error)) {
     const isOverloaded = WhetstoneError.isInstance(each) && each.code === "E_OVERLOADED";
-    if (isOverloaded || statusOf(each) === 429) return { retryAfterMs: retryAfterOf(each) };
+    if (isOverloaded || httpStatusOf(each) === 429) return { retryAfterMs: retryAfterOf(each) };
   }
   return null;
 }

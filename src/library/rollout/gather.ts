@@ -1,9 +1,9 @@
 import { trajectoryGroups, type TrajectoryGroup, type TrajectoryGroups } from "../../base/trajectory/index.ts";
 import { linkAbort } from "../../base/util/abort.ts";
 import { pushIterator } from "../../base/util/push-iterator.ts";
-import { checkInteger } from "./check-options.ts";
+import { checkOptionalInteger } from "./check-options.ts";
 import type { GatherOptions, Rollout, StreamOptions } from "./options.ts";
-import { runRollouts, type RunOptions } from "./runner.ts";
+import { runRollouts, type RolloutsOptions } from "./runner.ts";
 
 /** Default maximum number of unread groups before rollouts wait for the reader. */
 const UNREAD_GROUPS = 64;
@@ -51,7 +51,7 @@ export async function gatherTrajectoryGroups<S>(
 export async function gatherGroups<S>(
   scenarios: Iterable<S>,
   rollout: Rollout<S>,
-  options: Omit<RunOptions<S>, "onGroups">,
+  options: Omit<RolloutsOptions<S>, "onGroups">,
 ): Promise<TrajectoryGroups> {
   const byScenario: (readonly TrajectoryGroup[])[] = [];
   const onGroups = (groups: readonly TrajectoryGroup[], position: number) => void (byScenario[position] = groups);
@@ -86,7 +86,7 @@ export function streamTrajectoryGroups<S>(
   rollout: Rollout<S>,
   { maxUnread = UNREAD_GROUPS, ...options }: StreamOptions<S> = {},
 ): AsyncIterable<TrajectoryGroup> {
-  checkInteger("maxUnread", maxUnread, 1);
+  checkOptionalInteger("maxUnread", maxUnread, 1);
   return {
     [Symbol.asyncIterator]() {
       const link = linkAbort(options.signal);

@@ -15,7 +15,7 @@ import { RateLimiter } from "./rate-limiter.ts";
 import { randomSeed } from "./seed.ts";
 
 /** Options of {@link runRollouts}. */
-export interface RunOptions<S> extends GatherOptions<S> {
+export interface RolloutsOptions<S> extends GatherOptions<S> {
   /** Title of the progress display. @default "rollouts" */
   readonly title?: string | undefined;
   /**
@@ -30,7 +30,7 @@ export interface RunOptions<S> extends GatherOptions<S> {
  *
  * Waits for all running rollouts before it returns or throws.
  */
-export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: RunOptions<S>): Promise<void> {
+export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: RolloutsOptions<S>): Promise<void> {
   const list = [...scenarios];
   checkGatherOptions(options, list.length);
   options.signal?.throwIfAborted();
@@ -48,7 +48,7 @@ interface OpenGroup {
 class Run<S> {
   readonly #scenarios: readonly S[];
   readonly #rollout: Rollout<S>;
-  readonly #options: RunOptions<S>;
+  readonly #options: RolloutsOptions<S>;
   readonly #groupSize: number;
   readonly #seed: number;
   readonly #link: LinkedAbort;
@@ -67,7 +67,7 @@ class Run<S> {
   #completionTokens = 0;
   #rewardSum = 0;
 
-  constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RunOptions<S>, Queue: typeof PQueue) {
+  constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RolloutsOptions<S>, Queue: typeof PQueue) {
     this.#scenarios = scenarios;
     this.#rollout = rollout;
     this.#options = options;

@@ -1,6 +1,6 @@
 import { ArgumentError } from "../../base/errors.ts";
 import type { McpClient } from "../rollout/agent/index.ts";
-import { allPages } from "../rollout/agent/mcp-list.ts";
+import { allMcpPages } from "../rollout/agent/mcp-list.ts";
 import type { Tool } from "../../base/schema/index.ts";
 
 /** Resource that an agent can read, as an MCP server lists it. */
@@ -114,7 +114,7 @@ export async function sourcesOf({
 }
 
 async function toolsOf(client: ScenarioClient, signal: AbortSignal | undefined): Promise<DescribedTool[]> {
-  const pages = await allPages("tools", (params) => client.listTools(params, signal === undefined ? {} : { signal }));
+  const pages = await allMcpPages("tools", (params) => client.listTools(params, signal === undefined ? {} : { signal }));
   return pages.flatMap(({ tools }) =>
     tools.map(({ name, description, inputSchema }) => {
       const { $schema: _, ...parameters } = inputSchema;
@@ -127,7 +127,7 @@ async function resourcesOf(client: ScenarioClient, signal: AbortSignal | undefin
   const isUnsupported = client.getServerCapabilities !== undefined && client.getServerCapabilities()?.resources === undefined;
   if (isUnsupported || client.listResources === undefined) return [];
   // Called as a method: a client of the SDK reads `this`.
-  const pages = await allPages(
+  const pages = await allMcpPages(
     "resources",
     (params) => client.listResources?.(params, signal === undefined ? {} : { signal }) ?? Promise.resolve({ resources: [] }),
   );

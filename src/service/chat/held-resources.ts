@@ -1,6 +1,6 @@
 /** Resources that requests hold until they end or fail: capacity, the policy, and the listeners of the two signals that end them early. */
 import { onceAborted } from "../../base/util/abort.ts";
-import { Admission } from "./generate/admit.ts";
+import { ChoiceLimiter } from "./generate/admit.ts";
 import { clientGone } from "./request/client-signal.ts";
 import { ShutdownError } from "./request/errors.ts";
 
@@ -23,7 +23,7 @@ export class Held {
 /** The running requests of a service. */
 export class RunningRequests {
   readonly #running = new Set<AbortController>();
-  readonly #admission: Admission;
+  readonly #admission: ChoiceLimiter;
   readonly #service: AbortSignal | undefined;
 
   /**
@@ -31,7 +31,7 @@ export class RunningRequests {
    * @param service - Aborted when the service shuts down: all requests are aborted with {@link ShutdownError}.
    */
   constructor(capacity: number, service: AbortSignal | undefined) {
-    this.#admission = new Admission(capacity);
+    this.#admission = new ChoiceLimiter(capacity);
     this.#service = service;
     // One listener serves all requests: hundreds of listeners on one signal raise Node's leak warning.
     onceAborted(service, () => {

@@ -6,7 +6,7 @@ import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import type { AnswerStream } from "./answer/chunk-source.ts";
 import type { WholeAnswer } from "./answer/whole-answer.ts";
 import type { ChatErrorAnswer } from "./request/errors.ts";
-import type { OpenedChat, ReadOptions } from "./request/opened-chat.ts";
+import type { OpenedChat, ChatReadOptions } from "./request/opened-chat.ts";
 
 /** Origin of a call, for decorators of a {@link ChatPipeline} that record turns or recognize repeated requests. */
 export interface CallSource {
@@ -65,7 +65,7 @@ export interface ChatPipeline {
    */
   requireRoom(credential: string): void;
   /** Returns how the requests of a credential are read. @throws Any error of the credential, for {@link explain}. */
-  readOptions(credential: string): Promise<ReadOptions>;
+  readOptions(credential: string): Promise<ChatReadOptions>;
   /**
    * Answers one request. A stream is returned once the request is admitted; a later failure is an event of the stream.
    *

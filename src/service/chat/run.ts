@@ -8,7 +8,7 @@ import type { ShapeOptions } from "./answer/shape.ts";
 import type { OutputValidation } from "./generate/output-check.ts";
 
 /** An admitted request, ready to generate. */
-export interface Run {
+export interface ChatRun {
   readonly tokenizer: ChatTokenizer;
   readonly encoder: PromptEncoder;
   readonly prompt: RenderedPrompt;
@@ -30,7 +30,7 @@ const CLIENT_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABL
  * @throws NonFiniteError `E_NON_FINITE` naming the model, if its weights result in log-probabilities that are not finite.
  * @throws EngineError `E_ENGINE` for every other failure of the engine: the request itself was checked before.
  */
-export async function generateRun({ plan, shape }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
+export async function generateRun({ plan, shape }: ChatRun, options: GenerateOptions): Promise<GeneratedChoice[]> {
   try {
     if (!plan.request.useBeamSearch) return await generate(plan, options);
     const choices = await beamSearch(plan, options.signal);

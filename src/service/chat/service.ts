@@ -9,7 +9,7 @@ import type { ServiceLogger } from "../common/logger.ts";
 import type { PolicyLease, PolicyResolver } from "../models/policies.ts";
 import type { ChatWork } from "./work.ts";
 import {
-  checkCounts,
+  checkRequestCounts,
   checkTemplate,
   checkToolParser,
   resolveLimits,
@@ -29,18 +29,18 @@ import { hasEndedReasoning, hasReasoningTags } from "./text/reasoning.ts";
 import { promptEncoder } from "./prompt/prompt-encoder.ts";
 import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
 import { rememberTurn, renderPrompt, terminatorsOf } from "./prompt/render.ts";
-import { generateRun, type Run } from "./run.ts";
+import { generateRun, type ChatRun } from "./run.ts";
 import { toChatRequest, type ChatRequest } from "./request/request.ts";
 import { SampledIdsByKey } from "./prompt/sampled-ids.ts";
 import { constraintOf } from "./generate/constraint.ts";
 import { validateOutput } from "./answer/validate-output.ts";
 import { OutputGrammars } from "./generate/output-grammar.ts";
 import { returningMessages } from "./answer/returning-messages.ts";
-import { toMessage, type ChoiceMessage } from "./answer/shape.ts";
+import { parseMessage, type ChoiceMessage } from "./answer/shape.ts";
 import { chunkStream } from "./answer/chunk-source.ts";
 import { CompletionStream } from "./answer/stream.ts";
 import { newGroup, type ChatAnswer, type ChatCall, type ChatPipeline, type RenderCall, type RenderedCall } from "./pipeline.ts";
-import type { ReadOptions } from "./request/opened-chat.ts";
+import type { ChatReadOptions } from "./request/opened-chat.ts";
 import { wholeAnswer } from "./answer/whole-answer.ts";
 import { RunningRequests, type Held } from "./held-resources.ts";
 import { IgnoredParts } from "./request/ignored-fields.ts";
@@ -97,7 +97,7 @@ export class ChatService implements ChatPipeline {
   }
 
   /** Returns how requests are read: alike for every credential. */
-  readOptions(): Promise<ReadOptions> {
+  readOptions(): Promise<ChatReadOptions> {
     return Promise.resolve({ needs: { parsesReasoning: this.#limits.reasoningParser !== "none" }, session: null, isForwardable: false });
   }
 
@@ -111,7 +111,7 @@ export class ChatService implements ChatPipeline {
     await this.#slices.enter(call.group);
     this.#running.requireRoom();
     const request = this.#read(call, call.maxOutputTokens);
-    checkCounts(request, this.#limits);
+    checkRequestCounts(request, this.#limits);
     const held = this.#running.enter(call.signal, request.n);
     let isStreaming = false;
     try {
@@ -192,7 +192,7 @@ export class ChatService implements ChatPipeline {
   }
 
   /** Converts a request into a plan. */
-  async #prepare(call: ChatCall, request: ChatRequest, held: Held): Promise<Run> {
+  async #prepare(call: ChatCall, request: ChatRequest, held: Held): Promise<ChatRun> {
     const { engine } = this.#dependencies;
     const { signal } = held.abort;
     const { lease, tokenizer, splice, encoder, whole, prompt, isRaw } = await this.#open(call, request, held);
@@ -265,9 +265,9 @@ export class ChatService implements ChatPipeline {
    *
    * @throws OutputError `E_OUTPUT` for a text that violates its schema.
    */
-  async #conclude({ tokenizer, encoder, prompt, plan, splice, shape, check }: Run, choice: GeneratedChoice): Promise<ChoiceMessage> {
+  async #conclude({ tokenizer, encoder, prompt, plan, splice, shape, check }: ChatRun, choice: GeneratedChoice): Promise<ChoiceMessage> {
     const { request } = plan;
-    const message = toMessage(choice, shape);
+    const message = parseMessage(choice, shape);
     if (check !== null) await validateOutput(check, { choice, message, validate: (schema, text) => this.#work.validate(schema, text) });
     const hasTags = hasReasoningTags(prompt.text, choice.text, terminatorsOf(tokenizer));
     // A prompt without messages is continued as text.
@@ -284,7 +284,7 @@ export class ChatService implements ChatPipeline {
     return message;
   }
 
-  #stream(run: Run, held: Held): CompletionStream {
+  #stream(run: ChatRun, held: Held): CompletionStream {
     const { usage, useBeamSearch } = run.plan.request;
     const { signal } = held.abort;
     const stream = new CompletionStream({

@@ -2,7 +2,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { readModelConfig } from "../../engine/onnx/model/config.ts";
-import { CONFIG_FILE, MODEL_FILES, withDtype } from "../../engine/onnx/model/model-files.ts";
+import { MODEL_CONFIG_FILE, MODEL_FILES, withDtype } from "../../engine/onnx/model/model-files.ts";
 import { baseLayout, fileShape } from "../../engine/onnx/model/parameters.ts";
 import { safetensorsHeader } from "../../engine/onnx/model/safetensors.ts";
 import { openBaseWeights, WEIGHTS_FILE } from "../../engine/onnx/model/weight-source.ts";
@@ -41,7 +41,7 @@ async function storedFiles(directory: string, withWeights: boolean): Promise<Bas
   return Promise.all(
     names.sort().map(async (name): Promise<BaseFile> => {
       const path = join(directory, name);
-      if (name !== CONFIG_FILE || withWeights) return { kind: "file", name, path };
+      if (name !== MODEL_CONFIG_FILE || withWeights) return { kind: "file", name, path };
       return { kind: "text", name, text: withDtype(await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }), "float32") };
     }),
   );

@@ -9,7 +9,7 @@ import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
 import { checkMediaType } from "../chat/request/request.ts";
 import { shapedStream } from "./chunks.ts";
 import type { Dialect, OpenRequest } from "./dialect.ts";
-import type { OpenedChat, ReadOptions } from "../chat/request/opened-chat.ts";
+import type { OpenedChat, ChatReadOptions } from "../chat/request/opened-chat.ts";
 import type { DialectName } from "../../dialects/index.ts";
 import type { Opened, Translated, TranslationName } from "./translations.ts";
 import type { Translator } from "./translator.ts";
@@ -24,7 +24,7 @@ interface OpenCall {
   /** Body of the request. */
   readonly bytes: Uint8Array;
   /** Options for reading the body. */
-  readonly options: ReadOptions;
+  readonly options: ChatReadOptions;
   /** Members of the call of a pipeline for each chat completion of the request. */
   readonly shared: Omit<RenderCall, "request">;
 }

@@ -1,5 +1,5 @@
 /** Fields of chat completions that act on messages, in dialects without messages. */
-import { unsupported, type Members } from "../../dialects/index.ts";
+import { unsupportedMember, type Members } from "../../dialects/index.ts";
 import { FIELD_ROWS } from "../../base/schema/chat-fields.ts";
 import { isDefault } from "../chat/request/fields.ts";
 
@@ -11,5 +11,5 @@ const MESSAGE_FIELDS = FIELD_ROWS.filter(
 export function rejectMessageFields(members: Members): void {
   for (const name of MESSAGE_FIELDS)
     if (!isDefault(name, members[name]))
-      throw unsupported(name, members[name], "This route has no messages; leave the field out, or use /v1/chat/completions");
+      throw unsupportedMember(name, members[name], "This route has no messages; leave the field out, or use /v1/chat/completions");
 }

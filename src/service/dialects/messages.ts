@@ -1,7 +1,7 @@
 /** The Messages dialect (`POST /v1/messages`). */
 import { singleAnswer, type Dialect } from "./dialect.ts";
 import type { Opened, TranslatedMessage } from "./translations.ts";
-import { toMessage } from "../../dialects/messages/answer.ts";
+import { toMessagesAnswer } from "../../dialects/messages/answer.ts";
 import { MessageEvents, PING } from "../../dialects/messages/events.ts";
 
 /** Dialect of Anthropic's Messages API. */
@@ -11,7 +11,7 @@ export const messagesDialect: Dialect<Opened<TranslatedMessage>, "messages"> = {
   open({ calls, isStream, omitsThinking }) {
     return {
       calls,
-      answer: singleAnswer((completion) => toMessage(completion, omitsThinking)),
+      answer: singleAnswer((completion) => toMessagesAnswer(completion, omitsThinking)),
       shaper: isStream ? new MessageEvents(omitsThinking) : null,
     };
   },

@@ -1,6 +1,6 @@
 /** Tasks of a work thread for requests of all dialects. */
 import { Handover } from "../../base/util/worker-rpc.ts";
-import { buffersOf, openChats, toSentChat, type ChatBody, type ReadOptions, type SentChat } from "../chat/request/opened-chat.ts";
+import { chatBuffersOf, openChats, toSentChat, type ChatBody, type ChatReadOptions, type SentChat } from "../chat/request/opened-chat.ts";
 import { openBody, type Opened, type Translated, type TranslationName } from "./translations.ts";
 
 /** Result of `openBody` as plain data. */
@@ -10,19 +10,19 @@ export type SentOpened<N extends TranslationName> = Omit<Opened<Translated<N>>, 
 interface OpenInput {
   readonly name: TranslationName;
   readonly bytes: Uint8Array;
-  readonly options: ReadOptions;
+  readonly options: ChatReadOptions;
 }
 
 export const DIALECT_TASKS = {
   open: async ({ name, bytes, options }: OpenInput): Promise<Handover<SentOpened<TranslationName>>> => {
     const opened = await openBody(name, bytes, options);
     const calls = opened.calls.map(toSentChat);
-    return new Handover({ ...opened, calls }, calls.flatMap(buffersOf));
+    return new Handover({ ...opened, calls }, calls.flatMap(chatBuffersOf));
   },
 
-  openChat: ({ body, options }: { readonly body: ChatBody; readonly options: ReadOptions }): Handover<SentChat> => {
+  openChat: ({ body, options }: { readonly body: ChatBody; readonly options: ChatReadOptions }): Handover<SentChat> => {
     const sent = toSentChat(openChats([body], options)[0]!);
-    return new Handover(sent, buffersOf(sent));
+    return new Handover(sent, chatBuffersOf(sent));
   },
 } as const;
 

@@ -15,7 +15,7 @@ import type { ResponsesItem, ResponsesRequest } from "../../base/schema/index.ts
 import { parseBody } from "../chat/request/request.ts";
 import { bodyText } from "../http/requests.ts";
 import { chatBody } from "./chat-members.ts";
-import { openChats, type ChatBody, type OpenedChat, type ReadOptions } from "../chat/request/opened-chat.ts";
+import { openChats, type ChatBody, type OpenedChat, type ChatReadOptions } from "../chat/request/opened-chat.ts";
 import type { Translation } from "./dialect.ts";
 import { rejectMessageFields } from "./message-fields.ts";
 import { translateDetokenize, translateTokenize } from "./tokens.ts";
@@ -127,7 +127,7 @@ export type Opened<T extends Translation> = Omit<T, "bodies"> & { readonly calls
 export async function openBody<N extends TranslationName>(
   name: N,
   bytes: Uint8Array,
-  options: ReadOptions,
+  options: ChatReadOptions,
 ): Promise<Opened<Translated<N>>> {
   const text = bodyText("chat", bytes);
   const { bodies, ...rest } = (await TRANSLATIONS[name](parseBody(text))) as Translated<N>;

@@ -1,5 +1,5 @@
 /** Reader of requests of all dialects: small ones on the serving thread, large ones on a work thread. Each request is parsed once. */
-import { fromSentChat, openChats, type ChatBody, type OpenedChat, type ReadOptions } from "../chat/request/opened-chat.ts";
+import { fromSentChat, openChats, type ChatBody, type OpenedChat, type ChatReadOptions } from "../chat/request/opened-chat.ts";
 import { isLongerThan } from "../chat/request/size.ts";
 import { CHAT_TIMEOUT_MS, SMALL_CHAT_BYTES } from "../chat/work.ts";
 import { ownBuffer } from "../work/own-buffer.ts";
@@ -18,7 +18,7 @@ export class Translator {
   async open<N extends TranslationName>(
     name: N,
     bytes: Uint8Array,
-    options: ReadOptions,
+    options: ChatReadOptions,
     signal?: AbortSignal,
   ): Promise<Opened<Translated<N>>> {
     if (bytes.length <= SMALL_CHAT_BYTES) return openBody(name, bytes, options);
@@ -30,7 +30,7 @@ export class Translator {
   }
 
   /** Opens a chat completion that was made of a request and of stored data; see `openChats`. */
-  async openChat(body: ChatBody, options: ReadOptions, signal?: AbortSignal): Promise<OpenedChat> {
+  async openChat(body: ChatBody, options: ChatReadOptions, signal?: AbortSignal): Promise<OpenedChat> {
     if (!isLongerThan(body.members, SMALL_CHAT_BYTES)) return openChats([body], options)[0]!;
     const run = (thread: TaskThread<DialectTasks>) => thread.run("openChat", { body, options }, { signal, timeoutMs: CHAT_TIMEOUT_MS });
     return fromSentChat(await this.#pool.use(run, signal));

@@ -6,7 +6,7 @@ import { TooLargeError } from "../../base/errors.ts";
 import { isChatPath } from "./errors.ts";
 import { REQUEST_LIMITS } from "./request-limits.ts";
 import type { JsonBody, PlainBody, PlainKind } from "./requests.ts";
-import { validate } from "../../base/util/validation.ts";
+import { requireValid } from "../../base/util/validation.ts";
 import type { BodyReader } from "./body-reader.ts";
 
 /** Hono environment of every route. */
@@ -79,5 +79,5 @@ export async function readJson<K extends PlainKind>(c: ServiceRequest, kind: K, 
 
 /** Reads and validates the query. Of a repeated name, only the last value counts. */
 export function readQuery<S extends z.ZodType>(c: ServiceRequest, schema: S): z.output<S> {
-  return validate(schema, c.req.query());
+  return requireValid(schema, c.req.query());
 }

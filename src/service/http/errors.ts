@@ -69,7 +69,7 @@ export function isChatPath(path: string): boolean {
 }
 
 /** Fields of an error body. */
-export interface ErrorFields {
+export interface ErrorBodyFields {
   readonly message: string;
   /** Name of the offending field. @default null */
   readonly param?: string | null | undefined;
@@ -79,14 +79,14 @@ export interface ErrorFields {
 }
 
 /** Returns the error body used by all routes: `code` is the HTTP status, `error_code` the permanent error code. */
-export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = ERROR_TYPES[status] }: ErrorFields): ErrorBody {
+export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = ERROR_TYPES[status] }: ErrorBodyFields): ErrorBody {
   return { error: { message, type, param, code: status, error_code: code } };
 }
 
 /** Returns a response with the error body. */
 export function errorResponse(
   status: ErrorStatus,
-  { headers = {}, ...fields }: ErrorFields & { readonly headers?: Readonly<Record<string, string>> | undefined },
+  { headers = {}, ...fields }: ErrorBodyFields & { readonly headers?: Readonly<Record<string, string>> | undefined },
 ): Response {
   return Response.json(toErrorBody(status, fields), { status, headers });
 }

@@ -29,7 +29,7 @@ const BACKLOG = 4096;
  * @returns the URL, without a trailing slash.
  * @throws ConfigError `E_CONFIG` if the server cannot listen on `host` and `port`.
  */
-export function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<string> {
+export function startListening(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<string> {
   return new Promise((resolve, reject) => {
     server.once("error", (cause: NodeJS.ErrnoException) => {
       reject(
@@ -52,13 +52,13 @@ export function listen(server: Server, { host, port }: { readonly host: string; 
 const CUT_MS = 1000;
 
 /** Unanswered requests of a server. */
-export interface RunningRequests {
+export interface UnansweredRequests {
   /** Resolves when no request is running, or after `timeoutMs`. */
   finished(timeoutMs: number): Promise<void>;
 }
 
 /** Tracks the running requests of a server. Call it before the first request. */
-export function trackRequests(server: Server): RunningRequests {
+export function trackRequests(server: Server): UnansweredRequests {
   let running = 0;
   let onIdle: () => void = () => undefined;
   server.on("request", (_request, response: ServerResponse) => {
@@ -114,7 +114,7 @@ export function limitSilence(server: Server, silenceMs: number): void {
  */
 export async function closeServer(
   server: Server,
-  { graceMs, requests, onCut }: { readonly graceMs: number; readonly requests: RunningRequests; readonly onCut: () => void },
+  { graceMs, requests, onCut }: { readonly graceMs: number; readonly requests: UnansweredRequests; readonly onCut: () => void },
 ): Promise<void> {
   await requests.finished(graceMs);
   onCut();

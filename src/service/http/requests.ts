@@ -20,7 +20,7 @@ import { checkJsonSize } from "../../base/util/json-size.ts";
 import { loneSurrogateIn } from "../../base/util/lone-surrogate.ts";
 import { UnreadableBodyError } from "./errors.ts";
 import { checkFieldLimits, REQUEST_LIMITS, type RequestKind } from "./request-limits.ts";
-import { validate } from "../../base/util/validation.ts";
+import { requireValid } from "../../base/util/validation.ts";
 
 /** Schema of an RL request without validation of its trajectories, which are validated one by one. */
 const rlEnvelope = createRlJobRequest.extend({
@@ -91,5 +91,5 @@ export function readBody<K extends PlainKind>(kind: K, bytes: Uint8Array): JsonB
     throw new ArgumentError(`Expected a JSON body, got ${got}`, { cause });
   }
   checkFieldLimits(parsed, REQUEST_LIMITS[kind].fields);
-  return { value: validate(SCHEMAS[kind], parsed) as PlainBody<K>, digest: createHash("sha256").update(bytes).digest("hex") };
+  return { value: requireValid(SCHEMAS[kind], parsed) as PlainBody<K>, digest: createHash("sha256").update(bytes).digest("hex") };
 }

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import { TimeSlices } from "../../base/util/time-slices.ts";
-import { errorResponse, toErrorBody, type ErrorFields, type ErrorStatus } from "./errors.ts";
+import { errorResponse, toErrorBody, type ErrorBodyFields, type ErrorStatus } from "./errors.ts";
 
 /** Milliseconds that a client has to read the response to a malformed request before its connection is reset. */
 const LINGER_MS = 1000;
@@ -26,7 +26,7 @@ function isProbe({ url = "" }: IncomingMessage): boolean {
   return url === "/health" || url.startsWith("/health?");
 }
 
-type Refusal = readonly [ErrorStatus, ErrorFields];
+type Refusal = readonly [ErrorStatus, ErrorBodyFields];
 
 function malformed(problem: string): Refusal {
   return [400, { message: `Malformed request: ${problem}`, code: "E_ARGUMENT" }];

@@ -13,7 +13,7 @@ const PROBE_TOKENS = 64;
  * @param part - Name of the optimizer step or measurement, for the message.
  * @throws NonFiniteError `E_NON_FINITE` naming the part, the engine's details and a remedy, if the engine throws one.
  */
-export async function requireFinite<T>(part: string, work: () => Promise<T>): Promise<T> {
+export async function requireFiniteStep<T>(part: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

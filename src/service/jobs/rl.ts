@@ -4,7 +4,7 @@ import { runStepsInSlices } from "../../base/util/steps.ts";
 import type { RlJobConfig } from "../store/job-configs.ts";
 import { recentRlSteps } from "../store/jobs.ts";
 import { verifyGroups } from "../training-data/job-files.ts";
-import { requireFinite, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
+import { requireFiniteStep, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
 import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import { computeGradient } from "./rl-gradient.ts";
@@ -36,7 +36,7 @@ function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]):
 }
 
 /** Trains one optimizer step on all rows of the job's groups. */
-export async function trainRl(scope: JobScope): Promise<Trained> {
+export async function runRlStep(scope: JobScope): Promise<Trained> {
   const { context, job, handle, base, checkpoint, signal, emit } = scope;
   const { engine, directory, store } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
@@ -49,7 +49,7 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const step = `Step ${scope.model.next_step}`;
   const startedMs = performance.now();
   const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
-  const { logprobs, metrics, kl, gradNorm } = await requireFinite(step, async () => {
+  const { logprobs, metrics, kl, gradNorm } = await requireFiniteStep(step, async () => {
     const gradient = await computeGradient({ engine, handle, signal, reference }, batch);
     requireFiniteLoss(gradient.metrics);
     const { gradNorm: norm } = await engine.optimStep(handle, batch.adam, { signal });
@@ -57,7 +57,7 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
     return { ...gradient, gradNorm: norm };
   });
   const seconds = (performance.now() - startedMs) / 1000;
-  await requireFinite(step, () =>
+  await requireFiniteStep(step, () =>
     requireUsableModel({ engine, handle, vocabularySize: base.vocabularySize, signal }, batch.rows, logprobs),
   );
   const digests =
@@ -68,7 +68,7 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const diagnostics = await runStepsInSlices(policyDiagnosticsSteps(batch, logprobs, { startStep: checkpoint.step }), { signal });
   const entropy = metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens;
   const numTokens = batch.rows.reduce((sum, row) => sum + row.tokens.length, 0);
-  const data = await requireFinite(step, async () =>
+  const data = await requireFiniteStep(step, async () =>
     knownMetrics({
       ...batch.metrics,
       ...diagnostics,

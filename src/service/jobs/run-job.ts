@@ -9,8 +9,8 @@ import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
-import { trainRl } from "./rl.ts";
-import { trainSft } from "./sft.ts";
+import { runRlStep } from "./rl.ts";
+import { runSftSteps } from "./sft.ts";
 import { commitCheckpoint, commitProgress, startingPoint, type CommitContext, type NewEvent } from "./states.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 import type { WarmModels } from "./warm-models.ts";
@@ -70,7 +70,7 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
   const handle = await warm.acquire({ model, checkpoint, job, signal });
   let committed: CheckpointRow;
   try {
-    const trained = await (job.type === "rl" ? trainRl : trainSft)(scopeOf(context, { job, handle, base, model, checkpoint, signal }));
+    const trained = await (job.type === "rl" ? runRlStep : runSftSteps)(scopeOf(context, { job, handle, base, model, checkpoint, signal }));
     signal.throwIfAborted();
     committed = await commitCheckpoint(context, job, {
       handle,

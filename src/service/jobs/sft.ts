@@ -2,7 +2,7 @@ import { setImmediate } from "node:timers/promises";
 import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
-import { requireFinite, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
+import { requireFiniteStep, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
 import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import type { JobScope, Trained } from "./run-job.ts";
@@ -35,7 +35,7 @@ interface SftWork {
 }
 
 /** Trains one optimizer step per batch, starting after the last committed step. */
-export async function trainSft(scope: JobScope): Promise<Trained> {
+export async function runSftSteps(scope: JobScope): Promise<Trained> {
   const { context, job, signal, emit } = scope;
   const work = await readWork(scope);
   const { data, plan } = work;
@@ -52,14 +52,14 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
     done++;
     signal.throwIfAborted();
     const number = done;
-    const metrics = await requireFinite(`Step ${number}`, () =>
+    const metrics = await requireFiniteStep(`Step ${number}`, () =>
       trainStep(scope, data, { step, number, isLast: number === plan.stepCount }),
     );
     const validation =
       step.validates && work.validation.length > 0
-        ? await requireFinite(`The validation after step ${number}`, () => measure(scope, work.validation))
+        ? await requireFiniteStep(`The validation after step ${number}`, () => measure(scope, work.validation))
         : {};
-    const reported = await requireFinite(`Step ${number}`, async () => knownMetrics({ ...metrics, ...validation }));
+    const reported = await requireFiniteStep(`Step ${number}`, async () => knownMetrics({ ...metrics, ...validation }));
     await emit({ key: `step:${number}`, type: "gradient_step", data: reported });
     // The final checkpoint commits the last step.
     if (done % context.limits.commitEverySteps === 0 && done < plan.stepCount) await scope.commitProgress(done);

@@ -1,4 +1,4 @@
-import { checkCounts } from "../../engine/onnx/counts.ts";
+import { checkThreadCounts } from "../../engine/onnx/counts.ts";
 import type { OnnxEngineOptions } from "../../engine/onnx/engine.ts";
 import { BaseCatalog } from "../../engine/onnx/model/base-catalog.ts";
 import type { Engine } from "../../engine/port.ts";
@@ -56,7 +56,7 @@ function rejectIgnored(options: EngineOptions): void {
 async function checkDefaultEngine(options: DefaultEngineOptions): Promise<StartEngine> {
   const { allowedBaseRoots = [], samplers, samplerThreads, trainerThreads } = options;
   const device = chooseDevice(options);
-  checkCounts(options);
+  checkThreadCounts(options);
   const baseModels = { [SHIPPED_BASE]: shippedDirectory(), ...options.baseModels };
   await new BaseCatalog({ baseModels }).check();
   return async (hub, logger) => {

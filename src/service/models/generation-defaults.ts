@@ -3,7 +3,7 @@ import { DataError, WhetstoneError } from "../../base/errors.ts";
 import { chatCompletionRequest, FIELD_ROWS, type FieldsWith } from "../../base/schema/chat-fields.ts";
 import { readModelFile } from "../../base/gguf/model-files.ts";
 import { parseFileJson, reasonOf } from "../../base/util/regular-file.ts";
-import { camelCase, type CamelCase } from "../common/camel-case.ts";
+import { camelCase, type CamelCase } from "../../base/util/letter-case.ts";
 
 /** Fields of a chat request with a default that a model can set. */
 const MODEL_FIELDS = FIELD_ROWS.flatMap(([name, { range, modelDefault }]) => (modelDefault === undefined ? [] : [{ name, range, modelDefault }]));

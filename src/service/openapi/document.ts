@@ -3,7 +3,7 @@ import { z } from "zod";
 import { artifactPath, errorBody, uuid } from "../../base/schema/index.ts";
 import { packageInfo } from "../common/package-info.ts";
 import { ERROR_TYPES, type ErrorStatus } from "../http/errors.ts";
-import { parametersOf, TAGS, type Contents, type RouteSpec } from "./route.ts";
+import { pathParametersOf, TAGS, type Contents, type RouteSpec } from "./route.ts";
 import { answerSchemas, joined, requestSchemas, type JsonSchema } from "./schemas.ts";
 
 /** Object in the document. */
@@ -55,7 +55,7 @@ const IDEMPOTENCY_KEY = {
 /** Returns the error statuses of a route. 405, 408, 417 and 431 are not listed, because they are decided before a route is reached. */
 function errorStatuses(spec: RouteSpec): ErrorStatus[] {
   const { isPublic = false, method, body, query, errors = [], validationStatus = 422 } = spec;
-  const parameters = parametersOf(spec);
+  const parameters = pathParametersOf(spec);
   const validates = body !== undefined || query !== undefined || parameters.some((name) => name === "step" || name === "path");
   const implied: ErrorStatus[] = [
     400,
@@ -81,7 +81,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   };
 
   function parametersFor(spec: RouteSpec): DocumentPart[] {
-    const inPath = parametersOf(spec).map((name) => {
+    const inPath = pathParametersOf(spec).map((name) => {
       const parameter = PATH_PARAMETERS[name];
       if (parameter === undefined) throw new Error(`The path parameter {${name}} has no description`);
       const { description, schema } = parameter;

@@ -11,7 +11,7 @@ export const TAGS = ["Chat", "Sessions", "Models", "Checkpoints", "Training jobs
 export type Contents = z.ZodType | "text" | "binary";
 
 /** Successful response other than plain JSON with status 200. */
-export interface Answer {
+export interface RouteAnswer {
   readonly description: string;
   /** Contents by media type. */
   readonly content: Readonly<Record<string, Contents>>;
@@ -44,7 +44,7 @@ export interface RouteSpec {
   /** Whether the route supports the header `Idempotency-Key`. @default false */
   readonly isIdempotent?: boolean | undefined;
   /** Response with status 200. */
-  readonly answer: z.ZodType | Answer;
+  readonly answer: z.ZodType | RouteAnswer;
   /** Responses with other statuses and a body that is not an error body. @default none */
   readonly otherAnswers?: Readonly<Record<number, z.ZodType>> | undefined;
   /** Error statuses in addition to the implied ones (see `document.ts`). @default none */
@@ -71,7 +71,7 @@ export function pathParameter(c: ServiceRequest, name: string): string {
 }
 
 /** Returns the names of the parameters in a path template. */
-export function parametersOf({ path }: Pick<RouteSpec, "path">): string[] {
+export function pathParametersOf({ path }: Pick<RouteSpec, "path">): string[] {
   return [...path.matchAll(/\{(\w+)\}/gu)].map(([, name = ""]) => name);
 }
 

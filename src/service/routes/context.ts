@@ -12,7 +12,7 @@ import type { ServiceLimits } from "../common/limits.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import type { Policies } from "../models/policies.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
-import type { Sessions } from "../sessions/sessions.ts";
+import type { StoredSessions } from "../sessions/sessions.ts";
 import type { Store } from "../store/tables.ts";
 import type { ChatWork } from "../chat/work.ts";
 import type { Translator } from "../dialects/translator.ts";
@@ -47,7 +47,7 @@ export interface ServiceContext {
   readonly retention: Retention;
   readonly space: DiskSpace;
   readonly jobs: JobQueue;
-  readonly sessions: Sessions;
+  readonly sessions: StoredSessions;
   readonly blobs: BlobStore;
   readonly files: StoredFiles;
   readonly tokenizers: TokenizerSource;

@@ -13,12 +13,12 @@ import { readQuery, type ServiceRequest } from "../http/body.ts";
 import { answerDialect, type DialectContext } from "../dialects/handler.ts";
 import { inputItemsOf, requireResponse, responsesDialect } from "../dialects/responses.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
-import type { Sessions } from "../sessions/sessions.ts";
+import type { StoredSessions } from "../sessions/sessions.ts";
 import { pageBody, pageOfList } from "../store/paging.ts";
 import { StoredResponses } from "../store/responses.ts";
 
 /** Creates `POST /v1/responses`, `GET` and `DELETE` of `/v1/responses/{response_id}`, and `GET` of its `input_items`. */
-export function responsesRoutes(context: DialectContext, sessions: Sessions): Route[] {
+export function responsesRoutes(context: DialectContext, sessions: StoredSessions): Route[] {
   const stored = new StoredResponses(sessions.store);
   const dialect = responsesDialect(stored, (credential) => sessions.ownerOf(credential));
   const caller = (c: ServiceRequest): Promise<string> => sessions.ownerOf(presentedKey(c.env.incoming.headers) ?? "");

@@ -4,7 +4,7 @@ import type { IncomingMessage } from "node:http";
 import { presentedKey } from "../http/auth.ts";
 import { findSession } from "../store/sessions.ts";
 import { hashSessionKey, isSessionKey } from "./keys.ts";
-import type { Sessions } from "./sessions.ts";
+import type { StoredSessions } from "./sessions.ts";
 
 const PREFIX = /^\/sessions\/(?<session>[^/?]+)(?<rest>\/[^?]*(?:\?.*)?)$/u;
 
@@ -14,7 +14,7 @@ const PREFIX = /^\/sessions\/(?<session>[^/?]+)(?<rest>\/[^?]*(?:\?.*)?)$/u;
  * `{session}` is the key of a session, and other keys of the request are ignored; or its id, and the request has the key of the session or
  * of the service. All other requests stay unchanged.
  */
-export function sessionPaths(sessions: Sessions, apiKey: string): (request: IncomingMessage) => Promise<void> | undefined {
+export function sessionPaths(sessions: StoredSessions, apiKey: string): (request: IncomingMessage) => Promise<void> | undefined {
   const keyOf = async (id: string, { headers }: IncomingMessage): Promise<string | null> => {
     const presented = presentedKey(headers);
     const row = presented === undefined ? undefined : await findSession(sessions.store, id).catch(() => undefined);

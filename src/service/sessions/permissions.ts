@@ -1,7 +1,7 @@
 /** Routes that the key of a session permits. */
 import type { KeyExceptions } from "../http/auth.ts";
 import { isSessionKey } from "./keys.ts";
-import type { Sessions } from "./sessions.ts";
+import type { StoredSessions } from "./sessions.ts";
 
 /** Route as the permissions of a session see it. */
 export interface GuardedRoute {
@@ -21,7 +21,7 @@ function patternOf(path: string): RegExp {
  * Creates the `permits` of {@link requireKey}: the key of a session permits only the routes marked with `isForSessions`, and of routes with a
  * session's id only its own.
  */
-export function sessionPermissions(routes: readonly GuardedRoute[], sessions: Pick<Sessions, "idOfKey">): KeyExceptions["permits"] {
+export function sessionPermissions(routes: readonly GuardedRoute[], sessions: Pick<StoredSessions, "idOfKey">): KeyExceptions["permits"] {
   const permitted = routes
     .filter(({ isForSessions }) => isForSessions === true)
     .map(({ method, path }) => ({ method, pattern: patternOf(path) }));

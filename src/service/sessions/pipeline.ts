@@ -12,7 +12,7 @@ import { recordedAnswer, withoutUnasked } from "./answers.ts";
 import { withTokenLimit, type Asked, type SessionFields } from "../chat/request/effective-request.ts";
 import { isSessionKey } from "./keys.ts";
 import type { RunningTurn } from "./running-turn.ts";
-import { requireOpen, type Sessions } from "./sessions.ts";
+import { requireOpen, type StoredSessions } from "./sessions.ts";
 import { TurnStream } from "./turn-stream.ts";
 
 /** Credential of all sessions in the inner pipeline: sampled ids share one memory, and the sessions are separate conversations in it. */
@@ -24,7 +24,7 @@ const SESSIONS = "sessions";
  *
  * @throws ForbiddenError `E_FORBIDDEN` from `complete` if the session is finished or at a limit.
  */
-export function sessionPipeline(inner: ChatPipeline, sessions: Sessions): ChatPipeline {
+export function sessionPipeline(inner: ChatPipeline, sessions: StoredSessions): ChatPipeline {
   const sessionOf = async (credential: string): Promise<SessionRow | undefined> => {
     if (!isSessionKey(credential)) return undefined;
     const row = await sessions.ofKey(credential);
@@ -67,7 +67,7 @@ function innerCall<C extends RenderCall>(call: C, session: SessionRow): C {
   return { ...call, credential: SESSIONS, conversation: session.id };
 }
 
-async function complete(inner: ChatPipeline, sessions: Sessions, session: SessionRow, call: ChatCall): Promise<ChatAnswer> {
+async function complete(inner: ChatPipeline, sessions: StoredSessions, session: SessionRow, call: ChatCall): Promise<ChatAnswer> {
   requireOpen(session);
   const { dialect, digest, retryCount } = call.source;
   const key: TurnKey = { session_id: session.id, dialect, digest };
@@ -120,7 +120,7 @@ function shownAnswer(completion: ChatCompletion, text: string, asked: Asked): Wh
 }
 
 /** Waits for the turn that a request repeats, or reads it from the record. Null without one. */
-async function repeat(sessions: Sessions, key: TurnKey, call: ChatCall): Promise<SessionTurnRow | null> {
+async function repeat(sessions: StoredSessions, key: TurnKey, call: ChatCall): Promise<SessionTurnRow | null> {
   if (sessions.takeFailure(key)) return null;
   const orphan = sessions.findRunning(key);
   // A turn that is being recorded without a client may be joined, too.
@@ -132,7 +132,7 @@ async function repeat(sessions: Sessions, key: TurnKey, call: ChatCall): Promise
 }
 
 /** Marks a turn as delivered, unless it is. */
-async function delivered(sessions: Sessions, turn: SessionTurnRow): Promise<SessionTurnRow> {
+async function delivered(sessions: StoredSessions, turn: SessionTurnRow): Promise<SessionTurnRow> {
   if (turn.is_delivered === 0) await markDelivered(sessions.store, turn);
   return turn;
 }
@@ -164,7 +164,7 @@ function tokensOf({ choices }: ChatCompletion): number {
 
 /** Turn to record. */
 interface Recording {
-  readonly sessions: Sessions;
+  readonly sessions: StoredSessions;
   readonly turn: RunningTurn;
   /** Body of the request, as JSON. */
   readonly recorded: string;

@@ -39,7 +39,7 @@ interface Activity {
   isFinishing: boolean;
 }
 
-export class Sessions {
+export class StoredSessions {
   readonly store: Store;
   readonly #writer: TurnWriter;
   readonly #graceMs: number;

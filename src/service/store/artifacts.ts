@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
 import type { ArtifactQuery } from "../../base/schema/index.ts";
 import { artifactUrl, pathOf, type QualifiedName } from "../common/names.ts";
-import { pageOf, requireCursor, type Page } from "./paging.ts";
+import { pageOf, requireCursor, type RowPage } from "./paging.ts";
 import type { ArtifactFileRow, ArtifactRow, Store } from "./tables.ts";
 
 /** Artifact version with its files, ordered by path. */
@@ -71,7 +71,7 @@ export interface SummarizedArtifact extends ArtifactRow {
  *
  * @throws ArgumentError `E_ARGUMENT` if `after` is not an artifact version.
  */
-export async function pageOfArtifacts(store: Store, { after, limit, ...filters }: ArtifactQuery): Promise<Page<SummarizedArtifact>> {
+export async function pageOfArtifacts(store: Store, { after, limit, ...filters }: ArtifactQuery): Promise<RowPage<SummarizedArtifact>> {
   let query = store
     .selectFrom("artifacts")
     .leftJoin("artifact_files", "artifact_files.artifact_id", "artifacts.id")

@@ -1,4 +1,4 @@
-import { pageOf, requireCursor, type Page, type PageRequest } from "./paging.ts";
+import { pageOf, requireCursor, type RowPage, type PageRequest } from "./paging.ts";
 import type { CheckpointRow, Store } from "./tables.ts";
 
 /** Returns the newest checkpoint of a model. */
@@ -21,7 +21,7 @@ export async function pageOfCheckpoints(
   store: Store,
   modelId: string,
   { after, limit, order }: PageRequest & { readonly order: "asc" | "desc" },
-): Promise<Page<CheckpointRow>> {
+): Promise<RowPage<CheckpointRow>> {
   const ofModel = store.selectFrom("checkpoints").selectAll().where("model_id", "=", modelId);
   let query = ofModel.orderBy("step", order).limit(limit + 1);
   if (after !== undefined) {

@@ -20,7 +20,8 @@ interface SqliteModule {
   readonly DatabaseSync: new (path: string, options: { timeout: number; readOnly: boolean }) => SqliteConnection;
 }
 
-async function loadSqlite(): Promise<SqliteModule> {
+/** Loads the module of SQLite: of Node, or of a package for a Node without. */
+export async function loadSqlite(): Promise<SqliteModule> {
   // The name is computed so that bundlers and compilers for Node 20 do not try to resolve a missing module.
   const name = isBuiltin("node:sqlite") ? "node:sqlite" : "@photostructure/sqlite";
   try {
@@ -34,7 +35,7 @@ async function loadSqlite(): Promise<SqliteModule> {
 }
 
 /** Opens a connection, creating a missing file with mode 0600. It waits at most `timeoutMs` for a locked database. */
-export async function connect(
+export async function openConnection(
   path: string,
   timeoutMs: number,
   { isReadOnly = false }: { readonly isReadOnly?: boolean | undefined } = {},
@@ -52,7 +53,7 @@ export async function connect(
  * @throws ConfigError `E_CONFIG` if the file cannot be created or is no lock file.
  */
 export async function lockFile(path: string): Promise<(() => void) | null> {
-  const connection = await connect(path, 0);
+  const connection = await openConnection(path, 0);
   try {
     // The journal is kept in memory, because a full disk has no room for a journal file. Nothing is ever written to this database.
     connection.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");

@@ -2,7 +2,7 @@ import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabas
 import { ConfigError, InternalError, NoSpaceError } from "../../base/errors.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
 import { requireIntact, requireKnown, sizeOf } from "./checks.ts";
-import { connect, type SqliteConnection } from "./connection.ts";
+import { openConnection, type SqliteConnection } from "./connection.ts";
 import { Transactions } from "./transactions.ts";
 import { HighWaterMark, requireMarked } from "./high-water-mark.ts";
 import { MIGRATIONS } from "./migrations.ts";
@@ -119,7 +119,7 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
     if (whyNotNew !== null) throw missing();
     await requireMarked(path, null);
   }
-  const connection = await connect(path, BUSY_TIMEOUT_MS);
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS);
   try {
     if (isExclusive) connection.exec(WITHOUT_FILES);
     requireIntact(connection, path);
@@ -155,7 +155,7 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
 /** Closes a connection that has changed nothing, and leaves the write-ahead log as it is. */
 async function closeUnchanged(connection: SqliteConnection, path: string): Promise<void> {
   // The last connection to close copies the log into the database and removes it, unless it is read-only.
-  const last = await connect(path, 0, { isReadOnly: true });
+  const last = await openConnection(path, 0, { isReadOnly: true });
   try {
     last.exec("SELECT 1 FROM sqlite_master");
   } catch {
@@ -198,7 +198,7 @@ export async function synchronize(store: Store): Promise<void> {
  */
 export async function openStoreReadOnly(path: string): Promise<Store> {
   await requireDatabase(path);
-  const connection = await connect(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
   try {
     requireIntact(connection, path);
     if (requireKnown(connection, path) === 0) throw noDatabase(path);
@@ -216,7 +216,7 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
  */
 export async function copyDatabase(path: string, target: string): Promise<void> {
   await requireDatabase(path);
-  const connection = await connect(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
   try {
     await createPrivateFile(target);
     connection.prepare("VACUUM INTO ?").run(target);
@@ -233,7 +233,7 @@ function userVersionOf(connection: SqliteConnection): number {
 
 /** Marks a database as part of a backup, or removes the mark. A service that opens the database removes the mark, too. */
 export async function markSnapshot(path: string, isSnapshot: boolean): Promise<void> {
-  const connection = await connect(path, BUSY_TIMEOUT_MS);
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS);
   try {
     connection.exec(`PRAGMA user_version = ${isSnapshot ? SNAPSHOT : 0}`);
   } finally {

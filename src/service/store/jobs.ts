@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { NotFoundError } from "../../base/errors.ts";
 import type { JobQuery } from "../../base/schema/index.ts";
 import type { Digests } from "../disk/digests.ts";
-import { pageOf, requireCursor, type Page, type PageRequest } from "./paging.ts";
+import { pageOf, requireCursor, type RowPage, type PageRequest } from "./paging.ts";
 import type { JobEventRow, JobRow, Store } from "./tables.ts";
 
 /** Statuses of unfinished jobs. */
@@ -128,7 +128,7 @@ export async function recentRlSteps(store: Store, modelId: string, limit: number
  * @param after - Id of the last event on the previous page.
  * @throws ArgumentError `E_ARGUMENT` if `after` is not an event of the job.
  */
-export async function pageOfEvents(store: Store, jobId: string, { after, limit }: PageRequest): Promise<Page<JobEventRow>> {
+export async function pageOfEvents(store: Store, jobId: string, { after, limit }: PageRequest): Promise<RowPage<JobEventRow>> {
   const ofJob = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId);
   let query = ofJob.orderBy("seq").limit(limit + 1);
   if (after !== undefined) {
@@ -146,7 +146,7 @@ export async function pageOfEvents(store: Store, jobId: string, { after, limit }
 export async function pageOfJobs(
   store: Store,
   { after, limit, model_id: modelId, status }: PageRequest & Pick<JobQuery, "model_id" | "status">,
-): Promise<Page<JobRow>> {
+): Promise<RowPage<JobRow>> {
   let query = store
     .selectFrom("jobs")
     .selectAll()

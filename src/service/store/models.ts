@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
 import type { ModelQuery } from "../../base/schema/index.ts";
 import type { QualifiedName } from "../common/names.ts";
-import { pageOf, requireCursor, type Page } from "./paging.ts";
+import { pageOf, requireCursor, type RowPage } from "./paging.ts";
 import type { ModelRow, Store } from "./tables.ts";
 
 /** Returns a model. @throws NotFoundError `E_NOT_FOUND` if the model does not exist. */
@@ -45,7 +45,7 @@ export function listModels(store: Store): Promise<(ModelRow & { latest_step: num
 export async function pageOfModels(
   store: Store,
   { after, limit, ...filters }: ModelQuery,
-): Promise<Page<ModelRow & { latest_step: number | null; checkpoints: number }>> {
+): Promise<RowPage<ModelRow & { latest_step: number | null; checkpoints: number }>> {
   let query = store
     .selectFrom("models")
     .leftJoin("checkpoints", "checkpoints.model_id", "models.id")

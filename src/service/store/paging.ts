@@ -8,14 +8,14 @@ export interface PageRequest {
 }
 
 /** Rows of a page. */
-export interface Page<Row> {
+export interface RowPage<Row> {
   readonly rows: Row[];
   /** Whether rows follow the page. */
   readonly hasMore: boolean;
 }
 
 /** Returns the page at the start of `rows`, which were selected with a limit of at least one more than the page's. */
-export function pageOf<Row>(rows: readonly Row[], limit: number): Page<Row> {
+export function pageOf<Row>(rows: readonly Row[], limit: number): RowPage<Row> {
   return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
 }
 
@@ -40,7 +40,7 @@ export function pageOfList<Item extends { readonly id: string }>(
   items: readonly Item[],
   { after, limit }: PageRequest,
   item: string,
-): Page<Item> {
+): RowPage<Item> {
   const index = items.findIndex(({ id }) => id === after);
   if (after !== undefined) requireCursor(items[index], after, item);
   return pageOf(items.slice(index + 1), limit);

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { SessionQuery } from "../../base/schema/index.ts";
-import { pageOf, requireCursor, type Page } from "./paging.ts";
+import { pageOf, requireCursor, type RowPage } from "./paging.ts";
 import type { SqliteConnection } from "./connection.ts";
 import type { SessionRow, SessionTurnRow, Store } from "./tables.ts";
 
@@ -39,7 +39,7 @@ function unexpired(store: Store) {
  *
  * @throws ArgumentError `E_ARGUMENT` if `after` is not a session.
  */
-export async function pageOfSessions(store: Store, { after, limit, model }: SessionQuery): Promise<Page<SessionRow>> {
+export async function pageOfSessions(store: Store, { after, limit, model }: SessionQuery): Promise<RowPage<SessionRow>> {
   let query = unexpired(store)
     .selectAll()
     .orderBy("created_at", "desc")

@@ -9,7 +9,7 @@ import { filesOnDisk, storedFiles, type StoredFile } from "./inventory.ts";
 import { MANIFEST, readManifest } from "./manifest.ts";
 
 /** Stored file that does not match its database record, or has no recorded digest. */
-export interface Finding {
+export interface FileFinding {
   /** Path relative to the data directory. */
   readonly path: string;
   /** Name of the object that the file belongs to. */
@@ -25,11 +25,11 @@ export interface Verification {
   readonly bytes: number;
   readonly seconds: number;
   /** Files that the database references but that do not exist. */
-  readonly missing: readonly Finding[];
+  readonly missing: readonly FileFinding[];
   /** Files that differ from their digests or cannot be read. */
-  readonly damaged: readonly Finding[];
+  readonly damaged: readonly FileFinding[];
   /** Files without a recorded digest. The service records it at their first use. */
-  readonly unknown: readonly Finding[];
+  readonly unknown: readonly FileFinding[];
   /** Files that the database does not reference. The next start moves them to the quarantine. */
   readonly unreferenced: readonly string[];
 }
@@ -60,7 +60,7 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
     }
     // A running service may have changed rows and files meanwhile, so only findings confirmed by a second reading are reported.
     const now = withListed(await storedFiles(store, directory), listed);
-    const findings: Record<State, Finding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
+    const findings: Record<State, FileFinding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
     for (const [storedPath, state] of states) {
       const file = now.get(storedPath);
       if (file === undefined || state === "intact") continue;

@@ -49,7 +49,7 @@ export function verifyGroups(files: StoredFiles, job: JobRow): Promise<void> {
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
-export async function readGroups(directory: DataDirectory, jobId: string): Promise<TrajectoryGroup[]> {
+export async function readJobGroups(directory: DataDirectory, jobId: string): Promise<TrajectoryGroup[]> {
   try {
     return await runStepsInSlices(fromLines(await readRegularFile(join(jobDirectory(directory, jobId), PAYLOAD), { maxBytes: Infinity })));
   } catch (cause) {

@@ -10,11 +10,11 @@ import { preflightSteps } from "../../base/trajectory/preflight.ts";
 import { validateTrajectory } from "../../base/trajectory/validate.ts";
 import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
-import { readGroups, writeGroups } from "./job-files.ts";
+import { readJobGroups, writeGroups } from "./job-files.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
 import { readBody, type RlEnvelope } from "../http/requests.ts";
 import type { Digests } from "../disk/digests.ts";
-import { validate } from "../../base/util/validation.ts";
+import { requireValid } from "../../base/util/validation.ts";
 
 /** RL request without its groups. */
 export interface RlHead {
@@ -51,7 +51,9 @@ function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGrou
     for (const [index, value] of group.trajectories.entries()) {
       const read = validateTrajectory(value);
       // The schema produces the error of an invalid trajectory, with its path in the body.
-      trajectories.push(read.success ? read.data : validate(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]));
+      trajectories.push(
+        read.success ? read.data : requireValid(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]),
+      );
       yield;
     }
     groups.push({ ...group, trajectories });
@@ -93,7 +95,7 @@ export async function batchOf(
   tokenizers: TokenizerSource,
   signal: AbortSignal,
 ): Promise<RlBatch> {
-  const groups = await readGroups(directory, jobId);
+  const groups = await readJobGroups(directory, jobId);
   const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
   return runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }), { signal });
 }

@@ -21,7 +21,7 @@ import { EngineError, UnsupportedError } from "../../base/errors.ts";
 const IDLE_MS = 30_000;
 
 /** Options of {@link TaskThread.run}. */
-export interface RunOptions {
+export interface TaskOptions {
   readonly signal?: AbortSignal | undefined;
   /** Buffers of the input to transfer instead of copy. */
   readonly transfer?: readonly ArrayBuffer[] | undefined;
@@ -40,7 +40,7 @@ export interface TaskThread<T extends Methods> {
    * @throws EngineError `E_ENGINE` if the thread ends by itself, for example because it runs out of memory.
    * @throws the signal's reason if it aborts; the thread is terminated.
    */
-  run<N extends MethodName<T>>(name: N, input: MethodInput<T, N>, options?: RunOptions): Promise<MethodOutput<T, N>>;
+  run<N extends MethodName<T>>(name: N, input: MethodInput<T, N>, options?: TaskOptions): Promise<MethodOutput<T, N>>;
 }
 
 /** Options of {@link WorkPool}. */
@@ -88,7 +88,7 @@ export class WorkThread implements TaskThread<Methods> {
   async run<N extends string>(
     name: N,
     input: MethodInput<Methods, N>,
-    { signal, transfer, timeoutMs }: RunOptions = {},
+    { signal, transfer, timeoutMs }: TaskOptions = {},
   ): Promise<MethodOutput<Methods, N>> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {

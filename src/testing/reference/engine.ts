@@ -19,7 +19,7 @@ import type { CallOptions, Engine, LoraSpec, LossSpec, ModelHandle, PolicyVersio
 import { DataError, NotFoundError, UnsupportedError } from "../../base/errors.ts";
 import { uniform } from "../../base/util/rng.ts";
 import { nextLogits, type Parameters, passRows, type ReferenceModel } from "./llama.ts";
-import { bestTokens, chooseToken, logSoftmax, rankToken } from "./sampling.ts";
+import { bestTokens, chooseReferenceToken, referenceLogSoftmax, rankToken } from "./sampling.ts";
 import { createMatrix } from "./tape.ts";
 import { completeAdam } from "../../base/training-rows.ts";
 
@@ -189,12 +189,12 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
         const raw = logitsAfter(tokens.length - 1);
         const mask = constraint?.masked(new Float32Array(V)); // 0 for tokens that can follow, −∞ for all others
         const logits = raw.map((logit, id) => logit + (mask?.[id] ?? 0));
-        const logprobs = logSoftmax(logits, tokens.length);
-        const id = chooseToken(logits, params, { prompt, outputs });
+        const logprobs = referenceLogSoftmax(logits, tokens.length);
+        const id = chooseReferenceToken(logits, params, { prompt, outputs });
         const isFull = outputs.length + 1 >= maxTokens || tokens.length + 1 >= maxLength;
         const finish = stopTokenIds.includes(id) ? "stop" : isFull ? "length" : undefined;
         const token: SampledToken = { id, logprob: logprobs[id]!, top: bestTokens(logprobs, topLogprobs), finish };
-        const ranked = (of: number, t: number) => rankToken(logSoftmax(logitsAfter(t), t + 1), of, promptLogprobs!);
+        const ranked = (of: number, t: number) => rankToken(referenceLogSoftmax(logitsAfter(t), t + 1), of, promptLogprobs!);
         const first = promptLogprobs === undefined ? { cachedTokens: 0 } : { cachedTokens: 0, prompt: tokens.slice(1).map(ranked) };
         yield outputs.length > 0 ? token : { ...token, ...first };
         if (finish !== undefined) return;

@@ -19,7 +19,7 @@ interface Context {
  * @param position - Position of the predicted token in its sequence, from 0; for the message.
  * @throws NonFiniteError `E_NON_FINITE` if a logit is NaN or +∞, or none is finite.
  */
-export function logSoftmax(logits: Float64Array, position: number): Float64Array {
+export function referenceLogSoftmax(logits: Float64Array, position: number): Float64Array {
   const max = logits.reduce((a, b) => Math.max(a, b), -Infinity);
   if (!Number.isFinite(max)) throw new NonFiniteError(`The weights give no finite log-probabilities for the token at position ${position}`);
   const total = logits.reduce((sum, logit) => sum + Math.exp(logit - max), 0);
@@ -90,7 +90,7 @@ function drawable(logits: Float64Array, { temperature, minP = 0, topK, topP }: S
  * @param logits - `[V]`, not modified; −∞ for the tokens that a grammar excludes.
  * @throws UnsupportedError `E_UNSUPPORTED` if the rules leave no token.
  */
-export function chooseToken(logits: Float64Array, params: SamplingParams, context: Context): number {
+export function chooseReferenceToken(logits: Float64Array, params: SamplingParams, context: Context): number {
   const ruled = ruledLogits(logits, params, context);
   const max = Math.max(...ruled);
   if (max === -Infinity)

@@ -54,7 +54,7 @@ export interface Grammar {
 export const LAST_CODE_POINT = 0x10ffff;
 
 /** Expression that matches no text. */
-export const NOTHING: Expression = { kind: "choice", options: [] };
+export const MATCHES_NOTHING: Expression = { kind: "choice", options: [] };
 
 /** Expression that matches the empty text. */
 export const EMPTY: Expression = { kind: "text", text: "" };
@@ -80,11 +80,11 @@ export function sequenceOf(parts: readonly Expression[]): Expression {
 }
 
 /** Returns an expression that matches any of the options. */
-export function choice(...options: readonly Expression[]): Expression {
+export function oneOfThese(...options: readonly Expression[]): Expression {
   return choiceOf(options);
 }
 
-/** Returns the {@link choice} of a list of any length. */
+/** Returns the {@link oneOfThese} of a list of any length. */
 export function choiceOf(options: readonly Expression[]): Expression {
   return options.length === 1 ? options[0]! : { kind: "choice", options };
 }
@@ -101,11 +101,11 @@ export function optional(body: Expression): Expression {
 
 /** Builds the rules of one grammar. */
 export class GrammarBuilder {
-  readonly #rules: Expression[] = [NOTHING];
+  readonly #rules: Expression[] = [MATCHES_NOTHING];
 
   /** Declares a rule that can be used before it is defined; an undefined rule matches no text. */
   declare(): { readonly rule: Expression; readonly define: (expression: Expression) => void } {
-    const index = this.#rules.push(NOTHING) - 1;
+    const index = this.#rules.push(MATCHES_NOTHING) - 1;
     return { rule: { kind: "rule", index }, define: (expression) => void (this.#rules[index] = expression) };
   }
 

@@ -2,7 +2,7 @@
 
 import { DataError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import type { ChatMessage, ChatToolCall } from "./chat-tokenizer.ts";
-import { Dict, jsonText, parseJson } from "./jinja/index.ts";
+import { Dict, jsonText, parseJsonValue } from "./jinja/index.ts";
 import { formRole, type MessageForms, textPart } from "./message-forms.ts";
 
 const TEXT_PARTS: ReadonlySet<string> = new Set(["text", "input_text", "output_text", "refusal", "thinking"]);
@@ -114,7 +114,7 @@ function argumentsObject(value: unknown, where: string): unknown {
   let parsed: unknown = value;
   if (typeof value === "string") {
     try {
-      parsed = parseJson(value);
+      parsed = parseJsonValue(value);
     } catch (error) {
       if (WhetstoneError.isInstance(error))
         throw new DataError(`${where}.function.arguments: ${error.message}`, { cause: error, param: "messages" });

@@ -34,7 +34,7 @@ export interface TrackerRequest {
  *
  * @throws TrackerResponseError for a status other than 2xx, and an error that names the address if no response arrives.
  */
-export async function send({ url, headers, body, signal }: TrackerRequest): Promise<unknown> {
+export async function sendToTracker({ url, headers, body, signal }: TrackerRequest): Promise<unknown> {
   const response = await request(url, {
     method: body === undefined ? "GET" : "POST",
     headers: { ...headers, ...(body === undefined ? {} : { "content-type": "application/json" }) },

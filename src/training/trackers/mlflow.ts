@@ -1,5 +1,5 @@
 import type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "../train/tracker.ts";
-import { send, serverUrl, TrackerResponseError } from "./http.ts";
+import { sendToTracker, serverUrl, TrackerResponseError } from "./http.ts";
 import { otlpRequest } from "./otlp.ts";
 import { parametersOf } from "./parameters.ts";
 import { checkRollouts, DEFAULT_ROLLOUTS, rolloutsOf } from "./rollouts.ts";
@@ -102,14 +102,14 @@ class MlflowApi {
   }
 
   async post<T>(path: string, body: unknown, signal: AbortSignal): Promise<T> {
-    return (await send({ url: `${this.#url}/api/2.0/mlflow/${path}`, headers: this.#headers, body, signal })) as T;
+    return (await sendToTracker({ url: `${this.#url}/api/2.0/mlflow/${path}`, headers: this.#headers, body, signal })) as T;
   }
 
   /** Returns the id of an experiment; null if it does not exist. */
   async experimentId(name: string, signal: AbortSignal): Promise<string | null> {
     const url = `${this.#url}/api/2.0/mlflow/experiments/get-by-name?experiment_name=${encodeURIComponent(name)}`;
     try {
-      const { experiment } = (await send({ url, headers: this.#headers, signal })) as { experiment: { experiment_id: string } };
+      const { experiment } = (await sendToTracker({ url, headers: this.#headers, signal })) as { experiment: { experiment_id: string } };
       return experiment.experiment_id;
     } catch (error) {
       if (error instanceof TrackerResponseError && error.status === 404) return null;
@@ -119,7 +119,7 @@ class MlflowApi {
 
   async traces(request: unknown, { experimentId, runId }: State, signal: AbortSignal): Promise<void> {
     const headers = { ...this.#headers, "x-mlflow-experiment-id": experimentId, "x-mlflow-run-id": runId };
-    await send({ url: `${this.#url}/v1/traces`, headers, body: request, signal });
+    await sendToTracker({ url: `${this.#url}/v1/traces`, headers, body: request, signal });
   }
 }
 

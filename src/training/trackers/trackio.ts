@@ -1,5 +1,5 @@
 import type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "../train/tracker.ts";
-import { send, serverUrl } from "./http.ts";
+import { sendToTracker, serverUrl } from "./http.ts";
 import { checkRollouts, DEFAULT_ROLLOUTS, rolloutsOf } from "./rollouts.ts";
 
 /** Options of {@link trackioTracker}. */
@@ -77,7 +77,7 @@ class TrackioSession implements TrackerSession {
     if (entries.length === 0) return null;
     const { id, config } = this.#run;
     const logs = entries.map((entry) => ({ project, run: runName, run_id: id, config, ...entry }));
-    await send({ url, headers, body: { logs, hf_token: null }, signal });
+    await sendToTracker({ url, headers, body: { logs, hf_token: null }, signal });
     return null;
   }
 

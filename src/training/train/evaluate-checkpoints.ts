@@ -3,7 +3,7 @@ import type { Environment } from "../../library/environment/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
 import { resultOf, type RunResult } from "./loop.ts";
-import { checkEvaluation, checkInteger, checkRunOptions, type EvaluationOptions, type RunOptions } from "./options.ts";
+import { checkEvaluation, checkIntegerOption, checkRunOptions, type EvaluationOptions, type RunOptions } from "./options.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
 import type { ResumeState } from "../../run/resume-state.ts";
 import { TrainingRun } from "./training-run.ts";
@@ -44,7 +44,7 @@ export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): 
   const { environment, checkpoints, samples, temperature } = options;
   checkRunOptions({ ...options, evaluation: { samples, temperature } });
   checkEvaluation({}, environment);
-  checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
+  checkIntegerOption("seed", options.seed, Number.MIN_SAFE_INTEGER);
   const invalid = checkpoints.find((step, index) => !(Number.isSafeInteger(step) && step >= 0) || checkpoints.indexOf(step) !== index);
   if (checkpoints.length === 0 || invalid !== undefined) {
     throw new ArgumentError(

@@ -1,7 +1,7 @@
 /** Default learning rate of a run, by size of the model and kind of training. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { CONFIG_FILE } from "../../run/files.ts";
+import { RUN_CONFIG_FILE } from "../../run/files.ts";
 import type { Model } from "../../library/client/index.ts";
 import type { Metrics } from "../../run/events.ts";
 import type { CompletedStep } from "../../run/resume-state.ts";
@@ -21,7 +21,7 @@ export interface DefaultRate {
 
 /** Reads the rate that a run directory has recorded, chosen or given: null for the service's default; undefined for a new run. */
 async function recordedRate(runDir: string): Promise<number | null | undefined> {
-  const text = await readFile(join(runDir, CONFIG_FILE), "utf8").catch(() => null);
+  const text = await readFile(join(runDir, RUN_CONFIG_FILE), "utf8").catch(() => null);
   if (text === null) return undefined;
   const { default_learning_rate: chosen, train } = JSON.parse(text) as {
     readonly default_learning_rate?: number | null;

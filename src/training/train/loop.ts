@@ -6,7 +6,7 @@ import type { Metrics, RunEndReason } from "../../run/events.ts";
 import { checkpointsToDelete } from "./retention.ts";
 import type { RunOptions } from "./options.ts";
 import type { RunDirectory } from "../../run/run-directory.ts";
-import { newestCheckpoint } from "../../run/resume-state.ts";
+import { newestCheckpointStep } from "../../run/resume-state.ts";
 
 /** Context of {@link StepPlan.prepare}. */
 export interface PrepareContext {
@@ -63,7 +63,7 @@ export function resultOf({ state, path }: RunDirectory, reason: RunEndReason): R
   return {
     reason,
     steps: steps.length,
-    checkpointStep: newestCheckpoint(state) ?? 0,
+    checkpointStep: newestCheckpointStep(state) ?? 0,
     metrics: steps.at(-1)?.metrics ?? {},
     evaluation: evaluations.at(-1)?.metrics ?? null,
     runDir: path,
@@ -278,6 +278,6 @@ export class RunLoop<P> {
   }
 
   #checkpoint(): number {
-    return newestCheckpoint(this.#directory.state) ?? 0;
+    return newestCheckpointStep(this.#directory.state) ?? 0;
   }
 }

@@ -1,5 +1,5 @@
 import { summarize, trajectoryGroups, type TrajectoryGroup } from "../../base/trajectory/index.ts";
-import { DISCARD_REASONS, REMOVAL_REASONS, type ReasonCounts, type Selection } from "./batch/filters.ts";
+import { DISCARD_REASONS, REMOVAL_REASONS, type ReasonCounts, type TrainedGroups } from "./batch/filters.ts";
 import type { BatchOptions } from "./batch/options.ts";
 import type { Metrics } from "../../run/events.ts";
 
@@ -65,7 +65,7 @@ export function environmentMetrics(groups: readonly TrajectoryGroup[]): Metrics 
 
 /** Computes the metrics of a selection: `batch/…` with filters or refill, `rollout/replaced` with replacements. */
 export function batchMetrics(
-  { sampled, kept, discarded, removed }: Selection & { readonly sampled: readonly TrajectoryGroup[] },
+  { sampled, kept, discarded, removed }: TrainedGroups & { readonly sampled: readonly TrajectoryGroup[] },
   { refill, filters, replacements = 0 }: Pick<BatchOptions<never>, "refill" | "filters" | "replacements">,
 ): Metrics {
   const counts = (prefix: string, byReason: ReasonCounts, reasons: readonly string[]) =>

@@ -153,12 +153,12 @@ export const ORPHAN_WAIT_MS = 600_000;
 export function checkRunOptions(options: RunOptions): void {
   if (typeof options.runDir !== "string" || options.runDir === "")
     throw new ArgumentError("Expected `runDir` to be a path", { param: "runDir" });
-  checkInteger("jobRetries", options.jobRetries, 0);
-  checkInteger("concurrency", options.concurrency, 1);
-  checkInteger("orphanWaitMs", options.orphanWaitMs, 0);
-  checkInteger("keepTrajectories.every", options.keepTrajectories?.every, 1);
-  checkInteger("evaluation.every", options.evaluation?.every, 1);
-  checkInteger("evaluation.samples", options.evaluation?.samples, 1);
+  checkIntegerOption("jobRetries", options.jobRetries, 0);
+  checkIntegerOption("concurrency", options.concurrency, 1);
+  checkIntegerOption("orphanWaitMs", options.orphanWaitMs, 0);
+  checkIntegerOption("keepTrajectories.every", options.keepTrajectories?.every, 1);
+  checkIntegerOption("evaluation.every", options.evaluation?.every, 1);
+  checkIntegerOption("evaluation.samples", options.evaluation?.samples, 1);
   checkProgress(options.progress);
   checkTrackers(options.trackers);
   if (options.keepCheckpoints !== undefined) checkKeepCheckpoints(options.keepCheckpoints);
@@ -176,15 +176,15 @@ export function checkRunOptions(options: RunOptions): void {
  */
 export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
   checkRunOptions(options);
-  checkInteger("steps", options.steps, 1, true);
-  checkInteger("scenariosPerStep", options.scenariosPerStep, 1);
-  checkInteger("groupSize", options.groupSize, 2);
-  checkInteger("maxStepsOffPolicy", options.maxStepsOffPolicy, 0);
-  checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
-  checkInteger("retries", options.retries, 0);
-  checkInteger("maxSkippedSteps", options.maxSkippedSteps, 1);
-  checkInteger("tokenReportEvery", options.tokenReportEvery, 0);
-  checkInteger("replacements", options.replacements, 0);
+  checkIntegerOption("steps", options.steps, 1, true);
+  checkIntegerOption("scenariosPerStep", options.scenariosPerStep, 1);
+  checkIntegerOption("groupSize", options.groupSize, 2);
+  checkIntegerOption("maxStepsOffPolicy", options.maxStepsOffPolicy, 0);
+  checkIntegerOption("seed", options.seed, Number.MIN_SAFE_INTEGER);
+  checkIntegerOption("retries", options.retries, 0);
+  checkIntegerOption("maxSkippedSteps", options.maxSkippedSteps, 1);
+  checkIntegerOption("tokenReportEvery", options.tokenReportEvery, 0);
+  checkIntegerOption("replacements", options.replacements, 0);
   checkBatchOptions(options);
   const environments = weightedEnvironments(options.environment).map(({ environment }) => environment);
   checkEvaluation(options.evaluation, environments.find(({ scenarios }) => scenarios.eval.length > 0) ?? environments[0]);
@@ -197,7 +197,7 @@ export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
  */
 export function checkSftOptions<S>(options: TrainSftOptions<S>): void {
   checkRunOptions(options);
-  checkInteger("jobs", options.jobs, 1, typeof options.data === "function");
+  checkIntegerOption("jobs", options.jobs, 1, typeof options.data === "function");
   if (typeof options.data !== "function" && options.jobs !== undefined) {
     throw new ArgumentError("`jobs` goes with `data` as a function; a list of datasets has one job each", { param: "jobs" });
   }
@@ -216,7 +216,7 @@ export function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, en
   }
 }
 
-export function checkInteger(param: string, value: number | undefined, min: number, isRequired = false): void {
+export function checkIntegerOption(param: string, value: number | undefined, min: number, isRequired = false): void {
   if (value === undefined && !isRequired) return;
   if (Number.isSafeInteger(value) && (value as number) >= min) return;
   throw new ArgumentError(`Expected \`${param}\` to be an integer of at least ${min}, got \`${value}\``, { param });

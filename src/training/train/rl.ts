@@ -5,7 +5,7 @@ import { preflight, PreflightError, type Finding, type TrajectoryGroup } from ".
 import { toolErrorWarnings } from "../../base/trajectory/tool-errors.ts";
 import { ageOf, discardMessage } from "./batch/filters.ts";
 import { weightedEnvironments, type BatchOptions } from "./batch/options.ts";
-import { prepareBatch, type Batch } from "./batch/prepare.ts";
+import { prepareBatch, type PreparedBatch } from "./batch/prepare.ts";
 import { ScenarioSampler } from "./batch/sampler.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
 import type { Metrics } from "../../run/events.ts";
@@ -24,7 +24,7 @@ import {
 import { checkRlOptions, ORPHAN_WAIT_MS, type TrainRlOptions } from "./options.ts";
 import { toDisk } from "../../run/names.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
-import { runJob } from "./run-job.ts";
+import { awaitJob } from "./run-job.ts";
 import type { CompletedStep } from "../../run/resume-state.ts";
 import { keepTokenReport } from "./token-report.ts";
 import { TrainingRun, type RunKind } from "./training-run.ts";
@@ -129,7 +129,7 @@ function batchConfig<S>({
   };
 }
 
-function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPlan<Batch> {
+function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPlan<PreparedBatch> {
   const { seed = 0, maxStepsOffPolicy = 0 } = options;
   const environments = weightedEnvironments(options.environment).map(({ environment }) => environment);
   const sampler = new ScenarioSampler(options as TrainRlOptions<unknown>);
@@ -150,7 +150,7 @@ async function trainStep<S>(
   directory: RunDirectory,
   options: TrainRlOptions<S>,
   step: number,
-  batch: Batch,
+  batch: PreparedBatch,
   signal: AbortSignal,
 ): Promise<void> {
   const { model, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
@@ -182,7 +182,7 @@ async function trainStep<S>(
   const config = { ...settings, ...(hasReport ? { tokenReport: true } : {}) };
   const send = (idempotencyKey: string, inner: AbortSignal) =>
     model.trainExamined(wireGroups, { ...config, idempotencyKey, signal: inner });
-  const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
+  const outcome = await awaitJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
   if (hasReport && outcome.jobId !== null)
     await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, sampled: batch.sampled, signal });
   const trainSeconds = (performance.now() - startedMs) / 1000;
@@ -216,7 +216,7 @@ interface ReadBatch {
   readonly metrics: Metrics;
 }
 
-async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>, step: number, batch: Batch): Promise<ReadBatch> {
+async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>, step: number, batch: PreparedBatch): Promise<ReadBatch> {
   const { maxStepsOffPolicy = 0 } = options;
   const { sampled, kept, seconds } = batch;
   const groups = kept.filter((group) => ageOf(group, step) <= maxStepsOffPolicy);

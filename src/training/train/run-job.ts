@@ -12,7 +12,7 @@ import type { OpenJob } from "../../run/resume-state.ts";
 /** Max time that a service may be unavailable before the run fails, milliseconds. */
 export const PATIENCE_MS = 15 * 60_000;
 
-/** Input of {@link runJob}. */
+/** Input of {@link awaitJob}. */
 export interface JobStep {
   readonly directory: RunDirectory;
   readonly model: Model;
@@ -48,7 +48,7 @@ export interface JobOutcome {
  *
  * @throws JobFailedError `E_JOB_FAILED` if the job failed more than `jobRetries` times.
  */
-export async function runJob(step: JobStep): Promise<JobOutcome> {
+export async function awaitJob(step: JobStep): Promise<JobOutcome> {
   for (;;) {
     const known = openJob(step);
     const open = known ?? (await intend(step));

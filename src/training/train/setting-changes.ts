@@ -1,6 +1,6 @@
 /** Differences between the settings of two starts of a run. */
 import type { SettingChange } from "../../run/events.ts";
-import { camelCase } from "../../run/names.ts";
+import { camelCase } from "../../base/util/letter-case.ts";
 
 type Settings = Readonly<Record<string, unknown>>;
 

@@ -1,8 +1,7 @@
 /** Options of `trainRl` that are plain data, as a schema for configuration files, the command line and editors. */
 import { z } from "zod";
-import type { CamelCase } from "../../library/client/wire.ts";
 import { jsonObject, rlConfig } from "../../base/schema/index.ts";
-import { camelCase } from "../../run/names.ts";
+import { camelCase, type CamelCase } from "../../base/util/letter-case.ts";
 
 /** Settings of a job; without the settings that the service only recognizes and rejects. */
 const jobSettings = rlConfig.omit({

@@ -10,7 +10,7 @@ import { jobMetrics } from "./metrics.ts";
 import { checkSftOptions, ORPHAN_WAIT_MS, type TrainSftOptions } from "./options.ts";
 import { toDisk } from "../../run/names.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
-import { runJob } from "./run-job.ts";
+import { awaitJob } from "./run-job.ts";
 import { TrainingRun, type RunKind } from "./training-run.ts";
 
 /**
@@ -113,7 +113,7 @@ async function trainJob<S>(
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
   const config: SftOptions = typeof train === "function" ? train(step) : (train ?? {});
   const send = (idempotencyKey: string, inner: AbortSignal) => model.trainSft(dataset, { ...config, idempotencyKey, signal: inner });
-  const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
+  const outcome = await awaitJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
   const losses = outcome.gradientSteps.flatMap((metrics) => metrics["loss"] ?? []);
   const mean: Metrics =
     losses.length === 0 ? {} : { loss: losses.reduce((sum, loss) => sum + loss, 0) / losses.length, last_loss: losses.at(-1) as number };

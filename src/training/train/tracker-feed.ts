@@ -4,8 +4,8 @@ import { ArgumentError } from "../../base/errors.ts";
 import { backoffMs } from "../../base/util/backoff.ts";
 import { delay } from "../../base/util/delay.ts";
 import type { Metrics, RecordedEvent } from "../../run/events.ts";
-import { CONFIG_FILE } from "../../run/files.ts";
-import { readConfig } from "../../run/read-run.ts";
+import { RUN_CONFIG_FILE } from "../../run/files.ts";
+import { readRunConfig } from "../../run/read-run.ts";
 import { readEvents, type RunDirectory } from "../../run/run-directory.ts";
 import { readTrackerPosition, writeTrackerPosition, type TrackerPosition } from "../../run/tracker-position.ts";
 import type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "./tracker.ts";
@@ -211,7 +211,7 @@ type OnFailure = (name: string, error: unknown) => void;
 
 async function trackedRun(directory: RunDirectory): Promise<TrackedRun> {
   const runDir = directory.path;
-  const config = (await readConfig(join(runDir, CONFIG_FILE))) as Readonly<Record<string, unknown>>;
+  const config = (await readRunConfig(join(runDir, RUN_CONFIG_FILE))) as Readonly<Record<string, unknown>>;
   const first = await readEvents(runDir).next();
   const { time, modelId } = first.value as RecordedEvent & { readonly type: "run-start" };
   return {

@@ -7,7 +7,7 @@ import { DeviceBases } from "../../../src/engine/onnx/model/device-bases.ts";
 import { webgpu } from "../../../src/engine/onnx/runtime/device.ts";
 import { DeviceMemory } from "../../../src/engine/onnx/runtime/device-memory.ts";
 import { onDevice } from "../../../src/engine/onnx/sample/device-place.ts";
-import { devicePrefixCacheBytes, type SamplerOptions } from "../../../src/engine/onnx/sample/options.ts";
+import { devicePrefixCacheBytes, type SamplerSettings } from "../../../src/engine/onnx/sample/options.ts";
 import type { SamplingPlace } from "../../../src/engine/onnx/sample/place.ts";
 import { positionsNeeded } from "../../../src/engine/onnx/train/batch.ts";
 import { missingAdapter } from "../../support/adapter.ts";
@@ -22,7 +22,7 @@ const TOKEN_BYTES = 2 * layers * kvHeads * headSize * Float32Array.BYTES_PER_ELE
 const promptOf = (length: number, family = 0, index = 0, shared = Infinity) =>
   Int32Array.from({ length }, (_, t) => (family * 37 + t * 17 + ((3 * t) % 7) + (t >= shared ? index * 5 : 0)) % 500);
 
-async function start(options: Partial<SamplerOptions> = {}) {
+async function start(options: Partial<SamplerSettings> = {}) {
   const memory = new DeviceMemory(webgpu());
   const { place, weights } = onDevice(memory, new DeviceBases(memory, positionsNeeded));
   const runs: { readonly rows: number; readonly time: number }[] = [];

@@ -2,7 +2,7 @@
 import type { SampledToken, SamplingParams } from "../../../src/engine/index.ts";
 import type { BaseSource } from "../../../src/engine/onnx/model/config.ts";
 import type { Adapter } from "../../../src/engine/onnx/model/parameters.ts";
-import type { SamplerOptions } from "../../../src/engine/onnx/sample/options.ts";
+import type { SamplerSettings } from "../../../src/engine/onnx/sample/options.ts";
 import type { SamplerPlace } from "../../../src/engine/onnx/sample/place.ts";
 import { Sampler } from "../../../src/engine/onnx/sample/sampler.ts";
 import { deferred } from "../../../src/base/util/deferred.ts";
@@ -18,7 +18,7 @@ export async function startSampler<T extends { readonly lora: Adapter | null }>(
   base: BaseSource,
   trained: T | null = null,
   onToken: (token: SampledToken) => void = () => {},
-  options: Partial<SamplerOptions> = {},
+  options: Partial<SamplerSettings> = {},
 ) {
   const running = new Map<number, { readonly tokens: SampledToken[]; readonly finished: ReturnType<typeof deferred<SampledToken[]>> }>();
   const sampler = new Sampler<T>(

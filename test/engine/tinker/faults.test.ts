@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { createReferenceEngine } from "../../../src/testing/index.ts";
 import { createTinkerEngine } from "../../../src/engine/tinker/engine.ts";
 import { capabilitiesAnswer } from "../../../src/engine/tinker/answers.ts";
-import { Session } from "../../../src/engine/tinker/session.ts";
+import { TinkerSession } from "../../../src/engine/tinker/session.ts";
 import { TinkerTransport } from "../../../src/engine/tinker/transport.ts";
 import type { Engine } from "../../../src/engine/port.ts";
 import { startTinkerServer, type TinkerServerOptions } from "../../support/tinker-server.ts";
@@ -176,7 +176,7 @@ describe("a session", () => {
       opened.push(`session ${opened.length}`);
       answer(200, { session_id: opened.at(-1) })(request, response);
     });
-    const session = await Session.open(transport, 100);
+    const session = await TinkerSession.open(transport, 100);
     onTestFinished(() => session.close());
     expect([session.id, session.next(), session.next()]).toEqual(["session 0", 0, 1]);
     await vi.waitFor(() => expect(session.id).toBe("session 1"), 10_000);

@@ -1,6 +1,6 @@
 /** Test helpers for grammars: check texts, and generate texts. */
 import { GrammarBuilder, type Expression, type Grammar } from "../../../src/text/grammar/expression.ts";
-import { compileGrammar, type State } from "../../../src/text/grammar/decode/automaton.ts";
+import { compileGrammar, type AutomatonState } from "../../../src/text/grammar/decode/automaton.ts";
 import { Configurations, type Configuration } from "../../../src/text/grammar/decode/configurations.ts";
 import { SchemaCompiler, type JsonTextOptions } from "../../../src/text/grammar/compile/schema/compiler.ts";
 
@@ -34,7 +34,7 @@ export function languageOf(grammar: Grammar): Language {
     if (before !== undefined) return before;
     const reached = new Set<number>();
     for (const { state } of at.points) {
-      const { edges } = automaton.states[state] as Extract<State, { kind: "bytes" }>;
+      const { edges } = automaton.states[state] as Extract<AutomatonState, { kind: "bytes" }>;
       for (const { first, last } of edges) for (let byte = first; byte <= last; byte++) reached.add(byte);
     }
     const allowed = [...reached].filter((byte) => configurations.step(at, byte) !== null).sort((a, b) => a - b);

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import type { ChatMessage } from "../../../src/text/tokenizer/index.ts";
-import { parseJson } from "../../../src/text/tokenizer/jinja/index.ts";
+import { parseJsonValue } from "../../../src/text/tokenizer/jinja/index.ts";
 
 /** Result of Python: a text, or the type and message of its error. */
 export interface PythonResult {
@@ -73,6 +73,6 @@ interface Fields {
 
 /** Returns variables as Python reads their JSON text: `1.0` stays a float, keys keep their order. */
 export function exactVariables(json: string): Record<string, unknown> {
-  const dict = parseJson(json) as unknown as Fields;
+  const dict = parseJsonValue(json) as unknown as Fields;
   return Object.fromEntries(dict.keys().map((key) => [key, dict.get(key)]));
 }

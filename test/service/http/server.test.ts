@@ -3,7 +3,7 @@ import { connect, type Socket } from "node:net";
 import { afterEach, expect, test, vi } from "vitest";
 import { errorBody } from "../../../src/base/schema/index.ts";
 import { createHttpServer } from "../../../src/service/http/server.ts";
-import { listen } from "../../../src/service/http/listening.ts";
+import { startListening } from "../../../src/service/http/listening.ts";
 
 const DEADLINE_MS = 10_000;
 const servers: ReturnType<typeof createHttpServer>[] = [];
@@ -20,7 +20,7 @@ afterEach(() => {
 async function start(fetch: (request: Request) => Response | Promise<Response> = () => new Response("ok")) {
   const server = createHttpServer(fetch);
   servers.push(server);
-  const url = new URL(await listen(server, { host: "127.0.0.1", port: 0 }));
+  const url = new URL(await startListening(server, { host: "127.0.0.1", port: 0 }));
   return { server, port: Number(url.port) };
 }
 

@@ -2,13 +2,13 @@ import { cp, mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promi
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { digestBytes } from "../../../src/service/disk/digests.ts";
-import { connect, type SqliteConnection } from "../../../src/service/store/connection.ts";
+import { openConnection, type SqliteConnection } from "../../../src/service/store/connection.ts";
 import { openStore, synchronize, unsynchronized } from "../../../src/service/store/database.ts";
 import { MIGRATIONS } from "../../../src/service/store/migrations.ts";
 import { temporaryDirectory } from "../support.ts";
 
 async function raw(path: string): Promise<SqliteConnection> {
-  const connection = await connect(path, 1000);
+  const connection = await openConnection(path, 1000);
   onTestFinished(() => connection.close());
   return connection;
 }
@@ -91,7 +91,7 @@ test("without the permission to create one, a missing, an empty and a fresh data
   await refused("missing.db");
   await writeFile(join(directory, "empty.db"), "");
   await refused("empty.db");
-  (await connect(join(directory, "fresh.db"), 0)).exec("PRAGMA journal_mode = WAL; CREATE TABLE kysely_migration (name, timestamp)");
+  (await openConnection(join(directory, "fresh.db"), 0)).exec("PRAGMA journal_mode = WAL; CREATE TABLE kysely_migration (name, timestamp)");
   await refused("fresh.db");
   expect((await readdir(directory)).filter((name) => !name.startsWith("fresh"))).toEqual(["empty.db", "missing.db-wal"]);
   expect((await stat(join(directory, "empty.db"))).size).toBe(0);

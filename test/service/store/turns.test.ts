@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { Sessions } from "../../../src/service/sessions/sessions.ts";
+import { StoredSessions } from "../../../src/service/sessions/sessions.ts";
 import { openStore, revisionOf, unsynchronized } from "../../../src/service/store/database.ts";
 import { deliveredTurns, insertTurns, type NewTurn } from "../../../src/service/store/sessions.ts";
 import type { Store } from "../../../src/service/store/tables.ts";
@@ -20,7 +20,7 @@ function turn(session: string, seq: number, tokens: number): NewTurn {
 
 test("recorded turns are counted, keep values that are cached by revision, and are dropped if their session was deleted", async () => {
   const store = await newStore();
-  const sessions = new Sessions(store);
+  const sessions = new StoredSessions(store);
   const {
     row: { id },
   } = await sessions.create({ model: "whetstone-tiny" });
@@ -35,7 +35,7 @@ test("recorded turns are counted, keep values that are cached by revision, and a
 
 test("a transaction of turns that fails records none of them, and the next one succeeds", async () => {
   const store = await newStore();
-  const sessions = new Sessions(store);
+  const sessions = new StoredSessions(store);
   const {
     row: { id },
   } = await sessions.create({ model: "whetstone-tiny" });

@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, rm, truncate, writeFile } from "node:fs/promi
 import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, onTestFinished, test } from "vitest";
-import { connect, lockFile } from "../../../src/service/store/connection.ts";
+import { openConnection, lockFile } from "../../../src/service/store/connection.ts";
 import { backUp } from "../../../src/service/stored-files/backup.ts";
 import { restore } from "../../../src/service/stored-files/restore.ts";
 import { openStaging } from "../../../src/service/stored-files/staging.ts";
@@ -159,7 +159,7 @@ test("verify finds changed rows, a replaced key, and a changed or missing manife
   const [databaseBytes, keyBytes, text] = [await readFile(database), await readFile(key), await readFile(manifest, "utf8")];
   const damagedPaths = async () => (await verifyDataDirectory(target)).damaged.map(({ path }) => path);
   expect(await verifyDataDirectory(target)).toMatchObject(INTACT);
-  const connection = await connect(database, 1000);
+  const connection = await openConnection(database, 1000);
   connection.exec("UPDATE models SET seed = seed + 1");
   connection.close();
   expect(await damagedPaths()).toEqual(["whetstone.db"]);
@@ -223,7 +223,7 @@ test("a path outside of its place in a row is not restored, verified, served or 
   await mkdir(victim);
   await writeFile(join(victim, "model.safetensors"), "the weights of someone else");
   await writeFile(join(victim, "optimizer.safetensors"), "x");
-  const connection = await connect(join(dataDir, "whetstone.db"), 1000);
+  const connection = await openConnection(join(dataDir, "whetstone.db"), 1000);
   connection
     .prepare("UPDATE checkpoints SET state_dir = ?, digests = NULL, optimizer_kind = NULL WHERE step = 1")
     .run(`../${basename(victim)}`);

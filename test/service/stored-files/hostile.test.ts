@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { connect } from "../../../src/service/store/connection.ts";
+import { openConnection } from "../../../src/service/store/connection.ts";
 import { backUp } from "../../../src/service/stored-files/backup.ts";
 import { restore } from "../../../src/service/stored-files/restore.ts";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
@@ -73,7 +73,7 @@ async function changeManifest(backup: string, change: (manifest: Manifest) => vo
 /** Changes the rows of a backup, and the digest of its database in the manifest, as an attacker would. */
 async function changeRows(backup: string, sql: string, ...values: unknown[]): Promise<void> {
   const path = join(backup, "whetstone.db");
-  const connection = await connect(path, 1000);
+  const connection = await openConnection(path, 1000);
   // An attacker ignores the relations between tables.
   connection.exec("PRAGMA foreign_keys = OFF");
   connection.prepare(sql).run(...values);

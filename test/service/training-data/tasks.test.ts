@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { openDataDirectory } from "../../../src/service/disk/data-directory.ts";
-import { readGroups } from "../../../src/service/training-data/job-files.ts";
+import { readJobGroups } from "../../../src/service/training-data/job-files.ts";
 import { createDataTasks } from "../../../src/service/training-data/tasks.ts";
 import { goodGroup, rlBody, temporaryDirectory, testBase, UNKNOWN_ID } from "../support.ts";
 
@@ -14,7 +14,7 @@ test("requests that are open in one thread keep their own groups until they are 
   await tasks.openRl({ id: 2, bytes: bytes(2) });
   for (const id of [1, 2]) {
     await tasks.acceptRl({ id, plan: { directory, jobId: `job-${id}`, config: null, base: base! } });
-    expect(await readGroups(directory, `job-${id}`)).toHaveLength(id);
+    expect(await readJobGroups(directory, `job-${id}`)).toHaveLength(id);
   }
   tasks.closeRl(1);
   const plan = { directory, jobId: "job-3", config: null, base: base! };
@@ -23,5 +23,5 @@ test("requests that are open in one thread keep their own groups until they are 
     message: expect.stringContaining("RL request 1"),
   });
   await tasks.acceptRl({ id: 2, plan });
-  expect(await readGroups(directory, "job-3")).toHaveLength(2);
+  expect(await readJobGroups(directory, "job-3")).toHaveLength(2);
 });

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { compile } from "../../../src/text/tokenizer/jinja/index.ts";
-import { parseJson } from "../../../src/text/tokenizer/jinja/json.ts";
+import { parseJsonValue } from "../../../src/text/tokenizer/jinja/json.ts";
 
 const printed = (json: string): string =>
-  compile("{{ value | tojson }}").render({ value: parseJson(json) }, { maxSteps: 1_000_000, maxTextLength: 1_000_000 });
+  compile("{{ value | tojson }}").render({ value: parseJsonValue(json) }, { maxSteps: 1_000_000, maxTextLength: 1_000_000 });
 
 describe("parseJson", () => {
   test.each([
@@ -17,7 +17,7 @@ describe("parseJson", () => {
   });
 
   test("rejects invalid JSON and deep nesting", () => {
-    for (const text of ["", "{", "[1,]", "{a: 1}", "NaN", "1 2"]) expect(() => parseJson(text)).toThrow(SyntaxError);
-    expect(() => parseJson("[".repeat(5000) + "]".repeat(5000))).toThrow(/levels deep|nested/);
+    for (const text of ["", "{", "[1,]", "{a: 1}", "NaN", "1 2"]) expect(() => parseJsonValue(text)).toThrow(SyntaxError);
+    expect(() => parseJsonValue("[".repeat(5000) + "]".repeat(5000))).toThrow(/levels deep|nested/);
   });
 });

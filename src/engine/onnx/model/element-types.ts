@@ -3,7 +3,7 @@ import { firstNonFinite } from "../../../base/util/finite.ts";
 import { float16Values } from "../../../base/util/float16.ts";
 
 /** Supported element type. */
-export interface ElementType {
+export interface TensorType {
   /** Bytes per element. */
   readonly width: number;
   /** Returns the index of the first element that is NaN or infinite; −1 if all elements are finite. */
@@ -12,7 +12,7 @@ export interface ElementType {
 }
 
 /** Supported element types by their name in safetensors. */
-export const ELEMENT_TYPES: Readonly<Record<string, ElementType>> = {
+export const ELEMENT_TYPES: Readonly<Record<string, TensorType>> = {
   F32: { width: 4, findNonFinite: (raw) => firstNonFinite(new Float32Array(raw)), decode: (raw) => new Float32Array(raw) },
   F16: { width: 2, findNonFinite: (raw) => firstWithExponent(raw, 0x7c00), decode: fromFloat16 },
   BF16: { width: 2, findNonFinite: (raw) => firstWithExponent(raw, 0x7f80), decode: fromBfloat16 },

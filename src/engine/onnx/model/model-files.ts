@@ -1,11 +1,11 @@
 /** Files of a model directory in Hugging Face layout. */
 
 /** Name of the configuration. */
-export const CONFIG_FILE = "config.json";
+export const MODEL_CONFIG_FILE = "config.json";
 
 /** Names of the files, other than weights, that belong to a model: configuration, tokenizer and chat template. */
 export const MODEL_FILES: readonly string[] = [
-  CONFIG_FILE,
+  MODEL_CONFIG_FILE,
   "generation_config.json",
   "tokenizer.json",
   "tokenizer_config.json",

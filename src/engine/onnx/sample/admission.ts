@@ -16,7 +16,7 @@ export interface AdmissionLimits {
 }
 
 /** Prompts taken off the queue, to be prefilled together. */
-export interface Admission {
+export interface AdmittedPrompts {
   readonly prompts: readonly SharedPrompt[];
   /** Cached blocks that a single prompt begins with; empty for several prompts. */
   readonly known: readonly StoredBlock[];
@@ -36,7 +36,7 @@ export function admit(
   first: Request,
   prefixes: PrefixCache,
   { room, maxTokens, place }: AdmissionLimits,
-): Admission | null {
+): AdmittedPrompts | null {
   const { maxPiece, minSharedPrefix } = place;
   if (room <= 0) return null;
   if (isScored(first)) return { prompts: shareOf(queue.remove((request) => request === first)), known: [] };

@@ -1,6 +1,6 @@
 /** Sampling step: from a row's distribution, or the token drawn from it, to its next token. */
 import type { SampledToken } from "../../port.ts";
-import { chooseToken, requireDistribution, requireFinite, topTokens } from "./choose.ts";
+import { chooseToken, requireDistribution, requireFiniteLogprob, topTokens } from "./choose.ts";
 import type { DrawnTokens } from "./draw-graph.ts";
 import type { Distributions } from "./forward.ts";
 import type { Request, RunningRow } from "./request.ts";
@@ -35,7 +35,7 @@ function chooseFrom(distributions: Distributions, { request, length, sampled }: 
 /** Takes the next token of a row that a graph has drawn. */
 function takeFrom({ ids, logprobs }: DrawnTokens, { length }: RunningRow<Deciding>, index: number) {
   const logprob = logprobs[index]!;
-  requireFinite(logprob, length);
+  requireFiniteLogprob(logprob, length);
   return { id: ids[index]!, logprob, top: [] };
 }
 

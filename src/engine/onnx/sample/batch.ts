@@ -31,7 +31,7 @@ export interface NewRow {
 }
 
 /** Running rows on the same weights; row `i` is slot `i` of the cache. */
-export class Batch {
+export class SampleBatch {
   readonly weights: PlacedWeights;
   readonly #place: SamplingPlace;
   readonly #listener: RowListener;

@@ -59,7 +59,7 @@ export function requireDistribution(logprobs: Float32Array, position: number): v
  * @param position - Position of the token in its sequence, from 0; for the message.
  * @throws NonFiniteError `E_NON_FINITE` if the log-probability is not finite.
  */
-export function requireFinite(logprob: number, position: number): void {
+export function requireFiniteLogprob(logprob: number, position: number): void {
   if (!Number.isFinite(logprob)) throw nonFinite(position);
 }
 

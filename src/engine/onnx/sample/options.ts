@@ -1,17 +1,17 @@
 import { DEFAULT_DEVICE_MEMORY } from "../runtime/device-memory.ts";
 
-/** Default of {@link SamplerOptions.maxRows}. */
+/** Default of {@link SamplerSettings.maxRows}. */
 export const DEFAULT_MAX_ROWS = 256;
-/** Default of {@link SamplerOptions.prefixCacheBytes}. */
+/** Default of {@link SamplerSettings.prefixCacheBytes}. */
 export const DEFAULT_PREFIX_CACHE_BYTES = 256 * 1024 * 1024;
 
-/** Returns the default of {@link SamplerOptions.prefixCacheBytes} on a device: an eighth of its memory. */
+/** Returns the default of {@link SamplerSettings.prefixCacheBytes} on a device: an eighth of its memory. */
 export function devicePrefixCacheBytes(memoryBytes = DEFAULT_DEVICE_MEMORY): number {
   return memoryBytes / 8;
 }
 
 /** Settings of a sampler. */
-export interface SamplerOptions {
+export interface SamplerSettings {
   /**
    * Max threads inside one op. A row's bits do not depend on the threads: each graph uses only as many as leave the bits unchanged, one for
    * a small model.

@@ -15,7 +15,7 @@ export interface Weights {
 }
 
 /** Weights published under an id, held until the policy is released and its last request has ended. */
-export interface Policy<W extends PlacedWeights = PlacedWeights, A extends Adapter = Adapter> {
+export interface PublishedPolicy<W extends PlacedWeights = PlacedWeights, A extends Adapter = Adapter> {
   /** Batch key: requests with equal keys run in one batch. */
   readonly batchKey: string;
   readonly weights: W;
@@ -28,15 +28,15 @@ export interface Policy<W extends PlacedWeights = PlacedWeights, A extends Adapt
 }
 
 /** Policies of a sampler, with reference counts of their requests. */
-export class Policies<T extends { readonly lora: Adapter | null }, W extends PlacedWeights, A extends Adapter> {
+export class PublishedPolicies<T extends { readonly lora: Adapter | null }, W extends PlacedWeights, A extends Adapter> {
   readonly #source: WeightsSource<T, W, A>;
-  readonly #onForgotten: (policy: Policy<W, A>) => void;
+  readonly #onForgotten: (policy: PublishedPolicy<W, A>) => void;
   /** Configurations, one object per directory: programs and tables are cached by object identity. */
   readonly #configs = new Leases<string, ModelConfig>();
-  readonly #policies = new Map<string, Policy<W, A>>();
+  readonly #policies = new Map<string, PublishedPolicy<W, A>>();
 
   /** @param onForgotten - Called with each policy that no request can use any more. */
-  constructor(source: WeightsSource<T, W, A>, onForgotten: (policy: Policy<W, A>) => void) {
+  constructor(source: WeightsSource<T, W, A>, onForgotten: (policy: PublishedPolicy<W, A>) => void) {
     this.#source = source;
     this.#onForgotten = onForgotten;
   }
@@ -95,7 +95,7 @@ export class Policies<T extends { readonly lora: Adapter | null }, W extends Pla
    *
    * @throws NotFoundError `E_NOT_FOUND` if the policy does not exist or was released.
    */
-  acquire(id: string): Policy<W, A> {
+  acquire(id: string): PublishedPolicy<W, A> {
     const policy = this.#policies.get(id);
     if (!policy || policy.isReleased) throw new NotFoundError(`The engine holds no policy "${id}"; it was released`);
     policy.users++;
@@ -103,7 +103,7 @@ export class Policies<T extends { readonly lora: Adapter | null }, W extends Pla
   }
 
   /** Releases the use of a policy by a request that has ended. */
-  releaseUse(id: string, policy: Policy<W, A>): void {
+  releaseUse(id: string, policy: PublishedPolicy<W, A>): void {
     policy.users--;
     this.#forget(id, policy);
   }
@@ -113,11 +113,11 @@ export class Policies<T extends { readonly lora: Adapter | null }, W extends Pla
     return [...this.#policies.values()].some((policy) => policy.batchKey === batchKey);
   }
 
-  #set(id: string, policy: Omit<Policy<W, A>, "users" | "isReleased">): void {
+  #set(id: string, policy: Omit<PublishedPolicy<W, A>, "users" | "isReleased">): void {
     this.#policies.set(id, { ...policy, users: 0, isReleased: false });
   }
 
-  #forget(id: string, policy: Policy<W, A>): void {
+  #forget(id: string, policy: PublishedPolicy<W, A>): void {
     if (!policy.isReleased || policy.users > 0 || !this.#policies.delete(id)) return;
     policy.release();
     this.#onForgotten(policy);

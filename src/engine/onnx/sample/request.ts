@@ -2,7 +2,7 @@ import type { PromptToken, SampledToken, SamplingParams } from "../../port.ts";
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
 import { tableStart } from "../model/rope.ts";
 import type { LogitRules } from "./logits/rules.ts";
-import type { Policy } from "./policies.ts";
+import type { PublishedPolicy } from "./policies.ts";
 
 /** Sampled token on its way to the caller. */
 export interface SampledEvent {
@@ -14,7 +14,7 @@ export interface SampledEvent {
 export interface Request {
   readonly id: number;
   readonly policyId: string;
-  readonly policy: Policy;
+  readonly policy: PublishedPolicy;
   /** Tokens to prefill. */
   readonly prompt: Int32Array;
   /** Number of tokens at the end of `prompt` that were sampled for this request before its row was suspended. */

@@ -6,15 +6,15 @@
 import type { SamplingParams } from "../../port.ts";
 import type { ModelConfig, BaseSource } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
-import { type Admission, admit } from "./admission.ts";
-import { Batch } from "./batch.ts";
+import { type AdmittedPrompts, admit } from "./admission.ts";
+import { SampleBatch } from "./batch.ts";
 import type { PlacedWeights, SamplerPlace, SamplingPlace } from "./place.ts";
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
 import { LogitRules } from "./logits/rules.ts";
-import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } from "./options.ts";
+import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerSettings } from "./options.ts";
 import { FairShare } from "./fair-share.ts";
 import { PrefillLimiter } from "./prefill-limiter.ts";
-import { Policies, type Policy } from "./policies.ts";
+import { PublishedPolicies, type PublishedPolicy } from "./policies.ts";
 import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
 import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
@@ -37,9 +37,9 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   readonly #emit: (events: SampledEvent[]) => void;
   readonly #onError: (requests: number[], error: unknown) => void;
   readonly #prefixes: PrefixCache;
-  readonly #policies: Policies<T, PlacedWeights, Adapter>;
+  readonly #policies: PublishedPolicies<T, PlacedWeights, Adapter>;
   readonly #place: SamplingPlace;
-  readonly #batches = new Map<string, Batch>();
+  readonly #batches = new Map<string, SampleBatch>();
   readonly #limiters = new WeakMap<ModelConfig, PrefillLimiter>();
   readonly #cancelled = new Set<number>();
   readonly #queue = new WaitingQueue();
@@ -52,7 +52,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   #isRunning = false;
 
   constructor(
-    options: SamplerOptions,
+    options: SamplerSettings,
     emit: (events: SampledEvent[]) => void,
     onError: (requests: number[], error: unknown) => void,
     { place, weights }: SamplerPlace<T>,
@@ -61,7 +61,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
     this.#maxPrefillTokens = options.maxPrefillTokens ?? 2048;
     this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
-    this.#policies = new Policies(weights, (policy) => {
+    this.#policies = new PublishedPolicies(weights, (policy) => {
       this.#prefixes.forget(policy);
       // An empty batch keeps its cache, and so the weights, for the next request.
       if (!this.#policies.hasBatch(policy.batchKey)) this.#dropBatch(policy.batchKey);
@@ -152,7 +152,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       0,
     );
     const endMs = running.length > 0 ? performance.now() + budgetMs : null;
-    let policy: Policy;
+    let policy: PublishedPolicy;
     do {
       const task = await this.#nextTask(endMs);
       if (!task) return;
@@ -194,7 +194,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 
   /** Starts prefilling prompts; returns null if that failed. */
-  async #start({ prompts, known }: Admission): Promise<PrefillTask | null> {
+  async #start({ prompts, known }: AdmittedPrompts): Promise<PrefillTask | null> {
     try {
       const task = await PrefillTask.start(prompts, known, this.#prefixes, this.#place);
       this.#tasks.unshift(task);
@@ -238,13 +238,13 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 
   /** Adds the requests of completed prompts to their batch. */
-  #enter(batch: Batch, batchKey: string, { completed, distributions }: PieceResult): void {
+  #enter(batch: SampleBatch, batchKey: string, { completed, distributions }: PieceResult): void {
     const rows = completed.flatMap((prefilled) => prefilled.requests.map((request) => newRow(request, prefilled)));
     const expected = Math.min(this.#maxRows, batch.size + rows.length + this.#queue.countOf(batchKey));
     batch.enter(rows, distributions, expected);
   }
 
-  async #decode(batch: Batch): Promise<void> {
+  async #decode(batch: SampleBatch): Promise<void> {
     try {
       // Rows that grew beyond the memory continue when others have ended.
       const excess = batch.size - batch.roomFor(batch.size, batch.longest + 1);
@@ -289,7 +289,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 
   /** Returns the max number of prompt tokens to compute until `endMs`; null = no running row waits. */
-  #promptTokens({ weights }: Policy, endMs: number | null): number {
+  #promptTokens({ weights }: PublishedPolicy, endMs: number | null): number {
     const limiter = this.#limiterOf(weights.config);
     const tokens =
       endMs === null
@@ -299,7 +299,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 
   /** Returns the max number of prompt tokens to compute in one run. */
-  #pieceTokens(policy: Policy, endMs: number | null): number {
+  #pieceTokens(policy: PublishedPolicy, endMs: number | null): number {
     return Math.max(Math.min(this.#place.minPiece, this.#maxPrefillTokens), this.#promptTokens(policy, endMs));
   }
 
@@ -314,10 +314,10 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     this.#batches.delete(key);
   }
 
-  #batch({ batchKey, weights }: Policy): Batch {
+  #batch({ batchKey, weights }: PublishedPolicy): SampleBatch {
     let batch = this.#batches.get(batchKey);
     if (!batch) {
-      batch = new Batch(this.#place, weights, {
+      batch = new SampleBatch(this.#place, weights, {
         onToken: (event) => this.#events.push(event),
         onEnd: (request) => this.#release(request),
         onFailure: (request, error) => this.#onError([request.id], error),

@@ -4,7 +4,7 @@ import type { DeviceInfo } from "../../engine-info.ts";
 import type { CallOptions, ModelHandle, WorkerStatus } from "../../port.ts";
 import { spawnWorker } from "../../../base/util/spawn-worker.ts";
 import type { BaseSource } from "../model/config.ts";
-import { DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } from "../sample/options.ts";
+import { DEFAULT_PREFIX_CACHE_BYTES, type SamplerSettings } from "../sample/options.ts";
 import { DeviceProcess } from "./device-process.ts";
 import type { DeviceEvent, DeviceSettings, DeviceTrainerMethods } from "./device-worker.ts";
 import { SamplerPool } from "./sampler-pool.ts";
@@ -28,7 +28,7 @@ export interface ComputeUnit {
 /** Settings of {@link processorUnit}. */
 export interface ProcessorOptions {
   readonly samplers: number;
-  readonly sampler: SamplerOptions & { readonly maxRows: number };
+  readonly sampler: SamplerSettings & { readonly maxRows: number };
   readonly trainer: TrainerSettings;
   readonly onDeath: (death: WorkerDeath) => void;
 }
@@ -68,7 +68,7 @@ const LACKS_FLOAT16 = /requires f16|shader-f16/u;
 const CLOSE_MS = 10_000;
 
 /** Settings of {@link deviceUnit}. */
-export interface DeviceOptions extends DeviceSettings {
+export interface DeviceUnitOptions extends DeviceSettings {
   readonly onDeath: (death: WorkerDeath) => void;
   /** Called once per program with nodes that the processor computes instead of the device. */
   readonly onFallback: (fallback: DeviceEvent["fallback"]) => void;
@@ -82,7 +82,7 @@ export interface DeviceOptions extends DeviceSettings {
  * @throws EngineError `E_ENGINE` without an accepted adapter, or if it cannot be opened.
  * @throws ConfigError `E_CONFIG` if the adapter cannot store float16 and the weights are float16.
  */
-export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...settings }: DeviceOptions): Promise<ComputeUnit> {
+export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...settings }: DeviceUnitOptions): Promise<ComputeUnit> {
   const { weightPrecision } = settings;
   const process = new DeviceProcess(settings);
   const samplers = new SamplerPool({ "device-sampler": () => process.open("sampler") }, onDeath);

@@ -17,7 +17,7 @@ import type { Placement } from "../runtime/placement.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
 import { onDevice } from "../sample/device-place.ts";
 import { KeysRoom } from "../sample/keys-room.ts";
-import { devicePrefixCacheBytes, type SamplerOptions } from "../sample/options.ts";
+import { devicePrefixCacheBytes, type SamplerSettings } from "../sample/options.ts";
 import { BLOCK_TOKENS } from "../sample/prefix-cache.ts";
 import { positionsNeeded } from "../train/batch.ts";
 import { DeviceTrainer } from "../train/device-trainer.ts";
@@ -46,7 +46,7 @@ export interface DeviceEvent {
 
 /** Settings of the process. */
 export interface DeviceSettings {
-  readonly sampler: SamplerOptions;
+  readonly sampler: SamplerSettings;
   /** Size of the device's memory. @default 8 GB */
   readonly memoryBytes?: number | undefined;
   /** Type in which weights that are not trained are stored. */

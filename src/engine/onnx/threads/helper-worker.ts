@@ -5,7 +5,7 @@ import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { rotaryTables } from "../model/transformer.ts";
-import { type Batch, positionsNeeded } from "../train/batch.ts";
+import { type TrainBatch, positionsNeeded } from "../train/batch.ts";
 import type { BatchResult } from "../train/batch-inputs.ts";
 import type { BatchModel } from "../train/batch-runner.ts";
 import { Runners } from "../train/runners.ts";
@@ -29,7 +29,7 @@ export interface SharedModel {
 /** Task of the helper thread: one data-parallel half of a step. */
 export interface HalfTask {
   readonly rows: readonly Row[];
-  readonly batches: readonly Batch[];
+  readonly batches: readonly TrainBatch[];
   readonly loss: LossSpec | null;
   /** Threads inside one op. */
   readonly threads: number;

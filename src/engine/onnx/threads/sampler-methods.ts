@@ -6,7 +6,7 @@ import { Grammars, type GrammarText } from "../sample/grammar-cache.ts";
 import type { SentParams } from "../sample/logits/lists.ts";
 import type { SamplerPlace } from "../sample/place.ts";
 import { packEvents, type PackedEvents } from "../sample/packed-events.ts";
-import type { SamplerOptions } from "../sample/options.ts";
+import type { SamplerSettings } from "../sample/options.ts";
 import { Sampler } from "../sample/sampler.ts";
 
 /** Event that a sampler posts: sampled tokens, or failed requests with their error. */
@@ -17,7 +17,7 @@ type OutputForm = GrammarText & { readonly directory: string };
 
 /** Creates a sampler and returns its methods. */
 export function samplerMethods<T extends { readonly lora: Adapter | null }>(
-  options: SamplerOptions,
+  options: SamplerSettings,
   where: SamplerPlace<T>,
   post: (event: SamplerEvent) => void,
 ) {

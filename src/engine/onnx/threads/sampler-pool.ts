@@ -6,7 +6,7 @@ import type { Adapter } from "../model/parameters.ts";
 import { PrefixAffinity } from "./prefix-affinity.ts";
 import { grammarText } from "../sample/grammar-cache.ts";
 import { toSent } from "../sample/logits/lists.ts";
-import type { SamplerOptions } from "../sample/options.ts";
+import type { SamplerSettings } from "../sample/options.ts";
 import { unpackEvents } from "../sample/packed-events.ts";
 import type { SamplerEvent } from "./sampler-methods.ts";
 import type { SamplerMethods } from "./sampler-worker.ts";
@@ -86,10 +86,10 @@ export class SamplerPool {
    */
   static ofThreads(
     count: number,
-    options: SamplerOptions & { readonly maxRows: number; readonly prefixCacheBytes: number },
+    options: SamplerSettings & { readonly maxRows: number; readonly prefixCacheBytes: number },
     onDeath: (death: WorkerDeath) => void,
   ): SamplerPool {
-    const share: SamplerOptions = {
+    const share: SamplerSettings = {
       ...options,
       maxRows: Math.ceil(options.maxRows / count),
       prefixCacheBytes: Math.floor(options.prefixCacheBytes / count),

@@ -2,10 +2,10 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { serveCalls } from "../../../base/util/worker-rpc.ts";
 import { onHost } from "../sample/host-place.ts";
-import type { SamplerOptions } from "../sample/options.ts";
+import type { SamplerSettings } from "../sample/options.ts";
 import { samplerMethods } from "./sampler-methods.ts";
 
-const options = workerData as SamplerOptions;
+const options = workerData as SamplerSettings;
 const port = parentPort!;
 const methods = samplerMethods(options, onHost(options.threads), (event) => port.postMessage({ event }));
 

@@ -5,10 +5,10 @@ import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { tableStart } from "../model/rope.ts";
 import type { Tensor, TensorConstructor, Tensors } from "../runtime/program.ts";
-import { type Batch, type PaddedBlock, positionsIn } from "./batch.ts";
+import { type TrainBatch, type PaddedBlock, positionsIn } from "./batch.ts";
 import { sliceName } from "./head-loss.ts";
-import { promptOfPackedRows, type Selection, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
-import { attentionRanges, type Mask, packedMasks, promptMasks, type Range } from "./masks.ts";
+import { promptOfPackedRows, type TrainedEntries, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
+import { attentionRanges, type Mask, packedMasks, promptMasks, type KeyRange } from "./masks.ts";
 import { type BatchSize, type MemoryBudget, type MemoryPlan, memoryPlan } from "./memory-plan.ts";
 import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames, type Reach, reachesOf } from "./padded-blocks.ts";
 
@@ -26,8 +26,8 @@ export interface BatchResult {
 /** Rows of a batch and the loss to compute. */
 export interface BatchRequest {
   readonly rows: readonly Row[];
-  readonly batch: Batch;
-  readonly selection: Selection;
+  readonly batch: TrainBatch;
+  readonly selection: TrainedEntries;
   /** Slices of the trained tokens, see {@link MemoryPlan}. */
   readonly slices: number;
   /** Loss whose gradients are computed; null to compute log-probabilities only. */
@@ -55,9 +55,9 @@ export interface PlanOptions {
 export function selectAndPlan(
   config: ModelConfig,
   rows: readonly Row[],
-  batch: Batch,
+  batch: TrainBatch,
   { minEntries, entryStep = 1, budget, plannedSize = (size) => size }: PlanOptions,
-): { readonly selection: Selection; readonly plan: MemoryPlan } | null {
+): { readonly selection: TrainedEntries; readonly plan: MemoryPlan } | null {
   const trained = batch.groups.reduce((sum, group) => sum + group.trained, 0);
   if (trained === 0) return null;
   const entries = Math.max(trained, minEntries);
@@ -104,7 +104,7 @@ export function batchInputs(
 }
 
 /** Reads the results of a run from its outputs, which lie in the process's memory. */
-export function batchResult(selection: Selection, outputs: Tensors, hasLoss: boolean): BatchResult {
+export function batchResult(selection: TrainedEntries, outputs: Tensors, hasLoss: boolean): BatchResult {
   const entropies = outputs["entropy"]!.data as Float32Array;
   let entropy = 0;
   let weightedEntropy = 0;
@@ -121,16 +121,22 @@ export function batchResult(selection: Selection, outputs: Tensors, hasLoss: boo
 }
 
 /** Result of a batch without trained tokens. */
-export const NOTHING: BatchResult = { logprobs: new Float32Array(0), entropy: 0, weightedEntropy: 0, loss: 0 };
+export const EMPTY_RESULT: BatchResult = { logprobs: new Float32Array(0), entropy: 0, weightedEntropy: 0, loss: 0 };
 
 /** Builds the tensors with tokens, positions and masks of a batch's padded blocks. */
-function blockInputs(TensorClass: TensorConstructor, rows: readonly Row[], batch: Batch, config: ModelConfig, source: MaskSource): Tensors {
+function blockInputs(
+  TensorClass: TensorConstructor,
+  rows: readonly Row[],
+  batch: TrainBatch,
+  config: ModelConfig,
+  source: MaskSource,
+): Tensors {
   const copies = config.heads / config.kvHeads;
   const feeds: Tensors = {};
   const floats = (data: Float32Array, shape: readonly number[]) => new TensorClass("float32", data, shape);
   const addMasks = (prefix: string, reach: Reach, masks: readonly Mask[]) =>
     masks.forEach(({ data, shape }, block) => (feeds[maskName(prefix, block, reach)] = floats(data, shape)));
-  const addRanges = (prefix: string, reach: Reach, { count }: PaddedBlock, ranges: readonly Range[]) =>
+  const addRanges = (prefix: string, reach: Reach, { count }: PaddedBlock, ranges: readonly KeyRange[]) =>
     ranges.forEach(({ first, last, prompt, firstPrompt, lines, keys }, block) => {
       const names = rangeNames(prefix, block, reach);
       feeds[names.first] = floats(first, [count, 1, lines, 1]);

@@ -5,8 +5,8 @@ import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
 import type { RotaryTables } from "../model/rope.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
-import { type Batch, minTrainedEntries, plannedSize } from "./batch.ts";
-import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
+import { type TrainBatch, minTrainedEntries, plannedSize } from "./batch.ts";
+import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import type { MemoryPlan } from "./memory-plan.ts";
 import { graphShape } from "./query-blocks.ts";
@@ -50,7 +50,7 @@ export class BatchRunner {
   async run(
     model: BatchModel,
     rows: readonly Row[],
-    batch: Batch,
+    batch: TrainBatch,
     loss: LossSpec | null,
     gradients: Float32Array | null,
   ): Promise<BatchResult> {
@@ -61,7 +61,7 @@ export class BatchRunner {
       minEntries: minTrainedEntries(config, lora !== null),
       plannedSize: (size) => plannedSize(config, size),
     });
-    if (planned === null) return NOTHING;
+    if (planned === null) return EMPTY_RESULT;
     const { selection, plan } = planned;
     const views = (flat: Float32Array, of: Layout): Tensors =>
       Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
@@ -96,7 +96,7 @@ export class BatchRunner {
 
   #program(
     { base, lora }: BatchModel,
-    batch: Batch,
+    batch: TrainBatch,
     { kind, hasEntropyBonus, plan }: { readonly kind: GradientKind; readonly hasEntropyBonus: boolean; readonly plan: MemoryPlan },
   ): Promise<Program> {
     const rank = lora?.rank ?? null;

@@ -28,7 +28,7 @@ interface Extents {
 }
 
 /** Prefix groups that run together. */
-export interface Batch {
+export interface TrainBatch {
   readonly groups: readonly PrefixGroup[];
   /** Block of the shared prompts, one row per prefix group, `[G, P]`. Null if the groups are single rows that share nothing. */
   readonly prompts: PaddedBlock | null;
@@ -174,7 +174,7 @@ export function minTrainedEntries({ hiddenSize, innerSize, heads, headSize, voca
 const BATCH_OVERHEAD = 128;
 
 /** Returns the cost of a batch in tokens, whether or not the batch is padded to `minPositions` positions yet. */
-export function costOf(shape: Extents, { minPositions = MIN_PRODUCT_ROWS, tokenCost = () => 1 }: Partial<BatchLimits> = {}): number {
+export function batchCost(shape: Extents, { minPositions = MIN_PRODUCT_ROWS, tokenCost = () => 1 }: Partial<BatchLimits> = {}): number {
   const positions = Math.max(positionsIn(shape), minPositions);
   return positions * tokenCost(positions) + BATCH_OVERHEAD;
 }
@@ -194,7 +194,7 @@ export function positionsIn({ prompts, packedRows }: Extents): number {
  * starting batches is minimal. A pure function of the rows and limits: the same rows give the same order of summation, and so a
  * bit-identical gradient.
  */
-export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] {
+export function planBatches(rows: readonly Row[], limits: BatchLimits): TrainBatch[] {
   const groups = findPrefixGroups(rows, limits).sort(
     (a, b) => a.packedLength - b.packedLength || a.shared - b.shared || a.members[0]! - b.members[0]!,
   );
@@ -204,7 +204,7 @@ export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] 
 }
 
 /** Cuts sorted prefix groups into batches of consecutive groups at the lowest total cost, by dynamic programming. */
-function cut(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLimits): Batch[] {
+function cut(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLimits): TrainBatch[] {
   const { maxTrained, minRows, minPositions = MIN_PRODUCT_ROWS, blocksOf = queryBlocks } = limits;
   // cheapest[i]: the lowest cost of the first i groups, and the start of the last batch of that plan.
   const cheapest = [{ cost: 0, start: 0 }];
@@ -214,12 +214,12 @@ function cut(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLim
     for (let start = end - 1; start >= 0; start--) {
       shape.add(groups[start]!);
       if (start < end - 1 && (positionsIn(shape) > maxTokens || shape.trained > maxTrained)) break;
-      const cost = cheapest[start]!.cost + costOf(shape, limits);
+      const cost = cheapest[start]!.cost + batchCost(shape, limits);
       if (cost < best.cost) best = { cost, start };
     }
     cheapest.push(best);
   }
-  const batches: Batch[] = [];
+  const batches: TrainBatch[] = [];
   for (let end = groups.length; end > 0; end = cheapest[end]!.start) {
     const members = groups.slice(cheapest[end]!.start, end);
     const shape = new Shape(blocksOf);
@@ -268,7 +268,7 @@ function padded({ prompts, packedRows }: Shape, minRows: number, minPositions: n
   return { prompts, packedRows: isLonger ? { count: 1, time: Math.max(time, long) } : { count: filled, time } };
 }
 
-function cutIntoBlocks({ prompts, packedRows }: Extents, blocksOf: (time: number) => number): Pick<Batch, "prompts" | "packedRows"> {
+function cutIntoBlocks({ prompts, packedRows }: Extents, blocksOf: (time: number) => number): Pick<TrainBatch, "prompts" | "packedRows"> {
   const block = (extent: Extent): PaddedBlock => ({ ...extent, blocks: blocksOf(extent.time) });
   return { prompts: prompts && block(prompts), packedRows: block(packedRows) };
 }

@@ -10,8 +10,8 @@ import type { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type Tensor, type Tensors } from "../runtime/program.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
-import type { Batch } from "./batch.ts";
-import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
+import type { TrainBatch } from "./batch.ts";
+import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
 import { keptShapes } from "./kept-activations.ts";
 import type { DeviceBudget, MemoryPlan } from "./memory-plan.ts";
@@ -52,14 +52,14 @@ export class DeviceBatchRunner {
   async run(
     model: DeviceBatchModel,
     rows: readonly Row[],
-    batch: Batch,
+    batch: TrainBatch,
     loss: LossSpec | null,
     transferred: TransferCount,
   ): Promise<BatchResult> {
     const { base, lora, layout, parameters, gradients } = model;
     const { config } = base;
     const planned = selectAndPlan(config, rows, batch, { minEntries: MIN_ROWS, entryStep: PADDING_STEP, budget: this.#budget });
-    if (planned === null) return NOTHING;
+    if (planned === null) return EMPTY_RESULT;
     const { selection, plan } = planned;
     const { Tensor } = await loadRuntime();
     const inputs = batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" });
@@ -116,7 +116,7 @@ export class DeviceBatchRunner {
 
   #program(
     { base, lora }: DeviceBatchModel,
-    batch: Batch,
+    batch: TrainBatch,
     loss: LossSpec | null,
     plan: MemoryPlan,
     hosted: (input: string) => boolean,

@@ -14,13 +14,13 @@ import { readState, type StateVectors, writeState } from "../model/state.ts";
 import { initialAdapter } from "../model/weights.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
-import { type Batch, deviceBatchLimits, planBatches, positionsIn } from "./batch.ts";
+import { type TrainBatch, deviceBatchLimits, planBatches, positionsIn } from "./batch.ts";
 import type { BatchResult } from "./batch-inputs.ts";
 import { DeviceBatchRunner } from "./device-batch-runner.ts";
 import { DeviceOptimizer, type DeviceVectors, groupsOf } from "./device-optimizer.ts";
 import { type DeviceBudget, deviceBudget, keptBytesPerToken } from "./memory-plan.ts";
 import { requireFinitePass } from "./require-finite.ts";
-import { summarize } from "./summary.ts";
+import { collectResults } from "./summary.ts";
 import type { TrainedModelSpec } from "./trainer.ts";
 
 interface DeviceModel {
@@ -225,7 +225,7 @@ export class DeviceTrainer {
     const before = vectors.gradients.clone();
     const transferred = { uploaded: 0, downloaded: 0 };
     try {
-      const results = new Map<Batch, BatchResult>();
+      const results = new Map<TrainBatch, BatchResult>();
       const batches = planBatches(rows, deviceBatchLimits(base.config, this.#budget));
       if (loss !== null) {
         const keptBytes = Math.max(...batches.map(positionsIn)) * keptBytesPerToken(base.config);
@@ -238,7 +238,7 @@ export class DeviceTrainer {
         // Between two batches the sampler decodes a token, and an abort message is received.
         await new Promise(setImmediate);
       }
-      const { logprobs, metrics } = summarize(rows, results, loss);
+      const { logprobs, metrics } = collectResults(rows, results, loss);
       if (logprobs.some((row) => row.some((each) => !Number.isFinite(each))) || !Number.isFinite(metrics.loss))
         requireFinitePass({ layout, parameters: await vectors.parameters.download(layout.length) }, logprobs, loss && metrics.loss);
       before.release();

@@ -9,7 +9,7 @@ import { headLoss, type TrainedPieces } from "./head-loss.ts";
 import { outputKept } from "./kept-activations.ts";
 import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
 import type { GraphShape } from "./query-blocks.ts";
-import { type MaskSource, type Model, rowsOf } from "./padded-blocks.ts";
+import { type MaskSource, type SharedInputs, rowsOf } from "./padded-blocks.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Output of a gradient graph: a loss with gradients, or log-probabilities alone. */
@@ -75,7 +75,7 @@ export function gradientGraph(
   const weights = weightInputs(graph, base);
   const adapters = rank === null ? null : adapterLayout(config, rank);
   const adapterWeights = adapters && weightInputs(graph, adapters);
-  const model: Model = {
+  const model: SharedInputs = {
     graph,
     config,
     weights,

@@ -1,25 +1,25 @@
 /** Data-parallel halves of a step's batches, which two threads compute in parallel. */
 import type { Row } from "../../port.ts";
-import { type Batch, costOf } from "./batch.ts";
+import { type TrainBatch, batchCost } from "./batch.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
 
 /**
  * Splits batches into two halves of about equal cost, each in the order of the batches. A pure function of the batches: gradients are
  * summed within a half and then over the halves, so every bit of the sum is the same for any number of threads.
  */
-export function splitInHalves(batches: readonly Batch[]): [Batch[], Batch[]] {
+export function splitInHalves(batches: readonly TrainBatch[]): [TrainBatch[], TrainBatch[]] {
   const totals = [0, 0];
-  const halfOf = new Map<Batch, number>();
-  for (const batch of batches.toSorted((a, b) => costOf(b) - costOf(a))) {
+  const halfOf = new Map<TrainBatch, number>();
+  for (const batch of batches.toSorted((a, b) => batchCost(b) - batchCost(a))) {
     const lighter = totals[1]! < totals[0]! ? 1 : 0;
     halfOf.set(batch, lighter);
-    totals[lighter]! += costOf(batch);
+    totals[lighter]! += batchCost(batch);
   }
   return [batches.filter((batch) => halfOf.get(batch) === 0), batches.filter((batch) => halfOf.get(batch) === 1)];
 }
 
 /** Returns the rows that some batches need, and the batches with their members re-indexed to these rows. */
-export function rowsOfHalf(rows: readonly Row[], batches: readonly Batch[]): { rows: Row[]; batches: Batch[] } {
+export function rowsOfHalf(rows: readonly Row[], batches: readonly TrainBatch[]): { rows: Row[]; batches: TrainBatch[] } {
   const places = new Map<number, number>();
   const placeOf = (index: number) => {
     if (!places.has(index)) places.set(index, places.size);

@@ -1,6 +1,6 @@
 /** Inputs of a gradient graph, built from the rows of a batch. */
 import type { Row } from "../../port.ts";
-import { type Batch, positionsIn, type PaddedBlock } from "./batch.ts";
+import { type TrainBatch, positionsIn, type PaddedBlock } from "./batch.ts";
 import { inputsOf, type PrefixGroup } from "./prefix-groups.ts";
 
 /** Token ids of a padded block, flat, and the position of each token in its own row. */
@@ -10,7 +10,7 @@ export interface Tokens {
 }
 
 /** Trained tokens of a batch, one entry each, padded with entries of weight 0. */
-export interface Selection {
+export interface TrainedEntries {
   /**
    * Flat index of the position that predicts the token, prompts before packed rows. The first tokens of a prompt's continuations share one
    * index.
@@ -27,7 +27,7 @@ export interface Selection {
 }
 
 /** Visits the prefix groups of a batch, each with the row of its prompt and its first packed row. */
-export function forEachGroup({ groups }: Batch, visit: (group: PrefixGroup, prompt: number, firstPackedRow: number) => void): void {
+export function forEachGroup({ groups }: TrainBatch, visit: (group: PrefixGroup, prompt: number, firstPackedRow: number) => void): void {
   let firstPackedRow = 0;
   groups.forEach((group, prompt) => {
     visit(group, prompt, firstPackedRow);
@@ -42,7 +42,7 @@ export function forEachGroup({ groups }: Batch, visit: (group: PrefixGroup, prom
  */
 export function tokenInputs(
   rows: readonly Row[],
-  batch: Batch,
+  batch: TrainBatch,
   startOf: (inputs: number) => number = () => 0,
 ): { prompts: Tokens | null; packedRows: Tokens } {
   const prompts = batch.prompts && emptyTokens(batch.prompts);
@@ -72,7 +72,7 @@ function write({ tokens, positions }: Tokens, at: number, source: Int32Array, fr
 }
 
 /** Builds the one-hot matrix from packed rows to prompts, `[M, G]`: 1 where a packed row continues a prompt; rows of padding are 0. */
-export function promptOfPackedRows(batch: Batch, prompts: PaddedBlock): Float32Array {
+export function promptOfPackedRows(batch: TrainBatch, prompts: PaddedBlock): Float32Array {
   const owners = new Float32Array(batch.packedRows.count * prompts.count);
   forEachGroup(batch, ({ packedRows }, prompt, firstPackedRow) => {
     for (let packedRow = firstPackedRow; packedRow < firstPackedRow + packedRows; packedRow++)
@@ -86,10 +86,10 @@ export function promptOfPackedRows(batch: Batch, prompts: PaddedBlock): Float32A
  *
  * @param minEntries - Min number of entries; padding entries have weight 0.
  */
-export function selectTrained(rows: readonly Row[], batch: Batch, minEntries: number): Selection {
+export function selectTrained(rows: readonly Row[], batch: TrainBatch, minEntries: number): TrainedEntries {
   const count = batch.groups.reduce((sum, { trained }) => sum + trained, 0);
   const size = Math.max(count, minEntries);
-  const selection: Selection = {
+  const selection: TrainedEntries = {
     selected: new BigInt64Array(size),
     targets: new BigInt64Array(size),
     weights: new Float32Array(size),
@@ -118,7 +118,7 @@ export function selectTrained(rows: readonly Row[], batch: Batch, minEntries: nu
  */
 export function forEachTrained(
   rows: readonly Row[],
-  batch: Batch,
+  batch: TrainBatch,
   visit: (row: Row, t: number, position: number, index: number) => void,
 ): void {
   const { prompts, packedRows } = batch;

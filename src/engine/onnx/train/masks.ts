@@ -1,6 +1,6 @@
 /** Attention masks of gradient graphs. */
 import { MASKED } from "../graph/index.ts";
-import type { Batch, PaddedBlock } from "./batch.ts";
+import type { TrainBatch, PaddedBlock } from "./batch.ts";
 import { forEachGroup } from "./inputs.ts";
 
 /** Attention mask, `[B or 1, 1, copies·queries, keys]`: 0 where a query may attend, {@link MASKED} elsewhere. */
@@ -27,7 +27,7 @@ export function promptMasks(prompts: PaddedBlock, copies: number, window = Infin
  * @param copies - Query heads per key head.
  * @param window - Max tokens that a token attends to, itself included. @default Infinity
  */
-export function packedMasks(batch: Batch, copies: number, window = Infinity): Mask[] {
+export function packedMasks(batch: TrainBatch, copies: number, window = Infinity): Mask[] {
   const before = batch.prompts?.time ?? 0;
   const causal = causalMasks(batch.packedRows, before, copies, window);
   return before === 0
@@ -60,7 +60,7 @@ function causalMasks({ time, blocks: count }: PaddedBlock, before: number, copie
  *
  * @param start - First query of the block, counted in its packed row.
  */
-function continuationMask(batch: Batch, causal: Mask, start: number, copies: number, window: number): Mask {
+function continuationMask(batch: TrainBatch, causal: Mask, start: number, copies: number, window: number): Mask {
   const { count } = batch.packedRows;
   const before = batch.prompts!.time;
   const [, , lines, keys] = causal.shape;
@@ -90,7 +90,7 @@ function firstPromptKey(shared: number, token: number, window: number): number {
 }
 
 /** Keys that the queries of a block attend to, one range per query and copy; and the prompt keys that all queries of a row attend to. */
-export interface Range {
+export interface KeyRange {
   /** First key after the prompt, `[rows, copies·queries]`. */
   readonly first: Float32Array;
   /** Last key, `[rows, copies·queries]`. */
@@ -111,7 +111,7 @@ export interface Range {
  * @param copies - Query heads per key head.
  * @param window - Max tokens that a token attends to, itself included. @default Infinity
  */
-export function attentionRanges(batch: Batch, isPrompt: boolean, copies: number, window = Infinity): Range[] {
+export function attentionRanges(batch: TrainBatch, isPrompt: boolean, copies: number, window = Infinity): KeyRange[] {
   const { count, time, blocks } = isPrompt ? batch.prompts! : batch.packedRows;
   const before = isPrompt ? 0 : (batch.prompts?.time ?? 0);
   const size = time / blocks;

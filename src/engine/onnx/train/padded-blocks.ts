@@ -20,7 +20,7 @@ import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
 import type { GraphShape, QueryBlocks } from "./query-blocks.ts";
 
 /** Model inputs that all rows of a graph share. */
-export type Model = Omit<ModelInputs, "dims" | "positions">;
+export type SharedInputs = Omit<ModelInputs, "dims" | "positions">;
 
 /** Name prefix of the inputs for the block of prompts. */
 export const PROMPT = "prompt_";
@@ -68,7 +68,7 @@ export interface Rows {
 }
 
 /** Declares the inputs of a batch's padded blocks. With prompts, the returned rows are the prompts followed by the packed rows. */
-export function rowsOf(model: Model, { prompts, packedRows }: GraphShape, source: MaskSource): Rows {
+export function rowsOf(model: SharedInputs, { prompts, packedRows }: GraphShape, source: MaskSource): Rows {
   const packed = blockInputs(model, PACKED, packedRows, prompts === null ? null : "reach", source);
   if (prompts === null)
     return {
@@ -98,7 +98,13 @@ interface BlockInputs {
  *
  * @param reach - Dimension of the keys if the rows attend to more keys than their own, else null.
  */
-function blockInputs(model: Model, prefix: string, { count, recompute }: QueryBlocks, reach: Dim | null, source: MaskSource): BlockInputs {
+function blockInputs(
+  model: SharedInputs,
+  prefix: string,
+  { count, recompute }: QueryBlocks,
+  reach: Dim | null,
+  source: MaskSource,
+): BlockInputs {
   const { graph, config } = model;
   const name = (dim: string) => `${prefix}${dim}`;
   const [batch, time, rows, grouped] = [name("rows"), name("time"), name("flat"), name("grouped")];

@@ -66,7 +66,7 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
     let cost = alone(shared);
     const lengths = [shared];
     let inputs = shared;
-    let trained = trainedTokens(head);
+    let trained = weightedTokens(head);
     for (let next = first + 1; next < rows.length; next++) {
       const row = rows[next]!;
       const length = inputsOf(row);
@@ -74,7 +74,7 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
       const own = inputs + length - (members.length + 1) * common;
       const longest = Math.max(longestRow, length);
       const joined = together(common, own, longest - common);
-      const more = trained + trainedTokens(row);
+      const more = trained + weightedTokens(row);
       if (
         common < MIN_SHARED ||
         tableStartOf(length) !== tableStartOf(inputsOf(head)) ||
@@ -164,7 +164,7 @@ export function inputsOf({ tokens }: Row): number {
 }
 
 /** Counts the tokens with a non-zero weight. */
-export function trainedTokens(row: Row): number {
+export function weightedTokens(row: Row): number {
   let count = 0;
   for (let t = 1; t < row.weights.length; t++) if (row.weights[t] !== 0) count++;
   return count;

@@ -1,5 +1,5 @@
 /** Query blocks: the cut of a row's queries for attention. Each graph is compiled for one cut, so there are few different cuts. */
-import type { Batch } from "./batch.ts";
+import type { TrainBatch } from "./batch.ts";
 
 /** Cut of the queries of a padded block's rows. */
 export interface QueryBlocks {
@@ -47,7 +47,7 @@ export function deviceQueryBlocks(time: number): number {
  * more memory than everything else kept for it; they are recomputed if rows, or the prompts they continue, are longer than 512 tokens, or
  * both are longer than 128.
  */
-export function graphShape({ prompts, packedRows }: Pick<Batch, "prompts" | "packedRows">): GraphShape {
+export function graphShape({ prompts, packedRows }: Pick<TrainBatch, "prompts" | "packedRows">): GraphShape {
   const [before, own] = [prompts?.time ?? 0, packedRows.time];
   return {
     prompts: prompts && { count: prompts.blocks, recompute: before > 512 },

@@ -4,7 +4,7 @@
  */
 import type { LossSpec, Row, ThreadReport } from "../../port.ts";
 import { isLarge } from "../model/size.ts";
-import { type Batch, positionsIn } from "./batch.ts";
+import { type TrainBatch, positionsIn } from "./batch.ts";
 import type { BatchResult } from "./batch-inputs.ts";
 import type { BatchModel } from "./batch-runner.ts";
 import { addTo, splitInHalves } from "./halves.ts";
@@ -35,7 +35,7 @@ export interface StepModel extends BatchModel {
 export interface Step {
   readonly model: StepModel;
   readonly rows: readonly Row[];
-  readonly batches: readonly Batch[];
+  readonly batches: readonly TrainBatch[];
   /** Loss whose gradients are added to the model's; null to compute log-probabilities only. */
   readonly loss: LossSpec | null;
   readonly signal: AbortSignal;
@@ -67,7 +67,7 @@ export interface StepHelper {
 export type StartHelper = (onDeath: () => void) => StepHelper;
 
 /** Calls a computation with the number of threads inside one op that it must use. */
-type Schedule = <T>(batch: Batch, compute: (threads: number) => Promise<T>) => Promise<T>;
+type Schedule = <T>(batch: TrainBatch, compute: (threads: number) => Promise<T>) => Promise<T>;
 
 /** Kind of steps that share one thread choice. */
 interface StepKind {
@@ -105,7 +105,7 @@ export class StepExecutor {
    *
    * @throws the signal's reason if it aborts between two batches, and any error of a batch. Gradients of some batches may have been added.
    */
-  async run(step: Step): Promise<{ readonly results: ReadonlyMap<Batch, BatchResult>; readonly threads: ThreadReport }> {
+  async run(step: Step): Promise<{ readonly results: ReadonlyMap<TrainBatch, BatchResult>; readonly threads: ThreadReport }> {
     clearTimeout(this.#idle);
     try {
       return await this.#compute(step);
@@ -114,7 +114,7 @@ export class StepExecutor {
     }
   }
 
-  async #compute(step: Step): Promise<{ readonly results: ReadonlyMap<Batch, BatchResult>; readonly threads: ThreadReport }> {
+  async #compute(step: Step): Promise<{ readonly results: ReadonlyMap<TrainBatch, BatchResult>; readonly threads: ThreadReport }> {
     const { model, batches, loss } = step;
     const halves = isLarge(model.base.config) ? ([batches, []] as const) : splitInHalves(batches);
     const kind = this.#kindOf(model, this.#canRunSideBySide(halves));
@@ -134,7 +134,7 @@ export class StepExecutor {
     await this.#helper?.forget(modelId);
   }
 
-  #canRunSideBySide([first, second]: readonly [readonly Batch[], readonly Batch[]]): boolean {
+  #canRunSideBySide([first, second]: readonly [readonly TrainBatch[], readonly TrainBatch[]]): boolean {
     const longest = Math.max(...[...first, ...second].map(({ prompts, packedRows }) => Math.max(prompts?.time ?? 0, packedRows.time)));
     return this.#startHelper !== undefined && second.length > 0 && longest <= MAX_HALF_BATCH_TOKENS;
   }
@@ -142,7 +142,7 @@ export class StepExecutor {
   /** Computes both halves on the calling thread. */
   async #runInTurn(
     step: Step,
-    [first, second]: readonly [readonly Batch[], readonly Batch[]],
+    [first, second]: readonly [readonly TrainBatch[], readonly TrainBatch[]],
     schedule: Schedule,
   ): Promise<readonly BatchResult[][]> {
     const gradients = step.loss && step.model.gradients;
@@ -156,7 +156,7 @@ export class StepExecutor {
   /** Computes the first half on the calling thread and the second on the helper thread, with half of the threads each. */
   async #runSideBySide(
     step: Step,
-    [first, second]: readonly [readonly Batch[], readonly Batch[]],
+    [first, second]: readonly [readonly TrainBatch[], readonly TrainBatch[]],
     threads: number,
   ): Promise<readonly (readonly BatchResult[])[]> {
     const { model, loss } = step;
@@ -182,7 +182,7 @@ export class StepExecutor {
   /** Computes batches one after the other and adds their gradients to `gradients`. */
   async #runBatches(
     { model, rows, loss, signal }: Step,
-    batches: readonly Batch[],
+    batches: readonly TrainBatch[],
     gradients: Float32Array | null,
     schedule: Schedule,
   ): Promise<BatchResult[]> {
@@ -211,7 +211,7 @@ export class StepExecutor {
    *
    * @param batches - Batches computed, gradients included; null if the run must not be timed.
    */
-  async #timed<T>({ choice }: StepKind, batches: readonly Batch[] | null, compute: (threads: number) => Promise<T>): Promise<T> {
+  async #timed<T>({ choice }: StepKind, batches: readonly TrainBatch[] | null, compute: (threads: number) => Promise<T>): Promise<T> {
     const computed = batches?.filter(({ groups }) => groups.some(({ trained }) => trained > 0)) ?? [];
     if (choice.isSettled || computed.length === 0) return compute(choice.best);
     const threads = choice.current;

@@ -1,13 +1,13 @@
 import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
-import { type Batch, positionsIn } from "./batch.ts";
+import { type TrainBatch, positionsIn } from "./batch.ts";
 import type { BatchResult } from "./batch-inputs.ts";
 import { forEachTrained } from "./inputs.ts";
 
 /** Collects the results of a step: log-probabilities per row, and metrics summed over all rows. */
-export function summarize(
+export function collectResults(
   rows: readonly Row[],
-  results: ReadonlyMap<Batch, BatchResult>,
+  results: ReadonlyMap<TrainBatch, BatchResult>,
   loss: LossSpec | null,
 ): { logprobs: Logprobs[]; metrics: LossMetrics } {
   const logprobs = rows.map((row) => new Float32Array(row.tokens.length));

@@ -17,7 +17,7 @@ import { batchLimits, positionsNeeded, planBatches } from "./batch.ts";
 import type { FrozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { requireFinitePass } from "./require-finite.ts";
-import { summarize } from "./summary.ts";
+import { collectResults } from "./summary.ts";
 import { MAX_HALF_BATCH_TOKENS, type StartHelper, StepExecutor, type StepModel } from "./step-executor.ts";
 
 /** Model being trained. */
@@ -209,7 +209,7 @@ export class Trainer {
     if (loss) model.hasGradients = true;
     try {
       const { results, threads } = await this.#executor.run({ model, rows, batches, loss, signal });
-      const { logprobs, metrics } = summarize(rows, results, loss);
+      const { logprobs, metrics } = collectResults(rows, results, loss);
       requireFinitePass(model, logprobs, loss && metrics.loss);
       return { logprobs, metrics: { ...metrics, threads } };
     } catch (error) {

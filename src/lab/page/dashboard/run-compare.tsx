@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { Estimate, RunComparison, RunSummary } from "../../dashboard/api.ts";
+import type { MeanEstimate, RunComparison, RunSummary } from "../../dashboard/api.ts";
 import { breakable, Scroll, Segmented } from "../components/controls.tsx";
 import { count, rewardText } from "../components/format.ts";
 import type { Live } from "./live.ts";
@@ -102,13 +102,13 @@ export function differenceText(value: number): string {
 }
 
 /** Formats the interval of an estimate; `–` without one. */
-export function interval(estimate: Estimate | null, text: (value: number) => string): string {
+export function interval(estimate: MeanEstimate | null, text: (value: number) => string): string {
   if (estimate === null || estimate.low === null || estimate.high === null) return "–";
   return `${text(estimate.low)} to ${text(estimate.high)}`;
 }
 
 /** Returns the class of a difference: the sign if the interval excludes 0. */
-function direction(difference: Estimate | null): string | undefined {
+function direction(difference: MeanEstimate | null): string | undefined {
   if (difference === null || difference.low === null || difference.high === null) return undefined;
   return difference.low > 0 ? "positive" : difference.high < 0 ? "negative" : undefined;
 }

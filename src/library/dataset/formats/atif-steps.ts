@@ -2,7 +2,7 @@
 import type { AssistantChoice, LogprobEntry, MessageOrChoice, RequestMessage, ToolCall } from "../../../base/schema/index.ts";
 import { isChoice, textOf } from "../../../base/trajectory/messages.ts";
 import type { AtifStep } from "./atif-schema.ts";
-import { difference, overlaid } from "./difference.ts";
+import { valueDifference, overlaid } from "./difference.ts";
 import { isJson, type Json } from "./documents.ts";
 
 /** Key of `extra` under which the writer keeps values that ATIF has no field for. */
@@ -107,7 +107,7 @@ export function stepsOf(items: readonly MessageOrChoice[]): AtifStep[] {
     const number = steps.length + 1;
     const step = { step_id: number, ...(isChoice(item) || item.role === "assistant" ? agentStep(item, number) : contextStep(item)) };
     const rebuilt = rebuiltItem(step);
-    const own = difference(withEntriesOf(rebuilt, item), rebuilt);
+    const own = valueDifference(withEntriesOf(rebuilt, item), rebuilt);
     steps.push({ ...step, ...withOwn(own === undefined ? undefined : { item: own }) });
   }
   return steps;
@@ -139,7 +139,7 @@ function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Res
   const id = message.tool_call_id;
   const isKnown = typeof id === "string" && (calls ?? []).some((call) => call.tool_call_id === id);
   const result = { ...(isKnown ? { source_call_id: id } : {}), content: contentOf(message) };
-  return { ...result, ...withOwn(difference(message, rebuiltResult(result))) };
+  return { ...result, ...withOwn(valueDifference(message, rebuiltResult(result))) };
 }
 
 function agentStep(item: AssistantChoice | RequestMessage, number: number): UnnumberedStep {
@@ -158,7 +158,7 @@ function agentStep(item: AssistantChoice | RequestMessage, number: number): Unnu
 
 function callOf(call: ToolCall, id: string): Call {
   const converted = { tool_call_id: call.id ?? id, function_name: call.function.name, arguments: argumentsOf(call.function.arguments) };
-  return { ...converted, ...withOwn(difference(call, readCall(converted))) };
+  return { ...converted, ...withOwn(valueDifference(call, readCall(converted))) };
 }
 
 /** Parses arguments; `{}` for text that is not a JSON object, which `extra` then keeps. */
@@ -176,7 +176,7 @@ function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {
   const entries = logprobs?.content;
   if (!prompt && !ids && !entries) return {};
   const own = entries?.map(
-    (entry, index) => difference(plainEntry(entry), { token: tokenName(ids?.[index]), logprob: entry.logprob }) ?? {},
+    (entry, index) => valueDifference(plainEntry(entry), { token: tokenName(ids?.[index]), logprob: entry.logprob }) ?? {},
   );
   return {
     metrics: {

@@ -65,7 +65,7 @@ const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/iu;
  * @param endSessions - Ends all sessions when the server is closed.
  * @throws ConfigError `E_CONFIG` for an invalid `port` or `maxSessions`, and the error of `listen`, such as `EADDRINUSE`.
  */
-export async function listen(
+export async function listenForEpisodes(
   { host = "127.0.0.1", port = 0, maxSessions }: ServeOptions,
   listener: (request: IncomingMessage, response: ServerResponse) => unknown,
   endSessions: () => Promise<void>,

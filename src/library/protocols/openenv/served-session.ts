@@ -27,7 +27,7 @@ const action = z.discriminatedUnion("type", [
 const submission = z.object({ answer: z.string() });
 
 /** Session of one client: answers its messages one after the other. */
-export class ServedSession<S> {
+export class ServedOpenEnvSession<S> {
   readonly #environment: ToolEnvironment<S>;
   readonly #id: string;
   readonly #nextIndex: () => number;

@@ -3,9 +3,9 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { WebSocket } from "ws";
 import type { Environment } from "../../environment/index.ts";
 import { ConfigError } from "../../../base/errors.ts";
-import { listen, MAX_REQUEST_BYTES, type EnvironmentServer, type ServeOptions } from "../episode/server.ts";
+import { listenForEpisodes, MAX_REQUEST_BYTES, type EnvironmentServer, type ServeOptions } from "../episode/server.ts";
 import { checkServable } from "../episode/tool-environment.ts";
-import { ServedSession } from "./served-session.ts";
+import { ServedOpenEnvSession } from "./served-session.ts";
 
 /** Interval of the pings that detect lost clients, in milliseconds. */
 const PING_INTERVAL_MS = 30_000;
@@ -58,7 +58,7 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
   const { maxSessions = MAX_SESSIONS } = options;
   // Loaded on first use, so that importing the module stays fast.
   const { WebSocketServer } = await import("ws");
-  const sessions = new Map<WebSocket, ServedSession<S>>();
+  const sessions = new Map<WebSocket, ServedOpenEnvSession<S>>();
   const sockets = new WebSocketServer({ noServer: true, maxPayload: MAX_REQUEST_BYTES });
   const timer = setInterval(() => pingAll(sessions.keys()), PING_INTERVAL_MS).unref();
   const endSessions = async () => {
@@ -69,7 +69,7 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
     }
     await Promise.all([...sessions.values()].map((session) => session.close()));
   };
-  const { http, server, refuses } = await listen(options, (request, response) => answer(served, request, response), endSessions);
+  const { http, server, refuses } = await listenForEpisodes(options, (request, response) => answer(served, request, response), endSessions);
   let next = 0;
   http.on("upgrade", (request, socket, head) => {
     if (refuses(request) !== null) return void socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n");
@@ -78,7 +78,7 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
       // A connection error is followed by `close`.
       client.on("error", () => undefined);
       if (sessions.size >= maxSessions) return refuse(client, maxSessions);
-      const session = new ServedSession(served, randomUUID(), () => next++);
+      const session = new ServedOpenEnvSession(served, randomUUID(), () => next++);
       sessions.set(client, session);
       client.on("close", () => {
         sessions.delete(client);

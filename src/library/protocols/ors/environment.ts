@@ -4,7 +4,7 @@ import { ConfigError } from "../../../base/errors.ts";
 import { runAgent } from "../../rollout/agent/index.ts";
 import { trajectory } from "../../../base/trajectory/index.ts";
 import type { EnvironmentAgentOptions } from "../episode/agent-options.ts";
-import { callJson, type OrsServer } from "./http.ts";
+import { callOrs, type OrsServer } from "./http.ts";
 import { toOrsMessages } from "./messages.ts";
 import { OrsSession, type OrsTask } from "./session.ts";
 import * as wire from "./wire.ts";
@@ -78,17 +78,17 @@ export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<En
     timeoutMs,
     signal: signal ?? new AbortController().signal,
   };
-  const names = await callJson(server, "/list_environments", wire.environments);
+  const names = await callOrs(server, "/list_environments", wire.environments);
   const name = chosen("environment", options.environment?.toLowerCase() ?? names[0], names);
   const path = `/${encodeURIComponent(name)}`;
-  const splits = await callJson(server, `${path}/splits`, wire.splits);
+  const splits = await callOrs(server, `${path}/splits`, wire.splits);
   const splitNames = splits.map((split) => split.name);
   const trainSplit = chosen("trainSplit", options.trainSplit ?? splits.find(({ type }) => type === "train")?.name, splitNames);
   const held = options.evalSplit === undefined ? splits.find(({ type }) => type !== "train")?.name : options.evalSplit;
   const evalSplit = held === undefined || held === null ? null : chosen("evalSplit", held, splitNames);
-  const { supports_score_group: hasGroupScore, message_block_types: blockTypes } = await callJson(server, `${path}/tools`, wire.tools);
+  const { supports_score_group: hasGroupScore, message_block_types: blockTypes } = await callOrs(server, `${path}/tools`, wire.tools);
   const tasksOf = async (split: string): Promise<OrsTask[]> => {
-    const { num_tasks: count } = await callJson(server, `${path}/num_tasks`, wire.taskCount, { split });
+    const { num_tasks: count } = await callOrs(server, `${path}/num_tasks`, wire.taskCount, { split });
     return Array.from({ length: count }, (_, index) => ({ id: `${split}/${index}`, split, index }));
   };
   return defineEnvironment<OrsTask>({

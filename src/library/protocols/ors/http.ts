@@ -39,7 +39,7 @@ const REMEDIES: Readonly<Record<number, string>> = {
  *
  * @throws HttpError `E_HTTP`, ConnectionError `E_CONNECTION`, ProtocolError `E_PROTOCOL`, a TimeoutError, or the signal's reason.
  */
-export async function callJson<T extends z.ZodType>(server: OrsServer, path: string, schema: T, body?: unknown): Promise<z.output<T>> {
+export async function callOrs<T extends z.ZodType>(server: OrsServer, path: string, schema: T, body?: unknown): Promise<z.output<T>> {
   return timed(server, path, async (signal) => {
     const text = await (await send(server, path, body, signal)).body.text();
     return parsed(server, path, schema, text);
@@ -50,7 +50,7 @@ export async function callJson<T extends z.ZodType>(server: OrsServer, path: str
  * Sends a request with an event stream as response, and returns its result. A stream that breaks after its `task_id` is resumed, which
  * does not repeat the operation.
  *
- * @throws EnvironmentError `E_ENVIRONMENT` for an `error` event; otherwise as {@link callJson}.
+ * @throws EnvironmentError `E_ENVIRONMENT` for an `error` event; otherwise as {@link callOrs}.
  */
 export async function callStream<T extends z.ZodType>(server: OrsServer, path: string, schema: T, body: object): Promise<z.output<T>> {
   return timed(server, path, async (signal) => parsed(server, path, schema, (await readStream(server, path, body, signal)).result));

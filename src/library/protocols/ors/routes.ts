@@ -10,7 +10,7 @@ import { MAX_REQUEST_BYTES } from "../episode/server.ts";
 import { SUBMIT } from "../episode/served-episode.ts";
 import type { ToolEnvironment } from "../episode/tool-environment.ts";
 import { fromOrsMessages, toOrsMessages } from "./messages.ts";
-import type { ServedSession, ServedSessions, SplitName } from "./served-sessions.ts";
+import type { ServedOrsSession, ServedSessions, SplitName } from "./served-sessions.ts";
 import { messages } from "./wire.ts";
 
 /** Maximum characters of one event of a result, as in openreward. */
@@ -146,7 +146,7 @@ function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedS
 }
 
 /** Runs a tool call. @returns the JSON of its result. */
-async function call<S>({ episode }: ServedSession<S>, name: string, input: Record<string, unknown>): Promise<string> {
+async function call<S>({ episode }: ServedOrsSession<S>, name: string, input: Record<string, unknown>): Promise<string> {
   const refused = (reason: string, error: string) => JSON.stringify({ ok: false, error, reason });
   const done = (text: string, end: { readonly reward: number | null; readonly finished: boolean }) =>
     JSON.stringify({ ok: true, output: { blocks: [{ type: "text", text, detail: null }], metadata: null, ...end } });
@@ -175,7 +175,7 @@ async function scores<S>(
 }
 
 /** Runs an operation of a session after the earlier ones, or returns the result of the operation that a client resumes. */
-function resumable<S>(session: ServedSession<S>, taskId: string | null | undefined, run: () => Promise<string>): Response {
+function resumable<S>(session: ServedOrsSession<S>, taskId: string | null | undefined, run: () => Promise<string>): Response {
   if (taskId !== null && taskId !== undefined) {
     return eventStream(taskId, session.results.get(taskId) ?? Promise.reject(new Error("unknown task_id")));
   }
@@ -227,7 +227,7 @@ function sessionId(c: Context): string {
   return c.req.header("x-session-id")?.trim() ?? fail(400, "X-Session-ID header is required");
 }
 
-function sessionOf<S>(c: Context, sessions: ServedSessions<S>): ServedSession<S> {
+function sessionOf<S>(c: Context, sessions: ServedSessions<S>): ServedOrsSession<S> {
   return sessions.get(sessionId(c)) ?? fail(404, "Active environment not found");
 }
 

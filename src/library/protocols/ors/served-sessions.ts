@@ -19,7 +19,7 @@ export interface SessionLimits {
 }
 
 /** Session of one client. */
-export interface ServedSession<S> {
+export interface ServedOrsSession<S> {
   readonly scenario: S;
   readonly episode: ServedEpisode<S>;
   /** Results of tool calls by task id, for clients that resume a broken stream. */
@@ -32,7 +32,7 @@ export interface ServedSession<S> {
 /** Sessions of a server, from `/create` until `/delete` or the idle timeout. */
 export class ServedSessions<S> {
   readonly #environment: ToolEnvironment<S>;
-  readonly #sessions = new Map<string, ServedSession<S>>();
+  readonly #sessions = new Map<string, ServedOrsSession<S>>();
   readonly #limits: SessionLimits;
   readonly #timer: NodeJS.Timeout;
   /** Ids of sessions that are being created. */
@@ -56,7 +56,7 @@ export class ServedSessions<S> {
   }
 
   /** Returns a session; undefined if it does not exist. */
-  get(id: string): ServedSession<S> | undefined {
+  get(id: string): ServedOrsSession<S> | undefined {
     const session = this.#sessions.get(id);
     if (session !== undefined) session.usedAtMs = performance.now();
     return session;

@@ -1,7 +1,7 @@
 import { getRequestListener } from "@hono/node-server";
 import type { Environment } from "../../environment/index.ts";
 import { ConfigError } from "../../../base/errors.ts";
-import { listen, type EnvironmentServer, type ServeOptions } from "../episode/server.ts";
+import { listenForEpisodes, type EnvironmentServer, type ServeOptions } from "../episode/server.ts";
 import { checkServable } from "../episode/tool-environment.ts";
 import { ServedSessions } from "./served-sessions.ts";
 import { orsRoutes } from "./routes.ts";
@@ -63,6 +63,6 @@ export async function serveOrs<S>(environment: Environment<S>, options: ServeOrs
     });
   }
   const sessions = new ServedSessions(served, { maxSessions, idleTimeoutMs, counts: { train: listed, eval: held.length } });
-  const { server } = await listen(options, getRequestListener(orsRoutes(served, sessions).fetch), () => sessions.close());
+  const { server } = await listenForEpisodes(options, getRequestListener(orsRoutes(served, sessions).fetch), () => sessions.close());
   return server;
 }

@@ -4,7 +4,7 @@ import { HttpError } from "../../client/errors.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "../../rollout/agent/tool.ts";
 import type { JsonObject, RequestMessage } from "../../../base/schema/index.ts";
 import { EnvironmentError } from "../episode/errors.ts";
-import { callJson, callStream, createSession, type OrsServer } from "./http.ts";
+import { callOrs, callStream, createSession, type OrsServer } from "./http.ts";
 import { fromOrsMessages, outputText, type OrsMessage } from "./messages.ts";
 import * as wire from "./wire.ts";
 
@@ -41,7 +41,7 @@ export class OrsSession {
     this.#path = `/${encodeURIComponent(environment)}`;
     this.#ping = setInterval(() => {
       // A lost session is reported by the next request.
-      callJson(server, "/ping", z.unknown(), {}).catch(() => undefined);
+      callOrs(server, "/ping", z.unknown(), {}).catch(() => undefined);
     }, PING_INTERVAL_MS).unref();
   }
 
@@ -50,7 +50,7 @@ export class OrsSession {
     const id = await createSession(server);
     const session = new OrsSession({ ...server, headers: { ...server.headers, "x-session-id": id } }, environment);
     try {
-      await callJson(session.#server, "/create", z.unknown(), { env_name: environment, split, index });
+      await callOrs(session.#server, "/create", z.unknown(), { env_name: environment, split, index });
       return session;
     } catch (error) {
       await session.close();
@@ -66,18 +66,18 @@ export class OrsSession {
   /** Returns the initial messages of the task. */
   async messages(): Promise<RequestMessage[]> {
     try {
-      return fromOrsMessages(await callJson(this.#server, `${this.#path}/messages`, wire.messages));
+      return fromOrsMessages(await callOrs(this.#server, `${this.#path}/messages`, wire.messages));
     } catch (error) {
       // Servers before openreward 0.1.157 have only a prompt.
       if (!(error instanceof HttpError && error.status === 404)) throw error;
-      const prompt = await callJson(this.#server, `${this.#path}/prompt`, wire.blocks);
+      const prompt = await callOrs(this.#server, `${this.#path}/prompt`, wire.blocks);
       return fromOrsMessages([{ role: "user", blocks: prompt }]);
     }
   }
 
   /** Returns the tools of the task. Errors of arguments become text for the model; a failed tool or session fails the rollout. */
   async tools(): Promise<AgentTool[]> {
-    const { tools, terminal_tool: terminal } = await callJson(this.#server, `${this.#path}/task_tools`, wire.tools);
+    const { tools, terminal_tool: terminal } = await callOrs(this.#server, `${this.#path}/task_tools`, wire.tools);
     this.#terminal = terminal ?? null;
     return tools.map(({ name, description, input_schema: schema }) => {
       const parameters = (schema ?? { type: "object", properties: {} }) as JsonObject;
@@ -106,8 +106,8 @@ export class OrsSession {
   async close(): Promise<void> {
     clearInterval(this.#ping);
     const server = { ...this.#server, timeoutMs: CLOSE_TIMEOUT_MS, signal: new AbortController().signal };
-    await callJson(server, "/delete", z.unknown(), {}).catch(() => undefined);
-    await callJson(server, "/delete_session", z.unknown(), {}).catch(() => undefined);
+    await callOrs(server, "/delete", z.unknown(), {}).catch(() => undefined);
+    await callOrs(server, "/delete_session", z.unknown(), {}).catch(() => undefined);
   }
 
   /** Ends the session. */

@@ -13,7 +13,7 @@ interface Page {
  * @param readPage - Requests one page.
  * @throws ConfigError `E_CONFIG` if the server returns a cursor twice, so that the list would never end.
  */
-export async function allPages<P extends Page>(noun: string, readPage: (params: { cursor?: string }) => Promise<P>): Promise<P[]> {
+export async function allMcpPages<P extends Page>(noun: string, readPage: (params: { cursor?: string }) => Promise<P>): Promise<P[]> {
   const pages: P[] = [];
   const cursors = new Set<string>();
   let cursor: string | undefined;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ConfigError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/schema/index.ts";
-import { allPages } from "./mcp-list.ts";
+import { allMcpPages } from "./mcp-list.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "./tool.ts";
 
 /**
@@ -112,7 +112,7 @@ const toolResult = z.looseObject({
 export async function mcpTools(client: McpClient, { rename = (name) => name, signal }: McpToolsOptions = {}): Promise<AgentTool[]> {
   const tools = new Map<string, AgentTool>();
   const requestOptions = signal === undefined ? {} : { signal };
-  const pages = await allPages("tools", (params) => client.listTools(params, requestOptions));
+  const pages = await allMcpPages("tools", (params) => client.listTools(params, requestOptions));
   for (const { name, description, inputSchema } of pages.flatMap((page) => page.tools)) {
     const shown = rename(name);
     if (tools.has(shown)) throw new ConfigError(`Two tools of the MCP server would be named \`${shown}\``, { param: "rename" });

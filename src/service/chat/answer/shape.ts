@@ -67,7 +67,7 @@ export interface ChoiceMessage {
 }
 
 /** Parses the text of a choice into a message. */
-export function toMessage(
+export function parseMessage(
   { index, text, closedBy }: Pick<GeneratedChoice, "index" | "text" | "closedBy">,
   { request, shouldParseReasoning }: ShapeOptions,
 ): ChoiceMessage {

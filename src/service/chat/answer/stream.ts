@@ -9,7 +9,7 @@ import type { CallDelta, ForcedCallStream } from "../text/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "../text/tool-calls.ts";
 
 /** Options of a stream besides the generated tokens. */
-export interface StreamOptions extends ShapeOptions {
+export interface CompletionStreamOptions extends ShapeOptions {
   readonly usage: "none" | "final" | "continuous";
   /** Called when the reader disconnects before the end. */
   readonly onCancel: () => void;
@@ -58,7 +58,7 @@ const MAX_BATCH_TOKENS = 2048;
  * the request's engine slot is not blocked.
  */
 export class CompletionStream implements ChunkSource {
-  readonly #options: StreamOptions;
+  readonly #options: CompletionStreamOptions;
   readonly #head: Pick<ChatCompletionChunk, "id" | "object" | "created" | "model">;
   readonly #choices: PendingChoice[];
   #cachedTokens = 0;
@@ -71,7 +71,7 @@ export class CompletionStream implements ChunkSource {
   #waiting: ((batch: ChunkBatch) => void) | null = null;
   #scheduled: NodeJS.Immediate | null = null;
 
-  constructor(options: StreamOptions) {
+  constructor(options: CompletionStreamOptions) {
     this.#options = options;
     const { head, request } = options;
     const { id, created, model } = head;

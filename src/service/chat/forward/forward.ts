@@ -4,11 +4,11 @@ import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { z } from "zod";
 import { UpstreamAdapters } from "../../../engine/upstream/adapters.ts";
-import { textOf, type Upstream, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
+import { upstreamText, type Upstream, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
 import { EngineError, OverloadedError, UnsupportedError } from "../../../base/errors.ts";
 import { CHAT_FIELDS, type ChatField } from "../../../base/schema/chat-fields.ts";
 import { messageOf } from "../../../base/util/values.ts";
-import { toErrorBody, type ErrorFields, type ErrorStatus } from "../../http/errors.ts";
+import { toErrorBody, type ErrorBodyFields, type ErrorStatus } from "../../http/errors.ts";
 import type { Members } from "../../../dialects/index.ts";
 import type { ErrorBody } from "../../../base/schema/index.ts";
 import type { ServiceLogger } from "../../common/logger.ts";
@@ -140,7 +140,7 @@ export class ChatForwarder {
         isStreaming = true;
         return { kind: "stream", events: forwardedStream(answer.body, { rename, onEnd }) };
       }
-      const text = await textOf(answer);
+      const text = await upstreamText(answer);
       const members = membersOf(text);
       if (members === null) {
         this.#options.logger.error("The upstream answered a chat completion with something else than a JSON object", {
@@ -212,7 +212,7 @@ export class ChatForwarder {
 
   /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
   async #refusal(answer: UpstreamAnswer, { name, forget }: Target): Promise<ForwardedAnswer> {
-    const text = await textOf(answer);
+    const text = await upstreamText(answer);
     const said = upstreamError.safeParse(flatErrors(text));
     if (answer.status === 429 || answer.status === 503) {
       const message = said.success ? said.data.error.message : "The server that samples this model has no room now";
@@ -267,7 +267,7 @@ function flatErrors(text: string): unknown {
   }
 }
 
-function refusal(status: ErrorStatus, fields: ErrorFields, retryAfter: string | null = null): ForwardedAnswer {
+function refusal(status: ErrorStatus, fields: ErrorBodyFields, retryAfter: string | null = null): ForwardedAnswer {
   return { kind: "refusal", status, body: toErrorBody(status, fields), retryAfter };
 }
 

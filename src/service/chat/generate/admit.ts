@@ -70,7 +70,7 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
 /**
  * Limiter for the number of choices that run at one time, so that excess requests are rejected at once instead of accumulating in memory.
  */
-export class Admission {
+export class ChoiceLimiter {
   readonly #capacity: number;
   /** Number of choices that run now. */
   #running = 0;
@@ -129,7 +129,7 @@ function outOfRange(field: string, range: string, value: number | string, param:
  *
  * @throws ArgumentError `E_ARGUMENT` for `n`, `stop`, `repetition_detection` or `priority` out of bounds.
  */
-export function checkCounts(request: ChatRequest, limits: ResolvedChatLimits): void {
+export function checkRequestCounts(request: ChatRequest, limits: ResolvedChatLimits): void {
   if (request.n < 1 || request.n > limits.maxChoices) throw outOfRange("n", `from 1 to ${limits.maxChoices}`, request.n, null);
   if (request.stop.length > limits.maxStopStrings)
     throw outOfRange("stop", `at most ${limits.maxStopStrings} strings`, request.stop.length, null);

@@ -92,7 +92,7 @@ function notEmpty(ids: Int32Array): Int32Array {
 }
 
 /** Data of a finished choice that is remembered. */
-export interface SampledTurn {
+export interface FinishedTurn {
   /** Sampled text as the client received it. */
   readonly text: string;
   /** All sampled ids, including the closing one. */
@@ -111,7 +111,7 @@ export async function rememberTurn(
   encoder: PromptEncoder,
   request: PromptRequest,
   prompt: RenderedPrompt,
-  turn: SampledTurn,
+  turn: FinishedTurn,
   splice: SplicePoint,
 ): Promise<void> {
   const { tokenizer } = encoder;

@@ -1,7 +1,14 @@
 import { BodyError } from "../../../dialects/index.ts";
 import { WhetstoneError } from "../../../base/errors.ts";
 import type { ErrorBody } from "../../../base/schema/error.ts";
-import { codeOfFailure, isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../../http/errors.ts";
+import {
+  codeOfFailure,
+  isClientGone,
+  toErrorBody,
+  UnreadableBodyError,
+  type ErrorBodyFields,
+  type ErrorStatus,
+} from "../../http/errors.ts";
 
 export { BodyError };
 
@@ -36,7 +43,7 @@ export interface ChatErrorAnswer {
   readonly isInternal: boolean;
 }
 
-function answer(status: ErrorStatus, fields: ErrorFields): ChatErrorAnswer {
+function answer(status: ErrorStatus, fields: ErrorBodyFields): ChatErrorAnswer {
   return { status, isInternal: false, body: toErrorBody(status, fields) };
 }
 

@@ -5,7 +5,7 @@ import { requestTool } from "../../../base/schema/chat.ts";
 import { CHAT_FIELDS, FIELD_ROWS, fieldShape, type ChatField, type FieldName, type FieldsWith } from "../../../base/schema/chat-fields.ts";
 import { laxBoolean, laxInt64, laxInteger, laxNumber, strictString } from "./coercion.ts";
 import { shown } from "../../../base/util/shown.ts";
-import { camelCase, type CamelCase } from "../../common/camel-case.ts";
+import { camelCase, type CamelCase } from "../../../base/util/letter-case.ts";
 import { wireMessage } from "./messages.ts";
 
 const record = z.record(z.string(), z.unknown());

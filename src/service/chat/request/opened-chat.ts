@@ -19,7 +19,7 @@ const decoder = new TextDecoder();
 export const BODY_ERRORS = { BodyError, UnreadableBodyError };
 
 /** Properties of the service and of a request's credential that determine how the request is read. Plain data. */
-export interface ReadOptions {
+export interface ChatReadOptions {
   /** Server features that some fields need. */
   readonly needs: FieldNeeds;
   /** Session of the credential; null without one. */
@@ -82,7 +82,7 @@ export interface SentChat extends Pick<OpenedChat, "prompt"> {
  *
  * @throws ArgumentError `E_ARGUMENT` for too many choices in a request of a session.
  */
-export function openChats(bodies: readonly ChatBody[], { needs, session, isForwardable }: ReadOptions): OpenedChat[] {
+export function openChats(bodies: readonly ChatBody[], { needs, session, isForwardable }: ChatReadOptions): OpenedChat[] {
   const prepare = (members: Members, hasMessages: boolean) => {
     const effective = session === null ? null : effectiveRequest(members, session);
     const fields = effective?.fields ?? members;
@@ -136,7 +136,7 @@ export function toSentChat({ prompt, read, turn, forwardable }: OpenedChat): Sen
 }
 
 /** Returns the buffers of plain data, for transfer instead of copying. */
-export function buffersOf({ turn, forwardable }: SentChat): ArrayBuffer[] {
+export function chatBuffersOf({ turn, forwardable }: SentChat): ArrayBuffer[] {
   return [turn?.json, forwardable?.text].flatMap((bytes) => (bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]));
 }
 

@@ -1,7 +1,7 @@
 /** JSON syntax as grammar expressions. */
 import { complement, intersection } from "../code-points.ts";
 import {
-  choice,
+  oneOfThese,
   choiceOf,
   optional,
   repeat,
@@ -27,7 +27,7 @@ const MAX_INDENTATION = 40;
  * allows, a small model that begins to repeat spaces may never stop.
  */
 export const USUAL_WHITESPACE: Expression = optional(
-  choice(text(" "), sequence(optional(text("\r")), text("\n"), repeat(set([0x09, 0x09], [0x20, 0x20]), 0, MAX_INDENTATION))),
+  oneOfThese(text(" "), sequence(optional(text("\r")), text("\n"), repeat(set([0x09, 0x09], [0x20, 0x20]), 0, MAX_INDENTATION))),
 );
 
 /** Characters that need no escape in a JSON string. */
@@ -39,12 +39,12 @@ const UNESCAPED: readonly CodePointRange[] = complement([
 const ESCAPED = complement(UNESCAPED);
 
 /** Any character of a JSON string, in any spelling. Lone surrogates are excluded. */
-export const ANY_CHARACTER: Expression = choice(
+export const ANY_CHARACTER: Expression = oneOfThese(
   set(...UNESCAPED),
   sequence(text("\\"), set(...Array.from('"\\/bfnrt', (c): CodePointRange => [c.codePointAt(0)!, c.codePointAt(0)!]))),
   sequence(
     text("\\u"),
-    choice(
+    oneOfThese(
       sequence(set([0x30, 0x39], [0x41, 0x43], [0x45, 0x46], [0x61, 0x63], [0x65, 0x66]), repeat(HEX, 3, 3)),
       sequence(set([0x44, 0x44], [0x64, 0x64]), set([0x30, 0x37]), repeat(HEX, 2, 2)),
     ),
@@ -85,7 +85,7 @@ export function speller(builder: GrammarBuilder): (ranges: readonly CodePointRan
     const rule = rules.get(key) ?? builder.rule(() => spelled(escaped));
     rules.set(key, rule);
     const plain = intersection(ranges, UNESCAPED);
-    return plain.length === 0 ? rule : choice({ kind: "set", ranges: plain }, rule);
+    return plain.length === 0 ? rule : oneOfThese({ kind: "set", ranges: plain }, rule);
   };
 }
 
@@ -99,7 +99,7 @@ export const ESCAPED_CHARACTER: Expression = spelled(ESCAPED);
 export function spelledOtherThan(points: readonly number[], escaped: Expression): Expression {
   const given = points.map((point): CodePointRange => [point, point]);
   if (intersection(given, ESCAPED).length > 0) return spelled(complement(given));
-  return choice({ kind: "set", ranges: intersection(complement(given), UNESCAPED) }, escaped);
+  return oneOfThese({ kind: "set", ranges: intersection(complement(given), UNESCAPED) }, escaped);
 }
 
 /** Maximum number of integer digits, so that a number with an exponent of two digits stays finite. */
@@ -109,15 +109,15 @@ const EXPONENT = set([0x45, 0x45], [0x65, 0x65]);
 const FRACTION = optional(sequence(text("."), repeat(DIGIT, 1)));
 
 /** A non-negative integer. */
-export const NATURAL: Expression = choice(text("0"), sequence(NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
+export const NATURAL: Expression = oneOfThese(text("0"), sequence(NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
 
 /** An integer without fraction or exponent. */
-export const INTEGER: Expression = choice(text("0"), sequence(optional(text("-")), NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
+export const INTEGER: Expression = oneOfThese(text("0"), sequence(optional(text("-")), NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
 
 /** A number below 10³⁰⁸, near the largest double. */
 export const NUMBER: Expression = sequence(
   optional(text("-")),
-  choice(
+  oneOfThese(
     sequence(NATURAL, FRACTION, optional(sequence(EXPONENT, SIGN, repeat(DIGIT, 1, 2)))),
     sequence(DIGIT, FRACTION, EXPONENT, text("-"), repeat(DIGIT, 3, 3)),
     sequence(
@@ -125,7 +125,7 @@ export const NUMBER: Expression = sequence(
       FRACTION,
       EXPONENT,
       optional(text("+")),
-      choice(sequence(set([0x31, 0x32]), DIGIT, DIGIT), sequence(text("30"), set([0x30, 0x37]))),
+      oneOfThese(sequence(set([0x31, 0x32]), DIGIT, DIGIT), sequence(text("30"), set([0x30, 0x37]))),
     ),
   ),
 );
@@ -151,7 +151,7 @@ export function jsonParts(builder: GrammarBuilder, whitespace: Expression): Json
   const value = builder.rule((self) => {
     object = builder.rule(() => listOf(whitespace, "{", sequence(string, whitespace, text(":"), whitespace, self, whitespace), "}"));
     array = builder.rule(() => listOf(whitespace, "[", sequence(self, whitespace), "]"));
-    return choice(object, array, string, NUMBER, text("true"), text("false"), text("null"));
+    return oneOfThese(object, array, string, NUMBER, text("true"), text("false"), text("null"));
   });
   return { whitespace, string, restOfString, object, array, value };
 }

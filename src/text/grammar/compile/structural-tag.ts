@@ -1,5 +1,5 @@
 /** Structural tags: free text, and text between tags that a schema, a regular expression or a grammar describes. */
-import { EMPTY, choice, choiceOf, repeat, sequence, sequenceOf, text, type Expression } from "../expression.ts";
+import { EMPTY, oneOfThese, choiceOf, repeat, sequence, sequenceOf, text, type Expression } from "../expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
 import { shown } from "../../../base/util/shown.ts";
 import { ebnfExpression } from "./ebnf.ts";
@@ -68,7 +68,7 @@ class TagReader {
     const [isAtLeastOne, isOnlyOne] = [this.#flag(format, "at_least_one", path), this.#flag(format, "stop_after_first", path)];
     if (isAtLeastOne && isOnlyOne) return tag;
     const free = this.#without(triggers);
-    if (isOnlyOne) return sequence(free, choice(EMPTY, tag));
+    if (isOnlyOne) return sequence(free, oneOfThese(EMPTY, tag));
     const more = sequence(free, repeat(sequence(tag, free)));
     return isAtLeastOne ? sequence(tag, more) : more;
   }
@@ -77,7 +77,7 @@ class TagReader {
     const tag = choiceOf(this.#list(format, "tags", path, (item, at) => this.#tag(item, at).expression));
     const separator = text(this.#string(format, "separator", path));
     const many = this.#flag(format, "stop_after_first", path) ? tag : sequence(tag, repeat(sequence(separator, tag)));
-    return this.#flag(format, "at_least_one", path) ? many : choice(EMPTY, many);
+    return this.#flag(format, "at_least_one", path) ? many : oneOfThese(EMPTY, many);
   }
 
   format(given: unknown, path: string): Expression {

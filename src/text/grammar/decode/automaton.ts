@@ -13,7 +13,7 @@ export interface ByteEdge {
 }
 
 /** State of the automaton. Numbers of states are indices into {@link Automaton.states}. */
-export type State =
+export type AutomatonState =
   | { readonly kind: "bytes"; readonly edges: readonly ByteEdge[] }
   | { readonly kind: "either"; readonly targets: readonly number[] }
   /** Matches from `start` to an end, then continues at `next`. */
@@ -25,7 +25,7 @@ export type State =
 
 /** Compiled grammar. */
 export interface Automaton {
-  readonly states: readonly State[];
+  readonly states: readonly AutomatonState[];
   readonly start: number;
 }
 
@@ -41,7 +41,7 @@ const END = 0;
 const DEAD = 1;
 
 class Compiler {
-  readonly states: State[] = [{ kind: "end" }, { kind: "bytes", edges: [] }];
+  readonly states: AutomatonState[] = [{ kind: "end" }, { kind: "bytes", edges: [] }];
   readonly #facts: GrammarFacts;
   readonly #starts: readonly number[];
   readonly #bytes = new Map<string, number>();
@@ -61,7 +61,7 @@ class Compiler {
     return { states: this.states, start: this.#starts[0]! };
   }
 
-  #add(state: State): number {
+  #add(state: AutomatonState): number {
     return this.states.push(state) - 1;
   }
 

@@ -3,7 +3,7 @@
  * each object caches its successors by byte, so that a text mostly follows cached transitions.
  */
 import { UnsupportedError } from "../../../base/errors.ts";
-import type { Automaton, State } from "./automaton.ts";
+import type { Automaton, AutomatonState } from "./automaton.ts";
 
 /** Loop count that stands for any number between the bounds: the loop may repeat or end, and no token can reach `max`. */
 const FREE = -1;
@@ -46,7 +46,7 @@ export function tooAmbiguous(): UnsupportedError {
 
 /** Configurations of one grammar, computed on demand. */
 export class Configurations {
-  readonly #states: readonly State[];
+  readonly #states: readonly AutomatonState[];
   readonly #start: number;
   readonly #horizon: number;
   #points = new Map<string, Point>();
@@ -85,7 +85,7 @@ export class Configurations {
     if (known !== undefined) return known;
     const reached: Point[] = [];
     for (const { state, parent } of from.points) {
-      const { edges } = this.#states[state] as Extract<State, { kind: "bytes" }>;
+      const { edges } = this.#states[state] as Extract<AutomatonState, { kind: "bytes" }>;
       for (const { first, last, target } of edges) if (byte >= first && byte <= last) reached.push(this.#point(target, 0, parent));
     }
     return (from.next[byte] = reached.length === 0 ? null : this.#closure(reached));
@@ -103,7 +103,7 @@ export class Configurations {
     return made as Point;
   }
 
-  #relaxedCount(state: State, count: number): number {
+  #relaxedCount(state: AutomatonState, count: number): number {
     if (state.kind !== "loop" || count < 0) return count;
     if (count >= state.min && count + this.#horizon <= state.max) return FREE;
     return count + this.#horizon < state.min ? FAR : count;

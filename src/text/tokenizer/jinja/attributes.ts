@@ -22,33 +22,33 @@ import {
   Tuple,
   typeName,
   Undefined,
-  type Value,
+  type TemplateValue,
 } from "./values.ts";
 
 const DICT_METHODS: Readonly<Record<string, Builtin<Dict>>> = {
   copy: builtin("", (meter, self) => copyDict(meter, self)),
-  get: builtin("key, default=, /", (_, self, [key, otherwise]) => orElse(self.get(key as Value), orElse(otherwise, null))),
+  get: builtin("key, default=, /", (_, self, [key, otherwise]) => orElse(self.get(key as TemplateValue), orElse(otherwise, null))),
   items: builtin("", (meter, self) => view(meter, "items", self)),
   keys: builtin("", (meter, self) => view(meter, "keys", self)),
   values: builtin("", (meter, self) => view(meter, "values", self)),
 };
 const DICT_CHANGES: ReadonlySet<string> = new Set(["clear", "pop", "popitem", "setdefault", "update"]);
 
-const SEQUENCE_METHODS: Readonly<Record<string, Builtin<Tuple | readonly Value[]>>> = {
+const SEQUENCE_METHODS: Readonly<Record<string, Builtin<Tuple | readonly TemplateValue[]>>> = {
   count: builtin("value, /", (meter, self, [value]) => {
     const items = itemsOf(meter, self);
     meter.charge(items.length);
-    return items.filter((item) => equals(meter, item, value as Value)).length;
+    return items.filter((item) => equals(meter, item, value as TemplateValue)).length;
   }),
   index: builtin("value, start=, stop=, /", (meter, self, [value, start, stop]) => {
     const items = itemsOf(meter, self);
     meter.charge(items.length);
-    const bound = (given: Value | undefined, otherwise: number): number => {
+    const bound = (given: TemplateValue | undefined, otherwise: number): number => {
       const at = given === undefined ? otherwise : index(given, "index");
       return at < 0 ? Math.max(0, at + items.length) : at;
     };
     const end = Math.min(items.length, bound(stop, items.length));
-    for (let at = bound(start, 0); at < end; at++) if (equals(meter, items[at] as Value, value as Value)) return at;
+    for (let at = bound(start, 0); at < end; at++) if (equals(meter, items[at] as TemplateValue, value as TemplateValue)) return at;
     return valueError("the value is not in the sequence");
   }),
 };
@@ -87,7 +87,7 @@ function copyDict(meter: Meter, dict: Dict): Dict {
 }
 
 /** Returns an attribute of the Python type itself: a method or a property. Undefined if the type has none of this name. */
-function ownAttribute(meter: Meter, value: Value, name: string): Value | undefined {
+function ownAttribute(meter: Meter, value: TemplateValue, name: string): TemplateValue | undefined {
   if (value instanceof Namespace) return value.attributes.get(name);
   if (value instanceof Loop) return value.attribute(meter, name);
   if (value instanceof Undefined) return undefined;
@@ -104,7 +104,7 @@ function ownAttribute(meter: Meter, value: Value, name: string): Value | undefin
   return undefined;
 }
 
-function hasMethod(value: Value, name: string): boolean {
+function hasMethod(value: TemplateValue, name: string): boolean {
   if (typeof value === "string") return isStringMethod(name);
   if (value instanceof Dict) return Object.hasOwn(DICT_METHODS, name);
   if (Array.isArray(value)) return Object.hasOwn(SEQUENCE_METHODS, name) || name === "copy";
@@ -112,18 +112,18 @@ function hasMethod(value: Value, name: string): boolean {
 }
 
 /** Returns the undefined value of a missing attribute or item. */
-function missing(value: Value, key: Value): Undefined {
+function missing(value: TemplateValue, key: TemplateValue): Undefined {
   if (typeof key !== "string")
     return new Undefined(`${kindOf(value)} has no element ${isInt(key) ? String(key) : `of type ${typeName(key)}`}`);
   return new Undefined(`'${kindOf(value)}' has no attribute '${key}'`);
 }
 
-function kindOf(value: Value): string {
+function kindOf(value: TemplateValue): string {
   return value === null ? "None" : `${typeName(value)} object`;
 }
 
 /** Returns `value.name`: an attribute of the type, else the item of that key. */
-export function getAttribute(meter: Meter, value: Value, name: string): Value {
+export function getAttribute(meter: Meter, value: TemplateValue, name: string): TemplateValue {
   if (value instanceof Undefined) return value.fail();
   if (value instanceof Dict) {
     // Nearly every attribute of a template is a key; methods of dict are few.
@@ -137,7 +137,7 @@ export function getAttribute(meter: Meter, value: Value, name: string): Value {
 }
 
 /** Returns `value[key]`: the item, else the attribute of that name. */
-export function getItem(meter: Meter, value: Value, key: Value): Value {
+export function getItem(meter: Meter, value: TemplateValue, key: TemplateValue): TemplateValue {
   if (value instanceof Undefined) return value.fail();
   if (value instanceof Dict) {
     const found = isHashable(key) ? value.get(key) : undefined;
@@ -150,27 +150,33 @@ export function getItem(meter: Meter, value: Value, key: Value): Value {
   return own === undefined ? missing(value, key) : own;
 }
 
-function isHashable(key: Value): boolean {
+function isHashable(key: TemplateValue): boolean {
   return key === null || typeof key !== "object" || key instanceof Float;
 }
 
 /** Calls `value.name(...)`. */
-export function callMethod(meter: Meter, value: Value, name: string, args: readonly Value[], keywords: Keywords): Value {
+export function callMethod(
+  meter: Meter,
+  value: TemplateValue,
+  name: string,
+  args: readonly TemplateValue[],
+  keywords: Keywords,
+): TemplateValue {
   if (typeof value === "string" && isStringMethod(name)) return callStringMethod(meter, value, name, args, keywords);
   meter.charge(1);
   if (value instanceof Dict && Object.hasOwn(DICT_METHODS, name)) {
     return callBuiltin(meter, name, DICT_METHODS[name] as Builtin<Dict>, value, args, keywords);
   }
-  if (Array.isArray(value) && name === "copy") return toList(meter, value as readonly Value[]);
+  if (Array.isArray(value) && name === "copy") return toList(meter, value as readonly TemplateValue[]);
   if ((Array.isArray(value) || value instanceof Tuple) && Object.hasOwn(SEQUENCE_METHODS, name)) {
-    const self = value as Tuple | readonly Value[];
-    return callBuiltin(meter, name, SEQUENCE_METHODS[name] as Builtin<Tuple | readonly Value[]>, self, args, keywords);
+    const self = value as Tuple | readonly TemplateValue[];
+    return callBuiltin(meter, name, SEQUENCE_METHODS[name] as Builtin<Tuple | readonly TemplateValue[]>, self, args, keywords);
   }
   return callValue(meter, getAttribute(meter, value, name), args, keywords);
 }
 
 /** Calls a value. */
-export function callValue(meter: Meter, called: Value, args: readonly Value[], keywords: Keywords): Value {
+export function callValue(meter: Meter, called: TemplateValue, args: readonly TemplateValue[], keywords: Keywords): TemplateValue {
   meter.charge(1);
   if (called instanceof Callable) return called.call(meter, args, keywords);
   if (called instanceof Undefined) return called.fail();
@@ -179,7 +185,11 @@ export function callValue(meter: Meter, called: Value, args: readonly Value[], k
 }
 
 /** Returns a function that looks up a dotted path, as the argument `attribute` of filters has it; numbers in it are indices. */
-export function pathGetter(meter: Meter, path: Value | undefined, otherwise?: Value): (value: Value) => Value {
+export function pathGetter(
+  meter: Meter,
+  path: TemplateValue | undefined,
+  otherwise?: TemplateValue,
+): (value: TemplateValue) => TemplateValue {
   if (path === undefined || path === null) return (value) => value;
   if (typeof path !== "string" && !isInt(path))
     throw new TemplateFailure(`Expected a text or an integer as \`attribute\`, got ${typeName(path)}.`);

@@ -12,14 +12,14 @@ const CODES: Readonly<Record<string, (now: Date) => string>> = {
   "%": () => "%",
   A: (now) => named(now, { weekday: "long" }),
   B: (now) => named(now, { month: "long" }),
-  D: (now) => formatTime(now, "%m/%d/%y"),
-  F: (now) => formatTime(now, "%Y-%m-%d"),
+  D: (now) => strftime(now, "%m/%d/%y"),
+  F: (now) => strftime(now, "%Y-%m-%d"),
   H: (now) => two(now.getHours()),
   I: (now) => two(hour12(now)),
   M: (now) => two(now.getMinutes()),
-  R: (now) => formatTime(now, "%H:%M"),
+  R: (now) => strftime(now, "%H:%M"),
   S: (now) => two(now.getSeconds()),
-  T: (now) => formatTime(now, "%H:%M:%S"),
+  T: (now) => strftime(now, "%H:%M:%S"),
   Y: (now) => String(now.getFullYear()),
   a: (now) => named(now, { weekday: "short" }),
   b: (now) => named(now, { month: "short" }),
@@ -41,7 +41,7 @@ const CODES: Readonly<Record<string, (now: Date) => string>> = {
  *
  * @throws TemplateUnsupported naming a code that is not supported. `%-d` and other numbers without padding are.
  */
-export function formatTime(now: Date, format: string): string {
+export function strftime(now: Date, format: string): string {
   return format.replaceAll(/%(-?)(.?)/gs, (whole, bare: string, code: string) => {
     const write = Object.hasOwn(CODES, code) ? CODES[code] : undefined;
     if (write === undefined || (bare !== "" && !"dmHIMSjye".includes(code))) return unsupported(`\`strftime_now\` with \`${whole}\``);

@@ -5,9 +5,9 @@
  *   comparisons, `+ -`, `~`, `* / // %`, `**`, signs, attributes and calls, filters and tests.
  */
 
-import type { Arguments, Comparison, Expression, Target } from "./nodes.ts";
+import type { Arguments, ComparisonOperator, TemplateExpression, Target } from "./nodes.ts";
 import type { Arithmetic } from "./numbers.ts";
-import { describe, TokenReader } from "./token-reader.ts";
+import { describeToken, TokenReader } from "./token-reader.ts";
 
 const COMPARISONS: ReadonlySet<string> = new Set(["==", "!=", "<", "<=", ">", ">="]);
 const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map<string, boolean | null>([
@@ -38,11 +38,11 @@ export class ExpressionParser extends TokenReader {
     return parsed;
   }
 
-  protected expression(withChoice = true): Expression {
+  protected expression(withChoice = true): TemplateExpression {
     return this.#nested(() => (withChoice ? this.#choice() : this.#or()));
   }
 
-  #choice(): Expression {
+  #choice(): TemplateExpression {
     let value = this.#or();
     while (this.skip("name", "if")) {
       const test = this.#or();
@@ -52,30 +52,30 @@ export class ExpressionParser extends TokenReader {
     return value;
   }
 
-  #or(): Expression {
+  #or(): TemplateExpression {
     let left = this.#and();
     while (this.skip("name", "or")) left = { kind: "or", left, right: this.#and() };
     return left;
   }
 
-  #and(): Expression {
+  #and(): TemplateExpression {
     let left = this.#not();
     while (this.skip("name", "and")) left = { kind: "and", left, right: this.#not() };
     return left;
   }
 
-  #not(): Expression {
+  #not(): TemplateExpression {
     return this.skip("name", "not") ? { kind: "not", value: this.#nested(() => this.#not()) } : this.#compare();
   }
 
-  #compare(): Expression {
+  #compare(): TemplateExpression {
     const first = this.#sum();
-    const rest: { operator: Comparison; value: Expression }[] = [];
+    const rest: { operator: ComparisonOperator; value: TemplateExpression }[] = [];
     for (;;) {
       const { token } = this;
       if (token.kind === "operator" && COMPARISONS.has(token.text)) {
         this.next();
-        rest.push({ operator: token.text as Comparison, value: this.#sum() });
+        rest.push({ operator: token.text as ComparisonOperator, value: this.#sum() });
       } else if (this.skip("name", "in")) rest.push({ operator: "in", value: this.#sum() });
       else if (this.is("name", "not") && this.is("name", "in", 1)) {
         this.next();
@@ -86,25 +86,25 @@ export class ExpressionParser extends TokenReader {
     return rest.length === 0 ? first : { kind: "compare", first, rest };
   }
 
-  #sum(): Expression {
+  #sum(): TemplateExpression {
     return this.#binary(["+", "-"], () => this.#concat());
   }
 
-  #concat(): Expression {
+  #concat(): TemplateExpression {
     const parts = [this.#product()];
     while (this.skip("operator", "~")) parts.push(this.#product());
-    return parts.length === 1 ? (parts[0] as Expression) : { kind: "concat", parts };
+    return parts.length === 1 ? (parts[0] as TemplateExpression) : { kind: "concat", parts };
   }
 
-  #product(): Expression {
+  #product(): TemplateExpression {
     return this.#binary(["*", "/", "//", "%"], () => this.#power());
   }
 
-  #power(): Expression {
+  #power(): TemplateExpression {
     return this.#binary(["**"], () => this.#unary(true));
   }
 
-  #binary(operators: readonly Arithmetic[], operand: () => Expression): Expression {
+  #binary(operators: readonly Arithmetic[], operand: () => TemplateExpression): TemplateExpression {
     let left = operand();
     while (this.token.kind === "operator" && (operators as readonly string[]).includes(this.token.text)) {
       const operator = this.next().text as Arithmetic;
@@ -113,9 +113,9 @@ export class ExpressionParser extends TokenReader {
     return left;
   }
 
-  #unary(withFilters: boolean): Expression {
+  #unary(withFilters: boolean): TemplateExpression {
     const { token } = this;
-    let value: Expression;
+    let value: TemplateExpression;
     if (token.kind === "operator" && (token.text === "-" || token.text === "+")) {
       this.next();
       value = { kind: "sign", operator: token.text, value: this.#nested(() => this.#unary(false)) };
@@ -124,7 +124,7 @@ export class ExpressionParser extends TokenReader {
     return withFilters ? this.filters(value) : value;
   }
 
-  #primary(): Expression {
+  #primary(): TemplateExpression {
     const { token } = this;
     switch (token.kind) {
       case "name": {
@@ -151,14 +151,14 @@ export class ExpressionParser extends TokenReader {
     }
     if (this.skip("operator", "[")) return { kind: "list", items: this.#sequence("]", () => this.expression()) };
     if (this.skip("operator", "{")) {
-      const entry = (): readonly [Expression, Expression] => {
+      const entry = (): readonly [TemplateExpression, TemplateExpression] => {
         const key = this.expression();
         this.expect("operator", ":");
         return [key, this.expression()];
       };
       return { kind: "dict", entries: this.#sequence("}", entry) };
     }
-    return this.fail(`unexpected ${describe(token.kind, token.text)}`);
+    return this.fail(`unexpected ${describeToken(token.kind, token.text)}`);
   }
 
   /** Reads elements between commas up to a closing bracket; a comma may follow the last one. */
@@ -178,8 +178,8 @@ export class ExpressionParser extends TokenReader {
   /** Reads an expression, or a tuple if there are commas. */
   protected tuple(
     options: { readonly isParenthesized?: boolean; readonly withChoice?: boolean; readonly endsAt?: string } = {},
-  ): Expression {
-    const items: Expression[] = [];
+  ): TemplateExpression {
+    const items: TemplateExpression[] = [];
     let isTuple = false;
     for (;;) {
       if (items.length > 0) this.expect("operator", ",");
@@ -191,7 +191,7 @@ export class ExpressionParser extends TokenReader {
     if (!isTuple) {
       const [only] = items;
       if (only !== undefined) return only;
-      if (options.isParenthesized !== true) this.fail(`expected an expression, got ${describe(this.token.kind, this.token.text)}`);
+      if (options.isParenthesized !== true) this.fail(`expected an expression, got ${describeToken(this.token.kind, this.token.text)}`);
     }
     return { kind: "tuple", items };
   }
@@ -201,7 +201,7 @@ export class ExpressionParser extends TokenReader {
     return kind === "end-print" || kind === "end-block" || this.is("operator", ")") || (name !== undefined && this.is("name", name));
   }
 
-  #postfix(value: Expression): Expression {
+  #postfix(value: TemplateExpression): TemplateExpression {
     let result = value;
     for (;;) {
       if (this.skip("operator", ".")) result = this.#member(result);
@@ -211,14 +211,14 @@ export class ExpressionParser extends TokenReader {
     }
   }
 
-  #member(value: Expression): Expression {
+  #member(value: TemplateExpression): TemplateExpression {
     const token = this.next();
     if (token.kind === "name") return { kind: "attribute", value, name: token.text };
     if (token.kind !== "number" || typeof token.value === "object") return this.fail("expected name or number");
     return { kind: "item", value, key: { kind: "constant", value: token.value } };
   }
 
-  #subscript(value: Expression): Expression {
+  #subscript(value: TemplateExpression): TemplateExpression {
     const keys = this.#sequence("]", () => this.#key(value));
     const [only] = keys;
     if (keys.length === 1 && only !== undefined) return only.kind === "slice" ? only : { kind: "item", value, key: only };
@@ -226,10 +226,10 @@ export class ExpressionParser extends TokenReader {
     return { kind: "item", value, key: { kind: "tuple", items: keys } };
   }
 
-  #key(value: Expression): Expression {
+  #key(value: TemplateExpression): TemplateExpression {
     const start = this.is("operator", ":") ? undefined : this.expression();
-    if (!this.skip("operator", ":")) return start as Expression;
-    const bound = (): Expression | undefined =>
+    if (!this.skip("operator", ":")) return start as TemplateExpression;
+    const bound = (): TemplateExpression | undefined =>
       this.is("operator", ":") || this.is("operator", "]") || this.is("operator", ",") ? undefined : this.expression();
     const stop = bound();
     const step = this.skip("operator", ":") ? bound() : undefined;
@@ -237,10 +237,10 @@ export class ExpressionParser extends TokenReader {
   }
 
   /** Reads filters, tests and the calls of their results. */
-  protected filters(value: Expression): Expression {
+  protected filters(value: TemplateExpression): TemplateExpression {
     let result = value;
     for (;;) {
-      if (this.is("operator", "|")) result = this.filter(result) as Expression;
+      if (this.is("operator", "|")) result = this.filter(result) as TemplateExpression;
       else if (this.is("name", "is")) result = this.#test(result);
       else if (this.is("operator", "(")) result = { kind: "call", called: result, args: this.#arguments() };
       else return result;
@@ -248,7 +248,7 @@ export class ExpressionParser extends TokenReader {
   }
 
   /** Reads `| name(…)` as often as it comes; `isInline` for a first filter without its bar. */
-  protected filter(value: Expression | undefined, isInline = false): Expression | undefined {
+  protected filter(value: TemplateExpression | undefined, isInline = false): TemplateExpression | undefined {
     let result = value;
     let isFirst = isInline;
     while (isFirst || this.skip("operator", "|")) {
@@ -266,7 +266,7 @@ export class ExpressionParser extends TokenReader {
     return name;
   }
 
-  #test(value: Expression): Expression {
+  #test(value: TemplateExpression): TemplateExpression {
     this.next();
     const isNegated = this.skip("name", "not");
     const name = this.#dottedName();
@@ -283,15 +283,15 @@ export class ExpressionParser extends TokenReader {
       if (this.is("name", "is")) this.fail("You cannot chain multiple tests with is");
       args = { ...NO_ARGUMENTS, positional: [this.#postfix(this.#primary())] };
     }
-    const test: Expression = { kind: "test", name, value, args };
+    const test: TemplateExpression = { kind: "test", name, value, args };
     return isNegated ? { kind: "not", value: test } : test;
   }
 
   #arguments(): Arguments {
-    const positional: Expression[] = [];
-    const named: { name: string; value: Expression }[] = [];
-    let rest: Expression | undefined;
-    let keywords: Expression | undefined;
+    const positional: TemplateExpression[] = [];
+    const named: { name: string; value: TemplateExpression }[] = [];
+    let rest: TemplateExpression | undefined;
+    let keywords: TemplateExpression | undefined;
     this.expect("operator", "(");
     this.#sequence(")", () => {
       if (this.skip("operator", "*")) {
@@ -325,7 +325,7 @@ export class ExpressionParser extends TokenReader {
       isTuple = true;
     }
     const [only] = items;
-    if (only === undefined) return this.fail(`expected a name to assign to, got ${describe(this.token.kind, this.token.text)}`);
+    if (only === undefined) return this.fail(`expected a name to assign to, got ${describeToken(this.token.kind, this.token.text)}`);
     return isTuple ? { kind: "tuple", items } : only;
   }
 

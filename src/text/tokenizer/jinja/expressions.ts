@@ -4,20 +4,20 @@ import { callMethod, callValue, getAttribute, getItem } from "./attributes.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import { applyFilter, isFilter } from "./filters.ts";
 import { UNSUPPORTED_GLOBALS } from "./globals.ts";
-import type { Arguments, Comparison, Expression } from "./nodes.ts";
+import type { Arguments, ComparisonOperator, TemplateExpression } from "./nodes.ts";
 import { sign } from "./numbers.ts";
-import { binary, compare, contains, equals, iterate, slice } from "./operators.ts";
+import { binary, compareValues, contains, equals, iterateValue, slice } from "./operators.ts";
 import { toText } from "./print.ts";
 import type { Scope } from "./scope.ts";
 import { applyTest, isTest } from "./tests.ts";
-import { Dict, type Keywords, NO_KEYWORDS, truth, Tuple, typeName, Undefined, type Value } from "./values.ts";
+import { Dict, type Keywords, NO_KEYWORDS, truth, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
 
 /** Computes the value of an expression. */
-export type Evaluate = (scope: Scope) => Value;
+export type Evaluate = (scope: Scope) => TemplateValue;
 
 /** Arguments of one call. */
 interface Given {
-  readonly args: readonly Value[];
+  readonly args: readonly TemplateValue[];
   readonly keywords: Keywords;
 }
 
@@ -33,7 +33,7 @@ export class ExpressionCompiler {
     return compiled;
   }
 
-  expression(node: Expression): Evaluate {
+  expression(node: TemplateExpression): Evaluate {
     switch (node.kind) {
       case "constant": {
         const { value } = node;
@@ -134,7 +134,7 @@ export class ExpressionCompiler {
   }
 
   /** Compiles a filter to a function of its value. */
-  filter(name: string, node: Arguments): (scope: Scope, value: Value) => Value {
+  filter(name: string, node: Arguments): (scope: Scope, value: TemplateValue) => TemplateValue {
     if (!isFilter(name) && this.#branches === 0) throw new TemplateFailure(`No filter named '${name}'.`);
     const given = this.args(node);
     if (given === undefined) return (scope, value) => applyFilter(scope.meter, name, value, [], NO_KEYWORDS);
@@ -145,7 +145,7 @@ export class ExpressionCompiler {
   }
 
   /** Compiles a chain of filters around the text of a block. */
-  filterChain(node: Expression): (scope: Scope, value: Value) => Value {
+  filterChain(node: TemplateExpression): (scope: Scope, value: TemplateValue) => TemplateValue {
     if (node.kind !== "filter") throw new TemplateFailure("Expected a filter.");
     const filter = this.filter(node.name, node.args);
     if (node.value === undefined) return filter;
@@ -153,7 +153,7 @@ export class ExpressionCompiler {
     return (scope, value) => filter(scope, inner(scope, value));
   }
 
-  #dict(nodes: readonly (readonly [Expression, Expression])[]): Evaluate {
+  #dict(nodes: readonly (readonly [TemplateExpression, TemplateExpression])[]): Evaluate {
     const entries = nodes.map(([key, value]) => [this.expression(key), this.expression(value)] as const);
     return (scope) => {
       scope.meter.charge(entries.length);
@@ -163,7 +163,7 @@ export class ExpressionCompiler {
     };
   }
 
-  #choice(testNode: Expression, valueNode: Expression, otherwiseNode: Expression | undefined): Evaluate {
+  #choice(testNode: TemplateExpression, valueNode: TemplateExpression, otherwiseNode: TemplateExpression | undefined): Evaluate {
     const [test, value] = [this.expression(testNode), this.expression(valueNode)];
     const otherwise =
       otherwiseNode === undefined
@@ -172,7 +172,10 @@ export class ExpressionCompiler {
     return (scope) => (truth(test(scope)) ? value(scope) : otherwise(scope));
   }
 
-  #compare(firstNode: Expression, restNodes: readonly { readonly operator: Comparison; readonly value: Expression }[]): Evaluate {
+  #compare(
+    firstNode: TemplateExpression,
+    restNodes: readonly { readonly operator: ComparisonOperator; readonly value: TemplateExpression }[],
+  ): Evaluate {
     const first = this.expression(firstNode);
     const rest = restNodes.map(({ operator, value }) => ({ holds: comparison(operator), value: this.expression(value) }));
     return (scope) => {
@@ -187,7 +190,7 @@ export class ExpressionCompiler {
     };
   }
 
-  #call(called: Expression, argumentNodes: Arguments): Evaluate {
+  #call(called: TemplateExpression, argumentNodes: Arguments): Evaluate {
     const given = this.args(argumentNodes) ?? (() => ({ args: [], keywords: NO_KEYWORDS }));
     if (called.kind === "attribute") {
       const value = this.expression(called.value);
@@ -219,8 +222,8 @@ export class ExpressionCompiler {
     }
     return (scope) => {
       const args = positional.map((arg) => arg(scope));
-      if (rest !== undefined) args.push(...iterate(scope.meter, rest(scope)));
-      const keywords = new Map<string, Value>();
+      if (rest !== undefined) args.push(...iterateValue(scope.meter, rest(scope)));
+      const keywords = new Map<string, TemplateValue>();
       for (const { name, value } of named) addKeyword(keywords, name, value(scope));
       const given = dict?.(scope);
       if (given !== undefined) {
@@ -235,7 +238,7 @@ export class ExpressionCompiler {
   }
 }
 
-function addKeyword(keywords: Map<string, Value>, name: string, value: Value): void {
+function addKeyword(keywords: Map<string, TemplateValue>, name: string, value: TemplateValue): void {
   if (keywords.has(name)) typeError(`got multiple values for keyword argument '${name}'`);
   keywords.set(name, value);
 }
@@ -249,7 +252,7 @@ function variable(name: string): Evaluate {
   };
 }
 
-function comparison(operator: Comparison): (scope: Scope, left: Value, right: Value) => boolean {
+function comparison(operator: ComparisonOperator): (scope: Scope, left: TemplateValue, right: TemplateValue) => boolean {
   switch (operator) {
     case "==":
       return ({ meter }, left, right) => equals(meter, left, right);
@@ -260,13 +263,13 @@ function comparison(operator: Comparison): (scope: Scope, left: Value, right: Va
     case "not in":
       return ({ meter }, left, right) => !contains(meter, right, left);
     case "<":
-      return ({ meter }, left, right) => compare(meter, "<", left, right) < 0;
+      return ({ meter }, left, right) => compareValues(meter, "<", left, right) < 0;
     case "<=":
-      return ({ meter }, left, right) => compare(meter, "<=", left, right) <= 0;
+      return ({ meter }, left, right) => compareValues(meter, "<=", left, right) <= 0;
     case ">":
-      return ({ meter }, left, right) => compare(meter, ">", left, right) > 0;
+      return ({ meter }, left, right) => compareValues(meter, ">", left, right) > 0;
     case ">=":
-      return ({ meter }, left, right) => compare(meter, ">=", left, right) >= 0;
+      return ({ meter }, left, right) => compareValues(meter, ">=", left, right) >= 0;
     default:
       return operator satisfies never;
   }

@@ -6,7 +6,7 @@ import { SEQUENCE_FILTERS } from "./sequence-filters.ts";
 import { callBuiltin } from "./signature.ts";
 import { TEXT_FILTERS } from "./text-filters.ts";
 import type { Filter } from "./filter.ts";
-import type { Keywords, Value } from "./values.ts";
+import type { Keywords, TemplateValue } from "./values.ts";
 
 const FILTERS: Readonly<Record<string, Filter>> = { ...TEXT_FILTERS, ...SEQUENCE_FILTERS };
 
@@ -36,7 +36,13 @@ export function isFilter(name: string): boolean {
  *
  * @throws TemplateUnsupported naming a filter of Python's Jinja that is missing here.
  */
-export function applyFilter(meter: Meter, name: string, value: Value, args: readonly Value[], keywords: Keywords): Value {
+export function applyFilter(
+  meter: Meter,
+  name: string,
+  value: TemplateValue,
+  args: readonly TemplateValue[],
+  keywords: Keywords,
+): TemplateValue {
   const filter = Object.hasOwn(FILTERS, name) ? FILTERS[name] : undefined;
   if (filter === undefined) {
     if (OTHERS.has(name)) return unsupported(`the filter \`${name}\``);

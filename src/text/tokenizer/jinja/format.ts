@@ -5,7 +5,7 @@ import type { Meter } from "./meter.ts";
 import { fixed, toNumber, toReal } from "./numbers.ts";
 import { repr, toText } from "./print.ts";
 import { lengthOf, unitAt } from "./text.ts";
-import { Dict, isFloat, type Keywords, Tuple, typeName, type Value } from "./values.ts";
+import { Dict, isFloat, type Keywords, Tuple, typeName, type TemplateValue } from "./values.ts";
 
 /** Width or precision, at most. */
 const MAX_WIDTH = 10_000;
@@ -15,15 +15,15 @@ const RADIX: Readonly<Record<string, number>> = { x: 16, X: 16, o: 8, b: 2 };
 const PERCENT = /%(?:\(([^)]*)\))?([-+ 0#]*)(\*|\d+)?(?:\.(\*|\d*))?[hlL]?(.?)/gs;
 
 /** Returns `template % values`. */
-export function formatPercent(meter: Meter, template: string, values: Value): string {
+export function formatPercent(meter: Meter, template: string, values: TemplateValue): string {
   // Each beginning of a named field may be searched for its end in vain.
   meter.charge(((template.split("%(").length + 1) * template.length) / 256);
   const items = values instanceof Tuple ? values.items : [values];
   const mapping = values instanceof Dict ? values : undefined;
   let next = 0;
-  const take = (): Value => {
+  const take = (): TemplateValue => {
     if (next >= items.length) return typeError("not enough arguments for format string");
-    return items[next++] as Value;
+    return items[next++] as TemplateValue;
   };
   let isNamed = false;
   const limited = limitedSum(meter);
@@ -33,7 +33,7 @@ export function formatPercent(meter: Meter, template: string, values: Value): st
       if (type === "%") return whole === "%%" ? "%" : unsupported(`the format \`${whole}\``);
       if (type === "") return valueError("incomplete format");
       if (width === "*" || precision === "*") return unsupported(`the format \`${whole}\``);
-      let value: Value;
+      let value: TemplateValue;
       if (name === undefined) value = take();
       else {
         if (mapping === undefined) return typeError("format requires a mapping");
@@ -68,7 +68,14 @@ function limitedSum(meter: Meter): (text: string) => string {
   };
 }
 
-function percentBody(meter: Meter, value: Value, type: string, flags: string, precision: number | undefined, whole: string): string {
+function percentBody(
+  meter: Meter,
+  value: TemplateValue,
+  type: string,
+  flags: string,
+  precision: number | undefined,
+  whole: string,
+): string {
   if (flags.includes("#")) return unsupported(`the format \`${whole}\``);
   if (type === "s" || type === "r") {
     const text = type === "s" ? toText(meter, value) : repr(meter, value);
@@ -94,7 +101,7 @@ function percentBody(meter: Meter, value: Value, type: string, flags: string, pr
   return unsupported(`the format \`${whole}\``);
 }
 
-function wholeOf(value: Value): bigint {
+function wholeOf(value: TemplateValue): bigint {
   if (typeof value === "bigint") return value;
   const number = toNumber(value) ?? 0;
   if (Number.isNaN(number)) return valueError("cannot convert float NaN to integer");
@@ -135,7 +142,7 @@ function padded(meter: Meter, text: string, width: number, align: string, fill: 
 const SPEC = /^(?:([^]?)([<>=^]))?([-+ ])?(#)?(0)?(\d+)?([,_])?(?:\.(\d+))?([a-zA-Z%])?$/u;
 
 /** Returns `template.format(*args, **keywords)`. Field names are positions and names, without attributes and indices. */
-export function formatBraces(meter: Meter, template: string, args: readonly Value[], keywords: Keywords): string {
+export function formatBraces(meter: Meter, template: string, args: readonly TemplateValue[], keywords: Keywords): string {
   meter.chargeText(template.length);
   let next = 0;
   const limited = limitedSum(meter);
@@ -144,7 +151,7 @@ export function formatBraces(meter: Meter, template: string, args: readonly Valu
     if (field === undefined) return unsupported("`format` with nested or single braces");
     const match = /^([^!:]*)(?:!([rsa]))?(?::(.*))?$/s.exec(field);
     const [, name = "", conversion, spec = ""] = match ?? unsupported(`the format field \`${whole}\``);
-    let value: Value | undefined;
+    let value: TemplateValue | undefined;
     if (name === "" || /^\d+$/.test(name)) {
       value = args[name === "" ? next++ : Number(name)];
       if (value === undefined) throw new TemplateFailure("IndexError: Replacement index out of range for positional args tuple");
@@ -161,7 +168,7 @@ export function formatBraces(meter: Meter, template: string, args: readonly Valu
 }
 
 /** Returns `format(value, spec)`. */
-function formatValue(meter: Meter, value: Value, spec: string): string {
+function formatValue(meter: Meter, value: TemplateValue, spec: string): string {
   if (spec === "") return toText(meter, value);
   const match = SPEC.exec(spec);
   if (match === null) return unsupported(`the format specification \`${spec}\``);
@@ -196,7 +203,7 @@ function formatValue(meter: Meter, value: Value, spec: string): string {
   );
 }
 
-function numberBody(value: Value, number: number, type: string | undefined, precision: number | undefined, spec: string): string {
+function numberBody(value: TemplateValue, number: number, type: string | undefined, precision: number | undefined, spec: string): string {
   switch (type) {
     case "f":
     case "F":

@@ -1,18 +1,18 @@
 /** Global functions of chat templates, as transformers provides them: `range`, `namespace`, `dict`, `raise_exception`, `strftime_now`. */
 
-import { formatTime } from "./clock.ts";
+import { strftime } from "./clock.ts";
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
-import { iterate, itemsOf } from "./operators.ts";
+import { iterateValue, itemsOf } from "./operators.ts";
 import { toText } from "./print.ts";
-import { Callable, Dict, type Keywords, Namespace, orElse, Range, typeName, Undefined, type Value } from "./values.ts";
+import { Callable, Dict, type Keywords, Namespace, orElse, Range, typeName, Undefined, type TemplateValue } from "./values.ts";
 
 /** Max length of a `range`, as in Jinja's `SandboxedEnvironment`. */
 const MAX_RANGE = 100_000;
 /** Cost of one format directive of `strftime_now` in steps of the {@link Meter}: names of days and months need a locale lookup. */
 const STEPS_PER_DIRECTIVE = 100;
 
-function range(args: readonly Value[], keywords: Keywords): Range {
+function range(args: readonly TemplateValue[], keywords: Keywords): Range {
   if (keywords.size > 0) return typeError("range() takes no keyword arguments");
   if (args.length === 0 || args.length > 3) return typeError(`range expected 1 to 3 arguments, got ${args.length}`);
   const [first = 0, second = 0, step = 1] = args.map((value) => {
@@ -31,7 +31,7 @@ function range(args: readonly Value[], keywords: Keywords): Range {
 }
 
 /** Python's `dict(…)`: copies a mapping or an iterable of pairs, then adds the keywords. */
-function dict(meter: Meter, args: readonly Value[], keywords: Keywords): Dict {
+function dict(meter: Meter, args: readonly TemplateValue[], keywords: Keywords): Dict {
   if (args.length > 1) return typeError(`dict expected at most 1 argument, got ${args.length}`);
   const made = new Dict();
   const [source] = args;
@@ -39,7 +39,7 @@ function dict(meter: Meter, args: readonly Value[], keywords: Keywords): Dict {
   else if (source instanceof Undefined) return source.fail();
   else if (source instanceof Namespace) return typeError("'Namespace' object is not iterable");
   else if (source !== undefined) {
-    for (const pair of iterate(meter, source)) {
+    for (const pair of iterateValue(meter, source)) {
       const [key, value, ...rest] = itemsOf(meter, pair);
       if (key === undefined || value === undefined || rest.length > 0)
         return valueError("dictionary update sequence element has not length 2");
@@ -55,7 +55,7 @@ function dict(meter: Meter, args: readonly Value[], keywords: Keywords): Dict {
 export const UNSUPPORTED_GLOBALS: ReadonlySet<string> = new Set(["lipsum", "cycler", "joiner", "self"]);
 
 /** Values of the global names. */
-export const GLOBALS: ReadonlyMap<string, Value> = new Map<string, Value>([
+export const GLOBALS: ReadonlyMap<string, TemplateValue> = new Map<string, TemplateValue>([
   ["range", new Callable((_, args, keywords) => range(args, keywords))],
   ["dict", new Callable((meter, args, keywords) => dict(meter, args, keywords), "TemplateDict")],
   ["namespace", new Callable((meter, args, keywords) => new Namespace(dict(meter, args, keywords)), "Namespace")],
@@ -72,7 +72,7 @@ export const GLOBALS: ReadonlyMap<string, Value> = new Map<string, Value>([
       if (typeof format !== "string") return typeError("strftime_now() expects a text");
       meter.chargeText(format.length * 4);
       meter.charge((format.split("%").length - 1) * STEPS_PER_DIRECTIVE);
-      return meter.made(formatTime(new Date(), format));
+      return meter.made(strftime(new Date(), format));
     }),
   ],
 ]);

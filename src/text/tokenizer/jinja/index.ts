@@ -15,7 +15,7 @@ import { compileStatements } from "./statements.ts";
 import { fromJson } from "./values.ts";
 
 export { TemplateLimitReached, TemplateUnsupported } from "./errors.ts";
-export { jsonText, parseJson } from "./json.ts";
+export { jsonText, parseJsonValue } from "./json.ts";
 export { strip } from "./text.ts";
 export { Dict } from "./values.ts";
 export type { MeterLimits } from "./meter.ts";

@@ -3,7 +3,7 @@
 import { parseNestedJson } from "../../../base/util/json-size.ts";
 import { Meter } from "./meter.ts";
 import { jsonOptions, toJson } from "./print.ts";
-import { Dict, float, fromJson, int, type Value } from "./values.ts";
+import { Dict, float, fromJson, int, type TemplateValue } from "./values.ts";
 
 const TOKEN = /\s*([{}[\],:]|"(?:[^"\\]|\\.)*"|[^\s{}[\],:"]+)/gy;
 
@@ -14,11 +14,11 @@ const TOKEN = /\s*([{}[\],:]|"(?:[^"\\]|\\.)*"|[^\s{}[\],:"]+)/gy;
  * @throws SyntaxError if the text is not JSON.
  * @throws ArgumentError `E_ARGUMENT` for text that nests too deeply.
  */
-export function parseJson(text: string): Value {
+export function parseJsonValue(text: string): TemplateValue {
   parseNestedJson(text);
   const tokens = Array.from(text.matchAll(TOKEN), ([, token]) => token as string);
   let at = 0;
-  const value = (): Value => {
+  const value = (): TemplateValue => {
     const token = tokens[at++] as string;
     switch (token) {
       case "{": {
@@ -33,7 +33,7 @@ export function parseJson(text: string): Value {
         return dict;
       }
       case "[": {
-        const list: Value[] = [];
+        const list: TemplateValue[] = [];
         while (tokens[at] !== "]") {
           list.push(value());
           if (tokens[at] === ",") at++;

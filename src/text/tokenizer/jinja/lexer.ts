@@ -7,7 +7,7 @@
 import { TemplateSyntaxFailure } from "./errors.ts";
 import { MAX_DIGITS } from "./numbers.ts";
 import { isAllSpace, SPACE_CLASS, strip } from "./text.ts";
-import { float, int, type Value } from "./values.ts";
+import { float, int, type TemplateValue } from "./values.ts";
 
 /** Kind of a token; an operator is its own kind. */
 export type TokenKind =
@@ -28,7 +28,7 @@ export interface Token {
   /** Source of a name or operator, text of `data`. */
   readonly text: string;
   /** Value of a literal. */
-  readonly value: Value;
+  readonly value: TemplateValue;
   /** Line of the source, from 1. */
   readonly line: number;
 }
@@ -76,7 +76,7 @@ class Lexer {
     return this.#tokens;
   }
 
-  #push(kind: TokenKind, text: string, value: Value = null): void {
+  #push(kind: TokenKind, text: string, value: TemplateValue = null): void {
     this.#tokens.push({ kind, text, value, line: this.#line });
   }
 
@@ -192,7 +192,7 @@ class Lexer {
     this.#advance(operator.length);
   }
 
-  #literal(kind: TokenKind, source: string, value: Value): void {
+  #literal(kind: TokenKind, source: string, value: TemplateValue): void {
     this.#push(kind, source, value);
     this.#advance(source.length);
   }

@@ -3,26 +3,31 @@
 import { TemplateFailure, typeError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 import { equals } from "./operators.ts";
-import { Callable, orElse, PyObject, Tuple, Undefined, type Value } from "./values.ts";
+import { Callable, orElse, PyObject, Tuple, Undefined, type TemplateValue } from "./values.ts";
 
 /** Iteration over a sequence with the attributes of `loop`. Elements are read one ahead only if the template asks. */
 export class Loop extends PyObject {
   readonly typeName = "LoopContext";
   readonly #depth: number;
-  readonly #recursion: ((iterable: Value, depth: number) => Value) | undefined;
-  #iterator: Iterator<Value>;
+  readonly #recursion: ((iterable: TemplateValue, depth: number) => TemplateValue) | undefined;
+  #iterator: Iterator<TemplateValue>;
   #size: number | undefined;
   #index = -1;
-  #next: IteratorResult<Value> | undefined;
-  #before: Value | undefined;
-  #current: Value | undefined;
+  #next: IteratorResult<TemplateValue> | undefined;
+  #before: TemplateValue | undefined;
+  #current: TemplateValue | undefined;
   #changed: Tuple | undefined;
 
   /**
    * @param size - Number of elements; undefined if it is known only after reading them.
    * @param recursion - Renders the body again over other elements; undefined unless the loop is `recursive`.
    */
-  constructor(iterator: Iterator<Value>, size: number | undefined, depth: number, recursion?: (iterable: Value, depth: number) => Value) {
+  constructor(
+    iterator: Iterator<TemplateValue>,
+    size: number | undefined,
+    depth: number,
+    recursion?: (iterable: TemplateValue, depth: number) => TemplateValue,
+  ) {
     super();
     this.#iterator = iterator;
     this.#size = size;
@@ -31,7 +36,7 @@ export class Loop extends PyObject {
   }
 
   /** Moves to the next element; undefined at the end. */
-  advance(): Value | undefined {
+  advance(): TemplateValue | undefined {
     const next = this.#peek();
     this.#next = undefined;
     if (next.done === true) return undefined;
@@ -41,13 +46,13 @@ export class Loop extends PyObject {
     return next.value;
   }
 
-  #peek(): IteratorResult<Value> {
+  #peek(): IteratorResult<TemplateValue> {
     return (this.#next ??= this.#iterator.next());
   }
 
   #length(): number {
     if (this.#size === undefined) {
-      const rest: Value[] = [];
+      const rest: TemplateValue[] = [];
       for (let next = this.#iterator.next(); next.done !== true; next = this.#iterator.next()) rest.push(next.value);
       this.#iterator = rest.values();
       this.#size = rest.length + this.#index + 1 + (this.#next !== undefined && this.#next.done !== true ? 1 : 0);
@@ -56,7 +61,7 @@ export class Loop extends PyObject {
   }
 
   /** Returns an attribute of `loop`; undefined if it has none of this name. */
-  attribute(meter: Meter, name: string): Value | undefined {
+  attribute(meter: Meter, name: string): TemplateValue | undefined {
     switch (name) {
       case "index":
         return this.#index + 1;
@@ -85,7 +90,7 @@ export class Loop extends PyObject {
       case "cycle":
         return new Callable((_, args) => {
           if (args.length === 0) return typeError("no items for cycling given");
-          return args[this.#index % args.length] as Value;
+          return args[this.#index % args.length] as TemplateValue;
         });
       case "changed":
         return new Callable((_, args) => {
@@ -104,12 +109,12 @@ export class Loop extends PyObject {
   }
 
   /** Renders the body of a recursive loop over other elements. */
-  recurse(meter: Meter, args: readonly Value[]): Value {
+  recurse(meter: Meter, args: readonly TemplateValue[]): TemplateValue {
     const recursion = this.#recursion;
     if (recursion === undefined) {
       throw new TemplateFailure("TypeError: The loop must have the 'recursive' marker to be called recursively.");
     }
     if (args.length !== 1) return typeError("loop() takes exactly one argument");
-    return meter.deeper(() => recursion(args[0] as Value, this.#depth + 1));
+    return meter.deeper(() => recursion(args[0] as TemplateValue, this.#depth + 1));
   }
 }

@@ -2,7 +2,7 @@
 
 import { TemplateFailure, TemplateLimitReached, typeError, unsupported, valueError } from "./errors.ts";
 import { strip } from "./text.ts";
-import { Float, float, int, isFloat, typeName, Undefined, type Value } from "./values.ts";
+import { Float, float, int, isFloat, typeName, Undefined, type TemplateValue } from "./values.ts";
 
 /** Bits of an integer that a template can make. */
 const MAX_BITS = 4096;
@@ -13,7 +13,7 @@ export const MAX_DIGITS = 4300;
 /** Number of a template: an integer, or a float as a number with a flag. */
 type Numeric = { readonly whole: bigint } | { readonly real: number };
 
-function numericOf(value: Value): Numeric | undefined {
+function numericOf(value: TemplateValue): Numeric | undefined {
   switch (typeof value) {
     case "boolean":
       return { whole: value ? 1n : 0n };
@@ -27,7 +27,7 @@ function numericOf(value: Value): Numeric | undefined {
 }
 
 /** Converts a value to a JavaScript number; undefined for other values than numbers. */
-export function toNumber(value: Value): number | undefined {
+export function toNumber(value: TemplateValue): number | undefined {
   const numeric = numericOf(value);
   if (numeric === undefined) return undefined;
   return "real" in numeric ? numeric.real : Number(numeric.whole);
@@ -38,7 +38,7 @@ export function toNumber(value: Value): number | undefined {
  *
  * @throws TemplateFailure when an `int` is too large for a `float`.
  */
-export function toReal(value: Value): number | undefined {
+export function toReal(value: TemplateValue): number | undefined {
   return typeof value === "bigint" ? realOf(value) : toNumber(value);
 }
 
@@ -46,7 +46,7 @@ export function toReal(value: Value): number | undefined {
 export type Arithmetic = "+" | "-" | "*" | "/" | "//" | "%" | "**";
 
 /** Applies an operator to two numbers; undefined if one of the values is not a number. */
-export function arithmetic(operator: Arithmetic, left: Value, right: Value): Value | undefined {
+export function arithmetic(operator: Arithmetic, left: TemplateValue, right: TemplateValue): TemplateValue | undefined {
   const a = numericOf(left);
   const b = numericOf(right);
   if (a === undefined || b === undefined) return undefined;
@@ -99,7 +99,7 @@ function partsOf(value: number): { readonly mantissa: bigint; readonly scale: nu
   return { mantissa: value < 0 ? -mantissa : mantissa, scale: Math.max(field, 1) - 1075 };
 }
 
-function wholeArithmetic(operator: Arithmetic, a: bigint, b: bigint): Value {
+function wholeArithmetic(operator: Arithmetic, a: bigint, b: bigint): TemplateValue {
   switch (operator) {
     case "+":
       return limited(a + b);
@@ -128,7 +128,7 @@ function wholeArithmetic(operator: Arithmetic, a: bigint, b: bigint): Value {
   }
 }
 
-function limited(value: bigint): Value {
+function limited(value: bigint): TemplateValue {
   const result = int(value);
   if (typeof result === "bigint" && result.toString(16).length * 4 > MAX_BITS) tooLarge();
   return result;
@@ -174,7 +174,7 @@ function realArithmetic(operator: Arithmetic, a: number, b: number): number {
 }
 
 /** Returns `-value` or `+value`. */
-export function sign(operator: "-" | "+", value: Value): Value {
+export function sign(operator: "-" | "+", value: TemplateValue): TemplateValue {
   if (value instanceof Undefined) return value.fail();
   if (isFloat(value)) return operator === "+" ? value : float(-(toNumber(value) as number));
   const result = arithmetic(operator === "-" ? "*" : "+", value, operator === "-" ? -1 : 0);
@@ -252,7 +252,7 @@ export function fixed(value: number, decimals: number): string {
 }
 
 /** Returns `round(value, digits)`. */
-export function round(value: Value, digits: number): Value {
+export function round(value: TemplateValue, digits: number): TemplateValue {
   if (isFloat(value)) {
     const number = toNumber(value) as number;
     if (!Number.isFinite(number)) return value;

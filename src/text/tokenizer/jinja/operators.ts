@@ -4,11 +4,11 @@ import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts
 import type { Meter } from "./meter.ts";
 import { arithmetic, type Arithmetic, toNumber } from "./numbers.ts";
 import { formatPercent } from "./format.ts";
-import { compareText, isPlain, lengthOf, pointsOf, unitAt } from "./text.ts";
-import { Dict, DictView, Float, float, index, Markup, PyIterator, Range, Tuple, typeName, Undefined, type Value } from "./values.ts";
+import { compareText, isBmpOnly, lengthOf, pointsOf, unitAt } from "./text.ts";
+import { Dict, DictView, index, Markup, PyIterator, Range, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
 
 /** Applies an arithmetic operator. */
-export function binary(meter: Meter, operator: Arithmetic, left: Value, right: Value): Value {
+export function binary(meter: Meter, operator: Arithmetic, left: TemplateValue, right: TemplateValue): TemplateValue {
   if (typeof left === "number" && typeof right === "number" && Number.isInteger(left) && Number.isInteger(right)) {
     if (operator === "+" || operator === "-") {
       const result = operator === "+" ? left + right : left - right;
@@ -23,7 +23,7 @@ export function binary(meter: Meter, operator: Arithmetic, left: Value, right: V
     }
     if (Array.isArray(left) && Array.isArray(right)) {
       meter.charge(left.length + right.length);
-      return [...(left as readonly Value[]), ...(right as readonly Value[])];
+      return [...(left as readonly TemplateValue[]), ...(right as readonly TemplateValue[])];
     }
     if (left instanceof Tuple && right instanceof Tuple) {
       meter.charge(left.items.length + right.items.length);
@@ -47,7 +47,7 @@ export function binary(meter: Meter, operator: Arithmetic, left: Value, right: V
   return typeError(`unsupported operand type(s) for ${name}: '${typeName(left)}' and '${typeName(right)}'`);
 }
 
-function isText(value: Value): value is string | Markup {
+function isText(value: TemplateValue): value is string | Markup {
   return typeof value === "string" || value instanceof Markup;
 }
 
@@ -63,14 +63,14 @@ function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>'"]/g, (character) => ENTITIES[character] as string);
 }
 
-function repeat(meter: Meter, sequence: Value, times: Value): Value | undefined {
+function repeat(meter: Meter, sequence: TemplateValue, times: TemplateValue): TemplateValue | undefined {
   if (typeof times !== "boolean" && typeof times !== "bigint" && !(typeof times === "number" && Number.isInteger(times))) return undefined;
   const count = Math.max(0, index(times, "*"));
   if (typeof sequence === "string") {
     meter.checkLength(sequence.length * count);
     return meter.made(sequence.repeat(sequence === "" ? 0 : count));
   }
-  const items = sequence instanceof Tuple ? sequence.items : Array.isArray(sequence) ? (sequence as readonly Value[]) : undefined;
+  const items = sequence instanceof Tuple ? sequence.items : Array.isArray(sequence) ? (sequence as readonly TemplateValue[]) : undefined;
   if (items === undefined) return undefined;
   meter.charge(items.length * count);
   const repeated = items.length === 0 ? [] : Array.from({ length: count }, () => items).flat(1);
@@ -78,7 +78,7 @@ function repeat(meter: Meter, sequence: Value, times: Value): Value | undefined 
 }
 
 /** Returns `left == right`. */
-export function equals(meter: Meter, left: Value, right: Value, depth = 0): boolean {
+export function equals(meter: Meter, left: TemplateValue, right: TemplateValue, depth = 0): boolean {
   if (typeof left === "string" && typeof right === "string") {
     if (left.length !== right.length) return false;
     meter.chargeCopy(left.length);
@@ -97,12 +97,12 @@ export function equals(meter: Meter, left: Value, right: Value, depth = 0): bool
   }
   meter.charge(2);
   if (depth > 900) throw new TemplateFailure("RecursionError: values are nested too deeply to be compared");
-  const same = (a: readonly Value[], b: readonly Value[]): boolean => {
+  const same = (a: readonly TemplateValue[], b: readonly TemplateValue[]): boolean => {
     if (a.length !== b.length) return false;
     meter.charge(a.length);
-    return a.every((item, at) => equals(meter, item, b[at] as Value, depth + 1));
+    return a.every((item, at) => equals(meter, item, b[at] as TemplateValue, depth + 1));
   };
-  if (Array.isArray(left)) return Array.isArray(right) && same(left as readonly Value[], right as readonly Value[]);
+  if (Array.isArray(left)) return Array.isArray(right) && same(left as readonly TemplateValue[], right as readonly TemplateValue[]);
   if (left instanceof Tuple) return right instanceof Tuple && same(left.items, right.items);
   if (left instanceof Dict) {
     if (!(right instanceof Dict) || left.size !== right.size) return false;
@@ -128,7 +128,7 @@ export function equals(meter: Meter, left: Value, right: Value, depth = 0): bool
  *
  * @throws TemplateFailure where Python raises `TypeError`.
  */
-export function compare(meter: Meter, operator: string, left: Value, right: Value): number {
+export function compareValues(meter: Meter, operator: string, left: TemplateValue, right: TemplateValue): number {
   if (typeof left === "string" && typeof right === "string") {
     meter.chargeText(Math.min(left.length, right.length));
     return compareText(left, right);
@@ -146,18 +146,19 @@ export function compare(meter: Meter, operator: string, left: Value, right: Valu
   const [first, second] = items;
   for (let at = 0; at < Math.min(first.length, second.length); at++) {
     meter.charge(1);
-    if (!equals(meter, first[at] as Value, second[at] as Value)) return compare(meter, operator, first[at] as Value, second[at] as Value);
+    if (!equals(meter, first[at] as TemplateValue, second[at] as TemplateValue))
+      return compareValues(meter, operator, first[at] as TemplateValue, second[at] as TemplateValue);
   }
   return first.length - second.length;
 }
 
-function sequences(left: Value, right: Value): readonly [readonly Value[], readonly Value[]] | undefined {
-  if (Array.isArray(left) && Array.isArray(right)) return [left as readonly Value[], right as readonly Value[]];
+function sequences(left: TemplateValue, right: TemplateValue): readonly [readonly TemplateValue[], readonly TemplateValue[]] | undefined {
+  if (Array.isArray(left) && Array.isArray(right)) return [left as readonly TemplateValue[], right as readonly TemplateValue[]];
   return left instanceof Tuple && right instanceof Tuple ? [left.items, right.items] : undefined;
 }
 
 /** Returns `item in container`. */
-export function contains(meter: Meter, container: Value, item: Value): boolean {
+export function contains(meter: Meter, container: TemplateValue, item: TemplateValue): boolean {
   if (typeof container === "string" || container instanceof Markup) {
     const text = typeof container === "string" ? container : container.text;
     if (item instanceof Markup) return text.includes(item.text);
@@ -171,12 +172,12 @@ export function contains(meter: Meter, container: Value, item: Value): boolean {
     return Number.isInteger(at) && at >= 0 && at < container.length;
   }
   if (!isIterable(container)) return typeError(`argument of type '${typeName(container)}' is not iterable`);
-  for (const element of iterate(meter, container)) if (equals(meter, element, item)) return true;
+  for (const element of iterateValue(meter, container)) if (equals(meter, element, item)) return true;
   return false;
 }
 
 /** Whether `iter(value)` works. */
-export function isIterable(value: Value): boolean {
+export function isIterable(value: TemplateValue): boolean {
   return (
     typeof value === "string" ||
     Array.isArray(value) ||
@@ -191,7 +192,7 @@ export function isIterable(value: Value): boolean {
 }
 
 /** Yields the elements of a value, each for one step. */
-export function* iterate(meter: Meter, value: Value): Generator<Value, void, undefined> {
+export function* iterateValue(meter: Meter, value: TemplateValue): Generator<TemplateValue, void, undefined> {
   if (value instanceof PyIterator) {
     for (let next = value.iterator.next(); next.done !== true; next = value.iterator.next()) {
       meter.charge(1);
@@ -210,8 +211,8 @@ export function* iterate(meter: Meter, value: Value): Generator<Value, void, und
  *
  * @throws TemplateFailure if the value is not iterable.
  */
-export function itemsOf(meter: Meter, value: Value): readonly Value[] {
-  if (Array.isArray(value)) return value as readonly Value[];
+export function itemsOf(meter: Meter, value: TemplateValue): readonly TemplateValue[] {
+  if (Array.isArray(value)) return value as readonly TemplateValue[];
   if (value instanceof Tuple || value instanceof DictView) return value.items;
   if (value instanceof Dict) {
     meter.charge(value.size);
@@ -227,19 +228,19 @@ export function itemsOf(meter: Meter, value: Value): readonly Value[] {
     meter.charge(value.length);
     return Array.from({ length: value.length }, (_, at) => value.at(at));
   }
-  if (value instanceof PyIterator) return [...iterate(meter, value)];
+  if (value instanceof PyIterator) return [...iterateValue(meter, value)];
   return typeError(`'${typeName(value)}' object is not iterable`);
 }
 
 /** Returns `list(value)`. */
-export function toList(meter: Meter, value: Value): Value[] {
+export function toList(meter: Meter, value: TemplateValue): TemplateValue[] {
   const items = itemsOf(meter, value);
   meter.charge(items.length);
   return [...items];
 }
 
 /** Returns `len(value)`, or undefined if the value has none. */
-export function sizeOf(meter: Meter, value: Value): number | undefined {
+export function valueLength(meter: Meter, value: TemplateValue): number | undefined {
   if (typeof value === "string") {
     meter.chargeText(value.length);
     return lengthOf(value);
@@ -249,14 +250,14 @@ export function sizeOf(meter: Meter, value: Value): number | undefined {
   if (value instanceof Dict) return value.size;
   if (value instanceof Range) return value.length;
   if (value instanceof Undefined) return 0;
-  return value instanceof Markup ? sizeOf(meter, value.text) : undefined;
+  return value instanceof Markup ? valueLength(meter, value.text) : undefined;
 }
 
 /** Returns `value[at]` for an integer, or undefined where Python raises `IndexError`; also for a value without positions. */
-export function elementAt(meter: Meter, value: Value, at: number): Value | undefined {
+export function elementAt(meter: Meter, value: TemplateValue, at: number): TemplateValue | undefined {
   if (typeof value === "string") {
     meter.chargeText(value.length);
-    if (isPlain(value)) {
+    if (isBmpOnly(value)) {
       const point = value.charAt(at < 0 ? at + value.length : at);
       return point === "" ? undefined : point;
     }
@@ -268,13 +269,13 @@ export function elementAt(meter: Meter, value: Value, at: number): Value | undef
     return place >= 0 && place < value.length ? value.at(place) : undefined;
   }
   if (value instanceof Tuple) return value.items.at(at);
-  return Array.isArray(value) ? (value as readonly Value[]).at(at) : undefined;
+  return Array.isArray(value) ? (value as readonly TemplateValue[]).at(at) : undefined;
 }
 
 /** Returns `value[start:stop:step]`. */
-export function slice(meter: Meter, value: Value, start: Value, stop: Value, step: Value): Value {
+export function slice(meter: Meter, value: TemplateValue, start: TemplateValue, stop: TemplateValue, step: TemplateValue): TemplateValue {
   if (value instanceof Undefined) return value.fail();
-  const bound = (part: Value): number | null => {
+  const bound = (part: TemplateValue): number | null => {
     if (part === null) return null;
     if (typeof part === "boolean" || typeof part === "bigint" || (typeof part === "number" && Number.isInteger(part)))
       return index(part, "slice");
@@ -283,7 +284,7 @@ export function slice(meter: Meter, value: Value, start: Value, stop: Value, ste
   const [from, to, by] = [bound(start), bound(stop), bound(step) ?? 1];
   const size =
     typeof value === "string" || Array.isArray(value) || value instanceof Tuple || value instanceof Range
-      ? sizeOf(meter, value)
+      ? valueLength(meter, value)
       : undefined;
   if (size === undefined) {
     if (value instanceof Markup) return unsupported("slicing text marked by the filter `safe`");
@@ -298,36 +299,14 @@ export function slice(meter: Meter, value: Value, start: Value, stop: Value, ste
   if (typeof value === "string") {
     meter.chargeText(value.length);
     if (by === 1)
-      return count === 0 ? "" : isPlain(value) ? value.slice(first, last) : value.slice(unitAt(value, first), unitAt(value, last));
+      return count === 0 ? "" : isBmpOnly(value) ? value.slice(first, last) : value.slice(unitAt(value, first), unitAt(value, last));
     meter.charge(value.length / 8);
     const points = pointsOf(value);
     return Array.from({ length: count }, (_, at) => points[first + at * by]).join("");
   }
   if (value instanceof Range) return new Range(value.start + first * value.step, value.start + last * value.step, value.step * by);
   meter.charge(count);
-  const items = value instanceof Tuple ? value.items : (value as readonly Value[]);
-  const part = Array.from({ length: count }, (_, at) => items[first + at * by] as Value);
+  const items = value instanceof Tuple ? value.items : (value as readonly TemplateValue[]);
+  const part = Array.from({ length: count }, (_, at) => items[first + at * by] as TemplateValue);
   return value instanceof Tuple ? new Tuple(part) : part;
-}
-
-/** Sorts values stably by keys; raises where Python cannot order them. */
-export function sortBy(meter: Meter, items: readonly Value[], key: (item: Value) => Value, isReverse: boolean): Value[] {
-  meter.charge(items.length * 4);
-  const keyed = items.map((item) => ({ item, key: key(item) }));
-  const order = (a: Value, b: Value): number => {
-    meter.charge(1);
-    const result = compare(meter, "<", a, b);
-    return Number.isNaN(result) ? unsupported("sorting values with NaN") : result;
-  };
-  // A reversed sort of Python keeps equal elements in their order.
-  keyed.sort(isReverse ? (a, b) => order(b.key, a.key) : (a, b) => order(a.key, b.key));
-  return keyed.map(({ item }) => item);
-}
-
-/** Returns `sum(items, start)`. */
-export function sum(meter: Meter, items: Iterable<Value>, start: Value): Value {
-  if (typeof start === "string") return typeError("sum() can't sum strings [use ''.join(seq) instead]");
-  let total: Value = start;
-  for (const item of items) total = binary(meter, "+", total, item);
-  return total instanceof Float ? float(total.value) : total;
 }

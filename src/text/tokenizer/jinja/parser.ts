@@ -6,7 +6,7 @@
 
 import { ExpressionParser } from "./expression-parser.ts";
 import { type Token, tokenize } from "./lexer.ts";
-import type { Expression, Signature, Statement } from "./nodes.ts";
+import type { TemplateExpression, Signature, Statement } from "./nodes.ts";
 
 /** Statements of Python's Jinja that this engine lacks. */
 const OTHER_STATEMENTS: ReadonlySet<string> = new Set(["autoescape", "block", "extends", "from", "import", "include"]);
@@ -86,7 +86,7 @@ class Parser extends ExpressionParser {
       case "call":
         return [this.#callBlock()];
       case "filter": {
-        const filter = this.filter(undefined, true) as Expression;
+        const filter = this.filter(undefined, true) as TemplateExpression;
         return [{ kind: "filter-block", filter, body: this.#body("endfilter").body }];
       }
       case "with":
@@ -149,7 +149,7 @@ class Parser extends ExpressionParser {
 
   #with(): Statement {
     const targets = [];
-    const values: Expression[] = [];
+    const values: TemplateExpression[] = [];
     while (this.token.kind !== "end-block") {
       if (targets.length > 0) this.expect("operator", ",");
       targets.push(this.target());
@@ -167,7 +167,7 @@ class Parser extends ExpressionParser {
   }
 
   #parameters(): Signature["parameters"] {
-    const parameters: { name: string; otherwise: Expression | undefined }[] = [];
+    const parameters: { name: string; otherwise: TemplateExpression | undefined }[] = [];
     this.expect("operator", "(");
     while (!this.is("operator", ")")) {
       if (parameters.length > 0) this.expect("operator", ",");

@@ -3,13 +3,26 @@
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 import { compareText } from "./text.ts";
-import { Dict, DictView, Float, Markup, Namespace, type PyObject, Range, truth, Tuple, typeName, Undefined, type Value } from "./values.ts";
+import {
+  Dict,
+  DictView,
+  Float,
+  Markup,
+  Namespace,
+  type PyObject,
+  Range,
+  truth,
+  Tuple,
+  typeName,
+  Undefined,
+  type TemplateValue,
+} from "./values.ts";
 
 /** Nesting of a printed value, at most. */
 const MAX_NESTING = 900;
 
 /** Returns `str(value)`. */
-export function toText(meter: Meter, value: Value): string {
+export function toText(meter: Meter, value: TemplateValue): string {
   if (typeof value === "string") return value;
   if (value instanceof Undefined) return "";
   if (value instanceof Markup) return value.text;
@@ -21,7 +34,7 @@ export function toText(meter: Meter, value: Value): string {
  *
  * @throws TemplateUnsupported for values that Python prints with their address.
  */
-export function repr(meter: Meter, value: Value, depth = 0): string {
+export function repr(meter: Meter, value: TemplateValue, depth = 0): string {
   if (value === null) return "None";
   switch (typeof value) {
     case "boolean":
@@ -38,14 +51,15 @@ export function repr(meter: Meter, value: Value, depth = 0): string {
   if (value instanceof Float) return floatText(value.value);
   meter.charge(1);
   if (depth > MAX_NESTING) throw new TemplateFailure("RecursionError: a value is nested too deeply to be printed");
-  const list = (items: readonly Value[]): string => {
+  const list = (items: readonly TemplateValue[]): string => {
     meter.charge(items.length);
     return meter.join(items, ", ", (item) => repr(meter, item, depth + 1));
   };
-  if (Array.isArray(value)) return meter.made(`[${list(value as readonly Value[])}]`);
+  if (Array.isArray(value)) return meter.made(`[${list(value as readonly TemplateValue[])}]`);
   if (value instanceof Tuple) return meter.made(value.items.length === 1 ? `(${list(value.items)},)` : `(${list(value.items)})`);
   if (value instanceof Dict) {
-    const entry = ([key, item]: readonly [Value, Value]): string => `${repr(meter, key, depth + 1)}: ${repr(meter, item, depth + 1)}`;
+    const entry = ([key, item]: readonly [TemplateValue, TemplateValue]): string =>
+      `${repr(meter, key, depth + 1)}: ${repr(meter, item, depth + 1)}`;
     return meter.made(`{${meter.join(value.entries(), ", ", entry)}}`);
   }
   if (value instanceof Undefined) return "Undefined";
@@ -97,7 +111,7 @@ export interface JsonOptions {
 }
 
 /** Returns `json.dumps(value)`. */
-export function toJson(meter: Meter, value: Value, options: JsonOptions, depth = 0): string {
+export function toJson(meter: Meter, value: TemplateValue, options: JsonOptions, depth = 0): string {
   switch (typeof value) {
     case "string":
       return meter.made(jsonText(meter, value, options.ensureAscii));
@@ -125,7 +139,7 @@ export function toJson(meter: Meter, value: Value, options: JsonOptions, depth =
     return meter.made(`${open}${line}${meter.join(items, itemSeparator + line, textOf)}\n${indent.repeat(depth)}${close}`);
   };
   if (Array.isArray(value) || value instanceof Tuple) {
-    const items = value instanceof Tuple ? value.items : (value as readonly Value[]);
+    const items = value instanceof Tuple ? value.items : (value as readonly TemplateValue[]);
     return wrap("[", items, "]", (item) => toJson(meter, item, options, depth + 1));
   }
   if (value instanceof Dict) {
@@ -141,12 +155,12 @@ export function toJson(meter: Meter, value: Value, options: JsonOptions, depth =
   return typeError(`Object of type ${typeName(value)} is not JSON serializable`);
 }
 
-function compareKeys(a: Value, b: Value): number {
+function compareKeys(a: TemplateValue, b: TemplateValue): number {
   if (typeof a === "string" && typeof b === "string") return compareText(a, b);
   return unsupported("`tojson(sort_keys=true)` of keys that are not strings");
 }
 
-function jsonKey(key: Value): string {
+function jsonKey(key: TemplateValue): string {
   if (typeof key === "string") return key;
   if (key === null) return "null";
   if (typeof key === "boolean") return String(key);
@@ -177,21 +191,21 @@ function loneSurrogates(text: string): string {
 }
 
 /** Returns `str(value)` for filters that would keep the mark of the filter `safe`. */
-export function plainText(meter: Meter, value: Value): string {
+export function plainText(meter: Meter, value: TemplateValue): string {
   return value instanceof Markup ? unsupported("a filter of text marked by the filter `safe`") : toText(meter, value);
 }
 
 /** Reads the options of `tojson`. */
-export function jsonOptions(args: readonly (Value | undefined)[]): JsonOptions {
+export function jsonOptions(args: readonly (TemplateValue | undefined)[]): JsonOptions {
   const [ensureAscii, indent, separators, sortKeys] = args;
   let level: string | undefined;
   if (typeof indent === "string") level = indent;
   else if (typeof indent === "number" && Number.isInteger(indent)) level = " ".repeat(Math.max(0, Math.min(indent, 1000)));
   else if (typeof indent === "boolean") level = indent ? " " : "";
   else if (indent !== undefined && indent !== null) typeError("`tojson` expects an integer or a text as `indent`");
-  let pair: readonly Value[] = [level === undefined ? ", " : ",", ": "];
+  let pair: readonly TemplateValue[] = [level === undefined ? ", " : ",", ": "];
   if (separators !== undefined && separators !== null) {
-    pair = separators instanceof Tuple ? separators.items : Array.isArray(separators) ? (separators as readonly Value[]) : [];
+    pair = separators instanceof Tuple ? separators.items : Array.isArray(separators) ? (separators as readonly TemplateValue[]) : [];
     if (pair.length !== 2 || !pair.every((part) => typeof part === "string")) typeError("`tojson` expects two texts as `separators`");
   }
   return {

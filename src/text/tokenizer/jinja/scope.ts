@@ -1,7 +1,7 @@
 /** Variables of a rendering. */
 
 import type { Meter } from "./meter.ts";
-import type { Value } from "./values.ts";
+import type { TemplateValue } from "./values.ts";
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
@@ -9,11 +9,11 @@ const NO_NAMES: ReadonlySet<string> = new Set();
 export class Scope {
   readonly meter: Meter;
   readonly #parent: Scope | undefined;
-  readonly #variables: Map<string, Value>;
+  readonly #variables: Map<string, TemplateValue>;
   readonly #own: ReadonlySet<string>;
 
   /** @param own - Names that outer scopes do not provide. */
-  constructor(meter: Meter, parent: Scope | undefined, variables = new Map<string, Value>(), own = NO_NAMES) {
+  constructor(meter: Meter, parent: Scope | undefined, variables = new Map<string, TemplateValue>(), own = NO_NAMES) {
     this.meter = meter;
     this.#parent = parent;
     this.#variables = variables;
@@ -26,13 +26,13 @@ export class Scope {
   }
 
   /** Returns the value of a name in this scope or an outer one; undefined for an unknown name. */
-  get(name: string): Value | undefined {
+  get(name: string): TemplateValue | undefined {
     const own = this.#variables.get(name);
     if (own !== undefined || (this.#own.size > 0 && this.#own.has(name))) return own;
     return this.#parent?.get(name);
   }
 
-  set(name: string, value: Value): undefined {
+  set(name: string, value: TemplateValue): undefined {
     this.#variables.set(name, value);
     return undefined;
   }

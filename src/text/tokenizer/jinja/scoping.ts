@@ -3,7 +3,7 @@
  * not read before, is undefined in it until then, also for loops and macros inside, even if an outer scope defines the name.
  */
 
-import type { Expression, Statement, Target } from "./nodes.ts";
+import type { TemplateExpression, Statement, Target } from "./nodes.ts";
 
 /** Names of one scope. */
 export interface ScopeNames {
@@ -88,7 +88,7 @@ export function readNames(statements: readonly Statement[]): ReadonlySet<string>
 }
 
 /** Notes every name in an expression. */
-function read(node: Expression, uses: Uses): void {
+function read(node: TemplateExpression, uses: Uses): void {
   visitNames(node, (name) => {
     if (!uses.has(name)) uses.set(name, "outer");
   });

@@ -5,7 +5,8 @@ import { TemplateFailure, typeError } from "./errors.ts";
 import type { Filter } from "./filter.ts";
 import type { Meter } from "./meter.ts";
 import { arithmetic } from "./numbers.ts";
-import { compare, equals, itemsOf, iterate, sizeOf, sortBy, sum, toList } from "./operators.ts";
+import { sortBy, sum } from "./aggregates.ts";
+import { compareValues, equals, itemsOf, iterateValue, valueLength, toList } from "./operators.ts";
 import { toText } from "./print.ts";
 import { builtin } from "./signature.ts";
 import { applyTest } from "./tests.ts";
@@ -25,10 +26,10 @@ import {
   Tuple,
   typeName,
   Undefined,
-  type Value,
+  type TemplateValue,
 } from "./values.ts";
 
-function lower(meter: Meter, value: Value): Value {
+function lower(meter: Meter, value: TemplateValue): TemplateValue {
   if (typeof value !== "string") return value;
   meter.chargeText(value.length);
   return value.toLowerCase();
@@ -37,17 +38,17 @@ function lower(meter: Meter, value: Value): Value {
 /** Returns the key function of `sort`, `unique`, `min`, `max` and `groupby`. */
 function keyGetter(
   meter: Meter,
-  attribute: Value | undefined,
-  caseSensitive: Value | undefined,
-  otherwise?: Value,
-): (item: Value) => Value {
+  attribute: TemplateValue | undefined,
+  caseSensitive: TemplateValue | undefined,
+  otherwise?: TemplateValue,
+): (item: TemplateValue) => TemplateValue {
   const get = pathGetter(meter, attribute, otherwise);
   return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lower(meter, get(item));
 }
 
-const isSet = (value: Value | undefined): boolean => value !== undefined && truth(value);
+const isSet = (value: TemplateValue | undefined): boolean => value !== undefined && truth(value);
 
-function generator(make: () => Generator<Value, void, undefined>): PyIterator {
+function generator(make: () => Generator<TemplateValue, void, undefined>): PyIterator {
   return new PyIterator(make());
 }
 
@@ -55,7 +56,7 @@ function generator(make: () => Generator<Value, void, undefined>): PyIterator {
 const map: Filter = (meter, value, args, keywords, apply) =>
   generator(function* () {
     if (!truth(value)) return;
-    let change: (item: Value) => Value;
+    let change: (item: TemplateValue) => TemplateValue;
     if (args.length === 0 && keywords.has("attribute")) {
       const other = [...keywords.keys()].find((key) => key !== "attribute" && key !== "default");
       if (other !== undefined) throw new TemplateFailure(`Unexpected keyword argument '${other}'`);
@@ -66,7 +67,7 @@ const map: Filter = (meter, value, args, keywords, apply) =>
       if (typeof name !== "string") throw new TemplateFailure("map requires the name of a filter");
       change = (item) => apply(meter, name, item, rest, keywords);
     }
-    for (const item of iterate(meter, value)) yield change(item);
+    for (const item of iterateValue(meter, value)) yield change(item);
   });
 
 /** `select`, `reject`, `selectattr` and `rejectattr`. */
@@ -75,22 +76,22 @@ function selector(isWanted: boolean, byAttribute: boolean): Filter {
     generator(function* () {
       if (!truth(value)) return;
       if (byAttribute && args.length === 0) throw new TemplateFailure("Missing parameter for attribute name");
-      const get = byAttribute ? pathGetter(meter, args[0]) : (item: Value): Value => item;
+      const get = byAttribute ? pathGetter(meter, args[0]) : (item: TemplateValue): TemplateValue => item;
       const [name, ...rest] = byAttribute ? args.slice(1) : args;
       if (name !== undefined && typeof name !== "string") throw new TemplateFailure("Expected the name of a test");
-      const holds = (item: Value): boolean => (name === undefined ? truth(item) : applyTest(meter, name, item, rest, keywords));
-      for (const item of iterate(meter, value)) if (holds(get(item)) === isWanted) yield item;
+      const holds = (item: TemplateValue): boolean => (name === undefined ? truth(item) : applyTest(meter, name, item, rest, keywords));
+      for (const item of iterateValue(meter, value)) if (holds(get(item)) === isWanted) yield item;
     });
 }
 
 function extreme(isMaximum: boolean): Filter {
   return builtin("case_sensitive=, attribute=", (meter, value, [caseSensitive, attribute]) => {
     const key = keyGetter(meter, attribute, caseSensitive);
-    let best: { readonly item: Value; readonly key: Value } | undefined;
-    for (const item of iterate(meter, value)) {
+    let best: { readonly item: TemplateValue; readonly key: TemplateValue } | undefined;
+    for (const item of iterateValue(meter, value)) {
       const candidate = { item, key: key(item) };
       if (best === undefined) best = candidate;
-      else if (isMaximum ? compare(meter, ">", candidate.key, best.key) > 0 : compare(meter, "<", candidate.key, best.key) < 0)
+      else if (isMaximum ? compareValues(meter, ">", candidate.key, best.key) > 0 : compareValues(meter, "<", candidate.key, best.key) < 0)
         best = candidate;
     }
     return orElse(best?.item, new Undefined("No aggregated item, sequence was empty."));
@@ -100,22 +101,25 @@ function extreme(isMaximum: boolean): Filter {
 const groupBy: Filter = builtin("attribute, default=, case_sensitive=", (meter, value, [attribute, otherwise, caseSensitive]) => {
   const key = keyGetter(meter, attribute, caseSensitive, otherwise);
   const name = pathGetter(meter, attribute, otherwise);
-  const groups: { key: Value; items: Value[] }[] = [];
+  const groups: { key: TemplateValue; items: TemplateValue[] }[] = [];
   for (const item of sortBy(meter, itemsOf(meter, value), key, false)) {
     const own = key(item);
     const last = groups.at(-1);
     if (last !== undefined && equals(meter, last.key, own)) last.items.push(item);
     else groups.push({ key: own, items: [item] });
   }
-  return groups.map((group) => new Group([isSet(caseSensitive) ? group.key : name(group.items[0] as Value), group.items]));
+  return groups.map((group) => new Group([isSet(caseSensitive) ? group.key : name(group.items[0] as TemplateValue), group.items]));
 });
 
-const length: Filter = builtin("", (meter, value) => sizeOf(meter, value) ?? typeError(`object of type '${typeName(value)}' has no len()`));
+const length: Filter = builtin(
+  "",
+  (meter, value) => valueLength(meter, value) ?? typeError(`object of type '${typeName(value)}' has no len()`),
+);
 const otherwiseDefault: Filter = builtin("default_value=, boolean=", (_, value, [otherwise, boolean]) =>
   value instanceof Undefined || (isSet(boolean) && !truth(value)) ? orElse(otherwise, "") : value,
 );
 
-function reversed(meter: Meter, value: Value): readonly Value[] | undefined {
+function reversed(meter: Meter, value: TemplateValue): readonly TemplateValue[] | undefined {
   if (value instanceof PyIterator) return undefined;
   return typeof value === "string" || value instanceof Markup ? undefined : toList(meter, value).reverse();
 }
@@ -124,16 +128,16 @@ function reversed(meter: Meter, value: Value): readonly Value[] | undefined {
 export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
   batch: builtin("linecount, fill_with=", (meter, value, [linecount, fill]) =>
     generator(function* () {
-      let row: Value[] = [];
-      for (const item of iterate(meter, value)) {
-        if (equals(meter, row.length, linecount as Value)) {
+      let row: TemplateValue[] = [];
+      for (const item of iterateValue(meter, value)) {
+        if (equals(meter, row.length, linecount as TemplateValue)) {
           yield row;
           row = [];
         }
         row.push(item);
       }
       if (row.length === 0) return;
-      const missing = index(linecount as Value, "linecount") - row.length;
+      const missing = index(linecount as TemplateValue, "linecount") - row.length;
       if (fill !== undefined && fill !== null && missing > 0) {
         meter.charge(missing);
         row.push(...Array.from({ length: missing }, () => fill));
@@ -150,11 +154,11 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
     if (!(value instanceof Dict)) return typeError(`dictsort expects a mapping, got ${typeName(value)}`);
     const place = by === "value" ? 1 : 0;
     const items = value.entries().map((entry) => new Tuple(entry));
-    const key = (item: Value): Value => (item as Tuple).items[place] as Value;
+    const key = (item: TemplateValue): TemplateValue => (item as Tuple).items[place] as TemplateValue;
     return sortBy(meter, items, isSet(caseSensitive) ? key : (item) => lower(meter, key(item)), isSet(reverse));
   }),
   first: builtin("", (meter, value) => {
-    for (const item of iterate(meter, value)) return item;
+    for (const item of iterateValue(meter, value)) return item;
     return new Undefined("No first item, sequence was empty.");
   }),
   groupby: groupBy,
@@ -178,7 +182,7 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
     const between = separator === undefined ? "" : toText(meter, separator);
     const parts: string[] = [];
     let total = 0;
-    for (const item of iterate(meter, value)) {
+    for (const item of iterateValue(meter, value)) {
       const text = toText(meter, get(item));
       total += text.length + between.length;
       meter.checkLength(total - between.length);
@@ -221,7 +225,7 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
   slice: builtin("slices, fill_with=", (meter, value, [slices, fill]) =>
     generator(function* () {
       const items = toList(meter, value);
-      const count = index(slices as Value, "slices");
+      const count = index(slices as TemplateValue, "slices");
       const size = arithmetic("//", items.length, count) as number;
       const extra = arithmetic("%", items.length, count) as number;
       let offset = 0;
@@ -243,15 +247,15 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
   sum: builtin("attribute=, start=", (meter, value, [attribute, start]) => {
     const get = pathGetter(meter, attribute);
     const items = (function* () {
-      for (const item of iterate(meter, value)) yield get(item);
+      for (const item of iterateValue(meter, value)) yield get(item);
     })();
     return sum(meter, items, orElse(start, 0));
   }),
   unique: builtin("case_sensitive=, attribute=", (meter, value, [caseSensitive, attribute]) =>
     generator(function* () {
       const key = keyGetter(meter, attribute, caseSensitive);
-      const seen = new Set<Value>();
-      for (const item of iterate(meter, value)) {
+      const seen = new Set<TemplateValue>();
+      for (const item of iterateValue(meter, value)) {
         const own = keyOf(key(item));
         if (seen.has(own)) continue;
         seen.add(own);

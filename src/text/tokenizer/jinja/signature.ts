@@ -2,19 +2,19 @@
 
 import { typeError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
-import { type Keywords, Undefined, type Value } from "./values.ts";
+import { type Keywords, Undefined, type TemplateValue } from "./values.ts";
 
 /** Arguments in the order of the parameters; undefined where a call gives none. */
-export type Bound = readonly (Value | undefined)[];
+export type Bound = readonly (TemplateValue | undefined)[];
 
 /** Built-in function with the names of its parameters. */
-export interface Builtin<Self extends Value> {
+export interface Builtin<Self extends TemplateValue> {
   readonly parameters: readonly string[];
   /** Parameters without a default. */
   readonly required: number;
   /** Parameters that a keyword cannot name, from the first. */
   readonly positional: number;
-  readonly run: (meter: Meter, self: Self, args: Bound) => Value;
+  readonly run: (meter: Meter, self: Self, args: Bound) => TemplateValue;
 }
 
 /**
@@ -22,7 +22,7 @@ export interface Builtin<Self extends Value> {
  *
  * @param signature - Parameters as in Python: `"sep=, maxsplit="` has two with defaults; `"x, /"` one that a keyword cannot name.
  */
-export function builtin<Self extends Value>(signature: string, run: Builtin<Self>["run"]): Builtin<Self> {
+export function builtin<Self extends TemplateValue>(signature: string, run: Builtin<Self>["run"]): Builtin<Self> {
   const names = signature === "" ? [] : signature.split(", ");
   const slash = names.indexOf("/");
   const parameters = names.filter((name) => name !== "/");
@@ -35,21 +35,21 @@ export function builtin<Self extends Value>(signature: string, run: Builtin<Self
 }
 
 /** Calls a built-in function. */
-export function callBuiltin<Self extends Value>(
+export function callBuiltin<Self extends TemplateValue>(
   meter: Meter,
   name: string,
   called: Builtin<Self>,
   self: Self,
-  args: readonly Value[],
+  args: readonly TemplateValue[],
   keywords: Keywords,
-): Value {
+): TemplateValue {
   const { parameters, required } = called;
   if (args.length > parameters.length) {
     return typeError(`${name}() takes at most ${parameters.length} argument(s) (${args.length} given)`);
   }
   let bound: Bound = args;
   if (keywords.size > 0) {
-    const all: (Value | undefined)[] = [...args];
+    const all: (TemplateValue | undefined)[] = [...args];
     for (const [key, value] of keywords) {
       const at = parameters.indexOf(key);
       if (at < called.positional) return typeError(`${name}() got an unexpected keyword argument '${key}'`);
@@ -65,7 +65,7 @@ export function callBuiltin<Self extends Value>(
 }
 
 /** Returns a text argument. */
-export function textArgument(value: Value | undefined, what: string): string {
+export function textArgument(value: TemplateValue | undefined, what: string): string {
   if (typeof value === "string") return value;
   if (value instanceof Undefined) return value.fail();
   return typeError(`${what} must be str`);

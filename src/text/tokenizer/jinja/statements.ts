@@ -6,17 +6,17 @@ import { type Evaluate, ExpressionCompiler } from "./expressions.ts";
 import { Loop } from "./loop.ts";
 import type { Meter } from "./meter.ts";
 import type { Signature, Statement, Target } from "./nodes.ts";
-import { itemsOf, iterate, sizeOf } from "./operators.ts";
+import { itemsOf, iterateValue, valueLength } from "./operators.ts";
 import { toText } from "./print.ts";
 import { Output, type Scope } from "./scope.ts";
 import { namesOf } from "./scoping.ts";
-import { Callable, Dict, type Keywords, Namespace, truth, Tuple, Undefined, type Value } from "./values.ts";
+import { Callable, Dict, type Keywords, Namespace, truth, Tuple, Undefined, type TemplateValue } from "./values.ts";
 
 /** Whether the loop around a statement is left (`break`) or continued with its next element; undefined if the next statement follows. */
 type Left = "break" | "continue" | undefined;
 /** Runs a statement. */
 type Run = (scope: Scope, output: Output) => Left;
-type Assign = (scope: Scope, value: Value) => void;
+type Assign = (scope: Scope, value: TemplateValue) => void;
 
 /**
  * Compiles statements.
@@ -129,7 +129,7 @@ class StatementCompiler extends ExpressionCompiler {
         return (scope, output) => {
           const inner = scope.inner(body.own);
           const given = values.map((value) => value(scope));
-          for (const [at, assign] of targets.entries()) assign(inner, given[at] as Value);
+          for (const [at, assign] of targets.entries()) assign(inner, given[at] as TemplateValue);
           return body.run(inner, output);
         };
       }
@@ -147,22 +147,24 @@ class StatementCompiler extends ExpressionCompiler {
     const body = this.scoped(node.body, [...targetNames(node.target), "loop"]);
     const otherwise = node.otherwise.length === 0 ? undefined : this.scoped(node.otherwise);
     const test = node.test === undefined ? undefined : this.expression(node.test);
-    const render = (scope: Scope, output: Output, value: Value, depth: number): Left => {
+    const render = (scope: Scope, output: Output, value: TemplateValue, depth: number): Left => {
       const { meter } = scope;
-      let elements: Iterator<Value> = iterate(meter, value);
+      let elements: Iterator<TemplateValue> = iterateValue(meter, value);
       if (test !== undefined) elements = filtered(scope, elements, assign, test);
       const recursion = !node.isRecursive
         ? undefined
-        : (inner: Value, level: number): string => {
+        : (inner: TemplateValue, level: number): string => {
             const text = new Output(meter);
             render(scope, text, inner, level);
             return text.text;
           };
-      const loop = node.usesLoop ? new Loop(elements, test === undefined ? sizeOf(meter, value) : undefined, depth, recursion) : undefined;
+      const loop = node.usesLoop
+        ? new Loop(elements, test === undefined ? valueLength(meter, value) : undefined, depth, recursion)
+        : undefined;
       // As in Jinja, an element whose iteration ends in `continue` or `break` does not count for `else`.
       let isEmpty = true;
       for (;;) {
-        let element: Value | undefined;
+        let element: TemplateValue | undefined;
         if (loop === undefined) {
           const next = elements.next();
           element = next.done === true ? undefined : next.value;
@@ -208,7 +210,7 @@ class StatementCompiler extends ExpressionCompiler {
                 : `not enough values to unpack (expected ${items.length}, got ${values.length})`,
             );
           }
-          for (const [at, assign] of items.entries()) assign(scope, values[at] as Value);
+          for (const [at, assign] of items.entries()) assign(scope, values[at] as TemplateValue);
         };
       }
       default:
@@ -225,7 +227,7 @@ class StatementCompiler extends ExpressionCompiler {
     return (scope, output) => {
       const { meter } = scope;
       const self = callee(scope);
-      const { args, keywords } = given?.(scope) ?? { args: [], keywords: new Map<string, Value>() };
+      const { args, keywords } = given?.(scope) ?? { args: [], keywords: new Map<string, TemplateValue>() };
       if (keywords.has("caller")) return typeError("got multiple values for keyword argument 'caller'");
       const all = new Map([...keywords, ["caller", macro(scope)] as const]);
       const result = method === undefined ? callValue(meter, self, args, all) : callMethod(meter, self, method, args, all);
@@ -246,7 +248,12 @@ class StatementCompiler extends ExpressionCompiler {
 }
 
 /** Yields the elements for which the condition of a loop holds, each tested just before its turn. */
-function* filtered(scope: Scope, elements: Iterator<Value>, assign: Assign, test: Evaluate): Generator<Value, void, undefined> {
+function* filtered(
+  scope: Scope,
+  elements: Iterator<TemplateValue>,
+  assign: Assign,
+  test: Evaluate,
+): Generator<TemplateValue, void, undefined> {
   for (let next = elements.next(); next.done !== true; next = elements.next()) {
     const inner = scope.inner();
     assign(inner, next.value);
@@ -270,13 +277,13 @@ function targetNames(target: Target): string[] {
 
 /** Macro of a template, and the body of a call block. */
 class Macro extends Callable {
-  override readonly attributes: ReadonlyMap<string, Value>;
+  override readonly attributes: ReadonlyMap<string, TemplateValue>;
 
   constructor(signature: Signature, name: string | null, defaults: readonly (Evaluate | undefined)[], body: ScopedBody, scope: Scope) {
     super((meter, args, keywords) => {
       return meter.deeper(() => renderBody(body, scope, (inner) => bindArguments(meter, signature, defaults, inner, args, keywords)).text);
     }, "Macro");
-    this.attributes = new Map<string, Value>([
+    this.attributes = new Map<string, TemplateValue>([
       ["name", name],
       ["arguments", new Tuple(signature.parameters.map((parameter) => parameter.name))],
       ["catch_kwargs", receives(signature, "kwargs")],
@@ -306,7 +313,7 @@ function bindArguments(
   signature: Signature,
   defaults: readonly (Evaluate | undefined)[],
   scope: Scope,
-  args: readonly Value[],
+  args: readonly TemplateValue[],
   keywords: Keywords,
 ): void {
   const { name, parameters } = signature;

@@ -7,21 +7,21 @@ import type { Meter } from "./meter.ts";
 import { itemsOf } from "./operators.ts";
 import { type Builtin, builtin, callBuiltin, textArgument } from "./signature.ts";
 import {
-  count,
+  countOccurrences,
   isAllSpace,
-  isPlain,
+  isBmpOnly,
   lengthOf,
   pointAt,
   pointsOf,
   replace,
   rsplit,
   type Sides,
-  split,
+  splitText,
   splitLines,
   strip,
   unitAt,
 } from "./text.ts";
-import { index, type Keywords, truth, Tuple, typeName, type Value } from "./values.ts";
+import { index, type Keywords, truth, Tuple, typeName, type TemplateValue } from "./values.ts";
 
 /** Characters for which `str.isdigit` holds although they are not decimal: superscripts, circled digits, numerals of some scripts. */
 const OTHER_DIGITS =
@@ -34,12 +34,12 @@ type Method = Builtin<string>;
 /** Returns a part of a text and the position of its beginning in code points; undefined if `start` is larger than `end`. */
 function within(
   text: string,
-  start: Value | undefined,
-  end: Value | undefined,
+  start: TemplateValue | undefined,
+  end: TemplateValue | undefined,
 ): { readonly part: string; readonly from: number } | undefined {
   if ((start === undefined || start === null) && (end === undefined || end === null)) return { part: text, from: 0 };
   const size = lengthOf(text);
-  const place = (value: Value | undefined, otherwise: number): number => {
+  const place = (value: TemplateValue | undefined, otherwise: number): number => {
     if (value === undefined || value === null) return otherwise;
     const at = index(value, "slice");
     return at < 0 ? Math.max(0, at + size) : at;
@@ -47,7 +47,7 @@ function within(
   const from = place(start, 0);
   const to = Math.min(size, place(end, size));
   if (from > to) return undefined;
-  return { part: isPlain(text) ? text.slice(from, to) : text.slice(unitAt(text, from), unitAt(text, to)), from };
+  return { part: isBmpOnly(text) ? text.slice(from, to) : text.slice(unitAt(text, from), unitAt(text, to)), from };
 }
 
 function finder(search: (text: string, part: string) => number, isRequired: boolean): Method {
@@ -63,7 +63,7 @@ function finder(search: (text: string, part: string) => number, isRequired: bool
 
 function affix(matches: (text: string, affix: string) => boolean): Method {
   return builtin("prefix, start=, end=, /", (meter, self, [prefix, start, end]) => {
-    const wanted = prefix instanceof Tuple ? prefix.items : [prefix as Value];
+    const wanted = prefix instanceof Tuple ? prefix.items : [prefix as TemplateValue];
     meter.charge(wanted.length);
     const range = within(self, start, end);
     return (
@@ -108,7 +108,7 @@ function aligner(left: (missing: number, width: number) => number): Method {
   return builtin("width, fillchar=, /", (meter, self, [width, fillchar]) => {
     const fill = fillchar === undefined ? " " : textArgument(fillchar, "the fill character");
     if (lengthOf(fill) !== 1) return typeError("The fill character must be exactly one character long");
-    const wanted = index(width as Value, "width");
+    const wanted = index(width as TemplateValue, "width");
     meter.chargeText(self.length);
     const missing = wanted - lengthOf(self);
     if (missing <= 0) return self;
@@ -144,12 +144,12 @@ const METHODS: Readonly<Record<string, Method>> = {
     const part = textArgument(sub, "the argument of count()");
     meter.chargeSearch(self.length, part.length);
     const range = within(self, start, end);
-    return range === undefined ? 0 : count(range.part, part);
+    return range === undefined ? 0 : countOccurrences(range.part, part);
   }),
   endswith: affix((text, suffix) => text.endsWith(suffix)),
   expandtabs: builtin("tabsize=", (meter, self, [tabsize]) => {
     const size = tabsize === undefined ? 8 : index(tabsize, "tabsize");
-    meter.checkLength(self.length + count(self, "\t") * Math.max(0, size));
+    meter.checkLength(self.length + countOccurrences(self, "\t") * Math.max(0, size));
     let column = 0;
     let result = "";
     for (const point of self) {
@@ -177,7 +177,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   istitle: predicate(isTitle),
   isupper: predicate((text) => isCase(text, "upper")),
   join: builtin("iterable, /", (meter, self, [iterable]) => {
-    const items = itemsOf(meter, iterable as Value);
+    const items = itemsOf(meter, iterable as TemplateValue);
     let length = 0;
     for (const [at, item] of items.entries()) {
       if (typeof item !== "string") return typeError(`sequence item ${at}: expected str instance, ${typeName(item)} found`);
@@ -214,7 +214,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   ),
   rsplit: splitter(rsplit),
   rstrip: stripper("right"),
-  split: splitter(split),
+  split: splitter(splitText),
   splitlines: builtin("keepends=", (meter, self, [keepends]) => {
     meter.chargeText(self.length);
     const lines = splitLines(self, keepends !== undefined && truth(keepends));
@@ -228,7 +228,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   upper: mapper((text) => text.toUpperCase()),
   zfill: builtin("width, /", (meter, self, [width]) => {
     meter.chargeText(self.length);
-    const missing = index(width as Value, "width") - lengthOf(self);
+    const missing = index(width as TemplateValue, "width") - lengthOf(self);
     if (missing <= 0) return self;
     meter.checkLength(self.length + missing);
     const at = /^[+-]/.test(self) ? 1 : 0;
@@ -248,11 +248,11 @@ function isNumericWord(text: string): boolean {
 }
 
 /** Returns `text.strip(characters)`, `lstrip` or `rstrip`; no characters or `None` are white space. */
-export function stripText(meter: Meter, text: string, sides: Sides, chars: Value | undefined): string {
+export function stripText(meter: Meter, text: string, sides: Sides, chars: TemplateValue | undefined): string {
   const characters = chars === undefined || chars === null ? undefined : textArgument(chars, "strip arg");
   if (characters !== undefined) {
     meter.chargeText(text.length + characters.length * 4);
-    meter.chargeSearch(isPlain(text) ? 0 : text.length * 8, characters.length);
+    meter.chargeSearch(isBmpOnly(text) ? 0 : text.length * 8, characters.length);
   }
   const stripped = strip(text, sides, characters);
   // The search reads the stripped characters, and one more on each side.
@@ -261,10 +261,10 @@ export function stripText(meter: Meter, text: string, sides: Sides, chars: Value
 }
 
 /** Returns `text.replace(old, replacement, limit)`. */
-export function replaceText(meter: Meter, text: string, old: string, replacement: string, limit: Value | undefined): string {
+export function replaceText(meter: Meter, text: string, old: string, replacement: string, limit: TemplateValue | undefined): string {
   const maxCount = limit === undefined ? -1 : index(limit, "count");
   meter.chargeSearch(text.length, old.length);
-  const found = count(text, old);
+  const found = countOccurrences(text, old);
   const replaced = maxCount < 0 ? found : Math.min(found, maxCount);
   meter.charge(replaced);
   meter.checkLength(text.length + replaced * (replacement.length - old.length));
@@ -284,7 +284,13 @@ export function isStringMethod(name: string): boolean {
  *
  * @throws TemplateUnsupported naming a method of Python that is missing here.
  */
-export function callStringMethod(meter: Meter, self: string, name: string, args: readonly Value[], keywords: Keywords): Value {
+export function callStringMethod(
+  meter: Meter,
+  self: string,
+  name: string,
+  args: readonly TemplateValue[],
+  keywords: Keywords,
+): TemplateValue {
   meter.charge(1);
   if (name === "format") return formatBraces(meter, self, args, keywords);
   const method = Object.hasOwn(METHODS, name) ? METHODS[name] : undefined;

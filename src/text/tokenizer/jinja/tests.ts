@@ -4,24 +4,24 @@ import { isCase } from "./casing.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import { Loop } from "./loop.ts";
 import type { Meter } from "./meter.ts";
-import { binary, compare, contains, equals, isIterable } from "./operators.ts";
+import { binary, compareValues, contains, equals, isIterable } from "./operators.ts";
 import { toText } from "./print.ts";
 import { type Builtin, builtin, callBuiltin } from "./signature.ts";
-import { Callable, Dict, isFloat, isInt, type Keywords, Markup, Range, Tuple, Undefined, type Value } from "./values.ts";
+import { Callable, Dict, isFloat, isInt, type Keywords, Markup, Range, Tuple, Undefined, type TemplateValue } from "./values.ts";
 
-type Test = Builtin<Value>;
+type Test = Builtin<TemplateValue>;
 
-const is = (holds: (value: Value, meter: Meter) => boolean): Test => builtin("", (meter, value) => holds(value, meter));
+const is = (holds: (value: TemplateValue, meter: Meter) => boolean): Test => builtin("", (meter, value) => holds(value, meter));
 const inCase = (wanted: "lower" | "upper"): Test =>
   is((value, meter) => {
     const text = toText(meter, value);
     meter.chargeText(text.length * 4);
     return isCase(text, wanted);
   });
-const against = (holds: (meter: Meter, left: Value, right: Value) => boolean): Test =>
-  builtin("other, /", (meter, value, [other]) => holds(meter, value, other as Value));
+const against = (holds: (meter: Meter, left: TemplateValue, right: TemplateValue) => boolean): Test =>
+  builtin("other, /", (meter, value, [other]) => holds(meter, value, other as TemplateValue));
 const ordered = (operator: string, holds: (order: number) => boolean): Test =>
-  against((meter, left, right) => holds(compare(meter, operator, left, right)));
+  against((meter, left, right) => holds(compareValues(meter, operator, left, right)));
 
 const equal = against(equals);
 const unequal = against((meter, left, right) => !equals(meter, left, right));
@@ -91,7 +91,7 @@ export function isTest(name: string): boolean {
 }
 
 /** Applies the test `name`. */
-export function applyTest(meter: Meter, name: string, value: Value, args: readonly Value[], keywords: Keywords): boolean {
+export function applyTest(meter: Meter, name: string, value: TemplateValue, args: readonly TemplateValue[], keywords: Keywords): boolean {
   const test = Object.hasOwn(TESTS, name) ? TESTS[name] : undefined;
   if (test === undefined) {
     if (OTHERS.has(name)) return unsupported(`the test \`${name}\``);

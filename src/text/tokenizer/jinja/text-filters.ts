@@ -6,7 +6,7 @@ import type { Filter } from "./filter.ts";
 import { formatPercent } from "./format.ts";
 import type { Meter } from "./meter.ts";
 import { parseInteger, parseReal, round, toNumber, toReal } from "./numbers.ts";
-import { binary, sizeOf } from "./operators.ts";
+import { binary, valueLength } from "./operators.ts";
 import { jsonOptions, plainText, toJson, toText } from "./print.ts";
 import { builtin, textArgument } from "./signature.ts";
 import { callStringMethod, replaceText, stripText } from "./string-methods.ts";
@@ -24,7 +24,7 @@ import {
   Tuple,
   typeName,
   Undefined,
-  type Value,
+  type TemplateValue,
 } from "./values.ts";
 
 const WORD_BEGINNING = new RegExp(`([-${SPACE_CLASS}({\\[<]+)`);
@@ -48,7 +48,13 @@ function titleWords(text: string): string {
     .join("");
 }
 
-function indent(meter: Meter, value: Value, width: Value | undefined, first: Value | undefined, blank: Value | undefined): string {
+function indent(
+  meter: Meter,
+  value: TemplateValue,
+  width: TemplateValue | undefined,
+  first: TemplateValue | undefined,
+  blank: TemplateValue | undefined,
+): string {
   const indention = typeof width === "string" ? width : " ".repeat(Math.max(0, Math.min(index(orElse(width, 4), "width"), 100_000)));
   const text = binary(meter, "+", value, "\n");
   if (typeof text !== "string") return typeError(`indent expects a text, got ${typeName(value)}`);
@@ -61,11 +67,11 @@ function indent(meter: Meter, value: Value, width: Value | undefined, first: Val
   return meter.made(first !== undefined && truth(first) ? indention + result : result);
 }
 
-function truncate(meter: Meter, value: Value, length: number, killWords: boolean, end: string, leeway: number): Value {
+function truncate(meter: Meter, value: TemplateValue, length: number, killWords: boolean, end: string, leeway: number): TemplateValue {
   const room = length - lengthOf(end);
   if (room < 0) throw new TemplateFailure(`AssertionError: expected length >= ${lengthOf(end)}, got ${length}`);
   if (leeway < 0) throw new TemplateFailure(`AssertionError: expected leeway >= 0, got ${leeway}`);
-  const size = sizeOf(meter, value);
+  const size = valueLength(meter, value);
   if (size === undefined) return typeError(`object of type '${typeName(value)}' has no len()`);
   if (size <= length + leeway) return value;
   const text = typeof value === "string" ? value : typeError(`truncate expects a text, got ${typeName(value)}`);
@@ -77,9 +83,9 @@ function truncate(meter: Meter, value: Value, length: number, killWords: boolean
   return (space < 0 ? cut : cut.slice(0, space)) + end;
 }
 
-function toInteger(value: Value, otherwise: Value, base: number): Value {
+function toInteger(value: TemplateValue, otherwise: TemplateValue, base: number): TemplateValue {
   if (value instanceof Undefined) return value.fail();
-  const truncated = (real: number): Value => {
+  const truncated = (real: number): TemplateValue => {
     if (Number.isNaN(real)) return otherwise;
     if (!Number.isFinite(real)) return otherwise;
     const whole = Math.trunc(real);
@@ -134,8 +140,8 @@ export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
     replaceText(
       meter,
       toText(meter, value),
-      toText(meter, old as Value),
-      toText(meter, replacement as Value),
+      toText(meter, old as TemplateValue),
+      toText(meter, replacement as TemplateValue),
       limit === null ? undefined : limit,
     ),
   ),

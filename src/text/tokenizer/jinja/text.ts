@@ -31,13 +31,13 @@ export function isAllSpace(text: string): boolean {
 }
 
 /** Whether code points and UTF-16 units of a text are the same. */
-export function isPlain(text: string): boolean {
+export function isBmpOnly(text: string): boolean {
   return !SURROGATE.test(text);
 }
 
 /** Returns `len(text)`. */
 export function lengthOf(text: string): number {
-  if (isPlain(text)) return text.length;
+  if (isBmpOnly(text)) return text.length;
   let pairs = 0;
   for (let unit = 1; unit < text.length; unit++) {
     if ((text.charCodeAt(unit) & 0xfc00) === 0xdc00 && (text.charCodeAt(unit - 1) & 0xfc00) === 0xd800) pairs++;
@@ -47,7 +47,7 @@ export function lengthOf(text: string): number {
 
 /** Returns the code points of a text, each as a string. */
 export function pointsOf(text: string): string[] {
-  return isPlain(text) ? text.split("") : Array.from(text);
+  return isBmpOnly(text) ? text.split("") : Array.from(text);
 }
 
 /** Returns the position of a code point in UTF-16 units. */
@@ -88,7 +88,7 @@ export type Sides = "both" | "left" | "right";
  * @param characters - Code points to strip. Default: white space.
  */
 export function strip(text: string, sides: Sides = "both", characters?: string): string {
-  if (characters !== undefined && !(isPlain(text) && isPlain(characters))) return stripPoints(text, sides, characters);
+  if (characters !== undefined && !(isBmpOnly(text) && isBmpOnly(characters))) return stripPoints(text, sides, characters);
   const matches = (unit: number): boolean =>
     characters === undefined ? isSpace(text.charCodeAt(unit)) : characters.includes(text.charAt(unit));
   let start = 0;
@@ -109,7 +109,7 @@ function stripPoints(text: string, sides: Sides, characters: string): string {
 }
 
 /** Returns `text.split(separator, limit)`; a negative limit means no limit. */
-export function split(text: string, separator: string | undefined, limit: number): string[] {
+export function splitText(text: string, separator: string | undefined, limit: number): string[] {
   if (separator === undefined) return splitSpace(text, limit);
   if (limit < 0) return text.split(separator);
   const parts: string[] = [];
@@ -145,7 +145,7 @@ function splitSpace(text: string, limit: number): string[] {
 
 /** Returns `text.rsplit(separator, limit)`; a negative limit means no limit. */
 export function rsplit(text: string, separator: string | undefined, limit: number): string[] {
-  if (limit < 0) return split(text, separator, limit);
+  if (limit < 0) return splitText(text, separator, limit);
   const parts: string[] = [];
   let rest = separator === undefined ? strip(text, "right") : text;
   while (parts.length < limit) {
@@ -190,11 +190,11 @@ export function replace(text: string, old: string, replacement: string, limit: n
     for (const point of points) result += left-- > 0 ? replacement + point : point;
     return left > 0 ? result + replacement : result;
   }
-  return split(text, old, limit).join(replacement);
+  return splitText(text, old, limit).join(replacement);
 }
 
 /** Returns how often a text has a part, without overlaps. */
-export function count(text: string, part: string): number {
+export function countOccurrences(text: string, part: string): number {
   if (part === "") return lengthOf(text) + 1;
   let found = 0;
   for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) found++;

@@ -41,13 +41,13 @@ export class TokenReader {
   protected expect(kind: TokenKind, text?: string): Token {
     const { token } = this;
     if (token.kind !== kind || (text !== undefined && token.text !== text))
-      this.fail(`expected ${describe(kind, text)}, got ${describe(token.kind, token.text)}`);
+      this.fail(`expected ${describeToken(kind, text)}, got ${describeToken(token.kind, token.text)}`);
     return this.next();
   }
 }
 
 /** Returns how messages name a token. */
-export function describe(kind: TokenKind, text?: string): string {
+export function describeToken(kind: TokenKind, text?: string): string {
   switch (kind) {
     case "end":
       return "the end of the template";

@@ -14,7 +14,7 @@ import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 
 /** Value of a template expression. */
-export type Value = null | boolean | number | bigint | string | readonly Value[] | PyObject;
+export type TemplateValue = null | boolean | number | bigint | string | readonly TemplateValue[] | PyObject;
 
 /** Value that has no counterpart among the values of JavaScript. */
 export abstract class PyObject {
@@ -36,7 +36,7 @@ export class Float extends PyObject {
 }
 
 /** Returns a `float`. */
-export function float(value: number): Value {
+export function float(value: number): TemplateValue {
   return Number.isInteger(value) ? new Float(value) : value;
 }
 
@@ -68,8 +68,8 @@ export class Undefined extends PyObject {
 /** `tuple`. */
 export class Tuple extends PyObject {
   readonly typeName: string = "tuple";
-  readonly items: readonly Value[];
-  constructor(items: readonly Value[]) {
+  readonly items: readonly TemplateValue[];
+  constructor(items: readonly TemplateValue[]) {
     super();
     this.items = items;
   }
@@ -85,50 +85,50 @@ type Key = string | number | bigint | null;
 /** `dict`, in insertion order. */
 export class Dict extends PyObject {
   readonly typeName = "dict";
-  readonly #values: Map<Key, Value>;
+  readonly #values: Map<Key, TemplateValue>;
   /** Keys that are stored under another one, because they are equal in Python: `True` under 1, `2.0` under 2. */
-  #originals: Map<Key, Value> | undefined;
+  #originals: Map<Key, TemplateValue> | undefined;
 
-  constructor(entries: Iterable<readonly [string, Value]> = []) {
+  constructor(entries: Iterable<readonly [string, TemplateValue]> = []) {
     super();
-    this.#values = new Map<Key, Value>(entries);
+    this.#values = new Map<Key, TemplateValue>(entries);
   }
 
   get size(): number {
     return this.#values.size;
   }
 
-  get(key: Value): Value | undefined {
+  get(key: TemplateValue): TemplateValue | undefined {
     return typeof key === "string" ? this.#values.get(key) : this.#values.get(keyOf(key));
   }
 
-  has(key: Value): boolean {
+  has(key: TemplateValue): boolean {
     return this.#values.has(typeof key === "string" ? key : keyOf(key));
   }
 
-  set(key: Value, value: Value): void {
+  set(key: TemplateValue, value: TemplateValue): void {
     const stored = typeof key === "string" ? key : keyOf(key);
     if (stored !== key && !this.#values.has(stored)) (this.#originals ??= new Map()).set(stored, key);
     this.#values.set(stored, value);
   }
 
-  keys(): Value[] {
+  keys(): TemplateValue[] {
     const originals = this.#originals;
     return originals === undefined ? [...this.#values.keys()] : Array.from(this.#values.keys(), (key) => orElse(originals.get(key), key));
   }
 
-  values(): Value[] {
+  values(): TemplateValue[] {
     return [...this.#values.values()];
   }
 
-  entries(): [Value, Value][] {
+  entries(): [TemplateValue, TemplateValue][] {
     const values = this.values();
-    return this.keys().map((key, index) => [key, values[index] as Value]);
+    return this.keys().map((key, index) => [key, values[index] as TemplateValue]);
   }
 }
 
 /** Key under which equal values of Python are equal in JavaScript. */
-export function keyOf(value: Value): Key {
+export function keyOf(value: TemplateValue): Key {
   if (value === null || typeof value === "string" || typeof value === "number" || typeof value === "bigint") return value;
   if (typeof value === "boolean") return value ? 1 : 0;
   if (value instanceof Float) return Number.isSafeInteger(value.value) ? value.value + 0 : int(BigInt(value.value));
@@ -139,7 +139,7 @@ export function keyOf(value: Value): Key {
 /** View of a dict: `keys()`, `values()` or `items()`. */
 export class DictView extends PyObject {
   readonly typeName: string;
-  readonly items: readonly Value[];
+  readonly items: readonly TemplateValue[];
   constructor(kind: "keys" | "values" | "items", dict: Dict) {
     super();
     this.typeName = `dict_${kind}`;
@@ -170,8 +170,8 @@ export class Range extends PyObject {
 /** Iterator of Python: it yields each element once, and is true even if it is empty. */
 export class PyIterator extends PyObject {
   readonly typeName: string;
-  readonly iterator: Iterator<Value>;
-  constructor(iterator: Iterator<Value>, name = "generator") {
+  readonly iterator: Iterator<TemplateValue>;
+  constructor(iterator: Iterator<TemplateValue>, name = "generator") {
     super();
     this.iterator = iterator;
     this.typeName = name;
@@ -188,12 +188,12 @@ export class Namespace extends PyObject {
     for (const name of attributes.keys()) Namespace.#check(name);
   }
 
-  set(name: string, value: Value): void {
+  set(name: string, value: TemplateValue): void {
     Namespace.#check(name);
     this.attributes.set(name, value);
   }
 
-  static #check(name: Value): void {
+  static #check(name: TemplateValue): void {
     if (typeof name === "string" && name.startsWith("_")) {
       throw new TemplateFailure(`Chat templates cannot store underscore-prefixed attributes on a namespace, but got '${name}'.`);
     }
@@ -211,12 +211,12 @@ export class Markup extends PyObject {
 }
 
 /** Returns `value`, or `otherwise` if `value` is undefined. `None` is a value, so that `??` cannot be used. */
-export function orElse<T extends Value>(value: Value | undefined, otherwise: T): Value | T {
+export function orElse<T extends TemplateValue>(value: TemplateValue | undefined, otherwise: T): TemplateValue | T {
   return value === undefined ? otherwise : value;
 }
 
 /** Keyword arguments of a call, in order. */
-export type Keywords = ReadonlyMap<string, Value>;
+export type Keywords = ReadonlyMap<string, TemplateValue>;
 
 /** Empty keyword arguments. */
 export const NO_KEYWORDS: Keywords = new Map();
@@ -225,9 +225,9 @@ export const NO_KEYWORDS: Keywords = new Map();
 export class Callable extends PyObject {
   readonly typeName: string;
   /** Attributes that templates can read. */
-  readonly attributes: ReadonlyMap<string, Value> = NO_KEYWORDS;
-  readonly call: (meter: Meter, args: readonly Value[], keywords: Keywords) => Value;
-  constructor(call: (meter: Meter, args: readonly Value[], keywords: Keywords) => Value, name = "function") {
+  readonly attributes: ReadonlyMap<string, TemplateValue> = NO_KEYWORDS;
+  readonly call: (meter: Meter, args: readonly TemplateValue[], keywords: Keywords) => TemplateValue;
+  constructor(call: (meter: Meter, args: readonly TemplateValue[], keywords: Keywords) => TemplateValue, name = "function") {
     super();
     this.call = call;
     this.typeName = name;
@@ -235,17 +235,17 @@ export class Callable extends PyObject {
 }
 
 /** Whether a value is an `int`; `bool` is not counted. */
-export function isInt(value: Value): value is number | bigint {
+export function isInt(value: TemplateValue): value is number | bigint {
   return typeof value === "number" ? Number.isInteger(value) : typeof value === "bigint";
 }
 
 /** Whether a value is a `float`. */
-export function isFloat(value: Value): value is number | Float {
+export function isFloat(value: TemplateValue): value is number | Float {
   return typeof value === "number" ? !Number.isInteger(value) : value instanceof Float;
 }
 
 /** Returns the name of the Python type of a value. */
-export function typeName(value: Value): string {
+export function typeName(value: TemplateValue): string {
   if (value === null) return "NoneType";
   switch (typeof value) {
     case "boolean":
@@ -262,7 +262,7 @@ export function typeName(value: Value): string {
 }
 
 /** Returns `bool(value)`. */
-export function truth(value: Value): boolean {
+export function truth(value: TemplateValue): boolean {
   switch (typeof value) {
     case "boolean":
       return value;
@@ -284,7 +284,7 @@ export function truth(value: Value): boolean {
 }
 
 /** Returns a small integer argument: an index, a width, a count. */
-export function index(value: Value, what: string): number {
+export function index(value: TemplateValue, what: string): number {
   if (typeof value === "boolean") return value ? 1 : 0;
   if (typeof value === "number" && Number.isInteger(value)) return value;
   if (typeof value === "bigint") return value > 0n ? Number.MAX_SAFE_INTEGER : Number.MIN_SAFE_INTEGER;
@@ -300,7 +300,7 @@ const MAX_NESTING = 500;
  *
  * @throws TemplateFailure for a function, symbol or other value that JSON has no notation for, and for nesting beyond 500 levels.
  */
-export function fromJson(value: unknown, depth = 0): Value {
+export function fromJson(value: unknown, depth = 0): TemplateValue {
   switch (typeof value) {
     case "string":
     case "boolean":

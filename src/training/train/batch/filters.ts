@@ -13,7 +13,7 @@ export const REMOVAL_REASONS = ["short", "long"] as const;
 export type ReasonCounts = Readonly<Record<string, number>>;
 
 /** Groups of a step that are trained, and the reasons for the rest. */
-export interface Selection {
+export interface TrainedGroups {
   /** Groups to train, in order of scenario index, without their removed trajectories. */
   readonly kept: readonly TrajectoryGroup[];
   /** Scenario indices of the discarded groups, ascending. */
@@ -31,7 +31,7 @@ export interface Selection {
  * @param filters - Conditions, with `constant` resolved.
  * @param step - Step that trains the groups.
  */
-export function selectGroups(groups: readonly TrajectoryGroup[], filters: FilterOptions, step: number): Selection {
+export function selectGroups(groups: readonly TrajectoryGroup[], filters: FilterOptions, step: number): TrainedGroups {
   const kept: TrajectoryGroup[] = [];
   const discardedScenarios: number[] = [];
   const discarded: Record<string, number> = {};
@@ -81,7 +81,7 @@ const REMEDIES = {
 };
 
 /** Describes why no group of a batch is left, with remedies; null if some are, or none was sampled. */
-export function discardMessage({ kept, discarded }: Pick<Selection, "kept" | "discarded">): string | null {
+export function discardMessage({ kept, discarded }: Pick<TrainedGroups, "kept" | "discarded">): string | null {
   const reasons = DISCARD_REASONS.filter((reason) => discarded[reason] !== undefined);
   if (kept.length > 0 || reasons.length === 0) return null;
   const total = reasons.reduce((sum, reason) => sum + (discarded[reason] ?? 0), 0);

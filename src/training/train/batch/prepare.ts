@@ -3,12 +3,12 @@ import type { PrepareContext } from "../loop.ts";
 import type { TrainRlOptions } from "../options.ts";
 import { playGroups } from "../rollouts.ts";
 import type { RunDirectory } from "../../../run/run-directory.ts";
-import { selectGroups, type Selection } from "./filters.ts";
+import { selectGroups, type TrainedGroups } from "./filters.ts";
 import { weightedEnvironments } from "./options.ts";
 import type { ScenarioSampler } from "./sampler.ts";
 
 /** Sampled groups of a step, the groups that are trained, and the duration of the rollouts. */
-export interface Batch extends Selection {
+export interface PreparedBatch extends TrainedGroups {
   /** All sampled groups, in order of scenario index. */
   readonly sampled: readonly TrajectoryGroup[];
   readonly seconds: number;
@@ -28,7 +28,7 @@ export async function prepareBatch<S>(
   sampler: ScenarioSampler,
   step: number,
   { policyVersion, checkpointStep, signal, stopSignal }: PrepareContext,
-): Promise<Batch | null> {
+): Promise<PreparedBatch | null> {
   const { model, scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, replacements } = options;
   const { concurrency = 64, timeoutMs, retries = 0, maxExceptions = 0.05, refill, scoreTimeouts, scoreGroup, chatTemplateKwargs } = options;
   const filters = { ...options.filters, constant: options.filters?.constant ?? refill !== undefined };

@@ -9,7 +9,7 @@ import { EnvironmentSchedule, type ScheduledGroup } from "./environment-schedule
 import { weightedEnvironments, type BatchOptions, type CurriculumOptions } from "./options.ts";
 
 /** Options of `trainRl` that determine its scenarios. */
-export type SamplerOptions = Pick<BatchOptions<unknown>, "environment" | "curriculum"> & { readonly seed?: number | undefined };
+export type ScenarioSamplerOptions = Pick<BatchOptions<unknown>, "environment" | "curriculum"> & { readonly seed?: number | undefined };
 
 /** Scenarios that a curriculum samples from, with their keys. */
 interface Pool {
@@ -25,7 +25,7 @@ export class ScenarioSampler {
   readonly #seed: number;
   readonly #pools = new Map<number, Pool>();
 
-  constructor({ environment, curriculum, seed = 0 }: SamplerOptions) {
+  constructor({ environment, curriculum, seed = 0 }: ScenarioSamplerOptions) {
     const list = weightedEnvironments(environment);
     this.#environments = list.map((each) => each.environment);
     this.#schedule = new EnvironmentSchedule(list.map(({ weight }) => weight));

@@ -1,7 +1,7 @@
 /** A sampler on the shipped model, its requests as promises. */
 import { join } from "node:path";
 import { type HostTrained, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
-import type { SamplerOptions } from "../../../../src/engine/onnx/sample/options.ts";
+import type { SamplerSettings } from "../../../../src/engine/onnx/sample/options.ts";
 import type { SamplerPlace } from "../../../../src/engine/onnx/sample/place.ts";
 import type { SampledEvent } from "../../../../src/engine/onnx/sample/request.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
@@ -27,7 +27,7 @@ export class Harness {
   #waiting = new Map<number, { resolve: (tokens: SampledToken[]) => void; reject: (error: unknown) => void }>();
   onToken: (event: SampledEvent) => void = () => {};
 
-  constructor(options: Partial<SamplerOptions> = {}, place: SamplerPlace<HostTrained> = onHost(options.threads ?? 1)) {
+  constructor(options: Partial<SamplerSettings> = {}, place: SamplerPlace<HostTrained> = onHost(options.threads ?? 1)) {
     this.sampler = new Sampler(
       { threads: 1, ...options },
       (events) => events.forEach((event) => this.#take(event)),
@@ -36,7 +36,7 @@ export class Harness {
     );
   }
 
-  static async start(options: Partial<SamplerOptions> = {}, place?: SamplerPlace<HostTrained>): Promise<Harness> {
+  static async start(options: Partial<SamplerSettings> = {}, place?: SamplerPlace<HostTrained>): Promise<Harness> {
     const harness = new Harness(options, place);
     await harness.sampler.loadPolicy("p", base, undefined);
     return harness;

@@ -7,7 +7,7 @@ import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Program, type Tensors } from "../../../../src/engine/onnx/runtime/program.ts";
 import { hostWeights, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
-import { Policies, type Policy, type Weights } from "../../../../src/engine/onnx/sample/policies.ts";
+import { PublishedPolicies, type PublishedPolicy, type Weights } from "../../../../src/engine/onnx/sample/policies.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 import { deferred } from "../../../../src/base/util/deferred.ts";
 
@@ -19,8 +19,8 @@ afterAll(() => rm(scratch, { recursive: true, force: true }));
 test("reads a base once for all its policies, and again after the last was released", async () => {
   const base = { id: "base", directory: join(scratch, "base") };
   await cp(oracle, base.directory, { recursive: true });
-  const forgotten: Policy<Weights>[] = [];
-  const policies = new Policies(hostWeights(), (policy) => forgotten.push(policy));
+  const forgotten: PublishedPolicy<Weights>[] = [];
+  const policies = new PublishedPolicies(hostWeights(), (policy) => forgotten.push(policy));
   await expect(policies.load("none", base, join(scratch, "nothing"))).rejects.toThrow();
   await policies.load("a", base, undefined);
   const a = policies.acquire("a");
@@ -45,7 +45,7 @@ test("reads a base once for all its policies, and again after the last was relea
 test("a fully trained policy keeps its base's configuration and not the base's weights", async () => {
   const base = { id: "base", directory: join(scratch, "other") };
   await cp(oracle, base.directory, { recursive: true });
-  const policies = new Policies(hostWeights(), () => {});
+  const policies = new PublishedPolicies(hostWeights(), () => {});
   await policies.load("base", base, undefined);
   const own = policies.acquire("base");
   await policies.add("trained", base, { flat: own.weights.flat.slice(), lora: null });

@@ -1,7 +1,7 @@
 /** The sampler on the shipped model: its results, their order, and bits of a row that depend on no other row. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
-import { Batch } from "../../../../src/engine/onnx/sample/batch.ts";
+import { SampleBatch } from "../../../../src/engine/onnx/sample/batch.ts";
 import { BLOCK_TOKENS } from "../../../../src/engine/onnx/sample/prefix-cache.ts";
 import { FairShare } from "../../../../src/engine/onnx/sample/fair-share.ts";
 import { PrefillLimiter } from "../../../../src/engine/onnx/sample/prefill-limiter.ts";
@@ -284,7 +284,7 @@ describe("too little memory", () => {
 
   test("for a row fails its request, not the request that is prefilling", async () => {
     const harness = await Harness.start({ maxPrefillTokens: 16 });
-    vi.spyOn(Batch.prototype, "enter").mockImplementationOnce(noMemory);
+    vi.spyOn(SampleBatch.prototype, "enter").mockImplementationOnce(noMemory);
     let urgent: Promise<unknown> | undefined;
     onRun = () => {
       if (promptRuns().length === 3) urgent = harness.run(promptOf(20, 43), params(1, { priority: -1n })).catch(String);

@@ -1,6 +1,6 @@
 /** Deterministic finite automata over code points, and their conversion to grammars. */
 import { complement, normalized } from "../../code-points.ts";
-import { choiceOf, EMPTY, NOTHING, sequence, type CodePointRange, type Expression, type GrammarBuilder } from "../../expression.ts";
+import { choiceOf, EMPTY, MATCHES_NOTHING, sequence, type CodePointRange, type Expression, type GrammarBuilder } from "../../expression.ts";
 import { TooLarge, type Derivatives } from "./derivative.ts";
 import type { Term } from "./term.ts";
 
@@ -142,7 +142,7 @@ function liveStates(dfa: Dfa): boolean[] {
 /** Returns the expression of an automaton, with one grammar rule for each state. */
 export function dfaExpression(dfa: Dfa, builder: GrammarBuilder, spell: (ranges: readonly CodePointRange[]) => Expression): Expression {
   const isLive = liveStates(dfa);
-  if (!isLive[0]) return NOTHING;
+  if (!isLive[0]) return MATCHES_NOTHING;
   const rules = dfa.map((_, at) => (isLive[at] ? builder.declare() : null));
   for (const [at, { isEnd, edges }] of dfa.entries()) {
     const ways = edges.flatMap(({ ranges, target }) => (isLive[target] ? [sequence(spell(ranges), rules[target]!.rule)] : []));

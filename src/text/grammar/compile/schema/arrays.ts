@@ -1,5 +1,5 @@
 /** Grammar of the arrays that a schema describes. */
-import { EMPTY, NOTHING, choiceOf, optional, repeat, sequence, text, type Expression } from "../../expression.ts";
+import { EMPTY, MATCHES_NOTHING, choiceOf, optional, repeat, sequence, text, type Expression } from "../../expression.ts";
 import { literal } from "../json-text.ts";
 import type { SchemaCompiler } from "./compiler.ts";
 import { finiteValues } from "./finite.ts";
@@ -23,7 +23,7 @@ function setOf(values: readonly unknown[], { min, max }: Counts, compiler: Schem
   /** Returns the expression of one or more items that may follow the items in `used`, a bit set. */
   const next = (used: number, count: number): Expression =>
     count >= max
-      ? NOTHING
+      ? MATCHES_NOTHING
       : choiceOf(items.flatMap((item, at) => (used & (1 << at) ? [] : [sequence(item, after(used | (1 << at), count + 1))])));
   const after = (used: number, count: number): Expression => {
     const known = rest.get(used);
@@ -74,7 +74,7 @@ export function arrayOf(schema: SchemaObject, compiler: SchemaCompiler, path: st
   if (uniqueItems === true && max > 1) {
     const values = first.length === 0 ? finiteValues(rest, compiler, path) : null;
     if (values !== null) max = Math.min(max, values.length);
-    if (min > max) return NOTHING;
+    if (min > max) return MATCHES_NOTHING;
     if (values !== null && values.length <= MAX_SET_VALUES && contains === undefined)
       return brackets(setOf(values, { min, max }, compiler));
     compiler.relax("uniqueItems", path, "items are compared at the end");
@@ -88,7 +88,7 @@ export function arrayOf(schema: SchemaObject, compiler: SchemaCompiler, path: st
       compiler.relax("contains", path, "other bounds of the items stand beside it");
     min = Math.max(min, Math.min(minContained, max));
   }
-  return min > max ? NOTHING : brackets(itemsOf(first, rest, { min, max }, compiler, path));
+  return min > max ? MATCHES_NOTHING : brackets(itemsOf(first, rest, { min, max }, compiler, path));
 }
 
 function itemsOf(places: readonly Schema[], others: Schema, { min, max }: Counts, compiler: SchemaCompiler, path: string): Expression {

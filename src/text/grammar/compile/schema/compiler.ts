@@ -1,6 +1,6 @@
 /** Compiler from a JSON schema to a grammar expression of the JSON texts that are valid for the schema. */
 import { MAX_GRAMMAR_STATES } from "../../check.ts";
-import { choice, choiceOf, NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../expression.ts";
+import { oneOfThese, choiceOf, MATCHES_NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../expression.ts";
 import { ArgumentError } from "../../../../base/errors.ts";
 import { ANY_CHARACTER, ESCAPED_CHARACTER, USUAL_WHITESPACE, jsonParts, literal, spelled, speller, type JsonParts } from "../json-text.ts";
 import { regexLanguage } from "../regex.ts";
@@ -180,7 +180,7 @@ export class SchemaCompiler {
   }
 
   #expression(schema: Schema, path: string): Expression {
-    if (schema === false) return NOTHING;
+    if (schema === false) return MATCHES_NOTHING;
     if (schema === true) return this.parts.value;
     if (++this.#size > MAX_SCHEMAS) throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, references followed`);
     const asserted = assertionsOf(this.#merging.prepare(schema, path));
@@ -192,7 +192,7 @@ export class SchemaCompiler {
     if (MERGED.some((keyword) => keyword in asserted)) return this.#expression(this.follow(schema, path), path);
     for (const keyword of ["anyOf", "oneOf"] as const) if (keyword in asserted) return this.#either(keyword, asserted, path);
     if ("enum" in asserted || "const" in asserted) return this.#values(asserted, path);
-    return choice(...this.#typesOf(asserted, path).map((type) => this.#type(type, asserted, path)));
+    return oneOfThese(...this.#typesOf(asserted, path).map((type) => this.#type(type, asserted, path)));
   }
 
   /** Returns the rule of a schema that may contain itself. */

@@ -10,7 +10,7 @@ import { refuse, toSchema, toSchemaMap, type Schema, type SchemaObject } from ".
 import { stringTerm } from "./strings.ts";
 
 /** Set of keys, including their quotes, and the schema of their members. */
-export interface Keys {
+export interface MemberKeys {
   readonly expression: Expression;
   readonly schema: Schema;
 }
@@ -111,7 +111,7 @@ export class KeyRules {
   }
 
   /** Returns the keys of members that the schema does not name, grouped by the schema of their values. */
-  further(names: readonly string[]): readonly Keys[] {
+  further(names: readonly string[]): readonly MemberKeys[] {
     const compiler = this.#compiler;
     if (this.#patterns.length === 0 && this.#more === false) return [];
     if (this.#patterns.length === 0 && this.#names === null)
@@ -120,13 +120,13 @@ export class KeyRules {
   }
 
   /** Returns the keys for each subset of the patterns; null if there are too many patterns or their automata are too large. */
-  #byPattern(names: readonly string[]): readonly Keys[] | null {
+  #byPattern(names: readonly string[]): readonly MemberKeys[] | null {
     const { languages, spell } = this.#compiler;
     const { terms } = languages;
     const patterns = this.#patterns;
     if (patterns.length > MAX_PATTERNS || names.length > MAX_EXCLUDED || !patterns.every(({ isExact }) => isExact)) return null;
     const excluded = names.length === 0 ? [] : [terms.not(terms.or(names.map((name) => terms.text(name))))];
-    const result: Keys[] = [];
+    const result: MemberKeys[] = [];
     for (let set = 0; set < 1 << patterns.length; set++) {
       const of = patterns.filter((_, at) => set & (1 << at));
       const schema: Schema = of.length === 0 ? this.#more : of.length === 1 ? of[0]!.schema : { allOf: of.map((each) => each.schema) };
@@ -142,7 +142,7 @@ export class KeyRules {
   }
 
   /** Returns the keys that any pattern of a closed object may match, or else all keys, with values of any schema. */
-  #anyKey(names: readonly string[]): readonly Keys[] {
+  #anyKey(names: readonly string[]): readonly MemberKeys[] {
     const keyword = this.#patterns.length > 0 ? "patternProperties" : "propertyNames";
     this.#compiler.relax(keyword, this.#path, "its names have no automaton, or one of too many states");
     return [{ expression: this.#matchedKeys(names) ?? otherKeys(names, this.#compiler, this.#path), schema: true }];

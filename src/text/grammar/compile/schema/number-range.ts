@@ -1,12 +1,12 @@
 /** Grammar of numbers between bounds, by decimal digits. */
-import { choice, EMPTY, NOTHING, optional, repeat, sequence, set, text, type Expression } from "../../expression.ts";
+import { oneOfThese, EMPTY, MATCHES_NOTHING, optional, repeat, sequence, set, text, type Expression } from "../../expression.ts";
 import { DIGIT } from "../json-text.ts";
 
 /** Maximum number of digits of a number without upper bound, which keeps the number finite. */
 const MAX_DIGITS = 200;
 
 function digits(first: number, last: number): Expression {
-  return first > last ? NOTHING : set([0x30 + first, 0x30 + last]);
+  return first > last ? MATCHES_NOTHING : set([0x30 + first, 0x30 + last]);
 }
 
 /** Returns the expression of digit strings from `low` to `high`, which have the same length. */
@@ -18,7 +18,7 @@ function ofOneLength(low: string, high: string): Expression {
   const [zeros, nines] = ["0".repeat(rest), "9".repeat(rest)];
   // Any digits follow a leading digit strictly between the first ones, or one of these if its remainder does not restrict.
   const [from, to] = [lowRest === zeros ? a : a + 1, highRest === nines ? b : b - 1];
-  return choice(
+  return oneOfThese(
     ...(a < from ? [sequence(digits(a, a), ofOneLength(lowRest, nines))] : []),
     ...(from <= to ? [sequence(digits(from, to), repeat(DIGIT, rest, rest))] : []),
     ...(to < b ? [sequence(digits(b, b), ofOneLength(zeros, highRest))] : []),
@@ -27,12 +27,12 @@ function ofOneLength(low: string, high: string): Expression {
 
 /** Returns the expression of integers from `low`, which is not negative, to `high`, null for no bound. */
 export function naturalsBetween(low: bigint, high: bigint | null): Expression {
-  if (high !== null && high < low) return NOTHING;
+  if (high !== null && high < low) return MATCHES_NOTHING;
   const [from, to] = [String(low), high === null ? null : String(high)];
   if (to !== null && to.length === from.length) return ofOneLength(from, to);
   /** Maximum number of digits of numbers that no bound restricts. */
   const maxDigits = to === null ? Math.max(from.length + 1, MAX_DIGITS) : to.length - 1;
-  return choice(
+  return oneOfThese(
     ofOneLength(from, "9".repeat(from.length)),
     ...(maxDigits > from.length ? [sequence(digits(1, 9), repeat(DIGIT, from.length, maxDigits - 1))] : []),
     ...(to === null ? [] : [ofOneLength(`1${"0".repeat(to.length - 1)}`, to)]),
@@ -47,7 +47,7 @@ export function integersBetween(low: bigint | null, high: bigint | null): Expres
     options.push(sequence(text("-"), naturalsBetween(minValue, low === null ? null : -low)));
   }
   if (high === null || high >= 0n) options.push(naturalsBetween(low === null || low < 0n ? 0n : low, high));
-  return choice(...options);
+  return oneOfThese(...options);
 }
 
 /** A non-negative decimal number. */
@@ -81,14 +81,14 @@ function fractionBetween(low: string | null, high: string | null, canEnd: boolea
   if (low === "") low = null;
   const minValue = canEnd ? 0 : 1;
   if (high === null && low === null) return repeat(DIGIT, minValue);
-  if (high === "") return low === null ? repeat(text("0"), minValue) : NOTHING;
+  if (high === "") return low === null ? repeat(text("0"), minValue) : MATCHES_NOTHING;
   const a = low === null ? 0 : Number(low[0]);
   const b = high === null ? 9 : Number(high[0]);
   const [lowRest, highRest] = [low === null ? null : low.slice(1), high === null ? null : high.slice(1)];
   const end = canEnd && low === null ? [EMPTY] : [];
-  if (a > b) return choice(...end);
-  if (a === b) return choice(...end, sequence(digits(a, a), fractionBetween(lowRest, highRest, true)));
-  return choice(
+  if (a > b) return oneOfThese(...end);
+  if (a === b) return oneOfThese(...end, sequence(digits(a, a), fractionBetween(lowRest, highRest, true)));
+  return oneOfThese(
     ...end,
     sequence(digits(a, a), fractionBetween(lowRest, null, true)),
     ...(b > a + 1 ? [sequence(digits(a + 1, b - 1), repeat(DIGIT))] : []),
@@ -103,13 +103,13 @@ function withFraction(whole: Expression, low: string | null, high: string | null
 
 function magnitudesBetween(low: Decimal, high: Decimal | null): Expression {
   if (high === null)
-    return choice(
+    return oneOfThese(
       withFraction(text(String(low.whole)), low.fraction, null),
       withFraction(naturalsBetween(low.whole + 1n, null), null, null),
     );
-  if (low.whole > high.whole) return NOTHING;
+  if (low.whole > high.whole) return MATCHES_NOTHING;
   if (low.whole === high.whole) return withFraction(text(String(low.whole)), low.fraction, high.fraction);
-  return choice(
+  return oneOfThese(
     withFraction(text(String(low.whole)), low.fraction, null),
     withFraction(naturalsBetween(low.whole + 1n, high.whole - 1n), null, null),
     withFraction(text(String(high.whole)), null, high.fraction),
@@ -120,7 +120,7 @@ const ZERO: Decimal = { whole: 0n, fraction: "" };
 
 /** Returns the expression of numbers between the bounds, null for no bound, written without exponent. */
 export function numbersBetween(low: number | null, high: number | null): Expression {
-  if (low !== null && high !== null && low > high) return NOTHING;
+  if (low !== null && high !== null && low > high) return MATCHES_NOTHING;
   const options: Expression[] = [];
   if (low === null || low < 0)
     options.push(
@@ -128,7 +128,7 @@ export function numbersBetween(low: number | null, high: number | null): Express
     );
   if (high === null || high >= 0)
     options.push(magnitudesBetween(low === null || low < 0 ? ZERO : toDecimal(low), high === null ? null : toDecimal(high)));
-  return choice(...options);
+  return oneOfThese(...options);
 }
 
 /** Returns the next larger double. */

@@ -2,7 +2,7 @@
  * Grammar of the objects that a schema describes: members in the order of `properties`, then other required members, then additional
  * members.
  */
-import { choice, choiceOf, EMPTY, NOTHING, optional, repeat, sequence, text, type Expression } from "../../expression.ts";
+import { oneOfThese, choiceOf, EMPTY, MATCHES_NOTHING, optional, repeat, sequence, text, type Expression } from "../../expression.ts";
 import type { SchemaCompiler } from "./compiler.ts";
 import { finiteValues } from "./finite.ts";
 import { KeyRules } from "./keys.ts";
@@ -84,7 +84,7 @@ const BLOCK_SIZE = 64;
 /** Returns the expression of keys from a position on, each with its remainder; no key is a prefix of another. */
 function keyTrie(entries: readonly Keyed[], from: number): Expression {
   const [first] = entries;
-  if (first === undefined) return NOTHING;
+  if (first === undefined) return MATCHES_NOTHING;
   if (entries.length === 1) return sequence(text(first.key.slice(from)), first.rest);
   let to = from;
   while (entries.every(({ key }) => key[to] === first.key[to])) to++;
@@ -108,7 +108,7 @@ function membersOf(members: readonly Member[], more: Expression | null, { min, m
 
   /** Members that may follow, at least one, by the number of members so far. `following` adds the preceding comma. */
   let next = states.map((count): Expression => {
-    if (more === null || count >= max) return NOTHING;
+    if (more === null || count >= max) return MATCHES_NOTHING;
     return sequence(more, repeat(sequence(comma, more), Math.max(0, min - count - 1), max === Infinity ? null : max - count - 1));
   });
   let isEnd = true;
@@ -126,8 +126,8 @@ function membersOf(members: readonly Member[], more: Expression | null, { min, m
     const [tail, after] = [next, following(next, isEnd)];
     next = states.map((count) =>
       compiler.rule(() => {
-        const one = count >= max ? NOTHING : sequence(text(key), value, after[up(count)]!);
-        return isRequired ? one : choice(one, tail[count]!);
+        const one = count >= max ? MATCHES_NOTHING : sequence(text(key), value, after[up(count)]!);
+        return isRequired ? one : oneOfThese(one, tail[count]!);
       }),
     );
     isEnd &&= !isRequired;
@@ -136,11 +136,11 @@ function membersOf(members: readonly Member[], more: Expression | null, { min, m
     if (at % BLOCK_SIZE !== 0) continue;
     if (block.length === BLOCK_SIZE && top === 0) {
       const [entries, others] = [block, beyond];
-      next = [compiler.rule(() => choice(keyTrie(entries, 0), others))];
+      next = [compiler.rule(() => oneOfThese(keyTrie(entries, 0), others))];
     }
     [block, beyond] = [[], next[0]!];
   }
-  return isEnd && min === 0 ? (next[0] === NOTHING ? EMPTY : optional(next[0]!)) : next[0]!;
+  return isEnd && min === 0 ? (next[0] === MATCHES_NOTHING ? EMPTY : optional(next[0]!)) : next[0]!;
 }
 
 /** Returns the expression of the objects that a schema describes; keywords that are not fully enforced are recorded with `relax`. */
@@ -165,6 +165,6 @@ export function objectOf(given: SchemaObject, compiler: SchemaCompiler, path: st
     .map((each) => compiler.rule(() => sequence(each.expression, valueOf(each.schema, "additionalProperties"))));
   const more = further.length === 0 ? null : choiceOf(further);
   const counts = countsOf(schema, members, more !== null, compiler, path);
-  if (counts === null) return NOTHING;
+  if (counts === null) return MATCHES_NOTHING;
   return sequence(text("{"), whitespace, membersOf(members, more, counts, compiler), text("}"));
 }
