@@ -18,7 +18,7 @@ export {
 export { checkRlConfig, type KlReference, type ResolvedRlConfig } from "./rl-config.ts";
 export { needsRendering } from "./read-trajectory.ts";
 export { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
-export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";
+export { buildRlBatch, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";
 export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
 export { checkSftConfig } from "./sft-config.ts";
 export { learningRate, type RateSchedule } from "./schedule.ts";

@@ -129,16 +129,6 @@ export function* rlBatchSteps(
   return { rows, sources, loss, objective, reference, adam, metrics: { ...metrics, ...counts }, ...counted };
 }
 
-/** Runs only the checks of {@link buildRlBatch}, with the same errors, in steps of one trajectory. */
-export function* checkRlBatchSteps(
-  groups: readonly TrajectoryGroup[],
-  config: RlConfig | null | undefined,
-  limits: SequenceLimits,
-  options: RlBatchOptions = {},
-): Steps<void> {
-  yield* readBatch(groups, config, { limits, ...options });
-}
-
 /** Checked batch without rows. */
 interface ReadBatch {
   readonly settings: ResolvedRlConfig;

@@ -3,12 +3,13 @@
  * does not depend on the thread.
  */
 import type { RlBatch } from "../../learner/index.ts";
+import { Lru } from "../../base/util/lru.ts";
 import { SMALL_JSON_BYTES } from "../http/body-reader.ts";
 import type { SharedTokenizers, TokenizerTasks } from "../models/shared-tokenizers.ts";
 import { ownBuffer } from "../work/own-buffer.ts";
 import type { TaskThread, WorkPool } from "../work/pool.ts";
 import { groupsBytes } from "./job-files.ts";
-import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
+import { acceptGroups, batchBuffers, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
 import { readSftData, sftBytes, type SftData, type SftSource } from "./sft-data.ts";
 import { unpackSftData } from "./sft-examples.ts";
 import type { DataTasks } from "./tasks.ts";
@@ -16,15 +17,20 @@ import type { DataTasks } from "./tasks.ts";
 /** Parsed RL request. Its groups stay on the thread that parsed them. */
 export interface OpenRlRequest {
   readonly head: RlHead;
-  /** Validates and stores the groups; see `acceptGroups`. */
-  readonly accept: (plan: RlJobPlan) => Promise<AcceptedGroups>;
+  /** Validates and stores the groups; see `acceptGroups`. Keeps the batch for {@link DataWork.rlBatch}. */
+  readonly accept: (plan: RlJobPlan) => Promise<Omit<AcceptedGroups, "batch">>;
 }
+
+/** Max bytes of batches kept between the acceptance of their jobs and the start. */
+const BATCH_BYTES = 64 * 1024 * 1024;
 
 type DataThread = TaskThread<DataTasks & TokenizerTasks>;
 
 export class DataWork {
   readonly #pool: WorkPool;
   readonly #tokenizers: SharedTokenizers;
+  /** Batches of accepted jobs that have not started, by job id. Others are built again from the job's file. */
+  readonly #batches = new Lru<string, RlBatch>({ maxWeight: BATCH_BYTES });
   /** Number of RL requests that work threads have opened; the identifier of the next one. */
   #openedRequests = 0;
 
@@ -37,15 +43,15 @@ export class DataWork {
   async withRlRequest<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
     if (bytes.length <= SMALL_JSON_BYTES) {
       const { head, groups } = await readRlRequest(bytes);
-      return use({ head, accept: (plan) => acceptGroups(groups, plan, this.#tokenizers.source) });
+      return use({ head, accept: async (plan) => this.#keep(plan, await acceptGroups(groups, plan, this.#tokenizers.source)) });
     }
     const own = ownBuffer(bytes);
     const id = this.#openedRequests++;
     return this.#pool.use(async (thread: DataThread) => {
       const head = await thread.run("openRl", { id, bytes: new Uint8Array(own) }, { transfer: [own], signal });
-      const accept = async (plan: RlJobPlan): Promise<AcceptedGroups> => {
+      const accept = async (plan: RlJobPlan) => {
         await this.#tokenizers.share(thread, plan.base.directory);
-        return thread.run("acceptRl", { id, plan });
+        return this.#keep(plan, await thread.run("acceptRl", { id, plan }));
       };
       try {
         return await use({ head, accept });
@@ -56,8 +62,17 @@ export class DataWork {
     }, signal);
   }
 
-  /** Builds the training batch of an RL job; see `batchOf`. */
+  #keep({ jobId }: RlJobPlan, { batch, ...accepted }: AcceptedGroups): Omit<AcceptedGroups, "batch"> {
+    const bytes = batchBuffers(batch).reduce((sum, { byteLength }) => sum + byteLength, 0);
+    this.#batches.set(jobId, batch, bytes);
+    return accepted;
+  }
+
+  /** Returns the training batch of an accepted job, once without reading the job's file; see `batchOf`. */
   async rlBatch(plan: RlJobPlan, signal: AbortSignal): Promise<RlBatch> {
+    const kept = this.#batches.peek(plan.jobId);
+    this.#batches.delete(plan.jobId);
+    if (kept !== undefined) return kept;
     if ((await groupsBytes(plan.directory, plan.jobId)) <= SMALL_JSON_BYTES) return batchOf(plan, this.#tokenizers.source, signal);
     return this.#pool.use(async (thread: DataThread) => {
       await this.#tokenizers.share(thread, plan.base.directory);

@@ -3,7 +3,7 @@
  * runs.
  */
 import type { BaseModelInfo } from "../../engine/port.ts";
-import { checkRlBatchSteps, checkRlConfig, needsRendering, rlBatchSteps, type RlBatch } from "../../learner/index.ts";
+import { checkRlConfig, needsRendering, rlBatchSteps, type RlBatch } from "../../learner/index.ts";
 import { trajectory, type RlConfig, type TrajectoryGroup } from "../../base/schema/index.ts";
 import { refuseFatal, type Finding } from "../../base/trajectory/findings.ts";
 import { preflightSteps } from "../../base/trajectory/preflight.ts";
@@ -42,6 +42,7 @@ export interface RlJobPlan {
 export interface AcceptedGroups {
   readonly warnings: readonly Finding[];
   readonly digests: Digests;
+  readonly batch: RlBatch;
 }
 
 function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGroup[]> {
@@ -69,9 +70,9 @@ export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
 }
 
 /**
- * Checks that groups can be trained, and writes them to the job's directory.
+ * Builds the training batch of groups, and writes the groups to the job's directory.
  *
- * @returns preflight warnings, and the digest of the file.
+ * @returns preflight warnings, the digest of the file, and the batch.
  * @throws PreflightError `E_PREFLIGHT`, ArgumentError `E_ARGUMENT`, DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` for groups that
  *   cannot be trained.
  */
@@ -85,11 +86,17 @@ export async function acceptGroups(
   const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, examined)));
   // Groups that cannot be trained must be rejected before the job is accepted.
   const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
-  await runStepsInSlices(checkRlBatchSteps(groups, config, base, { tokenizer }));
-  return { warnings, digests: await writeGroups(directory, jobId, groups) };
+  const batch = await runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }));
+  return { warnings, digests: await writeGroups(directory, jobId, groups), batch };
 }
 
-/** Builds the training batch of an accepted job. */
+/** Returns the memory of a batch's rows, for transfer instead of copying. */
+export function batchBuffers({ rows }: RlBatch): ArrayBuffer[] {
+  const lists = rows.flatMap(({ tokens, weights, advantages, logprobs }) => [tokens, weights, advantages, logprobs]);
+  return [...new Set(lists.flatMap((list) => (list === undefined ? [] : [list.buffer as ArrayBuffer])))];
+}
+
+/** Builds the training batch of an accepted job from its file. */
 export async function batchOf(
   { directory, jobId, config, base }: RlJobPlan,
   tokenizers: TokenizerSource,

@@ -4,7 +4,7 @@ import type { TrajectoryGroup } from "../../base/schema/index.ts";
 import { Handover } from "../../base/util/worker-rpc.ts";
 import type { RlBatch } from "../../learner/index.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
-import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
+import { acceptGroups, batchBuffers, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
 import { readSftData, type SftSource } from "./sft-data.ts";
 import { buffersOf, packSftData, type PackedSftData } from "./sft-examples.ts";
 
@@ -20,11 +20,12 @@ export function createDataTasks(tokenizers: TokenizerSource) {
       return head;
     },
 
-    acceptRl: async ({ id, plan }: { readonly id: number; readonly plan: RlJobPlan }): Promise<AcceptedGroups> => {
+    acceptRl: async ({ id, plan }: { readonly id: number; readonly plan: RlJobPlan }): Promise<Handover<AcceptedGroups>> => {
       const groups = open.get(id);
       if (groups === undefined)
         throw new ConflictError(`Expected RL request ${id} to be open in the thread that accepts it; call openRl first`);
-      return acceptGroups(groups, plan, tokenizers);
+      const accepted = await acceptGroups(groups, plan, tokenizers);
+      return new Handover(accepted, batchBuffers(accepted.batch));
     },
 
     closeRl: (id: number): void => {
@@ -33,10 +34,7 @@ export function createDataTasks(tokenizers: TokenizerSource) {
 
     rlBatch: async (plan: RlJobPlan, signal: AbortSignal): Promise<Handover<RlBatch>> => {
       const batch = await batchOf(plan, tokenizers, signal);
-      const buffers = batch.rows.flatMap(({ tokens, weights, advantages, logprobs }) =>
-        [tokens, weights, advantages, logprobs].flatMap((list) => (list === undefined ? [] : [list.buffer])),
-      );
-      return new Handover(batch, [...new Set(buffers)] as ArrayBuffer[]);
+      return new Handover(batch, batchBuffers(batch));
     },
 
     sftData: async (source: SftSource, signal: AbortSignal): Promise<Handover<PackedSftData>> => {
