@@ -109,21 +109,21 @@ describe("a judge that misbehaves", () => {
     60_000,
   );
 
-  it("over HTTP never causes a wrong reward, in 300 random groups at once", async () => {
+  it("over HTTP never causes a wrong reward, in 100 random groups at once", async () => {
     const reply = fc.constantFrom("right", "prose", "an id twice", "busy", "broken", "close", "hang", "no JSON");
-    const cases = fc.sample(fc.tuple(answers, fc.array(reply, { minLength: 4, maxLength: 4 }), fc.nat()), { numRuns: 300, seed: 1 });
+    const cases = fc.sample(fc.tuple(answers, fc.array(reply, { minLength: 4, maxLength: 4 }), fc.nat()), { numRuns: 100, seed: 1 });
     const scripts = cases.map(([, script]) => [...script]);
     const server = await judgeServer((request, _, headers) => replyOf(request, scripts[Number(headers["x-case"])]!.shift()!));
     const groups = await Promise.all(
       cases.map(async ([texts, , seed], index) => {
         const headers = { "x-case": String(index) };
-        await using model = judgeEndpoint({ baseUrl: server.baseUrl, model: "judge", maxRetries: 1, timeoutMs: 6000, headers });
+        await using model = judgeEndpoint({ baseUrl: server.baseUrl, model: "judge", maxRetries: 1, timeoutMs: 3000, headers });
         const rollouts = texts.map((text) => rollout(text));
         return await judged(relativeJudge({ model }), rollouts, seed);
       }),
     );
     groups.forEach((group, index) => checkGroup(group, cases[index]![0], succeeds(cases[index]![1])));
-    expect(groups.filter(({ rewards }) => rewards.length > 0).length).toBeGreaterThan(50);
+    expect(groups.filter(({ rewards }) => rewards.length > 0).length).toBeGreaterThan(15);
   });
 });
 

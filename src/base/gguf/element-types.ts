@@ -1,6 +1,6 @@
 /** Element types of tensors in GGUF files, and their conversion to float32. */
 import { DataError, UnsupportedError } from "../errors.ts";
-import { float16Values } from "../util/float16.ts";
+import { readFloat16 } from "../util/float16.ts";
 import { q4K, q5K, q6K } from "./k-quants.ts";
 
 /**
@@ -10,7 +10,7 @@ import { q4K, q5K, q6K } from "./k-quants.ts";
  * @param from - Whole blocks.
  * @param to - As many elements as the blocks have.
  */
-export type Decode = (from: Uint8Array, to: Float32Array) => void;
+export type Decode = (from: DataView, to: Float32Array) => void;
 
 /** Type of a tensor's elements: blocks of elements with common scales. */
 export interface ElementType {
@@ -81,28 +81,26 @@ export function elementTypeOf(number: number, where: string): ElementType {
   );
 }
 
-function float32(from: Uint8Array, to: Float32Array): void {
-  new Uint8Array(to.buffer, to.byteOffset, to.byteLength).set(from);
+function float32(from: DataView, to: Float32Array): void {
+  new Uint8Array(to.buffer, to.byteOffset, to.byteLength).set(new Uint8Array(from.buffer, from.byteOffset, from.byteLength));
 }
 
-function float16(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  for (let i = 0, at = 0; i < to.length; i++, at += 2) to[i] = values[from[at]! | (from[at + 1]! << 8)]!;
+function float16(from: DataView, to: Float32Array): void {
+  for (let i = 0, at = 0; i < to.length; i++, at += 2) to[i] = readFloat16(from, at);
 }
 
 /** Decodes bfloat16, the upper half of a float32. */
-function bfloat16(from: Uint8Array, to: Float32Array): void {
+function bfloat16(from: DataView, to: Float32Array): void {
   const bits = new Uint32Array(to.buffer, to.byteOffset, to.length);
-  for (let i = 0, at = 0; i < bits.length; i++, at += 2) bits[i] = (from[at]! << 16) | (from[at + 1]! << 24);
+  for (let i = 0, at = 0; i < bits.length; i++, at += 2) bits[i] = from.getUint16(at, true) << 16;
 }
 
 /** Decodes blocks of a float16 scale d and 16 bytes with two 4-bit numbers q each: `d · (q − 8)`. */
-function q40(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  for (let at = 0, out = 0; at < from.length; at += 18, out += 32) {
-    const d = values[from[at]! | (from[at + 1]! << 8)]!;
+function q40(from: DataView, to: Float32Array): void {
+  for (let at = 0, out = 0; at < from.byteLength; at += 18, out += 32) {
+    const d = readFloat16(from, at);
     for (let i = 0; i < 16; i++) {
-      const q = from[at + 2 + i]!;
+      const q = from.getUint8(at + 2 + i);
       to[out + i] = d * ((q & 15) - 8);
       to[out + 16 + i] = d * ((q >> 4) - 8);
     }
@@ -110,13 +108,12 @@ function q40(from: Uint8Array, to: Float32Array): void {
 }
 
 /** Decodes blocks of a float16 scale d, a float16 minimum m and 4-bit numbers q: `d · q + m`. */
-function q41(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  for (let at = 0, out = 0; at < from.length; at += 20, out += 32) {
-    const d = values[from[at]! | (from[at + 1]! << 8)]!;
-    const m = values[from[at + 2]! | (from[at + 3]! << 8)]!;
+function q41(from: DataView, to: Float32Array): void {
+  for (let at = 0, out = 0; at < from.byteLength; at += 20, out += 32) {
+    const d = readFloat16(from, at);
+    const m = readFloat16(from, at + 2);
     for (let i = 0; i < 16; i++) {
-      const q = from[at + 4 + i]!;
+      const q = from.getUint8(at + 4 + i);
       to[out + i] = d * (q & 15) + m;
       to[out + 16 + i] = d * (q >> 4) + m;
     }
@@ -124,13 +121,12 @@ function q41(from: Uint8Array, to: Float32Array): void {
 }
 
 /** Decodes blocks of a float16 scale d, 32 fifth bits and 4-bit numbers: `d · (q − 16)`. */
-function q50(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  for (let at = 0, out = 0; at < from.length; at += 22, out += 32) {
-    const d = values[from[at]! | (from[at + 1]! << 8)]!;
-    const high = from[at + 2]! | (from[at + 3]! << 8) | (from[at + 4]! << 16) | (from[at + 5]! << 24);
+function q50(from: DataView, to: Float32Array): void {
+  for (let at = 0, out = 0; at < from.byteLength; at += 22, out += 32) {
+    const d = readFloat16(from, at);
+    const high = from.getUint32(at + 2, true);
     for (let i = 0; i < 16; i++) {
-      const q = from[at + 6 + i]!;
+      const q = from.getUint8(at + 6 + i);
       to[out + i] = d * (((q & 15) | (((high >>> i) & 1) << 4)) - 16);
       to[out + 16 + i] = d * (((q >> 4) | (((high >>> (i + 16)) & 1) << 4)) - 16);
     }
@@ -138,14 +134,13 @@ function q50(from: Uint8Array, to: Float32Array): void {
 }
 
 /** Decodes blocks of a float16 scale d, a float16 minimum m, 32 fifth bits and 4-bit numbers: `d · q + m`. */
-function q51(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  for (let at = 0, out = 0; at < from.length; at += 24, out += 32) {
-    const d = values[from[at]! | (from[at + 1]! << 8)]!;
-    const m = values[from[at + 2]! | (from[at + 3]! << 8)]!;
-    const high = from[at + 4]! | (from[at + 5]! << 8) | (from[at + 6]! << 16) | (from[at + 7]! << 24);
+function q51(from: DataView, to: Float32Array): void {
+  for (let at = 0, out = 0; at < from.byteLength; at += 24, out += 32) {
+    const d = readFloat16(from, at);
+    const m = readFloat16(from, at + 2);
+    const high = from.getUint32(at + 4, true);
     for (let i = 0; i < 16; i++) {
-      const q = from[at + 8 + i]!;
+      const q = from.getUint8(at + 8 + i);
       to[out + i] = d * ((q & 15) | (((high >>> i) & 1) << 4)) + m;
       to[out + 16 + i] = d * ((q >> 4) | (((high >>> (i + 16)) & 1) << 4)) + m;
     }
@@ -153,11 +148,9 @@ function q51(from: Uint8Array, to: Float32Array): void {
 }
 
 /** Decodes blocks of a float16 scale d and 32 signed bytes q: `d · q`. */
-function q80(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  const signed = new Int8Array(from.buffer, from.byteOffset, from.length);
-  for (let at = 0, out = 0; at < from.length; at += 34, out += 32) {
-    const d = values[from[at]! | (from[at + 1]! << 8)]!;
-    for (let i = 0; i < 32; i++) to[out + i] = d * signed[at + 2 + i]!;
+function q80(from: DataView, to: Float32Array): void {
+  for (let at = 0, out = 0; at < from.byteLength; at += 34, out += 32) {
+    const d = readFloat16(from, at);
+    for (let i = 0; i < 32; i++) to[out + i] = d * from.getInt8(at + 2 + i);
   }
 }

@@ -102,7 +102,7 @@ async function readPieces(file: FileHandle, label: string, { tensor, unitElement
     const bytes = raw.subarray(0, (count / type.blockSize) * type.blockBytes);
     await readFully(file, label, bytes, start + (first / type.blockSize) * type.blockBytes);
     const piece = values.subarray(0, count);
-    type.decode(bytes, piece);
+    type.decode(new DataView(bytes.buffer, bytes.byteOffset, bytes.length), piece);
     const invalid = firstNonFinite(piece);
     if (invalid >= 0)
       throw new DataError(

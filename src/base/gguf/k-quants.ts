@@ -3,33 +3,31 @@
  *
  * @source https://github.com/ggml-org/llama.cpp, `ggml/src/ggml-quants.c`
  */
-import { float16Values } from "../util/float16.ts";
+import { readFloat16 } from "../util/float16.ts";
 
 /** Elements per super-block. */
 const SUPER = 256;
 
 /** Decodes blocks of two float16 factors, 6-bit scales and minimums of 8 blocks, and 4-bit numbers q: `(d·s) · q − (dmin·m)`. */
-export function q4K(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  for (let at = 0, out = 0; at < from.length; at += 144, out += SUPER) {
-    const d = values[from[at]! | (from[at + 1]! << 8)]!;
-    const dMin = values[from[at + 2]! | (from[at + 3]! << 8)]!;
+export function q4K(from: DataView, to: Float32Array): void {
+  for (let at = 0, out = 0; at < from.byteLength; at += 144, out += SUPER) {
+    const d = readFloat16(from, at);
+    const dMin = readFloat16(from, at + 2);
     for (let block = 0; block < 8; block++) {
       const scale = d * scaleOf(from, at + 4, block);
       const min = dMin * minOf(from, at + 4, block);
       const numbers = at + 16 + 32 * (block >> 1);
       const shift = 4 * (block & 1);
-      for (let i = 0; i < 32; i++) to[out + 32 * block + i] = scale * ((from[numbers + i]! >> shift) & 15) - min;
+      for (let i = 0; i < 32; i++) to[out + 32 * block + i] = scale * ((from.getUint8(numbers + i) >> shift) & 15) - min;
     }
   }
 }
 
 /** Decodes blocks like {@link q4K}, with fifth bits in 32 separate bytes: bit `b` of byte `i` belongs to element `i` of block `b`. */
-export function q5K(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  for (let at = 0, out = 0; at < from.length; at += 176, out += SUPER) {
-    const d = values[from[at]! | (from[at + 1]! << 8)]!;
-    const dMin = values[from[at + 2]! | (from[at + 3]! << 8)]!;
+export function q5K(from: DataView, to: Float32Array): void {
+  for (let at = 0, out = 0; at < from.byteLength; at += 176, out += SUPER) {
+    const d = readFloat16(from, at);
+    const dMin = readFloat16(from, at + 2);
     const high = at + 16;
     for (let block = 0; block < 8; block++) {
       const scale = d * scaleOf(from, at + 4, block);
@@ -37,7 +35,7 @@ export function q5K(from: Uint8Array, to: Float32Array): void {
       const numbers = at + 48 + 32 * (block >> 1);
       const shift = 4 * (block & 1);
       for (let i = 0; i < 32; i++) {
-        const q = ((from[numbers + i]! >> shift) & 15) | (((from[high + i]! >> block) & 1) << 4);
+        const q = ((from.getUint8(numbers + i) >> shift) & 15) | (((from.getUint8(high + i) >> block) & 1) << 4);
         to[out + 32 * block + i] = scale * q - min;
       }
     }
@@ -45,19 +43,17 @@ export function q5K(from: Uint8Array, to: Float32Array): void {
 }
 
 /** Decodes blocks of 4 lower and 2 upper bits per element, 16 signed 8-bit scales and a float16 factor: `(d·s) · (q − 32)`. */
-export function q6K(from: Uint8Array, to: Float32Array): void {
-  const values = float16Values();
-  const signed = new Int8Array(from.buffer, from.byteOffset, from.length);
-  for (let at = 0, out = 0; at < from.length; at += 210, out += SUPER) {
-    const d = values[from[at + 208]! | (from[at + 209]! << 8)]!;
+export function q6K(from: DataView, to: Float32Array): void {
+  for (let at = 0, out = 0; at < from.byteLength; at += 210, out += SUPER) {
+    const d = readFloat16(from, at + 208);
     for (let half = 0; half < 2; half++) {
       const [low, high, scales, first] = [at + 64 * half, at + 128 + 32 * half, at + 192 + 8 * half, out + 128 * half];
       for (let quarter = 0; quarter < 4; quarter++) {
         const lowStart = low + 32 * (quarter & 1);
         const shift = 4 * (quarter >> 1);
         for (let i = 0; i < 32; i++) {
-          const q = ((from[lowStart + i]! >> shift) & 15) | (((from[high + i]! >> (2 * quarter)) & 3) << 4);
-          to[first + 32 * quarter + i] = d * signed[scales + 2 * quarter + (i >> 4)]! * (q - 32);
+          const q = ((from.getUint8(lowStart + i) >> shift) & 15) | (((from.getUint8(high + i) >> (2 * quarter)) & 3) << 4);
+          to[first + 32 * quarter + i] = d * from.getInt8(scales + 2 * quarter + (i >> 4)) * (q - 32);
         }
       }
     }
@@ -65,11 +61,11 @@ export function q6K(from: Uint8Array, to: Float32Array): void {
 }
 
 /** Returns the 6-bit scale of a block. The 12 bytes hold scales 0–3, minimums 0–3, then nibbles of 4–7 with upper bits in the former. */
-function scaleOf(from: Uint8Array, at: number, block: number): number {
-  return block < 4 ? from[at + block]! & 63 : (from[at + block + 4]! & 15) | ((from[at + block - 4]! >> 6) << 4);
+function scaleOf(from: DataView, at: number, block: number): number {
+  return block < 4 ? from.getUint8(at + block) & 63 : (from.getUint8(at + block + 4) & 15) | ((from.getUint8(at + block - 4) >> 6) << 4);
 }
 
 /** Returns the 6-bit minimum of a block. */
-function minOf(from: Uint8Array, at: number, block: number): number {
-  return block < 4 ? from[at + block + 4]! & 63 : (from[at + block + 4]! >> 4) | ((from[at + block]! >> 6) << 4);
+function minOf(from: DataView, at: number, block: number): number {
+  return block < 4 ? from.getUint8(at + block + 4) & 63 : (from.getUint8(at + block + 4) >> 4) | ((from.getUint8(at + block) >> 6) << 4);
 }

@@ -42,10 +42,10 @@ export function firstInfinite(halves: Uint16Array): number {
 
 let allValues: Float32Array | undefined;
 
-/** Returns the numbers of all float16, indexed by their bits. Computed at the first call; do not modify. */
-export function float16Values(): Float32Array {
+/** Reads a little-endian float16. */
+export function readFloat16(from: DataView, at: number): number {
   allValues ??= Float32Array.from({ length: 2 ** 16 }, (_, bits) => float16Value(bits));
-  return allValues;
+  return allValues[from.getUint16(at, true)]!;
 }
 
 /** Returns the number with the given bits. */

@@ -1,6 +1,6 @@
 /** Element types of weight files, with finiteness checks and conversion to float32. */
 import { firstNonFinite } from "../../../base/util/finite.ts";
-import { float16Values } from "../../../base/util/float16.ts";
+import { readFloat16 } from "../../../base/util/float16.ts";
 
 /** Supported element type. */
 export interface TensorType {
@@ -27,17 +27,16 @@ function firstWithExponent(raw: ArrayBuffer, exponent: number): number {
 
 /** Decodes bfloat16, the upper half of a float32. */
 function fromBfloat16(raw: ArrayBuffer): Float32Array {
-  const halves = new Uint16Array(raw);
-  const bits = new Uint32Array(halves.length);
-  for (let i = 0; i < halves.length; i++) bits[i] = halves[i]! << 16;
+  const view = new DataView(raw);
+  const bits = new Uint32Array(raw.byteLength / 2);
+  for (let i = 0; i < bits.length; i++) bits[i] = view.getUint16(2 * i, true) << 16;
   return new Float32Array(bits.buffer);
 }
 
 /** Decodes IEEE 754 half precision. */
 function fromFloat16(raw: ArrayBuffer): Float32Array {
-  const numbers = float16Values();
-  const halves = new Uint16Array(raw);
-  const values = new Float32Array(halves.length);
-  for (let i = 0; i < halves.length; i++) values[i] = numbers[halves[i]!]!;
+  const view = new DataView(raw);
+  const values = new Float32Array(raw.byteLength / 2);
+  for (let i = 0; i < values.length; i++) values[i] = readFloat16(view, 2 * i);
   return values;
 }
