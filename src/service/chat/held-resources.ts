@@ -9,14 +9,14 @@ export class Held {
   readonly #releases: (() => void)[] = [];
   readonly abort = new AbortController();
 
-  /** Adds a resource. `giveBack` is called once, by {@link release}. */
-  add(giveBack: () => void): void {
-    this.#releases.push(giveBack);
+  /** Adds a resource. `release` is called once, by {@link Held.release}. */
+  add(release: () => void): void {
+    this.#releases.push(release);
   }
 
   /** Releases the resources. A second call has no effect. */
   release(): void {
-    for (const giveBack of this.#releases.splice(0)) giveBack();
+    for (const release of this.#releases.splice(0)) release();
   }
 }
 

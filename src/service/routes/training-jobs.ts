@@ -210,7 +210,10 @@ async function prepareRl(context: ServiceContext, { head, accept }: OpenRlReques
       return { id };
     },
     afterwards: () => jobs.wake(),
-    undo: () => removeJobFiles(directory, id),
+    undo: () => {
+      context.work.data.forget(id);
+      return removeJobFiles(directory, id);
+    },
   };
 }
 

@@ -68,6 +68,11 @@ export class DataWork {
     return accepted;
   }
 
+  /** Frees the batch of a job that was accepted and not created. */
+  forget(jobId: string): void {
+    this.#batches.delete(jobId);
+  }
+
   /** Returns the training batch of an accepted job, once without reading the job's file; see `batchOf`. */
   async rlBatch(plan: RlJobPlan, signal: AbortSignal): Promise<RlBatch> {
     const kept = this.#batches.peek(plan.jobId);
