@@ -100,8 +100,8 @@ function createPipeline(
 }
 
 /** Creates the complete route table. Every route is also part of the OpenAPI document. */
-function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
-  const dialects = { pipeline: chat, translator: context.work.translator };
+function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeSlices): Route[] {
+  const dialects = { pipeline: chat, translator: context.work.translator, slices };
   const routes = [
     ...chatRoutes(dialects),
     ...responsesRoutes(dialects, context.sessions),
@@ -141,7 +141,7 @@ export function createApp(
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
   app.use("/", redirectBrowsers);
-  const routes = createRoutes(context, createPipeline(context, { chatLimits, signal, slices }));
+  const routes = createRoutes(context, createPipeline(context, { chatLimits, signal, slices }), slices);
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
   app.use(

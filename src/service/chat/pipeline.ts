@@ -1,5 +1,5 @@
 /** The interface between the routes of all API dialects and the chat pipeline. */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { DialectName } from "../../dialects/index.ts";
 import type { ErrorBody } from "../../base/schema/error.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
@@ -95,5 +95,5 @@ export function newGroup(): number {
  */
 export function sourceOf(dialect: DialectName, body: Uint8Array, retryHeader: string | undefined): CallSource {
   const retryCount = retryHeader !== undefined && /^\d{1,9}$/u.test(retryHeader) ? Number(retryHeader) : null;
-  return { dialect, digest: createHash("sha256").update(body).digest("hex"), retryCount };
+  return { dialect, digest: hash("sha256", body), retryCount };
 }

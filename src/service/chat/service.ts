@@ -1,5 +1,5 @@
 /** Chat completion service: the steps of a request in order, and the release of the resources that a request holds. */
-import { randomBytes } from "node:crypto";
+import { randomHex } from "../common/random-hex.ts";
 import { loadingBase } from "../../engine/base-failure.ts";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
@@ -58,7 +58,7 @@ export interface ChatDependencies {
   readonly logger?: ServiceLogger | undefined;
   /** Aborted when the service shuts down: running requests end with {@link ShutdownError}, streams with an error event. */
   readonly signal?: AbortSignal | undefined;
-  /** Time slices of the event loop for the preparation of calls: one HTTP request may have a thousand. @default slices of its own */
+  /** Time slices of the event loop for calls that wait for one model, and for the choices of a call. @default slices of its own */
   readonly slices?: TimeSlices | undefined;
 }
 
@@ -88,7 +88,7 @@ export class ChatService implements ChatPipeline {
 
   /** Returns the response header with the request's id; empty if the service does not send one. */
   requestIdHeader(given: string | undefined): Readonly<Record<string, string>> {
-    return this.#limits.requestIdHeader ? { "x-request-id": given ?? randomBytes(16).toString("hex") } : {};
+    return this.#limits.requestIdHeader ? { "x-request-id": given ?? randomHex(32) } : {};
   }
 
   /** Checks that there is room for a choice. @throws OverloadedError `E_OVERLOADED` without. */
@@ -108,7 +108,6 @@ export class ChatService implements ChatPipeline {
    * @throws Any error of the request, for {@link toChatError} to convert into a response.
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
-    await this.#slices.enter(call.group);
     this.#running.requireRoom();
     const request = this.#read(call, call.maxOutputTokens);
     checkRequestCounts(request, this.#limits);
@@ -123,7 +122,7 @@ export class ChatService implements ChatPipeline {
       const choices = await generateRun(run, { signal: held.abort.signal });
       const messages: ChoiceMessage[] = [];
       for (const choice of choices) {
-        await this.#slices.enter(run.plan.group);
+        if (messages.length > 0) await this.#slices.enter(run.plan.group);
         messages.push(await this.#conclude(run, choice));
       }
       const scored = choices[0]!.promptTokens;
@@ -141,7 +140,6 @@ export class ChatService implements ChatPipeline {
    * @throws Any error of the request, for {@link toChatError} to convert into a response.
    */
   async render(call: RenderCall): Promise<RenderedCall> {
-    await this.#slices.enter(call.group);
     const request = this.#read(call);
     const held = this.#running.enter(call.signal, 0);
     try {
@@ -237,7 +235,7 @@ export class ChatService implements ChatPipeline {
       },
       shape: {
         head: {
-          id: `chatcmpl-${call.requestId ?? request.requestId ?? randomBytes(8).toString("hex")}`,
+          id: `chatcmpl-${call.requestId ?? request.requestId ?? randomHex()}`,
           created: Math.floor(Date.now() / 1000),
           model: lease.resolvedName,
         },
@@ -296,7 +294,7 @@ export class ChatService implements ChatPipeline {
       signal,
       // Conclude before the end is shown: the client may send its next turn at once.
       onChoice: async (choice) => {
-        await this.#slices.enter(run.plan.group);
+        if (run.plan.request.n > 1) await this.#slices.enter(run.plan.group);
         stream.conclude(choice, (await this.#conclude(run, choice)).toolCalls);
         if (useBeamSearch) stream.pushChoice(choice);
       },

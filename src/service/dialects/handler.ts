@@ -10,6 +10,7 @@ import { checkMediaType } from "../chat/request/request.ts";
 import { shapedStream } from "./chunks.ts";
 import type { Dialect, OpenRequest } from "./dialect.ts";
 import type { OpenedChat, ChatReadOptions } from "../chat/request/opened-chat.ts";
+import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { DialectName } from "../../dialects/index.ts";
 import type { Opened, Translated, TranslationName } from "./translations.ts";
 import type { Translator } from "./translator.ts";
@@ -33,6 +34,8 @@ interface OpenCall {
 export interface DialectContext {
   readonly pipeline: ChatPipeline;
   readonly translator: Translator;
+  /** Time slices of the event loop that the second and later calls of a request enter: one request may have a thousand. */
+  readonly slices: TimeSlices;
 }
 
 /** Returns a response with a JSON body: an object, or JSON as text or as a stream. A text is written without a stream. */
@@ -103,7 +106,7 @@ export function failedResponse(pipeline: ChatPipeline, error: unknown, idHeader:
 
 /** Answers a request of a dialect: translates it, runs its chat completions, and shapes their answer. */
 export async function answerDialect<N extends SampledName>(
-  { pipeline, translator }: DialectContext,
+  { pipeline, translator, slices }: DialectContext,
   dialect: Dialect<Opened<Translated<N>>, N>,
   context: ServiceRequest,
 ): Promise<Response> {
@@ -118,9 +121,15 @@ export async function answerDialect<N extends SampledName>(
     const opened = await dialect.open(translated, {
       credential,
       open: (body) => translator.openChat(body, options, signal),
-      render: (request) => pipeline.render({ ...shared, request }),
+      render: async (request) => {
+        await slices.enter(shared.group);
+        return pipeline.render({ ...shared, request });
+      },
     });
-    const answers = await start(opened, (request, index) => pipeline.complete({ ...shared, request, source: sourceAt(index) }));
+    const answers = await start(opened, async (request, index) => {
+      if (index > 0) await slices.enter(shared.group);
+      return pipeline.complete({ ...shared, request, source: sourceAt(index) });
+    });
     const refusal = refused(answers);
     if (refusal !== undefined) {
       const retry = refusal.retryAfter === null ? {} : { "retry-after": refusal.retryAfter };

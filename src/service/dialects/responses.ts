@@ -1,5 +1,5 @@
 /** The Responses dialect (`POST /v1/responses`). */
-import { randomBytes } from "node:crypto";
+import { randomHex } from "../common/random-hex.ts";
 import { conversationOf, type ResponseLookup } from "../../dialects/index.ts";
 import { NoSpaceError, NotFoundError } from "../../base/errors.ts";
 import type { ResponsesAnswer, ResponsesItem } from "../../base/schema/index.ts";
@@ -73,7 +73,7 @@ export function responsesDialect(stored: StoredResponses, ownerOf: OwnerOf): Dia
         calls = [await open(responsesCall(request, conversation.items))];
       }
       const inputText = input;
-      const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
+      const head = { id: `resp_${randomHex(32)}`, request };
       const keep = async (response: ResponsesAnswer, text?: string): Promise<void> => {
         if (request.store === false) return;
         const texts = { input: inputText, response: text ?? JSON.stringify(response) };

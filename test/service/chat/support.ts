@@ -1,4 +1,5 @@
 /** A real server on port 0 with the chat routes, the shipped tokenizer and a scripted engine. */
+import { TimeSlices } from "../../../src/base/util/time-slices.ts";
 import { serve } from "@hono/node-server";
 import { Hono } from "hono";
 import { once } from "node:events";
@@ -87,6 +88,7 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
     app,
     chatRoutes({
       translator: work.translator,
+      slices: new TimeSlices(),
       pipeline: new ChatService({
         engine: options.wrap?.(engine) ?? engine,
         tokenizers: () => Promise.resolve(tokenizer),

@@ -2,7 +2,7 @@
  * Tool calls that a request forces: the whole text is the arguments of one call, or an array of calls with `name` and `parameters`. The
  * grammar guarantees this form, so that parsing needs no heuristics.
  */
-import { randomBytes } from "node:crypto";
+import { randomHex } from "../../common/random-hex.ts";
 import { itemTexts, memberText } from "./json-members.ts";
 import type { ParsedText, ParsedToolCall } from "./tool-calls.ts";
 
@@ -50,7 +50,7 @@ export class ForcedCalls {
   /** Returns the id of a call, the same for streamed and whole responses. */
   idOf(choice: number, call: number): string {
     const key = `${choice} ${call}`;
-    const known = this.#ids.get(key) ?? `chatcmpl-tool-${randomBytes(8).toString("hex")}`;
+    const known = this.#ids.get(key) ?? `chatcmpl-tool-${randomHex()}`;
     this.#ids.set(key, known);
     return known;
   }

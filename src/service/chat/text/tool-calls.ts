@@ -2,7 +2,7 @@
  * Parser of tool calls in generated text: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, any number of them, the last one possibly
  * unclosed. Text before the first call is the message's content.
  */
-import { randomBytes } from "node:crypto";
+import { randomHex } from "../../common/random-hex.ts";
 import { memberText } from "./json-members.ts";
 
 const OPEN = "<tool_call>";
@@ -34,7 +34,7 @@ function parseCall(text: string): ParsedToolCall | null {
   // A history with arguments other than an object could not be rendered when it is sent back.
   if (given !== undefined && (typeof given !== "object" || given === null || Array.isArray(given))) return null;
   return {
-    id: `chatcmpl-tool-${randomBytes(8).toString("hex")}`,
+    id: `chatcmpl-tool-${randomHex()}`,
     type: "function",
     function: { name, arguments: given === undefined ? "{}" : memberText(text, "arguments")! },
   };
