@@ -1,5 +1,5 @@
 /** Chat completion service: the steps of a request in order, and the release of the resources that a request holds. */
-import { randomHex } from "../common/random-hex.ts";
+import { randomHex } from "../../base/util/random-hex.ts";
 import { loadingBase } from "../../engine/base-failure.ts";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
@@ -122,7 +122,7 @@ export class ChatService implements ChatPipeline {
       const choices = await generateRun(run, { signal: held.abort.signal });
       const messages: ChoiceMessage[] = [];
       for (const choice of choices) {
-        if (messages.length > 0) await this.#slices.enter(run.plan.group);
+        await this.#slices.enter(run.plan.group);
         messages.push(await this.#conclude(run, choice));
       }
       const scored = choices[0]!.promptTokens;
@@ -294,7 +294,7 @@ export class ChatService implements ChatPipeline {
       signal,
       // Conclude before the end is shown: the client may send its next turn at once.
       onChoice: async (choice) => {
-        if (run.plan.request.n > 1) await this.#slices.enter(run.plan.group);
+        await this.#slices.enter(run.plan.group);
         stream.conclude(choice, (await this.#conclude(run, choice)).toolCalls);
         if (useBeamSearch) stream.pushChoice(choice);
       },

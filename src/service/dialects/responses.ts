@@ -1,5 +1,5 @@
 /** The Responses dialect (`POST /v1/responses`). */
-import { randomHex } from "../common/random-hex.ts";
+import { randomHex } from "../../base/util/random-hex.ts";
 import { conversationOf, type ResponseLookup } from "../../dialects/index.ts";
 import { NoSpaceError, NotFoundError } from "../../base/errors.ts";
 import type { ResponsesAnswer, ResponsesItem } from "../../base/schema/index.ts";

@@ -2,7 +2,7 @@
  * Tool calls that a request forces: the whole text is the arguments of one call, or an array of calls with `name` and `parameters`. The
  * grammar guarantees this form, so that parsing needs no heuristics.
  */
-import { randomHex } from "../../common/random-hex.ts";
+import { randomHex } from "../../../base/util/random-hex.ts";
 import { itemTexts, memberText } from "./json-members.ts";
 import type { ParsedText, ParsedToolCall } from "./tool-calls.ts";
 

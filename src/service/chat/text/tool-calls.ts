@@ -2,7 +2,7 @@
  * Parser of tool calls in generated text: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, any number of them, the last one possibly
  * unclosed. Text before the first call is the message's content.
  */
-import { randomHex } from "../../common/random-hex.ts";
+import { randomHex } from "../../../base/util/random-hex.ts";
 import { memberText } from "./json-members.ts";
 
 const OPEN = "<tool_call>";
