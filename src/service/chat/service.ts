@@ -4,7 +4,7 @@ import { loadingBase } from "../../engine/base-failure.ts";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import { Lru, remember } from "../../base/util/lru.ts";
-import { TimeSlices } from "../../base/util/time-slices.ts";
+import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import type { PolicyLease, PolicyResolver } from "../models/policies.ts";
 import type { ChatWork } from "./work.ts";
@@ -58,8 +58,8 @@ export interface ChatDependencies {
   readonly logger?: ServiceLogger | undefined;
   /** Aborted when the service shuts down: running requests end with {@link ShutdownError}, streams with an error event. */
   readonly signal?: AbortSignal | undefined;
-  /** Time slices of the event loop for calls that wait for one model, and for the choices of a call. @default slices of its own */
-  readonly slices?: TimeSlices | undefined;
+  /** Time slices of the event loop for calls that waited for the same model, and for the choices of a call. */
+  readonly slices: TimeSlices;
 }
 
 /** Chat completion service. */
@@ -79,7 +79,7 @@ export class ChatService implements ChatPipeline {
     this.#dependencies = dependencies;
     this.#ignored = new IgnoredParts(dependencies.logger);
     this.#limits = resolveLimits(dependencies.limits);
-    this.#slices = dependencies.slices ?? new TimeSlices();
+    this.#slices = dependencies.slices;
     this.#work = dependencies.work;
     this.#outputGrammars = new OutputGrammars((...form) => this.#work.compileOutput(...form));
     this.#running = new RunningRequests(this.#limits.maxRunningChoices, dependencies.signal);

@@ -1,5 +1,4 @@
 /** A real server on port 0 with the chat routes, the shipped tokenizer and a scripted engine. */
-import { TimeSlices } from "../../../src/base/util/time-slices.ts";
 import { serve } from "@hono/node-server";
 import { Hono } from "hono";
 import { once } from "node:events";
@@ -17,6 +16,9 @@ import type { ChatLimits } from "../../../src/service/chat/generate/admit.ts";
 import { ChatService } from "../../../src/service/chat/service.ts";
 import { createWork } from "../../../src/service/create-work.ts";
 import { chatRoutes } from "../../../src/service/routes/chat.ts";
+import { TimeSlices } from "../../../src/base/util/time-slices.ts";
+import type { DialectContext } from "../../../src/service/dialects/handler.ts";
+import { completionRoutes } from "../../../src/service/routes/completions.ts";
 import { createScriptedEngine, type SampleScriptInput, type ScriptedCall, type ScriptedEngine } from "../../../src/testing/index.ts";
 import { loadTokenizer, type ChatTokenizer } from "../../../src/text/tokenizer/index.ts";
 
@@ -47,6 +49,8 @@ export interface ChatServerOptions {
 export interface ChatServer {
   readonly url: string;
   readonly engine: ScriptedEngine;
+  /** Time slices that the routes and the chat service share. */
+  readonly slices: TimeSlices;
   readonly log: { readonly level: string; readonly message: string; readonly fields: unknown }[];
   /** Returns the number of leases that are not released. */
   openLeases(): number;
@@ -84,40 +88,40 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
   let openLeases = 0;
   const work = createWork(() => Promise.resolve(tokenizer));
   const app = new Hono<ServiceEnvironment>();
-  register(
-    app,
-    chatRoutes({
-      translator: work.translator,
-      slices: new TimeSlices(),
-      pipeline: new ChatService({
-        engine: options.wrap?.(engine) ?? engine,
-        tokenizers: () => Promise.resolve(tokenizer),
-        policies: {
-          resolvePolicy: (name): Promise<PolicyLease> => {
-            const resolvedName = name ? MODELS[name] : "whetstone-tiny";
-            if (resolvedName === undefined)
-              return Promise.reject(new NotFoundError(`The model '${name}' does not exist`, { param: "model" }));
-            openLeases++;
-            let isOpen = true;
-            return Promise.resolve({
-              policy,
-              resolvedName,
-              step: null,
-              base,
-              release: () => {
-                if (isOpen) openLeases--;
-                isOpen = false;
-              },
-            });
-          },
+  const slices = new TimeSlices();
+  const dialects: DialectContext = {
+    translator: work.translator,
+    slices,
+    pipeline: new ChatService({
+      slices,
+      engine: options.wrap?.(engine) ?? engine,
+      tokenizers: () => Promise.resolve(tokenizer),
+      policies: {
+        resolvePolicy: (name): Promise<PolicyLease> => {
+          const resolvedName = name ? MODELS[name] : "whetstone-tiny";
+          if (resolvedName === undefined)
+            return Promise.reject(new NotFoundError(`The model '${name}' does not exist`, { param: "model" }));
+          openLeases++;
+          let isOpen = true;
+          return Promise.resolve({
+            policy,
+            resolvedName,
+            step: null,
+            base,
+            release: () => {
+              if (isOpen) openLeases--;
+              isOpen = false;
+            },
+          });
         },
-        work: work.chat,
-        limits: options.limits,
-        signal: options.signal,
-        logger,
-      }),
+      },
+      work: work.chat,
+      limits: options.limits,
+      signal: options.signal,
+      logger,
     }),
-  );
+  };
+  register(app, [...chatRoutes(dialects), ...completionRoutes(dialects)]);
   const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
   await once(server, "listening");
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -131,6 +135,7 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
   return {
     url,
     engine,
+    slices,
     log,
     openLeases: () => openLeases,
     post,
