@@ -14,6 +14,21 @@ test("a caller of another group continues before the callers of a group with man
   expect(order).toEqual(["a0", "a1", "b", "a2", "a3"]);
 });
 
+test("callers that end work continue before callers that arrived earlier, in turn over their groups", async () => {
+  const slices = new TimeSlices();
+  const order: string[] = [];
+  const call = async (name: string) => {
+    await slices.enter();
+    order.push(name);
+  };
+  const end = async (name: string, group: number) => {
+    await slices.enterToEnd(group);
+    order.push(name);
+  };
+  await Promise.all([call("a"), call("b"), call("c"), end("x0", 1), end("x1", 1), end("y", 2)]);
+  expect(order).toEqual(["a", "x0", "y", "x1", "b", "c"]);
+});
+
 test("callers continue in the order of their arrival, for one time slice of each turn of the event loop", async () => {
   let clockMs = 0;
   vi.spyOn(performance, "now").mockImplementation(() => clockMs);

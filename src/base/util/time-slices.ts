@@ -9,10 +9,14 @@ const SLICE_MS = 10;
 /** Max milliseconds between the first {@link TimeSlices.postpone} and the next time slice. */
 const MAX_POSTPONED_MS = 50;
 
+/** Waiting callers by group, the group whose turn is next first. */
+type Waiting = Map<unknown, (() => void)[]>;
+
 /** Scheduler of callers that share the event loop: round robin over groups, first in, first out within a group. */
 export class TimeSlices {
-  /** Waiting callers by group, the group whose turn is next first. */
-  readonly #waiting = new Map<unknown, (() => void)[]>();
+  readonly #waiting: Waiting = new Map();
+  /** Callers that end work. They continue before `#waiting`. */
+  readonly #ending: Waiting = new Map();
   #isBusy = false;
   /** Number of callers that have continued. */
   #continued = 0;
@@ -28,16 +32,15 @@ export class TimeSlices {
    * @param group - Group of the caller, such as the HTTP request that it belongs to. @default a group of its own
    */
   enter(group: unknown = Symbol()): Promise<void> | undefined {
-    if (this.#isBusy) {
-      return new Promise((resolve) => {
-        const callers = this.#waiting.get(group);
-        if (callers === undefined) this.#waiting.set(group, [resolve]);
-        else callers.push(resolve);
-      });
-    }
-    this.#scheduleSlice();
-    this.#continued++;
-    return undefined;
+    return this.#enter(this.#waiting, group);
+  }
+
+  /**
+   * As {@link enter}, for a caller that ends work, such as one whose response is complete: it continues before all callers of `enter`, so that
+   * the end of a request does not wait for requests that arrived after it.
+   */
+  enterToEnd(group: unknown): Promise<void> | undefined {
+    return this.#enter(this.#ending, group);
   }
 
   /**
@@ -63,6 +66,23 @@ export class TimeSlices {
     if (!this.#isBusy) this.#scheduleSlice();
   }
 
+  #enter(waiting: Waiting, group: unknown): Promise<void> | undefined {
+    if (this.#isBusy) {
+      return new Promise((resolve) => {
+        const callers = waiting.get(group);
+        if (callers === undefined) waiting.set(group, [resolve]);
+        else callers.push(resolve);
+      });
+    }
+    this.#scheduleSlice();
+    this.#continued++;
+    return undefined;
+  }
+
+  get #isAwaited(): boolean {
+    return this.#ending.size > 0 || this.#waiting.size > 0;
+  }
+
   #scheduleSlice(): void {
     this.#isBusy = true;
     setImmediate(() => void this.#runSlice());
@@ -76,16 +96,17 @@ export class TimeSlices {
       if (startedMs - this.#postponedSinceMs < MAX_POSTPONED_MS) return this.#scheduleSlice();
     }
     this.#postponedSinceMs = null;
-    while (this.#waiting.size > 0 && performance.now() - startedMs < SLICE_MS) {
-      const [group, callers] = this.#waiting.entries().next().value!;
-      this.#waiting.delete(group);
+    while (this.#isAwaited && performance.now() - startedMs < SLICE_MS) {
+      const waiting = this.#ending.size > 0 ? this.#ending : this.#waiting;
+      const [group, callers] = waiting.entries().next().value!;
+      waiting.delete(group);
       this.#continued++;
       callers.shift()!();
-      if (callers.length > 0) this.#waiting.set(group, callers);
+      if (callers.length > 0) waiting.set(group, callers);
       // Ticks run after all microtasks, and so after the caller's work up to its first wait for an event.
       await new Promise<void>((resolve) => process.nextTick(resolve));
     }
-    if (this.#waiting.size > 0) this.#scheduleSlice();
+    if (this.#isAwaited) this.#scheduleSlice();
     else this.#isBusy = false;
   }
 }

@@ -30,7 +30,7 @@ import { promptEncoder } from "./prompt/prompt-encoder.ts";
 import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
 import { rememberTurn, renderPrompt, terminatorsOf } from "./prompt/render.ts";
 import { generateRun, type ChatRun } from "./run.ts";
-import { toChatRequest, type ChatRequest } from "./request/request.ts";
+import { forcedCallsOf, type ChatRequest } from "./request/request.ts";
 import { SampledIdsByKey } from "./prompt/sampled-ids.ts";
 import { constraintOf } from "./generate/constraint.ts";
 import { validateOutput } from "./answer/validate-output.ts";
@@ -122,7 +122,7 @@ export class ChatService implements ChatPipeline {
       const choices = await generateRun(run, { signal: held.abort.signal });
       const messages: ChoiceMessage[] = [];
       for (const choice of choices) {
-        await this.#slices.enter(run.plan.group);
+        await this.#slices.enterToEnd(run.plan.group);
         messages.push(await this.#conclude(run, choice));
       }
       const scored = choices[0]!.promptTokens;
@@ -154,7 +154,7 @@ export class ChatService implements ChatPipeline {
   #read({ request: opened }: RenderCall, maxOutputTokens = Infinity): ChatRequest {
     const parsed = opened.read();
     const isLowered = parsed.maxTokens !== null && parsed.maxTokens > maxOutputTokens;
-    const request = toChatRequest(isLowered ? { ...parsed, maxTokens: maxOutputTokens } : parsed);
+    const request = isLowered ? { ...parsed, maxTokens: maxOutputTokens } : parsed;
     this.#ignored.reportFields(request);
     return request;
   }
@@ -244,6 +244,7 @@ export class ChatService implements ChatPipeline {
         role: responseRole(request),
         echo: echoedText(request),
         reportsCachedTokens: this.#limits.reportCachedTokens,
+        forcedCalls: forcedCallsOf(request),
         shouldParseReasoning,
         unusedTemplateKwargs: this.#ignored.reportKwargs(request, isRaw ? null : tokenizer),
       },
@@ -294,7 +295,7 @@ export class ChatService implements ChatPipeline {
       signal,
       // Conclude before the end is shown: the client may send its next turn at once.
       onChoice: async (choice) => {
-        await this.#slices.enter(run.plan.group);
+        await this.#slices.enterToEnd(run.plan.group);
         stream.conclude(choice, (await this.#conclude(run, choice)).toolCalls);
         if (useBeamSearch) stream.pushChoice(choice);
       },

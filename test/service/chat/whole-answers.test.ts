@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { completionPieces, toCompletion, type ShapeOptions } from "../../../src/service/chat/answer/shape.ts";
 import type { GeneratedChoice } from "../../../src/service/chat/generate/generate.ts";
-import { parseBody, readChat, toChatRequest } from "../../../src/service/chat/request/request.ts";
+import { parseBody, readChat } from "../../../src/service/chat/request/request.ts";
 
 const ENTRY = { token: "a", logprob: -0.5, bytes: [97], top_logprobs: [{ token: "b", logprob: -1, bytes: [98] }] };
 
@@ -25,11 +25,12 @@ test.each([[null], [0], [3], [600]])("an answer with %s log-probabilities is the
   const given = parseBody(JSON.stringify({ messages: [{ role: "user", content: "hi" }], n: 2, return_token_ids: true }));
   const options: ShapeOptions = {
     head: { id: "chatcmpl-1", created: 1, model: "tiny" },
-    request: toChatRequest(readChat(given, { needs: { parsesReasoning: false } })),
+    request: readChat(given, { needs: { parsesReasoning: false } }),
     promptIds: Int32Array.of(1, 2, 3),
     role: "assistant",
     echo: "",
     promptLogprobs: [null, { "2": { logprob: -1, decoded_token: "b" } }],
+    forcedCalls: null,
     shouldParseReasoning: false,
     unusedTemplateKwargs: ["mood"],
     reportsCachedTokens: true,

@@ -26,6 +26,8 @@ export interface ShapeOptions {
   readonly echo: string;
   /** Log-probabilities of the prompt, from `toWirePrompt`. Null, and in streams absent, if not requested. */
   readonly promptLogprobs?: readonly unknown[] | null | undefined;
+  /** Parser of a text that consists of tool calls only; null if the request forces no calls. */
+  readonly forcedCalls: ForcedCalls | null;
   /** Whether the text begins with reasoning. */
   readonly shouldParseReasoning: boolean;
   /** Names in `chat_template_kwargs` that the chat template does not read. */
@@ -69,9 +71,9 @@ export interface ChoiceMessage {
 /** Parses the text of a choice into a message. */
 export function parseMessage(
   { index, text, closedBy }: Pick<GeneratedChoice, "index" | "text" | "closedBy">,
-  { request, shouldParseReasoning }: ShapeOptions,
+  { request, forcedCalls, shouldParseReasoning }: ShapeOptions,
 ): ChoiceMessage {
-  const { shouldParseToolCalls, forcedCalls, parallelToolCalls } = request;
+  const { shouldParseToolCalls, parallelToolCalls } = request;
   const { reasoning, content: said } = shouldParseReasoning ? splitReasoning(text) : { reasoning: "", content: text };
   const { content, toolCalls } =
     forcedCalls?.read(index, said, closedBy !== null) ?? (shouldParseToolCalls ? parseToolCalls(said) : { content: said, toolCalls: [] });
@@ -113,7 +115,7 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
       reasoning: options.request.includeReasoning ? message.reasoning : null,
     },
     logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
-    finish_reason: finishReason(choice, message.toolCalls, options.request.forcedCalls),
+    finish_reason: finishReason(choice, message.toolCalls, options.forcedCalls),
     stop_reason: choice.stopReason,
     token_ids: options.request.returnTokenIds ? choice.ids : null,
   };

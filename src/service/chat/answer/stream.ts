@@ -77,7 +77,7 @@ export class CompletionStream implements ChunkSource {
     const { id, created, model } = head;
     this.#head = { id, object: "chat.completion.chunk", created, model };
     this.#choices = Array.from({ length: request.n }, (_, index) => ({
-      forced: request.forcedCalls?.stream(index) ?? null,
+      forced: options.forcedCalls?.stream(index) ?? null,
       calls: [],
       thoughts: options.shouldParseReasoning ? new ReasoningStream() : null,
       tools: request.shouldParseToolCalls ? new ToolCallStream() : null,
@@ -270,10 +270,10 @@ export class CompletionStream implements ChunkSource {
     };
     if (forced?.hasCalls) {
       // As in vLLM, which does not know during a stream whether the array of calls will be complete.
-      addLast({ ...reasoning, ...calls }, this.#options.request.forcedCalls!.name === null ? "tool_calls" : end.finishReason);
+      addLast({ ...reasoning, ...calls }, this.#options.forcedCalls!.name === null ? "tool_calls" : end.finishReason);
       return;
     }
-    const reason = finishReason(end, toolCalls, this.#options.request.forcedCalls);
+    const reason = finishReason(end, toolCalls, this.#options.forcedCalls);
     if (toolCalls.length === 0) {
       addLast({ ...reasoning, content: text }, reason);
       return;

@@ -160,8 +160,9 @@ export function checkTemplate({ template }: ChatRequest, limits: ResolvedChatLim
  *
  * @throws ArgumentError `E_ARGUMENT`.
  */
-export function checkToolParser({ shouldParseToolCalls, forcedCalls }: ChatRequest, limits: ResolvedChatLimits): void {
-  if ((!shouldParseToolCalls && forcedCalls === null) || limits.toolParser !== "none") return;
+export function checkToolParser({ shouldParseToolCalls, output }: ChatRequest, limits: ResolvedChatLimits): void {
+  const isForced = output?.form.kind === "calls" || output?.form.kind === "arguments";
+  if ((!shouldParseToolCalls && !isForced) || limits.toolParser !== "none") return;
   throw new ArgumentError(
     '`tool_choice` (auto where there are `tools`, required, or a function) needs a tool parser, which this service was started without; send tool_choice: "none", or start it with another limits.chat.toolParser',
   );

@@ -10,7 +10,7 @@ import { withMember } from "../text/json-members.ts";
 import { bodyJson, effectiveRequest, tokenLimitsIn, type Asked, type SessionFields, type TokenLimit } from "./effective-request.ts";
 import { BodyError } from "./errors.ts";
 import { FIELD_NAMES, isDefault, type FieldNeeds } from "./fields.ts";
-import { readChat, type ParsedChat } from "./request.ts";
+import { readChat, type ChatRequest } from "./request.ts";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -63,7 +63,7 @@ export interface ForwardableRequest {
 export interface OpenedChat {
   readonly prompt: RawPrompt | undefined;
   /** Returns the request as this service samples it. @throws the errors of `readChat` */
-  readonly read: () => ParsedChat;
+  readonly read: () => ChatRequest;
   /** Null without a session. */
   readonly turn: TurnRequest | null;
   /** Null unless another server may sample the request. */
@@ -72,7 +72,7 @@ export interface OpenedChat {
 
 /** {@link OpenedChat} as plain data, to send it to another thread. JSON is in UTF-8, which is transferred instead of copied. */
 export interface SentChat extends Pick<OpenedChat, "prompt"> {
-  readonly parsed: ParsedChat | SentError;
+  readonly parsed: ChatRequest | SentError;
   readonly turn: (Omit<TurnRequest, "json"> & { readonly json: Uint8Array }) | null;
   readonly forwardable: (Omit<ForwardableRequest, "text"> & { readonly text: Uint8Array }) | null;
 }
@@ -86,7 +86,7 @@ export function openChats(bodies: readonly ChatBody[], { needs, session, isForwa
   const prepare = (members: Members, hasMessages: boolean) => {
     const effective = session === null ? null : effectiveRequest(members, session);
     const fields = effective?.fields ?? members;
-    let parsed: ParsedChat | undefined;
+    let parsed: ChatRequest | undefined;
     return { effective, fields, read: () => (parsed ??= readChat(fields, { needs, hasMessages })) };
   };
   const known = new Map<Members, ReturnType<typeof prepare>>();
@@ -153,6 +153,6 @@ export function fromSentChat({ prompt, parsed, turn, forwardable }: SentChat): O
   };
 }
 
-function isSentError(parsed: ParsedChat | SentError): parsed is SentError {
+function isSentError(parsed: ChatRequest | SentError): parsed is SentError {
   return "stack" in parsed;
 }
