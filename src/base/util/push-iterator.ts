@@ -21,13 +21,14 @@ export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterat
   const items: T[] = [];
   let ended = false;
   let failure: { readonly error: unknown } | undefined;
-  let waiting: Deferred<void> | undefined;
-  const wake = () => {
-    waiting?.resolve();
-    waiting = undefined;
+  /** Reader that waits for an item; while it waits, no item is unread. */
+  let reader: Deferred<IteratorResult<T>> | undefined;
+  const takeReader = () => {
+    const waiting = reader;
+    reader = undefined;
+    return waiting;
   };
   const writers = new Set<() => void>();
-  const wakeWriters = () => writers.forEach((writer) => writer());
   const iterator: PushIterator<T> = {
     async room(limit, signal) {
       while (items.length >= limit && !ended && !signal.aborted) {
@@ -44,43 +45,42 @@ export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterat
     },
     push(value) {
       if (ended) return;
-      items.push(value);
-      wake();
+      const waiting = takeReader();
+      if (waiting === undefined) items.push(value);
+      else waiting.resolve({ done: false, value });
     },
     end() {
       ended = true;
-      wake();
+      takeReader()?.resolve({ done: true, value: undefined });
     },
     fail(error) {
       if (ended) return;
       ended = true;
-      failure = { error };
-      wake();
+      const waiting = takeReader();
+      if (waiting === undefined) failure = { error };
+      else waiting.reject(error);
     },
-    async next() {
-      for (;;) {
-        if (items.length > 0) {
-          const value = items.shift() as T;
-          writers.values().next().value?.();
-          return { done: false, value };
-        }
-        if (failure !== undefined) {
-          const { error } = failure;
-          failure = undefined;
-          throw error;
-        }
-        if (ended) return { done: true, value: undefined };
-        waiting ??= deferred<void>();
-        await waiting.promise;
+    next() {
+      if (items.length > 0) {
+        const value = items.shift() as T;
+        if (writers.size > 0) writers.values().next().value!();
+        return Promise.resolve({ done: false, value });
       }
+      const failed = failure;
+      failure = undefined;
+      if (failed !== undefined) return Promise.reject(failed.error as Error);
+      if (ended) return Promise.resolve({ done: true, value: undefined });
+      if (reader !== undefined) return reader.promise.then(() => iterator.next());
+      reader = deferred();
+      return reader.promise;
     },
     async return() {
       const isLeaving = !ended;
       ended = true;
       items.length = 0;
       failure = undefined;
-      wake();
-      wakeWriters();
+      takeReader()?.resolve({ done: true, value: undefined });
+      for (const writer of writers) writer();
       if (isLeaving) await onLeave();
       return { done: true, value: undefined };
     },

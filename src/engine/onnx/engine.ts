@@ -1,6 +1,7 @@
 /** Embedded engine: the Engine port over sampler threads and a trainer thread, which run independently of each other. */
 import { availableParallelism } from "node:os";
 import { Lru, remember } from "../../base/util/lru.ts";
+import { startedByReader } from "../../base/util/started-by-reader.ts";
 import { loadingBase, unresolvedBase } from "../base-failure.ts";
 import { checkSampling } from "../check-request.ts";
 import type {
@@ -269,19 +270,21 @@ class OnnxEngine implements Engine {
     return { id, base: spec.base };
   }
 
-  async *sample(
+  sample(
     policy: PolicyVersion,
     prompt: Int32Array,
     params: SamplingParams,
     options: SamplingOptions = {},
-  ): AsyncGenerator<SampledToken, void> {
-    options.signal?.throwIfAborted();
-    const base = await this.#resolve(policy.base);
-    const { directory } = base;
-    const config = await this.#config(base);
-    checkSampling(prompt, params, { ...config, maxTopLogprobs: MAX_TOP_LOGPROBS });
-    checkLogitParams(params, config.vocabularySize);
-    yield* (await this.#unitOf(base)).samplers.sample(policy.id, directory, prompt, params, options);
+  ): AsyncIterableIterator<SampledToken> {
+    return startedByReader(async () => {
+      options.signal?.throwIfAborted();
+      const base = await this.#resolve(policy.base);
+      const config = await this.#config(base);
+      checkSampling(prompt, params, { ...config, maxTopLogprobs: MAX_TOP_LOGPROBS });
+      checkLogitParams(params, config.vocabularySize);
+      const { samplers } = await this.#unitOf(base);
+      return samplers.sample(policy.id, base.directory, prompt, params, options);
+    });
   }
 
   async release(policy: PolicyVersion): Promise<void> {

@@ -50,8 +50,6 @@ async function openCall(pipeline: ChatPipeline, context: ServiceRequest): Promis
   const { req } = context;
   const bytes = await readBytes(context);
   checkMediaType(req.header("content-type"));
-  // Each call of a request with many prompts adds listeners, directly and through libraries.
-  setMaxListeners(0, req.raw.signal);
   const credential = presentedKey(context.env.incoming.headers) ?? "";
   return {
     bytes,
@@ -126,6 +124,8 @@ export async function answerDialect<N extends SampledName>(
         return pipeline.render({ ...shared, request });
       },
     });
+    // Each call adds listeners, directly and through libraries.
+    if (opened.calls.length > 1) setMaxListeners(0, signal);
     const answers = await start(opened, async (request, index) => {
       if (index > 0) await slices.enter(shared.group);
       return pipeline.complete({ ...shared, request, source: sourceAt(index) });

@@ -72,8 +72,8 @@ export function packEvents(events: readonly SampledEvent[]): PackedEvents {
 
 /** Unpacks sampled tokens. */
 export function unpackEvents(packed: PackedEvents): SampledEvent[] {
-  return tokensOf(packed).map((token, index) => {
-    const finished = { ...token, finish: packed.finishes[index] };
+  return tokensOf(packed).map(({ id, logprob, top }, index) => {
+    const finished = { id, logprob, top, finish: packed.finishes[index] };
     const start = packed.starts.get(index);
     const request = packed.requests[index]!;
     if (start === undefined) return { request, token: finished };

@@ -27,11 +27,47 @@ type Client = WorkerClient<SamplerMethods, SamplerEvent>;
 /** Maximum additional load, in requests, of the thread with a cached prefix over the least loaded thread. */
 const MAX_DETOUR = 8;
 
+/** Running request of a sampler thread. It ends with its last token, with an error, or when its reader leaves. */
+class SamplerRequest {
+  readonly tokens: PushIterator<SampledToken> = pushIterator<SampledToken>(() => this.#end(false));
+  readonly #removeListener: () => void;
+  readonly #onEnd: (isFinished: boolean) => void;
+  #hasEnded = false;
+
+  /**
+   * @param signal - Ends the request with the signal's reason.
+   * @param onEnd - Called once, with whether the request has its last token.
+   */
+  constructor(signal: AbortSignal | undefined, onEnd: (isFinished: boolean) => void) {
+    this.#onEnd = onEnd;
+    this.#removeListener = onceAborted(signal, () => this.fail(signal!.reason));
+  }
+
+  push(token: SampledToken): void {
+    this.tokens.push(token);
+    if (token.finish === undefined) return;
+    this.tokens.end();
+    this.#end(true);
+  }
+
+  fail(error: unknown): void {
+    this.tokens.fail(error);
+    this.#end(false);
+  }
+
+  #end(isFinished: boolean): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#removeListener();
+    this.#onEnd(isFinished);
+  }
+}
+
 /** Sampler thread with its requests and policies, which are lost when it dies. */
 class SamplerThread {
   readonly worker: SupervisedWorker<SamplerMethods, SamplerEvent>;
-  /** Queue of sampled tokens per running request. */
-  readonly queues = new Map<number, PushIterator<SampledToken>>();
+  /** Running requests by id. */
+  readonly requests = new Map<number, SamplerRequest>();
   /** Policies with weights in the thread's memory. */
   readonly policies = new Set<string>();
 
@@ -42,7 +78,7 @@ class SamplerThread {
       onEvent: (event) => this.#onEvent(event),
       onDeath: (death, error) => {
         this.policies.clear();
-        for (const queue of this.queues.values()) queue.fail(error);
+        for (const request of this.requests.values()) request.fail(error);
         onDeath(death);
       },
     });
@@ -54,12 +90,12 @@ class SamplerThread {
 
   /** Number of running requests. */
   get load(): number {
-    return this.queues.size;
+    return this.requests.size;
   }
 
   #onEvent(event: SamplerEvent): void {
-    if ("tokens" in event) for (const { request, token } of unpackEvents(event.tokens)) this.queues.get(request)?.push(token);
-    else for (const request of event.failed) this.queues.get(request)?.fail(restoreError(event.error));
+    if ("tokens" in event) for (const { request, token } of unpackEvents(event.tokens)) this.requests.get(request)?.push(token);
+    else for (const request of event.failed) this.requests.get(request)?.fail(restoreError(event.error));
   }
 }
 
@@ -141,37 +177,28 @@ export class SamplerPool {
     await Promise.all(threads.map((thread) => releaseOn(thread, id)));
   }
 
-  /** Samples a request on one thread; see `Engine.sample`. */
-  async *sample(
+  /** Starts a request on one thread and returns its tokens; see `Engine.sample`. */
+  sample(
     policyId: string,
     directory: string,
     prompt: Int32Array,
     { constraint, ...params }: SamplingParams,
     { signal, group }: SamplingOptions,
-  ): AsyncGenerator<SampledToken, void> {
-    const { worker, queues } = this.#choose(policyId, prompt);
+  ): AsyncIterableIterator<SampledToken> {
+    signal?.throwIfAborted();
+    const { worker, requests } = this.#choose(policyId, prompt);
     const client = worker.require();
-    const request = this.#nextRequest++;
-    const queue = pushIterator<SampledToken>(() => {});
-    queues.set(request, queue);
-    const removeListener = onceAborted(signal, () => queue.fail(signal!.reason));
-    const release = client.hold();
-    let isFinished = false;
-    try {
-      const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
-      client.call("add", [request, policyId, prompt, toSent(params), form, group]).catch((error: unknown) => queue.fail(error));
-      for await (const token of queue) {
-        signal?.throwIfAborted();
-        isFinished = token.finish !== undefined;
-        yield token;
-        if (isFinished) return;
-      }
-    } finally {
-      removeListener();
-      queues.delete(request);
+    const id = this.#nextRequest++;
+    const request = new SamplerRequest(signal, (isFinished) => {
+      requests.delete(id);
       release();
-      if (!isFinished) client.call("cancel", [request]).catch(() => {});
-    }
+      if (!isFinished) client.call("cancel", [id]).catch(() => {});
+    });
+    const release = client.hold();
+    requests.set(id, request);
+    const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
+    client.call("add", [id, policyId, prompt, toSent(params), form, group]).catch((error: unknown) => request.fail(error));
+    return request.tokens;
   }
 
   async close(): Promise<void> {
