@@ -44,9 +44,10 @@ export async function run(args: string[]): Promise<void> {
     threads: whole("threads", values.threads),
     seed: 1,
     ...SHARED,
+    reward: "length",
     problems: Array.from({ length: steps * groups }, (_, index) => ({
       prompt: `Tell me a long story about the number ${index + 2}.`,
-      answer: null,
+      answer: "",
     })),
   };
   const program = new URL("rl-step-library.ts", import.meta.url);

@@ -64,7 +64,9 @@ async function play(step: number) {
   );
 }
 
-/** Returns 1 for the exact answer, plus 0.2 for a text of digits only; without an answer, thousands of characters, which differ in a group. */
+/** Returns the reward, see {@link RlStepInput}. */
 function score({ answer }: RlProblem, text: string): number {
-  return answer === null ? text.length / 1000 : Number(text === answer) + (/^\d+$/u.test(text) ? 0.2 : 0);
+  if (input.reward === "digits") return (text.match(/\d/gu) ?? []).length / Math.max(1, text.length);
+  if (input.reward === "length") return text.length / 1000;
+  return Number(text === answer) + (/^\d+$/u.test(text) ? 0.2 : 0);
 }

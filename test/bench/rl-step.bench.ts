@@ -3,12 +3,13 @@
  * trainer with PEFT on the same cores, one after the other.
  *
  *   npm run bench -- rl-step --base <directory> [--vs trl --python <python>] [--steps 3] [--groups 16] [--size 8] [--tokens 16]
- *     [--rank 16] [--threads 2] [--seed 1]
+ *     [--rank 16] [--threads 2] [--seed 1] [--reward exact] [--learning-rate 1e-4]
  *
- * The task is addition, "What is x + y? Answer with only the number."; the reward is 1 for the exact number, plus 0.2 for digits only. Both
+ * The task is addition, "What is x + y? Answer with only the number."; the reward is 1 for the exact number, plus 0.2 for digits only. With
+ * `--reward digits` it is the share of digits in the text, which rises within ten steps. Both
  * sides start from the directory in Hugging Face layout and see the same problems in the same order, `--groups` per step and `--size`
  * answers of at most `--tokens` tokens to each, sampled at temperature 1. Both train an adapter on every linear layer with alpha twice the
- * rank, at a learning rate of 1e-4 and a gradient norm of at most 1, in float32. A step of the library trains only groups with rewards that
+ * rank, at the same learning rate and a gradient norm of at most 1, in float32. A step of the library trains only groups with rewards that
  * differ; TRL computes the gradient of every answer. `--vs trl` needs a Python with torch, transformers, trl, peft, accelerate and datasets.
  * At 16 groups of 8 answers of 64 tokens, TRL needs more than 24 GB.
  */
@@ -19,9 +20,12 @@ import { measureInTurn, median, OptionError, printTable, type Variant, whole } f
 /** Problem of a step. */
 export interface RlProblem {
   readonly prompt: string;
-  /** Right answer; null rewards longer texts. */
-  readonly answer: string | null;
+  /** Right answer. */
+  readonly answer: string;
 }
+
+/** Reward of an answer: 1 for the right one plus 0.2 for digits only; the share of digits in the text; thousands of characters. */
+export type RlReward = "exact" | "digits" | "length";
 
 /** Input of `rl-step-library.ts` and `trl_step.py`. */
 export interface RlStepInput {
@@ -37,6 +41,7 @@ export interface RlStepInput {
   readonly learningRate: number;
   readonly maxGradNorm: number;
   readonly seed: number;
+  readonly reward: RlReward;
   /** Problems of all steps, one after the other. */
   readonly problems: readonly RlProblem[];
 }
@@ -78,11 +83,17 @@ export async function run(args: string[]): Promise<void> {
       rank: { type: "string", default: "16" },
       threads: { type: "string", default: "2" },
       seed: { type: "string", default: "1" },
+      reward: { type: "string", default: "exact" },
+      "learning-rate": { type: "string", default: String(SHARED.learningRate) },
     },
   });
   const { base, vs, python } = values;
   if (base === undefined) throw new OptionError("Expected --base with the directory of a model in Hugging Face layout, got none");
   if (vs !== undefined && vs !== "trl") throw new OptionError(`Expected --vs to be trl, got "${vs}"`);
+  const { reward } = values;
+  if (reward !== "exact" && reward !== "digits") throw new OptionError(`Expected --reward to be exact or digits, got "${reward}"`);
+  const learningRate = Number(values["learning-rate"]);
+  if (!(learningRate > 0)) throw new OptionError(`Expected --learning-rate to be a number above 0, got "${values["learning-rate"]}"`);
   const [steps, groups, seed] = [whole("steps", values.steps), whole("groups", values.groups), whole("seed", values.seed)];
   const input: RlStepInput = {
     directory: base,
@@ -94,6 +105,8 @@ export async function run(args: string[]): Promise<void> {
     threads: whole("threads", values.threads),
     seed,
     ...SHARED,
+    learningRate,
+    reward,
     problems: additions(steps * groups, seed),
   };
   const variants: Variant[] = [{ label: "whetstone", program: new URL("rl-step-library.ts", import.meta.url), input }];

@@ -25,7 +25,10 @@ rewards, tokens = [], []
 
 def reward(completions, answer, completion_ids, **_):
     texts = [completion[0]["content"].strip() for completion in completions]
-    scores = [float(text == right) + 0.2 * bool(re.fullmatch(r"\d+", text)) for text, right in zip(texts, answer)]
+    if given.get("reward") == "digits":
+        scores = [len(re.findall(r"[0-9]", text)) / max(1, len(text)) for text in texts]
+    else:
+        scores = [float(text == right) + 0.2 * bool(re.fullmatch(r"\d+", text)) for text, right in zip(texts, answer)]
     rewards.append(sum(scores) / len(scores))
     tokens.append(sum(map(len, completion_ids)))
     return scores
