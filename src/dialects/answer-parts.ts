@@ -1,10 +1,11 @@
 /** Shared parts of translating a chat completion to the answer of a dialect. */
 import { given, type Members } from "./index.ts";
 import type { ChatCompletion, Choice, LogprobEntry, Usage } from "../base/schema/index.ts";
+import { first } from "../base/util/items.ts";
 
 /** Returns the first choice of a completion. */
 export function firstChoice({ choices }: ChatCompletion): Choice {
-  return choices[0]!;
+  return first(choices);
 }
 
 /** Extension members of a response: token ids of prompt and output, and the log-probability and text of each output token. */

@@ -13,6 +13,7 @@ import { fromResponse } from "./responses/recorded-answer.ts";
 import { conversationOf, type ResponseLookup } from "./responses/conversation.ts";
 import { readResponsesRequest, responsesToChat } from "./responses/request.ts";
 import type { RawPrompt, TranslatedCall } from "./translated-call.ts";
+import { zip } from "../base/util/items.ts";
 
 /** Request and answer of a dialect. */
 export type Exchange = {
@@ -55,7 +56,7 @@ export async function toChatExchanges(exchange: Exchange, lookup: ResponseLookup
     case "completions": {
       const translated = completionsToChats(request, accept);
       const completions = fromTextCompletion(answer, translated);
-      return translated.calls.map((call, index) => ({ request: chatRequest(call), completion: completions[index]!, isRaw: true }));
+      return zip(translated.calls, completions).map(([call, completion]) => ({ request: chatRequest(call), completion, isRaw: true }));
     }
     case "generate": {
       const call = generateToChat(request, accept);

@@ -5,6 +5,8 @@ import type { ModelConfig } from "../engine/onnx/model/config.ts";
 import { type Adapter, adapterLayout } from "../engine/onnx/model/parameters.ts";
 import { ADAPTER_FILE, checkAdapter } from "../engine/onnx/model/peft.ts";
 import { openSafetensors, type OpenSafetensors } from "../engine/onnx/model/safetensors.ts";
+import { first, itemAt } from "../base/util/items.ts";
+import { getOrThrow } from "../base/util/values.ts";
 
 /** Matrix of a linear layer's adapter, row-major: `A [rank, in]` or `B [out, rank]`. */
 type MatrixName = "A" | "B";
@@ -51,11 +53,11 @@ function tensorName(target: string, matrix: MatrixName): string {
 
 function targetsOf(shapes: ReadonlyMap<string, readonly number[]>): Map<string, readonly [number, number]> {
   const targets = new Map<string, readonly [number, number]>();
-  for (const [name, [, width]] of shapes) {
+  for (const [name, shape] of shapes) {
     const [, module] = /^base_model\.model\.(.+)\.lora_A\.weight$/u.exec(name) ?? [];
     if (module === undefined) continue;
     const target = `${module}.weight`;
-    targets.set(target, [shapes.get(tensorName(target, "B"))![0]!, width!]);
+    targets.set(target, [first(getOrThrow(shapes, tensorName(target, "B"))), itemAt(shape, 1)]);
   }
   return targets;
 }

@@ -1,4 +1,5 @@
 /** Weights to export: tensors of a model directory, with an adapter merged into them. */
+import { itemAt } from "../base/util/items.ts";
 import { type ModelConfig, readModelConfig } from "../engine/onnx/model/config.ts";
 import { type Adapter, baseLayout, fileShape } from "../engine/onnx/model/parameters.ts";
 import { openBaseWeights } from "../engine/onnx/model/weight-source.ts";
@@ -77,7 +78,7 @@ function mergeAdapter(
   for (let out = 0; out < height; out++) {
     sums.fill(0);
     for (let r = 0; r < rank; r++) {
-      const factor = b[out * rank + r]!;
+      const factor = itemAt(b, out * rank + r);
       for (let i = 0; i < width; i++) sums[i]! += factor * a[r * width + i]!;
     }
     for (let i = 0; i < width; i++) weights[out * width + i]! += scale * sums[i]!;

@@ -1,3 +1,4 @@
+import { itemAt } from "../base/util/items.ts";
 import { randomUUID } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -100,7 +101,7 @@ const FRESH: ScriptedState = { weight: 0, moment: 0, optimizerStep: 0, step: 0 }
 function gradientOf(rows: readonly Row[]): number {
   let sum = 0;
   for (const row of rows) {
-    for (let t = 0; t < row.tokens.length; t++) sum += row.weights[t]! * (row.advantages?.[t] ?? 1) * (1 + row.tokens[t]!);
+    for (let t = 0; t < row.tokens.length; t++) sum += itemAt(row.weights, t) * (row.advantages?.[t] ?? 1) * (1 + itemAt(row.tokens, t));
   }
   return sum;
 }
@@ -216,8 +217,8 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
         for (let t = 0; t < row.tokens.length; t++) {
           if (row.weights[t] === 0) continue;
           tokens++;
-          weightSum += row.weights[t]!;
-          lossSum += row.weights[t]! * (row.advantages?.[t] ?? 1) * -logprob;
+          weightSum += itemAt(row.weights, t);
+          lossSum += itemAt(row.weights, t) * (row.advantages?.[t] ?? 1) * -logprob;
         }
       }
       target.gradient += gradientOf(rows);

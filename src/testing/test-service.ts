@@ -6,6 +6,7 @@ import { startService, type RequestRecord, type RunningService, type ServiceOpti
 import { SHIPPED_BASE, shippedDirectory } from "../service/models/shipped-base.ts";
 import { loadTokenizer } from "../text/tokenizer/index.ts";
 import { createScriptedEngine, type SampleScriptInput, type ScriptedEngine, type ScriptedEngineOptions } from "./scripted-engine.ts";
+import { getOrThrow } from "../base/util/values.ts";
 
 /** Context length of the default base model in tokens: room for long conversations, of which the scripted engine computes nothing. */
 const CONTEXT_LENGTH = 16_384;
@@ -125,7 +126,7 @@ async function defaultBase(): Promise<Bases[number]> {
 async function textScript(bases: Bases, answer: NonNullable<TestServiceOptions["answer"]>): Promise<ScriptedEngineOptions["script"]> {
   const tokenizers = new Map(await Promise.all(bases.map(async ({ id, directory }) => [id, await loadTokenizer(directory)] as const)));
   return (input) => {
-    const tokenizer = tokenizers.get(input.policy.base)!;
+    const tokenizer = getOrThrow(tokenizers, input.policy.base);
     return [...tokenizer.encode(answer({ ...input, prompt: tokenizer.decode(input.prompt) }))];
   };
 }

@@ -134,7 +134,8 @@ export async function modelConfig(file: GgufFile): Promise<Config> {
 export function architectureOf({ metadata, label }: GgufFile): { readonly name: string; readonly architecture: GgufArchitecture } {
   const name = metadata.string("general.architecture");
   if (name === undefined) throw new DataError(`${label}: expected the metadata key general.architecture, found none`);
-  if (Object.hasOwn(ARCHITECTURES, name)) return { name, architecture: ARCHITECTURES[name]! };
+  const architecture = Object.hasOwn(ARCHITECTURES, name) ? ARCHITECTURES[name] : undefined;
+  if (architecture !== undefined) return { name, architecture };
   throw new UnsupportedError(
     `${label}: general.architecture: expected one of ${Object.keys(ARCHITECTURES).join(", ")}, got ${JSON.stringify(name.slice(0, 100))}; other families are not supported`,
   );

@@ -7,6 +7,7 @@ import { DataError, UnsupportedError } from "../errors.ts";
 import { HeaderReader } from "./header-reader.ts";
 import { GgufMetadata, type StoredValue, VALUE_BYTES, VALUE_TYPES, type ValueType } from "./metadata.ts";
 import { elementTypeOf, type ElementType } from "./element-types.ts";
+import { first } from "../util/items.ts";
 
 /** Tensor of a file. */
 export interface GgufTensor {
@@ -87,7 +88,7 @@ function readValue(reader: HeaderReader, label: string, key: string): StoredValu
   }
   const start = reader.position;
   if (type === "string") reader.skipStrings(1, field);
-  else reader.skip(VALUE_BYTES[type]!, field);
+  else reader.skip(VALUE_BYTES[type], field);
   return { type, count: 1, start };
 }
 
@@ -104,7 +105,7 @@ function readArray(
   const start = reader.position;
   if (elementType === "string") reader.skipStrings(count, field);
   else if (elementType === "array") for (let index = 0; index < count; index++) readArray(reader, label, field, depth + 1);
-  else reader.skip(count * VALUE_BYTES[elementType]!, field);
+  else reader.skip(count * VALUE_BYTES[elementType], field);
   return { elementType, count, start };
 }
 
@@ -162,7 +163,7 @@ function readInfo(reader: HeaderReader, label: string, index: number): Omit<Gguf
   if (size < 1 || !Number.isSafeInteger(size))
     throw new DataError(`${label}: ${field}: expected a shape of at least one element, got [${sizes.join(", ")}]`);
   const type = elementTypeOf(reader.uint32(`type of ${field}`), `${label}: ${field}`);
-  if (sizes[0]! % type.blockSize !== 0)
+  if (first(sizes) % type.blockSize !== 0)
     throw new DataError(
       `${label}: ${field}: expected rows of whole blocks of ${type.blockSize} elements in type ${type.name}, got rows of ${sizes[0]}`,
     );

@@ -1,5 +1,6 @@
 /** Merges of a BPE tokenizer for the scores of a SentencePiece vocabulary. */
 import { TOKEN_TYPES, type GgufVocabulary } from "./vocabulary.ts";
+import { itemAt } from "../util/items.ts";
 
 interface Candidate {
   readonly pair: readonly [string, string];
@@ -24,7 +25,7 @@ export function mergesFromScores({ texts, types, ids }: GgufVocabulary, scores: 
       if (isPiece(left) && isPiece(right)) found.push({ left, right });
     }
     found.sort((a, b) => a.left - b.left || a.right - b.right);
-    for (const { left, right } of found) candidates.push({ pair: [texts[left]!, texts[right]!], score: scores[id]! });
+    for (const { left, right } of found) candidates.push({ pair: [itemAt(texts, left), itemAt(texts, right)], score: itemAt(scores, id) });
   }
   return candidates
     .sort((a, b) => b.score - a.score || b.pair[0].length - a.pair[0].length || b.pair[1].length - a.pair[1].length)

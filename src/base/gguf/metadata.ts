@@ -1,5 +1,6 @@
 /** Metadata of a GGUF file: typed values by key. */
 import { DataError } from "../errors.ts";
+import { first } from "../util/items.ts";
 
 /** Names of the value types by their number in the format. */
 export const VALUE_TYPES = [
@@ -19,9 +20,12 @@ export const VALUE_TYPES = [
 ] as const;
 /** Name of a value type. */
 export type ValueType = (typeof VALUE_TYPES)[number];
+/** Types of values with a fixed size. */
+type FixedType = Exclude<ValueType, "string" | "array">;
+type NumericType = Exclude<FixedType, "bool">;
 
 /** Bytes of a value with a fixed size. */
-export const VALUE_BYTES: Readonly<Partial<Record<ValueType, number>>> = {
+export const VALUE_BYTES: Readonly<Record<FixedType, number>> = {
   uint8: 1,
   int8: 1,
   uint16: 2,
@@ -44,6 +48,11 @@ export interface StoredValue {
   readonly count: number;
   /** Position of the first element in the header. */
   readonly start: number;
+}
+
+/** Elements of a stored value. */
+interface Elements<T extends ValueType> extends Omit<StoredValue, "elementType"> {
+  readonly type: T;
 }
 
 /** Metadata of a file. Getters return undefined for a missing key and throw `E_DATA` naming the key for a value of another type. */
@@ -73,38 +82,34 @@ export class GgufMetadata {
   }
 
   string(key: string): string | undefined {
-    const value = this.#typed(key, "a string", ({ type }) => type === "string");
+    const value = this.#typed(key, "a string", "type", (type) => type === "string");
     return value === undefined ? undefined : stringsOf(this.#header, value)[0];
   }
 
   boolean(key: string): boolean | undefined {
-    const value = this.#typed(key, "a boolean", ({ type }) => type === "bool");
+    const value = this.#typed(key, "a boolean", "type", (type) => type === "bool");
     return value === undefined ? undefined : this.#header[value.start] !== 0;
   }
 
   /** Returns a finite number of any numeric type. */
   number(key: string): number | undefined {
-    const value = this.#typed(key, "a number", ({ type }) => isNumeric(type));
+    const value = this.#typed(key, "a number", "type", isNumeric);
     if (value === undefined) return undefined;
-    const number = numbersOf(this.#header, value.type, value)[0]!;
+    const number = first(numbersOf(this.#header, value));
     if (!Number.isFinite(number)) throw new DataError(`${this.#label}: ${key}: expected a finite number, got ${number}`);
     return number;
   }
 
   /** Returns the array of strings of a key. */
   strings(key: string): string[] | undefined {
-    const value = this.#typed(key, "an array of strings", ({ elementType }) => elementType === "string");
+    const value = this.#typed(key, "an array of strings", "elementType", (type) => type === "string");
     return value === undefined ? undefined : stringsOf(this.#header, value);
   }
 
   /** Returns the array of numbers or booleans (as 0 and 1) of a key. */
   numbers(key: string): number[] | undefined {
-    const value = this.#typed(
-      key,
-      "an array of numbers",
-      ({ elementType }) => elementType !== undefined && (isNumeric(elementType) || elementType === "bool"),
-    );
-    return value === undefined ? undefined : numbersOf(this.#header, value.elementType!, value);
+    const value = this.#typed(key, "an array of numbers", "elementType", (type) => type === "bool" || isNumeric(type));
+    return value === undefined ? undefined : numbersOf(this.#header, value);
   }
 
   /** Whether the value of a key is an array. */
@@ -117,19 +122,26 @@ export class GgufMetadata {
     return this.#values.get(key)?.count;
   }
 
-  #typed(key: string, expected: string, matches: (value: StoredValue) => boolean): StoredValue | undefined {
+  #typed<T extends ValueType>(
+    key: string,
+    expected: string,
+    field: "type" | "elementType",
+    matches: (type: ValueType | undefined) => type is T,
+  ): Elements<T> | undefined {
     const value = this.#values.get(key);
-    if (value === undefined || matches(value)) return value;
+    if (value === undefined) return undefined;
+    const type = value[field];
+    if (matches(type)) return { type, count: value.count, start: value.start };
     const found = value.type === "array" ? `an array of type ${value.elementType}` : `type ${value.type}`;
     throw new DataError(`${this.#label}: ${key}: expected ${expected}, got ${found}`);
   }
 }
 
-function isNumeric(type: ValueType): boolean {
-  return type !== "string" && type !== "array" && type !== "bool";
+function isNumeric(type: ValueType | undefined): type is NumericType {
+  return type !== undefined && type !== "string" && type !== "array" && type !== "bool";
 }
 
-function stringsOf(header: Buffer, { start, count }: StoredValue): string[] {
+function stringsOf(header: Buffer, { start, count }: Elements<"string">): string[] {
   const strings: string[] = [];
   let at = start;
   for (let index = 0; index < count; index++) {
@@ -140,14 +152,14 @@ function stringsOf(header: Buffer, { start, count }: StoredValue): string[] {
   return strings;
 }
 
-function numbersOf(header: Buffer, type: ValueType, { start, count }: StoredValue): number[] {
-  const width = VALUE_BYTES[type]!;
-  const read = READERS[type]!;
+function numbersOf(header: Buffer, { type, start, count }: Elements<FixedType>): number[] {
+  const width = VALUE_BYTES[type];
+  const read = READERS[type];
   return Array.from({ length: count }, (_, index) => read(header, start + index * width));
 }
 
 /** Readers of values with a fixed size. 64-bit integers beyond 2^53 are rounded. */
-const READERS: Readonly<Partial<Record<ValueType, (header: Buffer, at: number) => number>>> = {
+const READERS: Readonly<Record<FixedType, (header: Buffer, at: number) => number>> = {
   uint8: (header, at) => header.readUInt8(at),
   int8: (header, at) => header.readInt8(at),
   uint16: (header, at) => header.readUInt16LE(at),

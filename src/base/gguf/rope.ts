@@ -2,6 +2,7 @@
 import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufFile } from "./file.ts";
 import type { MetadataKeys } from "./keys.ts";
+import { zip } from "../util/items.ts";
 
 /** Object for `rope_parameters` of a `config.json`. */
 export type RopeParameters = Readonly<Record<string, unknown>>;
@@ -95,7 +96,11 @@ async function llama3(file: GgufFile, rotated: number, theta: number): Promise<R
   const factor = Math.max(...divisors);
   const frequencies = divisors.map((_, i) => theta ** ((-2 * i) / rotated));
   for (const original of [USUAL_ORIGINAL, originalLength(divisors, frequencies, factor)]) {
-    if (divisors.every((divisor, i) => Math.abs(divisor / llama3Divisor(frequencies[i]!, factor, original) - 1) < TOLERANCE))
+    if (
+      zip(divisors, frequencies).every(
+        ([divisor, frequency]) => Math.abs(divisor / llama3Divisor(frequency, factor, original) - 1) < TOLERANCE,
+      )
+    )
       return { rope_type: "llama3", factor, low_freq_factor: LOW, high_freq_factor: HIGH, original_max_position_embeddings: original };
   }
   throw new UnsupportedError(

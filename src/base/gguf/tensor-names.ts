@@ -32,11 +32,11 @@ export const SANDWICH_NORM_PARTS: LayerParts = { ...POST_NORM_PARTS, pre_feedfor
 export const FUSED_PARTS: LayerParts = { ...PRE_NORM_PARTS, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up" };
 
 /** Names of tensors outside the layers: Hugging Face → GGUF. */
-const OTHERS: Readonly<Record<string, string>> = {
-  "model.embed_tokens.weight": "token_embd.weight",
-  "model.norm.weight": "output_norm.weight",
-  "lm_head.weight": "output.weight",
-};
+const OTHERS: ReadonlyMap<string, TensorName> = new Map([
+  ["model.embed_tokens.weight", { name: "token_embd.weight" }],
+  ["model.norm.weight", { name: "output_norm.weight" }],
+  ["lm_head.weight", { name: "output.weight" }],
+]);
 
 /** Name in a GGUF file, and part of a layer in Hugging Face layout. */
 export interface TensorName {
@@ -48,6 +48,6 @@ export interface TensorName {
 /** Returns the name in GGUF of a tensor in Hugging Face layout; undefined for a tensor without a counterpart. */
 export function ggufTensorName(file: string, parts: LayerParts): TensorName | undefined {
   const [, layer, part = "", kind] = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/u.exec(file) ?? [];
-  if (layer === undefined) return Object.hasOwn(OTHERS, file) ? { name: OTHERS[file]! } : undefined;
+  if (layer === undefined) return OTHERS.get(file);
   return Object.hasOwn(parts, part) ? { name: `blk.${layer}.${parts[part]}.${kind}`, part } : undefined;
 }

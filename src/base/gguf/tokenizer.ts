@@ -5,6 +5,7 @@ import type { GgufMetadata } from "./metadata.ts";
 import { mergesFromScores } from "./merges.ts";
 import { type GgufPreTokenizer, preTokenizerIds, preTokenizerWithId } from "./pre-tokenizers.ts";
 import { readVocabulary, TOKEN_TYPES, type GgufVocabulary } from "./vocabulary.ts";
+import { itemAt } from "../util/items.ts";
 
 /** Files of a tokenizer, as parsed JSON. */
 export interface GgufTokenizer {
@@ -30,7 +31,7 @@ export function readTokenizer({ metadata, tensors }: GgufHeader): GgufTokenizer 
   const model = metadata.string("tokenizer.ggml.model");
   const kind = kindOf(metadata, vocabulary, model);
   const { texts, special } = vocabulary;
-  const textOf = (id: number | undefined) => (id === undefined ? null : texts[id]!);
+  const textOf = (id: number | undefined) => (id === undefined ? null : itemAt(texts, id));
   const [bos, eos] = [special.bos, special.eos];
   const addsBos = metadata.boolean("tokenizer.ggml.add_bos_token") ?? kind.addsBos;
   const addsEos = metadata.boolean("tokenizer.ggml.add_eos_token") ?? false;
@@ -224,13 +225,19 @@ function addedTokens({ texts, types }: GgufVocabulary): Json[] {
 function postProcessor(texts: readonly string[], bos: number | undefined, eos: number | undefined): Json | null {
   const added = [bos, eos].filter((id) => id !== undefined);
   if (added.length === 0) return null;
-  const special = (id: number | undefined, type: number) => (id === undefined ? [] : [{ SpecialToken: { id: texts[id]!, type_id: type } }]);
+  const special = (id: number | undefined, type: number) =>
+    id === undefined ? [] : [{ SpecialToken: { id: itemAt(texts, id), type_id: type } }];
   const sequence = (id: string, type: number) => [...special(bos, type), { Sequence: { id, type_id: type } }, ...special(eos, type)];
   return {
     type: "TemplateProcessing",
     single: sequence("A", 0),
     pair: [...sequence("A", 0), ...sequence("B", 1)],
-    special_tokens: Object.fromEntries(added.map((id) => [texts[id]!, { id: texts[id]!, ids: [id], tokens: [texts[id]!] }])),
+    special_tokens: Object.fromEntries(
+      added.map((id) => {
+        const text = itemAt(texts, id);
+        return [text, { id: text, ids: [id], tokens: [text] }];
+      }),
+    ),
   };
 }
 

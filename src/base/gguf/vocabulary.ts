@@ -36,13 +36,14 @@ export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
   const ids = new Map<string, number>();
   for (const [id, text] of texts.entries()) {
     // As llama.cpp does, gives tokens without text a unique one.
-    if (text === "") texts[id] = `[EMPTY_${id}]`;
-    const other = ids.get(texts[id]!);
+    const unique = text === "" ? `[EMPTY_${id}]` : text;
+    texts[id] = unique;
+    const other = ids.get(unique);
     if (other !== undefined)
       throw new DataError(
         `${label}: tokenizer.ggml.tokens: expected different tokens, got ${JSON.stringify(text.slice(0, 100))} with ids ${other} and ${id}`,
       );
-    ids.set(texts[id]!, id);
+    ids.set(unique, id);
   }
   return { texts, types, ids, special: specialIds(metadata, texts.length) };
 }

@@ -5,6 +5,7 @@ import { type GgufFile, openGguf } from "./file.ts";
 import type { GgufTensor } from "./header.ts";
 import { MetadataKeys } from "./keys.ts";
 import { ggufTensorName } from "./tensor-names.ts";
+import { last } from "../util/items.ts";
 
 /** Open weights. */
 export interface GgufWeights {
@@ -81,7 +82,7 @@ async function readHeads(
   visit: (piece: Float32Array, first: number) => void,
 ): Promise<void> {
   const headElements = tensor.size / heads;
-  const rowLength = tensor.shape.length === 1 ? 1 : tensor.shape.at(-1)!;
+  const rowLength = tensor.shape.length === 1 ? 1 : last(tensor.shape);
   const half = headElements / rowLength / 2;
   if (!Number.isInteger(half))
     throw new DataError(

@@ -12,6 +12,7 @@ import { tool as toolSchema } from "../schema/index.ts";
 import { textOf } from "./messages.ts";
 import { storedChoice } from "./sample.ts";
 import { endOfAnswer, startsWithTurn } from "./same-message.ts";
+import { itemAt } from "../util/items.ts";
 
 /** Completed chat completion. */
 export interface RecordedCall {
@@ -153,7 +154,7 @@ function newMessages({ turn, end }: Parent, call: RecordedCall): readonly Reques
 
 /** Returns the text of a prompt without messages. */
 function promptText({ request }: RecordedCall): string {
-  return textOf(request.messages[0]!);
+  return textOf(itemAt(request.messages, 0));
 }
 
 /** Whether the call's messages begin with the turn's. */

@@ -2,11 +2,12 @@
 import { isDeepStrictEqual } from "node:util";
 import type { RequestMessage, ToolCall } from "../schema/index.ts";
 import { textOf } from "./messages.ts";
+import { itemAt } from "../util/items.ts";
 
 /** Whether `messages` begin with `before`, followed by `answer`. */
 export function startsWithTurn(messages: readonly RequestMessage[], before: readonly RequestMessage[], answer: RequestMessage): boolean {
   const said = [...before, answer];
-  return messages.length >= said.length && said.every((message, index) => isSameMessage(message, messages[index]!));
+  return messages.length >= said.length && said.every((message, index) => isSameMessage(message, itemAt(messages, index)));
 }
 
 /**

@@ -5,6 +5,7 @@ import { chooseDevice } from "../../service/models/device.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { DEVICE_FLAGS } from "../engine-options.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
+import { first } from "../../base/util/items.ts";
 
 const REMEDY = 'Follow the remedy in the message, or select the device "cpu"';
 
@@ -28,7 +29,7 @@ async function open({ device, ...options }: ReturnType<typeof chooseDevice>): Pr
   });
   const onProcessor = "models of more than 16 M weights run on the processor";
   if (engine instanceof Error) return problem("warn", "device", `${onProcessor}: ${engine.message}`, REMEDY);
-  const info = engine.devices!()[0]!;
+  const info = first(engine.devices!());
   await engine.close();
   const name = info.adapter ?? "an adapter whose name the system does not report";
   if (device === "auto" && isSoftware(info))

@@ -13,6 +13,7 @@ import type {
 } from "../../base/schema/index.ts";
 import type { AnswerBuilder, EventShaper, ServerEvent } from "../answer-builder.ts";
 import type { TranslatedCompletion } from "./request.ts";
+import { last } from "../../base/util/items.ts";
 
 /** An echoed prompt. */
 export interface Echo {
@@ -155,7 +156,7 @@ export class CompletionEvents implements EventShaper {
     if (!entries?.length) return null;
     const offset = this.#offsets.get(index) ?? 0;
     const { lists } = new LogprobList(offset).addOutput(entries);
-    this.#offsets.set(index, lists.text_offset.at(-1)! + [...lists.tokens.at(-1)!].length);
+    this.#offsets.set(index, last(lists.text_offset) + [...last(lists.tokens)].length);
     return lists;
   }
 
@@ -177,7 +178,7 @@ export class CompletionEvents implements EventShaper {
             index,
             text,
             logprobs: isEchoAlone ? null : this.#logprobs(index, choice.logprobs?.content),
-            finish_reason: hasEnded ? (isEchoAlone ? "length" : choice.finish_reason!) : null,
+            finish_reason: hasEnded && isEchoAlone ? "length" : (choice.finish_reason ?? null),
             stop_reason: isEchoAlone ? null : choice.stop_reason,
             token_ids: ids,
             ...(chunk.prompt_token_ids ? { prompt_token_ids: chunk.prompt_token_ids } : {}),

@@ -84,10 +84,11 @@ export class MessageEvents implements EventShaper {
     this.#events.push(PING);
   }
 
-  #open(kind: OpenBlock["kind"], block: Members, call?: number): void {
+  #open(kind: OpenBlock["kind"], block: Members, call?: number): OpenBlock {
     this.#close();
-    this.#block = { kind, call, text: "" };
+    const open = (this.#block = { kind, call, text: "" });
     this.#add("content_block_start", { index: this.#count++, content_block: { type: kind, ...block } });
+    return open;
   }
 
   #close(): void {
@@ -103,8 +104,9 @@ export class MessageEvents implements EventShaper {
   }
 
   #append(kind: "thinking" | "text", text: string): void {
-    if (this.#block?.kind !== kind) this.#open(kind, kind === "text" ? { text: "" } : { thinking: "", signature: "" });
-    this.#block!.text += text;
+    const block =
+      this.#block?.kind === kind ? this.#block : this.#open(kind, kind === "text" ? { text: "" } : { thinking: "", signature: "" });
+    block.text += text;
     if (kind === "text") this.#delta({ type: "text_delta", text });
     else if (!this.#omitsThinking) this.#delta({ type: "thinking_delta", thinking: text });
   }

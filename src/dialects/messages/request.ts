@@ -3,6 +3,7 @@ import { messagesRequest, type MessagesMessage, type MessagesRequest, type Messa
 import { checkFields, given, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
 import { isHostedTool, RUN_IN_CLIENT } from "../hosted-tools.ts";
 import { chatMessages, contentOf } from "./blocks.ts";
+import { last } from "../../base/util/items.ts";
 
 /** Fields that chat completions do not have; every other field passes unchanged. */
 const OWN_FIELDS = new Set([
@@ -61,9 +62,9 @@ function thinkingFields({ thinking, chat_template_kwargs: kwargs }: MessagesRequ
 
 /** Fields with which the model continues a last message of the assistant. */
 function prefillFields(messages: readonly MessagesMessage[]): Members {
-  const last = messages.at(-1)!;
-  const hasCalls = Array.isArray(last.content) && last.content.some(({ type }) => type === "tool_use");
-  return last.role === "assistant" && !hasCalls ? { continue_final_message: true, add_generation_prompt: false } : {};
+  const { role, content } = last(messages);
+  const hasCalls = Array.isArray(content) && content.some(({ type }) => type === "tool_use");
+  return role === "assistant" && !hasCalls ? { continue_final_message: true, add_generation_prompt: false } : {};
 }
 
 /** A translated Messages request. */

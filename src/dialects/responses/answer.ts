@@ -12,6 +12,7 @@ import type { Members } from "../members.ts";
 import { toOpaque } from "../opaque.ts";
 import { calledName } from "./tools.ts";
 import { cachedTokens, firstChoice, tokenMembers } from "../answer-parts.ts";
+import { itemAt } from "../../base/util/items.ts";
 
 /** A request and the identity of its response. */
 export interface ResponsesHead {
@@ -31,7 +32,7 @@ export function itemId({ id }: ResponsesHead, type: keyof typeof PREFIXES, index
 /** Returns the response and the index that an item's identifier names; null for an identifier of another form. */
 export function parseItemId(id: string): { readonly responseId: string; readonly index: number } | null {
   const match = /^(?:rs|msg|fc)_([0-9a-f]+)_(\d{1,6})$/u.exec(id);
-  return match === null ? null : { responseId: `resp_${match[1]!}`, index: Number(match[2]) };
+  return match === null ? null : { responseId: `resp_${itemAt(match, 1)}`, index: Number(match[2]) };
 }
 
 /** Returns a reasoning item. */

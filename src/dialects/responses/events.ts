@@ -105,16 +105,18 @@ export class ResponseEvents implements EventShaper {
     if (isGiven(choice.finish_reason)) this.#last = choice;
     const { content, reasoning, tool_calls: calls } = choice.delta;
     if (reasoning) {
-      const { item_id, output_index } = this.#open("reasoning");
+      const item = this.#open("reasoning");
+      const { item_id, output_index } = item.place;
       this.#add("response.reasoning_text.delta", { item_id, output_index, content_index: 0, delta: reasoning });
-      this.#item!.text += reasoning;
+      item.text += reasoning;
     }
     if (content) {
       // Named members, because an object from a spread takes several times as long to create and serialize.
-      const { item_id, output_index } = this.#open("message");
+      const item = this.#open("message");
+      const { item_id, output_index } = item.place;
       const logprobs = shownLogprobs(this.#head.request, entries);
       this.#add("response.output_text.delta", { item_id, output_index, content_index: 0, delta: content, logprobs });
-      this.#item!.text += content;
+      item.text += content;
     }
     for (const call of calls ?? []) this.#call(call);
   }
@@ -125,51 +127,53 @@ export class ResponseEvents implements EventShaper {
     return (this.#item = { type, place: { item_id: itemId(this.#head, type, index), output_index: index }, call, text: "" });
   }
 
-  /** Returns the place of the open item, after opening one unless one of the type is open. */
-  #open(type: "reasoning" | "message"): ItemPlace {
-    if (this.#item?.type === type) return this.#item.place;
-    const { place } = this.#openItem(type);
-    const { output_index } = place;
+  /** Returns the open item, after opening one unless one of the type is open. */
+  #open(type: "reasoning" | "message"): OpenItem {
+    if (this.#item?.type === type) return this.#item;
+    const open = this.#openItem(type);
+    const { output_index } = open.place;
     const item =
       type === "message"
         ? messageItem(this.#head, output_index, [], "in_progress")
         : { ...reasoningItem(this.#head, output_index, ""), content: [], summary: [], status: "in_progress" };
     this.#add("response.output_item.added", { output_index, item });
-    this.#add("response.content_part.added", { ...place, content_index: 0, part: this.#part() });
-    return place;
+    this.#add("response.content_part.added", { ...open.place, content_index: 0, part: this.#part(open) });
+    return open;
   }
 
-  /** Returns the content part of the open item. */
-  #part(): Members {
-    const { type, text } = this.#item!;
+  /** Returns the content part of an item. */
+  #part({ type, text }: OpenItem): Members {
     if (type === "reasoning") return { type: "reasoning_text", text };
     return outputTextPart(text, text === "" ? [] : shownLogprobs(this.#head.request, this.#logprobs));
   }
 
   #call({ index, id, function: called }: CallDelta): void {
-    if (this.#item?.call?.index !== index) {
+    let open = this.#item;
+    if (open?.call?.index !== index) {
       const call = { index, id: id ?? "", name: called?.name ?? "" };
-      const { output_index } = this.#openItem("function_call", call).place;
+      open = this.#openItem("function_call", call);
+      const { output_index } = open.place;
       const item = callItem(this.#head, output_index, { ...call, text: "" }, "in_progress");
       this.#add("response.output_item.added", { output_index, item });
     }
     const delta = called?.arguments ?? "";
     if (delta === "") return;
-    this.#item!.text += delta;
-    this.#add("response.function_call_arguments.delta", { ...this.#item!.place, delta });
+    open.text += delta;
+    this.#add("response.function_call_arguments.delta", { ...open.place, delta });
   }
 
   /** Closes the open item. */
   #close(status: string): void {
     if (this.#item === null) return;
-    const { type, call, text, place } = this.#item;
+    const open = this.#item;
+    const { type, call, text, place } = open;
     const { output_index: index } = place;
     let item: ResponsesItem;
     if (call !== undefined) {
       item = callItem(this.#head, index, { ...call, text }, status);
       this.#add("response.function_call_arguments.done", { ...place, ...calledName(this.#head.request, call.name), arguments: text });
     } else {
-      const part = this.#part();
+      const part = this.#part(open);
       item = type === "message" ? messageItem(this.#head, index, [part], status) : reasoningItem(this.#head, index, text);
       const done = type === "message" ? "response.output_text.done" : "response.reasoning_text.done";
       const logprobs = type === "message" ? { logprobs: part["logprobs"] } : {};

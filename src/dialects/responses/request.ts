@@ -13,7 +13,8 @@ const OWN_FIELDS = new Set([
   ...["prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "client_metadata", "n"],
 ]);
 
-const INCLUDES = ["message.output_text.logprobs", "reasoning.encrypted_content"];
+const LOGPROBS = "message.output_text.logprobs";
+const INCLUDES = [LOGPROBS, "reasoning.encrypted_content"];
 
 /** Additions to the calls of hosted tools, which no response has. */
 const HOSTED_INCLUDES = [
@@ -68,7 +69,7 @@ function responseFormat(text: ResponsesRequest["text"], onUnsupported: OnUnsuppo
 function logprobFields({ include, top_logprobs: top, logprobs }: ResponsesRequest, onUnsupported: OnUnsupported): Members {
   const unknown = include?.find((name) => !INCLUDES.includes(name) && !HOSTED_INCLUDES.includes(name));
   if (unknown !== undefined) onUnsupported("include", unknown, `Expected ${INCLUDES.join(" or ")}`);
-  const isAsked = include?.includes(INCLUDES[0]!) === true || (top ?? 0) > 0 || logprobs === true;
+  const isAsked = include?.includes(LOGPROBS) === true || (top ?? 0) > 0 || logprobs === true;
   return isAsked ? given({ logprobs: true, top_logprobs: top }) : {};
 }
 

@@ -58,13 +58,14 @@ export function encodeForward(call: LossCall, key: "forward_input" | "forward_ba
 /** Splits encoded data into calls within the limits. A datum larger than the limit is sent alone. */
 function inParts<T extends string | Uint8Array>(data: readonly T[]): T[][] {
   const parts: T[][] = [];
+  let part: T[] = [];
   let bytes = Infinity;
   for (const datum of data) {
-    if (bytes + datum.length > MAX_BYTES || parts.at(-1)!.length === MAX_DATA) {
-      parts.push([]);
+    if (bytes + datum.length > MAX_BYTES || part.length === MAX_DATA) {
+      parts.push((part = []));
       bytes = 0;
     }
-    parts.at(-1)!.push(datum);
+    part.push(datum);
     bytes += datum.length;
   }
   return parts;

@@ -4,6 +4,7 @@ import type { SampledToken, SamplingParams } from "../port.ts";
 import { sampleAnswer, type TinkerSequence } from "./answers.ts";
 import { decodeSample, type TinkerEncoding } from "./encoding.ts";
 import { json, type TinkerTransport } from "./transport.ts";
+import { zip } from "../../base/util/items.ts";
 
 /** Weights that the server samples from. */
 export type SamplingTarget = { readonly base_model: string } | { readonly model_path: string } | { readonly sampling_session_id: string };
@@ -92,8 +93,8 @@ function toTokens({ tokens, logprobs, stop_reason: reason }: TinkerSequence): Sa
     throw new EngineError(`The Tinker server sampled ${tokens.length} tokens with ${logprobs.length} log-probabilities`);
   const broken = logprobs.findIndex(Number.isNaN);
   if (broken >= 0) throw new NonFiniteError(`The Tinker server gave NaN for the log-probability of sampled token ${broken}`);
-  return tokens.map((id, i): SampledToken => {
-    const token = { id, logprob: logprobs[i]!, top: [] };
+  return zip(tokens, logprobs).map(([id, logprob], i): SampledToken => {
+    const token = { id, logprob, top: [] };
     return i === tokens.length - 1 ? { ...token, finish: reason } : token;
   });
 }

@@ -9,6 +9,7 @@ import type { ServerModel } from "./server-model.ts";
 import type { ServerTraits } from "./servers.ts";
 import type { TinkerTransport } from "./transport.ts";
 import { ADAM_DEFAULTS, completeAdam } from "../../base/training-rows.ts";
+import { zip } from "../../base/util/items.ts";
 
 /** Rows of one forward-backward call, as sent to the server. */
 interface Sent {
@@ -181,7 +182,7 @@ export class Trainable {
 }
 
 function withOldLogprobs(rows: readonly Row[], now: readonly Logprobs[]): Row[] {
-  return rows.map((row, i) => ({ ...row, logprobs: row.logprobs!.map((old, t) => (Number.isNaN(old) ? now[i]![t]! : old)) }));
+  return zip(rows, now).map(([row, found]) => ({ ...row, logprobs: row.logprobs!.map((old, t) => (Number.isNaN(old) ? found[t]! : old)) }));
 }
 
 /** Expands log-probabilities `[T − 1]` of the trained rows to `[T]` of all rows, with 0 where the weight is 0. */

@@ -8,6 +8,7 @@ import { ggufTensorName } from "../../base/gguf/tensor-names.ts";
 import { MAX_CONFIG_BYTES, parseFileJson } from "../../base/util/regular-file.ts";
 import { GGUF_FAMILIES, type GgufFamily, longRopeFactors, type RawConfig, type GgufSettings, windowOf } from "./families.ts";
 import type { MetadataValue } from "./writer.ts";
+import { zip } from "../../base/util/items.ts";
 
 /** Tensor of a GGUF file: its name, and its name in Hugging Face layout. */
 export interface MappedTensor {
@@ -45,7 +46,7 @@ export async function readRawConfig(base: string): Promise<RawConfig> {
  */
 export function ggufModel(raw: RawConfig, config: ModelConfig): GgufModel {
   const [architecture] = raw["architectures"] as readonly string[];
-  const known = Object.hasOwn(GGUF_FAMILIES, architecture!) ? GGUF_FAMILIES[architecture!] : undefined;
+  const known = Object.entries(GGUF_FAMILIES).find(([name]) => name === architecture)?.[1];
   if (known === undefined)
     throw new UnsupportedError(
       `Expected an architecture that can be written as GGUF, ${Object.keys(GGUF_FAMILIES).join(", ")}, got ${architecture}; export another format`,
@@ -126,8 +127,8 @@ function ropeSettings({ rope }: ModelConfig): GgufSettings {
 
 /** Returns the quotients of plain and rescaled frequencies, by which llama.cpp divides its plain frequencies. */
 function llama3Factors(config: ModelConfig): Float32Array {
-  const scaled = ropeFrequencies(config);
-  return Float32Array.from(ropeFrequencies({ ...config, rope: { kind: "none" } }), (frequency, i) => frequency / scaled[i]!);
+  const plain = ropeFrequencies({ ...config, rope: { kind: "none" } });
+  return Float32Array.from(zip(plain, ropeFrequencies(config)), ([frequency, scaled]) => frequency / scaled);
 }
 
 function mapped(file: string, { parts, isInterleaved, gainOffset }: GgufFamily, { heads, kvHeads }: ModelConfig): MappedTensor {

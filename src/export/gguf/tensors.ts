@@ -2,6 +2,7 @@
 import { encodedBytes, ENCODERS, type ExportDtype } from "../element-encoders.ts";
 import { interleaveHeads } from "./architecture.ts";
 import type { WrittenTensor, MetadataValue } from "./writer.ts";
+import { last } from "../../base/util/items.ts";
 
 /** Numbers of an element type in ggml, and of a file with mostly this type. */
 const GGML_TYPES: Readonly<Record<ExportDtype, { readonly tensor: number; readonly file: number }>> = {
@@ -35,7 +36,7 @@ export interface TensorSource {
  */
 export function ggufTensor({ name, shape, dtype, interleavedHeads, offset, read }: TensorSource): WrittenTensor {
   const isVector = shape.length === 1;
-  const rowLength = shape.at(-1)!;
+  const rowLength = last(shape);
   const type = isVector ? "float32" : rowLength % ENCODERS[dtype].blockLength === 0 ? dtype : "float16";
   const elements = shape.reduce((a, b) => a * b, 1);
   return {

@@ -49,7 +49,7 @@ function alternatives(pattern: string): string[] {
   const choices = [""];
   let depth = 0;
   for (let at = start; at < pattern.length; at++) {
-    const letter = pattern[at]!;
+    const letter = pattern.charAt(at);
     if (letter === "{" && depth++ === 0) continue;
     if (letter === "}" && --depth === 0) {
       const [before, after] = [pattern.slice(0, start), pattern.slice(at + 1)];

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import type { RequestMessage, Tool } from "../../base/schema/index.ts";
 import { isChoice, toMessages } from "../../base/trajectory/messages.ts";
 import type { Trajectory, TrajectoryHistory } from "../../base/trajectory/trajectory.ts";
+import { itemAt } from "../../base/util/items.ts";
 
 /** Rollout with the parts that a judge sees. */
 export type Shown = Pick<Trajectory, "messagesAndChoices" | "additionalHistories" | "tools">;
@@ -29,20 +30,22 @@ export interface Candidate {
 
 /** Prepares rollouts. Two rollouts are the same candidate if their messages, tools and additional histories are equal. */
 export function candidateSet(rollouts: readonly Shown[]): CandidateSet {
-  const histories = rollouts.map(({ messagesAndChoices }) => toMessages(messagesAndChoices).map(jsonLine));
-  const tools = rollouts.map((rollout) => toolsJson(rollout.tools));
-  const hasSameTools = new Set(tools).size <= 1;
-  const additional = rollouts.map(({ additionalHistories }) => additionalHistories.map(historyJson));
-  const wholes = rollouts.map((_, index) => contentJson(histories[index]!, hasSameTools ? null : tools[index]!, additional[index]!));
+  const parts = rollouts.map((rollout) => ({
+    messages: toMessages(rollout.messagesAndChoices).map(jsonLine),
+    tools: toolsJson(rollout.tools),
+    additional: rollout.additionalHistories.map(historyJson),
+  }));
+  const histories = parts.map(({ messages }) => messages);
+  const hasSameTools = new Set(parts.map(({ tools }) => tools)).size <= 1;
+  const contentFrom = (start: number, { messages, tools, additional }: (typeof parts)[number]) =>
+    contentJson(messages.slice(start), hasSameTools ? null : tools, additional);
+  const wholes = parts.map((each) => contentFrom(0, each));
   const distinct = [...new Set(wholes)];
-  const length = prefixLength(histories, distinct.length === 1 ? turnStart(rollouts[0]!) : Infinity);
-  const contents = distinct.map((whole) => {
-    const index = wholes.indexOf(whole);
-    return contentJson(histories[index]!.slice(length), hasSameTools ? null : tools[index]!, additional[index]!);
-  });
+  const length = prefixLength(histories, distinct.length === 1 ? turnStart(itemAt(rollouts, 0)) : Infinity);
+  const contents = distinct.map((whole) => contentFrom(length, itemAt(parts, wholes.indexOf(whole))));
   return {
-    context: length === 0 ? null : `[${histories[0]!.slice(0, length).join(",")}]`,
-    tools: hasSameTools ? (tools[0] ?? null) : null,
+    context: length === 0 ? null : `[${itemAt(histories, 0).slice(0, length).join(",")}]`,
+    tools: hasSameTools ? (parts[0]?.tools ?? null) : null,
     contents,
     contentOf: wholes.map((whole) => distinct.indexOf(whole)),
   };

@@ -8,6 +8,7 @@ import { median, Questioner } from "./questioner.ts";
 import { scoreLines } from "./relative.ts";
 import { attemptOf } from "./rubric.ts";
 import { Spending } from "./spending.ts";
+import { first } from "../../base/util/items.ts";
 
 /** Options of {@link referenceJudge}. */
 export interface ReferenceJudgeOptions<S> extends JudgeOptions {
@@ -54,8 +55,8 @@ export function referenceJudge<S>({ reference, extract, ...options }: ReferenceJ
     if (answer.trim() === right.trim()) return { value: 1, metrics: spending.metrics() };
     const { context } = attemptOf(trajectory);
     const questionOf = (sample: number) => {
-      const [shown] = labeled({ contents: [jsonLine(answer)], context, tools: null }, `reference:${sample}`);
-      return { messages: referenceMessages(shown!, { reference: jsonLine(right), context, example: form.example }), form };
+      const shown = first(labeled({ contents: [jsonLine(answer)], context, tools: null }, `reference:${sample}`));
+      return { messages: referenceMessages(shown, { reference: jsonLine(right), context, example: form.example }), form };
     };
     const verdicts = await questioner.sample(questionOf, { spending, signal });
     const judged = verdicts.map(({ equivalent, explanation }) => ({ score: Number(equivalent), explanation }));

@@ -6,6 +6,8 @@ import { resolvedOptions, type JudgeOptions } from "./options.ts";
 import { DEFAULT_RUBRIC, relativeMessages, type RelativePrompt } from "./prompts.ts";
 import { median, Questioner, type Question } from "./questioner.ts";
 import { Spending } from "./spending.ts";
+import { itemAt } from "../../base/util/items.ts";
+import { getOrThrow } from "../../base/util/values.ts";
 
 /** Options of {@link relativeJudge}. */
 export interface RelativeJudgeOptions<S> extends JudgeOptions {
@@ -85,7 +87,7 @@ function scoresQuestion(candidates: readonly Candidate[], set: CandidateSet, rub
       ...form,
       parse: (value) => {
         const parsed = form.parse(value);
-        return "problem" in parsed ? parsed : { value: ordered.map(({ id }) => parsed.value.get(id)!) };
+        return "problem" in parsed ? parsed : { value: ordered.map(({ id }) => getOrThrow(parsed.value, id)) };
       },
     },
   };
@@ -119,7 +121,7 @@ function byContent(candidates: readonly Candidate[]): Candidate[] {
 
 function toGroupScores(name: string, { contentOf }: CandidateSet, samples: readonly Scores[], spending: Spending): GroupScores {
   const scores = contentOf.map((index) => {
-    const judged = samples.map((sample) => sample[index]!);
+    const judged = samples.map((sample) => itemAt(sample, index));
     const value = median(judged.map(({ score }) => score));
     return { value, logs: scoreLines(name, judged) };
   });

@@ -8,6 +8,8 @@ import { rubricMessages, type RubricCriterion } from "./prompts.ts";
 import { median, Questioner } from "./questioner.ts";
 import { scoreLines } from "./relative.ts";
 import { Spending } from "./spending.ts";
+import { first } from "../../base/util/items.ts";
+import { getOrThrow } from "../../base/util/values.ts";
 
 /** Options of {@link rubricJudge}. */
 export interface RubricJudgeOptions extends JudgeOptions {
@@ -52,17 +54,19 @@ export function rubricJudge<S = unknown>({ criteria, ...options }: RubricJudgeOp
     const set = attemptOf(trajectory);
     const spending = new Spending(model.prices);
     const questionOf = (sample: number) => {
-      const [attempt] = labeled(set, `rubric:${sample}`);
-      return { messages: rubricMessages(attempt!, set, { criteria, example: form.example }), form };
+      const attempt = first(labeled(set, `rubric:${sample}`));
+      return { messages: rubricMessages(attempt, set, { criteria, example: form.example }), form };
     };
     const samples = await questioner.sample(questionOf, { spending, signal });
-    const judged = criteria.map((criterion) => samples.map((scores) => scores.get(criterion.name)!));
-    const values = judged.map((scores) => median(scores.map((each) => each.score)));
-    const named = criteria.map((criterion, index) => [`${REWARD_PREFIX}${name}/${criterion.name}`, values[index]!] as const);
+    const results = criteria.map((criterion) => {
+      const judged = samples.map((scores) => getOrThrow(scores, criterion.name));
+      const value = median(judged.map((each) => each.score));
+      return { label: `${name}/${criterion.name}`, judged, value, weighted: (criterion.weight ?? 1) * value };
+    });
     return {
-      value: criteria.reduce((sum, criterion, index) => sum + (criterion.weight ?? 1) * values[index]!, 0) / total,
-      metrics: { ...Object.fromEntries(named), ...spending.metrics() },
-      logs: criteria.flatMap((criterion, index) => scoreLines(`${name}/${criterion.name}`, judged[index]!)),
+      value: results.reduce((sum, { weighted }) => sum + weighted, 0) / total,
+      metrics: { ...Object.fromEntries(results.map(({ label, value }) => [REWARD_PREFIX + label, value])), ...spending.metrics() },
+      logs: results.flatMap(({ label, judged }) => scoreLines(label, judged)),
     };
   };
   return Object.freeze({ name, weight, score });

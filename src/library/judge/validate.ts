@@ -3,6 +3,7 @@ import type { GroupReward, GroupRewardResult } from "../../base/trajectory/group
 import { checkedScore } from "../../base/trajectory/scoring.ts";
 import type { Trajectory } from "../../base/trajectory/trajectory.ts";
 import { uniform } from "../../base/util/rng.ts";
+import { first, itemAt, last, zip } from "../../base/util/items.ts";
 
 /** Rollouts of one scenario with a known order. */
 export interface JudgeCase<S> {
@@ -119,7 +120,7 @@ export async function validateJudge<S>(
     pairwiseAccuracy,
     kendallTau: mean(agreements.map(({ tau }) => tau)),
     orderChange: changeOf(judged.map(({ calls: all }) => all.slice(0, orders))),
-    noise: changeOf(judged.map(({ calls: all }) => [all[0]!, all[orders]!])),
+    noise: changeOf(judged.map(({ calls: all }) => [first(all), last(all)])),
   };
   const findings = findingsOf(measured, { failures, total: calls.length, minAccuracy, orderTolerance });
   return {
@@ -147,10 +148,10 @@ async function judgedCase<S>(
   const count = trajectories.length;
   const call = async (order: number): Promise<Call> => {
     const positions = permutation(count, seed, order);
-    const input = { scenario, trajectories: positions.map((position) => trajectories[position]!), seed: seed + order, signal };
+    const input = { scenario, trajectories: positions.map((position) => itemAt(trajectories, position)), seed: seed + order, signal };
     try {
       const scores = valuesOf(await reward.scoreGroup(input), count);
-      return typeof scores === "string" ? scores : trajectories.map((_, index) => scores[positions.indexOf(index)]!);
+      return typeof scores === "string" ? scores : trajectories.map((_, index) => itemAt(scores, positions.indexOf(index)));
     } catch (error) {
       signal.throwIfAborted();
       if (isAbort(error)) throw error;
@@ -173,16 +174,17 @@ function valuesOf(result: GroupRewardResult, count: number): Call {
 function permutation(count: number, seed: number, order: number): number[] {
   const positions = Array.from({ length: count }, (_, index) => index);
   if (order === 0) return positions;
-  const keys = positions.map((position) => uniform(BigInt(seed), order, position));
-  return positions.sort((a, b) => keys[a]! - keys[b]!);
+  const keyed = positions.map((position) => ({ position, key: uniform(BigInt(seed), order, position) }));
+  return keyed.sort((a, b) => a.key - b.key).map(({ position }) => position);
 }
 
 /** Compares all pairs of different known quality. @source Kendall, Rank Correlation Methods (1948): τ-b, corrected for ties. */
 function agreementOf(quality: readonly number[], scores: readonly number[]) {
   let [pairs, concordant, ties, scoredPairs] = [0, 0, 0, 0];
-  for (let a = 0; a < quality.length; a++) {
-    for (let b = 0; b < a; b++) {
-      const [known, given] = [Math.sign(quality[a]! - quality[b]!), Math.sign(scores[a]! - scores[b]!)];
+  const rated = zip(quality, scores);
+  for (const [index, [qualityA, scoreA]] of rated.entries()) {
+    for (const [qualityB, scoreB] of rated.slice(0, index)) {
+      const [known, given] = [Math.sign(qualityA - qualityB), Math.sign(scoreA - scoreB)];
       if (given !== 0) scoredPairs++;
       if (known === 0) continue;
       pairs++;
@@ -200,8 +202,8 @@ function changeOf(cases: readonly (readonly Call[])[]): ScoreChange {
   const changes = cases.flatMap((calls) => {
     const scores = calls.filter((call) => typeof call !== "string");
     if (scores.length < 2) return [];
-    return scores[0]!.map((_, index) => {
-      const own = scores.map((call) => call[index]!);
+    return first(scores).map((_, index) => {
+      const own = scores.map((call) => itemAt(call, index));
       return Math.max(...own) - Math.min(...own);
     });
   });

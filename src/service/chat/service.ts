@@ -44,6 +44,7 @@ import type { ChatReadOptions } from "./request/opened-chat.ts";
 import { wholeAnswer } from "./answer/whole-answer.ts";
 import { RunningRequests, type Held } from "./held-resources.ts";
 import { IgnoredParts } from "./request/ignored-fields.ts";
+import { first } from "../../base/util/items.ts";
 
 /** Dependencies of {@link ChatService}. */
 export interface ChatDependencies {
@@ -125,7 +126,7 @@ export class ChatService implements ChatPipeline {
         await this.#slices.enterToEnd(run.plan.group);
         messages.push(await this.#conclude(run, choice));
       }
-      const scored = choices[0]!.promptTokens;
+      const scored = first(choices).promptTokens;
       const promptLogprobs = scored === null ? null : toWirePrompt(run.tokenizer, scored);
       return { kind: "whole", answer: wholeAnswer(choices, messages, { ...run.shape, promptLogprobs }) };
     } finally {

@@ -2,6 +2,7 @@
 import type { ErrorBody } from "../../base/schema/index.ts";
 import type { ChunkBatch, ChunkSource } from "../chat/answer/chunk-source.ts";
 import type { EventShaper, ServerEvent } from "../../dialects/answer-builder.ts";
+import { first } from "../../base/util/items.ts";
 
 /** Milliseconds without an event after which a connection gets a ping. */
 const PING_MS = 10_000;
@@ -24,26 +25,24 @@ interface CallBatch extends ChunkBatch {
 
 /** Reader of chat completions that run concurrently; a batch is the last one if no completion has more. */
 class MergedChunks {
-  readonly #sources: readonly ChunkSource[];
-  readonly #pending = new Map<number, Promise<CallBatch>>();
+  readonly #pending = new Map<number, Promise<{ source: ChunkSource; call: number; batch: ChunkBatch }>>();
 
   constructor(sources: readonly ChunkSource[]) {
-    this.#sources = sources;
-    for (const call of sources.keys()) this.#request(call);
+    for (const [call, source] of sources.entries()) this.#request(source, call);
   }
 
-  #request(call: number): void {
+  #request(source: ChunkSource, call: number): void {
     this.#pending.set(
       call,
-      this.#sources[call]!.next().then((batch) => ({ ...batch, call })),
+      source.next().then((batch) => ({ source, call, batch })),
     );
   }
 
   async next(): Promise<CallBatch> {
-    const batch = await Promise.race(this.#pending.values());
-    this.#pending.delete(batch.call!);
-    if (!batch.isLast) this.#request(batch.call!);
-    return { ...batch, isLast: batch.failure !== null || this.#pending.size === 0 };
+    const { source, call, batch } = await Promise.race(this.#pending.values());
+    this.#pending.delete(call);
+    if (!batch.isLast) this.#request(source, call);
+    return { ...batch, call, isLast: batch.failure !== null || this.#pending.size === 0 };
   }
 }
 
@@ -68,7 +67,7 @@ export function shapedStream(
   sources: readonly ChunkSource[],
   { shaper, ping, pingMs = PING_MS, explain }: ShapedStreamOptions,
 ): ReadableStream<Uint8Array> {
-  const source: { next(): Promise<CallBatch> } = sources.length === 1 ? sources[0]! : new MergedChunks(sources);
+  const source: { next(): Promise<CallBatch> } = sources.length === 1 ? first(sources) : new MergedChunks(sources);
   const pingText = encoder.encode(ping === undefined ? ": ping\n\n" : eventText([ping]));
   let isWaiting = false;
   let isCancelled = false;

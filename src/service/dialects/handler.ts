@@ -14,6 +14,7 @@ import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { DialectName } from "../../dialects/index.ts";
 import type { Opened, Translated, TranslationName } from "./translations.ts";
 import type { Translator } from "./translator.ts";
+import { first } from "../../base/util/items.ts";
 
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
@@ -149,7 +150,7 @@ function eventsOf(
   { pipeline, dialect }: { readonly pipeline: ChatPipeline; readonly dialect: Pick<Dialect<never>, "ping"> },
 ): ReadableStream<Uint8Array> {
   // Chat completions have one call.
-  if (shaper === "chunks" || shaper === null) return streams[0]!.events();
+  if (shaper === "chunks" || shaper === null) return first(streams).events();
   const explain = (error: unknown) => pipeline.explain(error).body;
   return shapedStream(
     streams.map((each) => each.chunks()),
@@ -174,7 +175,7 @@ export async function answerRendered<N extends TranslationName>(
   try {
     const { bytes, options, shared } = await openCall(pipeline, context);
     const translated = await translator.open(name, bytes, options, shared.signal);
-    const rendered = await pipeline.render({ ...shared, request: translated.calls[0]! });
+    const rendered = await pipeline.render({ ...shared, request: first(translated.calls) });
     return jsonResponse(answer(rendered, translated), idHeader);
   } catch (error) {
     return failedResponse(pipeline, error, idHeader);

@@ -30,7 +30,7 @@ function lookupIn(stored: StoredResponses, owner: string): ResponseLookup {
     async item(id) {
       const place = parseItemId(id);
       const row = place === null ? undefined : await stored.find(owner, place.responseId);
-      const item = row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place!.index];
+      const item = place === null || row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place.index];
       if (item === undefined) throw new NotFoundError(`There is no item '${id}' in a stored response`, { param: "input" });
       return item;
     },

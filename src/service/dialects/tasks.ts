@@ -2,6 +2,7 @@
 import { Handover } from "../../base/util/worker-rpc.ts";
 import { chatBuffersOf, openChats, toSentChat, type ChatBody, type ChatReadOptions, type SentChat } from "../chat/request/opened-chat.ts";
 import { openBody, type Opened, type Translated, type TranslationName } from "./translations.ts";
+import { first } from "../../base/util/items.ts";
 
 /** Result of `openBody` as plain data. */
 export type SentOpened<N extends TranslationName> = Omit<Opened<Translated<N>>, "calls"> & { readonly calls: readonly SentChat[] };
@@ -21,7 +22,7 @@ export const DIALECT_TASKS = {
   },
 
   openChat: ({ body, options }: { readonly body: ChatBody; readonly options: ChatReadOptions }): Handover<SentChat> => {
-    const sent = toSentChat(openChats([body], options)[0]!);
+    const sent = toSentChat(first(openChats([body], options)));
     return new Handover(sent, chatBuffersOf(sent));
   },
 } as const;

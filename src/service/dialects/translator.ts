@@ -6,6 +6,7 @@ import { ownBuffer } from "../work/own-buffer.ts";
 import type { TaskThread, WorkPool } from "../work/pool.ts";
 import type { DialectTasks, SentOpened } from "./tasks.ts";
 import { openBody, type Opened, type Translated, type TranslationName } from "./translations.ts";
+import { first } from "../../base/util/items.ts";
 
 export class Translator {
   readonly #pool: WorkPool;
@@ -31,7 +32,7 @@ export class Translator {
 
   /** Opens a chat completion that was made of a request and of stored data; see `openChats`. */
   async openChat(body: ChatBody, options: ChatReadOptions, signal?: AbortSignal): Promise<OpenedChat> {
-    if (!isLongerThan(body.members, SMALL_CHAT_BYTES)) return openChats([body], options)[0]!;
+    if (!isLongerThan(body.members, SMALL_CHAT_BYTES)) return first(openChats([body], options));
     const run = (thread: TaskThread<DialectTasks>) => thread.run("openChat", { body, options }, { signal, timeoutMs: CHAT_TIMEOUT_MS });
     return fromSentChat(await this.#pool.use(run, signal));
   }

@@ -60,8 +60,9 @@ export async function recordedSnapshots(cacheDir: string): Promise<RecordedSnaps
   for (const folder of folders) {
     for (const file of await readdir(join(cacheDir, folder, FOLDER)).catch(() => [])) {
       const commit = /^([0-9a-f]{40})\.json$/u.exec(file)?.[1];
-      const digests = commit === undefined ? null : await snapshotDigests(join(cacheDir, folder), commit);
-      if (digests !== null) found.push({ name: folder.slice("models--".length).replace("--", "/"), folder, commit: commit!, digests });
+      if (commit === undefined) continue;
+      const digests = await snapshotDigests(join(cacheDir, folder), commit);
+      if (digests !== null) found.push({ name: folder.slice("models--".length).replace("--", "/"), folder, commit, digests });
     }
   }
   return found;

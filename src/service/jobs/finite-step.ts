@@ -1,5 +1,6 @@
 import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engine/port.ts";
 import { NonFiniteError, WhetstoneError } from "../../base/errors.ts";
+import { first } from "../../base/util/items.ts";
 
 const REMEDY =
   "The job committed nothing: the model stays at its last checkpoint. Lower the learning rate, set `max_grad_norm`, or check rewards, weights and log-probabilities of the data";
@@ -73,12 +74,12 @@ export async function requireUsableModel(
   // Log-probabilities are computed where the weight is not 0. The first token has none.
   const probe = { tokens, weights: new Float32Array(tokens.length).fill(1, 1) };
   const unusable = (problem: string, cause?: unknown) => new NonFiniteError(`The update makes the model unusable. ${problem}`, { cause });
-  const [logprobs] = await engine.forward(handle, [probe], { signal }).catch((error: unknown) => {
+  const results = await engine.forward(handle, [probe], { signal }).catch((error: unknown) => {
     throw WhetstoneError.isInstance(error) && error.code === "E_NON_FINITE" ? unusable(error.message, error) : error;
   });
   const uniform = Math.log(vocabularySize);
   const isUniform = (values: Logprobs) => values.every((value) => Math.abs(value + uniform) <= UNIFORM_TOLERANCE * uniform);
-  const computed = logprobs!.subarray(1);
-  if (isUniform(computed) && !isUniform(before[0]!.filter((_, t) => row.weights[t] !== 0)))
+  const computed = first(results).subarray(1);
+  if (isUniform(computed) && !isUniform(first(before).filter((_, t) => row.weights[t] !== 0)))
     throw unusable(`Expected log-probabilities that depend on the prompt, got the uniform distribution for all ${computed.length} tokens`);
 }

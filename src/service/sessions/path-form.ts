@@ -18,9 +18,9 @@ export function sessionPaths(sessions: StoredSessions, apiKey: string): (request
   const keyOf = async (id: string, { headers }: IncomingMessage): Promise<string | null> => {
     const presented = presentedKey(headers);
     const row = presented === undefined ? undefined : await findSession(sessions.store, id).catch(() => undefined);
-    if (row === undefined) return null;
-    if (isEqual(presented!, apiKey)) return sessions.keyForService(row, apiKey);
-    return isEqual(hashSessionKey(presented!), row.key) ? presented! : null;
+    if (presented === undefined || row === undefined) return null;
+    if (isEqual(presented, apiKey)) return sessions.keyForService(row, apiKey);
+    return isEqual(hashSessionKey(presented), row.key) ? presented : null;
   };
   return (request) => {
     const groups = PREFIX.exec(request.url ?? "")?.groups;

@@ -7,6 +7,7 @@ import { isNoSpace } from "../../base/util/no-space.ts";
 import { synchronize, unsynchronized } from "../store/database.ts";
 import { insertTurns, type NewTurn, type SessionCounts } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
+import { zip } from "../../base/util/items.ts";
 
 interface Waiting {
   readonly turn: NewTurn;
@@ -50,7 +51,7 @@ export class TurnWriter {
       try {
         const turns = batch.map(({ turn }) => turn);
         const counts = await unsynchronized(this.#store, (connection) => insertTurns(connection, turns));
-        for (const [index, { resolve }] of batch.entries()) resolve(counts[index]!);
+        for (const [{ resolve }, count] of zip(batch, counts)) resolve(count);
         this.#synchronization ??= setTimeout(() => this.#synchronize(), SYNCHRONIZE_MS).unref();
       } catch (error) {
         const reason = isNoSpace(error)

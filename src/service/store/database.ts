@@ -9,6 +9,7 @@ import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { createPrivateFile } from "../disk/private-files.ts";
+import { first } from "../../base/util/items.ts";
 
 /** Milliseconds to wait for a database that another connection has locked. */
 const BUSY_TIMEOUT_MS = 5000;
@@ -227,8 +228,8 @@ export async function copyDatabase(path: string, target: string): Promise<void> 
 }
 
 function userVersionOf(connection: SqliteConnection): number {
-  const [row] = connection.prepare("PRAGMA user_version").all() as { user_version: number }[];
-  return row!.user_version;
+  const rows = connection.prepare("PRAGMA user_version").all() as { user_version: number }[];
+  return first(rows).user_version;
 }
 
 /** Marks a database as part of a backup, or removes the mark. A service that opens the database removes the mark, too. */

@@ -64,7 +64,8 @@ export async function* eachStoredFile(
     store.selectFrom<"checkpoints" | "jobs">(table).selectAll().where("id", ">", after).orderBy("id").limit(PAGE_ROWS).execute();
   for (let last = ""; ;) {
     const rows = (await pageOf("checkpoints", last)) as CheckpointRow[];
-    if (rows.length === 0) break;
+    const final = rows.at(-1);
+    if (final === undefined) break;
     const ids = rows.map(({ model_id: id }) => id);
     const models = new Map(
       (await store.selectFrom("models").selectAll().where("id", "in", ids).execute()).map((model) => [model.id, model]),
@@ -74,13 +75,14 @@ export async function* eachStoredFile(
       // Deleted since the page was read, with its checkpoints.
       if (model !== undefined) yield* await unlessDamaged(ofCheckpoint(directory, row, model));
     }
-    last = rows.at(-1)!.id;
+    last = final.id;
   }
   for (let last = ""; ;) {
     const rows = (await pageOf("jobs", last)) as JobRow[];
-    if (rows.length === 0) break;
+    const final = rows.at(-1);
+    if (final === undefined) break;
     for (const row of rows) yield* await unlessDamaged(ofJob(directory, row));
-    last = rows.at(-1)!.id;
+    last = final.id;
   }
   for (let last = ""; ;) {
     const rows = await store
@@ -92,11 +94,12 @@ export async function* eachStoredFile(
       .orderBy("sha256")
       .limit(PAGE_ROWS)
       .execute();
-    if (rows.length === 0) break;
+    const final = rows.at(-1);
+    if (final === undefined) break;
     for (const { sha256, size_bytes, path, ...artifact } of rows) {
       yield { path: storedBlob(sha256), digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` };
     }
-    last = rows.at(-1)!.sha256;
+    last = final.sha256;
   }
   for (const { name, folder, commit, digests } of await unlessDamaged(recordedSnapshots(join(directory.root, HUB)))) {
     for (const [file, digest] of Object.entries(digests)) {

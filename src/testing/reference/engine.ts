@@ -22,6 +22,7 @@ import { nextLogits, type Parameters, passRows, type ReferenceModel } from "./ll
 import { bestTokens, chooseReferenceToken, referenceLogSoftmax, rankToken } from "./sampling.ts";
 import { createMatrix } from "./tape.ts";
 import { completeAdam } from "../../base/training-rows.ts";
+import { itemAt } from "../../base/util/items.ts";
 
 /**
  * Engine that also exposes its gradients.
@@ -79,7 +80,8 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
   let nextId = 0;
 
   const find = <T>(map: ReadonlyMap<string, T>, id: string): T => {
-    if (map.has(id)) return map.get(id)!;
+    const found = map.get(id);
+    if (found !== undefined) return found;
     const param = (map as ReadonlyMap<string, unknown>) === directories ? "base_model" : null;
     throw new NotFoundError(`Expected one of ${[...map.keys()].join(", ") || "none"}, got "${id}"`, { param });
   };
@@ -194,8 +196,8 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
         const isFull = outputs.length + 1 >= maxTokens || tokens.length + 1 >= maxLength;
         const finish = stopTokenIds.includes(id) ? "stop" : isFull ? "length" : undefined;
         const token: SampledToken = { id, logprob: logprobs[id]!, top: bestTokens(logprobs, topLogprobs), finish };
-        const ranked = (of: number, t: number) => rankToken(referenceLogSoftmax(logitsAfter(t), t + 1), of, promptLogprobs!);
-        const first = promptLogprobs === undefined ? { cachedTokens: 0 } : { cachedTokens: 0, prompt: tokens.slice(1).map(ranked) };
+        const ranked = (count: number) => tokens.slice(1).map((of, t) => rankToken(referenceLogSoftmax(logitsAfter(t), t + 1), of, count));
+        const first = promptLogprobs === undefined ? { cachedTokens: 0 } : { cachedTokens: 0, prompt: ranked(promptLogprobs) };
         yield outputs.length > 0 ? token : { ...token, ...first };
         if (finish !== undefined) return;
         constraint?.record(id);
@@ -213,7 +215,9 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
 
 function matrices(flat: Float32Array, layout: Layout): Parameters {
   const matrix = (rows: number, data: Float32Array) => createMatrix(rows, data.length / rows, Float64Array.from(data));
-  return new Map(unpackTensors(flat, layout).map(({ name, shape, data }) => [name, matrix(shape.length === 1 ? 1 : shape[0]!, data)]));
+  return new Map(
+    unpackTensors(flat, layout).map(({ name, shape, data }) => [name, matrix(shape.length === 1 ? 1 : itemAt(shape, 0), data)]),
+  );
 }
 
 function dropGradients({ trained }: LiveModel): void {

@@ -7,6 +7,7 @@ import type { LossSpec, Row } from "../../engine/port.ts";
 import { logitsLoss } from "../../engine/token-loss.ts";
 import { entropyCoefficientOf } from "../../base/training-rows.ts";
 import { createMatrix, type Matrix, Tape } from "./tape.ts";
+import { getOrThrow } from "../../base/util/values.ts";
 
 /** Parameters by their names in weight files; adapter matrices have PEFT's names. */
 export type Parameters = ReadonlyMap<string, Matrix>;
@@ -25,7 +26,7 @@ export function nextLogits(model: ReferenceModel, tokens: ArrayLike<number>, tap
   const { linear, norm } = layersOf(model, tape);
   const rotate = rotationsOf(config, tape, tokens.length);
   const scaled = (y: Matrix, factor: number) => (factor === 1 ? y : tape.scale(y, factor));
-  let x = scaled(tape.rows(parameters.get("model.embed_tokens.weight")!, tokens), scales.embedding);
+  let x = scaled(tape.rows(getOrThrow(parameters, "model.embed_tokens.weight"), tokens), scales.embedding);
   const before = (y: Matrix, name: string) => (norms === "after" ? y : norm(y, name));
   const addBranch = (y: Matrix, name: string) => tape.add(x, scaled(norms === "before" ? y : norm(y, name), scales.residual));
   for (let layer = 0; layer < config.layers; layer++) {
@@ -40,24 +41,24 @@ export function nextLogits(model: ReferenceModel, tokens: ArrayLike<number>, tap
     const mlp = `${at}.${modules.mlp}`;
     const [gate, up] =
       modules.fusedGateUp === null
-        ? ["gate_proj", "up_proj"].map((part) => linear(inner, `${mlp}.${part}`))
+        ? [linear(inner, `${mlp}.gate_proj`), linear(inner, `${mlp}.up_proj`)]
         : halves(tape, linear(inner, `${mlp}.${modules.fusedGateUp}`));
-    const product = config.activation === "silu" ? tape.gated(gate!, up!) : tape.geluGated(gate!, up!);
+    const product = config.activation === "silu" ? tape.gated(gate, up) : tape.geluGated(gate, up);
     x = addBranch(linear(product, `${mlp}.${modules.down}`), `${at}.post_feedforward_layernorm`);
   }
-  const head = parameters.get(config.isTied ? "model.embed_tokens.weight" : "lm_head.weight")!;
+  const head = getOrThrow(parameters, config.isTied ? "model.embed_tokens.weight" : "lm_head.weight");
   return tape.linear(norm(x, "model.norm"), head, scales.logits);
 }
 
 /** Returns the linear layers, with adapters and biases, and the norms of a model, by their names in weight files. */
 function layersOf({ config, parameters, lora }: ReferenceModel, tape: Tape) {
   const linear = (x: Matrix, name: string): Matrix => {
-    const product = tape.linear(x, parameters.get(`${name}.weight`)!);
+    const product = tape.linear(x, getOrThrow(parameters, `${name}.weight`));
     const bias = parameters.get(`${name}.bias`);
     const y = bias === undefined ? product : tape.add(product, bias);
     if (lora === null) return y;
-    const [a, b] = ["A", "B"].map((part) => parameters.get(`base_model.model.${name}.lora_${part}.weight`)!);
-    return tape.add(y, tape.linear(tape.linear(x, a!), b!, lora.alpha / lora.rank));
+    const factor = (part: "A" | "B") => getOrThrow(parameters, `base_model.model.${name}.lora_${part}.weight`);
+    return tape.add(y, tape.linear(tape.linear(x, factor("A")), factor("B"), lora.alpha / lora.rank));
   };
   const norm = (x: Matrix, name: string): Matrix => {
     const gain = parameters.get(`${name}.weight`);
@@ -78,7 +79,7 @@ function rotationsOf(config: ModelConfig, tape: Tape, length: number) {
     const sets = rotationOf(config, layer);
     if (sets === null) return x;
     const set = sets[part];
-    return tape.rotate(x, place, tables.get(`${set}cos`)!, tables.get(`${set}sin`)!);
+    return tape.rotate(x, place, getOrThrow(tables, `${set}cos`), getOrThrow(tables, `${set}sin`));
   };
 }
 
@@ -88,8 +89,7 @@ function projections(model: ReferenceModel, tape: Tape, x: Matrix, layer: string
   const { linear } = layersOf(model, tape);
   const name = (part: string) => `${layer}.self_attn.${part}`;
   if (modules.fusedQkv === null) {
-    const [queries, keys, values] = ["q_proj", "k_proj", "v_proj"].map((part) => linear(x, name(part)));
-    return { queries: queries!, keys: keys!, values: values! };
+    return { queries: linear(x, name("q_proj")), keys: linear(x, name("k_proj")), values: linear(x, name("v_proj")) };
   }
   const fused = linear(x, name(modules.fusedQkv));
   return {
@@ -99,7 +99,7 @@ function projections(model: ReferenceModel, tape: Tape, x: Matrix, layer: string
   };
 }
 
-function halves(tape: Tape, x: Matrix): Matrix[] {
+function halves(tape: Tape, x: Matrix): [Matrix, Matrix] {
   return [tape.columns(x, 0, x.columns / 2), tape.columns(x, x.columns / 2, x.columns / 2)];
 }
 

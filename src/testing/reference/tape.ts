@@ -1,5 +1,7 @@
 /** Reverse-mode differentiation over float64 matrices: each operation computes its result and records how a gradient goes back. */
 
+import { itemAt } from "../../base/util/items.ts";
+
 /**
  * Creates a row-major matrix `[rows, columns]`, zero unless `data` is given, with the gradient of a loss with respect to it. A vector has
  * one row.
@@ -46,7 +48,7 @@ export class Tape {
   /** Applies an elementwise function, given by its values and derivatives at the elements of `x`. */
   #map(x: Matrix, values: Float64Array, slopes: Float64Array): Matrix {
     const y = createMatrix(x.rows, x.columns, values);
-    this.#steps.push(() => slopes.forEach((slope, i) => (x.gradient[i]! += slope * y.gradient[i]!)));
+    this.#steps.push(() => slopes.forEach((slope, i) => (x.gradient[i]! += slope * itemAt(y.gradient, i))));
     return y;
   }
 
@@ -92,8 +94,8 @@ export class Tape {
     const row = (i: number) => Math.floor(i / x.columns);
     // Softmax is invariant under subtraction of a constant per row; subtracting the maximum prevents overflow.
     const maxima = new Float64Array(x.rows).fill(-Infinity);
-    x.data.forEach((value, i) => (maxima[row(i)] = Math.max(maxima[row(i)]!, value)));
-    const values = x.data.map((value, i) => Math.exp(value - maxima[row(i)]!));
+    x.data.forEach((value, i) => (maxima[row(i)] = Math.max(itemAt(maxima, row(i)), value)));
+    const values = x.data.map((value, i) => Math.exp(value - itemAt(maxima, row(i))));
     const exponentials = this.#map(x, values, values);
     const totals = createMatrix(x.rows, 1);
     this.#addProducts(totals, exponentials, this.#one, (add) => values.forEach((_, i) => add(row(i), i, 0)));
@@ -106,16 +108,18 @@ export class Tape {
   geluGated(x: Matrix, z: Matrix): Matrix {
     const c = Math.sqrt(2 / Math.PI);
     const tanh = x.data.map((a) => Math.tanh(c * (a + 0.044715 * a ** 3)));
-    const gelu = x.data.map((a, i) => 0.5 * a * (1 + tanh[i]!));
-    const slopes = x.data.map((a, i) => 0.5 * (1 + tanh[i]!) + 0.5 * a * (1 - tanh[i]! ** 2) * c * (1 + 3 * 0.044715 * a ** 2));
+    const gelu = x.data.map((a, i) => 0.5 * a * (1 + itemAt(tanh, i)));
+    const slopes = x.data.map(
+      (a, i) => 0.5 * (1 + itemAt(tanh, i)) + 0.5 * a * (1 - itemAt(tanh, i) ** 2) * c * (1 + 3 * 0.044715 * a ** 2),
+    );
     return this.#scaled(this.#map(x, gelu, slopes), z, (i) => i);
   }
 
   /** Computes `silu(x)·z`, with `silu(x) = x·σ(x)`. */
   gated(x: Matrix, z: Matrix): Matrix {
     const sigmoid = x.data.map((a) => 1 / (1 + Math.exp(-a)));
-    const silu = x.data.map((a, i) => a * sigmoid[i]!);
-    const slopes = silu.map((value, i) => value + sigmoid[i]! * (1 - value));
+    const silu = x.data.map((a, i) => a * itemAt(sigmoid, i));
+    const slopes = silu.map((value, i) => value + itemAt(sigmoid, i) * (1 - value));
     return this.#scaled(this.#map(x, silu, slopes), z, (i) => i);
   }
 

@@ -2,6 +2,7 @@
 import { ArgumentError } from "../../base/errors.ts";
 import type { Expression, Grammar } from "./expression.ts";
 import { GrammarFacts } from "./facts.ts";
+import { first, itemAt } from "../../base/util/items.ts";
 
 /** Maximum number of states of a grammar; a state takes some hundred bytes. */
 export const MAX_GRAMMAR_STATES = 200_000;
@@ -90,12 +91,11 @@ function leftRecursiveRule(grammar: Grammar, facts: GrammarFacts): number | null
     const enter = (index: number): void => {
       state[index] = 1;
       const calls: number[] = [];
-      firstRules(grammar.rules[index]!, facts, (called) => calls.push(called));
+      firstRules(itemAt(grammar.rules, index), facts, (called) => calls.push(called));
       path.push({ index, calls });
     };
     if (state[root] === 0) enter(root);
-    while (path.length > 0) {
-      const top = path.at(-1)!;
+    for (let top = path.at(-1); top !== undefined; top = path.at(-1)) {
       const called = top.calls.pop();
       if (called === undefined) {
         state[top.index] = 2;
@@ -118,7 +118,7 @@ function leftRecursiveRule(grammar: Grammar, facts: GrammarFacts): number | null
 export function checkGrammar(grammar: Grammar, nameOf: (rule: number) => string = (rule) => `number ${rule}`): GrammarFacts {
   checkParts(grammar);
   const facts = new GrammarFacts(grammar);
-  if (!facts.isProductive(grammar.rules[0]!))
+  if (!facts.isProductive(first(grammar.rules)))
     throw new ArgumentError("No text matches the grammar: every way through it ends in something impossible");
   const recursive = leftRecursiveRule(grammar, facts);
   if (recursive !== null)

@@ -28,11 +28,12 @@ export function complement(ranges: readonly CodePointRange[]): CodePointRange[] 
 export function intersection(a: readonly CodePointRange[], b: readonly CodePointRange[]): CodePointRange[] {
   const [left, right] = [normalized(a), normalized(b)];
   const result: CodePointRange[] = [];
-  for (let i = 0, j = 0; i < left.length && j < right.length;) {
-    const [first, last] = [Math.max(left[i]![0], right[j]![0]), Math.min(left[i]![1], right[j]![1])];
+  for (let i = 0, j = 0; ;) {
+    const [one, other] = [left[i], right[j]];
+    if (one === undefined || other === undefined) return result;
+    const [first, last] = [Math.max(one[0], other[0]), Math.min(one[1], other[1])];
     if (first <= last) result.push([first, last]);
-    if (left[i]![1] < right[j]![1]) i++;
+    if (one[1] < other[1]) i++;
     else j++;
   }
-  return result;
 }

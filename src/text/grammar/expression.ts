@@ -1,4 +1,5 @@
 /** Grammars of the Engine port: expressions over code points, with rules that can call each other. */
+import { first } from "../../base/util/items.ts";
 
 /** Range of code points, including both ends. */
 export type CodePointRange = readonly [first: number, last: number];
@@ -76,7 +77,7 @@ export function sequence(...parts: readonly Expression[]): Expression {
 
 /** Returns the {@link sequence} of a list of any length; a call is limited to some ten thousand arguments. */
 export function sequenceOf(parts: readonly Expression[]): Expression {
-  return parts.length === 1 ? parts[0]! : { kind: "sequence", parts };
+  return parts.length === 1 ? first(parts) : { kind: "sequence", parts };
 }
 
 /** Returns an expression that matches any of the options. */
@@ -86,7 +87,7 @@ export function oneOfThese(...options: readonly Expression[]): Expression {
 
 /** Returns the {@link oneOfThese} of a list of any length. */
 export function choiceOf(options: readonly Expression[]): Expression {
-  return options.length === 1 ? options[0]! : { kind: "choice", options };
+  return options.length === 1 ? first(options) : { kind: "choice", options };
 }
 
 /** Returns an expression that matches the body `min` to `max` times; null means no upper bound. */

@@ -1,5 +1,6 @@
 /** Properties of the parts of a grammar (matches the empty text, matches any text, number of states), computed without compiling it. */
 import type { Expression, Grammar } from "./expression.ts";
+import { itemAt } from "../../base/util/items.ts";
 
 type Repetition = Extract<Expression, { kind: "repeat" }>;
 
@@ -70,7 +71,7 @@ function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
   for (let next = left.pop(); next !== undefined; next = left.pop()) {
     const { expression, of } = next;
     if (expression.kind === "rule") {
-      callers[expression.index]!.push(of);
+      itemAt(callers, expression.index).push(of);
       continue;
     }
     const condition = conditionOf(expression);
@@ -87,7 +88,7 @@ function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
     if (typeof of !== "number") told.push(of);
     else {
       known[of] = true;
-      for (const caller of callers[of]!) told.push(caller);
+      for (const caller of itemAt(callers, of)) told.push(caller);
     }
   }
   return known;
@@ -120,7 +121,7 @@ export class GrammarFacts {
   }
 
   #holds(expression: Expression, conditionOf: ConditionOf, rules: readonly boolean[], kept: Map<Expression, boolean>): boolean {
-    if (expression.kind === "rule") return rules[expression.index]!;
+    if (expression.kind === "rule") return itemAt(rules, expression.index);
     const known = kept.get(expression);
     if (known !== undefined) return known;
     const condition = conditionOf(expression);

@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { UnsupportedError } from "../../base/errors.ts";
 import { component, type Component } from "./files.ts";
+import { first } from "../../base/util/items.ts";
 
 /** Tokens around a text. */
 export interface AddedAround {
@@ -57,6 +58,6 @@ export function addedAround(part: Component | null): AddedAround {
 function read<T extends z.ZodType>(schema: T, part: Component): z.infer<T> {
   const result = schema.safeParse(part);
   if (result.success) return result.data;
-  const { path, message } = result.error.issues[0]!;
+  const { path, message } = first(result.error.issues);
   throw new UnsupportedError(`tokenizer.json: the post-processor \`${part.type}\` has unsupported settings: ${path.join(".")}: ${message}`);
 }

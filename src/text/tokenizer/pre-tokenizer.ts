@@ -9,6 +9,7 @@ import { UnsupportedError } from "../../base/errors.ts";
 import { component, type Component } from "./files.ts";
 import { translateRegex } from "./library.ts";
 import { asMatched } from "./unicode.ts";
+import { first } from "../../base/util/items.ts";
 
 /** Cuts a text into words. `start` is the position of the text in the whole text. */
 export type PreTokenizer = (text: string, start: number) => readonly string[];
@@ -67,7 +68,7 @@ export function compilePreTokenizer(part: Component | null): PreTokenizer {
 function read<T extends z.ZodType>(schema: T, part: Component): z.infer<T> {
   const result = schema.safeParse(part);
   if (result.success) return result.data;
-  const { path, message } = result.error.issues[0]!;
+  const { path, message } = first(result.error.issues);
   throw new UnsupportedError(`tokenizer.json: the pre-tokenizer \`${part.type}\` has unsupported settings: ${path.join(".")}: ${message}`);
 }
 

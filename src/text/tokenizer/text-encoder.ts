@@ -87,7 +87,8 @@ export class PipelineEncoder {
   encodeTail(text: string, tail: Tail): void {
     for (const section of this.#given.split(text).reverse()) {
       if (tail.isFull) return;
-      if (section.token !== null) tail.add((ids) => ids.push(section.token!.id));
+      const { token } = section;
+      if (token !== null) tail.add((ids) => ids.push(token.id));
       else for (const words of this.#sections(section).reverse()) this.#encodeEnd(words, tail);
     }
   }
@@ -109,9 +110,8 @@ export class PipelineEncoder {
   #encodeEnd({ text, start, id }: Words, tail: Tail): void {
     if (tail.isFull || text === "") return;
     if (id !== null) return tail.add((ids) => ids.push(id));
-    const words = this.#preTokenize(text, start);
-    for (let at = words.length - 1; at >= 0 && !tail.isFull; at--) {
-      const word = words[at]!;
+    for (const word of this.#preTokenize(text, start).toReversed()) {
+      if (tail.isFull) return;
       if (word.length > MAX_TAIL_WORD)
         throw new ArgumentError(
           `Expected words of at most ${MAX_TAIL_WORD} characters at the end of a text that is truncated, got one of ${word.length}; send less text`,

@@ -1,6 +1,7 @@
 import { ShapeError } from "../../../base/errors.ts";
 import type { Node, Value } from "./graph.ts";
 import { add } from "./ops/elementwise.ts";
+import { first, itemAt } from "../../../base/util/items.ts";
 
 /**
  * Appends the nodes that compute `∂ target / ∂ wrt[i]` to the graph, by reverse-mode differentiation.
@@ -33,14 +34,13 @@ export function pullback(
   wrt: readonly Value[],
   start: ReadonlyMap<Value, Value> = new Map(),
 ): Value[] {
-  const forward = [...wrt[0]!.graph.nodes];
+  const forward = [...first(wrt).graph.nodes];
   const active = dependents(forward, wrt);
   const gradients = new Map<Value, Value>([...cotangents, ...start]);
   const reached = new Set<Value>();
   const variables = new Set(wrt);
 
-  for (let i = forward.length - 1; i >= 0; i--) {
-    const node = forward[i]!;
+  for (const node of forward.toReversed()) {
     if (!node.vjp || !node.outputs.some((output) => active.has(output)) || node.outputs.some((output) => variables.has(output))) continue;
     const incoming = node.outputs.map((output) => gradients.get(output) ?? null);
     if (incoming.every((gradient) => gradient === null)) continue;
@@ -48,7 +48,7 @@ export function pullback(
     if (!needed.includes(true)) continue;
     node.vjp(incoming, needed).forEach((gradient, index) => {
       if (!gradient || !needed[index]) return;
-      const variable = node.variables[index]!;
+      const variable = itemAt(node.variables, index);
       const sum = gradients.get(variable) ?? null;
       reached.add(variable);
       gradients.set(variable, typeof gradient === "function" ? gradient(sum) : sum ? add(sum, gradient) : gradient);

@@ -1,6 +1,7 @@
 /** Sizes of named dimensions, from the shapes of the inputs of a run. */
 import { type Dim, type Graph, liveNodes, type Node } from "./graph.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
+import { first, itemAt } from "../../../base/util/items.ts";
 
 /** Shapes of the inputs of a run, by name. */
 export type InputShapes = Readonly<Record<string, { readonly dims: readonly number[] }>>;
@@ -32,7 +33,7 @@ export function dimSizes(graph: Graph): (inputs: InputShapes) => ReadonlyMap<str
     for (const { name, shape } of inputs) {
       const dims = tensors[name]?.dims;
       shape.forEach((dim, axis) => {
-        if (typeof dim === "string" && dims !== undefined) sizes.set(dim, dims[axis]!);
+        if (typeof dim === "string" && dims !== undefined) sizes.set(dim, itemAt(dims, axis));
       });
     }
     const sizeOf = (dim: Dim) => (typeof dim === "number" ? dim : getOrThrow(sizes, dim));
@@ -51,11 +52,11 @@ export function sizedShape(shape: readonly Dim[], sizes: ReadonlyMap<string, num
 
 /** Returns the rule for the unknown dimension of a node; null unless exactly one dimension is unknown. */
 function ruleOf({ op, inputs, outputs, attributes }: Node, isKnown: (dim: Dim) => boolean): Rule | null {
-  const [before, after] = [inputs[0]?.shape ?? [], outputs[0]!.shape];
+  const [before, after] = [inputs[0]?.shape ?? [], first(outputs).shape];
   if (op === "Concat") {
     const { int: axis } = attributes["axis"] as { readonly int: number };
-    const sum = inputs.map(({ shape }) => shape[axis]!);
-    const name = after[axis]!;
+    const sum = inputs.map(({ shape }) => itemAt(shape, axis));
+    const name = itemAt(after, axis);
     return isKnown(name) || !sum.every(isKnown) ? null : { name: name as string, sum, factors: [], divisors: [] };
   }
   if (op !== "Reshape") return null;

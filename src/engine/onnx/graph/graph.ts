@@ -233,8 +233,7 @@ export class Graph {
 export function liveNodes(graph: Graph): Node[] {
   const needed = new Set<Value>(graph.outputs.values());
   const live: Node[] = [];
-  for (let i = graph.nodes.length - 1; i >= 0; i--) {
-    const node = graph.nodes[i]!;
+  for (const node of graph.nodes.toReversed()) {
     if (!node.outputs.some((output) => needed.has(output))) continue;
     for (const input of node.inputs) needed.add(input);
     live.push(node);

@@ -1,5 +1,6 @@
 /** Values that one part of a graph computes and a later part reads. */
 import { type Graph, liveNodes, type Node, type Value } from "./graph.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /** Operators whose result is the memory of their first input. */
 const ALIASES: ReadonlySet<string> = new Set(["Identity", "Reshape"]);
@@ -15,7 +16,7 @@ export function keptValues(graph: Graph, count: number): Value[] {
   for (const node of first) for (const output of node.outputs) producers.set(output, node);
   const ownerOf = (value: Value): Value => {
     const node = producers.get(value);
-    return node !== undefined && ALIASES.has(node.op) ? ownerOf(node.inputs[0]!) : value;
+    return node !== undefined && ALIASES.has(node.op) ? ownerOf(itemAt(node.inputs, 0)) : value;
   };
   const later = liveNodes(graph).filter((node) => !first.has(node));
   const read = new Set(later.flatMap((node) => node.inputs.map(ownerOf)));

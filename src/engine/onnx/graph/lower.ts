@@ -2,6 +2,7 @@
 import { ShapeError } from "../../../base/errors.ts";
 import { type DType, Graph, liveNodes, type Node, type Value } from "./graph.ts";
 import { cast } from "./ops/elementwise.ts";
+import { first, itemAt } from "../../../base/util/items.ts";
 
 /**
  * Records nodes that compute the same as `node` and returns their outputs, one per output of `node`; null keeps the node.
@@ -74,11 +75,11 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], float16
   };
   for (const node of nodes) {
     const { op, domain, attributes, outputs: originals } = node;
-    const isHalfTable = op === "Gather" && valueOf(node.inputs[0]!).dtype === "float16";
+    const isHalfTable = op === "Gather" && valueOf(first(node.inputs)).dtype === "float16";
     const inputs = node.inputs.map((input) => (isHalfTable ? valueOf(input) : ofType(input.dtype, valueOf(input))));
     const lowering = table[domain === "" ? op : `${domain}.${op}`];
     const outputs =
-      lowering?.(node, inputs, (output) => used.has(originals[output]!)) ??
+      lowering?.(node, inputs, (output) => used.has(itemAt(originals, output))) ??
       lowered.record({
         op,
         domain,
@@ -86,7 +87,7 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], float16
         attributes,
         outputs: isHalfTable ? originals.map(({ shape }) => ({ shape, dtype: "float16" })) : originals,
       });
-    originals.forEach((output, i) => values.set(output, ofType(output.dtype, outputs[i]!)));
+    originals.forEach((output, i) => values.set(output, ofType(output.dtype, itemAt(outputs, i))));
   }
   for (const [name, value] of graph.outputs) {
     const output = ofType(value.dtype, valueOf(value));
@@ -113,9 +114,9 @@ export function runCopiesLate(graph: Graph): Graph {
   const copies = new Set<Value>(graph.inputs);
   const [early, others]: [Node[], Node[]] = [[], []];
   for (const node of graph.nodes) {
-    const isCopy = COPIES.has(node.op) && copies.has(node.inputs[0]!);
+    const isCopy = COPIES.has(node.op) && copies.has(first(node.inputs));
     (isCopy ? early : others).push(node);
-    if (isCopy) copies.add(node.outputs[0]!);
+    if (isCopy) copies.add(first(node.outputs));
   }
   graph.nodes.splice(0, graph.nodes.length, ...early, ...others);
   return graph;

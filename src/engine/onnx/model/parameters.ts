@@ -8,6 +8,7 @@
  */
 import { InternalError } from "../../../base/errors.ts";
 import type { ModelConfig } from "./config.ts";
+import { first, last } from "../../../base/util/items.ts";
 
 /** Tensor in a file: columns `[start, start + width)` of a matrix, elements of a vector, or a full embedding table. */
 export interface FileTensor {
@@ -254,7 +255,7 @@ export function adapterLayout(config: ModelConfig, rank: number): Layout {
 /** Returns the shape in a file of a part of `parameter` with `width` columns or elements. */
 export function fileShape(parameter: Parameter, width: number): number[] {
   if (parameter.kind === "embedding") return [...parameter.shape];
-  return parameter.kind === "matrix" ? [width, parameter.shape[0]!] : [width];
+  return parameter.kind === "matrix" ? [width, first(parameter.shape)] : [width];
 }
 
 /** Returns a view of one parameter in a flat vector. */
@@ -268,6 +269,6 @@ export function tensorAt({ parameters }: Layout, index: number): string {
   if (parameter === undefined) throw new InternalError(`No tensor holds element ${index}`);
   const { files, shape, offset, kind } = parameter;
   // An embedding is one tensor; other parameters are split along the last dimension.
-  const column = kind === "embedding" ? 0 : (index - offset) % shape.at(-1)!;
+  const column = kind === "embedding" ? 0 : (index - offset) % last(shape);
   return files.find(({ start, width }) => column >= start && column < start + width)!.name;
 }

@@ -4,6 +4,7 @@ import { DataError } from "../../../base/errors.ts";
 import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { packPiece } from "./weights.ts";
+import { first } from "../../../base/util/items.ts";
 
 /** Name of the weights file in PEFT layout. */
 export const ADAPTER_FILE = "adapter_model.safetensors";
@@ -25,7 +26,7 @@ export async function readForeignAdapter(directory: string, layout: Layout, para
     for (const parameter of layout.parameters) {
       const name = nameOf(parameter);
       const data = read.get(name);
-      if (data !== undefined) packPiece(data, 0, parameter, viewOf(parameters, parameter), parameter.files[0]!);
+      if (data !== undefined) packPiece(data, 0, parameter, viewOf(parameters, parameter), first(parameter.files));
       else if (isSecond(name)) viewOf(parameters, parameter).fill(0);
     }
   } finally {
@@ -56,14 +57,14 @@ function requireFit(name: string, shape: readonly number[], known: ReadonlyMap<s
       `${ADAPTER_FILE}: tensor "${name}" belongs to no linear layer of the transformer's blocks of this base. Was the adapter made for another base, or for the embedding or the head?`,
     );
   }
-  const expected = fileShape(parameter, parameter.files[0]!.width);
+  const expected = fileShape(parameter, first(parameter.files).width);
   if (expected.join() !== shape.join())
     throw new DataError(`${ADAPTER_FILE}: expected tensor "${name}" of shape [${expected.join(", ")}], got [${shape.join(", ")}]`);
 }
 
 /** Returns the tensor name of an adapter matrix, which is stored as a single tensor. */
 function nameOf({ files }: Parameter): string {
-  return files[0]!.name;
+  return first(files).name;
 }
 
 function isSecond(name: string): boolean {

@@ -5,6 +5,7 @@
  */
 import { setImmediate } from "node:timers/promises";
 import type { SlidingWindow } from "./layer-windows.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /** Rescaling of rotary frequencies. */
 export type RopeScaling =
@@ -201,7 +202,7 @@ export function ropeFrequencies({ rotarySize: r, ropeTheta, rope }: Pick<RopeCon
     case "none":
       return plain;
     case "longrope":
-      return plain.map((frequency, i) => frequency / (isLong ? rope.longFactors : rope.shortFactors)[i]!);
+      return plain.map((frequency, i) => frequency / itemAt(isLong ? rope.longFactors : rope.shortFactors, i));
     case "linear":
       return plain.map((frequency) => frequency / rope.factor);
     case "llama3":

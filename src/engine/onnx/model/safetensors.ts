@@ -7,7 +7,7 @@ import { type FileHandle, open } from "node:fs/promises";
 import { basename } from "node:path";
 import { DataError, UnsupportedError, WhetstoneError } from "../../../base/errors.ts";
 import { openRegularFile, reasonOf } from "../../../base/util/regular-file.ts";
-import { ELEMENT_TYPES } from "./element-types.ts";
+import { ELEMENT_TYPES, type TensorType } from "./element-types.ts";
 
 /** Tensor to write: float32, row-major. */
 export interface NamedTensor {
@@ -20,6 +20,10 @@ interface HeaderEntry {
   readonly dtype: string;
   readonly shape: readonly number[];
   readonly data_offsets: readonly [number, number];
+}
+
+interface Entry extends HeaderEntry {
+  readonly type: TensorType;
 }
 
 /** Maximum size of a header, in bytes. */
@@ -131,14 +135,14 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       const entry = entries.get(name);
       if (!entry) throw new DataError(`${label}: expected tensor "${name}", found none`);
       const [start, end] = entry.data_offsets;
-      return { dtype: entry.dtype, start: dataStart + start, end: dataStart + end };
+      return { type: entry.type, start: dataStart + start, end: dataStart + end };
     };
     const forEachPiece = async (name: string, visit: (piece: Piece) => void) => {
-      const { dtype, start, end } = place(name);
+      const { type, start, end } = place(name);
       for (let at = start; at < end; at += PIECE_BYTES) {
         const raw = new ArrayBuffer(Math.min(PIECE_BYTES, end - at));
         await readFully(label, file, new Uint8Array(raw), at);
-        const piece = { dtype, raw, first: (at - start) / ELEMENT_TYPES[dtype]!.width };
+        const piece = { type, raw, first: (at - start) / type.width };
         requireFinite(label, name, piece);
         visit(piece);
       }
@@ -147,15 +151,15 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       shapes: new Map([...entries].map(([name, { shape }]) => [name, shape])),
       metadata,
       async read(name) {
-        const { dtype, start, end } = place(name);
+        const { type, start, end } = place(name);
         const raw = new ArrayBuffer(end - start);
         await readFully(label, file, new Uint8Array(raw), start);
-        requireFinite(label, name, { dtype, raw, first: 0 });
-        return ELEMENT_TYPES[dtype]!.decode(raw);
+        requireFinite(label, name, { type, raw, first: 0 });
+        return type.decode(raw);
       },
       readPieces: (name, visit) =>
-        forEachPiece(name, ({ dtype, raw, first }) => {
-          visit(ELEMENT_TYPES[dtype]!.decode(raw), first);
+        forEachPiece(name, ({ type, raw, first }) => {
+          visit(type.decode(raw), first);
         }),
       check: (name) => forEachPiece(name, () => {}),
       close: () => file.close(),
@@ -168,7 +172,7 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
 
 /** Raw elements of a tensor, of which the first has index `first` in the tensor. */
 interface Piece {
-  readonly dtype: string;
+  readonly type: TensorType;
   readonly raw: ArrayBuffer;
   readonly first: number;
 }
@@ -177,18 +181,17 @@ interface Piece {
 const PIECE_BYTES = 4 * 1024 * 1024;
 
 /** Checks that the elements of a piece are finite. */
-function requireFinite(label: string, name: string, { dtype, raw, first }: Piece): void {
-  const decoder = ELEMENT_TYPES[dtype]!;
-  const index = decoder.findNonFinite(raw);
+function requireFinite(label: string, name: string, { type, raw, first }: Piece): void {
+  const index = type.findNonFinite(raw);
   if (index < 0) return;
-  const [value] = decoder.decode(raw.slice(index * decoder.width, (index + 1) * decoder.width));
+  const [value] = type.decode(raw.slice(index * type.width, (index + 1) * type.width));
   throw new DataError(`${label}: expected tensor "${name}" to hold finite numbers, got ${value} at element ${first + index}`);
 }
 
 async function readHeader(
   label: string,
   file: FileHandle,
-): Promise<{ entries: Map<string, HeaderEntry>; metadata: Record<string, string>; dataStart: number }> {
+): Promise<{ entries: Map<string, Entry>; metadata: Record<string, string>; dataStart: number }> {
   const { size } = await file.stat();
   const prefix = Buffer.alloc(8);
   const { bytesRead } = await file.read(prefix, 0, 8, 0);
@@ -202,18 +205,18 @@ async function readHeader(
   if (header === null) throw new DataError(`${label}: the safetensors header is not a JSON object`);
   const { __metadata__: metadata, ...described } = header;
   const dataStart = 8 + length;
-  const entries = new Map<string, HeaderEntry>();
+  const entries = new Map<string, Entry>();
   const all = Object.entries(described);
   if (all.length > MAX_TENSORS) throw new DataError(`${label}: expected at most ${MAX_TENSORS} tensors, got ${all.length}`);
   for (const [name, entry] of all) {
     if (!isEntry(entry)) throw new DataError(`${label}: the safetensors header does not describe tensor "${name}"`);
     const { dtype, shape, data_offsets: offsets } = entry;
-    const decoder = Object.hasOwn(ELEMENT_TYPES, dtype) ? ELEMENT_TYPES[dtype] : undefined;
-    if (!decoder) throw new UnsupportedError(`${label}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
-    const bytes = shape.reduce((a, b) => a * b, decoder.width);
+    const type = Object.hasOwn(ELEMENT_TYPES, dtype) ? ELEMENT_TYPES[dtype] : undefined;
+    if (!type) throw new UnsupportedError(`${label}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
+    const bytes = shape.reduce((a, b) => a * b, type.width);
     if (offsets[0] < 0 || offsets[1] - offsets[0] !== bytes || dataStart + offsets[1] > size)
       throw new DataError(`${label}: tensor "${name}" does not lie inside the file`);
-    entries.set(name, entry);
+    entries.set(name, { ...entry, type });
   }
   requireContiguous(label, entries, size - dataStart);
   return { entries, metadata: (metadata ?? {}) as Record<string, string>, dataStart };

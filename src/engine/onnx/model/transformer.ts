@@ -20,6 +20,7 @@ import {
   pieceName,
 } from "./parameters.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
+import { first, zip } from "../../../base/util/items.ts";
 
 export { rotaryTables } from "./rope.ts";
 
@@ -133,14 +134,14 @@ export function headProduct(inputs: ModelInputs, hidden: Value): Value {
     const parts = pieces.map((piece) => product(normed, piece));
     return join(parts, 1, config.vocabularySize);
   }
-  if (pieces.length === 1) return times(inputs, normed, pieces[0]!);
+  if (pieces.length === 1) return times(inputs, normed, first(pieces));
   // Pieces of a matrix [in, out] have some of the rows that the product sums over.
   const columns = split(
     normed,
     1,
-    pieces.map(({ shape }) => shape[0]!),
+    pieces.map(({ shape }) => first(shape)),
   );
-  return pieces.reduce<Value | undefined>((plus, piece, i) => matmul(columns[i]!, piece, { plus }), undefined)!;
+  return zip(columns, pieces).reduce<Value | undefined>((plus, [column, piece]) => matmul(column, piece, { plus }), undefined)!;
 }
 
 /** Returns the pieces of a parameter in order; the parameter itself if it is not cut. */

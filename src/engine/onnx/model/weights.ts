@@ -5,6 +5,7 @@ import { fileShape, type FileTensor, type Layout, type Parameter, viewOf } from 
 import type { NamedTensor } from "./safetensors.ts";
 import { uniform } from "../../../base/util/rng.ts";
 import { openBaseWeights, openWeights, type WeightSource } from "./weight-source.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /**
  * Reads the tensors of `layout` from a file into a new flat vector.
@@ -101,7 +102,7 @@ async function readParameter(view: Float32Array, source: WeightSource, parameter
   const isInFileOrder = parameter.kind === "matrix" && order === "out-in";
   for (const file of parameter.files) {
     await source.readPieces(file.name, (piece, first) => {
-      if (isInFileOrder) view.set(piece, file.start * parameter.shape[0]! + first);
+      if (isInFileOrder) view.set(piece, file.start * itemAt(parameter.shape, 0) + first);
       else packPiece(piece, first, parameter, view, file);
     });
   }
@@ -179,7 +180,7 @@ export function initialAdapter(layout: Layout, uniform: (index: number) => numbe
   for (const parameter of layout.parameters) {
     if (!parameter.name.endsWith("_a")) continue;
     const view = viewOf(flat, parameter);
-    const bound = 1 / Math.sqrt(parameter.shape[0]!);
+    const bound = 1 / Math.sqrt(itemAt(parameter.shape, 0));
     for (let i = 0; i < view.length; i++) view[i] = bound * (2 * uniform(parameter.offset + i) - 1);
   }
   return flat;

@@ -1,6 +1,7 @@
 /** Buffers in a device's memory that one run after another writes its outputs to, instead of allocating them anew. */
 import { type DeviceMemory, DeviceTensor } from "./device-memory.ts";
 import { withShape } from "./program.ts";
+import { first } from "../../../base/util/items.ts";
 
 /** Shapes of tensors, by name. */
 export type Shapes = ReadonlyMap<string, readonly number[]>;
@@ -53,7 +54,7 @@ export class BufferPool {
     const taken: PooledTensors = new Map();
     const missing = requests.filter(({ name, shape, bytes }) => {
       const index = this.#free.findIndex((buffer) => buffer.bytes >= bytes);
-      if (index >= 0) taken.set(name, this.#lend(this.#free.splice(index, 1)[0]!, shape));
+      if (index >= 0) taken.set(name, this.#lend(first(this.#free.splice(index, 1)), shape));
       return index < 0;
     });
     try {

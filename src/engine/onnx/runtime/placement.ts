@@ -2,6 +2,7 @@
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { first } from "../../../base/util/items.ts";
 
 /** Counts of the nodes of a program, by place of computation. */
 export interface Placement {
@@ -18,14 +19,16 @@ export async function newProfile(): Promise<string> {
   return join(await mkdtemp(join(tmpdir(), "whetstone-profile-")), "profile");
 }
 
+interface ProfiledNode {
+  readonly op_name: string;
+  readonly provider: string;
+  /** Type and shape of each input, such as `{"int64": [4]}`. */
+  readonly input_type_shape?: readonly Readonly<Record<string, readonly number[]>>[];
+}
+
 interface ProfileEvent {
   readonly name: string;
-  readonly args?: {
-    readonly op_name?: string;
-    readonly provider?: string;
-    /** Type and shape of each input, such as `{"int64": [4]}`. */
-    readonly input_type_shape?: readonly Readonly<Record<string, readonly number[]>>[];
-  };
+  readonly args?: ProfiledNode | { readonly provider?: undefined };
 }
 
 /** Removes the directory of a profile. */
@@ -37,16 +40,16 @@ export async function dropProfile(prefix: string): Promise<void> {
 export async function readPlacement(prefix: string): Promise<Placement> {
   const directory = dirname(prefix);
   try {
-    const [file] = await readdir(directory);
-    const events = JSON.parse(await readFile(join(directory, file!), "utf8")) as ProfileEvent[];
-    const nodes = events.filter(({ name, args }) => name.endsWith("_kernel_time") && args?.provider !== undefined);
+    const file = first(await readdir(directory));
+    const events = JSON.parse(await readFile(join(directory, file), "utf8")) as ProfileEvent[];
+    const nodes = events.flatMap(({ name, args }) => (name.endsWith("_kernel_time") && args?.provider !== undefined ? [args] : []));
     const onProcessor: Record<string, number> = {};
     let [onDevice, integers] = [0, 0];
-    for (const { args } of nodes) {
-      const types = args!.input_type_shape?.flatMap(Object.keys) ?? [];
-      if (args!.provider !== "CPUExecutionProvider") onDevice++;
-      else if (args!.op_name === "Shape" || (types.length > 0 && types.every((type) => type.startsWith("int")))) integers++;
-      else onProcessor[args!.op_name!] = (onProcessor[args!.op_name!] ?? 0) + 1;
+    for (const { op_name: op, provider, input_type_shape: inputs } of nodes) {
+      const types = inputs?.flatMap(Object.keys) ?? [];
+      if (provider !== "CPUExecutionProvider") onDevice++;
+      else if (op === "Shape" || (types.length > 0 && types.every((type) => type.startsWith("int")))) integers++;
+      else onProcessor[op] = (onProcessor[op] ?? 0) + 1;
     }
     return { onDevice, integers, onProcessor };
   } finally {

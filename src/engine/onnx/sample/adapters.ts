@@ -1,6 +1,7 @@
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
 import type { PlacedStack } from "./place.ts";
+import { first, itemAt } from "../../../base/util/items.ts";
 
 /** Adapter with its weights. */
 export interface LoadedAdapter extends Adapter {
@@ -28,11 +29,11 @@ export function stackAdapters(
   const members = [...new Set(adapters)];
   if (members.length === 0) return null;
   if (previous && members.every((adapter) => previous.members.includes(adapter))) return previous;
-  const layout = adapterLayout(config, members[0]!.rank);
+  const layout = adapterLayout(config, first(members).rank);
   const stacks = layout.parameters.map((parameter, index) => {
     const stack = new Float32Array((members.length + 1) * parameter.size);
     members.forEach((adapter, member) => {
-      const source = viewOf(adapter.flat, adapter.layout.parameters[index]!);
+      const source = viewOf(adapter.flat, itemAt(adapter.layout.parameters, index));
       const target = stack.subarray((member + 1) * parameter.size, (member + 2) * parameter.size);
       const factor = parameter.name.endsWith("_b") ? adapter.alpha / adapter.rank : 1;
       if (factor === 1) target.set(source);

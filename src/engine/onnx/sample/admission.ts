@@ -4,6 +4,7 @@ import { paddedLength, type SharedPrompt } from "./prefill.ts";
 import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
 import type { WaitingQueue } from "./queue.ts";
 import { cacheScope, mayShare, priorityOf, type Request } from "./request.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /** Limits of {@link admit}. */
 export interface AdmissionLimits {
@@ -39,32 +40,30 @@ export function admit(
 ): AdmittedPrompts | null {
   const { maxPiece, minSharedPrefix } = place;
   if (room <= 0) return null;
-  if (isScored(first)) return { prompts: shareOf(queue.remove((request) => request === first)), known: [] };
+  const takeFirst = (): SharedPrompt => ({ prompt: first.prompt, requests: queue.remove((request) => request === first) });
+  if (isScored(first)) return { prompts: [takeFirst()], known: [] };
   const isWorthIt = (blocks: readonly StoredBlock[]) => blocks.length * BLOCK_TOKENS >= minSharedPrefix;
   const known = knownBlocks(prefixes, first);
   const time = paddedLength(first.prompt.length);
   const isAlone = isWorthIt(known) || 2 * time > maxTokens || time > maxPiece;
   // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
-  const prompts: SharedPrompt[] = [{ prompt: first.prompt, requests: queue.remove((request) => request === first) }];
+  const prompts = [takeFirst()];
   let taken = 1;
   queue.remove((request) => {
     if (taken >= room || isScored(request) || request.policy.batchKey !== first.policy.batchKey) return false;
     if (!mayJump && priorityOf(request) !== priorityOf(first)) return false;
-    const same = prompts.find(({ requests }) => isSamePrompt(requests[0]!, request));
+    const same = prompts.find(({ requests }) => isSamePrompt(itemAt(requests, 0), request));
     if (same) same.requests.push(request);
     else if (isAlone || (prompts.length + 1) * time > maxTokens || paddedLength(request.prompt.length) !== time) return false;
     else if (isWorthIt(knownBlocks(prefixes, request))) return false;
-    else if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(requests[0]!, request, minSharedPrefix))) return false;
+    else if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(itemAt(requests, 0), request, minSharedPrefix)))
+      return false;
     else prompts.push({ prompt: request.prompt, requests: [request] });
     taken++;
     return true;
   });
   return { prompts, known: prompts.length === 1 ? known : [] };
-}
-
-function shareOf(requests: Request[]): SharedPrompt[] {
-  return [{ prompt: requests[0]!.prompt, requests }];
 }
 
 function knownBlocks(prefixes: PrefixCache, request: Request): StoredBlock[] {

@@ -9,6 +9,7 @@ import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace }
 import { isBefore, type Request, type RunningRow, type SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /** Callbacks for the requests of a batch. */
 export interface RowListener {
@@ -96,7 +97,7 @@ export class SampleBatch {
       this.#cache.load(this.size, source, slot, row.length);
       this.#rows.push(row);
     }
-    this.#advance({ distributions, drawn: null }, first, (index) => rows[index - first]!.index);
+    this.#advance({ distributions, drawn: null }, first, (index) => itemAt(rows, index - first).index);
   }
 
   /** Compiles the graph that {@link decode} runs, so that the time of a step does not include compilation. */
@@ -159,8 +160,8 @@ export class SampleBatch {
    */
   suspend(count: number): Request[] {
     if (count <= 0) return [];
-    const rows = [...this.#rows.keys()].sort((a, b) => (isBefore(this.#rows[a]!.request, this.#rows[b]!.request) ? 1 : -1)).slice(0, count);
-    return this.#removeAt(rows.sort((a, b) => a - b)).map(suspended);
+    const rows = [...this.#rows.entries()].sort(([, a], [, b]) => (isBefore(a.request, b.request) ? 1 : -1)).slice(0, count);
+    return this.#removeAt(rows.map(([index]) => index).sort((a, b) => a - b)).map(suspended);
   }
 
   /** Takes or draws a token for each row from index `first` on, and removes the rows that ended. */
@@ -190,7 +191,7 @@ export class SampleBatch {
 
   /** Removes rows, in ascending order, and moves rows from the end into the gaps, each at most once, so that the rows in use stay a prefix. */
   #removeAt(indices: readonly number[]): RunningRow[] {
-    const removed = indices.map((index) => this.#rows[index]!);
+    const removed = indices.map((index) => itemAt(this.#rows, index));
     const size = this.size - removed.length;
     const isEnded = new Set(indices);
     let from = size;
@@ -198,7 +199,7 @@ export class SampleBatch {
       if (gap >= size) break;
       while (isEnded.has(from)) from++;
       this.#cache.copy(from, gap);
-      this.#rows[gap] = this.#rows[from++]!;
+      this.#rows[gap] = itemAt(this.#rows, from++);
     }
     this.#rows.length = size;
     return removed;

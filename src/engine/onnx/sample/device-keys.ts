@@ -9,6 +9,7 @@ import type { BatchKeys, PromptKeys } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
+import { first, itemAt } from "../../../base/util/items.ts";
 
 /**
  * Min sliding window of a device, and max tokens of a piece after other tokens in layers with a window: with a window shorter than the piece,
@@ -95,12 +96,11 @@ export function gatherer(memory: DeviceMemory, config: ModelConfig, programs: Pr
 }
 
 function dimsOf(layers: Layers): readonly number[] {
-  const [first] = layers.values();
-  return first!.tensor.dims;
+  return first([...layers.values()]).tensor.dims;
 }
 
 function capacityOf(layers: Layers): number {
-  return dimsOf(layers)[2]!;
+  return itemAt(dimsOf(layers), 2);
 }
 
 /** Keys and values of prompts in the prefix cache: all tokens of all prompts that were computed together. */
@@ -188,8 +188,7 @@ export class DevicePromptKeys implements PromptKeys {
   async load(blocks: readonly StoredBlock[]): Promise<void> {
     const { memory, slot } = blocks.at(-1) as DeviceBlock;
     const length = blocks.length * BLOCK_TOKENS;
-    const [slots, , capacity] = dimsOf(memory.layers);
-    const isWhole = slots === 1 && capacity! <= length + BLOCK_TOKENS;
+    const isWhole = dimsOf(memory.layers)[0] === 1 && capacityOf(memory.layers) <= length + BLOCK_TOKENS;
     this.#layers = isWhole ? holdAll(memory.layers) : await this.#gather([memory.layers], [slot], length);
   }
 
@@ -277,7 +276,7 @@ export class DeviceBatchKeys implements BatchKeys {
   }
 
   copy(from: number, to: number): void {
-    this.#rows[to] = this.#rows[from]!;
+    this.#rows[to] = itemAt(this.#rows, from);
   }
 
   release(): void {
@@ -300,7 +299,7 @@ export class DeviceBatchKeys implements BatchKeys {
       const own = source;
       await this.#merge(
         own,
-        rows.map(({ from, index }, slot) => (from === own ? before + index : before === 0 ? 0 : available[slot]!)),
+        rows.map(({ from, index }, slot) => (from === own ? before + index : before === 0 ? 0 : itemAt(available, slot))),
       );
       this.#sources.shift();
       releaseAll(source.layers);

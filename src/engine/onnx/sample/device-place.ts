@@ -16,6 +16,7 @@ import { DeviceBatchKeys, DevicePromptKeys, gatherer, MIN_DEVICE_WINDOW, paddedR
 import { Forward, type ForwardInput } from "./forward.ts";
 import { KeysRoom } from "./keys-room.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
+import { first } from "../../../base/util/items.ts";
 
 /** Trained weights in a device's memory; the receiver releases the vector. */
 export interface DeviceTrained {
@@ -186,9 +187,9 @@ class DeviceStack implements PlacedStack {
 
   async #build(): Promise<ReadonlyMap<string, DeviceTensor>> {
     const { Tensor } = await loadRuntime();
-    const { layout } = this.members[0]!;
+    const { layout, rank } = first(this.members);
     const count = this.members.length;
-    const key = JSON.stringify([this.#config, this.members[0]!.rank, count]);
+    const key = JSON.stringify([this.#config, rank, count]);
     const program = await this.#programs.get(key, () =>
       Program.compile(stackGraph(layout, count), "stack-adapters", { threads: 1, device: this.#memory.device, resident: () => true }),
     );

@@ -5,6 +5,7 @@ import type { BatchKeys } from "./place.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { SlotMasks } from "./slot-masks.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /**
  * Max bytes to allocate ahead for the length that rows may reach. Such memory is allocated but not written to. A cache that grows by a copy
@@ -96,8 +97,9 @@ export class KvCache implements BatchKeys {
       const part = (index: number) => all.subarray(index * next, (index + 1) * next);
       const grown = Array.from({ length: layers }, (_, layer): LayerCache => ({ keys: part(2 * layer), values: part(2 * layer + 1) }));
       this.#layers.forEach((old, layer) => {
-        grown[layer]!.keys.set(old.keys.subarray(0, used));
-        grown[layer]!.values.set(old.values.subarray(0, used));
+        const { keys, values } = itemAt(grown, layer);
+        keys.set(old.keys.subarray(0, used));
+        values.set(old.values.subarray(0, used));
       });
       this.#free();
       this.#layers = grown;
@@ -123,7 +125,7 @@ export class KvCache implements BatchKeys {
     const before = this.#masks.lengthOf(slot);
     this.#written = Math.max(this.#written, slot + 1);
     prompt.layers.forEach((from, layer) => {
-      const { keys, values } = this.#layers[layer]!;
+      const { keys, values } = itemAt(this.#layers, layer);
       for (let head = 0; head < kvHeads; head++) {
         const start = (source * kvHeads + head) * prompt.capacity * d;
         const row = (slot * kvHeads + head) * d * capacity;

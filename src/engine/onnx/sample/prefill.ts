@@ -9,6 +9,7 @@ import type { Distributions } from "./forward.ts";
 import type { PlacedStack, PromptKeys, SamplingPlace } from "./place.ts";
 import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
 import { cacheScope, mayShare, type Request } from "./request.ts";
+import { first } from "../../../base/util/items.ts";
 
 /** Max tokens of a scored prompt computed at once: each takes a row over the whole vocabulary. */
 const SCORED_TOKENS = 256;
@@ -62,12 +63,12 @@ export class PrefillTask {
   ) {
     this.#place = place;
     this.prompts = [...prompts];
-    this.#heads = prompts.map(({ requests }) => requests[0]!);
+    this.#heads = prompts.map(({ requests }) => first(requests));
     this.#prefixes = prefixes;
-    this.#time = paddedLength(prompts[0]!.prompt.length);
-    this.#scored = this.#heads[0]!.params.promptLogprobs === undefined ? null : [];
+    this.#time = paddedLength(first(prompts).prompt.length);
+    this.#scored = first(this.#heads).params.promptLogprobs === undefined ? null : [];
     this.#cachedTokens = this.#done = cachedTokens;
-    this.#cache = place.newPromptKeys(TensorClass, this.#heads[0]!.policy.weights.config, prompts.length, this.#time);
+    this.#cache = place.newPromptKeys(TensorClass, first(this.#heads).policy.weights.config, prompts.length, this.#time);
   }
 
   /**
@@ -104,7 +105,7 @@ export class PrefillTask {
    */
   async step(adapters: PlacedStack | null, maxTokens: number): Promise<PieceResult> {
     const size = this.prompts.length;
-    const head = this.#heads[0]!;
+    const head = first(this.#heads);
     const limit = Math.min(maxTokens, this.#place.maxPiece, this.#cache.maxPiece, this.#scored === null ? Infinity : SCORED_TOKENS);
     const piece = Math.max(BLOCK_TOKENS, Math.floor(limit / BLOCK_TOKENS) * BLOCK_TOKENS);
     const end = size > 1 ? this.#time : Math.min(this.#time, this.#done + piece);
@@ -185,20 +186,18 @@ export class PrefillTask {
   /** Stores whole blocks in the prefix cache. */
   #keep(): void {
     this.#heads.forEach((head, slot) => {
-      this.#prefixes.keep(head.policy, cacheScope(head), this.prompts[slot]!.prompt, this.#done, (start, known) =>
-        this.#cache.store(slot, start, known),
-      );
+      this.#prefixes.keep(head.policy, cacheScope(head), head.prompt, this.#done, (start, known) => this.#cache.store(slot, start, known));
     });
   }
 
   /** Records the log-probability and rank of each of the prompt's tokens, if requested. */
   #score({ logprobs, vocabularySize: V }: Distributions, start: number, time: number): void {
-    if (this.#scored === null) return;
-    const { prompt, params } = this.#heads[0]!;
+    const { prompt, params } = first(this.#heads);
+    if (this.#scored === null || params.promptLogprobs === undefined) return;
     for (let t = 0; t < time && start + t + 1 < prompt.length; t++) {
       const row = logprobs.subarray(t * V, (t + 1) * V);
       requireDistribution(row, start + t + 1);
-      this.#scored.push(placeToken(row, prompt[start + t + 1]!, params.promptLogprobs!));
+      this.#scored.push(placeToken(row, prompt[start + t + 1]!, params.promptLogprobs));
     }
   }
 

@@ -1,3 +1,4 @@
+import { getOrThrow } from "../../../base/util/values.ts";
 /**
  * Prefix cache: keys and values of prompt prefixes, in blocks of {@link BLOCK_TOKENS} tokens.
  *
@@ -148,7 +149,7 @@ export class PrefixCache<B extends StoredBlock = StoredBlock> {
   }
 
   #release(memory: KeysMemory): void {
-    const others = this.#blocks.get(memory)! - 1;
+    const others = getOrThrow(this.#blocks, memory) - 1;
     if (others > 0) {
       this.#blocks.set(memory, others);
       return;

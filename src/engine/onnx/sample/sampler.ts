@@ -20,6 +20,7 @@ import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import type { Request, SampledEvent } from "./request.ts";
 import { mayStart } from "./start-rule.ts";
+import { first } from "../../../base/util/items.ts";
 
 /** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */
 const HEADROOM = 64;
@@ -156,7 +157,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     do {
       const task = await this.#nextTask(endMs);
       if (!task) return;
-      ({ policy } = task.requests[0]!);
+      ({ policy } = first(task.requests));
       await this.#step(task, endMs);
     } while (endMs !== null && this.#promptTokens(policy, endMs) >= BLOCK_TOKENS);
   }
@@ -174,7 +175,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   /** Returns the prompts whose turn it is: being prefilled, or waiting. Null if nothing can be prefilled now. */
   async #nextTask(endMs: number | null): Promise<PrefillTask | null> {
     const started = this.#shares.next(this.#tasks.flatMap(({ requests }) => requests));
-    const task = this.#tasks.find(({ requests }) => requests.includes(started!)) ?? null;
+    const task = (started && this.#tasks.find(({ requests }) => requests.includes(started))) ?? null;
     const minSharedPrefix = this.#prefixes.isEnabled ? this.#place.minSharedPrefix : null;
     const first = this.#shares.next(this.#queue, (request) => mayStart(request, this.#tasks, minSharedPrefix));
     if (!first || (started && !this.#shares.precedes(first, started))) return task;
@@ -209,7 +210,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 
   async #step(task: PrefillTask, endMs: number | null): Promise<void> {
-    const { policy } = task.requests[0]!;
+    const { policy } = first(task.requests);
     const { weights } = policy;
     try {
       const batch = this.#batch(policy);

@@ -2,6 +2,7 @@
 import { isScored } from "./admission.ts";
 import type { PrefillTask } from "./prefill.ts";
 import { priorityOf, type Request } from "./request.ts";
+import { first } from "../../../base/util/items.ts";
 
 /**
  * Max long prompts of one priority being prefilled at one time, which take turns; more wait. Each holds memory for all its keys. Shorter prompts
@@ -20,6 +21,6 @@ const LONG_TOKENS = 1024;
 export function mayStart(request: Request, tasks: readonly PrefillTask[], minSharedPrefix: number | null): boolean {
   const { length } = request.prompt;
   if (minSharedPrefix !== null && !isScored(request) && tasks.some((task) => task.willStore(request, minSharedPrefix))) return false;
-  const isAhead = ({ tokens, requests }: PrefillTask) => tokens > LONG_TOKENS && priorityOf(requests[0]!) <= priorityOf(request);
+  const isAhead = ({ tokens, requests }: PrefillTask) => tokens > LONG_TOKENS && priorityOf(first(requests)) <= priorityOf(request);
   return length <= LONG_TOKENS || tasks.filter(isAhead).length < MAX_LONG_TASKS;
 }

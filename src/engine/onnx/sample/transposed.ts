@@ -9,6 +9,7 @@ import type { ModelConfig } from "../model/config.ts";
 import { baseLayout, type Layout, type Parameter, viewOf } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import type { Product } from "../model/model-inputs.ts";
+import { first, itemAt } from "../../../base/util/items.ts";
 
 /**
  * Rows multiplied together. The summation order of a product depends on the number of columns of the right operand, so the number is fixed
@@ -29,9 +30,8 @@ export const productOfMany: Product = (x, weight) => matmul(x, weight, { transpo
 
 /** Product `x·Wᵀ` for rows in whole groups. */
 export const productOfGroups: Product = (x, weight) => {
-  const [rows, inputSize] = x.shape;
-  const columns = transpose(reshape(x, ["groups", GROUP_ROWS, inputSize!]), [0, 2, 1]);
-  return reshape(transpose(productOfEach(weight, columns), [0, 2, 1]), [rows!, weight.shape[0]!]);
+  const columns = transpose(reshape(x, ["groups", GROUP_ROWS, itemAt(x.shape, 1)]), [0, 2, 1]);
+  return reshape(transpose(productOfEach(weight, columns), [0, 2, 1]), [first(x.shape), first(weight.shape)]);
 };
 
 /** Returns the shape of a parameter's graph input: `[out, in]` for the matrices of a large model. */
@@ -49,7 +49,7 @@ export async function turnMatrices(flat: Float32Array, layout: Layout): Promise<
   for (const parameter of layout.parameters) {
     if (parameter.kind !== "matrix") continue;
     const view = viewOf(flat, parameter);
-    turn(view.slice(), view, parameter.shape[0]!, parameter.shape[1]!);
+    turn(view.slice(), view, first(parameter.shape), itemAt(parameter.shape, 1));
     await setImmediate();
   }
 }

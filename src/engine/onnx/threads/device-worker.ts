@@ -24,6 +24,7 @@ import { DeviceTrainer } from "../train/device-trainer.ts";
 import { deviceBudget } from "../train/memory-plan.ts";
 import { samplerMethods, type SamplerEvent } from "./sampler-methods.ts";
 import { trainerMethods } from "./trainer-methods.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /** Role of a queue of calls. */
 export type DeviceRole = "sampler" | "trainer";
@@ -53,7 +54,7 @@ export interface DeviceSettings {
   readonly weightPrecision: WeightPrecision;
 }
 
-const settings = JSON.parse(process.argv[2]!) as DeviceSettings;
+const settings = JSON.parse(itemAt(process.argv, 2)) as DeviceSettings;
 
 const channels = { sampler: new MessageChannel(), trainer: new MessageChannel() };
 const open = new Set<DeviceRole>(["sampler", "trainer"]);

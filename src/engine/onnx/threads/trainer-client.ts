@@ -6,6 +6,7 @@ import { SupervisedWorker, type SupervisorOptions } from "./supervised-worker.ts
 import type { BaseSource } from "../model/config.ts";
 import type { TrainedModelSpec } from "../train/trainer.ts";
 import type { CommonMethods } from "./trainer-methods.ts";
+import { first } from "../../../base/util/items.ts";
 
 /** Forwards calls to the trainer's worker. A handle's identifier ends with the incarnation of the worker that holds the model. */
 export class TrainerClient<M extends CommonMethods, E> {
@@ -52,7 +53,7 @@ export class TrainerClient<M extends CommonMethods, E> {
   ): Promise<MethodOutput<M, K>> {
     signal?.throwIfAborted();
     if (!this.holds(model)) throw new UnavailableError("The trainer died and lost the model; load it again from its last saved state");
-    return this.#worker.require().call(method, input(model.id.split("@")[0]!), { signal });
+    return this.#worker.require().call(method, input(first(model.id.split("@"))), { signal });
   }
 
   /** Frees a model; does nothing if the trainer has lost it. */

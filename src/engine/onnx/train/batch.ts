@@ -8,6 +8,7 @@ import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
 import { type BatchSize, type DeviceBudget, keptBytesPerToken, memoryPlan } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
 import { deviceQueryBlocks, LARGE_MODEL_BLOCK, largeModelQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
+import { first, itemAt, last } from "../../../base/util/items.ts";
 
 /** Extent of a padded block: `count` rows of `time` tokens each, padding included. */
 interface Extent {
@@ -86,7 +87,7 @@ export function batchLimits(config: ModelConfig): BatchLimits {
   const maxTokens = Math.min(Math.max(2 ** Math.floor(Math.log2(affordable)), 512), 1024);
   return {
     maxTokens,
-    maxSharing: isLarge(config) ? maxTokens * LARGE_SIZES.at(-1)! : maxTokens,
+    maxSharing: isLarge(config) ? maxTokens * last(LARGE_SIZES) : maxTokens,
     // After the last layer's attention only trained tokens are computed; each keeps logits, probabilities and a gradient over the
     // vocabulary.
     maxTrained: Math.min(Math.max(Math.floor(ACTIVATION_BYTES / (layerBytes + 3 * 4 * vocabularySize)), 512), 2048),
@@ -196,7 +197,7 @@ export function positionsIn({ prompts, packedRows }: Extents): number {
  */
 export function planBatches(rows: readonly Row[], limits: BatchLimits): TrainBatch[] {
   const groups = findPrefixGroups(rows, limits).sort(
-    (a, b) => a.packedLength - b.packedLength || a.shared - b.shared || a.members[0]! - b.members[0]!,
+    (a, b) => a.packedLength - b.packedLength || a.shared - b.shared || first(a.members) - first(b.members),
   );
   const alone = groups.filter(({ shared }) => shared === 0);
   const sharing = groups.filter(({ shared }) => shared > 0);
@@ -212,16 +213,16 @@ function cut(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLim
     const shape = new Shape(blocksOf);
     let best = { cost: Infinity, start: end - 1 };
     for (let start = end - 1; start >= 0; start--) {
-      shape.add(groups[start]!);
+      shape.add(itemAt(groups, start));
       if (start < end - 1 && (positionsIn(shape) > maxTokens || shape.trained > maxTrained)) break;
-      const cost = cheapest[start]!.cost + batchCost(shape, limits);
+      const cost = itemAt(cheapest, start).cost + batchCost(shape, limits);
       if (cost < best.cost) best = { cost, start };
     }
     cheapest.push(best);
   }
   const batches: TrainBatch[] = [];
-  for (let end = groups.length; end > 0; end = cheapest[end]!.start) {
-    const members = groups.slice(cheapest[end]!.start, end);
+  for (let end = groups.length; end > 0; end = itemAt(cheapest, end).start) {
+    const members = groups.slice(itemAt(cheapest, end).start, end);
     const shape = new Shape(blocksOf);
     for (const group of members) shape.add(group);
     batches.push({ groups: members, ...cutIntoBlocks(padded(shape, minRows, minPositions), blocksOf) });

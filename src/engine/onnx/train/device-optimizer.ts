@@ -9,6 +9,7 @@ import { loadRuntime, Program, type Tensors, withShape } from "../runtime/progra
 import type { AdamScalars } from "./adam-kernel.ts";
 import { mayOverflow, scalarsOf } from "./optimizer.ts";
 import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts";
+import { first, itemAt, zip } from "../../../base/util/items.ts";
 
 /** Vectors of a model in a device's memory. Moments have one flat tensor per group of {@link groupsOf}, the others one per parameter. */
 export interface DeviceVectors {
@@ -80,11 +81,11 @@ export class DeviceOptimizer {
 
   async #norm(gradients: DeviceVector, groups: readonly ParameterGroup[]): Promise<number> {
     // A single tensor is read in its own shape, without a copy.
-    const shapes = groups.map((group) => (group.parameters.length === 1 ? [group.parameters[0]!.shape] : flatShapes(group)));
+    const shapes = groups.map((group) => (group.parameters.length === 1 ? [first(group.parameters).shape] : flatShapes(group)));
     const program = await this.#programs.get(`norm ${JSON.stringify(shapes)}`, () =>
       Program.compile(normGraph(shapes), "gradient-norm", { threads: 1, device: this.#memory.device }),
     );
-    const feeds = groups.flatMap((group, at) => feedsOf(gradients, group, shapes[at]!, `g${at}_`));
+    const feeds = groups.flatMap((group, at) => feedsOf(gradients, group, itemAt(shapes, at), `g${at}_`));
     const { gradient_norm: norm } = await program.run(Object.fromEntries(feeds), ["gradient_norm"]);
     return (norm!.data as Float32Array)[0]!;
   }
@@ -131,7 +132,7 @@ export function groupsOf({ parameters, decayed }: Layout): ParameterGroup[] {
     } else groups.push({ parameters: [parameter], isDecayed, size: parameter.size });
   }
   return groups.map((group) => {
-    const { name, offset } = group.parameters[0]!;
+    const { name, offset } = first(group.parameters);
     return { ...group, name, offset, shape: [group.size] };
   });
 }
@@ -142,7 +143,7 @@ function flatShapes({ parameters }: ParameterGroup): (readonly number[])[] {
 
 /** Returns the tensors of a group in other shapes, by the names of graph inputs: `prefix` and an index. */
 function feedsOf(vector: DeviceVector, { parameters }: ParameterGroup, shapes: readonly (readonly number[])[], prefix: string) {
-  return parameters.map(({ name }, at) => [`${prefix}${at}`, withShape(vector.get(name).tensor, shapes[at]!)] as const);
+  return zip(parameters, shapes).map(([{ name }, shape], at) => [`${prefix}${at}`, withShape(vector.get(name).tensor, shape)] as const);
 }
 
 /** Number of terms that are added up in one piece. */
@@ -157,7 +158,7 @@ function normGraph(groups: readonly (readonly (readonly number[])[])[]): Graph {
   const graph = new Graph();
   const sums = groups.map((shapes, group) => {
     const tensors = shapes.map((shape, at) => graph.input(`g${group}_${at}`, shape));
-    const x = tensors.length === 1 ? tensors[0]! : inPieces(tensors);
+    const x = tensors.length === 1 ? first(tensors) : inPieces(tensors);
     const sum = reduceSum(mul(x, x), [x.shape.length - 1]);
     return reshape(sum, [sum.shape.reduce<number>((size, dim) => size * Number(dim), 1)]);
   });
@@ -167,7 +168,7 @@ function normGraph(groups: readonly (readonly (readonly number[])[])[]): Graph {
 
 /** Concatenates flat vectors and zeros as `[pieces, PIECE]`. */
 function inPieces(vectors: readonly Value[]): Value {
-  const { graph } = vectors[0]!;
+  const { graph } = first(vectors);
   const size = vectors.reduce((sum, { shape }) => sum + Number(shape[0]), 0);
   const pieces = Math.ceil(size / PIECE);
   const padding = pieces * PIECE - size;

@@ -11,6 +11,7 @@ import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
 import type { GraphShape } from "./query-blocks.ts";
 import { type MaskSource, type SharedInputs, rowsOf } from "./padded-blocks.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
+import { first, last, zip } from "../../../base/util/items.ts";
 
 /** Output of a gradient graph: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
@@ -91,7 +92,7 @@ export function gradientGraph(
   const embedded = embed(inputs, tokens);
   const layers: LayerResult[] = [];
   for (let layer = 0; layer < config.layers; layer++) layers.push(applyLayer(layer, layers.at(-1)?.output ?? embedded));
-  const hidden = layers.at(-1)!.output;
+  const hidden = last(layers).output;
   const normed = finalNorm(inputs, hidden);
   const forwardNodes = graph.nodes.length;
 
@@ -108,31 +109,30 @@ export function gradientGraph(
   const finished = [logprob, entropy, ...(backward.head ?? [])];
   const gradient = plan.isOrdered ? after(backward.hidden, finished) : backward.hidden;
   let current = sums.pullback(new Map([[normed, gradient]]), [hidden], isNamed("norm"));
-  for (let layer = config.layers - 1; layer >= 0; layer--) {
+  for (const [layer, { output, residual, gate, up }] of [...layers.entries()].reverse()) {
     const input = layers[layer - 1]?.output ?? embedded;
     // Under an adapter, nothing before the first layer is trained.
     const ends = (value: Value) => (layer === 0 && adapters ? [] : [value]);
     const isOwn = isNamed(`layer${layer}_`);
-    const [gradient] = current.gradients;
-    const finished = [gradient!, ...current.updated];
+    const gradient = first(current.gradients);
+    const finished = [gradient, ...current.updated];
     if (layer < plan.recomputedLayers) {
       const again = after(input, finished);
-      current = sums.pullback(new Map([[applyLayer(layer, again).output, gradient!]]), ends(again), isOwn);
+      current = sums.pullback(new Map([[applyLayer(layer, again).output, gradient]]), ends(again), isOwn);
     } else if (plan.isOrdered) {
-      const { residual, gate, up } = layers[layer]!;
       const late = after(gate, finished);
       const isDown = isNamed(`layer${layer}_down`);
       const half = sums.pullback(
-        new Map([[gatedOutput(inputs, layer, { residual, gate: late, up }), gradient!]]),
+        new Map([[gatedOutput(inputs, layer, { residual, gate: late, up }), gradient]]),
         [residual, late, up],
         isDown,
       );
-      const cotangents = new Map([residual, gate, up].map((value, i) => [value, half.gradients[i]!]));
+      const cotangents = new Map(zip([residual, gate, up], half.gradients));
       const rest = sums.pullback(cotangents, ends(input), (name) => isOwn(name) && !isDown(name));
       current = { gradients: rest.gradients, updated: [...half.updated, ...rest.updated] };
-    } else current = sums.pullback(new Map([[layers[layer]!.output, gradient!]]), ends(input), isOwn);
+    } else current = sums.pullback(new Map([[output, gradient]]), ends(input), isOwn);
   }
-  if (!adapters) sums.pullback(new Map([[embedded, current.gradients[0]!]]), [], isNamed("embedding"));
+  if (!adapters) sums.pullback(new Map([[embedded, first(current.gradients)]]), [], isNamed("embedding"));
   for (const [name, sum] of sums.all) {
     if (hasOutputBuffers) graph.directOutput(ACCUMULATOR + name, sum);
     else graph.output(ACCUMULATOR + name, sum);
@@ -194,7 +194,7 @@ class GradientSums {
 
   /** Replaces the sums of the pieces of a parameter. */
   set(name: string, sums: readonly Value[]): void {
-    this.#pieces(name).forEach((piece, i) => this.#sums.set(piece, sums[i]!));
+    for (const [piece, sum] of zip(this.#pieces(name), sums)) this.#sums.set(piece, sum);
   }
 
   /** Returns the names of the pieces of a parameter. */
@@ -210,11 +210,10 @@ class GradientSums {
    */
   pullback(cotangents: ReadonlyMap<Value, Value>, inputs: readonly Value[], isOwn: (name: string) => boolean): Backward {
     const names = [...this.#weights.keys()].filter(isOwn);
-    const weights = names.map((name) => getOrThrow(this.#weights, name));
-    const start = new Map(names.map((name, i) => [weights[i]!, getOrThrow(this.#sums, name)]));
-    const gradients = pullback(cotangents, [...weights, ...inputs], start);
+    const start = new Map(names.map((name) => [getOrThrow(this.#weights, name), getOrThrow(this.#sums, name)]));
+    const gradients = pullback(cotangents, [...start.keys(), ...inputs], start);
     const updated = gradients.splice(0, names.length);
-    names.forEach((name, i) => this.#sums.set(name, updated[i]!));
+    for (const [name, sum] of zip(names, updated)) this.#sums.set(name, sum);
     return { gradients, updated };
   }
 }

@@ -2,18 +2,19 @@
 import type { Row } from "../../port.ts";
 import { type TrainBatch, batchCost } from "./batch.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /**
  * Splits batches into two halves of about equal cost, each in the order of the batches. A pure function of the batches: gradients are
  * summed within a half and then over the halves, so every bit of the sum is the same for any number of threads.
  */
 export function splitInHalves(batches: readonly TrainBatch[]): [TrainBatch[], TrainBatch[]] {
-  const totals = [0, 0];
+  const totals: [number, number] = [0, 0];
   const halfOf = new Map<TrainBatch, number>();
   for (const batch of batches.toSorted((a, b) => batchCost(b) - batchCost(a))) {
-    const lighter = totals[1]! < totals[0]! ? 1 : 0;
+    const lighter = totals[1] < totals[0] ? 1 : 0;
     halfOf.set(batch, lighter);
-    totals[lighter]! += batchCost(batch);
+    totals[lighter] += batchCost(batch);
   }
   return [batches.filter((batch) => halfOf.get(batch) === 0), batches.filter((batch) => halfOf.get(batch) === 1)];
 }
@@ -29,7 +30,7 @@ export function rowsOfHalf(rows: readonly Row[], batches: readonly TrainBatch[])
     ...batch,
     groups: batch.groups.map((group) => ({ ...group, members: group.members.map(placeOf) })),
   }));
-  return { rows: [...places.keys()].map((index) => rows[index]!), batches: picked };
+  return { rows: [...places.keys()].map((index) => itemAt(rows, index)), batches: picked };
 }
 
 /** Adds `part` to `sum`, element by element. */

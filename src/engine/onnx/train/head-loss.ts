@@ -26,6 +26,7 @@ import type { LossSpec } from "../../port.ts";
 import type { ModelInputs } from "../model/model-inputs.ts";
 import { headProduct } from "../model/transformer.ts";
 import type { GradientKind } from "./gradient-graph.ts";
+import { first, itemAt, zip } from "../../../base/util/items.ts";
 
 /** Pieces of a trained parameter with their gradient sums; one piece if the parameter is not cut. */
 export interface TrainedPieces {
@@ -65,12 +66,13 @@ export const sliceName = (name: string, slice: number) => `${name}${slice}`;
 /** Computes log-probabilities, entropies, loss and gradients of `S` trained tokens from their normed hidden states, `[S, H]`. */
 export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyBonus, slices, trained }: HeadOptions): HeadResult {
   const { graph } = inputs;
-  const total = normed.shape[0]!;
+  const total = first(normed.shape);
   const rows = slices === 1 ? total : "slice";
   if (slices > 1) graph.smallDims.add("slice");
-  const results: { logprob: Value; entropy: Value; gradient: Value | null }[] = [];
+  const results: { logprob: Value; entropy: Value }[] = [];
+  const hidden: Value[] = [];
   let loss: Value | null = null;
-  let head = trained?.sums ?? null;
+  let head = trained?.sums ?? [];
   const targets = Array.from({ length: slices }, (_, slice) => graph.input(sliceName("targets", slice), [rows], "int64"));
   const pieces =
     slices === 1
@@ -82,10 +84,9 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
         );
   for (const [slice, piece] of pieces.entries()) {
     const previous = results.at(-1);
-    const finished = previous && [previous.logprob, previous.entropy, previous.gradient, ...(head ?? [])].filter((value) => value !== null);
+    const finished = previous && [previous.logprob, previous.entropy, ...hidden.slice(-1), ...head];
     const x = finished ? after(piece, finished) : piece;
-    const { logprob, entropy } = targetLogprob(headProduct(inputs, x), targets[slice]!);
-    let gradient: Value | null = null;
+    const { logprob, entropy } = targetLogprob(headProduct(inputs, x), itemAt(targets, slice));
     if (kind !== "forward") {
       const column = (name: string) => graph.input(sliceName(name, slice), [rows, 1]);
       const policy = tokenLoss(graph, kind, logprob, column);
@@ -93,11 +94,11 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
       const part = sumAll(mul(each, column("weights")));
       loss = loss ? add(loss, part) : part;
       const weights = trained?.weights ?? [];
-      const gradients = differentiate(part, [x, ...weights], new Map(weights.map((weight, i) => [weight, head![i]!])));
-      gradient = gradients.shift()!;
-      if (head) head = gradients;
+      const gradients = differentiate(part, [x, ...weights], new Map(zip(weights, head)));
+      hidden.push(first(gradients));
+      head = gradients.slice(1);
     }
-    results.push({ logprob, entropy, gradient });
+    results.push({ logprob, entropy });
   }
   return {
     logprob: join(
@@ -112,12 +113,8 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
     ),
     backward: loss && {
       loss,
-      hidden: join(
-        results.map(({ gradient }) => gradient!),
-        0,
-        total,
-      ),
-      head,
+      hidden: join(hidden, 0, total),
+      head: trained && head,
     },
   };
 }

@@ -2,6 +2,7 @@
 import type { Row } from "../../port.ts";
 import { type TrainBatch, positionsIn, type PaddedBlock } from "./batch.ts";
 import { inputsOf, type PrefixGroup } from "./prefix-groups.ts";
+import { itemAt, zip } from "../../../base/util/items.ts";
 
 /** Token ids of a padded block, flat, and the position of each token in its own row. */
 export interface Tokens {
@@ -50,12 +51,13 @@ export function tokenInputs(
   forEachGroup(batch, (group, prompt, firstPackedRow) => {
     const { members, shared, continuations } = group;
     // All members of a group have the same table.
-    const first = startOf(inputsOf(rows[members[0]!]!));
-    if (prompts) write(prompts, prompt * batch.prompts!.time, rows[members[0]!]!.tokens, 0, shared, first);
-    members.forEach((index, member) => {
-      const { packedRow, start, length } = continuations[member]!;
-      write(packedRows, (firstPackedRow + packedRow) * batch.packedRows.time + start, rows[index]!.tokens, shared, length, first);
-    });
+    const head = itemAt(rows, itemAt(members, 0));
+    const first = startOf(inputsOf(head));
+    if (prompts && batch.prompts) write(prompts, prompt * batch.prompts.time, head.tokens, 0, shared, first);
+    for (const [index, { packedRow, start, length }] of zip(members, continuations)) {
+      const at = (firstPackedRow + packedRow) * batch.packedRows.time + start;
+      write(packedRows, at, itemAt(rows, index).tokens, shared, length, first);
+    }
   });
   return { prompts, packedRows };
 }
@@ -124,14 +126,13 @@ export function forEachTrained(
   const { prompts, packedRows } = batch;
   const packedStart = positionsIn(batch) - packedRows.count * packedRows.time;
   forEachGroup(batch, ({ members, shared, continuations }, prompt, firstPackedRow) => {
-    members.forEach((index, member) => {
-      const row = rows[index]!;
-      const { packedRow, start } = continuations[member]!;
+    for (const [index, { packedRow, start }] of zip(members, continuations)) {
+      const row = itemAt(rows, index);
       const ownOffset = packedStart + (firstPackedRow + packedRow) * packedRows.time + start - shared;
       const promptOffset = prompt * (prompts?.time ?? 0);
       for (let t = 1; t < row.tokens.length; t++) {
         if (row.weights[t] !== 0) visit(row, t, t <= shared ? promptOffset + t - 1 : ownOffset + t - 1, index);
       }
-    });
+    }
   });
 }

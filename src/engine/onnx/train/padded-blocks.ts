@@ -18,6 +18,8 @@ import { type Heads, joinHeads, perHeadAttention, splitHeads } from "../model/he
 import { isWindowed } from "../model/layer-windows.ts";
 import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
 import type { GraphShape, QueryBlocks } from "./query-blocks.ts";
+import { first } from "../../../base/util/items.ts";
+import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Model inputs that all rows of a graph share. */
 export type SharedInputs = Omit<ModelInputs, "dims" | "positions">;
@@ -126,7 +128,7 @@ function blockInputs(
     inputs,
     tokens,
     keys: keys(count - 1),
-    optionsOf: (layer) => ({ ...options, masks: masks.get(reachOf(config, layer))! }),
+    optionsOf: (layer) => ({ ...options, masks: getOrThrow(masks, reachOf(config, layer)) }),
   };
 }
 
@@ -170,5 +172,5 @@ function promptAttention(prompt: BlockInputs, packed: BlockInputs, rows: Dim): A
 function ownedBy(promptOf: Value, x: Value): Value {
   const [prompts, ...rest] = x.shape as [Dim, Dim, Dim, Dim];
   const wide = reshape(x, [prompts, "prompt_width"]);
-  return reshape(matmul(promptOf, wide), [promptOf.shape[0]!, ...rest]);
+  return reshape(matmul(promptOf, wide), [first(promptOf.shape), ...rest]);
 }

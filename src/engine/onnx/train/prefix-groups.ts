@@ -2,6 +2,7 @@
 import type { Row } from "../../port.ts";
 import type { BatchLimits } from "./batch.ts";
 import { paddedTime } from "./query-blocks.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /**
  * Prefix group: consecutive rows with a shared prefix. The shared tokens (the prompt) are laid out once, then each row's own tokens (its
@@ -59,7 +60,7 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
   const groups: PrefixGroup[] = [];
   for (let first = 0; first < rows.length;) {
     const members = [first];
-    const head = rows[first]!;
+    const head = itemAt(rows, first);
     // The last token of a row predicts nothing and is never an input.
     let shared = inputsOf(head);
     let longestRow = shared;
@@ -68,7 +69,7 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
     let inputs = shared;
     let trained = weightedTokens(head);
     for (let next = first + 1; next < rows.length; next++) {
-      const row = rows[next]!;
+      const row = itemAt(rows, next);
       const length = inputsOf(row);
       const common = Math.min(shared, commonPrefix(head.tokens, row.tokens));
       const own = inputs + length - (members.length + 1) * common;
@@ -138,8 +139,7 @@ function layOut(
 function firstFit(lengths: readonly number[], size: number): { packedRows: number; continuations: Continuation[] } {
   const continuations: Continuation[] = new Array<Continuation>(lengths.length);
   const filled: number[] = [];
-  for (const index of lengths.map((_, i) => i).sort((a, b) => lengths[b]! - lengths[a]! || a - b)) {
-    const length = lengths[index]!;
+  for (const [index, length] of [...lengths.entries()].sort(([i, a], [j, b]) => b - a || i - j)) {
     // A row that is all prompt has no continuation to position.
     const found = length === 0 ? 0 : filled.findIndex((used) => used + length <= size);
     const packedRow = found < 0 ? filled.length : found;

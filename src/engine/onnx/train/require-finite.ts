@@ -1,4 +1,5 @@
 /** Finiteness checks of a training step. Each error names the tensor or the token with a NaN or an infinity. */
+import { itemAt } from "../../../base/util/items.ts";
 import { NonFiniteError } from "../../../base/errors.ts";
 import { firstNonFinite } from "../../../base/util/finite.ts";
 import { requireFiniteLogprobs } from "../../check-results.ts";
@@ -20,7 +21,7 @@ interface Weights {
 export function requireFinitePass({ layout, parameters }: Weights, logprobs: readonly Logprobs[], loss: number | null): void {
   requireFiniteLogprobs(logprobs, () => {
     const largest = indexOfLargest(parameters);
-    return `; the largest trained weight is ${parameters[largest]!.toPrecision(4)}, in tensor "${tensorAt(layout, largest)}"`;
+    return `; the largest trained weight is ${itemAt(parameters, largest).toPrecision(4)}, in tensor "${tensorAt(layout, largest)}"`;
   });
   if (loss !== null && !Number.isFinite(loss))
     throw new NonFiniteError(
@@ -40,7 +41,7 @@ export function requireFiniteGradient(layout: Layout, gradients: Float32Array, n
   const first = firstNonFinite(gradients);
   const index = first < 0 ? indexOfLargest(gradients) : first;
   throw new NonFiniteError(
-    `Expected a finite gradient norm, got ${norm}; the gradient of tensor "${tensorAt(layout, index)}" has the element ${gradients[index]!.toPrecision(4)}`,
+    `Expected a finite gradient norm, got ${norm}; the gradient of tensor "${tensorAt(layout, index)}" has the element ${itemAt(gradients, index).toPrecision(4)}`,
   );
 }
 

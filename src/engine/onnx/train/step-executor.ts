@@ -10,6 +10,7 @@ import type { BatchModel } from "./batch-runner.ts";
 import { addTo, splitInHalves } from "./halves.ts";
 import { Runners } from "./runners.ts";
 import { distinctCandidates, ThreadChoice } from "./thread-choice.ts";
+import { zip } from "../../../base/util/items.ts";
 
 /**
  * Max padded tokens in a small model's batch of rows that share nothing. Two such batches may be in memory at once, so the halves of a step
@@ -124,7 +125,7 @@ export class StepExecutor {
         )
       : await this.#runInTurn(step, halves, (batch, compute) => this.#timed(kind, loss && [batch], compute));
     return {
-      results: new Map(halves.flatMap((half, index) => half.map((batch, at) => [batch, results[index]![at]!] as const))),
+      results: new Map(zip(halves, results).flatMap(([half, ofHalf]) => zip(half, ofHalf))),
       threads: kind.choice.report,
     };
   }

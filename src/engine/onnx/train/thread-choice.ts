@@ -105,8 +105,9 @@ export class ThreadChoice {
       if (!isSlower) this.#best = this.#current;
     }
     const next = this.#rest.shift();
-    this.#isSettled = isSlower || next === undefined || this.#spentMs >= BUDGET_MS;
-    this.#current = this.#isSettled ? this.#best : next!;
+    const isSettled = isSlower || next === undefined || this.#spentMs >= BUDGET_MS;
+    this.#isSettled = isSettled;
+    this.#current = isSettled ? this.#best : next;
     this.#runs = 0;
     this.#counted = { runs: 0, tokens: 0, ms: 0 };
   }

@@ -224,8 +224,9 @@ function referencedFiles({ observation }: AtifTrajectory["steps"][number]): stri
 function refuseAgentMedia({ steps }: AtifTrajectory, where: string): void {
   for (const [index, { source, message }] of steps.entries()) {
     if (source !== "agent" || typeof message === "string") continue;
-    const at = message.findIndex(({ type }) => type !== "text");
-    if (at === -1) continue;
-    throw new DataError(`${where}: \`steps.${index}.message.${at}.type\`: expected text in a step of an agent, got ${message[at]!.type}`);
+    for (const [at, { type }] of message.entries()) {
+      if (type === "text") continue;
+      throw new DataError(`${where}: \`steps.${index}.message.${at}.type\`: expected text in a step of an agent, got ${type}`);
+    }
   }
 }

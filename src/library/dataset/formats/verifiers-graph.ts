@@ -3,6 +3,7 @@ import type { AssistantChoice, History, MessageOrChoice, RequestMessage, Tool } 
 import { DataError } from "../../../base/errors.ts";
 import { samplingOf } from "../../../base/trajectory/sampling.ts";
 import type { VerifiersMessage, VerifiersNode, VerifiersTool, VerifiersTrace } from "./verifiers-schema.ts";
+import { first, itemAt } from "../../../base/util/items.ts";
 
 /** Path through the graph. */
 interface Branch {
@@ -20,8 +21,8 @@ interface Branch {
  */
 export function historiesOfTrace(trace: VerifiersTrace, where: string): History[] {
   const branches = branchesOf(trace, where);
-  const main = branches.findLastIndex(({ isTrained }) => isTrained);
-  const ordered = main === -1 ? branches : [branches[main]!, ...branches.filter((_, index) => index !== main)];
+  const main = branches.findLast(({ isTrained }) => isTrained);
+  const ordered = main === undefined ? branches : [main, ...branches.filter((branch) => branch !== main)];
   const taken = new Set<number>();
   return ordered.map(({ path, isTrained }) => ({
     messages_and_choices: itemsOf(trace, path, isTrained && trace.agent.trainable ? taken : null, where),
@@ -42,7 +43,7 @@ function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
     if (parents.has(index)) return [];
     const isAttempt = leaf.semantic_parents.some(({ type }) => type === "compaction_attempt");
     const path = [index];
-    for (let parent = leaf.parent; typeof parent === "number"; parent = nodes[parent]!.parent) path.unshift(parent);
+    for (let parent = leaf.parent; typeof parent === "number"; parent = itemAt(nodes, parent).parent) path.unshift(parent);
     return [{ path, isTrained: !isAttempt || accepted.has(index) }];
   });
 }
@@ -51,7 +52,7 @@ function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
 function itemsOf(trace: VerifiersTrace, path: readonly number[], taken: Set<number> | null, where: string): MessageOrChoice[] {
   let prompt: readonly number[] = [];
   return path.map((index) => {
-    const node = trace.nodes[index]!;
+    const node = itemAt(trace.nodes, index);
     const before = prompt;
     prompt = [...prompt, ...node.token_ids];
     if (!node.sampled || taken === null || taken.has(index)) return chatMessage(node.message);
@@ -61,7 +62,7 @@ function itemsOf(trace: VerifiersTrace, path: readonly number[], taken: Set<numb
 }
 
 function choiceOf(trace: VerifiersTrace, index: number, before: readonly number[], where: string): AssistantChoice {
-  const node = trace.nodes[index]!;
+  const node = itemAt(trace.nodes, index);
   const call = trace.calls.findLast((each) => each.node === index);
   const { role, content, ...message } = chatMessage(node.message);
   return {
@@ -119,7 +120,7 @@ function chatMessage({
 
 /** Returns the functions of a conversation. Tools of other types, which a provider runs, are left out. */
 function toolsOf(trace: VerifiersTrace, path: readonly number[]): Tool[] {
-  const own = trace.nodes[path[0]!]!.tools;
+  const own = itemAt(trace.nodes, first(path)).tools;
   const tools: readonly VerifiersTool[] = own.length > 0 ? own : trace.tools;
   return tools
     .filter(({ type }) => type === "function")

@@ -62,8 +62,9 @@ function collect(groups: Map<string, Collected>, value: unknown, where: string):
       ...(typeof episode.env?.id === "string" ? { environment: episode.env.name ?? episode.env.id } : {}),
       agent,
     };
-    if (!groups.has(key)) groups.set(key, { metadata, trajectories: [], exceptions: [] });
-    return groups.get(key)!;
+    const group = groups.get(key) ?? { metadata, trajectories: [], exceptions: [] };
+    groups.set(key, group);
+    return group;
   };
   for (const [index, trace] of episode.traces.entries()) {
     const group = groupOf(trace.agent.name);

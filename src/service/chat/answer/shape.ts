@@ -5,6 +5,7 @@ import { parseToolCalls, type ParsedToolCall } from "../text/tool-calls.ts";
 import type { GeneratedChoice } from "../generate/generate.ts";
 import type { ChatRequest } from "../request/request.ts";
 import type { ForcedCalls } from "../text/forced-calls.ts";
+import { zip } from "../../../base/util/items.ts";
 
 /** Fields that identify a response, the same in all chunks of a stream. */
 export interface ResponseHead {
@@ -144,8 +145,8 @@ export function toCompletion(
     created,
     model,
     // In the order of `completionPieces`.
-    choices: choices.map((choice, index) => {
-      const { logprobs, ...rest } = toWireChoice(choice, messages[index]!, options);
+    choices: zip(choices, messages).map(([choice, message]) => {
+      const { logprobs, ...rest } = toWireChoice(choice, message, options);
       return { ...rest, logprobs };
     }),
     service_tier: null,
@@ -182,8 +183,8 @@ export function* completionPieces(
   const { head, promptIds, promptLogprobs = null } = options;
   const { id, created, model } = head;
   yield `${JSON.stringify({ id, object: "chat.completion", created, model }).slice(0, -1)},"choices":[`;
-  for (const [index, choice] of choices.entries()) {
-    const { logprobs, ...rest } = toWireChoice(choice, messages[index]!, options);
+  for (const [index, [choice, message]] of zip(choices, messages).entries()) {
+    const { logprobs, ...rest } = toWireChoice(choice, message, options);
     yield `${index === 0 ? "" : ","}${JSON.stringify(rest).slice(0, -1)},"logprobs":`;
     if (logprobs === null) yield "null}";
     else {

@@ -7,6 +7,7 @@ import { ReasoningStream } from "../text/reasoning.ts";
 import { finishReason, toPromptDetails, toUsage, unusedKwargsMember, type ShapeOptions, type WireUsage } from "./shape.ts";
 import type { CallDelta, ForcedCallStream } from "../text/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "../text/tool-calls.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /** Options of a stream besides the generated tokens. */
 export interface CompletionStreamOptions extends ShapeOptions {
@@ -110,7 +111,7 @@ export class CompletionStream implements ChunkSource {
 
   /** Sets the tool calls of a choice's whole text. Must be called before the choice's last token is pushed. */
   conclude({ index, cachedTokens }: GeneratedChoice, toolCalls: readonly ParsedToolCall[]): void {
-    this.#choices[index]!.toolCalls = toolCalls;
+    itemAt(this.#choices, index).toolCalls = toolCalls;
     if (index === 0) this.#cachedTokens = cachedTokens;
   }
 
@@ -127,7 +128,7 @@ export class CompletionStream implements ChunkSource {
 
   /** Adds a whole finished choice, which may have no tokens. */
   pushChoice({ index, text, ids, logprobs, finishReason, stopReason, closedBy }: GeneratedChoice): void {
-    const choice = this.#choices[index]!;
+    const choice = itemAt(this.#choices, index);
     this.#read(choice, text);
     choice.ids = [...ids];
     choice.logprobs = [...(logprobs ?? [])];
@@ -268,12 +269,13 @@ export class CompletionStream implements ChunkSource {
       const last = { finish_reason: finish, logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
       chunks.push(this.#chunk([{ index, delta, ...last }], usage));
     };
-    if (forced?.hasCalls) {
+    const { forcedCalls } = this.#options;
+    if (forcedCalls && forced?.hasCalls) {
       // As in vLLM, which does not know during a stream whether the array of calls will be complete.
-      addLast({ ...reasoning, ...calls }, this.#options.forcedCalls!.name === null ? "tool_calls" : end.finishReason);
+      addLast({ ...reasoning, ...calls }, forcedCalls.name === null ? "tool_calls" : end.finishReason);
       return;
     }
-    const reason = finishReason(end, toolCalls, this.#options.forcedCalls);
+    const reason = finishReason(end, toolCalls, forcedCalls);
     if (toolCalls.length === 0) {
       addLast({ ...reasoning, content: text }, reason);
       return;

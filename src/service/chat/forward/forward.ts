@@ -7,7 +7,7 @@ import { UpstreamAdapters } from "../../../engine/upstream/adapters.ts";
 import { upstreamText, type Upstream, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
 import { EngineError, OverloadedError, UnsupportedError } from "../../../base/errors.ts";
 import { CHAT_FIELDS, type ChatField } from "../../../base/schema/chat-fields.ts";
-import { messageOf } from "../../../base/util/values.ts";
+import { getOrThrow, messageOf } from "../../../base/util/values.ts";
 import { toErrorBody, type ErrorBodyFields, type ErrorStatus } from "../../http/errors.ts";
 import type { Members } from "../../../dialects/index.ts";
 import type { ErrorBody } from "../../../base/schema/index.ts";
@@ -192,7 +192,7 @@ export class ChatForwarder {
     const { capabilities } = this.#options.upstream;
     let forwarded = withMember(body, "model", JSON.stringify(name));
     for (const [field, isWithoutEffect] of fields) {
-      const { alias = field }: ChatField = CHAT_FIELDS[FIELD_NAMES.get(field)!];
+      const { alias = field }: ChatField = CHAT_FIELDS[getOrThrow(FIELD_NAMES, field)];
       const isRenamed = alias !== field && capabilities.describes(alias) === true;
       if (isRenamed && !capabilities.refuses(field) && !capabilities.refuses(alias)) {
         forwarded = withMember(withoutMember(forwarded, field), alias, memberText(body, field) ?? "null");

@@ -7,6 +7,7 @@ import type { PromptToken, SampledToken } from "../../../engine/port.ts";
 import { EngineError } from "../../../base/errors.ts";
 import type { GeneratedChoice, GenerationPlan } from "./generate.ts";
 import { toWireLogprob } from "./logprobs.ts";
+import { first, zip } from "../../../base/util/items.ts";
 
 interface Beam {
   readonly tokens: readonly SampledToken[];
@@ -91,10 +92,10 @@ export async function beamSearch(plan: GenerationPlan, signal: AbortSignal): Pro
   let cachedTokens = 0;
   for (let step = 0; step < params.maxTokens && live.length > 0; step++) {
     const expansions = await Promise.all(live.map((beam) => expand(plan, beam, signal)));
-    promptTokens ??= expansions[0]!.prompt ?? null;
+    promptTokens ??= first(expansions).prompt ?? null;
     // In later steps the cache holds tokens that the first step computed.
-    if (step === 0) cachedTokens = expansions[0]!.cachedTokens ?? 0;
-    const next = live.flatMap((beam, at) => followers(plan, beam, expansions[at]!));
+    if (step === 0) cachedTokens = first(expansions).cachedTokens ?? 0;
+    const next = zip(live, expansions).flatMap(([beam, expansion]) => followers(plan, beam, expansion));
     completed.push(...next.filter((beam) => beam.closedBy !== null));
     live = next
       .filter((beam) => beam.closedBy === null)

@@ -9,6 +9,7 @@ import { isRepeating } from "./repetition.ts";
 import type { ChatRequest } from "../request/request.ts";
 import { StopStrings, type StopResult } from "./stop-strings.ts";
 import { onceAborted } from "../../../base/util/abort.ts";
+import { last } from "../../../base/util/items.ts";
 
 /** Inputs of {@link generate}, the same for all choices. */
 export interface GenerationPlan {
@@ -78,7 +79,7 @@ function endOf(plan: GenerationPlan, ids: readonly number[], finish: SampledToke
   if (matched !== null) return { finishReason: "stop", stopReason: matched, closedBy: null };
   if (finish === "length") return { finishReason: "length", stopReason: null, closedBy: null };
   if (finish === "stop") {
-    const id = ids.at(-1)!;
+    const id = last(ids);
     const isOwnEnd = id === plan.tokenizer.eosTokenIds[0] && !plan.request.ignoreEos;
     return { finishReason: "stop", stopReason: isOwnEnd ? null : id, closedBy: id };
   }
@@ -150,8 +151,8 @@ async function generateChoice(
     ids.push(token.id);
     promptTokens ??= token.prompt ?? null;
     cachedTokens += token.cachedTokens ?? 0;
-    const logprob = logprobs === null ? null : toWireLogprob(tokenizer, token, { count: topLogprobs!, namesTokensById });
-    if (logprob !== null) logprobs!.push(logprob);
+    const logprob = topLogprobs === null ? null : toWireLogprob(tokenizer, token, { count: topLogprobs, namesTokensById });
+    if (logprob !== null) logprobs?.push(logprob);
     const shown = watched?.push(ids, token.finish);
     const end = endOf(plan, ids, token.finish, shown?.matched ?? null);
     const piece = (shown?.text ?? "") + (end?.finishReason === "repetition" ? (watched?.finish() ?? "") : "");

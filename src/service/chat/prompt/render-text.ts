@@ -1,6 +1,7 @@
 import { ArgumentError } from "../../../base/errors.ts";
 import { type ChatTokenizer, strip } from "../../../text/tokenizer/index.ts";
 import { finalText, type PromptRequest } from "../request/prompt-request.ts";
+import { last } from "../../../base/util/items.ts";
 
 /** Marker for the end of the last message; private-use characters, which conversations do not contain. */
 const MARKER = "\u{F0000}continue\u{F0001}";
@@ -19,7 +20,7 @@ export function renderText(tokenizer: ChatTokenizer, request: PromptRequest): st
 
   const text = finalText(request);
   // The space after the marker shows whether the template trims.
-  const marked = [...messages.slice(0, -1), { ...messages.at(-1)!, content: `${text}${MARKER} ` }];
+  const marked = [...messages.slice(0, -1), { ...last(messages), content: `${text}${MARKER} ` }];
   const rendered = tokenizer.renderChat(marked, options);
   const end = rendered.lastIndexOf(MARKER);
   const beginning = rendered.slice(0, Math.max(end, 0));

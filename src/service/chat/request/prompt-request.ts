@@ -6,6 +6,7 @@ import { BodyError } from "./errors.ts";
 import type { ChatFields } from "./fields.ts";
 import { shown } from "../../../base/util/shown.ts";
 import { toTemplateMessage } from "./messages.ts";
+import { last } from "../../../base/util/items.ts";
 
 /** Parsed prompt fields of a request. Equal values result in equal prompts. */
 export interface PromptRequest {
@@ -61,17 +62,17 @@ export function toPromptRequest(body: ChatFields): PromptRequest {
 
 /** Returns the text of the last message. */
 export function finalText({ messages }: Pick<PromptRequest, "messages">): string {
-  const content = messages.at(-1)!.content;
+  const content = last(messages).content;
   // The content of each message was converted to one string when the body was parsed.
   return typeof content === "string" ? content : "";
 }
 
 /** Returns the text of the last message if `echo` is set and the response continues in its role; an empty string otherwise. */
 export function echoedText(request: Pick<PromptRequest, "messages" | "addGenerationPrompt"> & { readonly echo: boolean }): string {
-  return request.echo && request.messages.at(-1)!.role === responseRole(request) ? finalText(request) : "";
+  return request.echo && last(request.messages).role === responseRole(request) ? finalText(request) : "";
 }
 
 /** Returns the role of the response: the role of the last message if the prompt opens no new turn. */
 export function responseRole({ messages, addGenerationPrompt }: Pick<PromptRequest, "messages" | "addGenerationPrompt">): string {
-  return addGenerationPrompt ? "assistant" : messages.at(-1)!.role;
+  return addGenerationPrompt ? "assistant" : last(messages).role;
 }

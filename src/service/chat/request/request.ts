@@ -117,7 +117,7 @@ export interface ChatReading {
 
 /** Rejects a body of another media type than JSON. @throws {@link BodyError} `E_ARGUMENT` */
 export function checkMediaType(contentType: string | undefined): void {
-  const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
+  const mediaType = contentType?.replace(/;.*/su, "").trim().toLowerCase();
   if (mediaType !== "application/json")
     throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
 }

@@ -5,6 +5,7 @@
 import { randomHex } from "../../../base/util/random-hex.ts";
 import { itemTexts, memberText } from "./json-members.ts";
 import type { ParsedText, ParsedToolCall } from "./tool-calls.ts";
+import { itemAt } from "../../../base/util/items.ts";
 
 /** A piece of a tool call in a stream. */
 export interface CallDelta {
@@ -129,7 +130,7 @@ export class ForcedCallStream {
         if (start === null) return deltas;
         this.#held = this.#held.slice(start[0].length);
         this.#isInArguments = true;
-        deltas.push(this.#start(JSON.parse(start[1]!) as string, ""));
+        deltas.push(this.#start(JSON.parse(itemAt(start, 1)) as string, ""));
       }
       const piece = this.#arguments();
       if (piece !== "") deltas.push({ index: this.#calls - 1, function: { arguments: piece } });
@@ -153,7 +154,7 @@ export class ForcedCallStream {
   #arguments(): string {
     let end = 0;
     while (end < this.#held.length) {
-      const character = this.#held[end++]!;
+      const character = this.#held.charAt(end++);
       if (this.#isEscaped) this.#isEscaped = false;
       else if (this.#isInString) {
         if (character === "\\") this.#isEscaped = true;

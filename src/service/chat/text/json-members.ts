@@ -1,3 +1,4 @@
+import { first, last } from "../../../base/util/items.ts";
 /** Returns the index just after the string that opens at `start`. */
 function skipString(json: string, start: number): number {
   let index = start + 1;
@@ -10,7 +11,7 @@ function skipValue(json: string, start: number): number {
   let depth = 0;
   let index = start;
   for (; index < json.length;) {
-    const character = json[index]!;
+    const character = json.charAt(index);
     if (character === '"') {
       index = skipString(json, index);
       if (depth === 0) return index;
@@ -46,7 +47,7 @@ function* membersOf(json: string): Generator<Member> {
     const keyEnd = skipString(json, start);
     let valueStart = json.indexOf(":", keyEnd) + 1;
     // Leading white space is excluded from the value's text, as is trailing white space.
-    while (/\s/.test(json[valueStart]!)) valueStart++;
+    while (/\s/.test(json.charAt(valueStart))) valueStart++;
     index = skipValue(json, valueStart);
     // A key may be written with escapes: "\u0073eed" is "seed".
     const name = JSON.parse(json.slice(start, keyEnd)) as string;
@@ -123,8 +124,8 @@ export function withoutMember(json: string, name: string): string {
   }
   if (lastKept < members.length - 1) {
     // … or for the last members the preceding comma.
-    result += json.slice(from, members[lastKept]?.end ?? members[0]!.start);
-    from = members.at(-1)!.end;
+    result += json.slice(from, members[lastKept]?.end ?? first(members).start);
+    from = last(members).end;
   }
   return result + json.slice(from);
 }

@@ -36,7 +36,7 @@ function parseCall(text: string): ParsedToolCall | null {
   return {
     id: `chatcmpl-tool-${randomHex()}`,
     type: "function",
-    function: { name, arguments: given === undefined ? "{}" : memberText(text, "arguments")! },
+    function: { name, arguments: memberText(text, "arguments") ?? "{}" },
   };
 }
 

@@ -2,6 +2,7 @@
 import { complement } from "../code-points.ts";
 import { text, type CodePointRange, type Expression, type GrammarBuilder } from "../expression.ts";
 import { RuleReader } from "./rule-reader.ts";
+import { codePointAt } from "../../../base/util/items.ts";
 
 /** Constructs of the notation in other implementations that are unsupported here. */
 const MACROS = /(?:TagDispatch|TokenTagDispatch|Token|ExcludeToken)\s*\(/y;
@@ -22,8 +23,8 @@ class EbnfReader extends RuleReader {
   }
 
   protected times(item: Expression): Expression | undefined {
-    const found = this.match(/\{\s*(\d+)\s*(,\s*(\d+)?\s*)?\}/y);
-    return found === null ? undefined : this.between(item, found[1]!, found[2] === undefined ? found[1] : found[3]);
+    const [, min, comma, max] = this.match(/\{\s*(\d+)\s*(,\s*(\d+)?\s*)?\}/y) ?? [];
+    return min === undefined ? undefined : this.between(item, min, comma === undefined ? min : max);
   }
 
   protected trailer(): void {
@@ -35,11 +36,11 @@ class EbnfReader extends RuleReader {
     const ranges: CodePointRange[] = [];
     while (!this.take("]")) {
       if (this.at >= this.source.length) throw this.error("expected `]`");
-      const first = this.character().codePointAt(0)!;
+      const first = codePointAt(this.character(), 0);
       let last = first;
       if (this.source[this.at] === "-" && this.source[this.at + 1] !== "]" && this.take("-")) {
         if (this.at >= this.source.length) throw this.error("expected `]`");
-        last = this.character().codePointAt(0)!;
+        last = codePointAt(this.character(), 0);
       }
       if (last < first) throw this.error("expected a range of characters from the lower to the higher");
       ranges.push([first, last]);

@@ -3,6 +3,7 @@ import { MAX_GRAMMAR_STATES } from "../check.ts";
 import { complement } from "../code-points.ts";
 import { EMPTY, choiceOf, sequence, text, type Expression, type GrammarBuilder } from "../expression.ts";
 import { ArgumentError } from "../../../base/errors.ts";
+import { codePointAt } from "../../../base/util/items.ts";
 
 /** Trie of the strings' prefixes. */
 interface Beginning {
@@ -73,7 +74,8 @@ export function textWithout(strings: readonly string[], builder: GrammarBuilder)
   }
   for (const { steps, declared } of states) {
     const listed = [...steps].flatMap(([point, next]) => (next === null ? [] : [sequence(text(point), next.declared.rule)]));
-    const ranges = complement([...steps.keys()].map((point) => [point.codePointAt(0)!, point.codePointAt(0)!]));
+    const points = Array.from(steps.keys(), (point) => codePointAt(point, 0));
+    const ranges = complement(points.map((point) => [point, point]));
     declared.define(choiceOf([EMPTY, ...listed, sequence({ kind: "set", ranges }, first.declared.rule)]));
   }
   return first.declared.rule;

@@ -41,7 +41,7 @@ const ESCAPED = complement(UNESCAPED);
 /** Any character of a JSON string, in any spelling. Lone surrogates are excluded. */
 export const ANY_CHARACTER: Expression = oneOfThese(
   set(...UNESCAPED),
-  sequence(text("\\"), set(...Array.from('"\\/bfnrt', (c): CodePointRange => [c.codePointAt(0)!, c.codePointAt(0)!]))),
+  sequence(text("\\"), set(...Array.from(Buffer.from('"\\/bfnrt'), (byte): CodePointRange => [byte, byte]))),
   sequence(
     text("\\u"),
     oneOfThese(

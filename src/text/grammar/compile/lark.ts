@@ -31,8 +31,8 @@ class LarkReader extends RuleReader {
   }
 
   protected times(item: Expression): Expression | undefined {
-    const found = this.match(/\s*~\s*(\d+)(?:\s*\.\.\s*(\d+))?/y);
-    return found === null ? undefined : this.between(item, found[1]!, found[2] ?? found[1]);
+    const [, min, max = min] = this.match(/\s*~\s*(\d+)(?:\s*\.\.\s*(\d+))?/y) ?? [];
+    return min === undefined ? undefined : this.between(item, min, max);
   }
 
   /** Skips the alias of an alternative, which names a parse tree node and does not affect the text. */
@@ -52,10 +52,10 @@ class LarkReader extends RuleReader {
   }
 
   #regex(): Expression {
-    const found = this.match(/\/((?:[^/\\\n]|\\.)+)\/([a-z]*)/y);
-    if (found === null) throw this.error("expected a regular expression");
-    if (found[2] !== "") throw this.refuse(`the flags \`${found[2]}\` of a regular expression`);
-    return regexExpression(found[1]!, this.builder, "A regular expression of the grammar");
+    const [, pattern, flags] = this.match(/\/((?:[^/\\\n]|\\.)+)\/([a-z]*)/y) ?? [];
+    if (pattern === undefined) throw this.error("expected a regular expression");
+    if (flags !== "") throw this.refuse(`the flags \`${flags}\` of a regular expression`);
+    return regexExpression(pattern, this.builder, "A regular expression of the grammar");
   }
 }
 

@@ -2,6 +2,7 @@
 import type { AST } from "@eslint-community/regexpp";
 import { complement } from "../code-points.ts";
 import type { CodePointRange } from "../expression.ts";
+import { codePointAt } from "../../../base/util/items.ts";
 
 const DIGITS: readonly CodePointRange[] = [[0x30, 0x39]];
 const WORDS: readonly CodePointRange[] = [
@@ -34,12 +35,12 @@ function everyCharacter(): string {
 function propertyRanges(source: string): readonly CodePointRange[] {
   const known = properties.get(source);
   if (known !== undefined) return known;
-  characters ??= everyCharacter();
+  const all = (characters ??= everyCharacter());
   // Each sequence of matches is a range, except across the gap of the surrogates.
-  const ranges = [...characters.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
-    const [first, last] = [run.codePointAt(0)!, index + run.length];
-    const end = characters!.charCodeAt(last - 1);
-    const lastPoint = end >= 0xdc00 && end <= 0xdfff ? characters!.codePointAt(last - 2)! : end;
+  const ranges = [...all.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
+    const [first, last] = [codePointAt(run, 0), index + run.length];
+    const end = all.charCodeAt(last - 1);
+    const lastPoint = end >= 0xdc00 && end <= 0xdfff ? codePointAt(all, last - 2) : end;
     return first < 0xd800 && lastPoint > 0xdfff
       ? [
           [first, 0xd7ff],

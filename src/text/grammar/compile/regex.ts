@@ -13,6 +13,7 @@ import { checkGroups } from "./nesting.ts";
 import { Languages } from "./regular/language.ts";
 import type { Term, Terms } from "./regular/term.ts";
 import { messageOf } from "../../../base/util/values.ts";
+import { first } from "../../../base/util/items.ts";
 
 /** Options of {@link regexLanguage}. */
 export interface RegexOptions {
@@ -95,7 +96,7 @@ const consumes = oncePerNode((node): boolean | null => {
         const all = elements.map(consumes);
         return all.includes(true) ? true : all.includes(null) ? null : false;
       });
-      return each.every((one) => one === each[0]) ? each[0]! : null;
+      return each.every((one) => one === each[0]) ? first(each) : null;
     }
     default:
       return true;
@@ -125,9 +126,9 @@ class Translator {
       const moves = consumes(element);
       if (moves === true) at = false;
       else if (moves === null && at === true) at = null;
-      return before;
+      return { element, before };
     });
-    return elements.reduceRight((following, element, index) => this.#element(element, following, starts[index]!), rest);
+    return starts.reduceRight((following, { element, before }) => this.#element(element, following, before), rest);
   }
 
   #element(node: AST.Element | AST.QuantifiableElement, rest: Term, isStart: IsStart): Term {

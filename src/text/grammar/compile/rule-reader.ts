@@ -3,18 +3,19 @@ import { checkNesting } from "./nesting.ts";
 import { EMPTY, choiceOf, optional, repeat, sequenceOf, type Expression, type GrammarBuilder } from "../expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
 import { shown } from "../../../base/util/shown.ts";
+import { codePointAt, last } from "../../../base/util/items.ts";
 
-const SIMPLE_ESCAPES: Readonly<Record<string, string>> = {
-  n: "\n",
-  r: "\r",
-  t: "\t",
-  f: "\f",
-  v: "\v",
-  b: "\b",
-  a: "\u0007",
-  e: "\u001b",
-  "0": "\0",
-};
+const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
+  ["n", "\n"],
+  ["r", "\r"],
+  ["t", "\t"],
+  ["f", "\f"],
+  ["v", "\v"],
+  ["b", "\b"],
+  ["a", "\u0007"],
+  ["e", "\u001b"],
+  ["0", "\0"],
+]);
 
 /** Recursive-descent parser of one grammar text. */
 export abstract class RuleReader {
@@ -49,10 +50,10 @@ export abstract class RuleReader {
    */
   read(): Expression {
     for (this.skip(); this.at < this.source.length; this.skip()) {
-      const head = this.match(this.head);
-      if (head === null) throw this.error("expected a rule");
-      const rule = this.#rule(head[1]!);
-      if (rule.isDefined) throw this.error(`the rule \`${head[1]!}\` is defined twice`);
+      const [, name] = this.match(this.head) ?? [];
+      if (name === undefined) throw this.error("expected a rule");
+      const rule = this.#rule(name);
+      if (rule.isDefined) throw this.error(`the rule \`${name}\` is defined twice`);
       rule.isDefined = true;
       rule.declared.define(this.alternatives());
       if (this.at < this.source.length && !this.#isHead()) throw this.error("expected a rule, an item or `|`");
@@ -154,19 +155,20 @@ export abstract class RuleReader {
   /** Parses one code point, possibly escaped. */
   protected character(): string {
     if (!this.take("\\")) {
-      const point = String.fromCodePoint(this.source.codePointAt(this.at)!);
+      const point = String.fromCodePoint(codePointAt(this.source, this.at));
       this.at += point.length;
       return point;
     }
     const hex = this.match(/x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|u\{([0-9a-fA-F]{1,6})\}/y);
     if (hex !== null) {
-      const point = parseInt(hex[1] ?? hex[2] ?? hex[3] ?? hex[4]!, 16);
+      const point = parseInt(hex.slice(1).join(""), 16);
       if (point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) throw this.error("expected the number of a character");
       return String.fromCodePoint(point);
     }
     const escaped = this.source[this.at++];
     if (escaped === undefined) throw this.error("expected an escaped character");
-    if (Object.hasOwn(SIMPLE_ESCAPES, escaped)) return SIMPLE_ESCAPES[escaped]!;
+    const simple = SIMPLE_ESCAPES.get(escaped);
+    if (simple !== undefined) return simple;
     if (/[A-Za-z0-9]/.test(escaped)) throw this.error(`expected an escape that exists, got \`\\${escaped}\``);
     return escaped;
   }
@@ -193,7 +195,7 @@ export abstract class RuleReader {
 
   #place(): string {
     const before = this.source.slice(0, this.at).split("\n");
-    return `line ${before.length}, column ${before.at(-1)!.length + 1}`;
+    return `line ${before.length}, column ${last(before).length + 1}`;
   }
 
   protected error(problem: string): ArgumentError {

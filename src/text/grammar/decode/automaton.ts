@@ -4,6 +4,7 @@ import type { Expression, Grammar } from "../expression.ts";
 import type { GrammarFacts } from "../facts.ts";
 import { runSteps, type Steps } from "../../../base/util/steps.ts";
 import { utf8Ranges, type ByteRange } from "./utf8-ranges.ts";
+import { itemAt, zip } from "../../../base/util/items.ts";
 
 /** Transition to `target` on any byte from `first` to `last`, both included. */
 export interface ByteEdge {
@@ -29,8 +30,10 @@ export interface Automaton {
   readonly start: number;
 }
 
-/** Node in the trie of a list of texts: the byte that leads to the node, and the edges to its children. */
+/** Node in the trie of a list of texts: its parent, the byte that leads to the node, and the edges to its children. */
 interface Branch {
+  readonly parent: Branch | null;
+  readonly depth: number;
   readonly byte: number;
   readonly edges: ByteEdge[];
   /** Whether a text of the list ends here. */
@@ -54,11 +57,11 @@ class Compiler {
 
   /** Compiles the rules one by one. */
   *rules({ rules }: Grammar): Steps<Automaton> {
-    for (const [index, rule] of rules.entries()) {
-      this.states[this.#starts[index]!] = { kind: "either", targets: [this.#compile(rule, END)] };
+    for (const [rule, start] of zip(rules, this.#starts)) {
+      this.states[start] = { kind: "either", targets: [this.#compile(rule, END)] };
       yield;
     }
-    return { states: this.states, start: this.#starts[0]! };
+    return { states: this.states, start: itemAt(this.#starts, 0) };
   }
 
   #add(state: AutomatonState): number {
@@ -89,9 +92,11 @@ class Compiler {
         return this.#choice(expression.options, next);
       case "repeat":
         return this.#repeat(expression, next);
-      case "rule":
+      case "rule": {
+        const start = itemAt(this.#starts, expression.index);
         // Tail call: the called rule returns to the caller of this rule, so tail recursion takes no stack.
-        return next === END ? this.#starts[expression.index]! : this.#add({ kind: "call", start: this.#starts[expression.index]!, next });
+        return next === END ? start : this.#add({ kind: "call", start, next });
+      }
     }
   }
 
@@ -104,18 +109,15 @@ class Compiler {
     const texts = options.flatMap((option) => (option.kind === "text" ? [Buffer.from(option.text)] : []));
     const others = options.filter((option) => option.kind !== "text").map((option) => this.#compile(option, next));
     const targets = [...(texts.length > 0 ? [this.#texts(texts, next)] : []), ...others.filter((target) => target !== DEAD)];
-    return targets.length === 1 ? targets[0]! : this.#add({ kind: "either", targets });
+    return targets.length === 1 ? itemAt(targets, 0) : this.#add({ kind: "either", targets });
   }
 
   #texts(texts: readonly Buffer[], next: number): number {
-    const start: Branch = { byte: 0, edges: [], isEnd: false };
-    /** Nodes of the previous text, from the start to its end. */
-    const path = [start];
+    /** Node of the end of the previous text. */
+    let at: Branch = { parent: null, depth: 0, byte: 0, edges: [], isEnd: false };
     const leave = (depth: number): void => {
-      while (path.length > depth + 1) {
-        const branch = path.pop()!;
-        path.at(-1)!.edges.push({ first: branch.byte, last: branch.byte, target: this.#branch(branch, next) });
-      }
+      for (; at.parent !== null && at.depth > depth; at = at.parent)
+        at.parent.edges.push({ first: at.byte, last: at.byte, target: this.#branch(at, next) });
     };
     let before: Uint8Array = new Uint8Array(0);
     // Texts are sorted, so nodes of the previous text that the next text does not share are complete.
@@ -123,12 +125,12 @@ class Compiler {
       let shared = 0;
       while (shared < before.length && before[shared] === each[shared]) shared++;
       leave(shared);
-      for (const byte of each.subarray(shared)) path.push({ byte, edges: [], isEnd: false });
-      path.at(-1)!.isEnd = true;
+      for (const byte of each.subarray(shared)) at = { parent: at, depth: at.depth + 1, byte, edges: [], isEnd: false };
+      at.isEnd = true;
       before = each;
     }
     leave(0);
-    return this.#branch(start, next);
+    return this.#branch(at, next);
   }
 
   #branch({ edges, isEnd }: Branch, next: number): number {

@@ -28,7 +28,7 @@ function buildTree(tokens: readonly Token[]): TokenTree {
   const path: number[] = [];
   let before = new Uint8Array(0);
   const leave = (depth: number): void => {
-    while (path.length > depth) ends[path.pop()!] = bytes.length;
+    for (const node of path.splice(depth)) ends[node] = bytes.length;
   };
   for (const token of sorted) {
     let shared = 0;

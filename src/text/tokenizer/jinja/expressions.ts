@@ -97,12 +97,11 @@ export class ExpressionCompiler {
       }
       case "slice": {
         const value = this.expression(node.value);
-        const [start, stop, step] = [node.start, node.stop, node.step].map((bound) =>
-          bound === undefined ? () => null : this.expression(bound),
-        );
+        const boundOf = (bound: TemplateExpression | undefined) => (bound === undefined ? () => null : this.expression(bound));
+        const [start, stop, step] = [boundOf(node.start), boundOf(node.stop), boundOf(node.step)];
         return (scope) => {
           scope.meter.charge(1);
-          return slice(scope.meter, value(scope), start!(scope), stop!(scope), step!(scope));
+          return slice(scope.meter, value(scope), start(scope), stop(scope), step(scope));
         };
       }
       case "call":

@@ -7,6 +7,7 @@ import { split } from "../ops/join.ts";
 import { matmul } from "../ops/linear.ts";
 import { reduceMax } from "../ops/reduce.ts";
 import { reshape, transpose } from "../ops/shape.ts";
+import { itemAt, zip } from "../../../../base/util/items.ts";
 
 const int = (attribute: Attribute | undefined) => (attribute !== undefined && "int" in attribute ? Number(attribute.int) : 0);
 const float = (attribute: Attribute | undefined, otherwise: number) =>
@@ -46,7 +47,7 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     if (!isLeft && !isRight) return null;
     const scale = float(attributes["alpha"], 1);
     const [k] = (isLeft ? a.shape : a.shape.slice(1)) as [Dim];
-    const [m, n] = [a.shape[isLeft ? 1 : 0]!, b.shape[isRight ? 0 : 1]!];
+    const [m, n] = [itemAt(a.shape, isLeft ? 1 : 0), itemAt(b.shape, isRight ? 0 : 1)];
     const minHeight = Number(n) * Number(k) < LARGE ? TALL * Number(k) : Number(k);
     const isTall = !isLeft && isRight && hasFewRows(a) && Number(n) >= minHeight;
     const isLong = isLeft && !isRight && typeof k === "string" && Number(m) * Number(n) <= MAX_SPLIT_RESULT;
@@ -95,7 +96,7 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const { attributes, outputs } = node;
     const [x] = firstInputs(node, inputs, 1);
     const axis = int(attributes["axis"]);
-    const sizes = outputs.map(({ shape }) => shape[axis]!);
+    const sizes = outputs.map(({ shape }) => itemAt(shape, axis));
     const isStatic = (size: Dim): size is number => typeof size === "number";
     return sizes.length > MAX_OUTPUTS && sizes.every(isStatic) ? splitInStages(x, axis, sizes) : null;
   },
@@ -149,7 +150,7 @@ function splitInStages(x: Value, axis: number, sizes: readonly number[]): Value[
     axis,
     parts.map((part) => part.reduce((a, b) => a + b, 0)),
   );
-  return parts.flatMap((part, i) => splitInStages(pieces[i]!, axis, part));
+  return zip(parts, pieces).flatMap(([part, piece]) => splitInStages(piece, axis, part));
 }
 
 /**

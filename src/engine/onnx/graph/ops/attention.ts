@@ -2,11 +2,12 @@
 import type { Dim, Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
 import { add, mul, neg } from "./elementwise.ts";
-import { concat, split } from "./join.ts";
+import { concat, join, split } from "./join.ts";
 import { matmul } from "./linear.ts";
 import { softmax } from "./neural.ts";
 import { after } from "./order.ts";
 import { reshape } from "./shape.ts";
+import { first, itemAt, zip } from "../../../../base/util/items.ts";
 
 /** Term that attention masks add to a masked score, which makes its exponential exactly 0. */
 export const MASKED = -1e9;
@@ -53,16 +54,16 @@ interface Block {
  */
 export function attention(queries: Value, keys: Value, values: Value, options: AttentionOptions): Value {
   const { masks, scale, recompute } = options;
-  const blocks = splitQueries(queries, options).map((block, i): Block => ({
+  const blocks = zip(splitQueries(queries, options), masks).map(([block, mask]): Block => ({
     queries: block,
-    keys: firstRows(keys, masks[i]!.shape[3]!),
-    mask: masks[i]!,
+    keys: visible(keys, mask),
+    mask,
   }));
   const kept: Value[] = [];
-  const results = blocks.map((block, i) => {
+  const results = blocks.map((block) => {
     const p = probabilities(block, scale);
     kept.push(p);
-    return matmul(p, firstRows(values, masks[i]!.shape[3]!));
+    return matmul(p, visible(values, block.mask));
   });
   const result = joinQueries(results, queries, options);
   return queries.graph.recordOne({
@@ -88,7 +89,7 @@ interface Backward {
 }
 
 function gradients({ g, result, queries, values, blocks, kept }: Backward, options: AttentionOptions): Value[] {
-  const { masks, scale } = options;
+  const { scale } = options;
   const d = g.shape[3] as number;
   const delta = neg(reduceSum(mul(g, result), [3]));
   const ones = expandTo(g.graph.scalar(1), [...values.shape.slice(0, 3), 1]);
@@ -98,42 +99,46 @@ function gradients({ g, result, queries, values, blocks, kept }: Backward, optio
   const perQuery: Value[] = [];
   const keySum = new PrefixSum(options.block);
   const valueSum = new PrefixSum(options.block);
+  // Recomputation of a block waits for the results of the block after it, so that only one block's scores are in memory at a time.
+  let before = [g];
   for (let i = blocks.length - 1; i >= 0; i--) {
-    const block = blocks[i]!;
-    // Recomputation of a block waits for the results of the block after it, so that only one block's scores are in memory at a time.
-    const before = i === blocks.length - 1 ? [g] : [perQuery[0]!, keySum.head!, valueSum.head!];
+    const block = itemAt(blocks, i);
     const late = kept ? block : { ...block, queries: after(block.queries, before) };
-    const p = kept ? kept[i]! : probabilities(late, scale);
-    const scores = mul(p, matmul(widened[i]!, firstRows(widenedValues, masks[i]!.shape[3]!), { transposeB: true }));
-    perQuery.unshift(matmul(scores, block.keys, { scale }));
-    keySum.add(matmul(scores, late.queries, { transposeA: true, scale }));
-    valueSum.add(matmul(p, incoming[i]!, { transposeA: true }));
+    const p = kept ? itemAt(kept, i) : probabilities(late, scale);
+    const scores = mul(p, matmul(itemAt(widened, i), visible(widenedValues, block.mask), { transposeB: true }));
+    const ofQueries = matmul(scores, block.keys, { scale });
+    perQuery.unshift(ofQueries);
+    const ofKeys = keySum.add(matmul(scores, late.queries, { transposeA: true, scale }));
+    before = [ofQueries, ofKeys, valueSum.add(matmul(p, itemAt(incoming, i), { transposeA: true }))];
   }
-  return [joinQueries(perQuery, queries, options), keySum.total(values.shape[2]!), valueSum.total(values.shape[2]!)];
+  const size = itemAt(values.shape, 2);
+  return [joinQueries(perQuery, queries, options), keySum.total(size), valueSum.total(size)];
 }
 
 /** Sum of contributions to growing prefixes of the keys, added from the longest prefix (last block) to the shortest. */
 class PrefixSum {
-  /** Sum for the keys of the block that was added last; null before the first. */
-  head: Value | null = null;
   readonly #block: Dim;
-  readonly #tails: Value[] = [];
+  /** Sum for the keys of the block that was added last, then the sums for the keys after them, in order. */
+  #parts: Value[] = [];
 
   /** @param block - Number of keys by which each block's prefix exceeds the previous block's. */
   constructor(block: Dim) {
     this.#block = block;
   }
 
-  add(contribution: Value): void {
-    if (this.head) {
-      const [head, tail] = split(this.head, 2, [contribution.shape[2]!, this.#block]);
-      this.#tails.unshift(tail);
-      this.head = add(head, contribution);
-    } else this.head = contribution;
+  /** Returns the sum for the keys of this block. */
+  add(contribution: Value): Value {
+    const [sum, ...tails] = this.#parts;
+    if (!sum) this.#parts = [contribution];
+    else {
+      const [head, tail] = split(sum, 2, [itemAt(contribution.shape, 2), this.#block]);
+      this.#parts = [add(head, contribution), tail, ...tails];
+    }
+    return first(this.#parts);
   }
 
   total(size: Dim): Value {
-    return this.#tails.length === 0 ? this.head! : concat([this.head!, ...this.#tails], 2, size);
+    return join(this.#parts, 2, size);
   }
 }
 
@@ -141,7 +146,7 @@ class PrefixSum {
 function splitQueries(x: Value, { masks, group, block, time }: AttentionOptions): Value[] {
   if (masks.length === 1) return [x];
   const [batch, heads, , width] = x.shape as [Dim, Dim, Dim, Dim];
-  const rows = masks[0]!.shape[2]!;
+  const rows = itemAt(first(masks).shape, 2);
   const pieces = split(
     reshape(x, [batch, heads, group, time, width]),
     3,
@@ -152,14 +157,15 @@ function splitQueries(x: Value, { masks, group, block, time }: AttentionOptions)
 
 /** Inverts {@link splitQueries}; the result has the shape of `like`. */
 function joinQueries(pieces: readonly Value[], like: Value, { group, block, time }: AttentionOptions): Value {
-  if (pieces.length === 1) return pieces[0]!;
+  if (pieces.length === 1) return first(pieces);
   const [batch, heads, , width] = like.shape as [Dim, Dim, Dim, Dim];
   const apart = pieces.map((piece) => reshape(piece, [batch, heads, group, block, width]));
   return reshape(concat(apart, 3, time), like.shape);
 }
 
-/** Returns the first `size` elements along dimension 2. */
-function firstRows(x: Value, size: Dim): Value {
+/** Returns the first elements along dimension 2, as many as the keys of a mask. */
+function visible(x: Value, mask: Value): Value {
+  const size = itemAt(mask.shape, 3);
   if (x.shape[2] === size) return x;
   const { graph } = x;
   return graph.recordOne({

@@ -1,6 +1,7 @@
 /** Matrix products. Transposition and scale are applied in the kernel, without a transposed copy. */
 import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
+import { first, last } from "../../../../base/util/items.ts";
 
 /** Options of {@link matmul}. */
 export interface MatmulOptions {
@@ -94,11 +95,9 @@ export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value, { is
 
 /** Computes `a·b[g]` for each `g`: `[M, K]` times `[G, K, N]` gives `[G, M, N]`. Has no gradient. */
 export function productOfEach(a: Value, b: Value): Value {
-  const [m, k] = a.shape;
-  const [groups, k2, n] = b.shape;
-  if (a.shape.length !== 2 || b.shape.length !== 3 || k !== k2)
+  if (a.shape.length !== 2 || b.shape.length !== 3 || a.shape[1] !== b.shape[1])
     throw new ShapeError(`Expected a matrix and a stack that multiply, got ${formatShape(a.shape)} and ${formatShape(b.shape)}`);
-  return a.graph.recordOne({ op: "MatMul", inputs: [a, b], output: { shape: [groups!, m!, n!] } });
+  return a.graph.recordOne({ op: "MatMul", inputs: [a, b], output: { shape: [first(b.shape), first(a.shape), last(b.shape)] } });
 }
 
 function lastTwo(x: Value, isTransposed: boolean): [Dim, Dim] {

@@ -5,6 +5,7 @@ import { expandTo, reduceSum } from "./broadcast.ts";
 import { add, cast, exp, lessOrEqual, maximum, minimum, mul, neg, sub, where } from "./elementwise.ts";
 import { matmul } from "./linear.ts";
 import { reshape } from "./shape.ts";
+import { first, last } from "../../../../base/util/items.ts";
 
 /** Computes the softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
 export function softmax(x: Value): Value {
@@ -65,7 +66,7 @@ export function rmsNorm(x: Value, gain: Value, epsilon: number): Value {
 
 /** Reshapes to a matrix by merging all dimensions except the last. The name of the merged dimension is unique to its size. */
 function asMatrix(x: Value): Value {
-  return x.shape.length === 2 ? x : reshape(x, [x.shape.slice(0, -1).join("*"), x.shape.at(-1)!]);
+  return x.shape.length === 2 ? x : reshape(x, [x.shape.slice(0, -1).join("*"), last(x.shape)]);
 }
 
 /**
@@ -116,7 +117,7 @@ export function gatherRows(table: Value, indices: Value): Value {
  * @param indices - `[R]`, int64 or int32, below 2^24.
  */
 export function gatherFromPieces(pieces: readonly Value[], indices: Value): Value {
-  if (pieces.length === 1) return gatherRows(pieces[0]!, indices);
+  if (pieces.length === 1) return gatherRows(first(pieces), indices);
   const { graph, shape } = indices;
   const ids = cast(indices, "float32");
   let end = pieces.reduce((sum, piece) => sum + (piece.shape[0] as number), 0);
@@ -127,7 +128,7 @@ export function gatherFromPieces(pieces: readonly Value[], indices: Value): Valu
     const start = end - size;
     const inside = minimum(maximum(sub(ids, graph.scalar(start)), graph.scalar(0)), graph.scalar(size - 1));
     const rows = gatherRows(piece, cast(inside, "int32"));
-    result = result ? where(reshape(lessOrEqual(ids, graph.scalar(end - 1)), [shape[0]!, 1]), rows, result) : rows;
+    result = result ? where(reshape(lessOrEqual(ids, graph.scalar(end - 1)), [first(shape), 1]), rows, result) : rows;
     end = start;
   }
   return result!;

@@ -1,5 +1,6 @@
 /** Ops that rearrange elements without changing them. Their gradients are the inverse rearrangements. */
 import { type Dim, sameShape, type Value } from "../graph.ts";
+import { itemAt } from "../../../../base/util/items.ts";
 
 /**
  * Reshapes `x`. Named dimensions at the same axis are copied, and one more named dimension is inferred. With further named dimensions,
@@ -25,7 +26,7 @@ export function transpose(x: Value, permutation: readonly number[]): Value {
     op: "Transpose",
     inputs: [x],
     attributes: { perm: { ints: permutation } },
-    output: { shape: permutation.map((axis) => x.shape[axis]!), dtype: x.dtype },
+    output: { shape: permutation.map((axis) => itemAt(x.shape, axis)), dtype: x.dtype },
     vjp: (g) => [transpose(g, inverse)],
   });
 }

@@ -7,6 +7,7 @@
 import { complement, intersection } from "../../code-points.ts";
 import type { CodePointRange } from "../../expression.ts";
 import type { Term, Terms } from "./term.ts";
+import { codePointAt } from "../../../../base/util/items.ts";
 
 /** Disjoint sets of characters that together contain every character. */
 type Partition = readonly (readonly CodePointRange[])[];
@@ -99,7 +100,7 @@ export class Derivatives {
   /** Whether a text belongs to the language of a term. */
   matches(term: Term, text: string): boolean {
     let left = term;
-    for (const character of text) left = this.derive(left, character.codePointAt(0)!);
+    for (const character of text) left = this.derive(left, codePointAt(character, 0));
     return left.isNullable;
   }
 }

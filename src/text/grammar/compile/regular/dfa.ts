@@ -3,6 +3,8 @@ import { complement, normalized } from "../../code-points.ts";
 import { choiceOf, EMPTY, MATCHES_NOTHING, sequence, type CodePointRange, type Expression, type GrammarBuilder } from "../../expression.ts";
 import { TooLarge, type Derivatives } from "./derivative.ts";
 import type { Term } from "./term.ts";
+import { first, itemAt, zip } from "../../../../base/util/items.ts";
+import { getOrThrow } from "../../../../base/util/values.ts";
 
 /** A state and its outgoing edges. */
 export interface DfaState {
@@ -36,7 +38,7 @@ export function dfaOf(root: Term, derivatives: Derivatives, made: () => number):
   for (const term of terms) {
     const edges = new Map<number, CodePointRange[]>();
     for (const set of derivatives.partition(term)) {
-      const next = derivatives.derive(term, set[0]![0]);
+      const next = derivatives.derive(term, first(set)[0]);
       if (next.kind === "set" && next.ranges.length === 0) continue;
       let target = places.get(next);
       if (target === undefined) {
@@ -62,10 +64,11 @@ export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b
   const places = new Map<string, number>([["0,0", 0]]);
   const pairs: (readonly [number, number])[] = [[0, 0]];
   const states: DfaState[] = [];
-  for (const [left, right] of pairs) {
+  for (const [leftAt, rightAt] of pairs) {
+    const [left, right] = [itemAt(a, leftAt), itemAt(b, rightAt)];
     const edges: { ranges: CodePointRange[]; target: number }[] = [];
-    for (const one of a[left]!.edges) {
-      for (const other of b[right]!.edges) {
+    for (const one of left.edges) {
+      for (const other of right.edges) {
         const ranges = both(one.ranges, other.ranges);
         if (ranges.length === 0) continue;
         const key = `${one.target},${other.target}`;
@@ -78,7 +81,7 @@ export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b
       }
     }
     if (pairs.length > MAX_STATES) throw new TooLarge();
-    states.push({ isEnd: a[left]!.isEnd && b[right]!.isEnd, edges });
+    states.push({ isEnd: left.isEnd && right.isEnd, edges });
   }
   return states;
 }
@@ -114,11 +117,14 @@ export function minimized(dfa: Dfa): Dfa {
   }
   // States are numbered in order of occurrence, so that the start state remains the first.
   const states = new Map<number, DfaState>();
-  for (const [at, { isEnd, edges }] of dfa.entries()) {
-    if (states.has(classes[at]!)) continue;
+  for (const [{ isEnd, edges }, own] of zip(dfa, classes)) {
+    if (states.has(own)) continue;
     const merged = new Map<number, CodePointRange[]>();
-    for (const { ranges, target } of edges) merged.set(classes[target]!, [...(merged.get(classes[target]!) ?? []), ...ranges]);
-    states.set(classes[at]!, { isEnd, edges: Array.from(merged, ([target, ranges]) => ({ ranges: normalized(ranges), target })) });
+    for (const { ranges, target } of edges) {
+      const next = itemAt(classes, target);
+      merged.set(next, [...(merged.get(next) ?? []), ...ranges]);
+    }
+    states.set(own, { isEnd, edges: Array.from(merged, ([target, ranges]) => ({ ranges: normalized(ranges), target })) });
   }
   return [...states.values()];
 }
@@ -126,11 +132,11 @@ export function minimized(dfa: Dfa): Dfa {
 /** Returns for each state whether an accepting state can be reached. */
 function liveStates(dfa: Dfa): boolean[] {
   const callers: number[][] = dfa.map(() => []);
-  for (const [from, { edges }] of dfa.entries()) for (const { target } of edges) callers[target]!.push(from);
+  for (const [from, { edges }] of dfa.entries()) for (const { target } of edges) itemAt(callers, target).push(from);
   const isLive = dfa.map(({ isEnd }) => isEnd);
   const left = [...isLive.keys()].filter((at) => isLive[at]);
   for (let at = left.pop(); at !== undefined; at = left.pop()) {
-    for (const from of callers[at]!) {
+    for (const from of itemAt(callers, at)) {
       if (isLive[from]) continue;
       isLive[from] = true;
       left.push(from);
@@ -143,10 +149,13 @@ function liveStates(dfa: Dfa): boolean[] {
 export function dfaExpression(dfa: Dfa, builder: GrammarBuilder, spell: (ranges: readonly CodePointRange[]) => Expression): Expression {
   const isLive = liveStates(dfa);
   if (!isLive[0]) return MATCHES_NOTHING;
-  const rules = dfa.map((_, at) => (isLive[at] ? builder.declare() : null));
+  const rules = new Map(dfa.flatMap((_, at) => (isLive[at] ? [[at, builder.declare()]] : [])));
   for (const [at, { isEnd, edges }] of dfa.entries()) {
-    const ways = edges.flatMap(({ ranges, target }) => (isLive[target] ? [sequence(spell(ranges), rules[target]!.rule)] : []));
-    rules[at]?.define(choiceOf(isEnd ? [EMPTY, ...ways] : ways));
+    const ways = edges.flatMap(({ ranges, target }) => {
+      const next = rules.get(target);
+      return next === undefined ? [] : [sequence(spell(ranges), next.rule)];
+    });
+    rules.get(at)?.define(choiceOf(isEnd ? [EMPTY, ...ways] : ways));
   }
-  return rules[0]!.rule;
+  return getOrThrow(rules, 0).rule;
 }

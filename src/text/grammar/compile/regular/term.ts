@@ -6,6 +6,7 @@
  */
 import { intersection, normalized } from "../../code-points.ts";
 import type { CodePointRange } from "../../expression.ts";
+import { codePointAt } from "../../../../base/util/items.ts";
 
 interface Facts {
   readonly id: number;
@@ -94,7 +95,7 @@ export class Terms {
 
   /** Returns the language of exactly one text. */
   text(value: string): Term {
-    const points = Array.from(value, (character) => character.codePointAt(0)!);
+    const points = Array.from(value, (character) => codePointAt(character, 0));
     return points.reduceRight((tail, point) => this.concat(this.set([[point, point]]), tail), this.empty);
   }
 
@@ -137,8 +138,9 @@ export class Terms {
     const parts = new Set<Term>(flat.filter((part) => part.kind !== "set"));
     if (ranges.length > 0) parts.add(this.set(normalized(ranges)));
     const sorted = [...parts].sort((a, b) => a.id - b.id);
-    if (sorted.length === 0) return this.nothing;
-    if (sorted.length === 1) return sorted[0]!;
+    const [only] = sorted;
+    if (only === undefined) return this.nothing;
+    if (sorted.length === 1) return only;
     return this.#make(
       `o${sorted.map(({ id }) => id).join()}`,
       { kind: "or", parts: sorted },
@@ -197,8 +199,9 @@ export class Terms {
 
   #all(parts: readonly Term[]): Term {
     const sorted = [...parts].sort((a, b) => a.id - b.id);
-    if (sorted.length === 0) return this.anything;
-    if (sorted.length === 1) return sorted[0]!;
+    const [only] = sorted;
+    if (only === undefined) return this.anything;
+    if (sorted.length === 1) return only;
     if (sorted.includes(this.empty)) return sorted.every(({ isNullable }) => isNullable) ? this.empty : this.nothing;
     return this.#make(
       `a${sorted.map(({ id }) => id).join()}`,

@@ -102,8 +102,8 @@ function itemsOf(places: readonly Schema[], others: Schema, { min, max }: Counts
 
   // From the last position to the first: the items that may follow once the earlier positions are filled.
   let after = many(sequence(comma, rest), Math.max(first.length, 1));
-  for (let at = first.length - 1; at > 0; at--) {
-    const one = sequence(comma, first[at]!, after);
+  for (const [at, place] of [...first.entries()].slice(1).reverse()) {
+    const one = sequence(comma, place, after);
     // Each position has its own rule, since hundreds of positions would otherwise be nested as deeply.
     after = at >= max ? EMPTY : compiler.rule(() => (at < min ? one : optional(one)));
   }

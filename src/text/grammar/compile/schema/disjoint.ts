@@ -4,6 +4,7 @@ import { canonicalJson, isSchemaObject, toNames, toSchemaMap, toSchemas, valuesO
 import { mergeSchemas, type Merging } from "./merge.ts";
 import { negated } from "./negate.ts";
 import { asPrepared } from "./prepare.ts";
+import { itemAt } from "../../../../base/util/items.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 
@@ -25,7 +26,10 @@ function requiredMembers(schema: SchemaObject): ReadonlyMap<string, Schema> | nu
   if (typesOf(schema).some((type) => type !== "object") || valuesOf(schema) !== null) return null;
   const properties = toSchemaMap(schema["properties"], "properties", "");
   return new Map(
-    toNames(schema["required"], "required", "").flatMap((name) => (properties.has(name) ? [[name, properties.get(name)!]] : [])),
+    toNames(schema["required"], "required", "").flatMap((name) => {
+      const member = properties.get(name);
+      return member === undefined ? [] : [[name, member]];
+    }),
   );
 }
 
@@ -80,9 +84,10 @@ class Comparison {
     if (requiresAbsent(a, b) || requiresAbsent(b, a)) return true;
     this.#comparisons += members.size;
     const follow = (schema: Schema) => this.#look.follow(schema, this.#path);
-    return [...members].some(
-      ([name, schema]) => others.has(name) && this.areDisjoint(follow(schema), follow(others.get(name)!), depth + 1),
-    );
+    return [...members].some(([name, schema]) => {
+      const other = others.get(name);
+      return other !== undefined && this.areDisjoint(follow(schema), follow(other), depth + 1);
+    });
   }
 }
 
@@ -178,7 +183,7 @@ export function exclusiveOptions(
   const comparison = new Comparison(look, path);
   const opposites = options.map((option) => negated(option, { ...merging, path }));
   const overlapping = followed.map((option, at) =>
-    opposites.filter((_, other) => other !== at && !comparison.areDisjoint(option, followed[other]!)),
+    opposites.filter((_, other) => other !== at && !comparison.areDisjoint(option, itemAt(followed, other))),
   );
   if (overlapping.some((others) => others.includes(null))) return null;
   const alternatives = overlapping.map((others) => others.reduce((product, other) => product * alternativesOf(other), 1));

@@ -35,7 +35,7 @@ export function finiteValues(schema: Schema, look: Look, path: string, depth = 0
   let values: readonly unknown[] | null;
   if (either !== undefined) {
     const each = toSchemas(either, "anyOf", path).map((option) => finiteValues(option, look, path, depth + 1));
-    values = each.includes(null) ? null : each.flatMap((list) => list!);
+    values = each.every((list) => list !== null) ? each.flat() : null;
   } else values = valuesOf(followed) ?? valuesOfTypes(followed);
   if (values === null) return null;
   const unique = [...new Map(values.map((value) => [canonicalJson(value), value])).values()];

@@ -8,6 +8,7 @@ import type { Term } from "../regular/term.ts";
 import type { SchemaCompiler } from "./compiler.ts";
 import { refuse, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 import { stringTerm } from "./strings.ts";
+import { getOrThrow } from "../../../../base/util/values.ts";
 
 /** Set of keys, including their quotes, and the schema of their members. */
 export interface MemberKeys {
@@ -29,7 +30,7 @@ function keyOtherThan(names: readonly string[], at: number, compiler: SchemaComp
   for (const name of names) {
     const first = name.codePointAt(at);
     if (first === undefined) isOver = true;
-    else if (byFirst.has(first)) byFirst.get(first)!.push(name);
+    else if (byFirst.has(first)) getOrThrow(byFirst, first).push(name);
     else byFirst.set(first, [name]);
   }
   const longer = [...byFirst].map(([point, same]) => {
@@ -129,7 +130,8 @@ export class KeyRules {
     const result: MemberKeys[] = [];
     for (let set = 0; set < 1 << patterns.length; set++) {
       const of = patterns.filter((_, at) => set & (1 << at));
-      const schema: Schema = of.length === 0 ? this.#more : of.length === 1 ? of[0]!.schema : { allOf: of.map((each) => each.schema) };
+      const [only] = of;
+      const schema: Schema = only === undefined ? this.#more : of.length === 1 ? only.schema : { allOf: of.map((each) => each.schema) };
       if (schema === false) continue;
       const without = patterns.filter((_, at) => !(set & (1 << at))).map(({ term }) => terms.not(term));
       const term = terms.and([...(this.#names === null ? [] : [this.#names]), ...excluded, ...of.map((each) => each.term), ...without]);

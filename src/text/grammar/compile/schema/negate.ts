@@ -12,6 +12,7 @@ import {
   type SchemaObject,
 } from "./keywords.ts";
 import type { Prepare, Resolve } from "./prepare.ts";
+import { zip } from "../../../../base/util/items.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 
@@ -71,11 +72,14 @@ function opposites(keyword: string, schema: SchemaObject, context: NegateContext
     case "required":
       return toNames(value, keyword, path).map((name) => ({ type: "object", properties: { [name]: false } }));
     case "properties": {
-      const members = [...toSchemaMap(value, keyword, path)];
-      const each = all(members.map(([, member]) => member));
-      return (
-        each?.map((opposite, at) => ({ type: "object", required: [members[at]![0]], properties: { [members[at]![0]]: opposite } })) ?? null
-      );
+      const members = toSchemaMap(value, keyword, path);
+      const each = all([...members.values()]);
+      if (each === null) return null;
+      return zip([...members.keys()], each).map(([name, opposite]) => ({
+        type: "object",
+        required: [name],
+        properties: { [name]: opposite },
+      }));
     }
     case "not":
       return [toSchema(value, keyword, path)];
@@ -103,8 +107,8 @@ export function negated(schema: Schema, context: NegateContext, depth = 0): Sche
     if (more === null) return null;
     alternatives.push(...more);
   }
-  if (alternatives.length === 1) return alternatives[0]!;
-  return alternatives.length === 0 ? false : { anyOf: alternatives };
+  const [only = false] = alternatives;
+  return alternatives.length > 1 ? { anyOf: alternatives } : only;
 }
 
 /** Keywords that are kept under `not`, by the type of the values for which they hold: they are valid for values of any other type. */

@@ -7,6 +7,7 @@ import type { SchemaCompiler } from "./compiler.ts";
 import { finiteValues } from "./finite.ts";
 import { KeyRules } from "./keys.ts";
 import { toCount, toNames, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
+import { codePointAt, itemAt } from "../../../../base/util/items.ts";
 
 interface Member {
   /** Key as JSON text. */
@@ -92,7 +93,7 @@ function keyTrie(entries: readonly Keyed[], from: number): Expression {
   if (/[\ud800-\udbff]/.test(first.key[to - 1] ?? "")) to--;
   const byNext = new Map<string, Keyed[]>();
   for (const entry of entries) {
-    const next = String.fromCodePoint(entry.key.codePointAt(to)!);
+    const next = String.fromCodePoint(codePointAt(entry.key, to));
     byNext.set(next, [...(byNext.get(next) ?? []), entry]);
   }
   return sequence(text(first.key.slice(from, to)), choiceOf([...byNext.values()].map((same) => keyTrie(same, to))));
@@ -113,34 +114,35 @@ function membersOf(members: readonly Member[], more: Expression | null, { min, m
   });
   let isEnd = true;
   const following = (tail: readonly Expression[], ends: boolean): Expression[] =>
-    states.map((count) =>
+    tail.map((rest, count) =>
       compiler.rule(() => {
-        const others = sequence(comma, tail[count]!);
+        const others = sequence(comma, rest);
         return ends && count >= min ? optional(others) : others;
       }),
     );
   /** Members of the current block, which is used only if counts are not distinguished, and the members after the block. */
   let block: Keyed[] = [];
-  let beyond = next[0]!;
+  let beyond = itemAt(next, 0);
   for (const [at, { key, value, isRequired }] of [...members.entries()].reverse()) {
     const [tail, after] = [next, following(next, isEnd)];
-    next = states.map((count) =>
+    next = tail.map((skipped, count) =>
       compiler.rule(() => {
-        const one = count >= max ? MATCHES_NOTHING : sequence(text(key), value, after[up(count)]!);
-        return isRequired ? one : oneOfThese(one, tail[count]!);
+        const one = count >= max ? MATCHES_NOTHING : sequence(text(key), value, itemAt(after, up(count)));
+        return isRequired ? one : oneOfThese(one, skipped);
       }),
     );
     isEnd &&= !isRequired;
     if (isRequired) block = [];
-    else block.push({ key, rest: sequence(value, after[0]!) });
+    else block.push({ key, rest: sequence(value, itemAt(after, 0)) });
     if (at % BLOCK_SIZE !== 0) continue;
     if (block.length === BLOCK_SIZE && top === 0) {
       const [entries, others] = [block, beyond];
       next = [compiler.rule(() => oneOfThese(keyTrie(entries, 0), others))];
     }
-    [block, beyond] = [[], next[0]!];
+    [block, beyond] = [[], itemAt(next, 0)];
   }
-  return isEnd && min === 0 ? (next[0] === MATCHES_NOTHING ? EMPTY : optional(next[0]!)) : next[0]!;
+  const all = itemAt(next, 0);
+  return isEnd && min === 0 ? (all === MATCHES_NOTHING ? EMPTY : optional(all)) : all;
 }
 
 /** Returns the expression of the objects that a schema describes; keywords that are not fully enforced are recorded with `relax`. */
