@@ -1,7 +1,7 @@
 /** Shared parts of translating a chat completion to the answer of a dialect. */
 import { given, type Members } from "./index.ts";
 import type { ChatCompletion, Choice, LogprobEntry, Usage } from "../base/schema/index.ts";
-import { first } from "../base/util/items.ts";
+import { first } from "../base/util/values.ts";
 
 /** Returns the first choice of a completion. */
 export function firstChoice({ choices }: ChatCompletion): Choice {

@@ -13,7 +13,7 @@ import { fromResponse } from "./responses/recorded-answer.ts";
 import { conversationOf, type ResponseLookup } from "./responses/conversation.ts";
 import { readResponsesRequest, responsesToChat } from "./responses/request.ts";
 import type { RawPrompt, TranslatedCall } from "./translated-call.ts";
-import { zip } from "../base/util/items.ts";
+import { zip } from "../base/util/values.ts";
 
 /** Request and answer of a dialect. */
 export type Exchange = {

@@ -5,8 +5,7 @@ import type { ModelConfig } from "../engine/onnx/model/config.ts";
 import { type Adapter, adapterLayout } from "../engine/onnx/model/parameters.ts";
 import { ADAPTER_FILE, checkAdapter } from "../engine/onnx/model/peft.ts";
 import { openSafetensors, type OpenSafetensors } from "../engine/onnx/model/safetensors.ts";
-import { first, itemAt } from "../base/util/items.ts";
-import { getOrThrow } from "../base/util/values.ts";
+import { first, getOrThrow, itemAt } from "../base/util/values.ts";
 
 /** Matrix of a linear layer's adapter, row-major: `A [rank, in]` or `B [out, rank]`. */
 type MatrixName = "A" | "B";

@@ -1,5 +1,5 @@
 /** Weights to export: tensors of a model directory, with an adapter merged into them. */
-import { itemAt } from "../base/util/items.ts";
+import { itemAt } from "../base/util/values.ts";
 import { type ModelConfig, readModelConfig } from "../engine/onnx/model/config.ts";
 import { type Adapter, baseLayout, fileShape } from "../engine/onnx/model/parameters.ts";
 import { openBaseWeights } from "../engine/onnx/model/weight-source.ts";

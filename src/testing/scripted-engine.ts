@@ -1,4 +1,4 @@
-import { itemAt } from "../base/util/items.ts";
+import { itemAt } from "../base/util/values.ts";
 import { randomUUID } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
-import { getOrThrow, isRecord, messageOf, parseJson } from "../../src/base/util/values.ts";
+import { describe, expect, it, test } from "vitest";
+import { codePointAt, first, getOrThrow, isRecord, itemAt, last, messageOf, parseJson, zip } from "../../src/base/util/values.ts";
 import { pathExists } from "../../src/base/util/file-system-error.ts";
 
 describe("isRecord", () => {
@@ -40,4 +40,21 @@ describe("getOrThrow", () => {
     expect(getOrThrow(map, "a")).toBe(0);
     expect(() => getOrThrow(map, "b")).toThrow('Expected an entry of the map for the key "b", got none');
   });
+});
+
+test("items that exist are returned", () => {
+  expect([first([3, 4]), last([3, 4]), itemAt(Int32Array.of(5, 6), 1), itemAt([7, 8], -2)]).toEqual([3, 4, 6, 7]);
+  expect(codePointAt("a👍", 1)).toBe(0x1f44d);
+  expect(zip([1, 2], ["a", "b"])).toEqual([
+    [1, "a"],
+    [2, "b"],
+  ]);
+});
+
+test("a missing item is an error that names it", () => {
+  expect(() => first([])).toThrow(new RangeError("Expected an item at index 0, got 0 items"));
+  expect(() => last([])).toThrow("index -1");
+  expect(() => itemAt([1], 1)).toThrow("index 1, got 1 items");
+  expect(() => codePointAt("a", 1)).toThrow("index 1, got 1 code units");
+  expect(() => zip([1], [])).toThrow("as many items as 1, got 0");
 });

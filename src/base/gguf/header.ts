@@ -7,7 +7,7 @@ import { DataError, UnsupportedError } from "../errors.ts";
 import { HeaderReader } from "./header-reader.ts";
 import { GgufMetadata, type StoredValue, VALUE_BYTES, VALUE_TYPES, type ValueType } from "./metadata.ts";
 import { elementTypeOf, type ElementType } from "./element-types.ts";
-import { first } from "../util/items.ts";
+import { first } from "../util/values.ts";
 
 /** Tensor of a file. */
 export interface GgufTensor {

@@ -1,6 +1,6 @@
 /** Merges of a BPE tokenizer for the scores of a SentencePiece vocabulary. */
 import { TOKEN_TYPES, type GgufVocabulary } from "./vocabulary.ts";
-import { itemAt } from "../util/items.ts";
+import { itemAt } from "../util/values.ts";
 
 interface Candidate {
   readonly pair: readonly [string, string];

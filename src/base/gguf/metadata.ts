@@ -1,6 +1,6 @@
 /** Metadata of a GGUF file: typed values by key. */
 import { DataError } from "../errors.ts";
-import { first } from "../util/items.ts";
+import { first } from "../util/values.ts";
 
 /** Names of the value types by their number in the format. */
 export const VALUE_TYPES = [

@@ -2,7 +2,7 @@
 import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufFile } from "./file.ts";
 import type { MetadataKeys } from "./keys.ts";
-import { zip } from "../util/items.ts";
+import { zip } from "../util/values.ts";
 
 /** Object for `rope_parameters` of a `config.json`. */
 export type RopeParameters = Readonly<Record<string, unknown>>;

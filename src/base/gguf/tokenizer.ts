@@ -5,7 +5,7 @@ import type { GgufMetadata } from "./metadata.ts";
 import { mergesFromScores } from "./merges.ts";
 import { type GgufPreTokenizer, preTokenizerIds, preTokenizerWithId } from "./pre-tokenizers.ts";
 import { readVocabulary, TOKEN_TYPES, type GgufVocabulary } from "./vocabulary.ts";
-import { itemAt } from "../util/items.ts";
+import { itemAt } from "../util/values.ts";
 
 /** Files of a tokenizer, as parsed JSON. */
 export interface GgufTokenizer {

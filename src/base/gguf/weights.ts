@@ -5,7 +5,7 @@ import { type GgufFile, openGguf } from "./file.ts";
 import type { GgufTensor } from "./header.ts";
 import { MetadataKeys } from "./keys.ts";
 import { ggufTensorName } from "./tensor-names.ts";
-import { last } from "../util/items.ts";
+import { last } from "../util/values.ts";
 
 /** Open weights. */
 export interface GgufWeights {

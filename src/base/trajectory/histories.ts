@@ -12,7 +12,7 @@ import { tool as toolSchema } from "../schema/index.ts";
 import { textOf } from "./messages.ts";
 import { storedChoice } from "./sample.ts";
 import { endOfAnswer, startsWithTurn } from "./same-message.ts";
-import { itemAt } from "../util/items.ts";
+import { itemAt } from "../util/values.ts";
 
 /** Completed chat completion. */
 export interface RecordedCall {

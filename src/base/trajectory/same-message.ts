@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { RequestMessage, ToolCall } from "../schema/index.ts";
 import { textOf } from "./messages.ts";
-import { itemAt } from "../util/items.ts";
+import { itemAt } from "../util/values.ts";
 
 /** Whether `messages` begin with `before`, followed by `answer`. */
 export function startsWithTurn(messages: readonly RequestMessage[], before: readonly RequestMessage[], answer: RequestMessage): boolean {

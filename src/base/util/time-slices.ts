@@ -9,7 +9,7 @@ const SLICE_MS = 10;
 /** Max milliseconds between the first {@link TimeSlices.postpone} and the next time slice. */
 const MAX_POSTPONED_MS = 50;
 
-/** Waiting callers by group, the group whose turn is next first. */
+/** Waiting callers by group, the next group first. */
 type Waiting = Map<unknown, (() => void)[]>;
 
 /** Scheduler of callers that share the event loop: round robin over groups, first in, first out within a group. */
@@ -36,8 +36,8 @@ export class TimeSlices {
   }
 
   /**
-   * As {@link enter}, for a caller that ends work, such as one whose response is complete: it continues before all callers of `enter`, so that
-   * the end of a request does not wait for requests that arrived after it.
+   * As {@link enter}, for the end of work, such as a complete response. Precedes all callers of `enter`: the end of a request does not wait for
+   * later requests.
    */
   enterToEnd(group: unknown): Promise<void> | undefined {
     return this.#enter(this.#ending, group);

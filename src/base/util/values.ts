@@ -57,3 +57,39 @@ export function getOrThrow<Key, Value extends NonNullable<unknown>>(map: Readonl
   if (value === undefined) throw new Error(`Expected an entry of the map for the key "${String(key)}", got none`);
   return value;
 }
+
+/** Lists and typed arrays. */
+interface Items<T> {
+  readonly length: number;
+  at(index: number): T | undefined;
+}
+
+/** Returns the item at an index, which counts from the end if negative. Slower than `[]` in a loop over numbers. @throws RangeError for an index out of range */
+export function itemAt<T>(items: Items<T>, index: number): T {
+  const item = items.at(index);
+  if (item === undefined) throw new RangeError(`Expected an item at index ${index}, got ${items.length} items`);
+  return item;
+}
+
+/** Returns the first item. @throws RangeError for an empty list */
+export function first<T>(items: Items<T>): T {
+  return itemAt(items, 0);
+}
+
+/** Returns the last item. @throws RangeError for an empty list */
+export function last<T>(items: Items<T>): T {
+  return itemAt(items, -1);
+}
+
+/** Returns the code point at an index of UTF-16 code units. @throws RangeError at the end of the text */
+export function codePointAt(text: string, index: number): number {
+  const codePoint = text.codePointAt(index);
+  if (codePoint === undefined) throw new RangeError(`Expected a character at index ${index}, got ${text.length} code units`);
+  return codePoint;
+}
+
+/** Returns the pairs of items with the same index. @throws RangeError if the lengths differ */
+export function zip<A, B>(a: readonly A[], b: readonly B[]): [A, B][] {
+  if (a.length !== b.length) throw new RangeError(`Expected as many items as ${a.length}, got ${b.length}`);
+  return a.map((item, index) => [item, b[index] as B]);
+}

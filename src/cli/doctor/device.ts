@@ -2,10 +2,9 @@
 import type { DeviceChoice } from "../../engine/engine-info.ts";
 import { WhetstoneError } from "../../base/errors.ts";
 import { chooseDevice } from "../../service/models/device.ts";
-import { messageOf } from "../../base/util/values.ts";
 import { DEVICE_FLAGS } from "../engine-options.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
-import { first } from "../../base/util/items.ts";
+import { first, messageOf } from "../../base/util/values.ts";
 
 const REMEDY = 'Follow the remedy in the message, or select the device "cpu"';
 

@@ -13,7 +13,7 @@ import type {
 } from "../../base/schema/index.ts";
 import type { AnswerBuilder, EventShaper, ServerEvent } from "../answer-builder.ts";
 import type { TranslatedCompletion } from "./request.ts";
-import { last } from "../../base/util/items.ts";
+import { last } from "../../base/util/values.ts";
 
 /** An echoed prompt. */
 export interface Echo {

@@ -3,7 +3,7 @@ import { messagesRequest, type MessagesMessage, type MessagesRequest, type Messa
 import { checkFields, given, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
 import { isHostedTool, RUN_IN_CLIENT } from "../hosted-tools.ts";
 import { chatMessages, contentOf } from "./blocks.ts";
-import { last } from "../../base/util/items.ts";
+import { last } from "../../base/util/values.ts";
 
 /** Fields that chat completions do not have; every other field passes unchanged. */
 const OWN_FIELDS = new Set([

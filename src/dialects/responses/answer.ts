@@ -12,7 +12,7 @@ import type { Members } from "../members.ts";
 import { toOpaque } from "../opaque.ts";
 import { calledName } from "./tools.ts";
 import { cachedTokens, firstChoice, tokenMembers } from "../answer-parts.ts";
-import { itemAt } from "../../base/util/items.ts";
+import { itemAt } from "../../base/util/values.ts";
 
 /** A request and the identity of its response. */
 export interface ResponsesHead {

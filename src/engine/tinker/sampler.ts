@@ -4,7 +4,7 @@ import type { SampledToken, SamplingParams } from "../port.ts";
 import { sampleAnswer, type TinkerSequence } from "./answers.ts";
 import { decodeSample, type TinkerEncoding } from "./encoding.ts";
 import { json, type TinkerTransport } from "./transport.ts";
-import { zip } from "../../base/util/items.ts";
+import { zip } from "../../base/util/values.ts";
 
 /** Weights that the server samples from. */
 export type SamplingTarget = { readonly base_model: string } | { readonly model_path: string } | { readonly sampling_session_id: string };

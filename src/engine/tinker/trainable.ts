@@ -9,7 +9,7 @@ import type { ServerModel } from "./server-model.ts";
 import type { ServerTraits } from "./servers.ts";
 import type { TinkerTransport } from "./transport.ts";
 import { ADAM_DEFAULTS, completeAdam } from "../../base/training-rows.ts";
-import { zip } from "../../base/util/items.ts";
+import { zip } from "../../base/util/values.ts";
 
 /** Rows of one forward-backward call, as sent to the server. */
 interface Sent {

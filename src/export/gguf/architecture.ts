@@ -8,7 +8,7 @@ import { ggufTensorName } from "../../base/gguf/tensor-names.ts";
 import { MAX_CONFIG_BYTES, parseFileJson } from "../../base/util/regular-file.ts";
 import { GGUF_FAMILIES, type GgufFamily, longRopeFactors, type RawConfig, type GgufSettings, windowOf } from "./families.ts";
 import type { MetadataValue } from "./writer.ts";
-import { zip } from "../../base/util/items.ts";
+import { zip } from "../../base/util/values.ts";
 
 /** Tensor of a GGUF file: its name, and its name in Hugging Face layout. */
 export interface MappedTensor {

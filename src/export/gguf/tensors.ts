@@ -2,7 +2,7 @@
 import { encodedBytes, ENCODERS, type ExportDtype } from "../element-encoders.ts";
 import { interleaveHeads } from "./architecture.ts";
 import type { WrittenTensor, MetadataValue } from "./writer.ts";
-import { last } from "../../base/util/items.ts";
+import { last } from "../../base/util/values.ts";
 
 /** Numbers of an element type in ggml, and of a file with mostly this type. */
 const GGML_TYPES: Readonly<Record<ExportDtype, { readonly tensor: number; readonly file: number }>> = {

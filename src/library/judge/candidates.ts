@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import type { RequestMessage, Tool } from "../../base/schema/index.ts";
 import { isChoice, toMessages } from "../../base/trajectory/messages.ts";
 import type { Trajectory, TrajectoryHistory } from "../../base/trajectory/trajectory.ts";
-import { itemAt } from "../../base/util/items.ts";
+import { itemAt } from "../../base/util/values.ts";
 
 /** Rollout with the parts that a judge sees. */
 export type Shown = Pick<Trajectory, "messagesAndChoices" | "additionalHistories" | "tools">;

@@ -8,7 +8,7 @@ import { median, Questioner } from "./questioner.ts";
 import { scoreLines } from "./relative.ts";
 import { attemptOf } from "./rubric.ts";
 import { Spending } from "./spending.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 /** Options of {@link referenceJudge}. */
 export interface ReferenceJudgeOptions<S> extends JudgeOptions {

@@ -6,8 +6,7 @@ import { resolvedOptions, type JudgeOptions } from "./options.ts";
 import { DEFAULT_RUBRIC, relativeMessages, type RelativePrompt } from "./prompts.ts";
 import { median, Questioner, type Question } from "./questioner.ts";
 import { Spending } from "./spending.ts";
-import { itemAt } from "../../base/util/items.ts";
-import { getOrThrow } from "../../base/util/values.ts";
+import { getOrThrow, itemAt } from "../../base/util/values.ts";
 
 /** Options of {@link relativeJudge}. */
 export interface RelativeJudgeOptions<S> extends JudgeOptions {

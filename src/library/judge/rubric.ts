@@ -8,8 +8,7 @@ import { rubricMessages, type RubricCriterion } from "./prompts.ts";
 import { median, Questioner } from "./questioner.ts";
 import { scoreLines } from "./relative.ts";
 import { Spending } from "./spending.ts";
-import { first } from "../../base/util/items.ts";
-import { getOrThrow } from "../../base/util/values.ts";
+import { first, getOrThrow } from "../../base/util/values.ts";
 
 /** Options of {@link rubricJudge}. */
 export interface RubricJudgeOptions extends JudgeOptions {

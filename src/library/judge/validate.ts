@@ -3,7 +3,7 @@ import type { GroupReward, GroupRewardResult } from "../../base/trajectory/group
 import { checkedScore } from "../../base/trajectory/scoring.ts";
 import type { Trajectory } from "../../base/trajectory/trajectory.ts";
 import { uniform } from "../../base/util/rng.ts";
-import { first, itemAt, last, zip } from "../../base/util/items.ts";
+import { first, itemAt, last, zip } from "../../base/util/values.ts";
 
 /** Rollouts of one scenario with a known order. */
 export interface JudgeCase<S> {

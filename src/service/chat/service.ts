@@ -44,7 +44,7 @@ import type { ChatReadOptions } from "./request/opened-chat.ts";
 import { wholeAnswer } from "./answer/whole-answer.ts";
 import { RunningRequests, type Held } from "./held-resources.ts";
 import { IgnoredParts } from "./request/ignored-fields.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 /** Dependencies of {@link ChatService}. */
 export interface ChatDependencies {

@@ -2,7 +2,7 @@
 import type { ErrorBody } from "../../base/schema/index.ts";
 import type { ChunkBatch, ChunkSource } from "../chat/answer/chunk-source.ts";
 import type { EventShaper, ServerEvent } from "../../dialects/answer-builder.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 /** Milliseconds without an event after which a connection gets a ping. */
 const PING_MS = 10_000;

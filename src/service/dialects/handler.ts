@@ -14,7 +14,7 @@ import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { DialectName } from "../../dialects/index.ts";
 import type { Opened, Translated, TranslationName } from "./translations.ts";
 import type { Translator } from "./translator.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 

@@ -2,7 +2,7 @@
 import { Handover } from "../../base/util/worker-rpc.ts";
 import { chatBuffersOf, openChats, toSentChat, type ChatBody, type ChatReadOptions, type SentChat } from "../chat/request/opened-chat.ts";
 import { openBody, type Opened, type Translated, type TranslationName } from "./translations.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 /** Result of `openBody` as plain data. */
 export type SentOpened<N extends TranslationName> = Omit<Opened<Translated<N>>, "calls"> & { readonly calls: readonly SentChat[] };

@@ -6,7 +6,7 @@ import { ownBuffer } from "../work/own-buffer.ts";
 import type { TaskThread, WorkPool } from "../work/pool.ts";
 import type { DialectTasks, SentOpened } from "./tasks.ts";
 import { openBody, type Opened, type Translated, type TranslationName } from "./translations.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 export class Translator {
   readonly #pool: WorkPool;

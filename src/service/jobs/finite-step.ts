@@ -1,6 +1,6 @@
 import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engine/port.ts";
 import { NonFiniteError, WhetstoneError } from "../../base/errors.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 const REMEDY =
   "The job committed nothing: the model stays at its last checkpoint. Lower the learning rate, set `max_grad_norm`, or check rewards, weights and log-probabilities of the data";

@@ -7,7 +7,7 @@ import { isNoSpace } from "../../base/util/no-space.ts";
 import { synchronize, unsynchronized } from "../store/database.ts";
 import { insertTurns, type NewTurn, type SessionCounts } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
-import { zip } from "../../base/util/items.ts";
+import { zip } from "../../base/util/values.ts";
 
 interface Waiting {
   readonly turn: NewTurn;

@@ -7,9 +7,8 @@ import { Transactions } from "./transactions.ts";
 import { HighWaterMark, requireMarked } from "./high-water-mark.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
-import { messageOf } from "../../base/util/values.ts";
 import { createPrivateFile } from "../disk/private-files.ts";
-import { first } from "../../base/util/items.ts";
+import { first, messageOf } from "../../base/util/values.ts";
 
 /** Milliseconds to wait for a database that another connection has locked. */
 const BUSY_TIMEOUT_MS = 5000;

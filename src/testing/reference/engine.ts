@@ -22,7 +22,7 @@ import { nextLogits, type Parameters, passRows, type ReferenceModel } from "./ll
 import { bestTokens, chooseReferenceToken, referenceLogSoftmax, rankToken } from "./sampling.ts";
 import { createMatrix } from "./tape.ts";
 import { completeAdam } from "../../base/training-rows.ts";
-import { itemAt } from "../../base/util/items.ts";
+import { itemAt } from "../../base/util/values.ts";
 
 /**
  * Engine that also exposes its gradients.

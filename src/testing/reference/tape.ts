@@ -1,6 +1,6 @@
 /** Reverse-mode differentiation over float64 matrices: each operation computes its result and records how a gradient goes back. */
 
-import { itemAt } from "../../base/util/items.ts";
+import { itemAt } from "../../base/util/values.ts";
 
 /**
  * Creates a row-major matrix `[rows, columns]`, zero unless `data` is given, with the gradient of a loss with respect to it. A vector has

@@ -2,7 +2,7 @@
 import { ArgumentError } from "../../base/errors.ts";
 import type { Expression, Grammar } from "./expression.ts";
 import { GrammarFacts } from "./facts.ts";
-import { first, itemAt } from "../../base/util/items.ts";
+import { first, itemAt } from "../../base/util/values.ts";
 
 /** Maximum number of states of a grammar; a state takes some hundred bytes. */
 export const MAX_GRAMMAR_STATES = 200_000;

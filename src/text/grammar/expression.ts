@@ -1,5 +1,5 @@
 /** Grammars of the Engine port: expressions over code points, with rules that can call each other. */
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 /** Range of code points, including both ends. */
 export type CodePointRange = readonly [first: number, last: number];

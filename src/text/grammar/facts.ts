@@ -1,6 +1,6 @@
 /** Properties of the parts of a grammar (matches the empty text, matches any text, number of states), computed without compiling it. */
 import type { Expression, Grammar } from "./expression.ts";
-import { itemAt } from "../../base/util/items.ts";
+import { itemAt } from "../../base/util/values.ts";
 
 type Repetition = Extract<Expression, { kind: "repeat" }>;
 

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { UnsupportedError } from "../../base/errors.ts";
 import { component, type Component } from "./files.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 /** Tokens around a text. */
 export interface AddedAround {

@@ -9,7 +9,7 @@ import { UnsupportedError } from "../../base/errors.ts";
 import { component, type Component } from "./files.ts";
 import { translateRegex } from "./library.ts";
 import { asMatched } from "./unicode.ts";
-import { first } from "../../base/util/items.ts";
+import { first } from "../../base/util/values.ts";
 
 /** Cuts a text into words. `start` is the position of the text in the whole text. */
 export type PreTokenizer = (text: string, start: number) => readonly string[];

@@ -1,7 +1,7 @@
 import { ShapeError } from "../../../base/errors.ts";
 import type { Node, Value } from "./graph.ts";
 import { add } from "./ops/elementwise.ts";
-import { first, itemAt } from "../../../base/util/items.ts";
+import { first, itemAt } from "../../../base/util/values.ts";
 
 /**
  * Appends the nodes that compute `∂ target / ∂ wrt[i]` to the graph, by reverse-mode differentiation.

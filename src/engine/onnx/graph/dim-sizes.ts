@@ -1,7 +1,6 @@
 /** Sizes of named dimensions, from the shapes of the inputs of a run. */
 import { type Dim, type Graph, liveNodes, type Node } from "./graph.ts";
-import { getOrThrow } from "../../../base/util/values.ts";
-import { first, itemAt } from "../../../base/util/items.ts";
+import { first, getOrThrow, itemAt } from "../../../base/util/values.ts";
 
 /** Shapes of the inputs of a run, by name. */
 export type InputShapes = Readonly<Record<string, { readonly dims: readonly number[] }>>;

@@ -1,6 +1,6 @@
 /** Values that one part of a graph computes and a later part reads. */
 import { type Graph, liveNodes, type Node, type Value } from "./graph.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** Operators whose result is the memory of their first input. */
 const ALIASES: ReadonlySet<string> = new Set(["Identity", "Reshape"]);

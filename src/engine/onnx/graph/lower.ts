@@ -2,7 +2,7 @@
 import { ShapeError } from "../../../base/errors.ts";
 import { type DType, Graph, liveNodes, type Node, type Value } from "./graph.ts";
 import { cast } from "./ops/elementwise.ts";
-import { first, itemAt } from "../../../base/util/items.ts";
+import { first, itemAt } from "../../../base/util/values.ts";
 
 /**
  * Records nodes that compute the same as `node` and returns their outputs, one per output of `node`; null keeps the node.

@@ -8,7 +8,7 @@
  */
 import { InternalError } from "../../../base/errors.ts";
 import type { ModelConfig } from "./config.ts";
-import { first, last } from "../../../base/util/items.ts";
+import { first, last } from "../../../base/util/values.ts";
 
 /** Tensor in a file: columns `[start, start + width)` of a matrix, elements of a vector, or a full embedding table. */
 export interface FileTensor {

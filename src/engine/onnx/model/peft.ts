@@ -4,7 +4,7 @@ import { DataError } from "../../../base/errors.ts";
 import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { packPiece } from "./weights.ts";
-import { first } from "../../../base/util/items.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Name of the weights file in PEFT layout. */
 export const ADAPTER_FILE = "adapter_model.safetensors";

@@ -5,7 +5,7 @@
  */
 import { setImmediate } from "node:timers/promises";
 import type { SlidingWindow } from "./layer-windows.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** Rescaling of rotary frequencies. */
 export type RopeScaling =

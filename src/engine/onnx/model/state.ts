@@ -16,7 +16,7 @@ import { ADAPTER_FILE, readForeignAdapter } from "./peft.ts";
 import { openSafetensors, type OpenSafetensors, writeSafetensors } from "./safetensors.ts";
 import { WEIGHTS_FILE } from "./weight-source.ts";
 import { readWeights, readWeightsInto, unpackTensors } from "./weights.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** Version of the directory format. */
 const FORMAT = 1;

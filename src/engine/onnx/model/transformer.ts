@@ -19,8 +19,7 @@ import {
   normName,
   pieceName,
 } from "./parameters.ts";
-import { getOrThrow } from "../../../base/util/values.ts";
-import { first, zip } from "../../../base/util/items.ts";
+import { first, getOrThrow, zip } from "../../../base/util/values.ts";
 
 export { rotaryTables } from "./rope.ts";
 

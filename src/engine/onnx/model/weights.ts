@@ -5,7 +5,7 @@ import { fileShape, type FileTensor, type Layout, type Parameter, viewOf } from 
 import type { NamedTensor } from "./safetensors.ts";
 import { uniform } from "../../../base/util/rng.ts";
 import { openBaseWeights, openWeights, type WeightSource } from "./weight-source.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /**
  * Reads the tensors of `layout` from a file into a new flat vector.

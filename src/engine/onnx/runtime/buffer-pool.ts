@@ -1,7 +1,7 @@
 /** Buffers in a device's memory that one run after another writes its outputs to, instead of allocating them anew. */
 import { type DeviceMemory, DeviceTensor } from "./device-memory.ts";
 import { withShape } from "./program.ts";
-import { first } from "../../../base/util/items.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Shapes of tensors, by name. */
 export type Shapes = ReadonlyMap<string, readonly number[]>;

@@ -1,7 +1,7 @@
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
 import type { PlacedStack } from "./place.ts";
-import { first, itemAt } from "../../../base/util/items.ts";
+import { first, itemAt } from "../../../base/util/values.ts";
 
 /** Adapter with its weights. */
 export interface LoadedAdapter extends Adapter {

@@ -4,7 +4,7 @@ import { paddedLength, type SharedPrompt } from "./prefill.ts";
 import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
 import type { WaitingQueue } from "./queue.ts";
 import { cacheScope, mayShare, priorityOf, type Request } from "./request.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** Limits of {@link admit}. */
 export interface AdmissionLimits {

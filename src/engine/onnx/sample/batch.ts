@@ -9,7 +9,7 @@ import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace }
 import { isBefore, type Request, type RunningRow, type SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** Callbacks for the requests of a batch. */
 export interface RowListener {

@@ -8,8 +8,7 @@ import type { KeysRoom } from "./keys-room.ts";
 import type { BatchKeys, PromptKeys } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
-import { getOrThrow } from "../../../base/util/values.ts";
-import { first, itemAt } from "../../../base/util/items.ts";
+import { first, getOrThrow, itemAt } from "../../../base/util/values.ts";
 
 /**
  * Min sliding window of a device, and max tokens of a piece after other tokens in layers with a window: with a window shorter than the piece,

@@ -16,7 +16,7 @@ import { DeviceBatchKeys, DevicePromptKeys, gatherer, MIN_DEVICE_WINDOW, paddedR
 import { Forward, type ForwardInput } from "./forward.ts";
 import { KeysRoom } from "./keys-room.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
-import { first } from "../../../base/util/items.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Trained weights in a device's memory; the receiver releases the vector. */
 export interface DeviceTrained {

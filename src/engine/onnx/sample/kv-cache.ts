@@ -5,7 +5,7 @@ import type { BatchKeys } from "./place.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { SlotMasks } from "./slot-masks.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /**
  * Max bytes to allocate ahead for the length that rows may reach. Such memory is allocated but not written to. A cache that grows by a copy

@@ -9,7 +9,7 @@ import type { Distributions } from "./forward.ts";
 import type { PlacedStack, PromptKeys, SamplingPlace } from "./place.ts";
 import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
 import { cacheScope, mayShare, type Request } from "./request.ts";
-import { first } from "../../../base/util/items.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Max tokens of a scored prompt computed at once: each takes a row over the whole vocabulary. */
 const SCORED_TOKENS = 256;

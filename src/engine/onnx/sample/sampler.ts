@@ -20,7 +20,7 @@ import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import type { Request, SampledEvent } from "./request.ts";
 import { mayStart } from "./start-rule.ts";
-import { first } from "../../../base/util/items.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */
 const HEADROOM = 64;

@@ -2,7 +2,7 @@
 import { isScored } from "./admission.ts";
 import type { PrefillTask } from "./prefill.ts";
 import { priorityOf, type Request } from "./request.ts";
-import { first } from "../../../base/util/items.ts";
+import { first } from "../../../base/util/values.ts";
 
 /**
  * Max long prompts of one priority being prefilled at one time, which take turns; more wait. Each holds memory for all its keys. Shorter prompts

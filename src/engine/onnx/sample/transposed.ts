@@ -9,7 +9,7 @@ import type { ModelConfig } from "../model/config.ts";
 import { baseLayout, type Layout, type Parameter, viewOf } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import type { Product } from "../model/model-inputs.ts";
-import { first, itemAt } from "../../../base/util/items.ts";
+import { first, itemAt } from "../../../base/util/values.ts";
 
 /**
  * Rows multiplied together. The summation order of a product depends on the number of columns of the right operand, so the number is fixed

@@ -24,7 +24,7 @@ import { DeviceTrainer } from "../train/device-trainer.ts";
 import { deviceBudget } from "../train/memory-plan.ts";
 import { samplerMethods, type SamplerEvent } from "./sampler-methods.ts";
 import { trainerMethods } from "./trainer-methods.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** Role of a queue of calls. */
 export type DeviceRole = "sampler" | "trainer";

@@ -6,7 +6,7 @@ import { SupervisedWorker, type SupervisorOptions } from "./supervised-worker.ts
 import type { BaseSource } from "../model/config.ts";
 import type { TrainedModelSpec } from "../train/trainer.ts";
 import type { CommonMethods } from "./trainer-methods.ts";
-import { first } from "../../../base/util/items.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Forwards calls to the trainer's worker. A handle's identifier ends with the incarnation of the worker that holds the model. */
 export class TrainerClient<M extends CommonMethods, E> {

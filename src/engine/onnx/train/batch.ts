@@ -8,7 +8,7 @@ import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
 import { type BatchSize, type DeviceBudget, keptBytesPerToken, memoryPlan } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
 import { deviceQueryBlocks, LARGE_MODEL_BLOCK, largeModelQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
-import { first, itemAt, last } from "../../../base/util/items.ts";
+import { first, itemAt, last } from "../../../base/util/values.ts";
 
 /** Extent of a padded block: `count` rows of `time` tokens each, padding included. */
 interface Extent {

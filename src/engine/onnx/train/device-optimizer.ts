@@ -9,7 +9,7 @@ import { loadRuntime, Program, type Tensors, withShape } from "../runtime/progra
 import type { AdamScalars } from "./adam-kernel.ts";
 import { mayOverflow, scalarsOf } from "./optimizer.ts";
 import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts";
-import { first, itemAt, zip } from "../../../base/util/items.ts";
+import { first, itemAt, zip } from "../../../base/util/values.ts";
 
 /** Vectors of a model in a device's memory. Moments have one flat tensor per group of {@link groupsOf}, the others one per parameter. */
 export interface DeviceVectors {

@@ -10,8 +10,7 @@ import { outputKept } from "./kept-activations.ts";
 import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
 import type { GraphShape } from "./query-blocks.ts";
 import { type MaskSource, type SharedInputs, rowsOf } from "./padded-blocks.ts";
-import { getOrThrow } from "../../../base/util/values.ts";
-import { first, last, zip } from "../../../base/util/items.ts";
+import { first, getOrThrow, last, zip } from "../../../base/util/values.ts";
 
 /** Output of a gradient graph: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";

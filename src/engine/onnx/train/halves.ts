@@ -1,8 +1,7 @@
 /** Data-parallel halves of a step's batches, which two threads compute in parallel. */
 import type { Row } from "../../port.ts";
 import { type TrainBatch, batchCost } from "./batch.ts";
-import { getOrThrow } from "../../../base/util/values.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { getOrThrow, itemAt } from "../../../base/util/values.ts";
 
 /**
  * Splits batches into two halves of about equal cost, each in the order of the batches. A pure function of the batches: gradients are

@@ -26,7 +26,7 @@ import type { LossSpec } from "../../port.ts";
 import type { ModelInputs } from "../model/model-inputs.ts";
 import { headProduct } from "../model/transformer.ts";
 import type { GradientKind } from "./gradient-graph.ts";
-import { first, itemAt, zip } from "../../../base/util/items.ts";
+import { first, itemAt, zip } from "../../../base/util/values.ts";
 
 /** Pieces of a trained parameter with their gradient sums; one piece if the parameter is not cut. */
 export interface TrainedPieces {

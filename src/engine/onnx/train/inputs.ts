@@ -2,7 +2,7 @@
 import type { Row } from "../../port.ts";
 import { type TrainBatch, positionsIn, type PaddedBlock } from "./batch.ts";
 import { inputsOf, type PrefixGroup } from "./prefix-groups.ts";
-import { itemAt, zip } from "../../../base/util/items.ts";
+import { itemAt, zip } from "../../../base/util/values.ts";
 
 /** Token ids of a padded block, flat, and the position of each token in its own row. */
 export interface Tokens {

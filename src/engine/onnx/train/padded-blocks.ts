@@ -18,8 +18,7 @@ import { type Heads, joinHeads, perHeadAttention, splitHeads } from "../model/he
 import { isWindowed } from "../model/layer-windows.ts";
 import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
 import type { GraphShape, QueryBlocks } from "./query-blocks.ts";
-import { first } from "../../../base/util/items.ts";
-import { getOrThrow } from "../../../base/util/values.ts";
+import { first, getOrThrow } from "../../../base/util/values.ts";
 
 /** Model inputs that all rows of a graph share. */
 export type SharedInputs = Omit<ModelInputs, "dims" | "positions">;

@@ -2,7 +2,7 @@
 import type { Row } from "../../port.ts";
 import type { BatchLimits } from "./batch.ts";
 import { paddedTime } from "./query-blocks.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /**
  * Prefix group: consecutive rows with a shared prefix. The shared tokens (the prompt) are laid out once, then each row's own tokens (its

@@ -1,5 +1,5 @@
 /** Finiteness checks of a training step. Each error names the tensor or the token with a NaN or an infinity. */
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 import { NonFiniteError } from "../../../base/errors.ts";
 import { firstNonFinite } from "../../../base/util/finite.ts";
 import { requireFiniteLogprobs } from "../../check-results.ts";

@@ -10,7 +10,7 @@ import type { BatchModel } from "./batch-runner.ts";
 import { addTo, splitInHalves } from "./halves.ts";
 import { Runners } from "./runners.ts";
 import { distinctCandidates, ThreadChoice } from "./thread-choice.ts";
-import { zip } from "../../../base/util/items.ts";
+import { zip } from "../../../base/util/values.ts";
 
 /**
  * Max padded tokens in a small model's batch of rows that share nothing. Two such batches may be in memory at once, so the halves of a step

@@ -3,7 +3,7 @@ import type { AssistantChoice, History, MessageOrChoice, RequestMessage, Tool } 
 import { DataError } from "../../../base/errors.ts";
 import { samplingOf } from "../../../base/trajectory/sampling.ts";
 import type { VerifiersMessage, VerifiersNode, VerifiersTool, VerifiersTrace } from "./verifiers-schema.ts";
-import { first, itemAt } from "../../../base/util/items.ts";
+import { first, itemAt } from "../../../base/util/values.ts";
 
 /** Path through the graph. */
 interface Branch {

@@ -5,7 +5,7 @@ import { parseToolCalls, type ParsedToolCall } from "../text/tool-calls.ts";
 import type { GeneratedChoice } from "../generate/generate.ts";
 import type { ChatRequest } from "../request/request.ts";
 import type { ForcedCalls } from "../text/forced-calls.ts";
-import { zip } from "../../../base/util/items.ts";
+import { zip } from "../../../base/util/values.ts";
 
 /** Fields that identify a response, the same in all chunks of a stream. */
 export interface ResponseHead {

@@ -7,7 +7,7 @@ import { ReasoningStream } from "../text/reasoning.ts";
 import { finishReason, toPromptDetails, toUsage, unusedKwargsMember, type ShapeOptions, type WireUsage } from "./shape.ts";
 import type { CallDelta, ForcedCallStream } from "../text/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "../text/tool-calls.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** Options of a stream besides the generated tokens. */
 export interface CompletionStreamOptions extends ShapeOptions {

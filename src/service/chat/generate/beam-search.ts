@@ -7,7 +7,7 @@ import type { PromptToken, SampledToken } from "../../../engine/port.ts";
 import { EngineError } from "../../../base/errors.ts";
 import type { GeneratedChoice, GenerationPlan } from "./generate.ts";
 import { toWireLogprob } from "./logprobs.ts";
-import { first, zip } from "../../../base/util/items.ts";
+import { first, zip } from "../../../base/util/values.ts";
 
 interface Beam {
   readonly tokens: readonly SampledToken[];

@@ -9,7 +9,7 @@ import { isRepeating } from "./repetition.ts";
 import type { ChatRequest } from "../request/request.ts";
 import { StopStrings, type StopResult } from "./stop-strings.ts";
 import { onceAborted } from "../../../base/util/abort.ts";
-import { last } from "../../../base/util/items.ts";
+import { last } from "../../../base/util/values.ts";
 
 /** Inputs of {@link generate}, the same for all choices. */
 export interface GenerationPlan {

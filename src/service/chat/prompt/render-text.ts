@@ -1,7 +1,7 @@
 import { ArgumentError } from "../../../base/errors.ts";
 import { type ChatTokenizer, strip } from "../../../text/tokenizer/index.ts";
 import { finalText, type PromptRequest } from "../request/prompt-request.ts";
-import { last } from "../../../base/util/items.ts";
+import { last } from "../../../base/util/values.ts";
 
 /** Marker for the end of the last message; private-use characters, which conversations do not contain. */
 const MARKER = "\u{F0000}continue\u{F0001}";

@@ -6,7 +6,7 @@ import { BodyError } from "./errors.ts";
 import type { ChatFields } from "./fields.ts";
 import { shown } from "../../../base/util/shown.ts";
 import { toTemplateMessage } from "./messages.ts";
-import { last } from "../../../base/util/items.ts";
+import { last } from "../../../base/util/values.ts";
 
 /** Parsed prompt fields of a request. Equal values result in equal prompts. */
 export interface PromptRequest {

@@ -5,7 +5,7 @@
 import { randomHex } from "../../../base/util/random-hex.ts";
 import { itemTexts, memberText } from "./json-members.ts";
 import type { ParsedText, ParsedToolCall } from "./tool-calls.ts";
-import { itemAt } from "../../../base/util/items.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** A piece of a tool call in a stream. */
 export interface CallDelta {

@@ -1,4 +1,4 @@
-import { first, last } from "../../../base/util/items.ts";
+import { first, last } from "../../../base/util/values.ts";
 /** Returns the index just after the string that opens at `start`. */
 function skipString(json: string, start: number): number {
   let index = start + 1;

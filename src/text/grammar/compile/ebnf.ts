@@ -2,7 +2,7 @@
 import { complement } from "../code-points.ts";
 import { text, type CodePointRange, type Expression, type GrammarBuilder } from "../expression.ts";
 import { RuleReader } from "./rule-reader.ts";
-import { codePointAt } from "../../../base/util/items.ts";
+import { codePointAt } from "../../../base/util/values.ts";
 
 /** Constructs of the notation in other implementations that are unsupported here. */
 const MACROS = /(?:TagDispatch|TokenTagDispatch|Token|ExcludeToken)\s*\(/y;

@@ -3,7 +3,7 @@ import { MAX_GRAMMAR_STATES } from "../check.ts";
 import { complement } from "../code-points.ts";
 import { EMPTY, choiceOf, sequence, text, type Expression, type GrammarBuilder } from "../expression.ts";
 import { ArgumentError } from "../../../base/errors.ts";
-import { codePointAt } from "../../../base/util/items.ts";
+import { codePointAt } from "../../../base/util/values.ts";
 
 /** Trie of the strings' prefixes. */
 interface Beginning {

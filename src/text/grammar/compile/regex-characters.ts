@@ -2,7 +2,7 @@
 import type { AST } from "@eslint-community/regexpp";
 import { complement } from "../code-points.ts";
 import type { CodePointRange } from "../expression.ts";
-import { codePointAt } from "../../../base/util/items.ts";
+import { codePointAt } from "../../../base/util/values.ts";
 
 const DIGITS: readonly CodePointRange[] = [[0x30, 0x39]];
 const WORDS: readonly CodePointRange[] = [

@@ -12,8 +12,7 @@ import { CharacterReader } from "./regex-characters.ts";
 import { checkGroups } from "./nesting.ts";
 import { Languages } from "./regular/language.ts";
 import type { Term, Terms } from "./regular/term.ts";
-import { messageOf } from "../../../base/util/values.ts";
-import { first } from "../../../base/util/items.ts";
+import { first, messageOf } from "../../../base/util/values.ts";
 
 /** Options of {@link regexLanguage}. */
 export interface RegexOptions {

@@ -3,7 +3,7 @@ import { checkNesting } from "./nesting.ts";
 import { EMPTY, choiceOf, optional, repeat, sequenceOf, type Expression, type GrammarBuilder } from "../expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
 import { shown } from "../../../base/util/shown.ts";
-import { codePointAt, last } from "../../../base/util/items.ts";
+import { codePointAt, last } from "../../../base/util/values.ts";
 
 const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
   ["n", "\n"],

@@ -4,7 +4,7 @@ import type { Expression, Grammar } from "../expression.ts";
 import type { GrammarFacts } from "../facts.ts";
 import { runSteps, type Steps } from "../../../base/util/steps.ts";
 import { utf8Ranges, type ByteRange } from "./utf8-ranges.ts";
-import { itemAt, zip } from "../../../base/util/items.ts";
+import { itemAt, zip } from "../../../base/util/values.ts";
 
 /** Transition to `target` on any byte from `first` to `last`, both included. */
 export interface ByteEdge {

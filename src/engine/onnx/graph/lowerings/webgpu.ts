@@ -7,7 +7,7 @@ import { split } from "../ops/join.ts";
 import { matmul } from "../ops/linear.ts";
 import { reduceMax } from "../ops/reduce.ts";
 import { reshape, transpose } from "../ops/shape.ts";
-import { itemAt, zip } from "../../../../base/util/items.ts";
+import { itemAt, zip } from "../../../../base/util/values.ts";
 
 const int = (attribute: Attribute | undefined) => (attribute !== undefined && "int" in attribute ? Number(attribute.int) : 0);
 const float = (attribute: Attribute | undefined, otherwise: number) =>

@@ -7,7 +7,7 @@ import { matmul } from "./linear.ts";
 import { softmax } from "./neural.ts";
 import { after } from "./order.ts";
 import { reshape } from "./shape.ts";
-import { first, itemAt, zip } from "../../../../base/util/items.ts";
+import { first, itemAt, zip } from "../../../../base/util/values.ts";
 
 /** Term that attention masks add to a masked score, which makes its exponential exactly 0. */
 export const MASKED = -1e9;

@@ -2,7 +2,7 @@
 import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
 import { expandTo } from "./broadcast.ts";
-import { itemAt } from "../../../../base/util/items.ts";
+import { itemAt } from "../../../../base/util/values.ts";
 
 /** Concatenates values along `axis`. @param size - Sum of their sizes along `axis`. */
 export function concat(values: readonly Value[], axis: number, size: Dim): Value {

@@ -1,7 +1,7 @@
 /** Matrix products. Transposition and scale are applied in the kernel, without a transposed copy. */
 import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
-import { first, last } from "../../../../base/util/items.ts";
+import { first, last } from "../../../../base/util/values.ts";
 
 /** Options of {@link matmul}. */
 export interface MatmulOptions {

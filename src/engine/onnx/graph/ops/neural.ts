@@ -5,7 +5,7 @@ import { expandTo, reduceSum } from "./broadcast.ts";
 import { add, cast, exp, lessOrEqual, maximum, minimum, mul, neg, sub, where } from "./elementwise.ts";
 import { matmul } from "./linear.ts";
 import { reshape } from "./shape.ts";
-import { first, last } from "../../../../base/util/items.ts";
+import { first, last } from "../../../../base/util/values.ts";
 
 /** Computes the softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
 export function softmax(x: Value): Value {

@@ -1,6 +1,6 @@
 /** Ops that rearrange elements without changing them. Their gradients are the inverse rearrangements. */
 import { type Dim, sameShape, type Value } from "../graph.ts";
-import { itemAt } from "../../../../base/util/items.ts";
+import { itemAt } from "../../../../base/util/values.ts";
 
 /**
  * Reshapes `x`. Named dimensions at the same axis are copied, and one more named dimension is inferred. With further named dimensions,

@@ -7,7 +7,7 @@
 import { complement, intersection } from "../../code-points.ts";
 import type { CodePointRange } from "../../expression.ts";
 import type { Term, Terms } from "./term.ts";
-import { codePointAt } from "../../../../base/util/items.ts";
+import { codePointAt } from "../../../../base/util/values.ts";
 
 /** Disjoint sets of characters that together contain every character. */
 type Partition = readonly (readonly CodePointRange[])[];

@@ -3,8 +3,7 @@ import { complement, normalized } from "../../code-points.ts";
 import { choiceOf, EMPTY, MATCHES_NOTHING, sequence, type CodePointRange, type Expression, type GrammarBuilder } from "../../expression.ts";
 import { TooLarge, type Derivatives } from "./derivative.ts";
 import type { Term } from "./term.ts";
-import { first, itemAt, zip } from "../../../../base/util/items.ts";
-import { getOrThrow } from "../../../../base/util/values.ts";
+import { first, getOrThrow, itemAt, zip } from "../../../../base/util/values.ts";
 
 /** A state and its outgoing edges. */
 export interface DfaState {

@@ -6,7 +6,7 @@
  */
 import { intersection, normalized } from "../../code-points.ts";
 import type { CodePointRange } from "../../expression.ts";
-import { codePointAt } from "../../../../base/util/items.ts";
+import { codePointAt } from "../../../../base/util/values.ts";
 
 interface Facts {
   readonly id: number;

@@ -4,7 +4,7 @@ import { canonicalJson, isSchemaObject, toNames, toSchemaMap, toSchemas, valuesO
 import { mergeSchemas, type Merging } from "./merge.ts";
 import { negated } from "./negate.ts";
 import { asPrepared } from "./prepare.ts";
-import { itemAt } from "../../../../base/util/items.ts";
+import { itemAt } from "../../../../base/util/values.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 

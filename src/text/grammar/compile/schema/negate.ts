@@ -12,7 +12,7 @@ import {
   type SchemaObject,
 } from "./keywords.ts";
 import type { Prepare, Resolve } from "./prepare.ts";
-import { zip } from "../../../../base/util/items.ts";
+import { zip } from "../../../../base/util/values.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 

@@ -7,7 +7,7 @@ import type { SchemaCompiler } from "./compiler.ts";
 import { finiteValues } from "./finite.ts";
 import { KeyRules } from "./keys.ts";
 import { toCount, toNames, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
-import { codePointAt, itemAt } from "../../../../base/util/items.ts";
+import { codePointAt, itemAt } from "../../../../base/util/values.ts";
 
 interface Member {
   /** Key as JSON text. */
