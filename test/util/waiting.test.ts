@@ -3,6 +3,7 @@ import { linkAbort } from "../../src/base/util/abort.ts";
 import { backoffMs } from "../../src/base/util/backoff.ts";
 import { delay } from "../../src/base/util/delay.ts";
 import { pushIterator } from "../../src/base/util/push-iterator.ts";
+import { startedByReader } from "../../src/base/util/started-by-reader.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -98,5 +99,51 @@ describe("pushIterator", () => {
     ended.end();
     await ended.return?.();
     expect(onLeave).toHaveBeenCalledTimes(1);
+  });
+
+  it("answers readers that wait at the same time in order", async () => {
+    const iterator = pushIterator<number>(() => {});
+    const waiting = [iterator.next(), iterator.next(), iterator.next()];
+    iterator.push(1);
+    iterator.push(2);
+    iterator.end();
+    expect((await Promise.all(waiting)).map(({ value }) => value as unknown)).toEqual([1, 2, undefined]);
+  });
+});
+
+describe("startedByReader", () => {
+  const countTo = (last: number, onLeave: () => void) =>
+    (async function* () {
+      try {
+        for (let i = 1; i <= last; i++) yield i;
+      } finally {
+        onLeave();
+      }
+    })();
+
+  it("starts at the first read, once, and gives all items", async () => {
+    const start = vi.fn(async () => countTo(3, () => {}));
+    const items = startedByReader(start);
+    expect(start).not.toHaveBeenCalled();
+    const read: number[] = [];
+    for await (const item of items) read.push(item);
+    expect(read).toEqual([1, 2, 3]);
+    expect(start).toHaveBeenCalledTimes(1);
+  });
+
+  it("never starts for a reader that left before, and ends the items of a reader that leaves", async () => {
+    const start = vi.fn(async () => countTo(3, () => {}));
+    const unread = startedByReader(start);
+    await unread.return?.();
+    await expect(unread.next()).resolves.toEqual({ done: true, value: undefined });
+    expect(start).not.toHaveBeenCalled();
+    const onLeave = vi.fn();
+    for await (const item of startedByReader(async () => countTo(3, onLeave))) if (item === 2) break;
+    expect(onLeave).toHaveBeenCalledTimes(1);
+  });
+
+  it("rejects the first read with the error of the start", async () => {
+    const items = startedByReader<number>(() => Promise.reject(new Error("no weights")));
+    await expect(items.next()).rejects.toThrow("no weights");
   });
 });

@@ -64,9 +64,13 @@ interface Items<T> {
   at(index: number): T | undefined;
 }
 
-/** Returns the item at an index, which counts from the end if negative. Slower than `[]` in a loop over numbers. @throws RangeError for an index out of range */
+/**
+ * Returns the item at an index from 0. Slower than `[]` in a loop over numbers.
+ *
+ * @throws RangeError for an index out of range, or below 0, such as the result of `indexOf` without a match.
+ */
 export function itemAt<T>(items: Items<T>, index: number): T {
-  const item = items.at(index);
+  const item = index < 0 ? undefined : items.at(index);
   if (item === undefined) throw new RangeError(`Expected an item at index ${index}, got ${items.length} items`);
   return item;
 }
@@ -78,7 +82,7 @@ export function first<T>(items: Items<T>): T {
 
 /** Returns the last item. @throws RangeError for an empty list */
 export function last<T>(items: Items<T>): T {
-  return itemAt(items, -1);
+  return itemAt(items, items.length - 1);
 }
 
 /** Returns the code point at an index of UTF-16 code units. @throws RangeError at the end of the text */

@@ -16,7 +16,7 @@ import { ADAPTER_FILE, readForeignAdapter } from "./peft.ts";
 import { openSafetensors, type OpenSafetensors, writeSafetensors } from "./safetensors.ts";
 import { WEIGHTS_FILE } from "./weight-source.ts";
 import { readWeights, readWeightsInto, unpackTensors } from "./weights.ts";
-import { itemAt } from "../../../base/util/values.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Version of the directory format. */
 const FORMAT = 1;
@@ -50,7 +50,7 @@ export async function writeState(directory: string, identity: StateIdentity, vec
   const { base, lora, layout } = identity;
   await writeSafetensors(join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), unpackTensors(vectors.parameters, layout), { format: "pt" });
   if (lora) {
-    const modules = [...new Set(layout.parameters.flatMap(({ files }) => files.map(({ name }) => itemAt(name.split("."), -3))))];
+    const modules = [...new Set(layout.parameters.flatMap(({ files }) => files.map(({ name }) => first(name.split(".").slice(-3)))))];
     await writeSynced(join(directory, ADAPTER_CONFIG_FILE), {
       peft_type: "LORA",
       task_type: "CAUSAL_LM",
