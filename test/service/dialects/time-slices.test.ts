@@ -19,3 +19,26 @@ test("the first call of a request starts at once, further calls wait for time sl
   expect(await answer.json()).toMatchObject({ choices: [{ index: 0 }, { index: 1 }, { index: 2 }] });
   expect(new Set(enter.mock.calls.map(([group]) => group)).size).toBe(1);
 });
+
+test("a stream ends although requests that arrived later wait for a time slice", async () => {
+  let proceed = () => {};
+  const started = new Promise<void>((resolve) => (proceed = resolve));
+  const server = await startChatServer({
+    wrap: (engine) => ({
+      ...engine,
+      async *sample(...args: Parameters<typeof engine.sample>) {
+        for await (const token of engine.sample(...args)) {
+          yield token;
+          await started;
+        }
+      },
+    }),
+  });
+  onTestFinished(() => server.close());
+  const answer = await server.post({ messages: [{ role: "user", content: "hi" }], max_tokens: 3, ignore_eos: true, stream: true });
+  vi.spyOn(server.slices, "enter").mockReturnValue(new Promise<void>(() => {}));
+  proceed();
+  const text = await answer.text();
+  expect(text).toContain('"finish_reason":"length"');
+  expect(text).toContain("data: [DONE]");
+});
