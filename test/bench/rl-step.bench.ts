@@ -5,9 +5,10 @@
  *   npm run bench -- rl-step --base <directory> [--vs trl --python <python>] [--steps 3] [--groups 16] [--size 8] [--tokens 16]
  *     [--rank 16] [--threads 2] [--seed 1] [--reward exact] [--learning-rate 1e-4]
  *
- * The task is addition, "What is x + y? Answer with only the number."; the reward is 1 for the exact number, plus 0.2 for digits only. With
- * `--reward digits` it is the share of digits in the text, which rises within ten steps. Both
- * sides start from the directory in Hugging Face layout and see the same problems in the same order, `--groups` per step and `--size`
+ * Task: addition, "What is x + y? Answer with only the number." Rewards: `exact`, 1 for the exact number plus 0.2 for digits only, or
+ * `digits`, the share of digits in the text, a dense reward that rises within ten steps at a learning rate of 3e-4.
+ *
+ * Both sides start from the directory in Hugging Face layout and see the same problems in the same order, `--groups` per step and `--size`
  * answers of at most `--tokens` tokens to each, sampled at temperature 1. Both train an adapter on every linear layer with alpha twice the
  * rank, at the same learning rate and a gradient norm of at most 1, in float32. A step of the library trains only groups with rewards that
  * differ; TRL computes the gradient of every answer. `--vs trl` needs a Python with torch, transformers, trl, peft, accelerate and datasets.
