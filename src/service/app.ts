@@ -10,7 +10,6 @@ import type { ChatLimits } from "./chat/generate/admit.ts";
 import type { ChatPipeline } from "./chat/pipeline.ts";
 import { ChatService } from "./chat/service.ts";
 import { messagesErrors } from "./dialects/messages-errors.ts";
-import { messagesRoutes } from "./routes/messages.ts";
 import { chatRoutes } from "./routes/chat.ts";
 import type { TimeSlices } from "../base/util/time-slices.ts";
 import { sessionPermissions } from "./sessions/permissions.ts";
@@ -19,10 +18,7 @@ import type { ServiceContext } from "./routes/context.ts";
 import { errorResponse, toErrorResponse } from "./http/errors.ts";
 import { register, type Route } from "./openapi/route.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
-import { baseModelRoutes } from "./routes/base-models.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
-import { deletionRoutes } from "./routes/deletions.ts";
-import { completionRoutes } from "./routes/completions.ts";
 import { descriptionRoutes } from "./routes/description.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
@@ -105,16 +101,12 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeS
   const routes = [
     ...chatRoutes(dialects),
     ...responsesRoutes(dialects, context.sessions),
-    ...messagesRoutes(dialects),
-    ...completionRoutes(dialects),
     ...sessionRoutes(context),
     ...servedModelRoutes(context),
-    ...baseModelRoutes(context),
     ...modelRoutes(context),
     ...checkpointRoutes(context),
     ...trainingJobRoutes(context),
     ...artifactRoutes(context),
-    ...deletionRoutes(context),
     ...healthRoutes(context),
   ];
   return [...routes, ...descriptionRoutes(routes)];

@@ -60,11 +60,6 @@ export interface Route extends RouteSpec {
   readonly handle: (c: ServiceRequest) => Response | Promise<Response>;
 }
 
-/** Creates a route. */
-export function route(spec: RouteSpec, handle: Route["handle"]): Route {
-  return { ...spec, handle };
-}
-
 /** Returns a path parameter. Never empty, because the router does not match empty parameters. */
 export function pathParameter(c: ServiceRequest, name: string): string {
   return c.req.param(name) ?? "";

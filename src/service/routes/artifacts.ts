@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../base/errors.ts";
 import {
+  deleteArtifactResponse,
   artifactFile,
   artifactList,
   artifactPath,
@@ -20,15 +21,16 @@ import { removeBlob } from "../artifacts/remove-blob.ts";
 import type { ServiceContext } from "./context.ts";
 import { create, type Creation } from "../http/idempotency.ts";
 import { artifactUrl, DEFAULT_ENTITY } from "../common/names.ts";
+import { deleteArtifact } from "../history/deletion.ts";
 import { getArtifact, pageOfArtifacts, type StoredArtifact, type SummarizedArtifact } from "../store/artifacts.ts";
 import { pageBody } from "../store/paging.ts";
 import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
-import { pathParameter, route, type Route } from "../openapi/route.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
 import { webStream } from "../http/web-stream.ts";
 
 const PATH = "/v1/preview/artifacts";
 const FILES = `${PATH}/{artifact_id}/files/{path}`;
-const tag = "Artifacts";
+const common = { tag: "Artifacts", isExtension: true } as const;
 
 function fileToWire({ path, size_bytes, sha256 }: ArtifactFileRow): ArtifactFile {
   return { path, size_bytes, sha256 };
@@ -70,102 +72,95 @@ export function artifactRoutes(context: ServiceContext): Route[] {
   const { store, space } = context;
   const idOf = (c: ServiceRequest) => pathParameter(c, "artifact_id");
   return [
-    route(
-      {
-        method: "POST",
-        path: PATH,
-        id: "createArtifactVersion",
-        tag,
-        summary: "Open the next version of an artifact",
-        isExtension: true,
-        isIdempotent: true,
-        body: createArtifactRequest,
-        answer: artifactVersion,
-        errors: [409],
-      },
-      async (c) => {
+    {
+      ...common,
+      method: "POST",
+      path: PATH,
+      id: "createArtifactVersion",
+      summary: "Open the next version of an artifact",
+      isIdempotent: true,
+      body: createArtifactRequest,
+      answer: artifactVersion,
+      errors: [409],
+      handle: async (c) => {
         const { value, digest } = await readJson(c, "artifact", context.work.bodies);
         return create(c, store, { digest, prepare: () => space.requireSpace().then(() => openVersion(value)) });
       },
-    ),
-    route(
-      {
-        method: "GET",
-        path: PATH,
-        id: "listArtifactVersions",
-        tag,
-        summary: "List versions, newest first",
-        isExtension: true,
-        query: artifactQuery,
-        answer: artifactList,
-      },
-      async (c) => {
+    },
+    {
+      ...common,
+      method: "GET",
+      path: PATH,
+      id: "listArtifactVersions",
+      summary: "List versions, newest first",
+      query: artifactQuery,
+      answer: artifactList,
+      handle: async (c) => {
         const { rows, hasMore } = await pageOfArtifacts(store, readQuery(c, artifactQuery));
         return c.json(pageBody(rows.map(summaryToWire), hasMore) satisfies ArtifactList);
       },
-    ),
-    route(
-      {
-        method: "GET",
-        path: `${PATH}/{artifact_id}`,
-        id: "getArtifactVersion",
-        tag,
-        summary: "Read a version",
-        isExtension: true,
-        answer: artifactVersion,
+    },
+    {
+      ...common,
+      method: "GET",
+      path: `${PATH}/{artifact_id}`,
+      id: "getArtifactVersion",
+      summary: "Read a version",
+      answer: artifactVersion,
+      handle: async (c) => c.json(toWire(await getArtifact(store, idOf(c)))),
+    },
+    {
+      ...common,
+      method: "DELETE",
+      path: `${PATH}/{artifact_id}`,
+      id: "deleteArtifactVersion",
+      summary: "Delete a version with its files",
+      description: "While a job that is not over reads the version, the answer is 409.",
+      answer: deleteArtifactResponse,
+      errors: [409],
+      handle: async (c) => c.json(await deleteArtifact(context, idOf(c))),
+    },
+    {
+      ...common,
+      method: "POST",
+      path: `${PATH}/{artifact_id}/commit`,
+      id: "commitArtifactVersion",
+      summary: "Make a version immutable and usable",
+      description: "Committing again has no effect. A version without files cannot be committed: 409.",
+      answer: artifactVersion,
+      errors: [409],
+      handle: async (c) => c.json(toWire(await commitVersion(context, idOf(c)))),
+    },
+    {
+      ...common,
+      method: "PUT",
+      path: FILES,
+      id: "putArtifactFile",
+      summary: "Store the body as a file of an open version",
+      description: "The same path again replaces the file.",
+      body: "binary",
+      answer: artifactFile,
+      errors: [409],
+      handle: async (c) => c.json(await putFile(context, c, idOf(c))),
+    },
+    {
+      ...common,
+      method: "GET",
+      path: FILES,
+      id: "getArtifactFile",
+      summary: "Read a file",
+      answer: {
+        description: "The bytes of the file.",
+        content: { "application/octet-stream": "binary" },
+        headers: { ETag: "The SHA-256 of the file, hexadecimal." },
       },
-      async (c) => c.json(toWire(await getArtifact(store, idOf(c)))),
-    ),
-    route(
-      {
-        method: "POST",
-        path: `${PATH}/{artifact_id}/commit`,
-        id: "commitArtifactVersion",
-        tag,
-        summary: "Make a version immutable and usable",
-        description: "Committing again has no effect. A version without files cannot be committed: 409.",
-        isExtension: true,
-        answer: artifactVersion,
-        errors: [409],
-      },
-      async (c) => c.json(toWire(await commitVersion(context, idOf(c)))),
-    ),
-    route(
-      {
-        method: "PUT",
-        path: FILES,
-        id: "putArtifactFile",
-        tag,
-        summary: "Store the body as a file of an open version",
-        description: "The same path again replaces the file.",
-        isExtension: true,
-        body: "binary",
-        answer: artifactFile,
-        errors: [409],
-      },
-      async (c) => c.json(await putFile(context, c, idOf(c))),
-    ),
-    route(
-      {
-        method: "GET",
-        path: FILES,
-        id: "getArtifactFile",
-        tag,
-        summary: "Read a file",
-        isExtension: true,
-        answer: {
-          description: "The bytes of the file.",
-          content: { "application/octet-stream": "binary" },
-          headers: { ETag: "The SHA-256 of the file, hexadecimal." },
-        },
-      },
-      async (c) => {
+      handle: async (c) => {
         const { file, content } = await openFile(context, idOf(c), filePath(c));
         return new Response(webStream(content), {
           headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` },
         });
       },
-    ),
+    },
   ];
 }
 

@@ -31,11 +31,12 @@ import { pageBody } from "../store/paging.ts";
 import { liveJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
-import { pathParameter, route, type Route } from "../openapi/route.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
 import { webStream } from "../http/web-stream.ts";
 
 const PATH = "/v1/preview/models/{model_id}/checkpoints";
 const tag = "Checkpoints";
+const extension = { tag, isExtension: true } as const;
 
 function toWire(row: CheckpointRow): Checkpoint {
   return {
@@ -52,7 +53,7 @@ function toWire(row: CheckpointRow): Checkpoint {
 export function checkpointRoutes(context: ServiceContext): Route[] {
   const { store, directory } = context;
   const withSize = async (row: CheckpointRow): Promise<Checkpoint> => ({ ...toWire(row), bytes: await checkpointBytes(directory, row) });
-  const list = route(
+  return [
     {
       method: "GET",
       path: PATH,
@@ -61,15 +62,13 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       summary: "List the checkpoints of a model by step",
       query: listQuery,
       answer: checkpointList,
+      handle: async (c) => {
+        const query = readQuery(c, listQuery);
+        const model = await getModel(store, pathParameter(c, "model_id"));
+        const { rows, hasMore } = await pageOfCheckpoints(store, model.id, query);
+        return c.json(pageBody(await Promise.all(rows.map(withSize)), hasMore) satisfies CheckpointList);
+      },
     },
-    async (c) => {
-      const query = readQuery(c, listQuery);
-      const model = await getModel(store, pathParameter(c, "model_id"));
-      const { rows, hasMore } = await pageOfCheckpoints(store, model.id, query);
-      return c.json(pageBody(await Promise.all(rows.map(withSize)), hasMore) satisfies CheckpointList);
-    },
-  );
-  const deletion = route(
     {
       method: "DELETE",
       path: PATH,
@@ -80,76 +79,63 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       body: deleteCheckpointsRequest,
       answer: deleteCheckpointsResponse,
       errors: [409],
+      handle: async (c) => {
+        const { value } = await readJson(c, "checkpoints", context.work.bodies);
+        return c.json(await deleteCheckpoints(context, pathParameter(c, "model_id"), value.steps));
+      },
     },
-    async (c) => {
-      const { value } = await readJson(c, "checkpoints", context.work.bodies);
-      return c.json(await deleteCheckpoints(context, pathParameter(c, "model_id"), value.steps));
-    },
-  );
-  const one = route(
     {
+      ...extension,
       method: "GET",
       path: `${PATH}/{step}`,
       id: "getCheckpoint",
-      tag,
       summary: "Read a checkpoint",
-      isExtension: true,
       answer: checkpoint,
+      handle: async (c) => c.json(await withSize((await findAsked(store, c)).checkpoint)),
     },
-    async (c) => c.json(await withSize((await findAsked(store, c)).checkpoint)),
-  );
-  const archived = route(
     {
+      ...extension,
       method: "GET",
       path: `${PATH}/{step}/archive`,
       id: "downloadCheckpoint",
-      tag,
       summary: "Download a checkpoint",
       description: "An adapter in the layout of PEFT, or a whole model in the layout of Hugging Face.",
-      isExtension: true,
       query: archiveQuery,
       answer: {
         description: "A tar archive.",
         content: { "application/x-tar": "binary" },
         headers: { "Content-Disposition": "The name of the file." },
       },
+      handle: async (c) => {
+        const { model, checkpoint: found } = await findAsked(store, c);
+        const { include } = readQuery(c, archiveQuery);
+        const archive = await download(context, model, found, include === "base");
+        return c.body(webStream(archive), 200, {
+          "content-type": "application/x-tar",
+          "content-disposition": `attachment; filename="${model.name}-step${found.step}.tar"`,
+        });
+      },
     },
-    async (c) => {
-      const { model, checkpoint: found } = await findAsked(store, c);
-      const { include } = readQuery(c, archiveQuery);
-      const archive = await download(context, model, found, include === "base");
-      return c.body(webStream(archive), 200, {
-        "content-type": "application/x-tar",
-        "content-disposition": `attachment; filename="${model.name}-step${found.step}.tar"`,
-      });
-    },
-  );
-  const pinned = route(
     {
+      ...extension,
       method: "PUT",
       path: `${PATH}/{step}/pin`,
       id: "pinCheckpoint",
-      tag,
       summary: "Keep a checkpoint and its optimizer state beyond the budget",
-      isExtension: true,
       answer: checkpoint,
+      handle: async (c) => c.json(await withSize(await pin(store, pathParameter(c, "model_id"), pathParameter(c, "step")))),
     },
-    async (c) => c.json(await withSize(await pin(store, pathParameter(c, "model_id"), pathParameter(c, "step")))),
-  );
-  const unpinned = route(
     {
+      ...extension,
       method: "DELETE",
       path: `${PATH}/{step}/pin`,
       id: "unpinCheckpoint",
-      tag,
       summary: "Remove the pin of a checkpoint",
       description: "A checkpoint that is not the newest loses its optimizer state.",
-      isExtension: true,
       answer: checkpoint,
+      handle: async (c) => c.json(await withSize(await unpin(context, pathParameter(c, "model_id"), pathParameter(c, "step")))),
     },
-    async (c) => c.json(await withSize(await unpin(context, pathParameter(c, "model_id"), pathParameter(c, "step")))),
-  );
-  return [list, deletion, one, archived, pinned, unpinned];
+  ];
 }
 
 function findAsked(store: Store, c: ServiceRequest): ReturnType<typeof find> {

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { openApiDocument, type DocumentPart } from "../openapi/document.ts";
 import { documentPage } from "../openapi/page.ts";
-import { route, type Route, type RouteSpec } from "../openapi/route.ts";
+import type { Route, RouteSpec } from "../openapi/route.ts";
 
 /** Content security policy of the page, which runs no script and loads nothing. */
 const PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -30,7 +30,7 @@ export function descriptionRoutes(others: readonly RouteSpec[]): Route[] {
   let known: DocumentPart | undefined;
   const document = () => (known ??= openApiDocument([...others, DOCUMENT, PAGE]));
   return [
-    route(DOCUMENT, (c) => c.json(document())),
-    route(PAGE, (c) => c.html(documentPage(document()), 200, { "Content-Security-Policy": PAGE_POLICY })),
+    { ...DOCUMENT, handle: (c) => c.json(document()) },
+    { ...PAGE, handle: (c) => c.html(documentPage(document()), 200, { "Content-Security-Policy": PAGE_POLICY }) },
   ];
 }

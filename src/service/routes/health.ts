@@ -4,7 +4,7 @@ import { errorBody, healthReport, serviceVersion, type HealthReport, type Servic
 import type { ServiceRequest } from "../http/body.ts";
 import type { ServiceContext } from "./context.ts";
 import { packageInfo } from "../common/package-info.ts";
-import { route, type Route } from "../openapi/route.ts";
+import type { Route } from "../openapi/route.ts";
 
 const LOW_SPACE: HealthReport["storage"] = {
   state: "low",
@@ -47,7 +47,11 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
   const installed: ServiceVersion = { version: packageInfo().version };
   const ping = { path: "/ping", id: "ping", summary: "Read the state of the service, as `GET /health`" };
   const version = { ...common, path: "/version", id: "getVersion", summary: "Read the version of the service", answer: serviceVersion };
-  return [route(spec, report), route({ ...spec, ...ping }, report), route(version, (c) => c.json(installed))];
+  return [
+    { ...spec, handle: report },
+    { ...spec, ...ping, handle: report },
+    { ...version, handle: (c) => c.json(installed) },
+  ];
 }
 
 function statusOf(workers: readonly WorkerStatus[], hasUpstream: boolean): HealthReport["status"] {

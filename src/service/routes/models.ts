@@ -1,6 +1,9 @@
 import { createHash, randomUUID } from "node:crypto";
+import { z } from "zod";
 import { ConflictError, UnsupportedError } from "../../base/errors.ts";
 import {
+  addBaseModelRequest,
+  baseModelName,
   createModelRequest,
   deleteModelResponse,
   model,
@@ -14,12 +17,12 @@ import {
 } from "../../base/schema/index.ts";
 import { readJson, readQuery } from "../http/body.ts";
 import { modelBytes } from "../checkpoints/disk-use.ts";
-import { prepareOrigin, type Origin } from "../checkpoints/origin.ts";
+import { prepareOrigin, type NewModel, type Origin } from "../checkpoints/origin.ts";
 import type { ServiceContext } from "./context.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { modelDirectory } from "../disk/stored-path.ts";
 import { removeWhole } from "../disk/files.ts";
-import { pathParameter, route, type Route } from "../openapi/route.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
 import { create, type Creation } from "../http/idempotency.ts";
 import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../common/names.ts";
 import { liveJobs } from "../store/jobs.ts";
@@ -27,16 +30,8 @@ import { findModel, getModel, pageOfModels } from "../store/models.ts";
 import { pageBody } from "../store/paging.ts";
 import type { ModelRow, Store } from "../store/tables.ts";
 
-function toWire(row: ModelRow): Model {
-  return {
-    id: row.id,
-    entity: row.entity,
-    project: row.project,
-    name: row.name,
-    base_model: row.base_model,
-    run_id: null,
-    lora: row.lora === null ? null : (JSON.parse(row.lora) as LoraConfig),
-  };
+function toWire({ id, entity, project, name, base_model, lora }: ModelRow): Model {
+  return { id, entity, project, name, base_model, run_id: null, lora: lora === null ? null : (JSON.parse(lora) as LoraConfig) };
 }
 
 /**
@@ -47,38 +42,60 @@ function seedOf(name: QualifiedName): number {
   return createHash("sha256").update(pathOf(name)).digest().readUInt32BE(0);
 }
 
-/** Creates the routes that create, list and delete trainable models. */
+const tag = "Models";
+const BASE_MODELS = { tag, path: "/v1/preview/base-models", isExtension: true } as const;
+
+/** Creates the routes that list and add base models, and that create, list and delete trainable models. */
 export function modelRoutes(context: ServiceContext): Route[] {
+  const { bases, work } = context;
   return [
-    route(
-      {
-        method: "POST",
-        path: "/v1/preview/models",
-        id: "createModel",
-        tag: "Models",
-        summary: "Create a trainable model",
-        isIdempotent: true,
-        body: createModelRequest,
-        answer: model,
-        errors: [404, 409],
+    {
+      ...BASE_MODELS,
+      method: "GET",
+      id: "listBaseModels",
+      summary: "List the base models that can be trained",
+      answer: z.array(z.string()),
+      handle: (c) => c.json([...bases.ids]),
+    },
+    {
+      ...BASE_MODELS,
+      method: "POST",
+      id: "addBaseModel",
+      summary: "Fetch and check a base model, and give it an identifier",
+      description: "The identifier is known until the service stops.",
+      body: addBaseModelRequest,
+      answer: baseModelName,
+      errors: [404, 409],
+      handle: async (c) => {
+        const { value } = await readJson(c, "baseModel", work.bodies);
+        return c.json({ id: await bases.add(value.source, value.id ?? null) });
       },
-      async (c) => {
-        const { value, digest } = await readJson(c, "model", context.work.bodies);
+    },
+    {
+      method: "POST",
+      path: "/v1/preview/models",
+      id: "createModel",
+      tag,
+      summary: "Create a trainable model",
+      isIdempotent: true,
+      body: createModelRequest,
+      answer: model,
+      errors: [404, 409],
+      handle: async (c) => {
+        const { value, digest } = await readJson(c, "model", work.bodies);
         return create(c, context.store, { digest, prepare: () => prepareModel(context, value) });
       },
-    ),
-    route(
-      {
-        method: "GET",
-        path: "/v1/preview/models",
-        id: "listModels",
-        tag: "Models",
-        summary: "List the trainable models, newest first",
-        isExtension: true,
-        query: modelQuery,
-        answer: modelList,
-      },
-      async (c) => {
+    },
+    {
+      method: "GET",
+      path: "/v1/preview/models",
+      id: "listModels",
+      tag,
+      summary: "List the trainable models, newest first",
+      isExtension: true,
+      query: modelQuery,
+      answer: modelList,
+      handle: async (c) => {
         const { rows, hasMore } = await pageOfModels(context.store, readQuery(c, modelQuery));
         const data = rows.map(async (row) => ({
           ...toWire(row),
@@ -89,19 +106,17 @@ export function modelRoutes(context: ServiceContext): Route[] {
         }));
         return c.json(pageBody(await Promise.all(data), hasMore) satisfies ModelList);
       },
-    ),
-    route(
-      {
-        method: "DELETE",
-        path: "/v1/preview/models/{model_id}",
-        id: "deleteModel",
-        tag: "Models",
-        summary: "Delete a model with its checkpoints",
-        description: "Jobs of the model that are not over are cancelled first.",
-        answer: deleteModelResponse,
-      },
-      async (c) => c.json(await deleteModel(context, pathParameter(c, "model_id"))),
-    ),
+    },
+    {
+      method: "DELETE",
+      path: "/v1/preview/models/{model_id}",
+      id: "deleteModel",
+      tag,
+      summary: "Delete a model with its checkpoints",
+      description: "Jobs of the model that are not over are cancelled first.",
+      answer: deleteModelResponse,
+      handle: async (c) => c.json(await deleteModel(context, pathParameter(c, "model_id"))),
+    },
   ];
 }
 
@@ -152,12 +167,7 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
 /** Inserts a model and its step 0, which can be used immediately. */
 async function insertModel(
   store: Store,
-  {
-    id,
-    name,
-    request,
-    origin,
-  }: { readonly id: string; readonly name: QualifiedName; readonly request: CreateModelRequest; readonly origin: Origin },
+  { id, name, request, origin }: Omit<NewModel, "seed"> & { readonly name: QualifiedName; readonly origin: Origin },
 ): Promise<ModelRow> {
   const now = new Date().toISOString();
   const { lora, seed, state_dir, optimizer_kind, metrics, lineage, digests } = origin;

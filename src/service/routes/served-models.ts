@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { NotFoundError } from "../../base/errors.ts";
 import { servedModel, servedModelList, type ModelPermission, type ServedModel, type ServedModelList } from "../../base/schema/index.ts";
 import type { ServiceContext } from "./context.ts";
-import { pathParameter, route, type Route } from "../openapi/route.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
 import { pathOf, stepName } from "../common/names.ts";
 import { listModels } from "../store/models.ts";
 
@@ -58,53 +58,44 @@ export function servedModelRoutes({ engine, bases, upstream, store }: ServiceCon
     const untrained = [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
     const sizes = new Map<string, Size>();
     for (const base of new Set([...untrained, ...models.map((model) => model.base_model)])) sizes.set(base, await sizeOf(base));
-    const data: ServedModel[] = untrained.map((id) => ({
+    const entry = (id: string, created: number, source: Pick<ServedModel, "owned_by" | "root" | "parent">): ServedModel => ({
       id,
-      object: "model" as const,
-      created: startedAt,
-      owned_by: "whetstone",
-      root: id,
-      parent: null,
-      ...sizes.get(id),
-      permission: [permissionOf(id, startedAt, { allowsTraining: trainable.includes(id) })],
-    }));
-    for (const model of models) {
-      const [id, created] = [pathOf(model), toSeconds(Date.parse(model.created_at))];
-      data.push({
-        id,
-        object: "model" as const,
-        created,
-        owned_by: model.entity,
-        root: stepName(model, model.latest_step ?? 0),
-        parent: model.base_model,
-        ...sizes.get(model.base_model),
-        permission: [permissionOf(id, created, { allowsTraining: true })],
-      });
-    }
-    return data;
+      object: "model",
+      created,
+      ...source,
+      ...sizes.get(source.parent ?? id),
+      permission: [permissionOf(id, created, { allowsTraining: source.parent !== null || trainable.includes(id) })],
+    });
+    const trained = models.map((model) => {
+      const source = { owned_by: model.entity, root: stepName(model, model.latest_step ?? 0), parent: model.base_model };
+      return entry(pathOf(model), toSeconds(Date.parse(model.created_at)), source);
+    });
+    return [...untrained.map((id) => entry(id, startedAt, { owned_by: "whetstone", root: id, parent: null })), ...trained];
   }
 
   const common = { method: "GET", tag: "Models" } as const;
   return [
-    route(
-      { ...common, path: "/v1/models", id: "listServedModels", summary: "List the models that can be sampled", answer: servedModelList },
-      async (c) => c.json({ object: "list", data: await listServed() } satisfies ServedModelList),
-    ),
-    route(
-      {
-        ...common,
-        path: "/v1/models/{model}",
-        id: "getServedModel",
-        summary: "Get a model that can be sampled",
-        isExtension: true,
-        answer: servedModel,
-      },
-      async (c) => {
+    {
+      ...common,
+      path: "/v1/models",
+      id: "listServedModels",
+      summary: "List the models that can be sampled",
+      answer: servedModelList,
+      handle: async (c) => c.json({ object: "list", data: await listServed() } satisfies ServedModelList),
+    },
+    {
+      ...common,
+      path: "/v1/models/{model}",
+      id: "getServedModel",
+      summary: "Get a model that can be sampled",
+      isExtension: true,
+      answer: servedModel,
+      handle: async (c) => {
         const id = pathParameter(c, "model");
         const found = (await listServed()).find((model) => model.id === id);
         if (found !== undefined) return c.json(found);
         throw new NotFoundError(`Model '${id}' does not exist. GET /v1/models lists the models that can be sampled`, { param: "model" });
       },
-    ),
+    },
   ];
 }

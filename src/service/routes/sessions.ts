@@ -18,7 +18,7 @@ import {
 } from "../../base/schema/index.ts";
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import type { ServiceContext } from "./context.ts";
-import { pathParameter, route, type Route } from "../openapi/route.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
 import { recordedTrajectory } from "../sessions/recorded-trajectory.ts";
 import { requireOpen } from "../sessions/sessions.ts";
 import { pageBody } from "../store/paging.ts";
@@ -67,19 +67,17 @@ export function sessionRoutes(context: ServiceContext): Route[] {
     if (isSessionKey(presentedKey(c.env.incoming.headers) ?? "")) requireOpen(await sessions.get(idOf(c)));
   };
   return [
-    route(
-      {
-        ...common,
-        method: "POST",
-        path: PATH,
-        id: "createSession",
-        summary: "Create a session for an agent of any kind",
-        description: "Every request with the key of the session samples its model and becomes part of its trajectory.",
-        body: createSessionRequest,
-        answer: createdSession,
-        errors: [404],
-      },
-      async (c) => {
+    {
+      ...common,
+      method: "POST",
+      path: PATH,
+      id: "createSession",
+      summary: "Create a session for an agent of any kind",
+      description: "Every request with the key of the session samples its model and becomes part of its trajectory.",
+      body: createSessionRequest,
+      answer: createdSession,
+      errors: [404],
+      handle: async (c) => {
         const { value } = await readJson(c, "session", work.bodies);
         await space.requireSpace();
         const lease = await policies.resolvePolicy(value.model, { signal: c.req.raw.signal });
@@ -87,18 +85,16 @@ export function sessionRoutes(context: ServiceContext): Route[] {
         const { row, key } = await sessions.create(value);
         return c.json({ ...toWire(row, c, key), key } satisfies CreatedSession);
       },
-    ),
-    route(
-      {
-        ...common,
-        method: "GET",
-        path: PATH,
-        id: "listSessions",
-        summary: "List sessions, newest first",
-        query: sessionQuery,
-        answer: sessionList,
-      },
-      async (c) => {
+    },
+    {
+      ...common,
+      method: "GET",
+      path: PATH,
+      id: "listSessions",
+      summary: "List sessions, newest first",
+      query: sessionQuery,
+      answer: sessionList,
+      handle: async (c) => {
         const { rows, hasMore } = await pageOfSessions(store, readQuery(c, sessionQuery));
         return c.json(
           pageBody(
@@ -107,78 +103,70 @@ export function sessionRoutes(context: ServiceContext): Route[] {
           ) satisfies SessionList,
         );
       },
-    ),
-    route(
-      {
-        ...common,
-        method: "GET",
-        path: ONE,
-        id: "getSession",
-        summary: "Read a session with its trajectory",
-        description: "With `wait`, the answer is delayed until the session is no longer open.",
-        query: sessionReadQuery,
-        answer: sessionWithTrajectory,
-      },
-      async (c) => {
+    },
+    {
+      ...common,
+      method: "GET",
+      path: ONE,
+      id: "getSession",
+      summary: "Read a session with its trajectory",
+      description: "With `wait`, the answer is delayed until the session is no longer open.",
+      query: sessionReadQuery,
+      answer: sessionWithTrajectory,
+      handle: async (c) => {
         const { trajectory, wait: waitSeconds } = readQuery(c, sessionReadQuery);
         if (waitSeconds > 0) await sessions.untilOver(idOf(c), waitSeconds * 1000, c.req.raw.signal);
         const row = await sessions.get(idOf(c));
         const recorded = trajectory === "omit" ? null : await recordedTrajectory(store, row);
         return c.json({ ...toWire(row, c), trajectory: recorded } satisfies SessionWithTrajectory);
       },
-    ),
-    route(
-      {
-        ...common,
-        method: "POST",
-        path: `${ONE}/reward`,
-        id: "setSessionReward",
-        summary: "Set the reward",
-        description: "Replaces an earlier reward.",
-        isForSessions: true,
-        body: sessionRewardRequest,
-        answer: session,
-        errors: [403],
-      },
-      async (c) => {
+    },
+    {
+      ...common,
+      method: "POST",
+      path: `${ONE}/reward`,
+      id: "setSessionReward",
+      summary: "Set the reward",
+      description: "Replaces an earlier reward.",
+      isForSessions: true,
+      body: sessionRewardRequest,
+      answer: session,
+      errors: [403],
+      handle: async (c) => {
         const { value } = await readJson(c, "sessionReward", work.bodies);
         await checkOpen(c);
         return c.json(toWire(await sessions.score(idOf(c), value), c));
       },
-    ),
-    route(
-      {
-        ...common,
-        method: "POST",
-        path: `${ONE}/metrics`,
-        id: "addSessionMetrics",
-        summary: "Add metrics",
-        description: "Replaces earlier values of the same names.",
-        isForSessions: true,
-        body: sessionMetricsRequest,
-        answer: session,
-        errors: [403],
-      },
-      async (c) => {
+    },
+    {
+      ...common,
+      method: "POST",
+      path: `${ONE}/metrics`,
+      id: "addSessionMetrics",
+      summary: "Add metrics",
+      description: "Replaces earlier values of the same names.",
+      isForSessions: true,
+      body: sessionMetricsRequest,
+      answer: session,
+      errors: [403],
+      handle: async (c) => {
         const { value } = await readJson(c, "sessionMetrics", work.bodies);
         await checkOpen(c);
         return c.json(toWire(await sessions.score(idOf(c), value), c));
       },
-    ),
-    route(
-      {
-        ...common,
-        method: "POST",
-        path: `${ONE}/finish`,
-        id: "finishSession",
-        summary: "Finish a session, and cancel its running requests",
-        description: "Sets reward and metrics, if given. Finishing again has no other effect.",
-        isForSessions: true,
-        body: finishSessionRequest,
-        answer: session,
-        errors: [403],
-      },
-      async (c) => {
+    },
+    {
+      ...common,
+      method: "POST",
+      path: `${ONE}/finish`,
+      id: "finishSession",
+      summary: "Finish a session, and cancel its running requests",
+      description: "Sets reward and metrics, if given. Finishing again has no other effect.",
+      isForSessions: true,
+      body: finishSessionRequest,
+      answer: session,
+      errors: [403],
+      handle: async (c) => {
         const { value } = await readJson(c, "sessionFinish", work.bodies);
         if (value.reward !== undefined || value.metrics !== undefined) {
           await checkOpen(c);
@@ -186,20 +174,18 @@ export function sessionRoutes(context: ServiceContext): Route[] {
         }
         return c.json(toWire(await sessions.finish(idOf(c)), c));
       },
-    ),
-    route(
-      {
-        ...common,
-        method: "DELETE",
-        path: ONE,
-        id: "deleteSession",
-        summary: "Delete a session with its trajectory",
-        answer: deleteSessionResponse,
-      },
-      async (c) => {
+    },
+    {
+      ...common,
+      method: "DELETE",
+      path: ONE,
+      id: "deleteSession",
+      summary: "Delete a session with its trajectory",
+      answer: deleteSessionResponse,
+      handle: async (c) => {
         const row = await sessions.get(idOf(c));
         return c.json({ session_id: row.id, deleted_turns: await sessions.delete(row.id) });
       },
-    ),
+    },
   ];
 }

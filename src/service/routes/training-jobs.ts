@@ -3,6 +3,8 @@ import { z } from "zod";
 import type { Engine } from "../../engine/port.ts";
 import { ConflictError, UnsupportedError } from "../../base/errors.ts";
 import {
+  deleteJobResponse,
+  deleteTokensResponse,
   createdJob,
   createRlJobRequest,
   createSftJobRequest,
@@ -23,7 +25,7 @@ import { readBytes, readJson, readQuery, type ServiceRequest } from "../http/bod
 import type { ServiceContext } from "./context.ts";
 import { create, type Creation } from "../http/idempotency.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
-import { pathParameter, route, type Route } from "../openapi/route.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
 import type { RlJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import { VALIDATION_PARAM } from "../training-data/sft-data.ts";
@@ -32,6 +34,7 @@ import { parseArtifactUrl, pathOf } from "../common/names.ts";
 import type { OpenRlRequest } from "../training-data/data-work.ts";
 import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
+import { deleteJob, deleteTokens } from "../history/deletion.ts";
 import { getJob, insertJob, pageOfEvents, pageOfJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import { pageBody } from "../store/paging.ts";
@@ -39,6 +42,7 @@ import type { JobEventRow, JobRow, ModelRow, Store } from "../store/tables.ts";
 
 const PATH = "/v1/preview/training-jobs";
 const tag = "Training jobs";
+const extension = { tag, isExtension: true } as const;
 
 const eventQuery = listQuery.omit({ order: true }).extend({
   /** Extension: max seconds to wait for an event (long polling), 0 to 30. */
@@ -60,9 +64,13 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
   const idOf = (c: ServiceRequest) => pathParameter(c, "job_id");
   const creation = { method: "POST", tag, isIdempotent: true, answer: createdJob, errors: [404, 409] } as const;
   return [
-    route(
-      { ...creation, path: PATH, id: "createRlJob", summary: "Train a model on trajectories: one step", body: createRlJobRequest },
-      async (c) => {
+    {
+      ...creation,
+      path: PATH,
+      id: "createRlJob",
+      summary: "Train a model on trajectories: one step",
+      body: createRlJobRequest,
+      handle: async (c) => {
         const bytes = await readBytes(c);
         const sizeBytes = bytes.length;
         const accept = (request: OpenRlRequest) => {
@@ -71,99 +79,107 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
         };
         return context.work.data.withRlRequest(bytes, accept, c.req.raw.signal);
       },
-    ),
-    route(
-      {
-        ...creation,
-        path: "/v1/preview/sft-training-jobs",
-        id: "createSftJob",
-        summary: "Train a model on an uploaded dataset",
-        body: createSftJobRequest,
-      },
-      async (c) => {
+    },
+    {
+      ...creation,
+      path: "/v1/preview/sft-training-jobs",
+      id: "createSftJob",
+      summary: "Train a model on an uploaded dataset",
+      body: createSftJobRequest,
+      handle: async (c) => {
         const { value, digest } = await readJson(c, "sft", context.work.bodies);
         return create(c, store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(context, value)) });
       },
-    ),
-    route(
-      {
-        method: "GET",
-        path: PATH,
-        id: "listJobs",
-        tag,
-        summary: "List jobs, newest first",
-        isExtension: true,
-        query: jobQuery,
-        answer: trainingJobList,
-      },
-      async (c) => {
+    },
+    {
+      ...extension,
+      method: "GET",
+      path: PATH,
+      id: "listJobs",
+      summary: "List jobs, newest first",
+      query: jobQuery,
+      answer: trainingJobList,
+      handle: async (c) => {
         const { rows, hasMore } = await pageOfJobs(store, readQuery(c, jobQuery));
         return c.json(pageBody(rows.map(toWire), hasMore) satisfies TrainingJobList);
       },
-    ),
-    route({ method: "GET", path: `${PATH}/{job_id}`, id: "getJob", tag, summary: "Read a job", answer: trainingJob }, async (c) =>
-      c.json(toWire(await getJob(store, idOf(c)))),
-    ),
-    route(
-      {
-        method: "POST",
-        path: `${PATH}/{job_id}/cancel`,
-        id: "cancelJob",
-        tag,
-        summary: "Cancel a job that is not over",
-        description: "A cancelled job leaves no checkpoint. Cancelling again has no effect; a job that succeeded or failed answers 409.",
-        isExtension: true,
-        answer: trainingJob,
-        errors: [409],
-      },
-      async (c) => c.json(toWire(await jobs.cancel(idOf(c)))),
-    ),
-    route(
-      {
-        method: "GET",
-        path: `${PATH}/{job_id}/tokens`,
-        id: "getJobTokens",
-        tag,
-        summary: "Read the token report of an RL job",
-        description: "For jobs that were created with `token_report: true` and are over.",
-        isExtension: true,
-        answer: trainedTokens,
-      },
-      async (c) => {
+    },
+    {
+      method: "GET",
+      path: `${PATH}/{job_id}`,
+      id: "getJob",
+      tag,
+      summary: "Read a job",
+      answer: trainingJob,
+      handle: async (c) => c.json(toWire(await getJob(store, idOf(c)))),
+    },
+    {
+      ...extension,
+      method: "POST",
+      path: `${PATH}/{job_id}/cancel`,
+      id: "cancelJob",
+      summary: "Cancel a job that is not over",
+      description: "A cancelled job leaves no checkpoint. Cancelling again has no effect; a job that succeeded or failed answers 409.",
+      answer: trainingJob,
+      errors: [409],
+      handle: async (c) => c.json(toWire(await jobs.cancel(idOf(c)))),
+    },
+    {
+      ...extension,
+      method: "GET",
+      path: `${PATH}/{job_id}/tokens`,
+      id: "getJobTokens",
+      summary: "Read the token report of an RL job",
+      description: "For jobs that were created with `token_report: true` and are over.",
+      answer: trainedTokens,
+      handle: async (c) => {
         // Checks the job first, so that an unknown id gets its own error and never becomes a file name.
         const job = await getJob(store, idOf(c));
         const report = await readTokenReport(context.directory, context.files, job);
         return c.body(new Uint8Array(report), 200, { "content-type": "application/json" });
       },
-    ),
-    route(
-      {
-        method: "GET",
-        path: `${PATH}/{job_id}/events`,
-        id: "listJobEvents",
-        tag,
-        summary: "List the events of a job, oldest first",
-        isExtension: true,
-        query: eventQuery,
-        answer: jobEventList,
-      },
-      async (c) => {
+    },
+    {
+      ...extension,
+      method: "DELETE",
+      path: `${PATH}/{job_id}`,
+      id: "deleteJob",
+      summary: "Delete a job that is over, with its events and its token report",
+      description: "The checkpoint of the job stays. A job that is queued or running answers 409.",
+      answer: deleteJobResponse,
+      errors: [409],
+      handle: async (c) => c.json(await deleteJob(context, idOf(c))),
+    },
+    {
+      ...extension,
+      method: "DELETE",
+      path: `${PATH}/{job_id}/tokens`,
+      id: "deleteJobTokens",
+      summary: "Delete the token report of a job that is over",
+      answer: deleteTokensResponse,
+      errors: [409],
+      handle: async (c) => c.json(await deleteTokens(context, idOf(c))),
+    },
+    {
+      ...extension,
+      method: "GET",
+      path: `${PATH}/{job_id}/events`,
+      id: "listJobEvents",
+      summary: "List the events of a job, oldest first",
+      query: eventQuery,
+      answer: jobEventList,
+      handle: async (c) => {
         const query = readQuery(c, eventQuery);
         return c.json(await eventsOf(context, idOf(c), { ...query, signal: c.req.raw.signal }));
       },
-    ),
+    },
   ];
 }
 
 async function eventsOf(
   { store, jobs }: ServiceContext,
   id: string,
-  {
-    after,
-    limit,
-    wait,
-    signal,
-  }: { readonly after?: string | undefined; readonly limit: number; readonly wait: number; readonly signal: AbortSignal },
+  { after, limit, wait, signal }: z.output<typeof eventQuery> & { readonly signal: AbortSignal },
 ): Promise<JobEventList> {
   const endsAtMs = performance.now() + wait * 1000;
   for (;;) {

@@ -18,7 +18,6 @@ import { createWork } from "../../../src/service/create-work.ts";
 import { chatRoutes } from "../../../src/service/routes/chat.ts";
 import { TimeSlices } from "../../../src/base/util/time-slices.ts";
 import type { DialectContext } from "../../../src/service/dialects/handler.ts";
-import { completionRoutes } from "../../../src/service/routes/completions.ts";
 import { createScriptedEngine, type SampleScriptInput, type ScriptedCall, type ScriptedEngine } from "../../../src/testing/index.ts";
 import { loadTokenizer, type ChatTokenizer } from "../../../src/text/tokenizer/index.ts";
 
@@ -121,7 +120,7 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
       logger,
     }),
   };
-  register(app, [...chatRoutes(dialects), ...completionRoutes(dialects)]);
+  register(app, chatRoutes(dialects));
   const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
   await once(server, "listening");
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
