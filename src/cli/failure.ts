@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import { HttpError } from "../library/client/errors.ts";
 import { WhetstoneError } from "../base/errors.ts";
-import { traceOf } from "../service/common/error-text.ts";
+import { traceOf } from "../service/common/logger.ts";
 import { logLine, logLines } from "../base/util/output.ts";
 import { exitCodeOf, type StopReason } from "./stop-signal.ts";
 

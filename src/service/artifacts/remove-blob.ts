@@ -1,5 +1,4 @@
-import type { ServiceLogger } from "../common/logger.ts";
-import { messageOf } from "../../base/util/values.ts";
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { isBlobReferenced } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
 import type { BlobStore } from "./blob-store.ts";
@@ -15,7 +14,5 @@ export interface BlobContext {
 export async function removeBlob({ store, blobs, logger }: BlobContext, sha256: string): Promise<void> {
   await blobs
     .removeUnreferenced(sha256, () => isBlobReferenced(store, sha256))
-    .catch((error: unknown) =>
-      logger.warn("The contents of an artifact file that is gone could not be removed", { error: messageOf(error) }),
-    );
+    .catch(logFailure(logger, "The contents of an artifact file that is gone could not be removed"));
 }

@@ -58,14 +58,14 @@ export class ChatWork {
   /** Compiles the output constraint of a request; see `compileOutput`. Also checks that validators of its schemas can be created. */
   async compileOutput(request: OutputRequest, options: OutputGrammarOptions, signal?: AbortSignal): Promise<CompiledOutput> {
     const compiled = await this.#compile(request, options, signal);
-    if (compiled.check !== null) await this.#runOnGrammars("checkValidators", compiled.check, signal);
+    if (compiled.check !== null) await run(this.#options.grammars, "checkValidators", compiled.check, signal);
     return compiled;
   }
 
   async #compile(request: OutputRequest, options: OutputGrammarOptions, signal?: AbortSignal): Promise<CompiledOutput> {
     if (!isSlowForm(request)) return compileOutput(request, options);
     // A grammar crosses threads as JSON text, which is much faster than cloning its many small objects.
-    const { text, states, check } = await this.#runOnGrammars("grammar", { request, options }, signal);
+    const { text, states, check } = await run(this.#options.grammars, "grammar", { request, options }, signal);
     return { grammar: JSON.parse(text) as Grammar, states, check };
   }
 
@@ -73,7 +73,7 @@ export class ChatWork {
    * Validates an output text; see `violationOf`. Validators are cached on the work threads, because creating one takes many milliseconds.
    */
   async validate(schema: string, text: string): Promise<string | null> {
-    return this.#run("validate", { schema, text }, undefined);
+    return run(this.#options.pool, "validate", { schema, text });
   }
 
   #runWithTokenizer<N extends "renderText" | "encode">(
@@ -87,18 +87,8 @@ export class ChatWork {
       return (await thread.run(name, input, { signal, timeoutMs: CHAT_TIMEOUT_MS })) as Awaited<Output<N>>;
     }, signal);
   }
+}
 
-  #runOnGrammars<N extends Name>(name: N, input: MethodInput<ChatTasks, N>, signal: AbortSignal | undefined): Output<N> {
-    return this.#options.grammars.use(
-      (thread: TaskThread<ChatTasks>) => thread.run(name, input, { signal, timeoutMs: CHAT_TIMEOUT_MS }),
-      signal,
-    );
-  }
-
-  #run<N extends Name>(name: N, input: MethodInput<ChatTasks, N>, signal: AbortSignal | undefined): Output<N> {
-    return this.#options.pool.use(
-      (thread: TaskThread<ChatTasks>) => thread.run(name, input, { signal, timeoutMs: CHAT_TIMEOUT_MS }),
-      signal,
-    );
-  }
+function run<N extends Name>(pool: WorkPool, name: N, input: MethodInput<ChatTasks, N>, signal?: AbortSignal): Output<N> {
+  return pool.use((thread: TaskThread<ChatTasks>) => thread.run(name, input, { signal, timeoutMs: CHAT_TIMEOUT_MS }), signal);
 }

@@ -47,9 +47,7 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
     if (state !== null && !stored.some((name) => name.endsWith(".safetensors"))) {
       throw new UnsupportedError(
         "The engine of this service keeps the weights of its checkpoints elsewhere: there is nothing to download here",
-        {
-          param: "step",
-        },
+        { param: "step" },
       );
     }
     const isWhole = !isAdapter || includesBase;

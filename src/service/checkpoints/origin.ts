@@ -210,9 +210,7 @@ function fileOf(artifact: StoredArtifact, name: string): ArtifactFileRow {
   if (file !== undefined) return file;
   throw new DataError(
     `Expected artifact '${url}' to hold an adapter in PEFT's layout, ${ADAPTER_CONFIG_FILE} and ${ADAPTER_FILE}; it has no ${name}`,
-    {
-      param: "from",
-    },
+    { param: "from" },
   );
 }
 

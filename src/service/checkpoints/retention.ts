@@ -2,12 +2,11 @@ import PQueue from "p-queue";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import { findStateDirectory } from "../disk/stored-path.ts";
-import { messageOf } from "../../base/util/values.ts";
 import { remove } from "../disk/files.ts";
 import { checkpointBytes } from "./disk-use.ts";
 import type { RlJobConfig } from "../store/job-configs.ts";
 import type { ServiceLimits } from "../common/limits.ts";
-import type { ServiceLogger } from "../common/logger.ts";
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import type { Policies } from "../models/policies.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
@@ -72,9 +71,7 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
     // The row is deleted, so the checkpoint is too. Files that cannot be removed now are moved to the quarantine at the next start.
     const state = findStateDirectory(directory, row);
     if (state !== null) {
-      await remove(state).catch((error: unknown) =>
-        logger.warn("A checkpoint's files could not be removed", { checkpoint: row.id, error: messageOf(error) }),
-      );
+      await remove(state).catch(logFailure(logger, "A checkpoint's files could not be removed", { checkpoint: row.id }));
     }
     deleted.push(row);
   }

@@ -1,3 +1,4 @@
+import { messageOf } from "../../base/util/values.ts";
 import { logLine } from "../../base/util/output.ts";
 
 /**
@@ -52,6 +53,15 @@ function write(level: string, message: string, fields: Readonly<Record<string, u
 }
 
 /** Applies `redact` to every string of a JSON value, including property names. */
+/** Returns a handler of rejections that logs `message` as a warning, with `fields` and the error's message. */
+export function logFailure(
+  logger: Pick<ServiceLogger, "warn">,
+  message: string,
+  fields: Readonly<Record<string, unknown>> = {},
+): (error: unknown) => void {
+  return (error) => logger.warn(message, { ...fields, error: messageOf(error) });
+}
+
 function redactedValue(value: unknown, redact: (text: string) => string): unknown {
   if (typeof value === "string") return redact(value);
   if (Array.isArray(value)) return value.map((item) => redactedValue(item, redact));
@@ -71,4 +81,9 @@ export function redacting(logger: ServiceLogger, redact: (text: string) => strin
     warn: (message, fields) => logger.warn(redact(message), clean(fields)),
     error: (message, fields) => logger.error(redact(message), clean(fields)),
   };
+}
+
+/** Returns the stack of a thrown value for logs, or its message if it has no stack. */
+export function traceOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : messageOf(error);
 }

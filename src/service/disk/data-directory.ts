@@ -88,10 +88,7 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
   } catch (cause) {
     throw new ConfigError(
       `The data directory '${directory.root}' cannot be created: ${messageOf(cause)}. Make it writable, or set WHETSTONE_HOME or \`dataDir\` to another directory`,
-      {
-        cause,
-        param: "dataDir",
-      },
+      { cause, param: "dataDir" },
     );
   }
   await tightenDataDirectory(directory.root, OWN_NAMES);
@@ -125,10 +122,7 @@ async function readKeyFile(path: string): Promise<string> {
     if ((cause as NodeJS.ErrnoException).code === "ENOENT") return "";
     throw new ConfigError(
       `The API key cannot be read from '${path}': ${messageOf(cause)}. Repair the file, delete it, or set WHETSTONE_API_KEY`,
-      {
-        cause,
-        param: "apiKey",
-      },
+      { cause, param: "apiKey" },
     );
   }
 }

@@ -1,10 +1,14 @@
 import { createHash } from "node:crypto";
-import type { FileHandle } from "node:fs/promises";
-import { readdir } from "node:fs/promises";
+import { createWriteStream } from "node:fs";
+import { readdir, type FileHandle } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
+import { Transform, type Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { z } from "zod";
 import { DataCorruptedError } from "../../base/errors.ts";
+import { closing } from "./files.ts";
 import { isInnerPath } from "../../base/util/inner-path.ts";
+import { parseJson } from "../../base/util/values.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
 
 /** Bytes hashed per chunk. The event loop runs between two chunks. */
@@ -44,11 +48,7 @@ export function parseDigests(
 
 /** Parses the JSON text of {@link Digests}. Returns null for any other text. */
 export function parseDigestsText(text: string): Digests | null {
-  try {
-    return digestsSchema.parse(JSON.parse(text));
-  } catch {
-    return null;
-  }
+  return digestsSchema.safeParse(parseJson(text)).data ?? null;
 }
 
 /** Returns the digest of bytes in memory. */
@@ -63,12 +63,7 @@ export function digestBytes(bytes: Uint8Array): FileDigest {
  * @throws DataError `E_DATA` for a directory, FIFO, socket or device, and for a link that leads out of `root`.
  */
 export async function digestFile(path: string, root: string = dirname(path)): Promise<FileDigest> {
-  const file = await openRegularFile(path, root);
-  try {
-    return await digestOpenFile(file);
-  } finally {
-    await file.close();
-  }
+  return closing(await openRegularFile(path, root), digestOpenFile);
 }
 
 /** Reads an open file from its start and returns its digest. The file stays open. */
@@ -79,6 +74,21 @@ export async function digestOpenFile(file: FileHandle): Promise<FileDigest> {
     hash.update(piece);
     size += piece.byteLength;
   }
+  return { sha256: hash.digest("hex"), size_bytes: size };
+}
+
+/** Writes bytes to a new file, and returns their digest. `isFlushed`: whether they are on disk when it returns. */
+export async function writeDigested(source: Readable, path: string, isFlushed: boolean): Promise<FileDigest> {
+  const hash = createHash("sha256");
+  let size = 0;
+  const hashing = new Transform({
+    transform(piece: Buffer, _encoding, done) {
+      hash.update(piece);
+      size += piece.byteLength;
+      done(null, piece);
+    },
+  });
+  await pipeline(source, hashing, createWriteStream(path, { flags: "wx", mode: 0o600, flush: isFlushed }));
   return { sha256: hash.digest("hex"), size_bytes: size };
 }
 

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { open, rename, rm } from "node:fs/promises";
+import { open, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isNoSpace } from "../../base/util/no-space.ts";
 
@@ -19,13 +19,29 @@ export function isTemporaryName(name: string): boolean {
 /** Flushes the entries of a directory to disk. A rename is durable only after this call. */
 export async function syncDirectory(path: string): Promise<void> {
   // Windows cannot open a directory; its file system journals renames.
-  if (process.platform === "win32") return;
-  const directory = await open(path, "r");
+  if (process.platform !== "win32") await closing(await open(path, "r"), (directory) => directory.sync());
+}
+
+/** Flushes the contents of a file to disk. */
+export async function syncFile(path: string): Promise<void> {
+  await closing(await open(path, "r+"), (file) => file.sync());
+}
+
+/** Returns the result of `use`, and closes the file. */
+export async function closing<T>(file: FileHandle, use: (file: FileHandle) => Promise<T>): Promise<T> {
   try {
-    await directory.sync();
+    return await use(file);
   } finally {
-    await directory.close();
+    await file.close();
   }
+}
+
+/** Returns the size of a file in bytes; 0 for a missing file. */
+export function sizeOf(path: string): Promise<number> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  );
 }
 
 /** Writes a file that is either complete or absent, even after a power failure. Replaces an existing file. */
@@ -36,13 +52,10 @@ export async function writeDurably(
 ): Promise<void> {
   const temporary = temporaryName(path);
   try {
-    const file = await open(temporary, "wx", mode);
-    try {
+    await closing(await open(temporary, "wx", mode), async (file) => {
       await file.writeFile(contents);
       await file.sync();
-    } finally {
-      await file.close();
-    }
+    });
     await rename(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });

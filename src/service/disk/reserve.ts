@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { open, rm, stat } from "node:fs/promises";
+import { open, rm } from "node:fs/promises";
+import { closing, sizeOf } from "./files.ts";
 
 /** Size of the reserve in bytes: room for SQLite to record deletions on a full disk, and for the small files written at start. */
 export const RESERVE_BYTES = 4 * 1024 * 1024;
@@ -16,16 +17,13 @@ export class Reserve {
 
   /** Writes the file unless it is complete. @throws a system error if the disk is full; a partial file is removed. */
   async fill(): Promise<void> {
-    if ((await this.#size()) === RESERVE_BYTES) return;
+    if ((await sizeOf(this.#path)) === RESERVE_BYTES) return;
     try {
-      const file = await open(this.#path, "w", 0o600);
-      try {
+      await closing(await open(this.#path, "w", 0o600), async (file) => {
         // Random bytes, because a compressing file system would store zeros in no space.
         const piece = randomBytes(PIECE_BYTES);
         for (let written = 0; written < RESERVE_BYTES; written += PIECE_BYTES) await file.writeFile(piece);
-      } finally {
-        await file.close();
-      }
+      });
     } catch (error) {
       await rm(this.#path, { force: true });
       throw error;
@@ -34,15 +32,8 @@ export class Reserve {
 
   /** Removes the file. @returns whether the file existed, so that space was freed. */
   async release(): Promise<boolean> {
-    const wasThere = (await this.#size()) > 0;
+    const wasThere = (await sizeOf(this.#path)) > 0;
     await rm(this.#path, { force: true });
     return wasThere;
-  }
-
-  #size(): Promise<number> {
-    return stat(this.#path).then(
-      ({ size }) => size,
-      () => 0,
-    );
   }
 }

@@ -1,3 +1,4 @@
+import { closing } from "./files.ts";
 import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
@@ -53,12 +54,9 @@ export class Verifier {
     const damage = { path: join(root, storedPath), expected, subject, remedy };
     let found: FileDigest;
     try {
-      const file = await openRegularFile(damage.path, root);
-      try {
-        found = await remember(this.#verified, await identityOf(file), () => digestOpenFile(file));
-      } finally {
-        await file.close();
-      }
+      found = await closing(await openRegularFile(damage.path, root), async (file) =>
+        remember(this.#verified, await identityOf(file), () => digestOpenFile(file)),
+      );
     } catch (cause) {
       const { code = "" } = cause as NodeJS.ErrnoException;
       if (cause instanceof DataError) this.#fail(damage, cause.message, cause);

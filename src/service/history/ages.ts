@@ -1,5 +1,6 @@
+import { logFailure } from "../common/logger.ts";
+import { repeat } from "../common/repeat.ts";
 import { WhetstoneError } from "../../base/errors.ts";
-import { messageOf } from "../../base/util/values.ts";
 import { deleteOldQuarantines } from "../disk/quarantine.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
@@ -23,18 +24,11 @@ export function keepAges(context: AgesContext): () => Promise<void> {
   const { maxJobAgeMs, maxArtifactAgeMs, maxQuarantineAgeMs } = context.limits;
   if (maxJobAgeMs === null && maxArtifactAgeMs === null && maxQuarantineAgeMs === null) return () => Promise.resolve();
   let isClosed = false;
-  const look = () =>
-    deleteOld(context, () => isClosed).catch((error: unknown) =>
-      context.logger.warn("Old jobs and artifacts could not be deleted", { error: messageOf(error) }),
-    );
-  let looking = look();
-  const timer = setInterval(() => {
-    looking = looking.then(look);
-  }, LOOK_MS).unref();
-  return async () => {
+  const look = () => deleteOld(context, () => isClosed).catch(logFailure(context.logger, "Old jobs and artifacts could not be deleted"));
+  const stop = repeat(look, LOOK_MS);
+  return () => {
     isClosed = true;
-    clearInterval(timer);
-    await looking;
+    return stop();
   };
 }
 

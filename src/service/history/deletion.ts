@@ -111,9 +111,7 @@ export async function deleteTokens({ store, directory, space }: DeletionContext,
   if (!(await removeTokenReport(directory, job.id))) {
     throw new NotFoundError(
       `Training job '${job.id}' has no token report: it was created without \`token_report: true\`, or the report was deleted`,
-      {
-        param: "training_job_id",
-      },
+      { param: "training_job_id" },
     );
   }
   return { training_job_id: job.id, deleted_tokens: true };

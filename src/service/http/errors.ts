@@ -1,38 +1,40 @@
 import { ArgumentError, isAbort, WhetstoneError, type ErrorCode } from "../../base/errors.ts";
 import type { ErrorBody } from "../../base/schema/index.ts";
-import type { ServiceLogger } from "../common/logger.ts";
+import { traceOf, type ServiceLogger } from "../common/logger.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
-import { traceOf } from "../common/error-text.ts";
 import { messageOf } from "../../base/util/values.ts";
 
+/** `type` of an error response, and its description in the OpenAPI document, by status. */
+export const ERRORS = {
+  400: { type: "BadRequestError", description: "The request is malformed, or a field of a chat completion is invalid." },
+  401: { type: "AuthenticationError", description: "The key is missing, or not the one of this service." },
+  403: { type: "PermissionDeniedError", description: "The key does not permit the request: it belongs to a session." },
+  404: { type: "NotFoundError", description: "The addressed object does not exist." },
+  405: { type: "MethodNotAllowedError", description: "The path does not support the method." },
+  408: { type: "RequestTimeoutError", description: "The request was not received in time." },
+  409: { type: "ConflictError", description: "The request conflicts with the present state." },
+  413: { type: "RequestTooLargeError", description: "The body is over its size limit." },
+  417: { type: "ExpectationFailedError", description: "The header `Expect` is not supported." },
+  422: {
+    type: "ValidationError",
+    description: "A parameter or a field is invalid, and `param` names it; or the model or its output cannot be used.",
+  },
+  429: { type: "TooManyRequestsError", description: "The service has no room for the request now." },
+  431: { type: "RequestTooLargeError", description: "The headers are over their size limit." },
+  499: { type: "ClientClosedRequest", description: "The client closed the request." },
+  500: { type: "InternalServerError", description: "The service failed; its log has the reason." },
+  503: { type: "ServiceUnavailableError", description: "The service cannot answer now." },
+  507: { type: "InsufficientStorageError", description: "The disk of the service is full." },
+} as const;
+
 /** HTTP statuses of error responses. */
-export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 429 | 431 | 499 | 500 | 503 | 507;
+export type ErrorStatus = keyof typeof ERRORS;
 
 /** Error codes in responses: codes of error classes, and codes that only the service sends. */
 type WireCode = ErrorCode | "E_UNAUTHORIZED" | "E_METHOD" | "E_ABORTED" | "E_REQUEST_TIMEOUT";
 
-/** `type` of an error response, by status. */
-export const ERROR_TYPES: Readonly<Record<ErrorStatus, string>> = {
-  400: "BadRequestError",
-  401: "AuthenticationError",
-  403: "PermissionDeniedError",
-  404: "NotFoundError",
-  405: "MethodNotAllowedError",
-  408: "RequestTimeoutError",
-  409: "ConflictError",
-  413: "RequestTooLargeError",
-  417: "ExpectationFailedError",
-  422: "ValidationError",
-  429: "TooManyRequestsError",
-  431: "RequestTooLargeError",
-  499: "ClientClosedRequest",
-  500: "InternalServerError",
-  503: "ServiceUnavailableError",
-  507: "InsufficientStorageError",
-};
-
 /** Status by error code. Messages of these errors are sent to the client; any other error is a 500 with a generic message. */
-const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
+export const STATUSES = {
   E_ARGUMENT: 422,
   E_CONFIG: 422,
   E_SHAPE: 422,
@@ -51,7 +53,12 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_ENGINE_MISSING: 503,
   E_UNAVAILABLE: 503,
   E_NON_FINITE: 422,
-};
+} as const satisfies Partial<Record<ErrorCode, ErrorStatus>>;
+
+/** Returns the status of an error code; undefined for a code whose message is not sent. */
+export function statusOf(statuses: Partial<Readonly<Record<ErrorCode, ErrorStatus>>>, code: ErrorCode): ErrorStatus | undefined {
+  return statuses[code];
+}
 
 /** Error for a body that is not valid UTF-8. Answered with 400 on every route. */
 export class UnreadableBodyError extends ArgumentError {}
@@ -79,7 +86,7 @@ export interface ErrorBodyFields {
 }
 
 /** Returns the error body used by all routes: `code` is the HTTP status, `error_code` the permanent error code. */
-export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = ERROR_TYPES[status] }: ErrorBodyFields): ErrorBody {
+export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = ERRORS[status].type }: ErrorBodyFields): ErrorBody {
   return { error: { message, type, param, code: status, error_code: code } };
 }
 
@@ -96,7 +103,7 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
   if (isClientGone(error)) return errorResponse(499, { message: "The client closed the request", code: "E_ABORTED" });
   if (WhetstoneError.isInstance(error)) {
     const { message, param, code } = error;
-    const status = error instanceof UnreadableBodyError ? 400 : STATUSES[code];
+    const status = error instanceof UnreadableBodyError ? 400 : statusOf(STATUSES, code);
     if (status !== undefined) {
       // A base model that cannot be loaded is no error in the request.
       const isOfRequest = status === 422 && code !== "E_BASE_MODEL";

@@ -186,9 +186,7 @@ async function fetchModel(
   if ("missing" in wanted) {
     throw new UnsupportedError(
       `The repository '${name}' on ${hubUrl} has no ${wanted.missing}: expected a model in Hugging Face layout with safetensors weights`,
-      {
-        param: "base_model",
-      },
+      { param: "base_model" },
     );
   }
   const directory = join(storage, "snapshots", commit);

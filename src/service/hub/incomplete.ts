@@ -1,14 +1,12 @@
 /** Downloads from the hub, stored under a temporary name until they are complete. */
-import { createHash, randomUUID } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { open, readdir, rename, stat } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { Readable, Transform } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { DataError } from "../../base/errors.ts";
-import { remove, syncDirectory } from "../disk/files.ts";
-import type { FileDigest } from "../disk/digests.ts";
+import { remove, syncDirectory, syncFile } from "../disk/files.ts";
+import { writeDigested, type FileDigest } from "../disk/digests.ts";
 
 /** Name of a file that is being fetched. */
 export const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
@@ -27,32 +25,19 @@ export async function keep(
   expected: { readonly size: number; readonly sha256: string | null },
 ): Promise<FileDigest> {
   const temporary = `${target}.incomplete-${randomUUID()}`;
-  const hash = createHash("sha256");
   try {
-    const counted = new Transform({
-      transform(chunk: Uint8Array, _encoding, done) {
-        hash.update(chunk);
-        done(null, chunk);
-      },
-    });
-    await pipeline(Readable.fromWeb(blob.stream() as ReadableStream), counted, createWriteStream(temporary, { flags: "wx", mode: 0o600 }));
-    const { size } = await stat(temporary);
-    const digest = hash.digest("hex");
-    if (size !== expected.size || (expected.sha256 !== null && digest !== expected.sha256)) {
+    const digest = await writeDigested(Readable.fromWeb(blob.stream() as ReadableStream), temporary, false);
+    const { sha256, size_bytes: size } = digest;
+    if (size !== expected.size || (expected.sha256 !== null && sha256 !== expected.sha256)) {
       throw new DataError(
-        `A file came with other bytes than the hub says: ${target} has ${size} of ${expected.size} bytes${expected.sha256 === null ? "" : `, SHA-256 ${digest} instead of ${expected.sha256}`}. Ask again`,
+        `A file came with other bytes than the hub says: ${target} has ${size} of ${expected.size} bytes${expected.sha256 === null ? "" : `, SHA-256 ${sha256} instead of ${expected.sha256}`}. Ask again`,
         { param: "base_model" },
       );
     }
-    const file = await open(temporary, "r+");
-    try {
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await syncFile(temporary);
     await rename(temporary, target);
     await syncDirectory(join(target, ".."));
-    return { sha256: digest, size_bytes: size };
+    return digest;
   } catch (error) {
     await remove(temporary);
     throw error;

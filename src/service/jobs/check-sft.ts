@@ -7,21 +7,18 @@ import type { StoredFiles } from "../stored-files/stored-files.ts";
 import { sftSource, VALIDATION_PARAM } from "../training-data/sft-data.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 
+interface SftRequest {
+  readonly model: ModelRow;
+  readonly artifact: StoredArtifact;
+  /** Validation artifact; null if none is given. */
+  readonly validation: StoredArtifact | null;
+  readonly config: SftJobConfig;
+}
+
 /** Runs all checks that are possible before a job is accepted, and returns the job's plan. */
 export async function checkSftData(
   { engine, data, files }: { readonly engine: Engine; readonly data: DataWork; readonly files: Pick<StoredFiles, "blobPath"> },
-  {
-    model,
-    artifact,
-    validation,
-    config,
-  }: {
-    readonly model: ModelRow;
-    readonly artifact: StoredArtifact;
-    /** Validation artifact; null if none is given. */
-    readonly validation: StoredArtifact | null;
-    readonly config: SftJobConfig;
-  },
+  { model, artifact, validation, config }: SftRequest,
 ): Promise<SftPlan> {
   const { assistantTurns } = checkSftConfig(config.config, config.experimental_config);
   const base = await engine.describeBase(model.base_model);

@@ -1,3 +1,4 @@
+import { traceOf, logFailure } from "../common/logger.ts";
 import { ConflictError, EngineError, UnavailableError } from "../../base/errors.ts";
 import { delay } from "../../base/util/delay.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
@@ -6,7 +7,6 @@ import type { JobRow, Store } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
 import { runJob, type RunContext } from "./run-job.ts";
-import { traceOf } from "../common/error-text.ts";
 import { messageOf } from "../../base/util/values.ts";
 
 /** Max milliseconds that a cancel request waits for a running job to stop. */
@@ -229,9 +229,8 @@ export class JobQueue {
 
   /** Removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
   async #cleanUp(jobId: string): Promise<void> {
-    await removeJobFiles(this.#context.directory, jobId).catch((error: unknown) =>
-      this.#context.logger.warn("A training job's files could not be removed", { job: jobId, error: messageOf(error) }),
-    );
+    const { directory, logger } = this.#context;
+    await removeJobFiles(directory, jobId).catch(logFailure(logger, "A training job's files could not be removed", { job: jobId }));
   }
 }
 

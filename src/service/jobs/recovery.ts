@@ -26,20 +26,11 @@ interface Sweep {
  * states that were dropped according to their row. A file that no row mentions is moved to the quarantine instead: after a crash the file
  * is a leftover, but with an older or wrong database it may be the only copy.
  */
-export async function recover({
-  store,
-  directory,
-  blobs,
-  logger,
-}: {
-  readonly store: Store;
-  readonly directory: DataDirectory;
-  readonly blobs: BlobStore;
-  readonly logger: ServiceLogger;
-}): Promise<void> {
+export async function recover({ blobs, ...context }: Omit<Sweep, "quarantine"> & { readonly blobs: BlobStore }): Promise<void> {
+  const { store, directory, logger } = context;
   const requeued = await requeueJobs(store);
   const quarantine = new Quarantine(directory, logger);
-  const sweep: Sweep = { store, directory, quarantine, logger };
+  const sweep: Sweep = { ...context, quarantine };
   await quarantineLinks(sweep);
   const inUse = await removeDeadStaging(directory);
   const removed =

@@ -9,7 +9,8 @@ import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import { computeGradient } from "./rl-gradient.ts";
 import { referenceLogprobs } from "./rl-reference.ts";
-import type { JobScope, Trained } from "./run-job.ts";
+import type { JobScope } from "./run-job.ts";
+import type { Trained } from "./states.ts";
 import { tokenReport, writeTokenReport } from "./token-report.ts";
 
 /**

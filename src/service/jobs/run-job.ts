@@ -1,10 +1,10 @@
+import { logFailure } from "../common/logger.ts";
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { Policies } from "../models/policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
-import type { Digests } from "../disk/digests.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Retention } from "../checkpoints/retention.ts";
@@ -14,7 +14,6 @@ import { runSftSteps } from "./sft.ts";
 import { commitCheckpoint, commitProgress, startingPoint, type CommitContext, type NewEvent } from "./states.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 import type { WarmModels } from "./warm-models.ts";
-import { messageOf } from "../../base/util/values.ts";
 
 /** Parts of the service that a job needs. */
 export interface RunContext extends CommitContext {
@@ -44,16 +43,6 @@ export interface JobScope {
   readonly commitProgress: (steps: number) => Promise<void>;
 }
 
-/** Result of a trainer, committed together with the checkpoint. */
-export interface Trained {
-  /** Metrics of the checkpoint. */
-  readonly metrics: Readonly<Record<string, number>>;
-  /** Events committed with the checkpoint. */
-  readonly events: readonly NewEvent[];
-  /** Digests of additional files that the job leaves. @default none */
-  readonly digests?: Digests | undefined;
-}
-
 /**
  * Runs a queued job until its checkpoint is committed. On an error, the job's row still says `running`, and the model is unloaded, because
  * its weights match no checkpoint.
@@ -72,21 +61,10 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
   try {
     const trained = await (job.type === "rl" ? runRlStep : runSftSteps)(scopeOf(context, { job, handle, base, model, checkpoint, signal }));
     signal.throwIfAborted();
-    committed = await commitCheckpoint(context, job, {
-      handle,
-      start: checkpoint,
-      metrics: trained.metrics,
-      events: trained.events,
-      digests: trained.digests ?? null,
-      signal,
-    });
+    committed = await commitCheckpoint(context, job, { ...trained, handle, start: checkpoint, signal });
   } catch (error) {
     // Only logs a failure to unload, so that the job's own error is reported.
-    await engine
-      .unload(handle)
-      .catch((unloading: unknown) =>
-        context.logger.warn("The model of a failed job could not be unloaded", { job: job.id, error: messageOf(unloading) }),
-      );
+    await engine.unload(handle).catch(logFailure(context.logger, "The model of a failed job could not be unloaded", { job: job.id }));
     throw error;
   }
   // The job has succeeded. Failures from here on only cost a reload of the model.
@@ -97,18 +75,11 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
     await published;
     await warm.keep(model.id, { handle, checkpointId: committed.id, optimizerKind: job.type });
   } catch (error) {
-    context.logger.warn("A finished model could not be published; it is loaded from disk when asked for", {
-      job: job.id,
-      error: messageOf(error),
-    });
+    logFailure(context.logger, "A finished model could not be published; it is loaded from disk when asked for", { job: job.id })(error);
     changes.notify();
     await engine.unload(handle).catch(() => undefined);
   }
-  await context.retention
-    .enforceBudget()
-    .catch((error: unknown) =>
-      context.logger.warn("The budget of checkpoints could not be kept", { job: job.id, error: messageOf(error) }),
-    );
+  await context.retention.enforceBudget().catch(logFailure(context.logger, "The budget of checkpoints could not be kept", { job: job.id }));
 }
 
 /** Marks a job as running. Returns null if the job was cancelled meanwhile. A job that is already `running` was interrupted. */

@@ -5,25 +5,10 @@ import type { Store } from "../store/tables.ts";
 import { requireFiniteStep, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
 import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
-import type { JobScope, Trained } from "./run-job.ts";
+import type { JobScope } from "./run-job.ts";
+import type { Trained } from "./states.ts";
 import { sftSource, type SftData } from "../training-data/sft-data.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
-
-/** Data of a `gradient_step` event of an SFT job. */
-interface SftStepMetrics {
-  readonly gradient_step: number;
-  readonly loss: number;
-  readonly grad_norm: number;
-  readonly learning_rate: number;
-  readonly num_trajectories: number;
-  readonly num_tokens: number;
-  readonly num_trainable_tokens: number;
-  readonly tokens_per_second: number;
-  readonly "policy/entropy": number;
-  readonly "tokens/trained": number;
-  readonly "tokens/dropped": number;
-  readonly "tokens/padding_share": number;
-}
 
 /** Training and validation data of an SFT job. */
 interface SftWork {
@@ -85,7 +70,7 @@ async function trainStep(
   { context, handle, base, signal }: JobScope,
   data: SftData,
   { step, number, isLast }: { readonly step: SftStep; readonly number: number; readonly isLast: boolean },
-): Promise<SftStepMetrics> {
+) {
   const batch = buildSftBatch(step.examples.flatMap((example) => data.examples[example] ?? []));
   const startedMs = performance.now();
   const { logprobs, metrics } = await context.engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
@@ -150,7 +135,7 @@ async function summarize(store: Store, jobId: string): Promise<Record<string, nu
   });
 }
 
-type StepEvent = SftStepMetrics & Readonly<Record<string, number>>;
+type StepEvent = Awaited<ReturnType<typeof trainStep>> & Readonly<Record<string, number>>;
 
 /** Yields the job's `gradient_step` data in order. */
 async function* stepEvents(store: Store, jobId: string): AsyncGenerator<StepEvent> {

@@ -27,6 +27,24 @@ export interface NewEvent {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
+/** Result of a trainer, committed together with the checkpoint. */
+export interface Trained {
+  /** Metrics of the checkpoint. */
+  readonly metrics: Readonly<Record<string, number>>;
+  /** Events committed with the checkpoint. */
+  readonly events: readonly NewEvent[];
+  /** Digests of additional files that the job leaves. @default none */
+  readonly digests?: Digests | undefined;
+}
+
+/** Trained model that becomes a checkpoint. */
+interface TrainedModel extends Trained {
+  readonly handle: ModelHandle;
+  /** Checkpoint that the job started from. */
+  readonly start: CheckpointRow;
+  readonly signal: AbortSignal;
+}
+
 /**
  * Commits the progress of an SFT job: first the state, then the row that points to it. After a crash the job resumes from here.
  *
@@ -55,31 +73,15 @@ export async function commitProgress(
 }
 
 /**
- * Commits a finished job: first the state in one renamed directory, then checkpoint, events and status in one transaction.
+ * Commits a finished job: first the state in one renamed directory, then checkpoint, events and status in one transaction. The events of
+ * the trainer precede `training_ended`.
  *
- * @param events - Events written in the same transaction, before `training_ended`.
  * @returns the committed checkpoint.
  */
 export async function commitCheckpoint(
   context: CommitContext,
   job: JobRow,
-  {
-    handle,
-    start,
-    metrics,
-    events,
-    digests,
-    signal,
-  }: {
-    readonly handle: ModelHandle;
-    /** Checkpoint that the job started from. */
-    readonly start: CheckpointRow;
-    readonly metrics: Readonly<Record<string, number>>;
-    readonly events: readonly NewEvent[];
-    /** Digests of the job's files outside the checkpoint; null without such files. */
-    readonly digests: Digests | null;
-    readonly signal: AbortSignal;
-  },
+  { handle, start, metrics, events, digests, signal }: TrainedModel,
 ): Promise<CheckpointRow> {
   const { store, directory } = context;
   const model = await getModel(store, job.model_id);
@@ -134,7 +136,7 @@ export async function commitCheckpoint(
           step,
           training_end: now,
           progress_dir: null,
-          digests: digests === null ? null : JSON.stringify(digests),
+          digests: digests === undefined ? null : JSON.stringify(digests),
         })
         .where("id", "=", job.id)
         .execute();

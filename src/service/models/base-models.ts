@@ -86,9 +86,7 @@ export class BaseModels {
     if (engine.addBase === undefined)
       throw new UnsupportedError(
         `The engine "${engine.capabilities().name}" of this service has fixed base models: ${this.ids.join(", ")}`,
-        {
-          param: "id",
-        },
+        { param: "id" },
       );
     if (parsePolicyName(id) !== null)
       throw new ArgumentError(`Expected \`id\` not to be the address of a trained model, got '${id}'`, { param: "id" });

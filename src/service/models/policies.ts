@@ -1,14 +1,13 @@
 import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../../engine/port.ts";
 import { NotFoundError } from "../../base/errors.ts";
 import type { BaseModels } from "./base-models.ts";
-import type { ServiceLogger } from "../common/logger.ts";
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { parsePolicyName, pathOf, stepName } from "../common/names.ts";
 import { checkpointAt, newestCheckpoint } from "../store/checkpoints.ts";
 import { revisionOf } from "../store/database.ts";
 import { findModel } from "../store/models.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
-import { messageOf } from "../../base/util/values.ts";
 import { BASE_MODEL_FORMS } from "../../base/util/base-model.ts";
 import { Leases } from "../../base/util/leases.ts";
 import { Lru, remember } from "../../base/util/lru.ts";
@@ -64,9 +63,7 @@ export class Policies implements PolicyResolver {
     const { store, engine, maxIdle, logger } = options;
     this.#options = options;
     this.#find = rememberingFind(store);
-    const dispose = (policy: PolicyVersion) => {
-      engine.release(policy).catch((error: unknown) => logger.warn("A policy could not be released", { error: messageOf(error) }));
-    };
+    const dispose = (policy: PolicyVersion) => void engine.release(policy).catch(logFailure(logger, "A policy could not be released"));
     this.#leases = new Leases({ maxIdle, dispose });
   }
 

@@ -2,31 +2,12 @@
 import { z } from "zod";
 import { artifactPath, errorBody, uuid } from "../../base/schema/index.ts";
 import { packageInfo } from "../common/package-info.ts";
-import { ERROR_TYPES, type ErrorStatus } from "../http/errors.ts";
+import { ERRORS, type ErrorStatus } from "../http/errors.ts";
 import { pathParametersOf, TAGS, type Contents, type RouteSpec } from "./route.ts";
 import { answerSchemas, joined, requestSchemas, type JsonSchema } from "./schemas.ts";
 
 /** Object in the document. */
 export type DocumentPart = { readonly [key: string]: unknown };
-
-const ERROR_DESCRIPTIONS: Readonly<Record<ErrorStatus, string>> = {
-  400: "The request is malformed, or a field of a chat completion is invalid.",
-  401: "The key is missing, or not the one of this service.",
-  403: "The key does not permit the request: it belongs to a session.",
-  404: "The addressed object does not exist.",
-  405: "The path does not support the method.",
-  408: "The request was not received in time.",
-  409: "The request conflicts with the present state.",
-  413: "The body is over its size limit.",
-  417: "The header `Expect` is not supported.",
-  422: "A parameter or a field is invalid, and `param` names it; or the model or its output cannot be used.",
-  429: "The service has no room for the request now.",
-  431: "The headers are over their size limit.",
-  499: "The client closed the request.",
-  500: "The service failed; its log has the reason.",
-  503: "The service cannot answer now.",
-  507: "The disk of the service is full.",
-};
 
 /** Headers that are always sent with an error, by status. */
 const ERROR_HEADERS: Partial<Readonly<Record<ErrorStatus, string>>> = { 401: "WWW-Authenticate", 429: "Retry-After" };
@@ -124,7 +105,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
     const parameters = parametersFor(spec);
     const request = { ...(parameters.length > 0 ? { parameters } : {}), ...bodyOf(spec) };
     const others = Object.entries(spec.otherAnswers ?? {}).map(([status, schema]) => {
-      const description = ERROR_DESCRIPTIONS[Number(status) as ErrorStatus];
+      const { description } = ERRORS[Number(status) as ErrorStatus];
       return [status, { description, content: { "application/json": media(schema, answers) } }] as const;
     });
     return { spec, request, successes: { 200: successOf(spec), ...Object.fromEntries(others) } };
@@ -140,7 +121,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
     const errors = errorStatuses(spec).map((status) => [
       status,
       spec.errorBody === undefined
-        ? { $ref: `#/components/responses/${ERROR_TYPES[status]}${status}` }
+        ? { $ref: `#/components/responses/${ERRORS[status].type}${status}` }
         : errorPart(status, answers.at(spec.errorBody)),
     ]);
     (paths[spec.path] ??= {})[spec.method.toLowerCase()] = {
@@ -173,7 +154,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
         key: { type: "http", scheme: "bearer", description: "The one key of the service." },
         headerKey: { type: "apiKey", in: "header", name: "x-api-key", description: "The same key, for clients of the Messages API." },
       },
-      responses: Object.fromEntries(usedErrors.map((status) => [`${ERROR_TYPES[status]}${status}`, errorPart(status)])),
+      responses: Object.fromEntries(usedErrors.map((status) => [`${ERRORS[status].type}${status}`, errorPart(status)])),
       schemas: components,
     },
   };
@@ -182,7 +163,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
 function errorPart(status: ErrorStatus, schema: DocumentPart = { $ref: "#/components/schemas/ErrorBody" }): DocumentPart {
   const header = ERROR_HEADERS[status];
   return {
-    description: ERROR_DESCRIPTIONS[status],
+    description: ERRORS[status].description,
     ...(header === undefined ? {} : { headers: { [header]: { required: true, schema: { type: "string" } } } }),
     content: { "application/json": { schema } },
   };

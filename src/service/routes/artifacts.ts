@@ -200,9 +200,7 @@ function openVersion(request: CreateArtifactRequest): Creation {
       const { last } = await store
         .selectFrom("artifacts")
         .select((eb) => eb.fn.max<number | null>("version").as("last"))
-        .where("entity", "=", name.entity)
-        .where("project", "=", name.project)
-        .where("name", "=", name.name)
+        .where((where) => where.and(name))
         .executeTakeFirstOrThrow();
       const row: Omit<StoredArtifact, "files"> = {
         id: randomUUID(),

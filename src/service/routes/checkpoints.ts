@@ -1,3 +1,4 @@
+import { logFailure } from "../common/logger.ts";
 import { randomUUID } from "node:crypto";
 import { mkdir, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
@@ -22,7 +23,6 @@ import { checkpointBytes } from "../checkpoints/disk-use.ts";
 import type { ServiceContext } from "./context.ts";
 import { findStateDirectory } from "../disk/stored-path.ts";
 import { piecesOf } from "../disk/digests.ts";
-import { messageOf } from "../../base/util/values.ts";
 import { remove, removeWhole } from "../disk/files.ts";
 import { loraOf } from "../jobs/warm-models.ts";
 import { pathOf } from "../common/names.ts";
@@ -165,7 +165,7 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
   const scratch = join(directory.temporary, randomUUID());
   const finish = async () => {
     release();
-    await remove(scratch).catch((error: unknown) => logger.warn("What a download left could not be removed", { error: messageOf(error) }));
+    await remove(scratch).catch(logFailure(logger, "What a download left could not be removed"));
   };
   // Retention skips held checkpoints, but a deletion by a user does not. It deletes the row before the files, so the files exist as long as
   // the row does.

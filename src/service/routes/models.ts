@@ -1,3 +1,4 @@
+import { logFailure } from "../common/logger.ts";
 import { createHash, randomUUID } from "node:crypto";
 import { z } from "zod";
 import { ConflictError, UnsupportedError } from "../../base/errors.ts";
@@ -19,7 +20,6 @@ import { readJson, readQuery } from "../http/body.ts";
 import { modelBytes } from "../checkpoints/disk-use.ts";
 import { prepareOrigin, type NewModel, type Origin } from "../checkpoints/origin.ts";
 import type { ServiceContext } from "./context.ts";
-import { messageOf } from "../../base/util/values.ts";
 import { modelDirectory } from "../disk/stored-path.ts";
 import { removeWhole } from "../disk/files.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
@@ -158,7 +158,7 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
     },
     afterwards: () => {
       const work = isMade ? context.retention.enforceBudget() : origin.discard();
-      work.catch((error: unknown) => context.logger.warn("A new model's files could not be put in order", { error: messageOf(error) }));
+      work.catch(logFailure(context.logger, "A new model's files could not be put in order"));
     },
     undo: origin.discard,
   };

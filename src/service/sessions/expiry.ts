@@ -1,6 +1,6 @@
 /** Deletion of expired sessions. */
-import { messageOf } from "../../base/util/values.ts";
-import type { ServiceLogger } from "../common/logger.ts";
+import { repeat } from "../common/repeat.ts";
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { deleteExpired } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
 
@@ -14,19 +14,8 @@ const LOOK_MS = 60_000;
  */
 export function keepSessions({ store, logger }: { readonly store: Store; readonly logger: ServiceLogger }): () => Promise<void> {
   const look = async (): Promise<void> => {
-    try {
-      const deleted = await deleteExpired(store);
-      if (deleted > 0) logger.info("Expired sessions were deleted", { sessions: deleted });
-    } catch (error) {
-      logger.warn("Expired sessions could not be deleted", { error: messageOf(error) });
-    }
+    const deleted = await deleteExpired(store);
+    if (deleted > 0) logger.info("Expired sessions were deleted", { sessions: deleted });
   };
-  let looking = look();
-  const timer = setInterval(() => {
-    looking = looking.then(look);
-  }, LOOK_MS).unref();
-  return async () => {
-    clearInterval(timer);
-    await looking;
-  };
+  return repeat(() => look().catch(logFailure(logger, "Expired sessions could not be deleted")), LOOK_MS);
 }

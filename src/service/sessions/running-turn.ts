@@ -1,5 +1,6 @@
 /** Request of a session while it is sampled. */
 import { clientGone } from "../chat/request/client-signal.ts";
+import { deferred } from "../../base/util/deferred.ts";
 import { onceAborted } from "../../base/util/abort.ts";
 import type { TurnKey } from "../store/sessions.ts";
 import type { SessionTurnRow } from "../store/tables.ts";
@@ -13,14 +14,13 @@ import type { SessionTurnRow } from "../store/tables.ts";
 export class RunningTurn {
   readonly key: TurnKey;
   readonly seq: number;
+  readonly #outcome = deferred<SessionTurnRow>();
   /** Recorded turn, once it is durable; rejects with the error of a failed request. */
-  readonly recorded: Promise<SessionTurnRow>;
+  readonly recorded = this.#outcome.promise;
   /** Output tokens of the session that are reserved for the turn. */
   reservedTokens = 0;
   readonly #abort = new AbortController();
   readonly #graceMs: number;
-  #resolve: (row: SessionTurnRow) => void = () => {};
-  #reject: (error: unknown) => void = () => {};
   #clients = 0;
   #grace: NodeJS.Timeout | null = null;
   /** Called when a repetition waits for the turn. The first client may have stopped reading a stream without closing it. */
@@ -30,10 +30,6 @@ export class RunningTurn {
     this.key = key;
     this.seq = seq;
     this.#graceMs = graceMs;
-    this.recorded = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
     // Every caller handles the rejection of its own promise; without a waiting repetition nothing awaits this one.
     this.recorded.catch(() => {});
   }
@@ -73,13 +69,13 @@ export class RunningTurn {
   /** Ends the turn with its record. */
   succeed(row: SessionTurnRow): void {
     this.#end();
-    this.#resolve(row);
+    this.#outcome.resolve(row);
   }
 
   /** Ends the turn with an error. */
   fail(error: unknown): void {
     this.#end();
-    this.#reject(error);
+    this.#outcome.reject(error);
   }
 
   #end(): void {

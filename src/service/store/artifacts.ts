@@ -35,21 +35,20 @@ export async function getArtifact(store: Store, id: string): Promise<StoredArtif
 /** Returns an artifact version by name. @throws NotFoundError `E_NOT_FOUND`, naming `param`, if it does not exist or was deleted. */
 export async function getArtifactByName(
   store: Store,
-  name: QualifiedName & { readonly version: number },
+  qualified: QualifiedName & { readonly version: number },
   param: string,
 ): Promise<StoredArtifact> {
+  const { entity, project, name, version } = qualified;
   const row = await store
     .selectFrom("artifacts")
     .selectAll()
-    .where("entity", "=", name.entity)
-    .where("project", "=", name.project)
-    .where("name", "=", name.name)
-    .where("version", "=", name.version)
+    .where((where) => where.and({ entity, project, name, version }))
     .executeTakeFirst();
   if (!exists(row))
-    throw new NotFoundError(`Artifact '${artifactUrl(name)}' does not exist, or was deleted. Upload it to '${pathOf(name)}' first`, {
-      param,
-    });
+    throw new NotFoundError(
+      `Artifact '${artifactUrl(qualified)}' does not exist, or was deleted. Upload it to '${pathOf(qualified)}' first`,
+      { param },
+    );
   return withFiles(store, row);
 }
 

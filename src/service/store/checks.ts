@@ -1,16 +1,7 @@
-import { stat } from "node:fs/promises";
 import { ConfigError, DataCorruptedError } from "../../base/errors.ts";
 import { messageOf } from "../../base/util/values.ts";
 import type { SqliteConnection } from "./connection.ts";
 import { MIGRATIONS } from "./migrations.ts";
-
-/** Returns the size of a file in bytes; 0 if it does not exist. */
-export function sizeOf(path: string): Promise<number> {
-  return stat(path).then(
-    ({ size }) => size,
-    () => 0,
-  );
-}
 
 /**
  * Runs SQLite's `quick_check` on a database.

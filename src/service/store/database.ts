@@ -1,7 +1,8 @@
 import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
 import { ConfigError, InternalError, NoSpaceError } from "../../base/errors.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
-import { requireIntact, requireKnown, sizeOf } from "./checks.ts";
+import { sizeOf } from "../disk/files.ts";
+import { requireIntact, requireKnown } from "./checks.ts";
 import { openConnection, type SqliteConnection } from "./connection.ts";
 import { Transactions } from "./transactions.ts";
 import { HighWaterMark, requireMarked } from "./high-water-mark.ts";

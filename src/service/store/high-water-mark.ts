@@ -12,7 +12,7 @@ import { stat } from "node:fs/promises";
 import { ConfigError, DataCorruptedError } from "../../base/errors.ts";
 import { readRegularFile } from "../../base/util/regular-file.ts";
 import { messageOf } from "../../base/util/values.ts";
-import { sizeOf } from "./checks.ts";
+import { sizeOf } from "../disk/files.ts";
 import type { SqliteConnection } from "./connection.ts";
 
 /** Characters of the number in the file. A number of fixed length is overwritten in place. */

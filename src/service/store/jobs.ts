@@ -31,24 +31,18 @@ export function nextLiveJob(store: Store, except: ReadonlySet<string>): Promise<
   return (except.size === 0 ? live : live.where("id", "not in", [...except])).executeTakeFirst();
 }
 
+/** Job to insert. */
+interface NewJob {
+  readonly id: string;
+  readonly modelId: string;
+  readonly type: JobRow["type"];
+  readonly config: unknown;
+  /** Digests of the files written for the job. */
+  readonly digests?: Digests | null | undefined;
+}
+
 /** Inserts a job at the end of the queue. */
-export async function insertJob(
-  store: Store,
-  {
-    id,
-    modelId,
-    type,
-    config,
-    digests = null,
-  }: {
-    readonly id: string;
-    readonly modelId: string;
-    readonly type: JobRow["type"];
-    readonly config: unknown;
-    /** Digests of the files written for the job. */
-    readonly digests?: Digests | null | undefined;
-  },
-): Promise<void> {
+export async function insertJob(store: Store, { id, modelId, type, config, digests = null }: NewJob): Promise<void> {
   const { last } = await store
     .selectFrom("jobs")
     .select((eb) => eb.fn.max<number | null>("seq").as("last"))

@@ -18,9 +18,7 @@ export function findModel(store: Store, { entity, project, name }: QualifiedName
   return store
     .selectFrom("models")
     .selectAll()
-    .where("entity", "=", entity)
-    .where("project", "=", project)
-    .where("name", "=", name)
+    .where((where) => where.and({ entity, project, name }))
     .executeTakeFirst();
 }
 

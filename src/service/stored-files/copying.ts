@@ -1,14 +1,11 @@
-import { createHash } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { mkdir, open, readdir, rename } from "node:fs/promises";
+import { mkdir, readdir, rename } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { Readable, Transform } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { Readable } from "node:stream";
 import { ConfigError } from "../../base/errors.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
-import { piecesOf, type FileDigest } from "../disk/digests.ts";
+import { piecesOf, writeDigested, type FileDigest } from "../disk/digests.ts";
 import { messageOf } from "../../base/util/values.ts";
-import { isTemporaryName, remove, syncDirectory, temporaryName } from "../disk/files.ts";
+import { closing, isTemporaryName, remove, syncDirectory, temporaryName } from "../disk/files.ts";
 import { lockFile } from "../store/connection.ts";
 import { BACKUP_NAMES, DATABASE, MANIFEST } from "./manifest.ts";
 
@@ -29,27 +26,10 @@ export interface CopyResult {
  */
 export async function copyFileDurably(root: string, storedPath: string, target: string): Promise<FileDigest> {
   const to = join(target, storedPath);
-  const file = await openRegularFile(join(root, storedPath), root);
-  try {
+  return closing(await openRegularFile(join(root, storedPath), root), async (file) => {
     await mkdir(dirname(to), { recursive: true, mode: 0o700 });
-    const hash = createHash("sha256");
-    let size = 0;
-    const hashing = new Transform({
-      transform(piece: Buffer, _encoding, done) {
-        hash.update(piece);
-        size += piece.byteLength;
-        done(null, piece);
-      },
-    });
-    await pipeline(
-      Readable.from(piecesOf(file), { objectMode: false }),
-      hashing,
-      createWriteStream(to, { flags: "wx", mode: 0o600, flush: true }),
-    );
-    return { sha256: hash.digest("hex"), size_bytes: size };
-  } finally {
-    await file.close();
-  }
+    return writeDigested(Readable.from(piecesOf(file), { objectMode: false }), to, true);
+  });
 }
 
 /** Files that identify a directory as a backup or a data directory. They get their final names last. */
@@ -137,14 +117,4 @@ async function requireFree(path: string, param: string): Promise<void> {
 /** Removes the remains of an interrupted {@link fillDirectory} from its directory. */
 async function removeInterrupted(path: string): Promise<void> {
   for (const name of await readdir(path)) if (isIncomplete(name) || BACKUP_NAMES.includes(name)) await remove(join(path, name));
-}
-
-/** Flushes the contents of a file to disk. */
-export async function syncFile(path: string): Promise<void> {
-  const file = await open(path, "r+");
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
-  }
 }

@@ -1,3 +1,4 @@
+import { last } from "../../base/util/values.ts";
 import { readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { DataCorruptedError } from "../../base/errors.ts";
@@ -35,6 +36,14 @@ export interface StoredFile {
 /** Max rows read at one time, which blocks the event loop. */
 const PAGE_ROWS = 100;
 
+/** Yields the pages of a query until one is empty. `read` returns the rows after a value of the column `key`, in its order. */
+async function* pages<Key extends string, Row extends Readonly<Record<Key, string>>>(
+  read: (after: string) => Promise<Row[]>,
+  key: Key,
+): AsyncGenerator<Row[], void> {
+  for (let rows = await read(""); rows.length > 0; rows = await read(last(rows)[key])) yield rows;
+}
+
 /** Lists all files that the database references and all files of fetched base models, by path. */
 export async function storedFiles(store: Store, directory: DataDirectory): Promise<Map<string, StoredFile>> {
   const files = new Map<string, StoredFile>();
@@ -60,12 +69,8 @@ export async function* eachStoredFile(
       onDamagedRow(error);
       return [];
     });
-  const pageOf = <T extends "checkpoints" | "jobs">(table: T, after: string) =>
-    store.selectFrom<"checkpoints" | "jobs">(table).selectAll().where("id", ">", after).orderBy("id").limit(PAGE_ROWS).execute();
-  for (let last = ""; ;) {
-    const rows = (await pageOf("checkpoints", last)) as CheckpointRow[];
-    const final = rows.at(-1);
-    if (final === undefined) break;
+  const checkpoints = store.selectFrom("checkpoints").selectAll().orderBy("id").limit(PAGE_ROWS);
+  for await (const rows of pages((after) => checkpoints.where("id", ">", after).execute(), "id")) {
     const ids = rows.map(({ model_id: id }) => id);
     const models = new Map(
       (await store.selectFrom("models").selectAll().where("id", "in", ids).execute()).map((model) => [model.id, model]),
@@ -75,32 +80,20 @@ export async function* eachStoredFile(
       // Deleted since the page was read, with its checkpoints.
       if (model !== undefined) yield* await unlessDamaged(ofCheckpoint(directory, row, model));
     }
-    last = final.id;
   }
-  for (let last = ""; ;) {
-    const rows = (await pageOf("jobs", last)) as JobRow[];
-    const final = rows.at(-1);
-    if (final === undefined) break;
+  const jobs = store.selectFrom("jobs").selectAll().orderBy("id").limit(PAGE_ROWS);
+  for await (const rows of pages((after) => jobs.where("id", ">", after).execute(), "id"))
     for (const row of rows) yield* await unlessDamaged(ofJob(directory, row));
-    last = final.id;
-  }
-  for (let last = ""; ;) {
-    const rows = await store
-      .selectFrom("artifact_files")
-      .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
-      .selectAll()
-      .where("sha256", ">", last)
-      .groupBy("sha256")
-      .orderBy("sha256")
-      .limit(PAGE_ROWS)
-      .execute();
-    const final = rows.at(-1);
-    if (final === undefined) break;
-    for (const { sha256, size_bytes, path, ...artifact } of rows) {
+  const files = store
+    .selectFrom("artifact_files")
+    .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
+    .selectAll()
+    .groupBy("sha256")
+    .orderBy("sha256")
+    .limit(PAGE_ROWS);
+  for await (const rows of pages((after) => files.where("sha256", ">", after).execute(), "sha256"))
+    for (const { sha256, size_bytes, path, ...artifact } of rows)
       yield { path: storedBlob(sha256), digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` };
-    }
-    last = final.sha256;
-  }
   for (const { name, folder, commit, digests } of await unlessDamaged(recordedSnapshots(join(directory.root, HUB)))) {
     for (const [file, digest] of Object.entries(digests)) {
       yield { path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` };

@@ -2,9 +2,9 @@ import { join, resolve } from "node:path";
 import { DataCorruptedError, DataError } from "../../base/errors.ts";
 import { dataDirectoryAt } from "../disk/data-directory.ts";
 import type { Digests } from "../disk/digests.ts";
-import { remove } from "../disk/files.ts";
+import { remove, syncFile } from "../disk/files.ts";
 import { markSnapshot, openStoreReadOnly } from "../store/database.ts";
-import { copyFileDurably, fillDirectory, syncFile, type CopyResult } from "./copying.ts";
+import { copyFileDurably, fillDirectory, type CopyResult } from "./copying.ts";
 import { storedFiles } from "./inventory.ts";
 import { DATABASE, MANIFEST, readManifest } from "./manifest.ts";
 

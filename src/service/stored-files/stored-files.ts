@@ -1,3 +1,4 @@
+import { closing } from "../disk/files.ts";
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { Readable } from "node:stream";
@@ -5,8 +6,7 @@ import { DataCorruptedError, WhetstoneError } from "../../base/errors.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
-import { traceOf } from "../common/error-text.ts";
-import type { ServiceLogger } from "../common/logger.ts";
+import { traceOf, type ServiceLogger } from "../common/logger.ts";
 import { artifactUrl, stepName } from "../common/names.ts";
 import type { ArtifactFileRow, ArtifactRow, CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
@@ -15,53 +15,14 @@ import { digestsOfCheckpoint, digestsOfJob, storedBlob, storedProgress, storedSt
 import { Verifier, type ReadVerified } from "../disk/verifier.ts";
 import type { StoredFile } from "./inventory.ts";
 
-/** Options of {@link StoredFiles.useCheckpoint}. */
-export interface UseOptions {
+/** Options of `useCheckpoint` of {@link StoredFiles}. */
+interface UseOptions {
   /** Whether the optimizer state is needed. @default false */
   readonly withOptimizer?: boolean | undefined;
 }
 
 /** Access to stored files, which are verified against the digests in the database before use. */
-export interface StoredFiles {
-  /**
-   * Calls `use` with the verified state directory of a checkpoint, and with a function that verifies its files again while reading them. For a checkpoint without recorded digests, records them at its first
-   * use.
-   *
-   * @param row - Checkpoint with a non-null `state_dir`.
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs, or if `use` rejects with `E_DATA`,
-   *   because these files belong to the service and are not the caller's data.
-   */
-  useCheckpoint<T>(
-    model: ModelRow,
-    row: CheckpointRow,
-    use: (path: string, read: ReadVerified) => Promise<T>,
-    options?: UseOptions,
-  ): Promise<T>;
-  /** Calls `use` with the verified progress directory of a job, under the same contract. The job's `progress_dir` must not be null. */
-  useProgress<T>(job: JobRow, use: (path: string) => Promise<T>): Promise<T>;
-  /** Verifies one file of a job (`groups.jsonl`, or the token report), if its digest is recorded. */
-  verifyJobFile(job: JobRow, storedPath: string, subject: string): Promise<void>;
-  /**
-   * Returns the path of the verified contents of an artifact file.
-   *
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
-   */
-  blobPath(artifact: ArtifactRow, file: ArtifactFileRow): Promise<string>;
-  /**
-   * Opens an artifact file, which is verified first, and again while it is read; see {@link Verifier.read}.
-   *
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
-   */
-  openBlob(artifact: ArtifactRow, file: ArtifactFileRow): Promise<Readable>;
-  /**
-   * Reads a whole file and verifies it, also if it was verified before. A file without a digest is not read.
-   *
-   * @param onPiece - Called with the size of each piece after it was read; delays the next piece.
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file differs or is not a regular file.
-   * @throws the system's error, such as `ENOENT`, if it cannot be opened.
-   */
-  recheck(file: StoredFile, onPiece: (bytes: number) => Promise<void>): Promise<void>;
-}
+export type StoredFiles = ReturnType<typeof createStoredFiles>;
 
 /** Parts of the service that {@link createStoredFiles} needs. */
 export interface StoredFilesContext {
@@ -71,7 +32,7 @@ export interface StoredFilesContext {
 }
 
 /** Creates the {@link StoredFiles} of a data directory. */
-export function createStoredFiles({ store, directory, logger }: StoredFilesContext): StoredFiles {
+export function createStoredFiles({ store, directory, logger }: StoredFilesContext) {
   const verifier = new Verifier(logger);
 
   async function verifyAll(digests: Digests, subject: string, isNeeded: (name: string) => boolean = () => true): Promise<void> {
@@ -116,7 +77,20 @@ export function createStoredFiles({ store, directory, logger }: StoredFilesConte
   }
 
   return {
-    async useCheckpoint(model, row, use, { withOptimizer = false } = {}) {
+    /**
+     * Calls `use` with the verified state directory of a checkpoint, and with a function that verifies its files again while reading them. For a checkpoint without recorded digests, records them at its first
+     * use.
+     *
+     * @param row - Checkpoint with a non-null `state_dir`.
+     * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs, or if `use` rejects with `E_DATA`,
+     *   because these files belong to the service and are not the caller's data.
+     */
+    async useCheckpoint<T>(
+      model: ModelRow,
+      row: CheckpointRow,
+      use: (path: string, read: ReadVerified) => Promise<T>,
+      { withOptimizer = false }: UseOptions = {},
+    ): Promise<T> {
       const subject = `Checkpoint '${stepName(model, row.step)}'`;
       const path = join(directory.root, storedState(row));
       let digests = digestsOfCheckpoint(row);
@@ -136,7 +110,8 @@ export function createStoredFiles({ store, directory, logger }: StoredFilesConte
       };
       return attempt(subject, path, () => use(path, read));
     },
-    async useProgress(job, use) {
+    /** Calls `use` with the verified progress directory of a job, under the same contract. The job's `progress_dir` must not be null. */
+    async useProgress<T>(job: JobRow, use: (path: string) => Promise<T>): Promise<T> {
       const subject = `The progress of training job '${job.id}'`;
       const storedPath = storedProgress(job);
       const ofProgress = Object.entries(digestsOfJob(job) ?? {}).filter(([path]) => path.startsWith(`${storedPath}/`));
@@ -144,28 +119,44 @@ export function createStoredFiles({ store, directory, logger }: StoredFilesConte
       const path = join(directory.root, storedPath);
       return attempt(subject, path, () => use(path));
     },
-    async verifyJobFile(job, storedPath, subject) {
+    /** Verifies one file of a job (`groups.jsonl`, or the token report), if its digest is recorded. */
+    async verifyJobFile(job: JobRow, storedPath: string, subject: string): Promise<void> {
       const digest = digestsOfJob(job)?.[storedPath];
       if (digest !== undefined) await verifier.check({ root: directory.root, storedPath }, digest, subject);
     },
-    async blobPath(artifact, { path, sha256, size_bytes }) {
+    /**
+     * Returns the path of the verified contents of an artifact file.
+     *
+     * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
+     */
+    async blobPath(artifact: ArtifactRow, { path, sha256, size_bytes }: ArtifactFileRow): Promise<string> {
       const storedPath = storedBlob(sha256);
       await verifier.check({ root: directory.root, storedPath }, { sha256, size_bytes }, subjectOf(artifact, path));
       return join(directory.root, storedPath);
     },
-    async openBlob(artifact, row) {
+    /**
+     * Opens an artifact file, which is verified first, and again while it is read; see {@link Verifier.read}.
+     *
+     * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
+     */
+    async openBlob(artifact: ArtifactRow, row: ArtifactFileRow): Promise<Readable> {
       await this.blobPath(artifact, row);
       const { file, pieces } = await open(storedBlob(row.sha256), row, subjectOf(artifact, row.path));
       return Readable.from(pieces, { objectMode: false }).once("close", () => void file.close());
     },
-    async recheck({ path, digest, subject }, onPiece) {
+    /**
+     * Reads a whole file and verifies it, also if it was verified before. A file without a digest is not read.
+     *
+     * @param onPiece - Called with the size of each piece after it was read; delays the next piece.
+     * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file differs or is not a regular file.
+     * @throws the system's error, such as `ENOENT`, if it cannot be opened.
+     */
+    async recheck({ path, digest, subject }: StoredFile, onPiece: (bytes: number) => Promise<void>): Promise<void> {
       if (digest === null) return;
       const { file, pieces } = await open(path, digest, `The file of ${subject}`);
-      try {
+      await closing(file, async () => {
         for await (const { byteLength } of pieces) await onPiece(byteLength);
-      } finally {
-        await file.close();
-      }
+      });
     },
   };
 }

@@ -1,11 +1,11 @@
-import { mkdir, stat } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DataCorruptedError } from "../../base/errors.ts";
 import type { TrajectoryGroup } from "../../base/schema/index.ts";
 import { readRegularFile } from "../../base/util/regular-file.ts";
 import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
-import { remove, syncDirectory, writeDurably } from "../disk/files.ts";
+import { remove, sizeOf, syncDirectory, writeDurably } from "../disk/files.ts";
 import { digestBytes, type Digests } from "../disk/digests.ts";
 import { jobDirectory, storedGroups } from "../disk/stored-path.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
@@ -30,9 +30,8 @@ export async function writeGroups(directory: DataDirectory, jobId: string, group
 }
 
 /** Returns the size of a job's groups on disk in bytes; 0 if the file is missing. */
-export async function groupsBytes(directory: DataDirectory, jobId: string): Promise<number> {
-  const found = await stat(join(jobDirectory(directory, jobId), PAYLOAD)).catch(() => null);
-  return found?.size ?? 0;
+export function groupsBytes(directory: DataDirectory, jobId: string): Promise<number> {
+  return sizeOf(join(jobDirectory(directory, jobId), PAYLOAD));
 }
 
 function subjectOf(jobId: string): string {

@@ -117,7 +117,7 @@ export async function readSftData(source: SftSource, { tokenizer, signal }: SftR
     signal?.throwIfAborted();
     yieldedMs = performance.now();
   }
-  await checkMetadata(artifact, { lines, file, paths, param });
+  await checkMetadata(source, file, lines);
   if (examples.length === 0) {
     const why =
       lines === 0
@@ -217,20 +217,7 @@ function readLine(
 }
 
 /** Compares the number of trajectories in the metadata, if given, with the number of lines, which detects a truncated upload. */
-async function checkMetadata(
-  artifact: StoredArtifact,
-  {
-    lines,
-    file,
-    paths,
-    param,
-  }: {
-    readonly lines: number;
-    readonly file: ArtifactFileRow;
-    readonly paths: SftSource["paths"];
-    readonly param: string;
-  },
-): Promise<void> {
+async function checkMetadata({ artifact, paths, param = PARAM }: SftSource, file: ArtifactFileRow, lines: number): Promise<void> {
   const metadata = artifact.files.find((other) => other.path === METADATA_FILE);
   if (metadata === undefined) return;
   if (metadata.size_bytes > MAX_DATA_LINE_BYTES)

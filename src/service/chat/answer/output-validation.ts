@@ -2,6 +2,7 @@
  * JSON Schema validation of texts by ajv, with three differences: a pattern may have escapes that the flag `u` forbids, a value of the
  * format `regex` may not, and `multipleOf` uses decimal arithmetic, so that 0.3 is a multiple of 0.1.
  */
+import { parseJson } from "../../../base/util/values.ts";
 import { createContext, Script } from "node:vm";
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
 import ajvFormats from "ajv-formats";
@@ -115,12 +116,8 @@ function shownError({ instancePath, message, keyword }: ErrorObject): string {
  * @returns Description of the violation; null if the text is valid, or only the beginning of a value.
  */
 export function violationOf(schema: string, text: string): string | null {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return null;
-  }
+  const value = parseJson(text);
+  if (value === undefined) return null;
   let validator = validatorOf(schema);
   let isValid: boolean | null;
   try {

@@ -1,14 +1,6 @@
+import { parseJson } from "../../../base/util/values.ts";
 import type { ChatMessage } from "../../../text/tokenizer/index.ts";
 import type { ChoiceMessage } from "./shape.ts";
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 /**
  * Returns the messages as which a response may be sent back, if the template may render them differently from its text: clients return
@@ -24,7 +16,7 @@ export function returningMessages(
   hasTags: boolean,
 ): [ChatMessage, ...ChatMessage[]][] {
   if (toolCalls.length === 0 && content === text && !hasTags) return [];
-  if (!toolCalls.every((call) => isJson(call.function.arguments))) return [];
+  if (toolCalls.some((call) => parseJson(call.function.arguments) === undefined)) return [];
   const plain = { role: "assistant", content: content ?? "", ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }) };
   const variants = reasoning === null ? [plain] : [plain, { ...plain, reasoning, reasoning_content: reasoning }];
   const results = toolCalls.map(({ id }) => ({ role: "tool", content: "", tool_call_id: id }));

@@ -115,10 +115,11 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
       tool_calls: message.toolCalls,
       reasoning: options.request.includeReasoning ? message.reasoning : null,
     },
-    logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
     finish_reason: finishReason(choice, message.toolCalls, options.forcedCalls),
     stop_reason: choice.stopReason,
     token_ids: options.request.returnTokenIds ? choice.ids : null,
+    // Last, as `completionPieces` writes it.
+    logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
   };
 }
 
@@ -144,11 +145,7 @@ export function toCompletion(
     object: "chat.completion",
     created,
     model,
-    // In the order of `completionPieces`.
-    choices: zip(choices, messages).map(([choice, message]) => {
-      const { logprobs, ...rest } = toWireChoice(choice, message, options);
-      return { ...rest, logprobs };
-    }),
+    choices: zip(choices, messages).map(([choice, message]) => toWireChoice(choice, message, options)),
     service_tier: null,
     system_fingerprint: null,
     usage: usageOf(choices, options),

@@ -6,24 +6,19 @@ const encoder = new TextEncoder();
 const TURN_LENGTH = 64 * 1024;
 
 /** Returns a text as a response body that is generated on demand, with a turn of the event loop between its parts. */
-export function textStream(pieces: Iterator<string>): ReadableStream<Uint8Array> {
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        await setImmediate();
-        let part = "";
-        while (part.length < TURN_LENGTH) {
-          const { done, value } = pieces.next();
-          if (done === true) {
-            if (part !== "") controller.enqueue(encoder.encode(part));
-            controller.close();
-            return;
-          }
-          part += value;
-        }
-        controller.enqueue(encoder.encode(part));
-      },
-    },
-    { highWaterMark: 0 },
-  );
+export function textStream(pieces: Iterable<string>): ReadableStream<Uint8Array> {
+  return ReadableStream.from(parts(pieces));
+}
+
+async function* parts(pieces: Iterable<string>): AsyncGenerator<Uint8Array> {
+  let part = "";
+  await setImmediate();
+  for (const piece of pieces) {
+    part += piece;
+    if (part.length < TURN_LENGTH) continue;
+    yield encoder.encode(part);
+    part = "";
+    await setImmediate();
+  }
+  if (part !== "") yield encoder.encode(part);
 }

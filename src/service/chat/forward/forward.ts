@@ -259,12 +259,8 @@ function membersOf(body: string): Members | null {
 
 /** Returns an error body with its fields under `error`; older servers have them at the top level. */
 function flatErrors(text: string): unknown {
-  try {
-    const body = JSON.parse(text) as Record<string, unknown>;
-    return body["object"] === "error" ? { error: body } : body;
-  } catch {
-    return null;
-  }
+  const body = parseJson(text);
+  return isRecord(body) && body["object"] === "error" ? { error: body } : body;
 }
 
 function refusal(status: ErrorStatus, fields: ErrorBodyFields, retryAfter: string | null = null): ForwardedAnswer {

@@ -1,4 +1,5 @@
 /** Server-sent events of another server, forwarded as they are read. */
+import { isRecord, parseJson } from "../../../base/util/values.ts";
 import { isAbort } from "../../../base/errors.ts";
 import { toErrorBody } from "../../http/errors.ts";
 import { ShutdownError, toChatError } from "../request/errors.ts";
@@ -99,11 +100,8 @@ function renamed(events: Buffer, value: string): Buffer {
 function renamedLine(line: string, value: string): string {
   if (!line.startsWith("data: {")) return line;
   const json = line.slice("data: ".length).trimEnd();
-  try {
-    // An error event has no `model`.
-    if (!("model" in (JSON.parse(json) as object))) return line;
-  } catch {
-    return line;
-  }
+  const event = parseJson(json);
+  // An error event has no `model`.
+  if (!isRecord(event) || !("model" in event)) return line;
   return `data: ${withMember(json, "model", value)}`;
 }

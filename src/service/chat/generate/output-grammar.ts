@@ -99,26 +99,8 @@ function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: Schema
       const { name } = tool.function;
       const { expression, relaxations, schema } = compiler.document(argumentsSchema(tool));
       if (relaxations.length > 0) schemas.push([name, checkedSchema(schema, compiler)]);
-      return sequence(
-        text("{"),
-        whitespace,
-        text('"name"'),
-        whitespace,
-        text(":"),
-        whitespace,
-        text(JSON.stringify(name)),
-        whitespace,
-        text(","),
-        whitespace,
-        text('"parameters"'),
-        whitespace,
-        text(":"),
-        whitespace,
-        expression,
-        whitespace,
-        text("}"),
-        whitespace,
-      );
+      const head = ["{", '"name"', ":", JSON.stringify(name), ",", '"parameters"', ":"].flatMap((part) => [text(part), whitespace]);
+      return sequence(...head, expression, whitespace, text("}"), whitespace);
     }),
   );
   const more = repeat(sequence(text(","), whitespace, call), 0, isOne ? 0 : null);

@@ -57,9 +57,7 @@ export function effectiveRequest(given: Members, session: SessionFields): Effect
   if (asked.n > MAX_CHOICES) {
     throw new ArgumentError(
       `Expected \`n\` to be at most ${MAX_CHOICES} in a request of a session, got ${asked.n}. Send several requests`,
-      {
-        param: "n",
-      },
+      { param: "n" },
     );
   }
   const fields = withSampling(given, session);

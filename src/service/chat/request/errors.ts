@@ -4,6 +4,8 @@ import type { ErrorBody } from "../../../base/schema/error.ts";
 import {
   codeOfFailure,
   isClientGone,
+  STATUSES,
+  statusOf,
   toErrorBody,
   UnreadableBodyError,
   type ErrorBodyFields,
@@ -50,23 +52,9 @@ function answer(status: ErrorStatus, fields: ErrorBodyFields): ChatErrorAnswer {
 /** Error `type` for a malformed body, as opposed to a field that fails a check against the model. */
 const BODY_TYPE = "Bad Request";
 
-const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
-  E_ARGUMENT: 400,
-  E_DATA: 400,
-  E_UNSUPPORTED: 400,
-  E_BASE_MODEL: 422,
-  E_NOT_FOUND: 404,
-  E_CONFLICT: 409,
-  E_FORBIDDEN: 403,
-  E_TOO_LARGE: 413,
-  E_OVERLOADED: 429,
-  E_OUTPUT: 422,
-  E_DATA_CORRUPTED: 500,
-  E_ENGINE_MISSING: 503,
-  E_UNAVAILABLE: 503,
-  E_NO_SPACE: 507,
-  E_NON_FINITE: 422,
-};
+const { E_CONFIG: _config, E_SHAPE: _shape, E_PREFLIGHT: _preflight, ...SHARED_STATUSES } = STATUSES;
+/** Status by error code: an invalid field is a 400, and errors of training do not occur. */
+const CHAT_STATUSES = { ...SHARED_STATUSES, E_ARGUMENT: 400, E_DATA: 400, E_UNSUPPORTED: 400 } as const;
 
 /** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without details. */
 export function toChatError(error: unknown): ChatErrorAnswer {
@@ -77,7 +65,7 @@ export function toChatError(error: unknown): ChatErrorAnswer {
   if (WhetstoneError.isInstance(error)) {
     const { message, param, code } = error;
     const isBodyError = error instanceof BodyError || error instanceof UnreadableBodyError;
-    const status = error instanceof ShutdownError ? 503 : STATUSES[code];
+    const status = error instanceof ShutdownError ? 503 : statusOf(CHAT_STATUSES, code);
     if (status !== undefined) {
       // A chat request names its base model, or a model trained on it, in `model`.
       const field = code === "E_BASE_MODEL" ? "model" : param;

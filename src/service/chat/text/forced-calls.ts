@@ -5,7 +5,7 @@
 import { randomHex } from "../../../base/util/random-hex.ts";
 import { itemTexts, memberText } from "./json-members.ts";
 import type { ParsedText, ParsedToolCall } from "./tool-calls.ts";
-import { itemAt } from "../../../base/util/values.ts";
+import { isRecord, itemAt, parseJson } from "../../../base/util/values.ts";
 
 /** A piece of a tool call in a stream. */
 export interface CallDelta {
@@ -27,14 +27,8 @@ const ARRAY_END = /^\s*\}\s*\]/;
  * Whether a text is a complete array of calls: a text that was cut short, or found by beam search, which ignores grammars, may be anything.
  */
 function holdsCalls(text: string): boolean {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return false;
-  }
-  const isCall = (item: unknown): boolean =>
-    typeof item === "object" && item !== null && typeof (item as { readonly name?: unknown }).name === "string" && "parameters" in item;
+  const value = parseJson(text);
+  const isCall = (item: unknown): boolean => isRecord(item) && typeof item["name"] === "string" && "parameters" in item;
   return Array.isArray(value) && value.length > 0 && value.every(isCall);
 }
 

@@ -2,6 +2,7 @@
  * Parser of tool calls in generated text: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, any number of them, the last one possibly
  * unclosed. Text before the first call is the message's content.
  */
+import { isRecord, parseJson } from "../../../base/util/values.ts";
 import { randomHex } from "../../../base/util/random-hex.ts";
 import { memberText } from "./json-members.ts";
 
@@ -22,17 +23,12 @@ export interface ParsedText {
 }
 
 function parseCall(text: string): ParsedToolCall | null {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return null;
-  }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return null;
-  const { name, arguments: given } = value as { readonly name?: unknown; readonly arguments?: unknown };
+  const value = parseJson(text);
+  if (!isRecord(value)) return null;
+  const { name, arguments: given } = value;
   if (typeof name !== "string" || name === "") return null;
   // A history with arguments other than an object could not be rendered when it is sent back.
-  if (given !== undefined && (typeof given !== "object" || given === null || Array.isArray(given))) return null;
+  if (given !== undefined && !isRecord(given)) return null;
   return {
     id: `chatcmpl-tool-${randomHex()}`,
     type: "function",

@@ -1,0 +1,16 @@
+/**
+ * Calls `work` at once and then every `intervalMs`, one call after the other. The timer does not keep the process alive.
+ *
+ * @param work - Must not reject.
+ * @returns a function that stops the calls, and resolves when the last one has ended.
+ */
+export function repeat(work: () => Promise<void>, intervalMs: number): () => Promise<void> {
+  let last = work();
+  const timer = setInterval(() => {
+    last = last.then(work);
+  }, intervalMs).unref();
+  return () => {
+    clearInterval(timer);
+    return last;
+  };
+}
