@@ -1,28 +1,13 @@
 import { itemAt } from "../base/util/values.ts";
 import { randomUUID } from "node:crypto";
-import { readdir } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type {
-  AdamParams,
-  BaseModelInfo,
-  CallOptions,
-  Capabilities,
-  Engine,
-  LoraSpec,
-  Logprobs,
-  LossMetrics,
-  LossSpec,
-  ModelHandle,
-  PolicyVersion,
-  Row,
-  SampledToken,
-  SamplingParams,
-  StatePath,
-} from "../engine/port.ts";
+import { checkRows } from "../engine/check-request.ts";
+import type { BaseModelInfo, CallOptions, Engine, LoraSpec, ModelHandle, PolicyVersion, Row, SamplingParams } from "../engine/port.ts";
 import { OPTIMIZER_FILE } from "../engine/port.ts";
 import { ArgumentError, EngineError, NotFoundError } from "../base/errors.ts";
 import { completeAdam, entropyCoefficientOf } from "../base/training-rows.ts";
-import { oneTensor, readScriptedState, type ScriptedState, writeSynced } from "./scripted-state.ts";
+import { oneTensor, readScriptedState, type ScriptedState } from "./scripted-state.ts";
 
 /** Call of the engine port, as passed to the `before` hook and recorded in `calls`. */
 export interface ScriptedCall {
@@ -106,28 +91,6 @@ function gradientOf(rows: readonly Row[]): number {
   return sum;
 }
 
-function checkRows(rows: readonly Row[], loss: LossSpec | null): void {
-  for (const [index, row] of rows.entries()) {
-    if (row.weights.length !== row.tokens.length || row.tokens.length === 0) {
-      throw new ArgumentError(
-        `Expected row ${index} to hold as many weights as tokens and at least one, got ${row.weights.length} and ${row.tokens.length}`,
-        { param: "rows" },
-      );
-    }
-    if (row.weights[0] !== 0)
-      throw new ArgumentError(`Expected weights[0] of row ${index} to be 0: nothing predicts the first token`, { param: "rows" });
-    if (
-      loss !== null &&
-      loss.kind !== "cross-entropy" &&
-      (row.advantages?.length !== row.tokens.length || row.logprobs?.length !== row.tokens.length)
-    ) {
-      throw new ArgumentError(`Expected row ${index} to hold an advantage and a logprob per token for the loss '${loss.kind}'`, {
-        param: "rows",
-      });
-    }
-  }
-}
-
 /**
  * Creates an {@link Engine} with a single weight, for tests: exact, instant, and without learning. Training moves the weight by a pure
  * function of the rows, states are small real files, and sampling follows a script.
@@ -177,7 +140,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     calls,
     livePolicies: () => [...policies.keys()],
     liveModels: () => [...models.keys()],
-    capabilities: (): Capabilities => ({
+    capabilities: () => ({
       name: "scripted",
       baseModels: bases.map((b) => b.id),
       lora: true,
@@ -201,13 +164,13 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     },
     async forward(model, rows, callOptions) {
       await enter({ verb: "forward", id: model.id, detail: rows }, callOptions);
-      checkRows(rows, null);
+      checkRows(rows, base(model.base), null);
       const { weight } = live(model);
-      return rows.map((row): Logprobs => row.weights.map((w) => (w === 0 ? 0 : -Math.exp(-Math.abs(weight)))));
+      return rows.map((row) => row.weights.map((w) => (w === 0 ? 0 : -Math.exp(-Math.abs(weight)))));
     },
     async forwardBackward(model, rows, loss, callOptions) {
       await enter({ verb: "forwardBackward", id: model.id, detail: { rows, loss } }, callOptions);
-      checkRows(rows, loss);
+      checkRows(rows, base(model.base), loss);
       const target = live(model);
       const logprob = -Math.exp(-Math.abs(target.weight));
       let tokens = 0;
@@ -224,7 +187,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       target.gradient += gradientOf(rows);
       const positions = rows.reduce((sum, row) => sum + row.tokens.length - 1, 0);
       const coefficient = entropyCoefficientOf(loss);
-      const metrics: LossMetrics = {
+      const metrics = {
         loss: lossSum - coefficient * weightSum,
         tokens,
         // Each token has an entropy of 1 nat, which does not depend on the weight, so a bonus has no gradient.
@@ -233,9 +196,9 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
         positions,
         padding: 0,
       };
-      return { logprobs: rows.map((row): Logprobs => row.weights.map((w) => (w === 0 ? 0 : logprob))), metrics };
+      return { logprobs: rows.map((row) => row.weights.map((w) => (w === 0 ? 0 : logprob))), metrics };
     },
-    async optimStep(model, adam: AdamParams, callOptions) {
+    async optimStep(model, adam, callOptions) {
       await enter({ verb: "optimStep", id: model.id, detail: adam }, callOptions);
       const target = live(model);
       const gradNorm = Math.abs(target.gradient);
@@ -253,15 +216,17 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       target.moment = 0;
       target.optimizerStep = 0;
     },
-    async saveState(model, path: StatePath, callOptions) {
+    async saveState(model, path, callOptions) {
       await enter({ verb: "saveState", id: model.id, detail: path }, callOptions);
       const target = live(model);
       if ((await readdir(path)).length > 0) throw new ArgumentError(`Expected an empty directory to save to, '${path}' holds files`);
-      await writeSynced(join(path, "model.safetensors"), oneTensor("weight", target.weight));
-      await writeSynced(join(path, OPTIMIZER_FILE), oneTensor("moment", target.moment));
-      await writeSynced(join(path, "state.json"), JSON.stringify({ step: target.step, optimizer_step: target.optimizerStep }));
+      const { step, optimizerStep } = target;
+      // `flush` calls fsync, so that a state reported as saved is on disk.
+      await writeFile(join(path, "model.safetensors"), oneTensor("weight", target.weight), { flush: true });
+      await writeFile(join(path, OPTIMIZER_FILE), oneTensor("moment", target.moment), { flush: true });
+      await writeFile(join(path, "state.json"), JSON.stringify({ step, optimizer_step: optimizerStep }), { flush: true });
     },
-    async loadState(model, path: StatePath, callOptions) {
+    async loadState(model, path, callOptions) {
       await enter({ verb: "loadState", id: model.id, detail: path }, callOptions);
       Object.assign(live(model), await readScriptedState(path), { gradient: 0 });
     },
@@ -275,37 +240,38 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       base(spec.base);
       return addPolicy(spec.base, spec.state === undefined ? FRESH : await readScriptedState(spec.state));
     },
-    async *sample(policy, prompt, params, callOptions = {}): AsyncIterable<SampledToken> {
+    async *sample(policy, prompt, params, callOptions = {}) {
       await enter({ verb: "sample", id: policy.id, detail: { prompt, params } }, callOptions);
       const found = policies.get(policy.id);
       if (found === undefined) throw new EngineError(`Policy '${policy.id}' is not loaded`);
-      const { contextLength } = base(policy.base);
+      const { contextLength, vocabularySize } = base(policy.base);
       if (prompt.length === 0 || prompt.length >= contextLength) {
         throw new ArgumentError(`Expected a prompt of 1 to ${contextLength - 1} tokens, got ${prompt.length}`, { param: "prompt" });
       }
       const limit = Math.min(params.maxTokens, contextLength - prompt.length);
       const { weight, step } = found.state;
       const script = options.script?.({ policy, step, weight, prompt, params }) ?? [...prompt].reverse();
+      const ranked = (token: number, count: number) =>
+        Array.from({ length: count }, (_, rank) => ({ id: rank === 0 ? token : (token + rank) % vocabularySize, logprob: -0.5 - rank }));
       for (let index = 0; index < limit; index++) {
         await enter({ verb: "sampleToken", id: policy.id, detail: index }, callOptions);
         // After the end of a script, sampling emits the first stop token, or repeats the script if there is no stop token.
         const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
-        const top = Array.from({ length: params.topLogprobs }, (_, rank) => ({
-          id: rank === 0 ? id : (id + rank) % base(policy.base).vocabularySize,
-          logprob: -0.5 - rank,
-        }));
         const asked = index === 0 ? params.promptLogprobs : undefined;
         const scored = [...prompt.subarray(1)].map((token) => ({
           id: token,
           logprob: -0.5,
           rank: 1,
-          top: Array.from({ length: asked ?? 0 }, (_, rank) => ({
-            id: (token + rank) % base(policy.base).vocabularySize,
-            logprob: -0.5 - rank,
-          })),
+          top: ranked(token, asked ?? 0),
         }));
         const finish = params.stopTokenIds.includes(id) ? "stop" : index === limit - 1 ? "length" : undefined;
-        yield { id, logprob: -0.5, top, ...(asked === undefined ? {} : { prompt: scored }), ...(finish === undefined ? {} : { finish }) };
+        yield {
+          id,
+          logprob: -0.5,
+          top: ranked(id, params.topLogprobs),
+          ...(asked === undefined ? {} : { prompt: scored }),
+          ...(finish === undefined ? {} : { finish }),
+        };
         if (finish !== undefined) return;
       }
     },

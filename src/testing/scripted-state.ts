@@ -1,5 +1,5 @@
 /** Saved states of the scripted engine: one weight and one optimizer moment. */
-import { open, readdir } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { OPTIMIZER_FILE } from "../engine/port.ts";
 import { MAX_CONFIG_BYTES, readRegularFile, readRegularFileBytes } from "../base/util/regular-file.ts";
@@ -11,17 +11,6 @@ export interface ScriptedState {
   moment: number;
   optimizerStep: number;
   step: number;
-}
-
-/** Writes `contents` and calls fsync, so that a state reported as saved is on disk. */
-export async function writeSynced(path: string, contents: string | Uint8Array): Promise<void> {
-  const file = await open(path, "w");
-  try {
-    await file.writeFile(contents);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
 }
 
 /** Returns a safetensors file with one float64 tensor of one element. */

@@ -83,81 +83,56 @@ const MAX_EXAMPLES = 5;
 
 const NOT_PLAIN = "their log-probabilities are not those of the distribution they came from.";
 
-/** Severity and message per code, in report order. */
-export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], string]>> = {
-  "no-groups": ["fatal", "There is no trajectory in the batch. Send at least one group of two finished trajectories."],
-  "non-finite-reward": ["fatal", "A reward is not a finite number. Make the reward function return one."],
-  "choice-without-token-ids": ["fatal", TURN_PROBLEMS["choice-without-token-ids"]],
-  "choice-without-logprobs": ["fatal", TURN_PROBLEMS["choice-without-logprobs"]],
-  "empty-choice": ["fatal", TURN_PROBLEMS["empty-choice"]],
-  "token-count-mismatch": ["fatal", TURN_PROBLEMS["token-count-mismatch"]],
-  "non-finite-logprob": ["fatal", TURN_PROBLEMS["non-finite-logprob"]],
-  "token-value-mismatch": ["fatal", TOKEN_VALUE_PROBLEMS["token-value-mismatch"]],
-  "invalid-token-value": ["fatal", TOKEN_VALUE_PROBLEMS["invalid-token-value"]],
-  "mixed-token-advantages": ["fatal", TOKEN_VALUE_PROBLEMS["mixed-token-advantages"]],
-  "token-advantages-with-turn-rewards": ["fatal", TOKEN_VALUE_PROBLEMS["token-advantages-with-turn-rewards"]],
-  "no-logprobs": ["fatal", NO_SAMPLED_TURN],
-  "nothing-to-learn": [
-    "fatal",
+/** Messages of the problems for which a batch is rejected, in report order. */
+const FATAL = {
+  "no-groups": "There is no trajectory in the batch. Send at least one group of two finished trajectories.",
+  "non-finite-reward": "A reward is not a finite number. Make the reward function return one.",
+  ...TURN_PROBLEMS,
+  ...TOKEN_VALUE_PROBLEMS,
+  "no-logprobs": NO_SAMPLED_TURN,
+  "nothing-to-learn":
     "No group has two different rewards or a token advantage other than 0, so every advantage is zero. Use a finer reward, a larger group, a temperature of 1, or easier scenarios.",
-  ],
-  "only-overlong-rows": [
-    "fatal",
+  "only-overlong-rows":
     "Every row that could teach anything is longer than `maxTokens`. Sample fewer tokens, compact the conversation, or train a model with a longer context.",
-  ],
-  "only-truncated": [
-    "fatal",
+  "only-truncated":
     "Every trajectory of the groups that could teach anything has a turn that ended at the token limit, and `mask_truncated` excludes it. Allow longer turns, or leave `mask_truncated` out.",
-  ],
-  "payload-too-large": [
-    "fatal",
+  "payload-too-large":
     "The groups are larger than `maxBytes` as JSON. Train on fewer groups at once, or ask for fewer `top_logprobs` while sampling.",
-  ],
-  "constant-group": ["warning", "All rewards of a group are equal, or all its token advantages are 0; it adds nothing to the gradient."],
-  "group-of-one": ["warning", "A group has a single trajectory: there is nothing to compare it with, so it adds nothing to the gradient."],
-  "empty-group": ["warning", "A group has no trajectory (did all its rollouts fail?)."],
-  "unbalanced-group": [
-    "warning",
-    "Groups have different sizes: each trajectory weighs the same, so a larger group counts more and a smaller one has a noisier mean. Retry rollouts that fail, or leave incomplete groups out.",
-  ],
-  "rendered-choice": [
-    "warning",
-    "A choice has no token ids: it is rendered through the chat template, and its prompt may have other tokens than were sampled from. Request `return_token_ids: true` and append the whole choice.",
-  ],
-  "duplicate-trajectory": [
-    "warning",
-    "Trajectories of one group are the same, token for token. A few are normal late in training; many mean too little exploration, or one appended twice.",
-  ],
-  "separate-turns": [
-    "warning",
-    "No turn of a trajectory continues the tokens of another, so each is trained as a row of its own with the whole prompt. Usually the chat template drops earlier reasoning or rewrites earlier turns: keep the reasoning with the variable of the template in `chat_template_kwargs`, if it has one (`preserve_thinking: true` for Qwen 3.6, `clear_thinking: false` for GLM 5.1), or let the agent send earlier turns unchanged.",
-  ],
-  "unused-template-kwargs": [
-    "warning",
-    "Turns were sampled with variables in `chat_template_kwargs` that the chat template does not read: they have no effect. Correct their names, leave them out, or use a template that reads them; `unused_template_kwargs` of the choice lists them.",
-  ],
-  "overlong-row": [
-    "warning",
-    "Rows are longer than `maxTokens`; the trainer leaves them out. Sample fewer tokens, compact the conversation, or train a model with a longer context.",
-  ],
-  "stale-group": [
-    "warning",
-    "Groups were sampled more than `maxStepsOffPolicy` steps before `currentStep`: they say little about the present policy. Leave them out, or sample them again.",
-  ],
-  temperature: ["warning", `Turns were sampled at a temperature other than 1: ${NOT_PLAIN} Use temperature 1 for training rollouts.`],
-  "truncated-sampling": [
-    "warning",
-    `Turns were sampled with \`top_p\`, \`top_k\` or \`min_p\`: ${NOT_PLAIN} Leave them off for training rollouts.`,
-  ],
-  "biased-sampling": [
-    "warning",
-    `Turns were sampled with a penalty, a bias or tokens forbidden: ${NOT_PLAIN} Leave them off for training rollouts.`,
-  ],
-  "grammar-mask": [
-    "warning",
-    "Turns were sampled under a grammar (`structured_outputs`, `response_format`, or a `tool_choice` that forces a call): their log-probabilities are those of the allowed tokens alone, the trainer's those of all. Reward the format instead of forcing it.",
-  ],
 };
+
+/** Messages of the problems that a batch can be trained with, in report order. */
+const WARNINGS = {
+  "constant-group": "All rewards of a group are equal, or all its token advantages are 0; it adds nothing to the gradient.",
+  "group-of-one": "A group has a single trajectory: there is nothing to compare it with, so it adds nothing to the gradient.",
+  "empty-group": "A group has no trajectory (did all its rollouts fail?).",
+  "unbalanced-group":
+    "Groups have different sizes: each trajectory weighs the same, so a larger group counts more and a smaller one has a noisier mean. Retry rollouts that fail, or leave incomplete groups out.",
+  "rendered-choice":
+    "A choice has no token ids: it is rendered through the chat template, and its prompt may have other tokens than were sampled from. Request `return_token_ids: true` and append the whole choice.",
+  "duplicate-trajectory":
+    "Trajectories of one group are the same, token for token. A few are normal late in training; many mean too little exploration, or one appended twice.",
+  "separate-turns":
+    "No turn of a trajectory continues the tokens of another, so each is trained as a row of its own with the whole prompt. Usually the chat template drops earlier reasoning or rewrites earlier turns: keep the reasoning with the variable of the template in `chat_template_kwargs`, if it has one (`preserve_thinking: true` for Qwen 3.6, `clear_thinking: false` for GLM 5.1), or let the agent send earlier turns unchanged.",
+  "unused-template-kwargs":
+    "Turns were sampled with variables in `chat_template_kwargs` that the chat template does not read: they have no effect. Correct their names, leave them out, or use a template that reads them; `unused_template_kwargs` of the choice lists them.",
+  "overlong-row":
+    "Rows are longer than `maxTokens`; the trainer leaves them out. Sample fewer tokens, compact the conversation, or train a model with a longer context.",
+  "stale-group":
+    "Groups were sampled more than `maxStepsOffPolicy` steps before `currentStep`: they say little about the present policy. Leave them out, or sample them again.",
+  temperature: `Turns were sampled at a temperature other than 1: ${NOT_PLAIN} Use temperature 1 for training rollouts.`,
+  "truncated-sampling": `Turns were sampled with \`top_p\`, \`top_k\` or \`min_p\`: ${NOT_PLAIN} Leave them off for training rollouts.`,
+  "biased-sampling": `Turns were sampled with a penalty, a bias or tokens forbidden: ${NOT_PLAIN} Leave them off for training rollouts.`,
+  "grammar-mask":
+    "Turns were sampled under a grammar (`structured_outputs`, `response_format`, or a `tool_choice` that forces a call): their log-probabilities are those of the allowed tokens alone, the trainer's those of all. Reward the format instead of forcing it.",
+};
+
+/** Message per code, in report order: fatal ones first. */
+export const MESSAGES: Readonly<Record<FindingCode, string>> = { ...FATAL, ...WARNINGS };
+
+/** Returns the severity of a problem. */
+export function severityOf(code: FindingCode): Finding["severity"] {
+  return code in FATAL ? "fatal" : "warning";
+}
 
 /** Collector of findings: counts the occurrences of each code and keeps the first paths. */
 export class Findings {
@@ -172,11 +147,9 @@ export class Findings {
 
   /** Returns the findings, fatal ones first. */
   list(): Finding[] {
-    return (Object.keys(RULES) as FindingCode[]).flatMap((code) => {
+    return (Object.keys(MESSAGES) as FindingCode[]).flatMap((code) => {
       const found = this.#places.get(code);
-      if (found === undefined) return [];
-      const [severity, message] = RULES[code];
-      return [{ code, severity, ...found, message }];
+      return found === undefined ? [] : [{ code, severity: severityOf(code), ...found, message: MESSAGES[code] }];
     });
   }
 }
