@@ -1,6 +1,8 @@
 /** Policy diagnostics of an optimizer step, from its log-probabilities, in float64. */
 
 import { runSteps, type Steps } from "../base/util/steps.ts";
+import { quantile } from "../base/trajectory/statistics.ts";
+import { mean, populationDeviation } from "./moments.ts";
 import { tokenRatios } from "./policy-objective.ts";
 import type { RlBatch } from "./rl.ts";
 import type { TurnSpan } from "./types.ts";
@@ -73,13 +75,12 @@ export function* policyDiagnosticsSteps(
     for (const ratio of tokenRatios(row, fresh, objective)) if (ratio < low || ratio > high) clipped++;
     yield;
   }
-  const center = mean(advantages);
   return {
-    "advantage/mean": center,
-    "advantage/std": Math.sqrt(mean(advantages.map((advantage) => (advantage - center) ** 2))),
+    "advantage/mean": mean(advantages),
+    "advantage/std": populationDeviation(advantages),
     "policy/kl_k1": -mean(differences),
     "policy/kl_k3": mean(differences.map(k3)),
-    "policy/ratio_p99": differences.length === 0 ? 1 : percentile(differences.map(Math.exp), 0.99),
+    "policy/ratio_p99": differences.length === 0 ? 1 : quantile(Float64Array.from(differences, Math.exp).sort(), 0.99),
     "policy/clip_fraction": clipped / Math.max(advantages.length, 1),
     "policy/ess": effectiveShare(differences),
     "sampler/mismatch_kl": mean(mismatches.map(k3)),
@@ -115,17 +116,4 @@ function effectiveShare(differences: readonly number[]): number {
     squares += ratio * ratio;
   }
   return (sum * sum) / (differences.length * squares);
-}
-
-/** Returns a percentile with linear interpolation between the two nearest ranks. */
-function percentile(values: readonly number[], share: number): number {
-  const sorted = Float64Array.from(values).sort();
-  const rank = share * (sorted.length - 1);
-  const below = sorted[Math.floor(rank)] as number;
-  const above = sorted[Math.ceil(rank)] as number;
-  return below + (above - below) * (rank - Math.floor(rank));
-}
-
-function mean(values: readonly number[]): number {
-  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
 }

@@ -38,8 +38,7 @@ export function readTurn(
 ): TokenTurn {
   const problem = turnProblem(choice);
   if (problem === "choice-without-logprobs" && allowsUnknownLogprobs) {
-    const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
-    const turn = readTurn({ ...choice, logprobs: { content } }, where);
+    const turn = readTurn(withPlaceholders(choice), where);
     return { ...turn, logprobs: turn.logprobs.map(() => Number.NaN) };
   }
   if (problem === "choice-without-token-ids" || problem === "choice-without-logprobs") {
@@ -51,6 +50,17 @@ export function readTurn(
     sampled: choice.token_ids ?? [],
     logprobs: (choice.logprobs?.content ?? []).map((entry) => entry.logprob),
   };
+}
+
+/** Returns a choice with placeholders instead of its log-probabilities, for training that does not use them. */
+export function withPlaceholders(choice: AssistantChoice): AssistantChoice {
+  const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
+  return { ...choice, logprobs: { content } };
+}
+
+/** Whether a choice has the token ids of its prompt and of its answer. */
+export function hasTokenIds({ prompt_token_ids: prompt, token_ids: sampled }: AssistantChoice): boolean {
+  return Array.isArray(prompt) && Array.isArray(sampled);
 }
 
 /**

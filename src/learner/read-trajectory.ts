@@ -1,11 +1,12 @@
 /** Conversion of trajectories in wire form to the token sequences of their histories. */
 
 import { DataError } from "../base/errors.ts";
-import type { AssistantChoice, MessageOrChoice, Trajectory, TrajectoryGroup } from "../base/schema/index.ts";
+import type { AssistantChoice, Trajectory, TrajectoryGroup } from "../base/schema/index.ts";
 import type { ChatTokenizer } from "../text/tokenizer/index.ts";
 import { isChoice } from "../base/trajectory/messages.ts";
 import { TOKEN_VALUE_PROBLEMS, tokenValueProblem } from "../base/trajectory/token-values.ts";
-import { mergeTurns, readTurn, type TokenTurn } from "./merge.ts";
+import { allChoices, historiesOf } from "../base/trajectory/trajectory.ts";
+import { hasTokenIds, mergeTurns, readTurn, type TokenTurn } from "./merge.ts";
 import { type HistoryAt, type RenderedTurn, renderTurn } from "./render.ts";
 import { requireTokenIds } from "./sequences.ts";
 import type { SampledSequence, SequenceLimits } from "./types.ts";
@@ -28,34 +29,26 @@ export interface ReadTrajectory {
   readonly isTruncated: boolean;
 }
 
-/** Counters that are updated while trajectories are read. */
-export interface ReadCounts {
+/** Initial counters, to be copied. */
+export const NO_COUNTS = {
   /** Turns that continue the sequence of the previous turn. */
-  merged: number;
-  /** Turns, after the first of a history, that do not continue the previous turn. */
-  drifted: number;
-  /** Trajectories with at least one sampled turn. */
-  sampling: number;
-  /** Turns without token ids, rendered through the chat template. */
-  rendered: number;
-  /** Rendered turns with known sampled tokens that differ from the template's rendering. */
-  renderedDrift: number;
-  /** Bytes of rendered histories that the vocabulary has no token for. */
-  missingBytes: number;
-  /** Trajectories with such bytes. */
-  trajectoriesWithMissingBytes: number;
-}
-
-/** Initial counters. */
-export const NO_COUNTS: Readonly<ReadCounts> = {
   merged: 0,
+  /** Turns, after the first of a history, that do not continue the previous turn. */
   drifted: 0,
+  /** Trajectories with at least one sampled turn. */
   sampling: 0,
+  /** Turns without token ids, rendered through the chat template. */
   rendered: 0,
+  /** Rendered turns with known sampled tokens that differ from the template's rendering. */
   renderedDrift: 0,
+  /** Bytes of rendered histories that the vocabulary has no token for. */
   missingBytes: 0,
+  /** Trajectories with such bytes. */
   trajectoriesWithMissingBytes: 0,
 };
+
+/** Counters that are updated while trajectories are read. */
+export type ReadCounts = typeof NO_COUNTS;
 
 /** Settings for reading the trajectories of one batch, with its counters. */
 export interface TrajectoryReading extends Reading {
@@ -74,21 +67,13 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
   if (!Number.isFinite(trajectory.reward)) {
     throw new DataError(`${where}.reward: expected a finite number, got ${trajectory.reward}.`, { param: `${where}.reward` });
   }
-  const histories: HistoryAt[] = [
-    { items: trajectory.messages_and_choices, tools: trajectory.tools, at: `${where}.messages_and_choices` },
-    ...trajectory.additional_histories.map((history, index) => ({
-      items: history.messages_and_choices,
-      tools: history.tools,
-      at: `${where}.additional_histories.${index}.messages_and_choices`,
-    })),
-  ];
   const sampled: AssistantChoice[] = [];
   let missingBytes = 0;
   // The policy version of a choice takes precedence over the one of its trajectory.
   const sampledBy = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
-  const sequences = histories.flatMap((history) => {
-    const { items, at } = history;
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf(history, index, reading)] : []));
+  const sequences = historiesOf(trajectory).flatMap(({ items, tools, path }) => {
+    const at = `${where}.${path}`;
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf({ items, tools, at }, index, reading)] : []));
     // The prompt of a later turn repeats the earlier ones.
     missingBytes += turns.reduce((most, turn) => Math.max(most, turn.missingBytes ?? 0), 0);
     const merged = mergeTurns(turns);
@@ -146,8 +131,7 @@ function turnOf(
     const where = `${history.at}.${index}`;
     throw new DataError(`${where}: ${TOKEN_VALUE_PROBLEMS[invalid]}`, { param: where });
   }
-  const isExact = Array.isArray(choice.prompt_token_ids) && Array.isArray(choice.token_ids);
-  if (isExact || tokenizer === undefined) return readTurn(choice, `${history.at}.${index}`, { allowsUnknownLogprobs });
+  if (hasTokenIds(choice) || tokenizer === undefined) return readTurn(choice, `${history.at}.${index}`, { allowsUnknownLogprobs });
   const turn = renderTurn(history, index, { tokenizer, allowsUnknownLogprobs });
   counts.rendered++;
   if (turn.drifted) counts.renderedDrift++;
@@ -156,10 +140,5 @@ function turnOf(
 
 /** Whether any choice lacks token ids, so that the batch needs a tokenizer. */
 export function needsRendering(groups: readonly TrajectoryGroup[]): boolean {
-  const isInexact = (item: MessageOrChoice) => isChoice(item) && !(Array.isArray(item.prompt_token_ids) && Array.isArray(item.token_ids));
-  return groups.some(({ trajectories }) =>
-    trajectories.some(({ messages_and_choices: main, additional_histories: others }) =>
-      [main, ...others.map((history) => history.messages_and_choices)].some((items) => items.some(isInexact)),
-    ),
-  );
+  return groups.some(({ trajectories }) => trajectories.some((trajectory) => !allChoices(trajectory).every(hasTokenIds)));
 }

@@ -5,7 +5,7 @@ import type { AssistantChoice, LogprobEntry, MessageOrChoice, Tool } from "../ba
 import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
 import { requestMessageOf } from "../base/trajectory/messages.ts";
 import { TURN_PROBLEMS, turnProblem } from "../base/trajectory/turn.ts";
-import type { TokenTurn } from "./merge.ts";
+import { type TokenTurn, withPlaceholders } from "./merge.ts";
 
 /** History, and its location for error messages. */
 export interface HistoryAt {
@@ -51,12 +51,8 @@ export function renderTurn(
   const rendered = isCut ? answer.slice(0, -1) : answer;
   const known = choice.token_ids ?? (entries.length > 0 ? entries.map((entry) => idOf(entry, tokenizer, where)) : null);
   const sampled = known ?? rendered;
-  const problem = turnProblem({
-    ...choice,
-    prompt_token_ids: prompt,
-    token_ids: [...sampled],
-    logprobs: { content: entries.length > 0 ? entries : sampled.map(() => ({ token: "", logprob: 0, top_logprobs: [] })) },
-  });
+  const turn = { ...choice, prompt_token_ids: prompt, token_ids: [...sampled] };
+  const problem = turnProblem(entries.length > 0 ? turn : withPlaceholders(turn));
   if (problem !== null) throw new DataError(`${where}: ${TURN_PROBLEMS[problem]}`, { param: where });
   return {
     prompt: choice.prompt_token_ids ?? prompt,

@@ -67,14 +67,7 @@ export function checkRlConfig(config: RlConfig | null | undefined): ResolvedRlCo
       param: `experimental_config.${name}`,
     });
   }
-  const { scale_rewards: scale, normalize_advantages: normalize } = given;
-  if (typeof scale === "boolean" && typeof normalize === "boolean" && scale !== normalize) {
-    throw new ArgumentError(
-      `Expected \`scale_rewards\` and \`normalize_advantages\` to agree, got ${scale} and ${normalize}. They are two names of one setting; set one.`,
-      { param: "experimental_config.normalize_advantages" },
-    );
-  }
-  const scales = scale ?? normalize ?? true;
+  const scales = aliased(given, "scale_rewards", "normalize_advantages") ?? true;
   const { advantage_deviation: deviation } = given;
   if (!scales && typeof deviation === "string") {
     throw new ArgumentError(
@@ -85,14 +78,7 @@ export function checkRlConfig(config: RlConfig | null | undefined): ResolvedRlCo
   return {
     loss: resolveLoss(given),
     objective: resolveObjective(given),
-    adam: {
-      learningRate: given.learning_rate ?? 5e-6,
-      beta1: given.adam_beta1 ?? ADAM_DEFAULTS.beta1,
-      beta2: given.adam_beta2 ?? ADAM_DEFAULTS.beta2,
-      epsilon: ADAM_DEFAULTS.epsilon,
-      weightDecay: given.weight_decay ?? ADAM_DEFAULTS.weightDecay,
-      maxGradNorm: given.max_grad_norm ?? 0.1,
-    },
+    adam: { learningRate: given.learning_rate ?? 5e-6, ...resolveAdam(given, 0.1) },
     reference: resolveReference(given),
     advantages: {
       scale: scales,
@@ -142,7 +128,7 @@ function resolveObjective(config: RlConfig): PolicyObjective | null {
   const objective: PolicyObjective = {
     ...resolveLoss(config),
     level: config.importance_sampling_level ?? "token",
-    tau: resolveTau(config),
+    tau: aliased(config, "model_k2_tau", "kimi_k2_tau") ?? 0,
     masksRatio: config.mask_prob_ratio ?? false,
     maxNegativeRatio: config.max_negative_advantage_importance_sampling_weight ?? null,
     truncation: config.truncated_importance_sampling ?? null,
@@ -161,14 +147,28 @@ function resolveObjective(config: RlConfig): PolicyObjective | null {
   return isPlain ? null : objective;
 }
 
-function resolveTau({ model_k2_tau: tau, kimi_k2_tau: alias }: RlConfig): number {
-  if (typeof tau === "number" && typeof alias === "number" && tau !== alias) {
-    throw new ArgumentError(
-      `Expected \`model_k2_tau\` and \`kimi_k2_tau\` to agree, got ${tau} and ${alias}. They are two names of one setting; set one.`,
-      { param: "experimental_config.kimi_k2_tau" },
-    );
-  }
-  return tau ?? alias ?? 0;
+/** Returns the value of a setting with two names. @throws ArgumentError `E_ARGUMENT` if both are set, to different values. */
+function aliased<Name extends keyof RlConfig>(config: RlConfig, name: Name, alias: Name): RlConfig[Name] {
+  const given = [config[name], config[alias]].filter((value) => value !== null && value !== undefined);
+  if (new Set(given).size < 2) return given[0];
+  throw new ArgumentError(
+    `Expected \`${name}\` and \`${alias}\` to agree, got ${given.join(" and ")}. They are two names of one setting; set one.`,
+    { param: `experimental_config.${alias}` },
+  );
+}
+
+/** Returns the optimizer settings of a job, without the learning rate. `maxGradNorm` is the default of `max_grad_norm`. */
+export function resolveAdam(
+  config: Pick<RlConfig, "adam_beta1" | "adam_beta2" | "weight_decay" | "max_grad_norm">,
+  maxGradNorm: number,
+): Omit<AdamParams, "learningRate"> {
+  return {
+    beta1: config.adam_beta1 ?? ADAM_DEFAULTS.beta1,
+    beta2: config.adam_beta2 ?? ADAM_DEFAULTS.beta2,
+    epsilon: ADAM_DEFAULTS.epsilon,
+    weightDecay: config.weight_decay ?? ADAM_DEFAULTS.weightDecay,
+    maxGradNorm: config.max_grad_norm ?? maxGradNorm,
+  };
 }
 
 function hasPenalty({ kl_penalty_coef: coefficient }: RlConfig): boolean {

@@ -8,6 +8,7 @@ import { NO_SAMPLED_TURN } from "../base/trajectory/turn.ts";
 import { runSteps, type Steps } from "../base/util/steps.ts";
 import type { NormalizedEntry } from "./advantages.ts";
 import { advantagesOf, hasTokenAdvantages, isZero, type KeptTrajectory, normalizeParts, partsOf, tokenAdvantages } from "./parts.ts";
+import { mean, populationDeviation } from "./moments.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
 import { checkRlConfig, type KlReference, type ResolvedRlConfig } from "./rl-config.ts";
 import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./read-trajectory.ts";
@@ -142,11 +143,24 @@ interface ReadBatch {
   readonly counted: Pick<RlBatch, "missingBytes" | "trajectoriesWithMissingBytes">;
 }
 
+const NO_BATCH_COUNTS = {
+  ...NO_COUNTS,
+  droppedSequences: 0,
+  droppedTokens: 0,
+  zeroGroups: 0,
+  zeroTokenGroups: 0,
+  truncated: 0,
+  weightless: 0,
+};
+
+/** Counters of a batch. */
+type BatchCounts = typeof NO_BATCH_COUNTS;
+
 function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, reading: Reading): Steps<ReadBatch> {
   const { limits } = reading;
   const settings = checkRlConfig(config);
   const { allowsUnknownLogprobs } = settings;
-  const counts = { ...NO_COUNTS, droppedSequences: 0, droppedTokens: 0, zeroGroups: 0, zeroTokenGroups: 0, truncated: 0, weightless: 0 };
+  const counts: BatchCounts = { ...NO_BATCH_COUNTS };
   const kept: KeptTrajectory[] = [];
   const rewards: number[] = [];
   const deviations: number[] = [];
@@ -194,18 +208,14 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
   const normalized = normalizeParts(kept, settings, rewards.length);
   const trained = kept.reduce((sum, entry) => sum + entry.tokens, 0);
   if (normalized.flat().every(isZero)) {
-    throw nothingToTrain({
-      isBalancedAway: kept.length > 0,
-      groups: groups.length,
-      trajectories: rewards.length,
-      ...counts,
-      truncated: settings.masksTruncated ? counts.truncated : 0,
-      contextLength: limits.contextLength,
-    });
+    const truncated = settings.masksTruncated ? counts.truncated : 0;
+    const { contextLength } = limits;
+    const batch = { groups: groups.length, trajectories: rewards.length, contextLength, isBalancedAway: kept.length > 0 };
+    throw nothingToTrain({ ...counts, truncated }, batch);
   }
   const metrics = {
     "reward/mean": mean(rewards),
-    "reward/std": deviations.length === 0 ? 0 : mean(deviations),
+    "reward/std": mean(deviations),
     "advantage/zero_groups": counts.zeroGroups,
     "data/groups": groups.length,
     "data/trajectories": rewards.length,
@@ -237,52 +247,24 @@ function checkTokenAdvantages(read: readonly ReadTrajectory[], { turnRewards }: 
   });
 }
 
-function nothingToTrain(found: {
-  readonly isBalancedAway: boolean;
-  readonly groups: number;
-  readonly trajectories: number;
-  readonly sampling: number;
-  readonly zeroGroups: number;
-  readonly zeroTokenGroups: number;
-  readonly truncated: number;
-  readonly weightless: number;
-  readonly droppedSequences: number;
-  readonly contextLength: number;
-}): ArgumentError {
-  const { trajectories, groups, zeroTokenGroups } = found;
-  const constantGroups = found.zeroGroups - zeroTokenGroups;
-  const reasons: string[] = [];
-  if (trajectories === 0) reasons.push("there is no trajectory");
-  else {
-    if (constantGroups > 0) {
-      reasons.push(
-        `the rewards are all equal in ${constantGroups} of ${groups} groups (use a finer reward, larger groups, or easier scenarios)`,
-      );
-    }
-    if (zeroTokenGroups > 0)
-      reasons.push(`no trained token has an advantage other than 0 in ${zeroTokenGroups} of ${groups} groups with \`token_advantages\``);
-    if (found.truncated > 0) {
-      reasons.push(
-        `${found.truncated} of ${trajectories} trajectories have a turn that ended at the token limit, and \`mask_truncated\` excludes them (allow longer turns, or leave \`mask_truncated\` out)`,
-      );
-    }
-    if (found.weightless > 0)
-      reasons.push(`${found.weightless} of ${trajectories} trajectories have \`token_weights\` of 0 for every token`);
-    if (found.droppedSequences > 0) {
-      reasons.push(`${found.droppedSequences} sequences are longer than the model's context of ${found.contextLength} tokens`);
-    }
-    if (found.sampling < trajectories)
-      reasons.push(`${trajectories - found.sampling} of ${trajectories} trajectories have no sampled turn`);
-    if (found.isBalancedAway) reasons.push("`advantage_balance` takes away every advantage that is left");
-  }
-  return new ArgumentError(`The batch would train nothing: ${reasons.join("; ")}.`, { param: "trajectory_groups" });
-}
-
-function mean(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
-function populationDeviation(values: readonly number[]): number {
-  const center = mean(values);
-  return Math.sqrt(mean(values.map((value) => (value - center) ** 2)));
+function nothingToTrain(
+  { sampling, zeroGroups, zeroTokenGroups, truncated, weightless, droppedSequences }: BatchCounts,
+  batch: { readonly groups: number; readonly trajectories: number; readonly contextLength: number; readonly isBalancedAway: boolean },
+): ArgumentError {
+  const { groups, trajectories, contextLength, isBalancedAway } = batch;
+  const constantGroups = zeroGroups - zeroTokenGroups;
+  const reasons = [
+    constantGroups > 0 &&
+      `the rewards are all equal in ${constantGroups} of ${groups} groups (use a finer reward, larger groups, or easier scenarios)`,
+    zeroTokenGroups > 0 &&
+      `no trained token has an advantage other than 0 in ${zeroTokenGroups} of ${groups} groups with \`token_advantages\``,
+    truncated > 0 &&
+      `${truncated} of ${trajectories} trajectories have a turn that ended at the token limit, and \`mask_truncated\` excludes them (allow longer turns, or leave \`mask_truncated\` out)`,
+    weightless > 0 && `${weightless} of ${trajectories} trajectories have \`token_weights\` of 0 for every token`,
+    droppedSequences > 0 && `${droppedSequences} sequences are longer than the model's context of ${contextLength} tokens`,
+    sampling < trajectories && `${trajectories - sampling} of ${trajectories} trajectories have no sampled turn`,
+    isBalancedAway && "`advantage_balance` takes away every advantage that is left",
+  ];
+  const found = trajectories === 0 ? ["there is no trajectory"] : reasons.filter((reason) => reason !== false);
+  return new ArgumentError(`The batch would train nothing: ${found.join("; ")}.`, { param: "trajectory_groups" });
 }

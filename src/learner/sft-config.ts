@@ -3,7 +3,8 @@
 import { ArgumentError, UnsupportedError } from "../base/errors.ts";
 import type { SftConfig, SftExperimentalConfig } from "../base/schema/index.ts";
 import { learningRate } from "./schedule.ts";
-import { ADAM_DEFAULTS, type AdamParams } from "../base/training-rows.ts";
+import { resolveAdam } from "./rl-config.ts";
+import type { AdamParams } from "../base/training-rows.ts";
 
 /** Batch size, in examples, for `batch_size: "auto"`. */
 const AUTO_BATCH_SIZE = 2;
@@ -57,13 +58,7 @@ export function checkSftConfig(config?: SftConfig | null, experimental?: SftExpe
     epochs: experimental?.epochs ?? 1,
     shuffleSeed: experimental?.shuffle_seed ?? null,
     assistantTurns: config?.assistant_turns ?? "all",
-    adam: {
-      beta1: experimental?.adam_beta1 ?? ADAM_DEFAULTS.beta1,
-      beta2: experimental?.adam_beta2 ?? ADAM_DEFAULTS.beta2,
-      epsilon: ADAM_DEFAULTS.epsilon,
-      weightDecay: experimental?.weight_decay ?? ADAM_DEFAULTS.weightDecay,
-      maxGradNorm: experimental?.max_grad_norm ?? 1,
-    },
+    adam: resolveAdam(experimental ?? {}, 1),
     validationSplit: split ?? null,
     validationEvery: every ?? null,
     rates: ratesOf(config?.learning_rate ?? DEFAULT_RATE, experimental ?? {}),

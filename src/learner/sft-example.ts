@@ -7,7 +7,8 @@ import { exampleWeight } from "../base/schema/example-weight.ts";
 import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } from "../base/schema/index.ts";
 import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
 import { isChoice, requestMessageOf } from "../base/trajectory/messages.ts";
-import { mergeTurns, readTurn } from "./merge.ts";
+import { historiesOf as trajectoryHistories } from "../base/trajectory/trajectory.ts";
+import { hasTokenIds, mergeTurns, readTurn, withPlaceholders } from "./merge.ts";
 import { fitsContext, requireTokenIds, countTrained } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 import { isRecord } from "../base/util/values.ts";
@@ -112,16 +113,10 @@ interface HistoryAt {
 
 function historiesOf(example: SftExample, where: string): HistoryAt[] {
   const variables = example.chat_template_kwargs ?? {};
-  if (!isTrajectory(example)) return [{ items: example.messages, tools: example.tools, variables, at: `${where}: messages` }];
-  return [
-    { items: example.messages_and_choices, tools: example.tools, variables, at: `${where}: messages_and_choices` },
-    ...example.additional_histories.map((history, index) => ({
-      items: history.messages_and_choices,
-      tools: history.tools,
-      variables,
-      at: `${where}: additional_histories.${index}.messages_and_choices`,
-    })),
-  ];
+  const histories = isTrajectory(example)
+    ? trajectoryHistories(example)
+    : [{ items: example.messages, tools: example.tools, path: "messages" }];
+  return histories.map(({ items, tools, path }) => ({ items, tools, variables, at: `${where}: ${path}` }));
 }
 
 function isTrajectory(example: SftExample): example is z.infer<typeof trajectoryLine> {
@@ -135,9 +130,9 @@ function historySequences(
 ): Pick<SftSequences, "sequences" | "missingBytes"> {
   const { items, tools, variables, at } = history;
   const choices = items.filter(isChoice);
-  const exact = choices.filter((choice) => Array.isArray(choice.token_ids) && Array.isArray(choice.prompt_token_ids));
+  const exact = choices.filter(hasTokenIds);
   if (choices.length > 0 && exact.length === choices.length) {
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withLogprobs(item), `${at}.${index}`)] : []));
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withPlaceholders(item), `${at}.${index}`)] : []));
     return { sequences: mergeTurns(lastOnly ? turns.slice(-1) : turns).sequences, missingBytes: 0 };
   }
   if (exact.length > 0) {
@@ -172,12 +167,6 @@ function historySequences(
     if (error instanceof DataError) throw new DataError(`${at}: ${error.message}`, { cause: error });
     throw error;
   }
-}
-
-/** Adds placeholder log-probabilities to a choice: cross-entropy does not use them, and the choice may lack them. */
-function withLogprobs<T extends { readonly token_ids?: readonly number[] | null | undefined }>(choice: T): T {
-  const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
-  return { ...choice, logprobs: { content } };
 }
 
 /** Rejects message weights other than 0 (context) and 1 (trained), because any other weight would be trained as 1. */

@@ -2,6 +2,7 @@
 
 import { DataError } from "../base/errors.ts";
 import { isTrainableGroup } from "../base/trajectory/trainable.ts";
+import { mean } from "./moments.ts";
 import { type AdvantageOptions, DEVIATION_EPSILON } from "./advantages.ts";
 
 /**
@@ -43,18 +44,14 @@ export function groupTurnAdvantages(returns: readonly (readonly number[])[], opt
   const bad = all.find((value) => !Number.isFinite(value));
   if (bad !== undefined) throw new DataError(`Expected rewards of turns with finite sums, got ${bad}.`);
   if (size < 2 || (!exactZero && !isTrainableGroup(all))) return returns.map((turns) => new Float64Array(turns.length));
-  const means = returns.map(meanOf);
+  const means = returns.map(mean);
   const total = means.reduce((sum, value) => sum + value, 0);
-  const mean = total / size;
-  const squares = returns.reduce((sum, turns) => sum + meanOf(turns.map((value) => (value - mean) ** 2)), 0);
+  const center = total / size;
+  const squares = returns.reduce((sum, turns) => sum + mean(turns.map((value) => (value - center) ** 2)), 0);
   const divisor = scale ? Math.sqrt(squares / (deviation === "sample" ? size - 1 : size)) + DEVIATION_EPSILON : 1;
   const rounding = exactZero ? 0 : all.length * Number.EPSILON * all.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0);
   return returns.map((turns, index) => {
-    const center = baseline === "leave_one_out" ? (total - (means[index] as number)) / (size - 1) : mean;
-    return Float64Array.from(turns, (value) => (Math.abs(value - center) <= rounding ? 0 : (value - center) / divisor));
+    const own = baseline === "leave_one_out" ? (total - (means[index] as number)) / (size - 1) : center;
+    return Float64Array.from(turns, (value) => (Math.abs(value - own) <= rounding ? 0 : (value - own) / divisor));
   });
-}
-
-function meanOf(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
 }

@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { readJsonLines } from "../library/dataset/jsonl.ts";
 import { DataError } from "../base/errors.ts";
+import { firstIssue } from "../base/util/validation.ts";
 
 /** Schema of a line of `metrics.jsonl`. */
 export const metricsRow = z.looseObject({ step: z.int(), split: z.enum(["train", "eval"]).default("train"), time: z.string().optional() });
@@ -77,6 +78,5 @@ export async function parseLines<T>(path: string, schema: z.ZodType<T>, signal: 
 export function parseLine<T>(path: string, line: number, { value, schema }: { value: unknown; schema: z.ZodType<T> }): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  const issue = result.error.issues[0];
-  throw new DataError(`${path}:${line}: at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`);
+  throw new DataError(`${path}:${line}: ${firstIssue(result.error)}`);
 }

@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 import { ConfigError, isAbort } from "../errors.ts";
 import type { RolloutException } from "../schema/index.ts";
-import { isRetryable } from "../util/retryable.ts";
 import type { TrajectoryGroup } from "./group.ts";
-import { addMetrics, checkedScore, REWARD_PREFIX, RewardError, type RewardScore } from "./scoring.ts";
+import { addMetrics, checkedScore, REWARD_PREFIX, RewardError, rewardFailure, type RewardScore, withScore } from "./scoring.ts";
 import type { Trajectory } from "./trajectory.ts";
 
 /** Metric with the reward that a rollout had before its group was scored. */
@@ -146,9 +145,11 @@ export async function scoredGroup<S>(group: TrajectoryGroup, params: GroupScoreP
     }
   }
   const names = new Set(groupRewards.map(({ name }) => REWARD_PREFIX + name));
+  // Values of rewards that the environment no longer has are not part of the new total.
+  const isStale = (name: string) => !includesOwn && !names.has(name);
   const failures = scorings.flatMap(({ failure }) => (failure === null ? [] : [toException(failure)]));
   return group.with({
-    trajectories: scorings.filter(({ failure }) => failure === null).map((each) => finished(each, { names, includesOwn })),
+    trajectories: scorings.filter(({ failure }) => failure === null).map((each) => withScore(each.trajectory, each, isStale)),
     exceptions: [...group.exceptions, ...failures],
     metrics: { ...group.metrics, ...groupMetrics },
     logs: [...group.logs, ...groupLogs],
@@ -157,10 +158,7 @@ export async function scoredGroup<S>(group: TrajectoryGroup, params: GroupScoreP
 
 function addScore(scoring: Scoring, { name, weight }: GroupReward<never>, score: unknown, site: string): void {
   if (score instanceof Error) {
-    scoring.failure ??= new RewardError(`${site} failed with ${score.name}: ${score.message}`, {
-      cause: score,
-      retryable: isRetryable(score),
-    });
+    scoring.failure ??= rewardFailure(site, score);
     return;
   }
   const checked = checkedScore(score);
@@ -182,8 +180,7 @@ async function resultOf<S>({ scoreGroup }: GroupReward<S>, input: GroupRewardInp
     result = await scoreGroup(input);
   } catch (error) {
     if (isAbort(error) || (input.signal.aborted && error === input.signal.reason)) throw error;
-    const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-    return new RewardError(`${site} failed with ${message}`, { cause: error, retryable: isRetryable(error) });
+    return rewardFailure(site, error);
   }
   const scores: unknown = Array.isArray(result) ? result : (result as Partial<GroupScores> | null | undefined)?.scores;
   const count = input.trajectories.length;
@@ -192,16 +189,6 @@ async function resultOf<S>({ scoreGroup }: GroupReward<S>, input: GroupRewardInp
   }
   const got = Array.isArray(scores) ? `${scores.length} values` : typeof result;
   return new RewardError(`${site} must give one value per trajectory (${count}), got ${got}`);
-}
-
-function finished(
-  { trajectory, total, metrics, logs }: Scoring,
-  { names, includesOwn }: { readonly names: ReadonlySet<string>; readonly includesOwn: boolean },
-): Trajectory {
-  // Values of rewards that the environment no longer has are not part of the new total.
-  const stale = Object.keys(trajectory.metrics).filter((name) => name.startsWith(REWARD_PREFIX) && !includesOwn && !names.has(name));
-  const removed: Record<string, undefined> = Object.fromEntries(stale.map((name) => [name, undefined]));
-  return trajectory.with({ reward: total, metrics: { ...removed, ...metrics }, logs });
 }
 
 function toException({ name, message, stack }: RewardError): RolloutException {

@@ -1,6 +1,7 @@
 import { DataError } from "../errors.ts";
 import { trajectoryGroup as groupSchema } from "../schema/index.ts";
 import type { RolloutException, Trajectory as WireTrajectory, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
+import { firstIssue } from "../util/validation.ts";
 import { deepFreeze } from "./freeze.ts";
 import { statisticsOf, type GroupStatistics } from "./statistics.ts";
 import { Trajectory, type Scalar } from "./trajectory.ts";
@@ -87,12 +88,9 @@ export class TrajectoryGroup {
    * @throws DataError `E_DATA` if the value does not match the schema.
    */
   static fromJSON(value: unknown): TrajectoryGroup {
-    const result = groupSchema.safeParse(value);
-    if (!result.success) {
-      const issue = result.error.issues[0];
-      throw new DataError(`Expected a trajectory group; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`);
-    }
-    return TrajectoryGroup.#fromParts(result.data, (wire) => Trajectory.fromWire(wire));
+    const { data, error } = groupSchema.safeParse(value);
+    if (error !== undefined) throw new DataError(`Expected a trajectory group; ${firstIssue(error)}`);
+    return TrajectoryGroup.#fromParts(data, (wire) => Trajectory.fromWire(wire));
   }
 
   /**

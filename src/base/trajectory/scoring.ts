@@ -152,8 +152,6 @@ export interface ScoreParams<S> {
  */
 export async function scored<S>(trajectory: Trajectory, { rewards, scenario, subject, signal }: ScoreParams<S>): Promise<Trajectory> {
   const input: RewardInput<S> = { scenario, text: trajectory.lastText, trajectory, signal };
-  const stale = Object.keys(trajectory.metrics).filter((name) => name.startsWith(REWARD_PREFIX));
-  const removed: Record<string, undefined> = Object.fromEntries(stale.map((name) => [name, undefined]));
   const metrics: Record<string, number | boolean> = {};
   const logs: string[] = [];
   let total = 0;
@@ -165,6 +163,21 @@ export async function scored<S>(trajectory: Trajectory, { rewards, scenario, sub
     logs.push(...score.logs);
     total += reward.weight * score.value;
   }
+  return withScore(trajectory, { total, metrics, logs });
+}
+
+/**
+ * Returns a copy of a trajectory with a new total reward, and with its metrics and logs added.
+ *
+ * @param isStale - Selects the recorded reward metrics that are removed. @default all
+ */
+export function withScore(
+  trajectory: Trajectory,
+  { total, metrics, logs }: { readonly total: number } & Pick<CheckedScore, "metrics" | "logs">,
+  isStale: (name: string) => boolean = () => true,
+): Trajectory {
+  const stale = Object.keys(trajectory.metrics).filter((name) => name.startsWith(REWARD_PREFIX) && isStale(name));
+  const removed: Record<string, undefined> = Object.fromEntries(stale.map((name) => [name, undefined]));
   return trajectory.with({ reward: total, metrics: { ...removed, ...metrics }, logs });
 }
 
@@ -174,16 +187,22 @@ async function scoreOf<S>({ name, score }: Reward<S>, input: RewardInput<S>, sub
     value = await score(input);
   } catch (error) {
     if (isAbort(error) || (input.signal.aborted && error === input.signal.reason)) throw error;
-    const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-    throw new RewardError(`Reward \`${name}\` of ${subject()}, failed with ${message}`, {
-      cause: error,
-      // For example, a judge model that was overloaded may succeed on a retry.
-      retryable: isRetryable(error),
-    });
+    throw rewardFailure(`Reward \`${name}\` of ${subject()},`, error);
   }
   const checked = checkedScore(value);
   if (typeof checked !== "string") return checked;
   throw new RewardError(`Reward \`${name}\` of ${subject()}, ${checked}`);
+}
+
+/**
+ * Returns the error of a reward that failed with `error`.
+ *
+ * @param site - Reward and scored object, as the start of the message.
+ */
+export function rewardFailure(site: string, error: unknown): RewardError {
+  const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  // For example, a judge model that was overloaded may succeed on a retry.
+  return new RewardError(`${site} failed with ${message}`, { cause: error, retryable: isRetryable(error) });
 }
 
 /** Valid result of a reward for one rollout. */

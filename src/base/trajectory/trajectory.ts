@@ -1,6 +1,7 @@
 import { ArgumentError, DataError } from "../errors.ts";
 import { trajectory as trajectorySchema } from "../schema/index.ts";
 import type { AssistantChoice, MessageOrChoice, RequestMessage, Tool, Trajectory as WireTrajectory } from "../schema/index.ts";
+import { firstIssue } from "../util/validation.ts";
 import { deepFreeze } from "./freeze.ts";
 import { isChoice, textOf, toMessages } from "./messages.ts";
 
@@ -92,10 +93,9 @@ export class Trajectory {
    * ```
    */
   static fromJSON(value: unknown): Trajectory {
-    const result = trajectorySchema.safeParse(value);
-    if (result.success) return Trajectory.fromWire(result.data);
-    const issue = result.error.issues[0];
-    throw new DataError(`Expected a trajectory; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`);
+    const { data, error } = trajectorySchema.safeParse(value);
+    if (error !== undefined) throw new DataError(`Expected a trajectory; ${firstIssue(error)}`);
+    return Trajectory.fromWire(data);
   }
 
   /** Messages (context) and choices (sampled turns), oldest first. */
@@ -217,12 +217,21 @@ export class Trajectory {
   }
 }
 
-/** Returns every history of a trajectory with its path in the wire form, the main one first. */
-export function historiesOf(wire: WireTrajectory): { readonly items: readonly MessageOrChoice[]; readonly path: string }[] {
+/** History of a trajectory in the wire form. */
+export interface WireHistory {
+  readonly items: readonly MessageOrChoice[];
+  readonly tools?: readonly Tool[] | null | undefined;
+  /** Path of the items in the wire form of the trajectory. */
+  readonly path: string;
+}
+
+/** Returns every history of a trajectory, the main one first. */
+export function historiesOf(wire: WireTrajectory): WireHistory[] {
   return [
-    { items: wire.messages_and_choices, path: "messages_and_choices" },
+    { items: wire.messages_and_choices, tools: wire.tools, path: "messages_and_choices" },
     ...wire.additional_histories.map((history, index) => ({
       items: history.messages_and_choices,
+      tools: history.tools,
       path: `additional_histories.${index}.messages_and_choices`,
     })),
   ];

@@ -100,6 +100,11 @@ export function parseWith<S extends z.ZodType>(
   return { mismatch: { text: `${shown.join("; ")}${more}`, param: path.length > 0 ? path.join(".") : null } };
 }
 
+/** Returns path and message of the first issue of a failed validation, as a part of an error message. */
+export function firstIssue({ issues: [issue] }: z.ZodError): string {
+  return `at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`;
+}
+
 /**
  * Validates `value` and returns the output of `schema`.
  *
