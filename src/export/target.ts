@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { ArgumentError } from "../base/errors.ts";
+import { isMissingFile } from "../base/util/file-system-error.ts";
 
 /**
  * Writes a file or a directory in a scratch directory next to its target, then renames it. A failure leaves the target as it was.
@@ -44,5 +45,5 @@ async function requireFree(target: string, given: string): Promise<void> {
 }
 
 function unlessMissing(error: unknown): undefined {
-  if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  if (!isMissingFile(error)) throw error;
 }

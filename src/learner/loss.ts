@@ -16,9 +16,7 @@ export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon"
   if (typeof ppo === "boolean" && typeof named === "string" && ppo !== (named === "ppo")) {
     throw new ArgumentError(
       `Expected \`ppo\` and \`loss_fn\` to agree, got \`ppo: ${ppo}\` and \`loss_fn: "${named}"\`. Set one of them.`,
-      {
-        param: "experimental_config.loss_fn",
-      },
+      { param: "experimental_config.loss_fn" },
     );
   }
   const kind = named ?? (ppo === true ? "ppo" : "cispo");

@@ -27,9 +27,7 @@ export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits,
   if (bad === undefined) return;
   throw new DataError(
     `${where}: token id ${bad} is outside the model's vocabulary of ${vocabularySize}. The tokens were made for another model.`,
-    {
-      param: where,
-    },
+    { param: where },
   );
 }
 

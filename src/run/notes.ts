@@ -3,6 +3,7 @@ import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { DataError } from "../base/errors.ts";
+import { messageOf } from "../base/util/values.ts";
 import type { NotesChange } from "./data.ts";
 import { NOTES_FILE } from "./files.ts";
 import { type FoundRun, isInside } from "./find-runs.ts";
@@ -41,8 +42,9 @@ export async function appendNotes({ root, path: directory }: FoundRun, change: N
     await file.appendFile(`${JSON.stringify(row)}\n`);
     await file.sync();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new DataError(`${path}: cannot be written: ${reason}. Make the run directory writable for the service`, { cause: error });
+    throw new DataError(`${path}: cannot be written: ${messageOf(error)}. Make the run directory writable for the service`, {
+      cause: error,
+    });
   } finally {
     await file?.close();
   }

@@ -1,7 +1,7 @@
-import { access } from "node:fs/promises";
 import { readJsonLines, type JsonLine } from "../library/dataset/jsonl.ts";
 import type { LinePosition } from "../library/dataset/lines.ts";
 import { trajectoryGroup, type TrajectoryGroup } from "../base/schema/index.ts";
+import { pathExists } from "../base/util/file-system-error.ts";
 import { parseLine, parseLines, trainedRow } from "./rows.ts";
 
 /** Trainer values of a sampled turn. */
@@ -41,11 +41,7 @@ export async function* readGroups(
  * @throws DataError `E_DATA` with file and line for a line that does not match its schema.
  */
 export async function readTrained(path: string, signal?: AbortSignal): Promise<Map<string, readonly TrainedTurn[]> | null> {
-  const isThere = await access(path).then(
-    () => true,
-    () => false,
-  );
-  if (!isThere) return null;
+  if (!(await pathExists(path))) return null;
   const rows = await parseLines(path, trainedRow, signal);
   return new Map(
     rows.map(({ scenario_index: scenario, trajectory_index: trajectory, turns }) => [

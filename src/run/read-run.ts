@@ -2,6 +2,8 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { z } from "zod";
 import { DataError, NotFoundError } from "../base/errors.ts";
+import { isMissingFile } from "../base/util/file-system-error.ts";
+import { messageOf } from "../base/util/values.ts";
 import type { CheckpointData, ColumnsData, NoticeData, RunEnd, Split } from "./data.ts";
 import { CHECKPOINTS_FILE, RUN_CONFIG_FILE, EVENTS_FILE, METRICS_FILE, stepOfName, TRAJECTORIES_FOLDER } from "./files.ts";
 import { checkpointRow, eventRow, metricsRow, parseLines, type RunCheckpoint, type EventRow, type MetricsRow } from "./rows.ts";
@@ -82,13 +84,9 @@ async function list(directory: string): Promise<string[]> {
   try {
     return await readdir(directory);
   } catch (error) {
-    if (isMissing(error)) return [];
-    throw new DataError(`${directory}: cannot be listed: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    if (isMissingFile(error)) return [];
+    throw new DataError(`${directory}: cannot be listed: ${messageOf(error)}`, { cause: error });
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ENOENT";
 }
 
 /**
@@ -100,7 +98,7 @@ export async function readRunConfig(path: string): Promise<unknown> {
   try {
     return JSON.parse(await readFile(path, "utf8")) as unknown;
   } catch (error) {
-    throw new DataError(`${path}: expected JSON: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new DataError(`${path}: expected JSON: ${messageOf(error)}`, { cause: error });
   }
 }
 

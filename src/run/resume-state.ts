@@ -1,11 +1,10 @@
 import type { UploadedDataset } from "../library/dataset/index.ts";
-import type { GroupPassRate, Metrics, RecordedEvent } from "./events.ts";
+import type { RecordedEvent } from "./events.ts";
+
+type EventOf<Type extends RecordedEvent["type"]> = Extract<RecordedEvent, { readonly type: Type }>;
 
 /** Job with a recorded intent and no recorded end. */
-export interface OpenJob {
-  readonly attempt: number;
-  readonly key: string;
-  readonly baselineStep: number;
+export interface OpenJob extends Pick<EventOf<"job-intent">, "attempt" | "key" | "baselineStep"> {
   /** Null until the response to the request is recorded; still null if the process ended before that. */
   readonly jobId: string | null;
   /** Ids of the job's events that are already recorded. */
@@ -13,33 +12,16 @@ export interface OpenJob {
 }
 
 /** Completed step of a run. */
-export interface CompletedStep {
-  readonly step: number;
-  readonly policyStep: number | null;
-  readonly checkpointStep: number;
-  readonly metrics: Metrics;
-  readonly time: string;
-}
+export type CompletedStep = Pick<EventOf<"step-end">, "step" | "policyStep" | "checkpointStep" | "metrics" | "time">;
 
 /** Pass rates of the groups of a finished preparation. */
-export interface PassRatesOfStep {
-  readonly step: number;
-  readonly passRates: readonly GroupPassRate[];
-}
+export type PassRatesOfStep = Pick<EventOf<"batch-end">, "step" | "passRates">;
 
 /** Step whose batch is prepared. */
-export interface PreparedStep extends PassRatesOfStep {
-  /** Number of sampled groups, including discarded groups. */
-  readonly sampled: number;
-}
+export type PreparedStep = Pick<EventOf<"batch-end">, "step" | "passRates" | "sampled">;
 
 /** Completed evaluation. `step` is the number of steps of the run completed before the evaluation. */
-export interface CompletedEvaluation {
-  readonly step: number;
-  readonly checkpointStep: number;
-  readonly metrics: Metrics;
-  readonly time: string;
-}
+export type CompletedEvaluation = Pick<EventOf<"evaluation-end">, "step" | "checkpointStep" | "metrics" | "time">;
 
 /** State from which a run resumes: a pure function of its recorded events, so that a crash between any two events leads to one of a few known states. */
 export interface ResumeState {
@@ -86,10 +68,8 @@ export function nextState(state: ResumeState, event: RecordedEvent): ResumeState
       return { ...state, plannedSteps: event.steps, settings: event.settings ?? null, end: null };
     case "run-end":
       return { ...state, end: event.reason === "early-stop" || event.reason === "nothing-to-learn" ? event.reason : null };
-    case "job-intent": {
-      const { step, attempt, key, baselineStep } = event;
-      return { ...state, openJob: { step, attempt, key, baselineStep, jobId: null, seen: new Set() } };
-    }
+    case "job-intent":
+      return { ...state, openJob: { ...event, jobId: null, seen: new Set() } };
     case "job-start":
       return state.openJob === null ? state : { ...state, openJob: { ...state.openJob, jobId: event.jobId } };
     case "gradient-step":
@@ -100,18 +80,12 @@ export function nextState(state: ResumeState, event: RecordedEvent): ResumeState
       return state;
     case "job-fail":
       return { ...state, openJob: null, failedAttempts: state.failedAttempts + 1 };
-    case "step-end": {
-      const { step, policyStep, checkpointStep, metrics, time } = event;
-      return { ...state, openJob: null, failedAttempts: 0, steps: [...state.steps, { step, policyStep, checkpointStep, metrics, time }] };
-    }
-    case "batch-end": {
-      const { step, sampled, passRates } = event;
-      return { ...state, prepared: new Map([...state.prepared, [step, { step, sampled, passRates }]]) };
-    }
-    case "evaluation-end": {
-      const { step, checkpointStep, metrics, time } = event;
-      return { ...state, evaluations: [...state.evaluations, { step, checkpointStep, metrics, time }] };
-    }
+    case "step-end":
+      return { ...state, openJob: null, failedAttempts: 0, steps: [...state.steps, event] };
+    case "batch-end":
+      return { ...state, prepared: new Map([...state.prepared, [event.step, event]]) };
+    case "evaluation-end":
+      return { ...state, evaluations: [...state.evaluations, event] };
     case "checkpoints-delete":
       return { ...state, deletedCheckpoints: new Set([...state.deletedCheckpoints, ...event.steps]) };
     case "data-end":

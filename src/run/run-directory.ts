@@ -1,4 +1,4 @@
-import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import type { Observable, Subject } from "rxjs";
 import { JsonLog } from "../library/dataset/append.ts";
@@ -19,8 +19,9 @@ import {
 } from "./files.ts";
 import { numberedEventLine, parseLine, type TrainedLine } from "./rows.ts";
 import { rxjs } from "../library/follow/rxjs.ts";
-import { isFileSystemError } from "../base/util/file-system-error.ts";
+import { isFileSystemError, isMissingFile } from "../base/util/file-system-error.ts";
 import { takeLock } from "../base/util/process-lock.ts";
+import { replaceFile } from "../base/util/replace-file.ts";
 import { nextState, stateOf, type ResumeState } from "./resume-state.ts";
 
 /** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
@@ -160,7 +161,7 @@ export class RunDirectory {
         if (!groups.has(index)) groups.set(index, group);
       }
     } catch (error) {
-      if (!isMissing(error)) throw error;
+      if (!(error instanceof Error && (isMissingFile(error) || isMissingFile(error.cause)))) throw error;
     }
     return [...groups.values()].sort((a, b) => scenarioIndex(a) - scenarioIndex(b));
   }
@@ -234,22 +235,19 @@ export class RunDirectory {
   /** Adds rows to the derived files that the event log implies but a crash prevented. */
   async #complete(): Promise<void> {
     const rows = new Set<string>();
-    for await (const { value } of readJsonLines(join(this.path, METRICS_FILE))) {
-      const { split, step } = value as { readonly split?: string; readonly step?: number };
-      rows.add(`${split}:${step}`);
-    }
-    const checkpoints = new Set<string>();
-    for await (const { value } of readJsonLines(join(this.path, CHECKPOINTS_FILE))) {
-      const { event, step } = value as { readonly event?: string; readonly step?: number };
-      checkpoints.add(`${event}:${step}`);
+    for (const name of [METRICS_FILE, CHECKPOINTS_FILE]) {
+      for await (const { value } of readJsonLines(join(this.path, name))) {
+        const { split, event, step } = value as { readonly split?: string; readonly event?: string; readonly step?: number };
+        rows.add(`${split ?? event}:${step}`);
+      }
     }
     for await (const event of readEvents(this.path)) {
       const isMissingRow =
         (event.type === "step-end" && !rows.has(`train:${event.step}`)) ||
         (event.type === "evaluation-end" && !rows.has(`eval:${event.step}`)) ||
-        (event.type === "checkpoints-delete" && !event.steps.every((step) => checkpoints.has(`deleted:${step}`)));
+        (event.type === "checkpoints-delete" && !event.steps.every((step) => rows.has(`deleted:${step}`)));
       if (isMissingRow) await this.#derive(event);
-      else if (event.type === "step-end" && makesCheckpoint(event) && !checkpoints.has(`created:${event.checkpointStep}`)) {
+      else if (event.type === "step-end" && makesCheckpoint(event) && !rows.has(`created:${event.checkpointStep}`)) {
         await this.#checkpoints.append({ event: "created", step: event.checkpointStep, time: event.time, run_step: event.step });
       }
     }
@@ -265,10 +263,7 @@ async function createLocked(path: string): Promise<() => Promise<void>> {
     if (!isFileSystemError(cause)) throw cause;
     throw new ConfigError(
       `The run directory '${path}' cannot be written: ${cause.message}. Make it writable, or choose another \`runDir\``,
-      {
-        cause,
-        param: "runDir",
-      },
+      { cause, param: "runDir" },
     );
   }
 }
@@ -307,17 +302,9 @@ async function writeConfig(path: string, config: RunConfig): Promise<void> {
         .join("; ");
       throw new ConfigError(
         `The run directory holds another run: ${details}. Use the same settings to go on with it, or another \`runDir\``,
-        {
-          param: "runDir",
-        },
+        { param: "runDir" },
       );
     }
   }
-  await writeFile(`${path}.tmp`, `${JSON.stringify({ version, kind, ...fixed, ...free }, null, 2)}\n`, { flush: true });
-  await rename(`${path}.tmp`, path);
-}
-
-function isMissing(error: unknown): boolean {
-  const cause: unknown = error instanceof Error ? error.cause : undefined;
-  return (cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT" || (error as NodeJS.ErrnoException | undefined)?.code === "ENOENT";
+  await replaceFile(path, `${JSON.stringify({ version, kind, ...fixed, ...free }, null, 2)}\n`);
 }

@@ -156,9 +156,7 @@ function plain(messages: readonly RequestMessage[]): readonly RequestMessage[] {
   if (!Array.isArray(messages) || !messages.some((item) => typeof item === "object" && item !== null && isChoice(item))) return messages;
   throw new ArgumentError(
     "Expected messages, got a choice; it belongs to one history alone. Pass its message, as `t.messages()` gives it",
-    {
-      param: "messages",
-    },
+    { param: "messages" },
   );
 }
 

@@ -38,8 +38,6 @@ export function mergeScores({ model: { vocab, merges } }: TokenizerFile, tokens:
 function refuse(found: string): never {
   throw new UnsupportedError(
     `tokenizer.json: expected merges in the style of SentencePiece for GGUF, got ${found}; export another format`,
-    {
-      param: "format",
-    },
+    { param: "format" },
   );
 }
