@@ -2,7 +2,7 @@
 import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufFile } from "./file.ts";
 import { MetadataKeys } from "./keys.ts";
-import { ropeParameters } from "./rope.ts";
+import { ropeParameters, type RopeParameters } from "./rope.ts";
 import { FUSED_PARTS, type LayerParts, POST_NORM_PARTS, PRE_NORM_PARTS, SANDWICH_NORM_PARTS } from "./tensor-names.ts";
 
 /** Keys of a `config.json`. */
@@ -32,12 +32,11 @@ const LLAMA: GgufArchitecture = {
   isInterleaved: true,
   gainOffset: 0,
   async config({ file, keys, headSize }) {
-    requireWholeRotation(keys, headSize);
     const window = keys.number("attention.sliding_window") ?? 0;
     return {
       ...(window === 0 ? named("LlamaForCausalLM", "llama") : { ...named("MistralForCausalLM", "mistral"), sliding_window: window }),
       ...biases(file),
-      rope_parameters: await ropeParameters(file, keys, headSize, keys.number("rope.freq_base") ?? 10_000),
+      rope_parameters: await wholeRope({ file, keys, headSize }, keys.number("rope.freq_base") ?? 10_000),
     };
   },
 };
@@ -52,9 +51,8 @@ const ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   mistral3: {
     ...LLAMA,
     async config({ file, keys, headSize }) {
-      requireWholeRotation(keys, headSize);
       const temperature = keys.number("attention.temperature_scale") ?? 0;
-      const rope = await ropeParameters(file, keys, headSize, keys.requireNumber("rope.freq_base"));
+      const rope = await wholeRope({ file, keys, headSize });
       const name = temperature === 0 ? named("MistralForCausalLM", "mistral") : named("Ministral3ForCausalLM", "ministral3");
       const scaling = temperature === 0 ? {} : { llama_4_scaling_beta: temperature };
       return { ...name, sliding_window: null, rope_parameters: { ...rope, ...scaling } };
@@ -132,8 +130,7 @@ export async function modelConfig(file: GgufFile): Promise<Config> {
  * @throws UnsupportedError `E_UNSUPPORTED` with the supported ones for any other.
  */
 export function architectureOf({ metadata, label }: GgufFile): { readonly name: string; readonly architecture: GgufArchitecture } {
-  const name = metadata.string("general.architecture");
-  if (name === undefined) throw new DataError(`${label}: expected the metadata key general.architecture, found none`);
+  const name = metadata.required("general.architecture", metadata.string("general.architecture"));
   const architecture = Object.hasOwn(ARCHITECTURES, name) ? ARCHITECTURES[name] : undefined;
   if (architecture !== undefined) return { name, architecture };
   throw new UnsupportedError(
@@ -150,17 +147,21 @@ function required(keys: MetadataKeys, key: string): number {
 }
 
 /** Returns the configuration of an architecture with one rotation of whole heads. */
-async function plain({ file, keys, headSize }: ArchitectureInput, name: Config, more: Config): Promise<Config> {
-  requireWholeRotation(keys, headSize);
-  return { ...name, ...more, rope_parameters: await ropeParameters(file, keys, headSize, keys.requireNumber("rope.freq_base")) };
+async function plain(model: ArchitectureInput, name: Config, more: Config): Promise<Config> {
+  return { ...name, ...more, rope_parameters: await wholeRope(model) };
 }
 
-function requireWholeRotation(keys: MetadataKeys, headSize: number): void {
+/** Returns the rotation of whole heads. @throws UnsupportedError `E_UNSUPPORTED` for a model that rotates a part of each head. */
+async function wholeRope(
+  { file, keys, headSize }: Pick<ArchitectureInput, "file" | "keys" | "headSize">,
+  theta: number = keys.requireNumber("rope.freq_base"),
+): Promise<RopeParameters> {
   const rotated = keys.number("rope.dimension_count") ?? headSize;
   if (rotated !== headSize)
     throw new UnsupportedError(
       `${keys.label}: ${keys.name("rope.dimension_count")}: expected the size of a head, ${headSize}, got ${rotated}`,
     );
+  return ropeParameters(file, keys, headSize, theta);
 }
 
 function biases({ tensors }: GgufFile): { readonly attention_bias: boolean; readonly mlp_bias: boolean } {
@@ -188,8 +189,6 @@ function layerTypes(keys: MetadataKeys, layers: number, defaultPeriod: number): 
 const GEMMA_27B_LAYERS = 62;
 
 async function gemma3({ file, keys, layers, headSize }: ArchitectureInput): Promise<Config> {
-  requireWholeRotation(keys, headSize);
-  const theta = keys.requireNumber("rope.freq_base");
   const local = keys.number("rope.freq_base_swa") ?? 10_000;
   const window = keys.number("attention.sliding_window") ?? 0;
   return {
@@ -204,7 +203,7 @@ async function gemma3({ file, keys, layers, headSize }: ArchitectureInput): Prom
     attn_logit_softcapping: null,
     final_logit_softcapping: keys.number("final_logit_softcapping") ?? null,
     rope_parameters: {
-      full_attention: await ropeParameters(file, keys, headSize, theta),
+      full_attention: await wholeRope({ file, keys, headSize }),
       sliding_attention: { rope_type: "default", rope_theta: local },
     },
   };
@@ -227,9 +226,8 @@ async function phi3({ file, keys, headSize }: ArchitectureInput): Promise<Config
 }
 
 async function olmo({ file, keys, layers, headSize }: ArchitectureInput): Promise<Config> {
-  requireWholeRotation(keys, headSize);
   const theta = keys.requireNumber("rope.freq_base");
-  const rope = await ropeParameters(file, keys, headSize, theta);
+  const rope = await wholeRope({ file, keys, headSize }, theta);
   const window = keys.number("attention.sliding_window") ?? 0;
   if (window === 0) return { ...named("Olmo2ForCausalLM", "olmo2"), attention_bias: false, rope_parameters: rope };
   return {
@@ -245,7 +243,6 @@ async function olmo({ file, keys, layers, headSize }: ArchitectureInput): Promis
 }
 
 async function granite({ file, keys, headSize }: ArchitectureInput): Promise<Config> {
-  requireWholeRotation(keys, headSize);
   if (keys.boolean("rope.scaling.finetuned") === false)
     throw new UnsupportedError(
       `${file.label}: ${keys.name("rope.scaling.finetuned")}: false (no rotary position embeddings) is not supported`,
@@ -258,6 +255,6 @@ async function granite({ file, keys, headSize }: ArchitectureInput): Promise<Con
     embedding_multiplier: keys.requireNumber("embedding_scale"),
     residual_multiplier: keys.requireNumber("residual_scale"),
     logits_scaling: keys.requireNumber("logit_scale"),
-    rope_parameters: await ropeParameters(file, keys, headSize, keys.requireNumber("rope.freq_base")),
+    rope_parameters: await wholeRope({ file, keys, headSize }),
   };
 }

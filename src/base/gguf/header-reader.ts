@@ -7,8 +7,10 @@ export class HeaderIncomplete extends Error {}
 /** Cursor over the first bytes of a file. */
 export class HeaderReader {
   readonly bytes: Buffer;
-  readonly #fileBytes: number;
-  readonly #label: string;
+  /** Size of the file. */
+  readonly fileBytes: number;
+  /** Name of the file for error messages. */
+  readonly label: string;
   #at = 0;
 
   /**
@@ -18,8 +20,8 @@ export class HeaderReader {
    */
   constructor(bytes: Buffer, fileBytes: number, label: string) {
     this.bytes = bytes;
-    this.#fileBytes = fileBytes;
-    this.#label = label;
+    this.fileBytes = fileBytes;
+    this.label = label;
   }
 
   /** Position of the next byte. */
@@ -36,8 +38,8 @@ export class HeaderReader {
    */
   skip(count: number, field: string): number {
     const start = this.#at;
-    if (start + count > this.#fileBytes)
-      throw new DataError(`${this.#label}: ${field}: expected ${count} bytes at byte ${start}, the file has only ${this.#fileBytes}`);
+    if (start + count > this.fileBytes)
+      throw new DataError(`${this.label}: ${field}: expected ${count} bytes at byte ${start}, the file has only ${this.fileBytes}`);
     if (start + count > this.bytes.length) throw new HeaderIncomplete();
     this.#at = start + count;
     return start;
@@ -55,7 +57,7 @@ export class HeaderReader {
    */
   count(field: string, max: number): number {
     const value = this.bytes.readBigUInt64LE(this.skip(8, field));
-    if (value > BigInt(max)) throw new DataError(`${this.#label}: ${field}: expected at most ${max}, got ${value}`);
+    if (value > BigInt(max)) throw new DataError(`${this.label}: ${field}: expected at most ${max}, got ${value}`);
     return Number(value);
   }
 
@@ -72,7 +74,7 @@ export class HeaderReader {
     for (let index = 0; index < count; index++) {
       const at = this.skip(8, field);
       // The upper half of a valid length is 0: no header has 4 GiB.
-      if (bytes.readUInt32LE(at + 4) !== 0) throw new DataError(`${this.#label}: ${field}: element ${index} has a length of 4 GiB or more`);
+      if (bytes.readUInt32LE(at + 4) !== 0) throw new DataError(`${this.label}: ${field}: element ${index} has a length of 4 GiB or more`);
       this.skip(bytes.readUInt32LE(at), field);
     }
   }

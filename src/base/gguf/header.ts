@@ -5,7 +5,7 @@
  */
 import { DataError, UnsupportedError } from "../errors.ts";
 import { HeaderReader } from "./header-reader.ts";
-import { GgufMetadata, type StoredValue, VALUE_BYTES, VALUE_TYPES, type ValueType } from "./metadata.ts";
+import { GgufMetadata, type StoredValue, VALUE_TYPES, type ValueType } from "./metadata.ts";
 import { elementTypeOf, type ElementType } from "./element-types.ts";
 import { first } from "../util/values.ts";
 
@@ -26,6 +26,9 @@ export interface GgufHeader {
   readonly metadata: GgufMetadata;
   readonly tensors: ReadonlyMap<string, GgufTensor>;
 }
+
+/** Names of the value types by their number. */
+const TYPE_NAMES = Object.keys(VALUE_TYPES) as readonly ValueType[];
 
 const MAGIC = 0x46554747;
 const DEFAULT_ALIGNMENT = 32;
@@ -53,20 +56,21 @@ const MAX_DEPTH = 4;
  */
 export function parseHeader(bytes: Buffer, fileBytes: number, label: string): GgufHeader {
   const reader = new HeaderReader(bytes, fileBytes, label);
-  requireVersion(reader, label);
+  requireVersion(reader);
   const tensorCount = reader.count("tensor_count", MAX_TENSORS);
   const keyCount = reader.count("metadata_kv_count", MAX_KEYS);
   const values = new Map<string, StoredValue>();
   for (let index = 0; index < keyCount; index++) {
     const key = reader.string(`metadata key ${index}`, MAX_NAME_BYTES);
     if (values.has(key)) throw new DataError(`${label}: metadata key ${JSON.stringify(key)} occurs twice`);
-    values.set(key, readValue(reader, label, key));
+    values.set(key, readValue(reader, key));
   }
   const metadata = new GgufMetadata(label, bytes, values);
-  return { metadata, tensors: readTensors(reader, { label, count: tensorCount, fileBytes, alignment: alignmentOf(metadata) }) };
+  return { metadata, tensors: readTensors(reader, tensorCount, alignmentOf(metadata)) };
 }
 
-function requireVersion(reader: HeaderReader, label: string): void {
+function requireVersion(reader: HeaderReader): void {
+  const { label } = reader;
   const magic = reader.uint32("magic");
   if (magic !== MAGIC)
     throw new DataError(
@@ -79,41 +83,33 @@ function requireVersion(reader: HeaderReader, label: string): void {
     throw new UnsupportedError(`${label}: expected GGUF version 2 or 3, got ${version}; convert the model again`);
 }
 
-function readValue(reader: HeaderReader, label: string, key: string): StoredValue {
+function readValue(reader: HeaderReader, key: string): StoredValue {
   const field = `value of ${key}`;
-  const type = typeAt(reader, label, field);
-  if (type === "array") {
-    const { elementType, count, start } = readArray(reader, label, field, 1);
-    return { type, elementType, count, start };
-  }
+  const type = typeAt(reader, field);
+  if (type === "array") return { type, ...readArray(reader, field, 1) };
   const start = reader.position;
   if (type === "string") reader.skipStrings(1, field);
-  else reader.skip(VALUE_BYTES[type], field);
+  else reader.skip(VALUE_TYPES[type].bytes, field);
   return { type, count: 1, start };
 }
 
-function readArray(
-  reader: HeaderReader,
-  label: string,
-  field: string,
-  depth: number,
-): { readonly elementType: ValueType; readonly count: number; readonly start: number } {
-  if (depth > MAX_DEPTH) throw new DataError(`${label}: ${field}: expected arrays at most ${MAX_DEPTH} deep`);
-  const elementType = typeAt(reader, label, field);
+function readArray(reader: HeaderReader, field: string, depth: number): Omit<StoredValue, "type"> {
+  if (depth > MAX_DEPTH) throw new DataError(`${reader.label}: ${field}: expected arrays at most ${MAX_DEPTH} deep`);
+  const elementType = typeAt(reader, field);
   // Every element takes at least one byte of the file, which bounds the loops below.
   const count = reader.count(`array length of ${field}`, 2 ** 32);
   const start = reader.position;
   if (elementType === "string") reader.skipStrings(count, field);
-  else if (elementType === "array") for (let index = 0; index < count; index++) readArray(reader, label, field, depth + 1);
-  else reader.skip(count * VALUE_BYTES[elementType], field);
+  else if (elementType === "array") for (let index = 0; index < count; index++) readArray(reader, field, depth + 1);
+  else reader.skip(count * VALUE_TYPES[elementType].bytes, field);
   return { elementType, count, start };
 }
 
-function typeAt(reader: HeaderReader, label: string, field: string): ValueType {
+function typeAt(reader: HeaderReader, field: string): ValueType {
   const number = reader.uint32(`type of ${field}`);
-  const type = VALUE_TYPES[number];
+  const type = TYPE_NAMES[number];
   if (type === undefined)
-    throw new DataError(`${label}: type of ${field}: expected a number from 0 to ${VALUE_TYPES.length - 1}, got ${number}`);
+    throw new DataError(`${reader.label}: type of ${field}: expected a number from 0 to ${TYPE_NAMES.length - 1}, got ${number}`);
   return type;
 }
 
@@ -124,16 +120,10 @@ function alignmentOf(metadata: GgufMetadata): number {
   return alignment;
 }
 
-interface TensorTable {
-  readonly label: string;
-  readonly count: number;
-  readonly fileBytes: number;
-  readonly alignment: number;
-}
-
 /** Reads the table of tensors. As llama.cpp does, requires tensors to follow each other in the order of the table, with padding only. */
-function readTensors(reader: HeaderReader, { label, count, fileBytes, alignment }: TensorTable): Map<string, GgufTensor> {
-  const infos = Array.from({ length: count }, (_, index) => readInfo(reader, label, index));
+function readTensors(reader: HeaderReader, count: number, alignment: number): Map<string, GgufTensor> {
+  const { label, fileBytes } = reader;
+  const infos = Array.from({ length: count }, (_, index) => readInfo(reader, index));
   const aligned = (position: number) => Math.ceil(position / alignment) * alignment;
   const dataStart = aligned(reader.position);
   const tensors = new Map<string, GgufTensor>();
@@ -152,7 +142,8 @@ function readTensors(reader: HeaderReader, { label, count, fileBytes, alignment 
   return tensors;
 }
 
-function readInfo(reader: HeaderReader, label: string, index: number): Omit<GgufTensor, "start"> & { readonly offset: bigint } {
+function readInfo(reader: HeaderReader, index: number): Omit<GgufTensor, "start"> & { readonly offset: bigint } {
+  const { label } = reader;
   const name = reader.string(`name of tensor ${index}`, MAX_NAME_BYTES);
   const field = `tensor ${JSON.stringify(name)}`;
   const dimensions = reader.uint32(`dimensions of ${field}`);

@@ -1,5 +1,5 @@
 /** Metadata of one architecture: keys without the prefix `<architecture>.`. */
-import { DataError, UnsupportedError } from "../errors.ts";
+import { UnsupportedError } from "../errors.ts";
 import type { GgufMetadata } from "./metadata.ts";
 
 /** Getters that return undefined for a missing key; errors name the full key. */
@@ -41,9 +41,7 @@ export class MetadataKeys {
 
   /** Returns a number that the computation needs. @throws DataError `E_DATA` if the key is missing. */
   requireNumber(key: string): number {
-    const value = this.number(key);
-    if (value === undefined) throw new DataError(`${this.label}: expected the metadata key ${this.name(key)}, found none`);
-    return value;
+    return this.#metadata.required(this.name(key), this.number(key));
   }
 
   /**

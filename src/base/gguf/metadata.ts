@@ -2,42 +2,34 @@
 import { DataError } from "../errors.ts";
 import { first } from "../util/values.ts";
 
-/** Names of the value types by their number in the format. */
-export const VALUE_TYPES = [
-  "uint8",
-  "int8",
-  "uint16",
-  "int16",
-  "uint32",
-  "int32",
-  "float32",
-  "bool",
-  "string",
-  "array",
-  "uint64",
-  "int64",
-  "float64",
-] as const;
+/** Size in bytes and reader of a type whose values have a fixed size. */
+interface FixedValue {
+  readonly bytes: number;
+  readonly read: (header: Buffer, at: number) => number;
+}
+
+/** Value types in the order of their numbers in the format; null for types of variable size. 64-bit integers beyond 2^53 are rounded. */
+export const VALUE_TYPES = {
+  uint8: { bytes: 1, read: (header, at) => header.readUInt8(at) },
+  int8: { bytes: 1, read: (header, at) => header.readInt8(at) },
+  uint16: { bytes: 2, read: (header, at) => header.readUInt16LE(at) },
+  int16: { bytes: 2, read: (header, at) => header.readInt16LE(at) },
+  uint32: { bytes: 4, read: (header, at) => header.readUInt32LE(at) },
+  int32: { bytes: 4, read: (header, at) => header.readInt32LE(at) },
+  float32: { bytes: 4, read: (header, at) => header.readFloatLE(at) },
+  bool: { bytes: 1, read: (header, at) => (header.readUInt8(at) === 0 ? 0 : 1) },
+  string: null,
+  array: null,
+  uint64: { bytes: 8, read: (header, at) => Number(header.readBigUInt64LE(at)) },
+  int64: { bytes: 8, read: (header, at) => Number(header.readBigInt64LE(at)) },
+  float64: { bytes: 8, read: (header, at) => header.readDoubleLE(at) },
+} as const satisfies Readonly<Record<string, FixedValue | null>>;
+
 /** Name of a value type. */
-export type ValueType = (typeof VALUE_TYPES)[number];
+export type ValueType = keyof typeof VALUE_TYPES;
 /** Types of values with a fixed size. */
 type FixedType = Exclude<ValueType, "string" | "array">;
 type NumericType = Exclude<FixedType, "bool">;
-
-/** Bytes of a value with a fixed size. */
-export const VALUE_BYTES: Readonly<Record<FixedType, number>> = {
-  uint8: 1,
-  int8: 1,
-  uint16: 2,
-  int16: 2,
-  uint32: 4,
-  int32: 4,
-  float32: 4,
-  bool: 1,
-  uint64: 8,
-  int64: 8,
-  float64: 8,
-};
 
 /** Position of a value, checked to be inside the header. Arrays are decoded when they are read. */
 export interface StoredValue {
@@ -122,6 +114,12 @@ export class GgufMetadata {
     return this.#values.get(key)?.count;
   }
 
+  /** Returns the value of a key, which must be present. @throws DataError `E_DATA` naming the key for undefined. */
+  required<T>(key: string, value: T | undefined): T {
+    if (value === undefined) throw new DataError(`${this.#label}: expected the metadata key ${key}, found none`);
+    return value;
+  }
+
   #typed<T extends ValueType>(
     key: string,
     expected: string,
@@ -153,22 +151,6 @@ function stringsOf(header: Buffer, { start, count }: Elements<"string">): string
 }
 
 function numbersOf(header: Buffer, { type, start, count }: Elements<FixedType>): number[] {
-  const width = VALUE_BYTES[type];
-  const read = READERS[type];
-  return Array.from({ length: count }, (_, index) => read(header, start + index * width));
+  const { bytes, read } = VALUE_TYPES[type];
+  return Array.from({ length: count }, (_, index) => read(header, start + index * bytes));
 }
-
-/** Readers of values with a fixed size. 64-bit integers beyond 2^53 are rounded. */
-const READERS: Readonly<Record<FixedType, (header: Buffer, at: number) => number>> = {
-  uint8: (header, at) => header.readUInt8(at),
-  int8: (header, at) => header.readInt8(at),
-  uint16: (header, at) => header.readUInt16LE(at),
-  int16: (header, at) => header.readInt16LE(at),
-  uint32: (header, at) => header.readUInt32LE(at),
-  int32: (header, at) => header.readInt32LE(at),
-  float32: (header, at) => header.readFloatLE(at),
-  bool: (header, at) => (header.readUInt8(at) === 0 ? 0 : 1),
-  uint64: (header, at) => Number(header.readBigUInt64LE(at)),
-  int64: (header, at) => Number(header.readBigInt64LE(at)),
-  float64: (header, at) => header.readDoubleLE(at),
-};

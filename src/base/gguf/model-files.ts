@@ -4,9 +4,10 @@
  */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
+import { isMissingFile } from "../util/file-system-error.ts";
 import { readRegularFile } from "../util/regular-file.ts";
 import { modelConfig } from "./architectures.ts";
-import { openGguf } from "./file.ts";
+import { type GgufFile, openGguf } from "./file.ts";
 import { type GgufTokenizer, readTokenizer } from "./tokenizer.ts";
 
 /** Names of the files that are made from the metadata of a GGUF file. */
@@ -42,28 +43,29 @@ export async function readModelFile(path: string, name: string, { maxBytes, sign
     return value === undefined ? undefined : `${JSON.stringify(value, null, 2)}\n`;
   }
   return readRegularFile(join(path, name), { maxBytes, signal }).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    if (isMissingFile(error)) return undefined;
     throw error;
   });
 }
 
 async function ggufModelFile(path: string, name: string): Promise<unknown> {
   if (!(GGUF_MODEL_FILES as readonly string[]).includes(name)) return undefined;
-  const file = await openGguf(path);
-  try {
-    if (name === "config.json") return await modelConfig(file);
+  return withGguf(path, async (file) => {
+    if (name === "config.json") return modelConfig(file);
     const { tokenizer, config, generation } = readTokenizer(file);
     return name === "tokenizer.json" ? tokenizer : name === "tokenizer_config.json" ? config : generation;
-  } finally {
-    await file.close();
-  }
+  });
 }
 
 /** Reads the tokenizer of a GGUF file. Throws the errors of {@link readModelFile}. */
-export async function readGgufTokenizer(path: string): Promise<GgufTokenizer> {
+export function readGgufTokenizer(path: string): Promise<GgufTokenizer> {
+  return withGguf(path, async (file) => readTokenizer(file));
+}
+
+async function withGguf<T>(path: string, read: (file: GgufFile) => Promise<T>): Promise<T> {
   const file = await openGguf(path);
   try {
-    return readTokenizer(file);
+    return await read(file);
   } finally {
     await file.close();
   }

@@ -28,8 +28,7 @@ type Json = Readonly<Record<string, unknown>>;
  */
 export function readTokenizer({ metadata, tensors }: GgufHeader): GgufTokenizer {
   const vocabulary = readVocabulary(metadata);
-  const model = metadata.string("tokenizer.ggml.model");
-  const kind = kindOf(metadata, vocabulary, model);
+  const kind = kindOf(metadata, vocabulary);
   const { texts, special } = vocabulary;
   const textOf = (id: number | undefined) => (id === undefined ? null : itemAt(texts, id));
   const [bos, eos] = [special.bos, special.eos];
@@ -70,6 +69,8 @@ function sizeOf(tokens: number, rows: number | undefined, label: string): number
   return rows ?? tokens;
 }
 
+type Merges = readonly (string | readonly [string, string])[];
+
 interface Kind {
   /** Keys of `tokenizer.json`. */
   readonly file: Json;
@@ -77,7 +78,8 @@ interface Kind {
   readonly addsBos: boolean;
 }
 
-function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary, model: string | undefined): Kind {
+function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
+  const model = metadata.required("tokenizer.ggml.model", metadata.string("tokenizer.ggml.model"));
   switch (model) {
     case "gpt2":
       return byteLevel(metadata, vocabulary);
@@ -85,8 +87,6 @@ function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary, model: strin
       return sentencePiece(metadata, vocabulary);
     case "gemma4":
       return mergesOfPieces(metadata, vocabulary);
-    case undefined:
-      throw new DataError(`${metadata.label}: expected the metadata key tokenizer.ggml.model, found none`);
     default:
       throw new UnsupportedError(
         `${metadata.label}: tokenizer.ggml.model: ${JSON.stringify(model.slice(0, 100))} is not supported; "gpt2", "llama" and "gemma4" are`,
@@ -103,18 +103,7 @@ function byteLevel(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
       normalizer: preTokenizer.isNormalized === true ? { type: "NFC" } : null,
       pre_tokenizer: { type: "Sequence", pretokenizers: [...splits, byteLevelPart] },
       decoder: { type: "ByteLevel", add_prefix_space: true, trim_offsets: true, use_regex: true },
-      model: {
-        type: "BPE",
-        dropout: null,
-        unk_token: null,
-        continuing_subword_prefix: null,
-        end_of_word_suffix: null,
-        fuse_unk: false,
-        byte_fallback: false,
-        ignore_merges: preTokenizer.ignoresMerges,
-        vocab: vocabularyObject(vocabulary),
-        merges: requireMerges(metadata),
-      },
+      model: bpeModel(vocabulary, requireMerges(metadata), { ignore_merges: preTokenizer.ignoresMerges }),
     },
     addsBos: preTokenizer.addsBos === true,
   };
@@ -134,17 +123,14 @@ function preTokenizerOf(metadata: GgufMetadata): GgufPreTokenizer {
 }
 
 function requireMerges(metadata: GgufMetadata): string[] {
-  const merges = metadata.strings("tokenizer.ggml.merges");
-  if (merges === undefined) throw new DataError(`${metadata.label}: expected the metadata key tokenizer.ggml.merges, found none`);
-  return merges;
+  return metadata.required("tokenizer.ggml.merges", metadata.strings("tokenizer.ggml.merges"));
 }
 
 const SPACE = "▁";
 
 /** Returns a tokenizer in the style of SentencePiece, which merges neighbors by the scores of the tokens that they make. */
 function sentencePiece(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
-  const scores = metadata.numbers("tokenizer.ggml.scores");
-  if (scores === undefined) throw new DataError(`${metadata.label}: expected the metadata key tokenizer.ggml.scores, found none`);
+  const scores = metadata.required("tokenizer.ggml.scores", metadata.numbers("tokenizer.ggml.scores"));
   if (scores.length < vocabulary.texts.length)
     throw new DataError(
       `${metadata.label}: tokenizer.ggml.scores: expected ${vocabulary.texts.length} values, one per token, got ${scores.length}`,
@@ -160,7 +146,7 @@ function mergesOfPieces(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kin
   return { file: pieces(vocabulary, requireMerges(metadata), false), addsBos: true };
 }
 
-function pieces(vocabulary: GgufVocabulary, merges: readonly (string | readonly [string, string])[], hasPrefix: boolean): Json {
+function pieces(vocabulary: GgufVocabulary, merges: Merges, hasPrefix: boolean): Json {
   const replace = { type: "Replace", pattern: { String: " " }, content: SPACE };
   const unknown = vocabulary.texts.find((_, id) => vocabulary.types[id] === TOKEN_TYPES.unknown);
   return {
@@ -175,18 +161,24 @@ function pieces(vocabulary: GgufVocabulary, merges: readonly (string | readonly 
         ...(hasPrefix ? [{ type: "Strip", content: " ", start: 1, stop: 0 }] : []),
       ],
     },
-    model: {
-      type: "BPE",
-      dropout: null,
-      unk_token: unknown ?? null,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: true,
-      byte_fallback: true,
-      ignore_merges: false,
-      vocab: vocabularyObject(vocabulary),
-      merges,
-    },
+    model: bpeModel(vocabulary, merges, { unk_token: unknown ?? null, fuse_unk: true, byte_fallback: true }),
+  };
+}
+
+/** Returns the model of a `tokenizer.json`. `more` replaces defaults. */
+function bpeModel(vocabulary: GgufVocabulary, merges: Merges, more: Json): Json {
+  return {
+    type: "BPE",
+    dropout: null,
+    unk_token: null,
+    continuing_subword_prefix: null,
+    end_of_word_suffix: null,
+    fuse_unk: false,
+    byte_fallback: false,
+    ignore_merges: false,
+    vocab: vocabularyObject(vocabulary),
+    merges,
+    ...more,
   };
 }
 

@@ -1,5 +1,6 @@
 /** Metadata of a tokenizer in GGUF. */
 import { DataError, UnsupportedError } from "../../base/errors.ts";
+import { TOKEN_TYPES } from "../../base/gguf/vocabulary.ts";
 import { byteFallbackPipeline, byteOf, isByteFallback } from "../../text/tokenizer/byte-fallback.ts";
 import { readTokenizerFiles, type TokenizerFiles } from "../../text/tokenizer/load.ts";
 import type { TokenizerConfigFile, TokenizerFile } from "../../text/tokenizer/files.ts";
@@ -7,9 +8,6 @@ import { loadTokenizer } from "../../text/tokenizer/index.ts";
 import { preTokenizerOf } from "./pre-tokenizers.ts";
 import { mergeScores } from "./scores.ts";
 import type { MetadataValue } from "./writer.ts";
-
-/** Types of tokens in llama.cpp. */
-const TYPES = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
 /** Metadata of a tokenizer, and its known differences from the original. */
 export interface TokenizerMetadata {
@@ -105,7 +103,7 @@ function normalizerWarnings({ normalizer }: TokenizerFile): string[] {
 /** Returns texts and types of all tokens by id. */
 function vocabulary(file: TokenizerFile, size: number): { tokens: string[]; types: number[] } {
   const tokens = Array.from({ length: size }, (_, id) => `[PAD${id}]`);
-  const types = tokens.map((): number => TYPES.unused);
+  const types = tokens.map((): number => TOKEN_TYPES.unused);
   const unknown = file.model["unk_token"];
   const put = (id: number, text: string, type: number) => {
     if (id >= size) throw new DataError(`tokenizer.json: expected token ids below ${size}, the rows of the embedding, got ${id}`);
@@ -114,9 +112,13 @@ function vocabulary(file: TokenizerFile, size: number): { tokens: string[]; type
   };
   const bytesAreTokens = isByteFallback(file);
   for (const [text, id] of Object.entries(file.model.vocab))
-    put(id, text, text === unknown ? TYPES.unknown : bytesAreTokens && byteOf(text) !== undefined ? TYPES.byte : TYPES.normal);
+    put(
+      id,
+      text,
+      text === unknown ? TOKEN_TYPES.unknown : bytesAreTokens && byteOf(text) !== undefined ? TOKEN_TYPES.byte : TOKEN_TYPES.normal,
+    );
   for (const { id, content, special } of file.added_tokens)
-    if (content !== unknown) put(id, content, special ? TYPES.control : TYPES.userDefined);
+    if (content !== unknown) put(id, content, special ? TOKEN_TYPES.control : TOKEN_TYPES.userDefined);
   return { tokens, types };
 }
 

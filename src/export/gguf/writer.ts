@@ -108,26 +108,24 @@ function bool(value: boolean): Buffer {
 }
 
 function uint32(value: number): Buffer {
-  const buffer = Buffer.alloc(4);
-  buffer.writeUInt32LE(value);
-  return buffer;
+  return encoded(4, (buffer) => buffer.writeUInt32LE(value));
 }
 
 function int32(value: number): Buffer {
-  const buffer = Buffer.alloc(4);
-  buffer.writeInt32LE(value);
-  return buffer;
+  return encoded(4, (buffer) => buffer.writeInt32LE(value));
 }
 
 function uint64(value: number): Buffer {
-  const buffer = Buffer.alloc(8);
-  buffer.writeBigUInt64LE(BigInt(value));
-  return buffer;
+  return encoded(8, (buffer) => buffer.writeBigUInt64LE(BigInt(value)));
 }
 
 function float32(value: number): Buffer {
-  const buffer = Buffer.alloc(4);
-  buffer.writeFloatLE(value);
+  return encoded(4, (buffer) => buffer.writeFloatLE(value));
+}
+
+function encoded(bytes: number, write: (buffer: Buffer) => number): Buffer {
+  const buffer = Buffer.alloc(bytes);
+  write(buffer);
   return buffer;
 }
 
