@@ -2,6 +2,7 @@
 
 import { ArgumentError, DataError } from "../base/errors.ts";
 import type { AssistantChoice } from "../base/schema/index.ts";
+import { startsWith } from "../base/trajectory/histories.ts";
 import { TURN_PROBLEMS, turnProblem } from "../base/trajectory/turn.ts";
 import type { SampledSequence } from "./types.ts";
 
@@ -97,8 +98,4 @@ export function mergeTurns(turns: readonly TokenTurn[]): MergedTurns {
     return { tokens: new Int32Array(tokens), mask, logprobs, turns: spans };
   });
   return { sequences, mergedTurns, driftedTurns };
-}
-
-function startsWith(tokens: readonly number[], prefix: readonly number[]): boolean {
-  return tokens.length >= prefix.length && prefix.every((token, index) => tokens[index] === token);
 }

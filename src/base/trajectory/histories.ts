@@ -162,7 +162,8 @@ function goesOn(turn: Turn, { request }: RecordedCall): boolean {
   return startsWithTurn(request.messages, turn.call.request.messages, turn.choice.message);
 }
 
-function startsWith(tokens: readonly number[], prefix: readonly number[]): boolean {
+/** Whether token ids begin with `prefix`. */
+export function startsWith(tokens: readonly number[], prefix: readonly number[]): boolean {
   return tokens.length >= prefix.length && prefix.every((token, index) => tokens[index] === token);
 }
 
