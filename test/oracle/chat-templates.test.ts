@@ -32,6 +32,9 @@ function render(template: string): { text?: string; failure?: string } {
   }
 }
 
+/** Arithmetic that random expressions use and the engine refuses. */
+const REFUSED = /arithmetic with integers beyond 2\*\*53|`\*\*` of a float, or with a negative exponent/;
+
 /** The cases in which the rendering differs, or only one of the two raises an error. */
 function differences(given: Case[]): unknown[] {
   return given.flatMap((expected) => {
@@ -47,9 +50,11 @@ test("every construct gives the same text as in Python, or an error where Python
   expect(differences(cases)).toEqual([]);
 });
 
-test("random expressions and random white space give the same text as in Python", () => {
+test("random expressions and random white space give the same text as in Python, or are refused by name", () => {
   expect(generated).toHaveLength(2500);
-  expect(differences(generated)).toEqual([]);
+  const refused = generated.filter(({ template }) => REFUSED.test(render(template).failure ?? ""));
+  expect(refused.length).toBeLessThan(50);
+  expect(differences(generated.filter((each) => !refused.includes(each)))).toEqual([]);
 });
 
 test("training uses the tokens that transformers gives, with the indentation of code after the reasoning", async () => {
