@@ -4,34 +4,28 @@
 const DIGRAPHS = /^[\u01c4-\u01cc\u01f1-\u01f3]$/;
 /** Characters with a title case of an upper-case letter followed by lower-case letters. */
 const LIGATURES = /^[\u00df\u0587\ufb00-\ufb06\ufb13-\ufb17]$/;
-/** Greek letters with a subscript iota; their title case keeps it. */
-const IOTA_BLOCK = /^[\u1f80-\u1faf]$/;
-const IOTA: Readonly<Record<string, string>> = {
-  "\u1fb3": "\u1fbc",
-  "\u1fbc": "\u1fbc",
-  "\u1fc3": "\u1fcc",
-  "\u1fcc": "\u1fcc",
-  "\u1ff3": "\u1ffc",
-  "\u1ffc": "\u1ffc",
-};
+/** Greek letters with a subscript iota, which their title case keeps: with breathings, alone, and with other marks. */
+const [IOTA_BREATHING, IOTA_ALONE] = [/^[\u1f80-\u1faf]$/, /^[\u1fb3\u1fc3\u1ff3]$/];
 const IOTA_COMBINED = /^[\u1fb2\u1fb4\u1fb7\u1fc2\u1fc4\u1fc7\u1ff2\u1ff4\u1ff7]$/;
+const UPPER = /[\p{Uppercase}\p{Lt}]/u;
+const LOWER = /\p{Lowercase}/u;
 const CASED = /\p{Cased}/u;
 const CASE_IGNORABLE = /\p{Case_Ignorable}/u;
+/** Upper case inside of a word, or lower case at its beginning. */
+const NOT_TITLE = /(?<=\p{Cased})[\p{Uppercase}\p{Lt}]|(?<!\p{Cased})\p{Lowercase}/u;
 
 /** Returns the title case of one code point. */
 export function titlePoint(point: string): string {
   const code = point.codePointAt(0) ?? 0;
   if (code < 0x80) return point.toUpperCase();
-  if (code >= 0x10d0 && code <= 0x10ff) return point;
-  if (DIGRAPHS.test(point)) {
-    const base = code >= 0x1f1 ? 0x1f1 : 0x1c4 + 3 * Math.floor((code - 0x1c4) / 3);
-    return String.fromCharCode(base + 1);
-  }
-  if (IOTA_BLOCK.test(point)) return String.fromCharCode(code | 8);
+  // Georgian letters have an upper case, but remain as they are in titles.
+  if ((code >= 0x10d0 && code <= 0x10ff) || /\p{Lt}/u.test(point)) return point;
+  if (DIGRAPHS.test(point)) return String.fromCharCode(code >= 0x1f1 ? 0x1f2 : 0x1c5 + 3 * Math.floor((code - 0x1c4) / 3));
+  if (IOTA_BREATHING.test(point)) return String.fromCharCode(code | 8);
+  if (IOTA_ALONE.test(point)) return String.fromCharCode(code + 9);
   const upper = point.toUpperCase();
   if (IOTA_COMBINED.test(point)) return upper.replace("\u0399", "\u0345");
-  if (LIGATURES.test(point)) return upper.charAt(0) + upper.slice(1).toLowerCase();
-  return IOTA[point] ?? upper;
+  return LIGATURES.test(point) ? upper.charAt(0) + upper.slice(1).toLowerCase() : upper;
 }
 
 /** Returns the lower case of the code point at an index, which for a sigma depends on its neighbors. */
@@ -46,53 +40,36 @@ function lowerPoint(points: readonly string[], index: number): string {
   return casedBeside(-1) && !casedBeside(1) ? "\u03c2" : "\u03c3";
 }
 
+/** Changes each code point of a text, given all of them. */
+function mapPoints(text: string, change: (point: string, index: number, points: readonly string[]) => string): string {
+  return Array.from(text).map(change).join("");
+}
+
 /** Returns `text.title()`. */
 export function title(text: string): string {
-  const points = Array.from(text);
-  let result = "";
-  let inWord = false;
-  for (const [index, point] of points.entries()) {
-    result += inWord ? lowerPoint(points, index) : titlePoint(point);
-    inWord = CASED.test(point);
-  }
-  return result;
+  return mapPoints(text, (point, index, points) => (CASED.test(points[index - 1] ?? "") ? lowerPoint(points, index) : titlePoint(point)));
 }
 
 /** Returns `text.capitalize()`. */
 export function capitalize(text: string): string {
-  const points = Array.from(text);
-  return points.map((point, index) => (index === 0 ? titlePoint(point) : lowerPoint(points, index))).join("");
+  return mapPoints(text, (point, index, points) => (index === 0 ? titlePoint(point) : lowerPoint(points, index)));
 }
 
 /** Returns `text.swapcase()`. */
 export function swapCase(text: string): string {
-  const points = Array.from(text);
-  return points
-    .map((point, index) => {
-      if (/\p{Uppercase}/u.test(point)) return lowerPoint(points, index);
-      return /\p{Lowercase}/u.test(point) ? point.toUpperCase() : point;
-    })
-    .join("");
+  return mapPoints(text, (point, index, points) => {
+    if (/\p{Uppercase}/u.test(point)) return lowerPoint(points, index);
+    return LOWER.test(point) ? point.toUpperCase() : point;
+  });
 }
 
 /** Returns `text.istitle()`. */
 export function isTitle(text: string): boolean {
-  let cased = false;
-  let inWord = false;
-  for (const point of text) {
-    if (/[\p{Uppercase}\p{Lt}]/u.test(point)) {
-      if (inWord) return false;
-      cased = inWord = true;
-    } else if (/\p{Lowercase}/u.test(point)) {
-      if (!inWord) return false;
-      cased = inWord = true;
-    } else inWord = false;
-  }
-  return cased;
+  return CASED.test(text) && !NOT_TITLE.test(text);
 }
 
 /** Returns `text.islower()` or `text.isupper()`: some cased character, and none of the other case. */
 export function isCase(text: string, which: "lower" | "upper"): boolean {
-  const [wanted, other] = which === "lower" ? [/\p{Lowercase}/u, /[\p{Uppercase}\p{Lt}]/u] : [/\p{Uppercase}/u, /[\p{Lowercase}\p{Lt}]/u];
-  return wanted.test(text) && !other.test(text);
+  const other = which === "lower" ? UPPER : /[\p{Lowercase}\p{Lt}]/u;
+  return CASED.test(text) && !other.test(text);
 }

@@ -179,21 +179,25 @@ export class ExpressionParser extends TokenReader {
   protected tuple(
     options: { readonly isParenthesized?: boolean; readonly withChoice?: boolean; readonly endsAt?: string } = {},
   ): TemplateExpression {
-    const items: TemplateExpression[] = [];
-    let isTuple = false;
-    for (;;) {
-      if (items.length > 0) this.expect("operator", ",");
-      if (this.#endsTuple(options.endsAt)) break;
-      items.push(this.expression(options.withChoice ?? true));
-      if (!this.is("operator", ",")) break;
-      isTuple = true;
-    }
+    const { items, isTuple } = this.#elements(options.endsAt, () => this.expression(options.withChoice));
     if (!isTuple) {
       const [only] = items;
       if (only !== undefined) return only;
       if (options.isParenthesized !== true) this.fail(`expected an expression, got ${describeToken(this.token.kind, this.token.text)}`);
     }
     return { kind: "tuple", items };
+  }
+
+  /** Reads elements between commas; with a comma, they are a tuple, which a comma may end. */
+  #elements<T>(endsAt: string | undefined, parse: () => T): { readonly items: readonly T[]; readonly isTuple: boolean } {
+    const items: T[] = [];
+    let isTuple = false;
+    while (!this.#endsTuple(endsAt)) {
+      items.push(parse());
+      if (!this.skip("operator", ",")) break;
+      isTuple = true;
+    }
+    return { items, isTuple };
   }
 
   #endsTuple(name: string | undefined): boolean {
@@ -315,15 +319,7 @@ export class ExpressionParser extends TokenReader {
 
   /** Reads the target of an assignment: names, in tuples, and with `withMembers` attributes of namespaces. */
   protected target(options: { readonly withMembers?: boolean; readonly endsAt?: string } = {}): Target {
-    const items: Target[] = [];
-    let isTuple = false;
-    for (;;) {
-      if (items.length > 0) this.expect("operator", ",");
-      if (this.#endsTuple(options.endsAt)) break;
-      items.push(this.#simpleTarget(options));
-      if (!this.is("operator", ",")) break;
-      isTuple = true;
-    }
+    const { items, isTuple } = this.#elements(options.endsAt, () => this.#simpleTarget(options));
     const [only] = items;
     if (only === undefined) return this.fail(`expected a name to assign to, got ${describeToken(this.token.kind, this.token.text)}`);
     return isTuple ? { kind: "tuple", items } : only;

@@ -176,7 +176,7 @@ export class ExpressionCompiler {
     restNodes: readonly { readonly operator: ComparisonOperator; readonly value: TemplateExpression }[],
   ): Evaluate {
     const first = this.expression(firstNode);
-    const rest = restNodes.map(({ operator, value }) => ({ holds: comparison(operator), value: this.expression(value) }));
+    const rest = restNodes.map(({ operator, value }) => ({ holds: COMPARISONS[operator], value: this.expression(value) }));
     return (scope) => {
       scope.meter.charge(1);
       let left = first(scope);
@@ -251,25 +251,13 @@ function variable(name: string): Evaluate {
   };
 }
 
-function comparison(operator: ComparisonOperator): (scope: Scope, left: TemplateValue, right: TemplateValue) => boolean {
-  switch (operator) {
-    case "==":
-      return ({ meter }, left, right) => equals(meter, left, right);
-    case "!=":
-      return ({ meter }, left, right) => !equals(meter, left, right);
-    case "in":
-      return ({ meter }, left, right) => contains(meter, right, left);
-    case "not in":
-      return ({ meter }, left, right) => !contains(meter, right, left);
-    case "<":
-      return ({ meter }, left, right) => compareValues(meter, "<", left, right) < 0;
-    case "<=":
-      return ({ meter }, left, right) => compareValues(meter, "<=", left, right) <= 0;
-    case ">":
-      return ({ meter }, left, right) => compareValues(meter, ">", left, right) > 0;
-    case ">=":
-      return ({ meter }, left, right) => compareValues(meter, ">=", left, right) >= 0;
-    default:
-      return operator satisfies never;
-  }
-}
+const COMPARISONS: Readonly<Record<ComparisonOperator, (scope: Scope, left: TemplateValue, right: TemplateValue) => boolean>> = {
+  "==": ({ meter }, left, right) => equals(meter, left, right),
+  "!=": ({ meter }, left, right) => !equals(meter, left, right),
+  in: ({ meter }, left, right) => contains(meter, right, left),
+  "not in": ({ meter }, left, right) => !contains(meter, right, left),
+  "<": ({ meter }, left, right) => compareValues(meter, "<", left, right) < 0,
+  "<=": ({ meter }, left, right) => compareValues(meter, "<=", left, right) <= 0,
+  ">": ({ meter }, left, right) => compareValues(meter, ">", left, right) > 0,
+  ">=": ({ meter }, left, right) => compareValues(meter, ">=", left, right) >= 0,
+};

@@ -3,9 +3,8 @@
 import { TemplateFailure, unsupported } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 import { SEQUENCE_FILTERS } from "./sequence-filters.ts";
-import { callBuiltin } from "./signature.ts";
+import { callBuiltin, type Filter } from "./signature.ts";
 import { TEXT_FILTERS } from "./text-filters.ts";
-import type { Filter } from "./filter.ts";
 import type { Keywords, TemplateValue } from "./values.ts";
 
 const FILTERS: Readonly<Record<string, Filter>> = { ...TEXT_FILTERS, ...SEQUENCE_FILTERS };

@@ -5,7 +5,7 @@ import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts
 import type { Meter } from "./meter.ts";
 import { iterateValue, itemsOf } from "./operators.ts";
 import { toText } from "./print.ts";
-import { Callable, Dict, type Keywords, Namespace, orElse, Range, typeName, Undefined, type TemplateValue } from "./values.ts";
+import { Callable, Dict, index, type Keywords, Namespace, orElse, Range, Undefined, type TemplateValue } from "./values.ts";
 
 /** Max length of a `range`, as in Jinja's `SandboxedEnvironment`. */
 const MAX_RANGE = 100_000;
@@ -15,13 +15,9 @@ const STEPS_PER_DIRECTIVE = 100;
 function range(args: readonly TemplateValue[], keywords: Keywords): Range {
   if (keywords.size > 0) return typeError("range() takes no keyword arguments");
   if (args.length === 0 || args.length > 3) return typeError(`range expected 1 to 3 arguments, got ${args.length}`);
-  const [first = 0, second = 0, step = 1] = args.map((value) => {
-    if (typeof value === "boolean") return value ? 1 : 0;
-    if (value instanceof Undefined) return value.fail();
-    if (typeof value === "number" && Number.isInteger(value)) return value;
-    if (typeof value === "bigint") return unsupported("`range` with integers beyond 2**53");
-    return typeError(`'${typeName(value)}' object cannot be interpreted as an integer`);
-  });
+  const [first = 0, second = 0, step = 1] = args.map((value) =>
+    typeof value === "bigint" ? unsupported("`range` with integers beyond 2**53") : index(value, "range()"),
+  );
   if (step === 0) return valueError("range() arg 3 must not be zero");
   const made = args.length === 1 ? new Range(0, first, 1) : new Range(first, second, step);
   if (made.length > MAX_RANGE) {

@@ -6,7 +6,7 @@
 
 import { TemplateSyntaxFailure } from "./errors.ts";
 import { MAX_DIGITS } from "./numbers.ts";
-import { isAllSpace, SPACE_CLASS, strip } from "./text.ts";
+import { isAllSpace, strip, WHITE_SPACE } from "./text.ts";
 import { float, int, type TemplateValue } from "./values.ts";
 
 /** Kind of a token; an operator is its own kind. */
@@ -33,7 +33,7 @@ export interface Token {
   readonly line: number;
 }
 
-const SPACE = `[${SPACE_CLASS}]`;
+const SPACE = `[${WHITE_SPACE}]`;
 const SKIPPED = new RegExp(`${SPACE}+`, "y");
 const FLOAT = /(?<!\.)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?e[+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)/iy;
 const INTEGER = /0b(?:_?[01])+|0o(?:_?[0-7])+|0x(?:_?[\da-f])+|[1-9](?:_?\d)*|0(?:_?0)*/iy;

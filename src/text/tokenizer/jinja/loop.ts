@@ -60,48 +60,38 @@ export class Loop extends PyObject {
     return this.#size;
   }
 
+  static readonly #attributes: Readonly<Record<string, (loop: Loop, meter: Meter) => TemplateValue>> = {
+    index: (loop) => loop.#index + 1,
+    index0: (loop) => loop.#index,
+    revindex: (loop) => loop.#length() - loop.#index,
+    revindex0: (loop) => loop.#length() - loop.#index - 1,
+    first: (loop) => loop.#index === 0,
+    last: (loop) => loop.#peek().done === true,
+    length: (loop) => loop.#length(),
+    depth: (loop) => loop.#depth + 1,
+    depth0: (loop) => loop.#depth,
+    previtem: (loop) => orElse(loop.#before, new Undefined("there is no previous item")),
+    nextitem: (loop) => {
+      const next = loop.#peek();
+      return next.done === true ? new Undefined("there is no next item") : next.value;
+    },
+    cycle: (loop) =>
+      new Callable((_, args) => {
+        if (args.length === 0) return typeError("no items for cycling given");
+        return args[loop.#index % args.length] as TemplateValue;
+      }),
+    changed: (loop, meter) =>
+      new Callable((_, args) => {
+        const value = new Tuple(args);
+        if (loop.#changed !== undefined && equals(meter, loop.#changed, value)) return false;
+        loop.#changed = value;
+        return true;
+      }),
+  };
+
   /** Returns an attribute of `loop`; undefined if it has none of this name. */
   attribute(meter: Meter, name: string): TemplateValue | undefined {
-    switch (name) {
-      case "index":
-        return this.#index + 1;
-      case "index0":
-        return this.#index;
-      case "revindex":
-        return this.#length() - this.#index;
-      case "revindex0":
-        return this.#length() - this.#index - 1;
-      case "first":
-        return this.#index === 0;
-      case "last":
-        return this.#peek().done === true;
-      case "length":
-        return this.#length();
-      case "depth":
-        return this.#depth + 1;
-      case "depth0":
-        return this.#depth;
-      case "previtem":
-        return orElse(this.#before, new Undefined("there is no previous item"));
-      case "nextitem": {
-        const next = this.#peek();
-        return next.done === true ? new Undefined("there is no next item") : next.value;
-      }
-      case "cycle":
-        return new Callable((_, args) => {
-          if (args.length === 0) return typeError("no items for cycling given");
-          return args[this.#index % args.length] as TemplateValue;
-        });
-      case "changed":
-        return new Callable((_, args) => {
-          const value = new Tuple(args);
-          if (this.#changed !== undefined && equals(meter, this.#changed, value)) return false;
-          this.#changed = value;
-          return true;
-        });
-      default:
-        return undefined;
-    }
+    return Object.hasOwn(Loop.#attributes, name) ? Loop.#attributes[name]?.(this, meter) : undefined;
   }
 
   override print(): string {

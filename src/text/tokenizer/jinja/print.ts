@@ -149,7 +149,10 @@ export function toJson(meter: Meter, value: TemplateValue, options: JsonOptions,
       "{",
       entries,
       "}",
-      ([key, item]) => jsonText(meter, jsonKey(key), options.ensureAscii) + keySeparator + toJson(meter, item, options, depth + 1),
+      ([key, item]) =>
+        jsonText(meter, typeof key === "string" ? key : toJson(meter, key, options), options.ensureAscii) +
+        keySeparator +
+        toJson(meter, item, options, depth + 1),
     );
   }
   return typeError(`Object of type ${typeName(value)} is not JSON serializable`);
@@ -158,15 +161,6 @@ export function toJson(meter: Meter, value: TemplateValue, options: JsonOptions,
 function compareKeys(a: TemplateValue, b: TemplateValue): number {
   if (typeof a === "string" && typeof b === "string") return compareText(a, b);
   return unsupported("`tojson(sort_keys=true)` of keys that are not strings");
-}
-
-function jsonKey(key: TemplateValue): string {
-  if (typeof key === "string") return key;
-  if (key === null) return "null";
-  if (typeof key === "boolean") return String(key);
-  if (key instanceof Float) return jsonFloat(key.value);
-  if (typeof key === "number") return Number.isInteger(key) ? String(key) : jsonFloat(key);
-  return String(key);
 }
 
 function jsonFloat(value: number): string {

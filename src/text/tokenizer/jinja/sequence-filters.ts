@@ -1,14 +1,12 @@
 /** Filters over sequences and mappings. */
 
 import { pathGetter } from "./attributes.ts";
-import { TemplateFailure, typeError } from "./errors.ts";
-import type { Filter } from "./filter.ts";
+import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 import { arithmetic } from "./numbers.ts";
-import { sortBy, sum } from "./aggregates.ts";
-import { compareValues, equals, itemsOf, iterateValue, valueLength, toList } from "./operators.ts";
+import { binary, compareValues, equals, itemsOf, iterateValue, valueLength, toList } from "./operators.ts";
 import { toText } from "./print.ts";
-import { builtin } from "./signature.ts";
+import { builtin, type Filter } from "./signature.ts";
 import { applyTest } from "./tests.ts";
 import { pointsOf } from "./text.ts";
 import {
@@ -44,6 +42,25 @@ function keyGetter(
 ): (item: TemplateValue) => TemplateValue {
   const get = pathGetter(meter, attribute, otherwise);
   return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lower(meter, get(item));
+}
+
+/** Sorts values stably by keys; raises where Python cannot order them. */
+function sortBy(
+  meter: Meter,
+  items: readonly TemplateValue[],
+  key: (item: TemplateValue) => TemplateValue,
+  isReverse: boolean,
+): TemplateValue[] {
+  meter.charge(items.length * 4);
+  const keyed = items.map((item) => ({ item, key: key(item) }));
+  const order = (a: TemplateValue, b: TemplateValue): number => {
+    meter.charge(1);
+    const result = compareValues(meter, "<", a, b);
+    return Number.isNaN(result) ? unsupported("sorting values with NaN") : result;
+  };
+  // A reversed sort of Python keeps equal elements in their order.
+  keyed.sort(isReverse ? (a, b) => order(b.key, a.key) : (a, b) => order(a.key, b.key));
+  return keyed.map(({ item }) => item);
 }
 
 const isSet = (value: TemplateValue | undefined): boolean => value !== undefined && truth(value);
@@ -245,11 +262,11 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
     return sortBy(meter, itemsOf(meter, value), (item) => getters.map((get) => get(item)), isSet(reverse));
   }),
   sum: builtin("attribute=, start=", (meter, value, [attribute, start]) => {
+    if (typeof start === "string") return typeError("sum() can't sum strings [use ''.join(seq) instead]");
     const get = pathGetter(meter, attribute);
-    const items = (function* () {
-      for (const item of iterateValue(meter, value)) yield get(item);
-    })();
-    return sum(meter, items, orElse(start, 0));
+    let total: TemplateValue = orElse(start, 0);
+    for (const item of iterateValue(meter, value)) total = binary(meter, "+", total, get(item));
+    return total;
   }),
   unique: builtin("case_sensitive=, attribute=", (meter, value, [caseSensitive, attribute]) =>
     generator(function* () {

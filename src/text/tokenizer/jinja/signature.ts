@@ -64,6 +64,20 @@ export function callBuiltin<Self extends TemplateValue>(
   return called.run(meter, self, bound);
 }
 
+/** Applies a filter by its name. */
+export type ApplyFilter = (
+  meter: Meter,
+  name: string,
+  value: TemplateValue,
+  args: readonly TemplateValue[],
+  keywords: Keywords,
+) => TemplateValue;
+
+/** Filter: a function with named parameters, or one that takes its arguments as they come. */
+export type Filter =
+  | Builtin<TemplateValue>
+  | ((meter: Meter, value: TemplateValue, args: readonly TemplateValue[], keywords: Keywords, apply: ApplyFilter) => TemplateValue);
+
 /** Returns a text argument. */
 export function textArgument(value: TemplateValue | undefined, what: string): string {
   if (typeof value === "string") return value;

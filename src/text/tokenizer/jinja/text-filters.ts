@@ -2,15 +2,14 @@
 
 import { capitalize } from "./casing.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
-import type { Filter } from "./filter.ts";
 import { formatPercent } from "./format.ts";
 import type { Meter } from "./meter.ts";
 import { parseInteger, parseReal, round, toNumber, toReal } from "./numbers.ts";
 import { binary, valueLength } from "./operators.ts";
 import { jsonOptions, plainText, toJson, toText } from "./print.ts";
-import { builtin, textArgument } from "./signature.ts";
+import { builtin, type Filter, textArgument } from "./signature.ts";
 import { callStringMethod, replaceText, stripText } from "./string-methods.ts";
-import { lengthOf, pointsOf, SPACE_CLASS, splitLines } from "./text.ts";
+import { lengthOf, pointsOf, splitLines, WHITE_SPACE } from "./text.ts";
 import {
   Dict,
   Float,
@@ -27,7 +26,7 @@ import {
   type TemplateValue,
 } from "./values.ts";
 
-const WORD_BEGINNING = new RegExp(`([-${SPACE_CLASS}({\\[<]+)`);
+const WORD_BEGINNING = new RegExp(`([-${WHITE_SPACE}({\\[<]+)`);
 const WORD = /[\p{L}\p{N}_]+/gu;
 
 const mapper = (map: (text: string) => string, cost = 1): Filter =>
@@ -86,7 +85,6 @@ function truncate(meter: Meter, value: TemplateValue, length: number, killWords:
 function toInteger(value: TemplateValue, otherwise: TemplateValue, base: number): TemplateValue {
   if (value instanceof Undefined) return value.fail();
   const truncated = (real: number): TemplateValue => {
-    if (Number.isNaN(real)) return otherwise;
     if (!Number.isFinite(real)) return otherwise;
     const whole = Math.trunc(real);
     return Number.isSafeInteger(whole) ? whole + 0 : BigInt(whole);

@@ -1,29 +1,15 @@
 /** `str` of Python over the strings of JavaScript: code points instead of UTF-16 units, and Python's own idea of white space. */
 
-/** White space of `str.isspace`, as the inside of a character class. */
-export const SPACE_CLASS = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
-const SPACE = `[${SPACE_CLASS}]`;
+/** Characters for which `str.isspace` holds. None has a meaning inside a character class. */
+export const WHITE_SPACE =
+  "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
+const SPACE = `[${WHITE_SPACE}]`;
 const SPACES = new RegExp(`${SPACE}+`, "g");
 const LEADING_SPACE = new RegExp(`^${SPACE}+`);
 const ONLY_SPACE = new RegExp(`^${SPACE}+$`);
 const LINE_END_CLASS = "\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029";
 const LINE_END = new RegExp(`\\r\\n|[${LINE_END_CLASS}]`, "g");
 const SURROGATE = /[\ud800-\udfff]/;
-
-/** Whether `str.isspace` holds for one UTF-16 unit. */
-export function isSpace(unit: number): boolean {
-  if (unit <= 0x20) return unit === 0x20 || (unit >= 0x09 && unit <= 0x0d) || unit >= 0x1c;
-  if (unit < 0x1680) return unit === 0x85 || unit === 0xa0;
-  return (
-    unit === 0x1680 ||
-    (unit >= 0x2000 && unit <= 0x200a) ||
-    unit === 0x2028 ||
-    unit === 0x2029 ||
-    unit === 0x202f ||
-    unit === 0x205f ||
-    unit === 0x3000
-  );
-}
 
 /** Whether a text is not empty and has only white space. */
 export function isAllSpace(text: string): boolean {
@@ -87,25 +73,17 @@ export type Sides = "both" | "left" | "right";
  *
  * @param characters - Code points to strip. Default: white space.
  */
-export function strip(text: string, sides: Sides = "both", characters?: string): string {
-  if (characters !== undefined && !(isBmpOnly(text) && isBmpOnly(characters))) return stripPoints(text, sides, characters);
-  const matches = (unit: number): boolean =>
-    characters === undefined ? isSpace(text.charCodeAt(unit)) : characters.includes(text.charAt(unit));
-  let start = 0;
-  let end = text.length;
-  if (sides !== "right") while (start < end && matches(start)) start++;
-  if (sides !== "left") while (end > start && matches(end - 1)) end--;
-  return text.slice(start, end);
-}
-
-function stripPoints(text: string, sides: Sides, characters: string): string {
-  const points = Array.from(text);
-  const stripped = new Set(characters);
+export function strip(text: string, sides: Sides = "both", characters = WHITE_SPACE): string {
+  const isBmp = isBmpOnly(characters);
+  const points: string | readonly string[] = isBmp ? text : Array.from(text);
+  const stripped = new Set(isBmp ? "" : characters);
+  const matches = (at: number): boolean => (isBmp ? characters.includes(text.charAt(at)) : stripped.has(points[at] as string));
   let start = 0;
   let end = points.length;
-  if (sides !== "right") while (start < end && stripped.has(points[start] as string)) start++;
-  if (sides !== "left") while (end > start && stripped.has(points[end - 1] as string)) end--;
-  return points.slice(start, end).join("");
+  if (sides !== "right") while (start < end && matches(start)) start++;
+  if (sides !== "left") while (end > start && matches(end - 1)) end--;
+  const kept = points.slice(start, end);
+  return typeof kept === "string" ? kept : kept.join("");
 }
 
 /** Returns `text.split(separator, limit)`; a negative limit means no limit. */
@@ -151,7 +129,7 @@ export function rsplit(text: string, separator: string | undefined, limit: numbe
   while (parts.length < limit) {
     if (separator === undefined) {
       let start = rest.length;
-      while (start > 0 && !isSpace(rest.charCodeAt(start - 1))) start--;
+      while (start > 0 && !WHITE_SPACE.includes(rest.charAt(start - 1))) start--;
       if (start === 0) break;
       parts.push(rest.slice(start));
       rest = strip(rest.slice(0, start), "right");

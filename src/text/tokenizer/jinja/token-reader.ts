@@ -46,20 +46,16 @@ export class TokenReader {
   }
 }
 
+const TOKEN_NAMES: Partial<Readonly<Record<TokenKind, string>>> = {
+  end: "the end of the template",
+  "end-print": "the end of a print statement",
+  "end-block": "the end of a statement block",
+  "begin-print": "text of the template",
+  "begin-block": "text of the template",
+  data: "text of the template",
+};
+
 /** Returns how messages name a token. */
 export function describeToken(kind: TokenKind, text?: string): string {
-  switch (kind) {
-    case "end":
-      return "the end of the template";
-    case "end-print":
-      return "the end of a print statement";
-    case "end-block":
-      return "the end of a statement block";
-    case "begin-print":
-    case "begin-block":
-    case "data":
-      return "text of the template";
-    default:
-      return text === undefined ? `a ${kind}` : `'${text}'`;
-  }
+  return TOKEN_NAMES[kind] ?? (text === undefined ? `a ${kind}` : `'${text}'`);
 }
