@@ -58,6 +58,21 @@ export function getOrThrow<Key, Value extends NonNullable<unknown>>(map: Readonl
   return value;
 }
 
+/** Maps and weak maps. */
+interface Entries<Key, Value> {
+  get(key: Key): Value | undefined;
+  set(key: Key, value: Value): unknown;
+}
+
+/** Returns the value of a key, which is made and kept if the map has no entry. `make` may use the map itself. */
+export function getOrInsert<Key, Value extends NonNullable<unknown> | null>(map: Entries<Key, Value>, key: Key, make: () => Value): Value {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
+}
+
 /** Lists and typed arrays. */
 interface Items<T> {
   readonly length: number;

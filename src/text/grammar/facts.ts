@@ -1,6 +1,6 @@
 /** Properties of the parts of a grammar (matches the empty text, matches any text, number of states), computed without compiling it. */
 import type { Expression, Grammar } from "./expression.ts";
-import { itemAt } from "../../base/util/values.ts";
+import { getOrInsert, itemAt } from "../../base/util/values.ts";
 
 type Repetition = Extract<Expression, { kind: "repeat" }>;
 
@@ -122,14 +122,10 @@ export class GrammarFacts {
 
   #holds(expression: Expression, conditionOf: ConditionOf, rules: readonly boolean[], kept: Map<Expression, boolean>): boolean {
     if (expression.kind === "rule") return itemAt(rules, expression.index);
-    const known = kept.get(expression);
-    if (known !== undefined) return known;
     const condition = conditionOf(expression);
     if (typeof condition === "boolean") return condition;
     const isTrue = (part: Expression) => this.#holds(part, conditionOf, rules, kept);
-    const found = condition.needs === "all" ? condition.parts.every(isTrue) : condition.parts.some(isTrue);
-    kept.set(expression, found);
-    return found;
+    return getOrInsert(kept, expression, () => (condition.needs === "all" ? condition.parts.every(isTrue) : condition.parts.some(isTrue)));
   }
 
   /** Whether a bounded repetition is unrolled into copies of its body instead of matched with a counter. */
@@ -148,11 +144,8 @@ export class GrammarFacts {
         return 1 + expression.ranges.length;
       case "rule":
         return 1;
-      default: {
-        const known = this.#states.get(expression) ?? this.#statesOfParts(expression);
-        this.#states.set(expression, known);
-        return known;
-      }
+      default:
+        return getOrInsert(this.#states, expression, () => this.#statesOfParts(expression));
     }
   }
 

@@ -2,8 +2,9 @@
 
 import { basename } from "node:path";
 import { z } from "zod";
-import { DataError, WhetstoneError } from "../../base/errors.ts";
+import { DataError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import { parseFileJson, readRegularFileBytes, reasonOf } from "../../base/util/regular-file.ts";
+import { first } from "../../base/util/values.ts";
 
 /** Size of the largest file that is read, in bytes: `tokenizer.json` of 256,000 tokens has 34 MB. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
@@ -11,6 +12,19 @@ const MAX_FILE_BYTES = 64 * 1024 * 1024;
 /** A named part of the pipeline. */
 export const component = z.looseObject({ type: z.string() });
 export type Component = z.infer<typeof component>;
+
+/**
+ * Validates the settings of a part.
+ *
+ * @param kind - Kind of the part, for messages.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming the part and the setting.
+ */
+export function settingsOf<T extends z.ZodType>(kind: string, schema: T, part: Component): z.infer<T> {
+  const result = schema.safeParse(part);
+  if (result.success) return result.data;
+  const { path, message } = first(result.error.issues);
+  throw new UnsupportedError(`tokenizer.json: the ${kind} \`${part.type}\` has unsupported settings: ${path.join(".")}: ${message}`);
+}
 
 /** `tokenizer.json`. */
 export const tokenizerFile = z.looseObject({

@@ -1,8 +1,7 @@
 /** Tokens that a post-processor adds around a text, such as a BOS. */
 import { z } from "zod";
 import { UnsupportedError } from "../../base/errors.ts";
-import { component, type Component } from "./files.ts";
-import { first } from "../../base/util/values.ts";
+import { component, type Component, settingsOf } from "./files.ts";
 
 /** Tokens around a text. */
 export interface AddedAround {
@@ -30,7 +29,7 @@ export function addedAround(part: Component | null): AddedAround {
     case "ByteLevel":
       return NOTHING;
     case "Sequence": {
-      const parts = read(z.object({ processors: z.array(component) }), part).processors.map(addedAround);
+      const parts = settingsOf("post-processor", z.object({ processors: z.array(component) }), part).processors.map(addedAround);
       return parts.reduce(
         (inner, outer) => ({
           before: [...outer.before, ...inner.before],
@@ -40,24 +39,17 @@ export function addedAround(part: Component | null): AddedAround {
       );
     }
     case "TemplateProcessing": {
-      const { single } = read(template, part);
+      const { single } = settingsOf("post-processor", template, part);
       const at = single.findIndex((item) => "Sequence" in item);
       const tokens = (items: typeof single): string[] => items.flatMap((item) => ("SpecialToken" in item ? [item.SpecialToken.id] : []));
       return { before: tokens(single.slice(0, at)), after: tokens(single.slice(at + 1)) };
     }
     case "BertProcessing":
     case "RobertaProcessing": {
-      const { cls, sep } = read(roberta, part);
+      const { cls, sep } = settingsOf("post-processor", roberta, part);
       return { before: [cls[0]], after: [sep[0]] };
     }
     default:
       throw new UnsupportedError(`tokenizer.json: the post-processor \`${part.type}\` is not supported.`);
   }
-}
-
-function read<T extends z.ZodType>(schema: T, part: Component): z.infer<T> {
-  const result = schema.safeParse(part);
-  if (result.success) return result.data;
-  const { path, message } = first(result.error.issues);
-  throw new UnsupportedError(`tokenizer.json: the post-processor \`${part.type}\` has unsupported settings: ${path.join(".")}: ${message}`);
 }

@@ -6,10 +6,9 @@
  */
 import { z } from "zod";
 import { UnsupportedError } from "../../base/errors.ts";
-import { component, type Component } from "./files.ts";
+import { component, type Component, settingsOf } from "./files.ts";
 import { translateRegex } from "./library.ts";
 import { asMatched } from "./unicode.ts";
-import { first } from "../../base/util/values.ts";
 
 /** Cuts a text into words. `start` is the position of the text in the whole text. */
 export type PreTokenizer = (text: string, start: number) => readonly string[];
@@ -43,33 +42,31 @@ export function compilePreTokenizer(part: Component | null): PreTokenizer {
   if (part === null) return (text) => [text];
   switch (part.type) {
     case "Sequence":
-      return inSequence(read(z.object({ pretokenizers: z.array(component) }), part).pretokenizers.map(compilePreTokenizer));
+      return inSequence(
+        settingsOf("pre-tokenizer", z.object({ pretokenizers: z.array(component) }), part).pretokenizers.map(compilePreTokenizer),
+      );
     case "Split": {
-      const { pattern: given, behavior: kind, invert } = read(split, part);
+      const { pattern: given, behavior: kind, invert } = settingsOf("pre-tokenizer", split, part);
       return splitting(given, kind, invert);
     }
     case "Digits":
-      return splitting({ Regex: read(digits, part).individual_digits ? String.raw`\p{N}` : String.raw`\p{N}+` }, "Isolated");
+      return splitting(
+        { Regex: settingsOf("pre-tokenizer", digits, part).individual_digits ? String.raw`\p{N}` : String.raw`\p{N}+` },
+        "Isolated",
+      );
     case "Punctuation":
-      return splitting({ Regex: String.raw`[\p{P}!-/:-@\[-\x60{-~]` }, read(punctuation, part).behavior);
+      return splitting({ Regex: String.raw`[\p{P}!-/:-@\[-\x60{-~]` }, settingsOf("pre-tokenizer", punctuation, part).behavior);
     case "Whitespace":
       return splitting({ Regex: String.raw`\w+|[^\w\s]+` }, "Removed", true);
     case "WhitespaceSplit":
       return splitting({ Regex: String.raw`\s` }, "Removed");
     case "ByteLevel":
-      return byteLevelWords(read(byteLevel, part));
+      return byteLevelWords(settingsOf("pre-tokenizer", byteLevel, part));
     case "Metaspace":
-      return spaceMarks(read(metaspace, part));
+      return spaceMarks(settingsOf("pre-tokenizer", metaspace, part));
     default:
       throw new UnsupportedError(`tokenizer.json: the pre-tokenizer \`${part.type}\` is not supported.`);
   }
-}
-
-function read<T extends z.ZodType>(schema: T, part: Component): z.infer<T> {
-  const result = schema.safeParse(part);
-  if (result.success) return result.data;
-  const { path, message } = first(result.error.issues);
-  throw new UnsupportedError(`tokenizer.json: the pre-tokenizer \`${part.type}\` has unsupported settings: ${path.join(".")}: ${message}`);
 }
 
 function inSequence(parts: readonly PreTokenizer[]): PreTokenizer {

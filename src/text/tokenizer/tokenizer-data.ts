@@ -88,7 +88,6 @@ export function tokenizerData(sources: TokenizerSources): TokenizerData {
     throw new DataError(
       `${join(directory, "config.json")}: \`vocab_size\` is ${vocabularySize}, but tokenizer.json has ids up to ${needed - 1}.`,
     );
-  const { bos_token: bos, eos_token: eos, unk_token: unk, pad_token: pad } = config;
   const data = {
     directory,
     texts: tables.texts.data,
@@ -99,12 +98,7 @@ export function tokenizerData(sources: TokenizerSources): TokenizerData {
     around: addedAround(file.post_processor),
     vocabularySize,
     templates,
-    templateVariables: {
-      bos_token: bos ?? undefined,
-      eos_token: eos ?? undefined,
-      unk_token: unk ?? undefined,
-      pad_token: pad ?? undefined,
-    },
+    templateVariables: Object.fromEntries(TEMPLATE_TOKENS.map((name) => [name, config[name] ?? undefined])),
   };
   const eosTokenIds = resolveEos(sources, addedTokens, vocabularySize);
   return { ...data, eosTokenIds, maxTokenBytes: maxTokenBytes(tables, kind.name, addedTokens) };
@@ -145,6 +139,9 @@ function modelOf({ model }: TokenizerFile, kind: TokenizerKind["name"]): BpeMode
     ignoreMerges: model["ignore_merges"] === true,
   };
 }
+
+/** Tokens of the configuration that templates may read. */
+const TEMPLATE_TOKENS = ["bos_token", "eos_token", "unk_token", "pad_token"] as const;
 
 /** Tokens that the tokenizer class of transformers makes special, regardless of the file. */
 const SPECIAL_BY_CLASS: ReadonlyMap<string, string> = new Map([["GemmaTokenizer", "<mask>"]]);

@@ -3,7 +3,7 @@ import { MAX_GRAMMAR_STATES } from "../check.ts";
 import { complement } from "../code-points.ts";
 import { EMPTY, choiceOf, sequence, text, type Expression, type GrammarBuilder } from "../expression.ts";
 import { ArgumentError } from "../../../base/errors.ts";
-import { codePointAt } from "../../../base/util/values.ts";
+import { codePointAt, getOrInsert } from "../../../base/util/values.ts";
 
 /** Trie of the strings' prefixes. */
 interface Beginning {
@@ -28,11 +28,7 @@ function beginningsOf(strings: readonly string[]): Beginning {
   const root: Beginning = { longer: new Map(), isWhole: false };
   for (const each of strings) {
     let at = root;
-    for (const point of each) {
-      const known = at.longer.get(point) ?? { longer: new Map(), isWhole: false };
-      at.longer.set(point, known);
-      at = known;
-    }
+    for (const point of each) at = getOrInsert(at.longer, point, () => ({ longer: new Map(), isWhole: false }));
     at.isWhole = true;
   }
   return root;

@@ -13,6 +13,7 @@ import {
   type Expression,
   type GrammarBuilder,
 } from "../expression.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 
 /** A decimal digit. */
 export const DIGIT: Expression = set([0x30, 0x39]);
@@ -81,9 +82,7 @@ export function speller(builder: GrammarBuilder): (ranges: readonly CodePointRan
   return (ranges) => {
     const escaped = intersection(ranges, ESCAPED);
     if (escaped.reduce((sum, [first, last]) => sum + last - first + 1, 0) <= MAX_INLINE_ESCAPES) return spelled(ranges);
-    const key = escaped.join(";");
-    const rule = rules.get(key) ?? builder.rule(() => spelled(escaped));
-    rules.set(key, rule);
+    const rule = getOrInsert(rules, escaped.join(";"), () => builder.rule(() => spelled(escaped)));
     const plain = intersection(ranges, UNESCAPED);
     return plain.length === 0 ? rule : oneOfThese({ kind: "set", ranges: plain }, rule);
   };

@@ -2,7 +2,7 @@
 import type { AST } from "@eslint-community/regexpp";
 import { complement } from "../code-points.ts";
 import type { CodePointRange } from "../expression.ts";
-import { codePointAt } from "../../../base/util/values.ts";
+import { codePointAt, getOrInsert } from "../../../base/util/values.ts";
 
 const DIGITS: readonly CodePointRange[] = [[0x30, 0x39]];
 const WORDS: readonly CodePointRange[] = [
@@ -33,11 +33,13 @@ function everyCharacter(): string {
 
 /** Returns the code points of a property such as `\p{L}`, by its spelling; all results are cached, since there are few properties. */
 function propertyRanges(source: string): readonly CodePointRange[] {
-  const known = properties.get(source);
-  if (known !== undefined) return known;
+  return getOrInsert(properties, source, () => scannedRanges(source));
+}
+
+function scannedRanges(source: string): readonly CodePointRange[] {
   const all = (characters ??= everyCharacter());
   // Each sequence of matches is a range, except across the gap of the surrogates.
-  const ranges = [...all.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
+  return [...all.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
     const [first, last] = [codePointAt(run, 0), index + run.length];
     const end = all.charCodeAt(last - 1);
     const lastPoint = end >= 0xdc00 && end <= 0xdfff ? codePointAt(all, last - 2) : end;
@@ -48,8 +50,6 @@ function propertyRanges(source: string): readonly CodePointRange[] {
         ]
       : [[first, lastPoint]];
   });
-  properties.set(source, ranges);
-  return ranges;
 }
 
 /** Part of an expression that matches one character. */

@@ -12,7 +12,7 @@ import { CharacterReader } from "./regex-characters.ts";
 import { checkGroups } from "./nesting.ts";
 import { Languages } from "./regular/language.ts";
 import type { Term, Terms } from "./regular/term.ts";
-import { first, messageOf } from "../../../base/util/values.ts";
+import { first, getOrInsert, messageOf } from "../../../base/util/values.ts";
 
 /** Options of {@link regexLanguage}. */
 export interface RegexOptions {
@@ -63,11 +63,7 @@ function alternativesOf(node: AST.Node): Alternatives {
 /** Returns a function that computes a property of a node once: callers ask at every level of nested groups. */
 function oncePerNode<T>(compute: (node: AST.Element | AST.QuantifiableElement) => T): typeof compute {
   const known = new WeakMap<AST.Node, { readonly value: T }>();
-  return (node) => {
-    let found = known.get(node);
-    if (found === undefined) known.set(node, (found = { value: compute(node) }));
-    return found.value;
-  };
+  return (node) => getOrInsert(known, node, () => ({ value: compute(node) })).value;
 }
 
 /** Whether a node contains an assertion at any depth. */

@@ -3,7 +3,7 @@ import { checkNesting } from "./nesting.ts";
 import { EMPTY, choiceOf, optional, repeat, sequenceOf, type Expression, type GrammarBuilder } from "../expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
 import { shown } from "../../../base/util/shown.ts";
-import { codePointAt, last } from "../../../base/util/values.ts";
+import { codePointAt, getOrInsert, last } from "../../../base/util/values.ts";
 
 const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
   ["n", "\n"],
@@ -72,9 +72,7 @@ export abstract class RuleReader {
   #depth = 0;
 
   #rule(name: string) {
-    let rule = this.#rules.get(name);
-    if (rule === undefined) this.#rules.set(name, (rule = { declared: this.builder.declare(), usedAt: this.at, isDefined: false }));
-    return rule;
+    return getOrInsert(this.#rules, name, () => ({ declared: this.builder.declare(), usedAt: this.at, isDefined: false }));
   }
 
   #isHead(): boolean {

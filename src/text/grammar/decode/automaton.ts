@@ -4,7 +4,7 @@ import type { Expression, Grammar } from "../expression.ts";
 import type { GrammarFacts } from "../facts.ts";
 import { runSteps, type Steps } from "../../../base/util/steps.ts";
 import { utf8Ranges, type ByteRange } from "./utf8-ranges.ts";
-import { itemAt, zip } from "../../../base/util/values.ts";
+import { getOrInsert, itemAt, zip } from "../../../base/util/values.ts";
 
 /** Transition to `target` on any byte from `first` to `last`, both included. */
 export interface ByteEdge {
@@ -71,11 +71,7 @@ class Compiler {
   /** Returns a state with these edges; equal edges share one state. */
   #shared(edges: readonly ByteEdge[]): number {
     const key = edges.map(({ first, last, target }) => `${first}-${last}>${target}`).join();
-    const known = this.#bytes.get(key);
-    if (known !== undefined) return known;
-    const made = this.#add({ kind: "bytes", edges });
-    this.#bytes.set(key, made);
-    return made;
+    return getOrInsert(this.#bytes, key, () => this.#add({ kind: "bytes", edges }));
   }
 
   /** Returns the state that matches `expression` and then continues at `next`. */

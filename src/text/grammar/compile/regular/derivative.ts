@@ -7,7 +7,7 @@
 import { complement, intersection } from "../../code-points.ts";
 import type { CodePointRange } from "../../expression.ts";
 import type { Term, Terms } from "./term.ts";
-import { codePointAt } from "../../../../base/util/values.ts";
+import { codePointAt, getOrInsert } from "../../../../base/util/values.ts";
 
 /** Disjoint sets of characters that together contain every character. */
 type Partition = readonly (readonly CodePointRange[])[];
@@ -30,11 +30,7 @@ export class Derivatives {
 
   /** Returns sets of characters such that all characters of a set have the same derivative. */
   partition(term: Term): Partition {
-    const known = this.#partitions.get(term);
-    if (known !== undefined) return known;
-    const made = this.#partition(term);
-    this.#partitions.set(term, made);
-    return made;
+    return getOrInsert(this.#partitions, term, () => this.#partition(term));
   }
 
   #partition(term: Term): Partition {
@@ -67,12 +63,7 @@ export class Derivatives {
 
   /** Returns the language of the texts that follow `point` in texts of the term. */
   derive(term: Term, point: number): Term {
-    const key = `${term.id},${point}`;
-    const known = this.#derived.get(key);
-    if (known !== undefined) return known;
-    const made = this.#derive(term, point);
-    this.#derived.set(key, made);
-    return made;
+    return getOrInsert(this.#derived, `${term.id},${point}`, () => this.#derive(term, point));
   }
 
   #derive(term: Term, point: number): Term {

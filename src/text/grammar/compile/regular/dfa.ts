@@ -3,7 +3,7 @@ import { complement, normalized } from "../../code-points.ts";
 import { choiceOf, EMPTY, MATCHES_NOTHING, sequence, type CodePointRange, type Expression, type GrammarBuilder } from "../../expression.ts";
 import { TooLarge, type Derivatives } from "./derivative.ts";
 import type { Term } from "./term.ts";
-import { first, getOrThrow, itemAt, zip } from "../../../../base/util/values.ts";
+import { first, getOrInsert, getOrThrow, itemAt, zip } from "../../../../base/util/values.ts";
 
 /** A state and its outgoing edges. */
 export interface DfaState {
@@ -39,11 +39,7 @@ export function dfaOf(root: Term, derivatives: Derivatives, made: () => number):
     for (const set of derivatives.partition(term)) {
       const next = derivatives.derive(term, first(set)[0]);
       if (next.kind === "set" && next.ranges.length === 0) continue;
-      let target = places.get(next);
-      if (target === undefined) {
-        places.set(next, (target = terms.length));
-        terms.push(next);
-      }
+      const target = getOrInsert(places, next, () => terms.push(next) - 1);
       edges.set(target, [...(edges.get(target) ?? []), ...set]);
       ranges += set.length;
     }
@@ -70,12 +66,7 @@ export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b
       for (const other of right.edges) {
         const ranges = both(one.ranges, other.ranges);
         if (ranges.length === 0) continue;
-        const key = `${one.target},${other.target}`;
-        let target = places.get(key);
-        if (target === undefined) {
-          places.set(key, (target = pairs.length));
-          pairs.push([one.target, other.target]);
-        }
+        const target = getOrInsert(places, `${one.target},${other.target}`, () => pairs.push([one.target, other.target]) - 1);
         edges.push({ ranges, target });
       }
     }
@@ -106,9 +97,7 @@ export function minimized(dfa: Dfa): Dfa {
     const known = new Map<string, number>();
     const next = dfa.map(({ edges }, at) => {
       const key = `${classes[at]} ${edges.map(({ ranges, target }) => `${ranges.join(";")}>${classes[target]}`).join(" ")}`;
-      const found = known.get(key) ?? known.size;
-      known.set(key, found);
-      return found;
+      return getOrInsert(known, key, () => known.size);
     });
     classes = next;
     if (known.size === count) break;

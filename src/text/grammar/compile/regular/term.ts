@@ -6,7 +6,7 @@
  */
 import { intersection, normalized } from "../../code-points.ts";
 import type { CodePointRange } from "../../expression.ts";
-import { codePointAt } from "../../../../base/util/values.ts";
+import { codePointAt, getOrInsert } from "../../../../base/util/values.ts";
 
 interface Facts {
   readonly id: number;
@@ -76,11 +76,7 @@ export class Terms {
   }
 
   #make(key: string, shape: Shape, facts: Omit<Facts, "id">): Term {
-    const known = this.#known.get(key);
-    if (known !== undefined) return known;
-    const made = { ...shape, ...facts, id: this.#known.size };
-    this.#known.set(key, made);
-    return made;
+    return getOrInsert(this.#known, key, () => ({ ...shape, ...facts, id: this.#known.size }));
   }
 
   /** Returns the language of the single code points of the ranges. */

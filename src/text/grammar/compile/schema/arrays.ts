@@ -4,6 +4,7 @@ import { literal } from "../json-text.ts";
 import type { SchemaCompiler } from "./compiler.ts";
 import { finiteValues } from "./finite.ts";
 import { invalid, toCount, toSchema, toSchemas, type Schema, type SchemaObject } from "./keywords.ts";
+import { getOrInsert } from "../../../../base/util/values.ts";
 
 /** Bounds of the number of items. */
 interface Counts {
@@ -25,16 +26,13 @@ function setOf(values: readonly unknown[], { min, max }: Counts, compiler: Schem
     count >= max
       ? MATCHES_NOTHING
       : choiceOf(items.flatMap((item, at) => (used & (1 << at) ? [] : [sequence(item, after(used | (1 << at), count + 1))])));
-  const after = (used: number, count: number): Expression => {
-    const known = rest.get(used);
-    if (known !== undefined) return known;
-    const more = compiler.rule(() => {
-      const following = sequence(comma, next(used, count));
-      return count >= min ? optional(following) : following;
-    });
-    rest.set(used, more);
-    return more;
-  };
+  const after = (used: number, count: number): Expression =>
+    getOrInsert(rest, used, () =>
+      compiler.rule(() => {
+        const following = sequence(comma, next(used, count));
+        return count >= min ? optional(following) : following;
+      }),
+    );
   return min === 0 ? optional(next(0, 0)) : next(0, 0);
 }
 

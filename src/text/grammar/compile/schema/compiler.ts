@@ -28,6 +28,7 @@ import { objectOf } from "./objects.ts";
 import { asPrepared, preparer } from "./prepare.ts";
 import { resolveReference } from "./references.ts";
 import { stringOf } from "./strings.ts";
+import { getOrInsert } from "../../../../base/util/values.ts";
 
 /** Options for JSON syntax that a schema does not determine. */
 export interface JsonTextOptions {
@@ -158,13 +159,11 @@ export class SchemaCompiler {
   /** Returns a schema with its references and `allOf` merged into it. */
   follow(schema: Schema, path: string): Schema {
     if (typeof schema === "boolean") return schema;
-    const known = this.#followed.get(schema);
-    if (known !== undefined) return known;
-    const prepared = assertionsOf(this.#merging.prepare(schema, path));
-    const isPlain = !MERGED.some((keyword) => keyword in prepared);
-    const followed = isPlain ? asPrepared(prepared) : mergeSchemas([schema], this.#merging, path);
-    this.#followed.set(schema, followed);
-    return followed;
+    return getOrInsert(this.#followed, schema, () => {
+      const prepared = assertionsOf(this.#merging.prepare(schema, path));
+      const isPlain = !MERGED.some((keyword) => keyword in prepared);
+      return isPlain ? asPrepared(prepared) : mergeSchemas([schema], this.#merging, path);
+    });
   }
 
   /**

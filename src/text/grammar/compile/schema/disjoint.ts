@@ -4,7 +4,7 @@ import { canonicalJson, isSchemaObject, toNames, toSchemaMap, toSchemas, valuesO
 import { mergeSchemas, type Merging } from "./merge.ts";
 import { negated } from "./negate.ts";
 import { asPrepared } from "./prepare.ts";
-import { itemAt } from "../../../../base/util/values.ts";
+import { getOrInsert, itemAt } from "../../../../base/util/values.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 
@@ -56,11 +56,7 @@ class Comparison {
   }
 
   #membersOf(schema: SchemaObject): ReadonlyMap<string, Schema> | null {
-    const known = this.#members.get(schema);
-    if (known !== undefined) return known;
-    const members = requiredMembers(schema);
-    this.#members.set(schema, members);
-    return members;
+    return getOrInsert(this.#members, schema, () => requiredMembers(schema));
   }
 
   /**

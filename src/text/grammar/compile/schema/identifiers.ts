@@ -8,7 +8,7 @@ import { ArgumentError } from "../../../../base/errors.ts";
 import { asList, invalid, isSameJson, isSchemaObject, MAX_SCHEMAS, omit, type Schema, type SchemaObject } from "./keywords.ts";
 import { withParts } from "./parts.ts";
 import { atPointer, decoded, inOtherDocument, type Keyword } from "./references.ts";
-import { getOrThrow } from "../../../../base/util/values.ts";
+import { getOrInsert, getOrThrow } from "../../../../base/util/values.ts";
 
 /** Outermost position of each dynamic anchor, among the resources through which evaluation came. Equal scopes are the same object. */
 type Scope = ReadonlyMap<string, string>;
@@ -126,16 +126,12 @@ class Identifiers {
   /** Returns the scope inside a resource that is entered from another scope: outer anchors take precedence. */
   #enter(scope: Scope, resource: Resource): Scope {
     if (!this.#hasDynamicReferences) return NO_ANCHORS;
-    const from = this.#entered.get(scope) ?? new Map<Resource, Scope>();
-    this.#entered.set(scope, from);
-    const known = from.get(resource);
-    if (known !== undefined) return known;
-    const all: Scope = new Map([...resource.dynamicAnchors, ...scope]);
-    const key = JSON.stringify([...all].toSorted(([a], [b]) => (a < b ? -1 : 1)));
-    const entered = this.#scopes.get(key) ?? all;
-    this.#scopes.set(key, entered);
-    from.set(resource, entered);
-    return entered;
+    const from = getOrInsert(this.#entered, scope, () => new Map<Resource, Scope>());
+    return getOrInsert(from, resource, () => {
+      const all: Scope = new Map([...resource.dynamicAnchors, ...scope]);
+      const key = JSON.stringify([...all].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+      return getOrInsert(this.#scopes, key, () => all);
+    });
   }
 
   /** Returns the scope of a resource that is entered through the resources around it. */
@@ -172,16 +168,17 @@ class Identifiers {
     const inner = this.#resourceAt(target);
     const entered = this.#enter(scope, inner);
     if (this.#positions.has(target) && entered === this.#scopeAt(inner)) return referenceTo(target);
-    const names = this.#copyNames.get(entered) ?? new Map<string, string>();
-    this.#copyNames.set(entered, names);
-    const known = names.get(target);
-    if (known !== undefined) return referenceTo(`/$defs${token(known)}`);
+    const names = getOrInsert(this.#copyNames, entered, () => new Map<string, string>());
+    return referenceTo(`/$defs${token(getOrInsert(names, target, () => this.#copy(target, entered)))}`);
+  }
+
+  /** Adds a copy of the schema at a position for another scope, and returns its name in `$defs` of the result. */
+  #copy(pointer: string, scope: Scope): string {
     const taken = this.#document["$defs"];
-    let name = `${target.slice(target.lastIndexOf("/") + 1)}:${this.#copies.length + 1}`;
+    let name = `${pointer.slice(pointer.lastIndexOf("/") + 1)}:${this.#copies.length + 1}`;
     while (isSchemaObject(taken) && Object.hasOwn(taken, name)) name += ":";
-    names.set(target, name);
-    this.#copies.push({ pointer: target, scope: entered, name });
-    return referenceTo(`/$defs${token(name)}`);
+    this.#copies.push({ pointer, scope, name });
+    return name;
   }
 
   /** Returns the position of a reference without regard to the scope, and its anchor, if it has one. */

@@ -8,7 +8,7 @@ import type { Term } from "../regular/term.ts";
 import type { SchemaCompiler } from "./compiler.ts";
 import { refuse, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 import { stringTerm } from "./strings.ts";
-import { getOrThrow } from "../../../../base/util/values.ts";
+import { getOrInsert } from "../../../../base/util/values.ts";
 
 /** Set of keys, including their quotes, and the schema of their members. */
 export interface MemberKeys {
@@ -30,8 +30,7 @@ function keyOtherThan(names: readonly string[], at: number, compiler: SchemaComp
   for (const name of names) {
     const first = name.codePointAt(at);
     if (first === undefined) isOver = true;
-    else if (byFirst.has(first)) getOrThrow(byFirst, first).push(name);
-    else byFirst.set(first, [name]);
+    else getOrInsert(byFirst, first, () => []).push(name);
   }
   const longer = [...byFirst].map(([point, same]) => {
     const character = String.fromCodePoint(point);

@@ -1,7 +1,7 @@
 /** Keywords of JSON Schema, their validation, and errors for them. */
 import { ArgumentError, UnsupportedError } from "../../../../base/errors.ts";
 import { shown } from "../../../../base/util/shown.ts";
-import { isRecord } from "../../../../base/util/values.ts";
+import { getOrInsert, isRecord } from "../../../../base/util/values.ts";
 
 /** Schema other than a boolean. */
 export type SchemaObject = Readonly<Record<string, unknown>>;
@@ -63,9 +63,7 @@ const texts = new WeakMap<object, string>();
 /** Returns the canonical text of a JSON value, independent of the order of members and the sign of 0. */
 export function canonicalJson(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  const text = texts.get(value) ?? JSON.stringify(value, inOrder);
-  texts.set(value, text);
-  return text;
+  return getOrInsert(texts, value, () => JSON.stringify(value, inOrder));
 }
 
 /** Whether two values are equal as JSON. */

@@ -15,6 +15,7 @@ import {
   type SchemaObject,
 } from "./keywords.ts";
 import { asPrepared, type Prepare, type Relax, type Resolve } from "./prepare.ts";
+import { getOrInsert } from "../../../../base/util/values.ts";
 
 /** Context for merging the schemas of one document. */
 export interface Merging {
@@ -52,11 +53,8 @@ function spend({ spent }: Context, entries: number): boolean {
 function both(a: Schema, b: Schema, { pairs }: Merging): Schema {
   if (a === true || b === false) return b;
   if (b === true || a === false || a === b) return a;
-  let ofFirst = pairs.get(a);
-  if (ofFirst === undefined) pairs.set(a, (ofFirst = new WeakMap()));
-  let pair = ofFirst.get(b);
-  if (pair === undefined) ofFirst.set(b, (pair = asPrepared({ allOf: [a, b] })));
-  return pair;
+  const ofFirst = getOrInsert(pairs, a, () => new WeakMap<SchemaObject, SchemaObject>());
+  return getOrInsert(ofFirst, b, () => asPrepared({ allOf: [a, b] }));
 }
 
 function tooMany({ relax, path }: Context): void {

@@ -1,5 +1,6 @@
 /** Multiples of a number, as an automaton over decimal digits. */
 import type { Dfa, DfaState } from "../regular/dfa.ts";
+import { getOrInsert } from "../../../../base/util/values.ts";
 
 /** Divisor as a fraction: `numerator` divided by ten to the power of `digits`. */
 export interface Divisor {
@@ -11,28 +12,32 @@ export interface Divisor {
 const MAX_NUMERATOR = 1000;
 const MAX_DIGITS = 12;
 
+/** Decimal notation of a number: `digits`, divided by ten to the power of `places`, which may be negative. */
+interface Decimal {
+  readonly digits: string;
+  readonly places: number;
+}
+
+/** Returns the shortest decimal notation of a finite number. */
+export function decimalOf(value: number): Decimal {
+  const [mantissa = "0", exponent = "0"] = value.toExponential().split("e");
+  const [head = "0", tail = ""] = mantissa.split(".");
+  return { digits: head + tail, places: tail.length - Number(exponent) };
+}
+
 /** Returns a positive number as a decimal fraction; null if its numerator or number of digits is too large for an automaton. */
 export function toDivisor(value: number): Divisor | null {
-  const [mantissa = "0", exponentText = "0"] = value.toExponential().split("e");
-  const [head = "0", tail = ""] = mantissa.split(".");
-  const digits = tail.length - Number(exponentText);
-  const numerator = Number(head + tail) * (digits < 0 ? 10 ** -digits : 1);
-  return numerator > MAX_NUMERATOR || digits > MAX_DIGITS ? null : { numerator, digits: Math.max(0, digits) };
+  const { digits, places } = decimalOf(value);
+  const numerator = Number(digits) * (places < 0 ? 10 ** -places : 1);
+  return numerator > MAX_NUMERATOR || places > MAX_DIGITS ? null : { numerator, digits: Math.max(0, places) };
 }
 
 /** Whether a number is a multiple of another in exact decimal arithmetic: 0.3 is a multiple of 0.1. */
 export function isMultiple(value: number, of: number): boolean {
-  const scaled = (given: number, digits: number): bigint => {
-    const [mantissa = "0", exponent = "0"] = given.toExponential().split("e");
-    const [head = "0", tail = ""] = mantissa.split(".");
-    return BigInt(head + tail) * 10n ** BigInt(Number(exponent) - tail.length + digits);
-  };
-  const places = (given: number): number => {
-    const [mantissa = "0", exponent = "0"] = given.toExponential().split("e");
-    return Math.max(0, (mantissa.split(".")[1] ?? "").length - Number(exponent));
-  };
-  const digits = Math.max(places(value), places(of));
-  return scaled(value, digits) % scaled(of, digits) === 0n;
+  const [dividend, divisor] = [decimalOf(value), decimalOf(of)];
+  const common = Math.max(dividend.places, divisor.places, 0);
+  const scaled = ({ digits, places }: Decimal): bigint => BigInt(digits) * 10n ** BigInt(common - places);
+  return scaled(dividend) % scaled(divisor) === 0n;
 }
 
 const digit = (value: number): readonly [number, number] => [0x30 + value, 0x30 + value];
@@ -46,15 +51,8 @@ export function multiplesOf({ numerator, digits }: Divisor, { hasZeros = false }
   const places = new Map<string, number>();
   const left: (readonly [remainder: number, fraction: number])[] = [];
   /** Returns the state after digits with a remainder, of which `fraction` follow the point; -1 before the point. */
-  const state = (remainder: number, fraction: number): number => {
-    const key = `${remainder},${fraction}`;
-    let at = places.get(key);
-    if (at === undefined) {
-      places.set(key, (at = 2 + places.size));
-      left.push([remainder, fraction]);
-    }
-    return at;
-  };
+  const state = (remainder: number, fraction: number): number =>
+    getOrInsert(places, `${remainder},${fraction}`, () => left.push([remainder, fraction]) + 1);
   const digitEdges = (remainder: number, fraction: number) =>
     Array.from({ length: 10 }, (_, value) => ({ ranges: [digit(value)], target: state((remainder * 10 + value) % numerator, fraction) }));
   const unsigned = digitEdges(0, -1);

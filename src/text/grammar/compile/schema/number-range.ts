@@ -1,6 +1,7 @@
 /** Grammar of numbers between bounds, by decimal digits. */
 import { oneOfThese, EMPTY, MATCHES_NOTHING, optional, repeat, sequence, set, text, type Expression } from "../../expression.ts";
 import { DIGIT } from "../json-text.ts";
+import { decimalOf } from "./multiples.ts";
 
 /** Maximum number of digits of a number without upper bound, which keeps the number finite. */
 const MAX_DIGITS = 200;
@@ -59,15 +60,10 @@ interface Decimal {
 
 /** Returns all digits of the absolute value of a double, from its shortest spelling. */
 function toDecimal(value: number): Decimal {
-  const [mantissa = "0", exponentText = "0"] = Math.abs(value).toExponential().split("e");
-  const [head = "0", tail = ""] = mantissa.split(".");
-  const exponent = Number(exponentText);
-  const all = head + tail;
-  const shifted =
-    exponent < 0
-      ? { whole: "0", fraction: "0".repeat(-exponent - 1) + all }
-      : { whole: all.slice(0, exponent + 1).padEnd(exponent + 1, "0"), fraction: all.slice(exponent + 1) };
-  return { whole: BigInt(shifted.whole), fraction: shifted.fraction.replace(/0+$/, "") };
+  const { digits: shortest, places } = decimalOf(Math.abs(value));
+  const all = shortest.padStart(places + 1, "0");
+  const point = all.length - places;
+  return { whole: BigInt(all.slice(0, point).padEnd(point, "0")), fraction: all.slice(point).replace(/0+$/, "") };
 }
 
 /**

@@ -7,7 +7,7 @@ import type { SchemaCompiler } from "./compiler.ts";
 import { finiteValues } from "./finite.ts";
 import { KeyRules } from "./keys.ts";
 import { toCount, toNames, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
-import { codePointAt, itemAt } from "../../../../base/util/values.ts";
+import { codePointAt, getOrInsert, itemAt } from "../../../../base/util/values.ts";
 
 interface Member {
   /** Key as JSON text. */
@@ -94,7 +94,7 @@ function keyTrie(entries: readonly Keyed[], from: number): Expression {
   const byNext = new Map<string, Keyed[]>();
   for (const entry of entries) {
     const next = String.fromCodePoint(codePointAt(entry.key, to));
-    byNext.set(next, [...(byNext.get(next) ?? []), entry]);
+    getOrInsert(byNext, next, () => []).push(entry);
   }
   return sequence(text(first.key.slice(from, to)), choiceOf([...byNext.values()].map((same) => keyTrie(same, to))));
 }

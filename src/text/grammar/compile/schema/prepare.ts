@@ -5,6 +5,7 @@
 import { asList, invalid, toSchema, type Schema, type SchemaObject } from "./keywords.ts";
 import { toLatestDraft, withoutConditions } from "./drafts.ts";
 import { isAtom, negated } from "./negate.ts";
+import { getOrInsert } from "../../../../base/util/values.ts";
 
 /** Resolves a reference. */
 export type Resolve = (reference: unknown, path: string) => { readonly schema: Schema; readonly path: string };
@@ -34,21 +35,16 @@ export function asPrepared(schema: SchemaObject): SchemaObject {
 /** Returns the normalization function for the schemas of one document. */
 export function preparer(resolve: Resolve, relax: Relax): Prepare {
   const known = new WeakMap<object, SchemaObject>();
-  const prepare: Prepare = (given, path) => {
-    if (made.has(given)) return given;
-    const before = known.get(given);
-    if (before !== undefined) return before;
+  const prepare: Prepare = (given, path) => (made.has(given) ? given : getOrInsert(known, given, () => prepared(given, path)));
+  const prepared: Prepare = (given, path) => {
     checkTexts(given, path);
     const { not, ...rest } = withoutConditions(toLatestDraft(given, path), path);
-    let result: SchemaObject = rest;
-    if (isAtom(not, rest["type"])) result = { ...rest, not };
-    else if (not !== undefined) {
-      const opposite = negated(toSchema(not, "not", path), { resolve, prepare, path });
-      if (opposite === null) relax("not", path, "no schema says its opposite");
-      else result = { ...rest, allOf: [...asList(rest["allOf"]), opposite] };
-    }
-    known.set(given, result);
-    return result;
+    if (not === undefined) return rest;
+    if (isAtom(not, rest["type"])) return { ...rest, not };
+    const opposite = negated(toSchema(not, "not", path), { resolve, prepare, path });
+    if (opposite !== null) return { ...rest, allOf: [...asList(rest["allOf"]), opposite] };
+    relax("not", path, "no schema says its opposite");
+    return rest;
   };
   return prepare;
 }
