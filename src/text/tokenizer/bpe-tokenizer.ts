@@ -7,7 +7,7 @@ import { MergeTable } from "./bpe/merge-table.ts";
 import { TextTable } from "./bpe/text-table.ts";
 import { byteToken, WordEncoder } from "./bpe/word-encoder.ts";
 import { bytesOfPiece } from "./byte-fallback.ts";
-import { compileTemplate, type ChatTemplate, type TemplateLimits } from "./chat-template.ts";
+import { compileTemplate, type ChatTemplate } from "./chat-template.ts";
 import type {
   ChatMessage,
   ChatTokenizer,
@@ -45,7 +45,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
    * @throws DataError `E_DATA` for a chat template that does not parse.
    * @throws UnsupportedError `E_UNSUPPORTED` naming a part of the pipeline that is not supported.
    */
-  constructor(data: TokenizerData, templateLimits?: TemplateLimits) {
+  constructor(data: TokenizerData) {
     this.#data = data;
     this.vocabularySize = data.vocabularySize;
     this.maxTokenBytes = data.maxTokenBytes;
@@ -58,8 +58,8 @@ export class BpeChatTokenizer implements ChatTokenizer {
     this.#encoder = new PipelineEncoder(this.#words, data.kind.pipeline, data.addedTokens);
     this.#addedToken = data.kind.restartsAfterTokens ? new AddedTokenFinder(data.addedTokens.map((token) => [token.content, token])) : null;
     const { templates } = data;
-    this.#template = compiled(templates.file, templates.default, templateLimits);
-    this.#toolTemplate = compiled(templates.file, templates.toolUse, templateLimits);
+    this.#template = compiled(templates.file, templates.default);
+    this.#toolTemplate = compiled(templates.file, templates.toolUse);
     this.hasChatTemplate = this.#template !== undefined;
   }
 
@@ -201,10 +201,10 @@ export class BpeChatTokenizer implements ChatTokenizer {
   }
 }
 
-function compiled(name: string, source: string | undefined, limits: TemplateLimits | undefined): ChatTemplate | undefined {
+function compiled(name: string, source: string | undefined): ChatTemplate | undefined {
   if (source === undefined) return undefined;
   try {
-    return compileTemplate(source, limits);
+    return compileTemplate(source);
   } catch (error) {
     throw new DataError(`${name}: ${(error as Error).message}`, { cause: error });
   }

@@ -9,10 +9,11 @@ import { Lru } from "../../base/util/lru.ts";
 import { type MessageForms, probeForms } from "./message-forms.ts";
 import { compile, type Template, TemplateLimitReached, TemplateUnsupported } from "./jinja/index.ts";
 
-/** Limits of one template. */
+/** Max length of a template, in UTF-16 units. */
+const MAX_TEMPLATE_LENGTH = 65_536;
+
+/** Limits of one rendering. */
 export interface TemplateLimits {
-  /** Length of the template, in UTF-16 units. @default 65536 */
-  readonly maxTemplateLength?: number | undefined;
   /** Length of the rendered text and of every text on the way, in UTF-16 units. @default 4194304 */
   readonly maxOutputLength?: number | undefined;
   /** Steps of one rendering: statements, loop iterations, calls, list elements made, and 32 characters of text searched. @default 1000000 */
@@ -59,10 +60,9 @@ function formsOf(known: CachedTemplate): MessageForms {
  * @throws DataError `E_DATA` when it is too long or does not parse.
  */
 export function compileTemplate(source: string, limits: TemplateLimits = {}): ChatTemplate {
-  const maxTemplateLength = limits.maxTemplateLength ?? 65_536;
   const meterLimits = { maxSteps: limits.maxWork ?? 1_000_000, maxTextLength: limits.maxOutputLength ?? 4_194_304 };
-  if (source.length > maxTemplateLength) {
-    throw new DataError(`Expected a chat template of at most ${maxTemplateLength} characters, got ${source.length}.`);
+  if (source.length > MAX_TEMPLATE_LENGTH) {
+    throw new DataError(`Expected a chat template of at most ${MAX_TEMPLATE_LENGTH} characters, got ${source.length}.`);
   }
   const known = cached(source);
   const { template } = known;

@@ -14,4 +14,3 @@ export { createTokenizer, loadTokenizer, type LoadTokenizerOptions, readTokenize
 export type { TokenizerData } from "./tokenizer-data.ts";
 export { createDetokenizer, type Detokenizer } from "./detokenizer.ts";
 export { strip } from "./jinja/index.ts";
-export type { TemplateLimits } from "./chat-template.ts";

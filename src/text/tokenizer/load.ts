@@ -7,7 +7,6 @@ import { isGgufPath, readGgufTokenizer } from "../../base/gguf/model-files.ts";
 import { parseFileJson } from "../../base/util/regular-file.ts";
 import { BpeChatTokenizer } from "./bpe-tokenizer.ts";
 import { scanTokenizerFile } from "./bpe/scan-model.ts";
-import type { TemplateLimits } from "./chat-template.ts";
 import type { ChatTokenizer } from "./chat-tokenizer.ts";
 import type { TokenizerConfigFile, TokenizerFile } from "./files.ts";
 import {
@@ -25,8 +24,6 @@ import { vetTokenizerFile } from "./vet-file.ts";
 /** Options of {@link loadTokenizer}. */
 export interface LoadTokenizerOptions {
   readonly signal?: AbortSignal | undefined;
-  /** Limits of the chat template. */
-  readonly templateLimits?: TemplateLimits | undefined;
 }
 
 /**
@@ -45,12 +42,12 @@ export interface LoadTokenizerOptions {
  * ```
  */
 export async function loadTokenizer(directory: string, options: LoadTokenizerOptions = {}): Promise<ChatTokenizer> {
-  return createTokenizer(await readTokenizerData(directory, options.signal), options);
+  return createTokenizer(await readTokenizerData(directory, options.signal));
 }
 
 /** Creates a tokenizer from its data, in milliseconds. Throws like {@link loadTokenizer} for templates and pipelines. */
-export function createTokenizer(data: TokenizerData, { templateLimits }: Pick<LoadTokenizerOptions, "templateLimits"> = {}): ChatTokenizer {
-  return new BpeChatTokenizer(data, templateLimits);
+export function createTokenizer(data: TokenizerData): ChatTokenizer {
+  return new BpeChatTokenizer(data);
 }
 
 /** Reads the data of a tokenizer, which blocks the thread for up to a second. Throws like {@link loadTokenizer}. */

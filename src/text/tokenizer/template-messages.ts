@@ -105,8 +105,12 @@ function argumentsText(given: unknown, parsed: unknown, where: string): string {
   try {
     return jsonText(parsed);
   } catch (error) {
-    throw new DataError(`${where}.function.arguments: ${(error as Error).message}`, { cause: error, param: "messages" });
+    throw argumentsError(where, (error as Error).message, error);
   }
+}
+
+function argumentsError(where: string, problem: string, cause: unknown): DataError {
+  return new DataError(`${where}.function.arguments: ${problem}`, { cause, param: "messages" });
 }
 
 function argumentsObject(value: unknown, where: string): unknown {
@@ -116,12 +120,8 @@ function argumentsObject(value: unknown, where: string): unknown {
     try {
       parsed = parseJsonValue(value);
     } catch (error) {
-      if (WhetstoneError.isInstance(error))
-        throw new DataError(`${where}.function.arguments: ${error.message}`, { cause: error, param: "messages" });
-      throw new DataError(`${where}.function.arguments: expected the JSON text of an object, got text that is not JSON.`, {
-        cause: error,
-        param: "messages",
-      });
+      const isTooDeep = WhetstoneError.isInstance(error);
+      throw argumentsError(where, isTooDeep ? error.message : "expected the JSON text of an object, got text that is not JSON.", error);
     }
   }
   if (parsed instanceof Dict) return parsed;

@@ -54,7 +54,7 @@ export class ExpressionCompiler {
       case "dict":
         return this.#dict(node.entries);
       case "choice":
-        return this.inBranch(() => this.#choice(node.test, node.value, node.otherwise));
+        return this.inBranch(() => this.#choice(node));
       case "and":
       case "or": {
         const [left, right] = [this.expression(node.left), this.expression(node.right)];
@@ -85,7 +85,7 @@ export class ExpressionCompiler {
         return (scope) => scope.meter.made(scope.meter.join(parts, "", (part) => toText(scope.meter, part(scope))));
       }
       case "compare":
-        return this.#compare(node.first, node.rest);
+        return this.#compare(node);
       case "attribute": {
         const value = this.expression(node.value);
         const { name } = node;
@@ -162,21 +162,18 @@ export class ExpressionCompiler {
     };
   }
 
-  #choice(testNode: TemplateExpression, valueNode: TemplateExpression, otherwiseNode: TemplateExpression | undefined): Evaluate {
-    const [test, value] = [this.expression(testNode), this.expression(valueNode)];
+  #choice(node: TemplateExpression & { readonly kind: "choice" }): Evaluate {
+    const [test, value] = [this.expression(node.test), this.expression(node.value)];
     const otherwise =
-      otherwiseNode === undefined
+      node.otherwise === undefined
         ? () => new Undefined("the inline if-expression evaluated to false and no else section was defined.")
-        : this.expression(otherwiseNode);
+        : this.expression(node.otherwise);
     return (scope) => (truth(test(scope)) ? value(scope) : otherwise(scope));
   }
 
-  #compare(
-    firstNode: TemplateExpression,
-    restNodes: readonly { readonly operator: ComparisonOperator; readonly value: TemplateExpression }[],
-  ): Evaluate {
-    const first = this.expression(firstNode);
-    const rest = restNodes.map(({ operator, value }) => ({ holds: COMPARISONS[operator], value: this.expression(value) }));
+  #compare(node: TemplateExpression & { readonly kind: "compare" }): Evaluate {
+    const first = this.expression(node.first);
+    const rest = node.rest.map(({ operator, value }) => ({ holds: COMPARISONS[operator], value: this.expression(value) }));
     return (scope) => {
       scope.meter.charge(1);
       let left = first(scope);
@@ -247,7 +244,7 @@ function variable(name: string): Evaluate {
   return (scope) => {
     const value = scope.get(name);
     if (value !== undefined) return value;
-    return isUnsupported ? unsupported(`the global \`${name}\``) : Undefined.named(name);
+    return isUnsupported ? unsupported(`the global \`${name}\``) : new Undefined(`'${name}' is undefined`);
   };
 }
 

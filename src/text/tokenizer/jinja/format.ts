@@ -91,12 +91,10 @@ function percentBody(
   if ("diuxXo".includes(type)) {
     if (number === undefined) return typeError(`%${type} format: a real number is required, not ${typeName(value)}`);
     if (isFloat(value) && "xXo".includes(type)) return typeError(`%${type} format: an integer is required, not float`);
-    const integer = wholeOf(value);
-    const digits = integer.toString(RADIX[type]);
-    const minus = digits.startsWith("-");
+    const digits = digitsOf(value, type);
+    const minus = digits.startsWith("-") ? 1 : 0;
     if (precision !== undefined && precision > MAX_WIDTH) return unsupported(`a precision of more than ${MAX_WIDTH}`);
-    const body = (minus ? digits.slice(1) : digits).padStart(precision ?? 0, "0");
-    return signed((minus ? "-" : "") + (type === "X" ? body.toUpperCase() : body), plus);
+    return signed(digits.slice(0, minus) + digits.slice(minus).padStart(precision ?? 0, "0"), plus);
   }
   return unsupported(`the format \`${whole}\``);
 }
@@ -107,6 +105,12 @@ function wholeOf(value: TemplateValue): bigint {
   if (Number.isNaN(number)) return valueError("cannot convert float NaN to integer");
   if (!Number.isFinite(number)) throw new TemplateFailure("OverflowError: cannot convert float infinity to integer");
   return BigInt(Math.trunc(number));
+}
+
+/** Returns a number, cut to an integer, in the base of a type. */
+function digitsOf(value: TemplateValue, type: string): string {
+  const digits = wholeOf(value).toString(RADIX[type]);
+  return type === "X" ? digits.toUpperCase() : digits;
 }
 
 function fixedText(number: number, decimals: number): string {
@@ -217,8 +221,7 @@ function numberBody(value: TemplateValue, number: number, type: string | undefin
     case "o":
     case "b": {
       if (isFloat(value) || precision !== undefined) return unsupported(`the format specification \`${spec}\` of a ${typeName(value)}`);
-      const digits = wholeOf(value).toString(RADIX[type ?? "d"]);
-      return type === "X" ? digits.toUpperCase() : digits;
+      return digitsOf(value, type ?? "d");
     }
     default:
       return unsupported(`the format specification \`${spec}\``);

@@ -7,7 +7,7 @@ import type { Meter } from "./meter.ts";
 import { binary, compareValues, contains, equals, isIterable } from "./operators.ts";
 import { toText } from "./print.ts";
 import { type Builtin, builtin, callBuiltin } from "./signature.ts";
-import { Callable, Dict, isFloat, isInt, type Keywords, Markup, Range, Tuple, Undefined, type TemplateValue } from "./values.ts";
+import { Callable, Dict, DictView, isFloat, isInt, type Keywords, Markup, PyIterator, Undefined, type TemplateValue } from "./values.ts";
 
 type Test = Builtin<TemplateValue>;
 
@@ -23,41 +23,22 @@ const against = (holds: (meter: Meter, left: TemplateValue, right: TemplateValue
 const ordered = (operator: string, holds: (order: number) => boolean): Test =>
   against((meter, left, right) => holds(compareValues(meter, operator, left, right)));
 
-const equal = against(equals);
-const unequal = against((meter, left, right) => !equals(meter, left, right));
-const less = ordered("<", (order) => order < 0);
-const lessOrEqual = ordered("<=", (order) => order <= 0);
-const greater = ordered(">", (order) => order > 0);
-const greaterOrEqual = ordered(">=", (order) => order >= 0);
+/** Enters a test under each of its names. */
+const named = (names: string, test: Test): Record<string, Test> => Object.fromEntries(names.split(" ").map((name) => [name, test]));
 
 const TESTS: Readonly<Record<string, Test>> = {
   boolean: is((value) => typeof value === "boolean"),
   callable: is((value) => value instanceof Callable || value instanceof Loop || value instanceof Undefined),
   defined: is((value) => !(value instanceof Undefined)),
   divisibleby: against((meter, value, by) => equals(meter, binary(meter, "%", value, by), 0)),
-  eq: equal,
-  equalto: equal,
-  "==": equal,
   even: is((value, meter) => equals(meter, binary(meter, "%", value, 2), 0)),
   false: is((value) => value === false),
   float: is(isFloat),
-  ge: greaterOrEqual,
-  ">=": greaterOrEqual,
-  greaterthan: greater,
-  gt: greater,
-  ">": greater,
   in: against((meter, value, container) => contains(meter, container, value)),
   integer: is(isInt),
   iterable: is(isIterable),
-  le: lessOrEqual,
-  "<=": lessOrEqual,
-  lessthan: less,
   lower: inCase("lower"),
-  lt: less,
-  "<": less,
   mapping: is((value) => value instanceof Dict),
-  ne: unequal,
-  "!=": unequal,
   none: is((value) => value === null),
   number: is((value) => typeof value === "boolean" || isInt(value) || isFloat(value)),
   odd: is((value, meter) => equals(meter, binary(meter, "%", value, 2), 1)),
@@ -66,20 +47,32 @@ const TESTS: Readonly<Record<string, Test>> = {
     if (left === null || right === null || typeof left === "boolean" || typeof right === "boolean") return false;
     return unsupported("the test `sameas` of values other than true, false and none");
   }),
-  sequence: is(
-    (value) =>
-      typeof value === "string" ||
-      Array.isArray(value) ||
-      value instanceof Tuple ||
-      value instanceof Dict ||
-      value instanceof Range ||
-      value instanceof Undefined ||
-      value instanceof Markup,
-  ),
+  sequence: is((value) => isIterable(value) && !(value instanceof DictView || value instanceof PyIterator)),
   string: is((value) => typeof value === "string" || value instanceof Markup),
   true: is((value) => value === true),
   undefined: is((value) => value instanceof Undefined),
   upper: inCase("upper"),
+  ...named("eq equalto ==", against(equals)),
+  ...named(
+    "ne !=",
+    against((meter, left, right) => !equals(meter, left, right)),
+  ),
+  ...named(
+    "lt lessthan <",
+    ordered("<", (order) => order < 0),
+  ),
+  ...named(
+    "le <=",
+    ordered("<=", (order) => order <= 0),
+  ),
+  ...named(
+    "gt greaterthan >",
+    ordered(">", (order) => order > 0),
+  ),
+  ...named(
+    "ge >=",
+    ordered(">=", (order) => order >= 0),
+  ),
 };
 
 /** Tests of Python's Jinja that this engine lacks. */

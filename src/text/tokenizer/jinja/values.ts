@@ -56,10 +56,6 @@ export class Undefined extends PyObject {
     this.#hint = hint;
   }
 
-  static named(name: string): Undefined {
-    return new Undefined(`'${name}' is undefined`);
-  }
-
   fail(): never {
     throw new TemplateFailure(this.#hint);
   }

@@ -83,18 +83,10 @@ function mergedValues(a: unknown, b: unknown, context: Context): readonly unknow
 }
 
 /** Numeric keywords for which the stricter value applies. */
-const STRICTER: Readonly<Record<string, (a: number, b: number) => number>> = {
-  minimum: Math.max,
-  exclusiveMinimum: Math.max,
-  minLength: Math.max,
-  minItems: Math.max,
-  minProperties: Math.max,
-  maximum: Math.min,
-  exclusiveMaximum: Math.min,
-  maxLength: Math.min,
-  maxItems: Math.min,
-  maxProperties: Math.min,
-};
+const STRICTER: ReadonlyMap<string, (a: number, b: number) => number> = new Map([
+  ...["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"].map((keyword) => [keyword, Math.max] as const),
+  ...["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"].map((keyword) => [keyword, Math.min] as const),
+]);
 
 function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context): unknown {
   const { path } = context;
@@ -110,7 +102,7 @@ function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context
   if (keyword === "not") return { anyOf: [...notsOf(a), ...notsOf(b)] };
   if (keyword === "propertyNames") return { allOf: [a, b] };
   if (keyword === "pattern" || keyword === "format" || keyword === "multipleOf") return [...new Set([...asList(a), ...asList(b)])];
-  const stricter = STRICTER[keyword];
+  const stricter = STRICTER.get(keyword);
   if (stricter !== undefined) {
     if (typeof a !== "number" || typeof b !== "number") throw invalid(keyword, path, "a number", typeof a === "number" ? b : a);
     return stricter(a, b);
