@@ -151,7 +151,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
   });
 
   it("reports missing trainer log-probabilities, and disables the comparison", async () => {
-    await page.selectOption("#step", "0");
+    await page.selectOption("[aria-label=Step]", "0");
     expect(await page.textContent(".trained-absent")).toContain("were not kept");
     expect(await page.isDisabled('input[name="color"][value="difference"]')).toBe(true);
     await page.click('button[aria-label="Later step"]');

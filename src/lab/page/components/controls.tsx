@@ -21,28 +21,24 @@ export function breakable(name: string) {
   return name.split(/(?<=[/_.:])/).map((part) => [part, <wbr />]);
 }
 
-/** An option of {@link Segmented}. */
-export interface SegmentedOption {
+/** An option of {@link Segmented} or {@link Choice}. */
+export interface ChoiceOption {
   readonly value: string;
   readonly label: string;
   readonly disabled?: boolean;
   readonly title?: string | undefined;
 }
 
-/** Group of radio buttons that looks like one control. */
-export function Segmented<Each extends SegmentedOption>({
-  legend,
-  options,
-  name,
-  value,
-  onChange,
-}: {
+interface SegmentedProps<Each> {
   readonly legend: string;
   readonly options: readonly Each[];
   readonly name: string;
   readonly value: string;
   readonly onChange: (chosen: Each) => void;
-}) {
+}
+
+/** Group of radio buttons that looks like one control. */
+export function Segmented<Each extends ChoiceOption>({ legend, options, name, value, onChange }: SegmentedProps<Each>) {
   return (
     <fieldset class="segmented">
       <legend>{legend}</legend>
@@ -61,6 +57,64 @@ export function Segmented<Each extends SegmentedOption>({
       ))}
     </fieldset>
   );
+}
+
+interface ChoiceProps {
+  /** Name for screen readers, unless an element around it names it. */
+  readonly label?: string;
+  readonly options: readonly ChoiceOption[];
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+}
+
+/** Select element. */
+export function Choice({ label, options, value, onChange }: ChoiceProps) {
+  return (
+    <select aria-label={label} value={value} onChange={({ currentTarget }) => onChange(currentTarget.value)}>
+      {options.map((option) => (
+        <option key={option.value} value={option.value} disabled={option.disabled}>
+          {option.label}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+interface PagerProps {
+  /** Name for screen readers. */
+  readonly label: string;
+  readonly earlier: string;
+  readonly later: string;
+  readonly total: number;
+  /** Index of the first item of the page. */
+  readonly offset: number;
+  /** Items of a page. */
+  readonly size: number;
+  readonly onChange: (offset: number) => void;
+}
+
+/** Buttons of the earlier and the later page of a list; nothing for a list of one page. */
+export function Pager({ label, earlier, later, total, offset, size, onChange }: PagerProps) {
+  if (total <= size) return null;
+  const button = (text: string, target: number) => (
+    <button type="button" class="button" disabled={target < 0 || target >= total} onClick={() => onChange(target)}>
+      {text}
+    </button>
+  );
+  return (
+    <nav class="pager" aria-label={label}>
+      {button(earlier, offset - size)}
+      {button(later, offset + size)}
+    </nav>
+  );
+}
+
+/** Returns a listener of a form that runs a function instead of sending the form. */
+export function submitting(run: () => void): (event: Event) => void {
+  return (event) => {
+    event.preventDefault();
+    run();
+  };
 }
 
 /** Region that scrolls in both directions and can be reached by keyboard. */

@@ -3,14 +3,15 @@ import type { Split } from "../../../run/data.ts";
 import { Chart, type ChartProps, type Zoom } from "./chart.tsx";
 import { number } from "./format.ts";
 import { linesOf, type MetricChoice, type RunMetrics } from "./series.ts";
-import { Scroll } from "./controls.tsx";
+import { Choice, Scroll } from "./controls.tsx";
+import { Table } from "./table.tsx";
 import { type AxisKind, axisOf, hasAxis } from "./x-axis.ts";
 
 const SPLITS = ["train", "eval"] as const;
-const AXES: readonly { readonly kind: AxisKind; readonly label: string }[] = [
-  { kind: "step", label: "Steps" },
-  { kind: "tokens", label: "Trained tokens" },
-  { kind: "time", label: "Time in steps" },
+const AXES: readonly { readonly value: AxisKind; readonly label: string }[] = [
+  { value: "step", label: "Steps" },
+  { value: "tokens", label: "Trained tokens" },
+  { value: "time", label: "Time in steps" },
 ];
 /** Number of steps from which curves start smoothed: the values of single steps are then drawn faintly. */
 const LONG_RUN = 80;
@@ -76,8 +77,9 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
     );
   }
   const shared = { axis, smoothing: weight, isLog, zoom, onZoom: setZoom, mark, onPick };
+  const axes = AXES.map((each) => ({ ...each, disabled: !hasAxis(runs, each.value) }));
   const toAxis = (value: string) => {
-    setWanted(AXES.find((each) => each.kind === value)?.kind ?? "step");
+    setWanted(AXES.find((each) => each.value === value)?.value ?? "step");
     setZoom(null);
   };
   return (
@@ -92,13 +94,7 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
           )}
           <label class="control">
             <span>x</span>
-            <select aria-label="Horizontal axis" value={kind} onChange={({ currentTarget }) => toAxis(currentTarget.value)}>
-              {AXES.map((each) => (
-                <option key={each.kind} value={each.kind} disabled={!hasAxis(runs, each.kind)}>
-                  {each.label}
-                </option>
-              ))}
-            </select>
+            <Choice label="Horizontal axis" options={axes} value={kind} onChange={toAxis} />
           </label>
           <label class="control">
             <input type="checkbox" checked={isLog} onChange={({ currentTarget }) => setLog(currentTarget.checked)} />
@@ -218,28 +214,9 @@ function StepTables({ runs }: { readonly runs: readonly RunMetrics[] }) {
 function StepTable({ run, split, isSingle }: { readonly run: RunMetrics; readonly split: Split; readonly isSingle: boolean }) {
   const { steps, columns } = run.metrics[split];
   if (steps.length === 0) return null;
-  return (
-    <table class="grid">
-      <caption>{isSingle ? split : `${run.name}, ${split}`}</caption>
-      <thead>
-        <tr>
-          {["step", ...Object.keys(columns)].map((name) => (
-            <th key={name} scope="col">
-              {name}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {steps.map((step, at) => (
-          <tr key={step}>
-            <th scope="row">{step}</th>
-            {Object.entries(columns).map(([name, values]) => (
-              <td key={name}>{number(values[at])}</td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
+  const shown = [
+    { label: "step", isHead: true, cell: (at: number) => steps[at] },
+    ...Object.entries(columns).map(([label, values]) => ({ label, cell: (at: number) => number(values[at]) })),
+  ];
+  return <Table name="grid" caption={isSingle ? split : `${run.name}, ${split}`} columns={shown} rows={[...steps.keys()]} keyOf={String} />;
 }

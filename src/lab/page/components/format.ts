@@ -20,6 +20,12 @@ export function signed(value: number): string {
   return `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(Math.abs(value) >= 10 ? 1 : 2)}`;
 }
 
+/** Formats a number with so many decimals; rounded to zero, without a sign. */
+export function decimal(value: number, digits = 4): string {
+  const text = value.toFixed(digits);
+  return text.replace("-", /[1-9]/u.test(text) ? "−" : "");
+}
+
 /** Formats the probability of a log-probability in percent. */
 export function probability(logprob: number): string {
   const percent = Math.exp(logprob) * 100;

@@ -7,14 +7,13 @@ type Headline = readonly [name: string, value: ComponentChildren, unit?: string]
 
 const REWARD = "reward/mean";
 
-/** The main numbers of a run: rewards, best evaluation, steps, time, checkpoints. */
-export function Numbers({
-  metrics,
-  checkpoints,
-}: {
+interface NumbersProps {
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
   readonly checkpoints: readonly CheckpointData[];
-}) {
+}
+
+/** The main numbers of a run: rewards, best evaluation, steps, time, checkpoints. */
+export function Numbers({ metrics, checkpoints }: NumbersProps) {
   const { train, eval: evaluations } = metrics;
   const known = ({ columns }: ColumnsData, key: string) => (columns[key] ?? []).filter((value) => value !== null);
   const rewards = known(train, REWARD);

@@ -2,6 +2,7 @@ import type { PageData } from "../../report/page-data.ts";
 import type { CheckpointData, NoticeData } from "../../../run/data.ts";
 import { Pairs, Scroll } from "./controls.tsx";
 import { number } from "./format.ts";
+import { type Column, Table } from "./table.tsx";
 
 /** Metric of checkpoints in their table. */
 const REWARD = "reward/mean";
@@ -47,38 +48,22 @@ function CheckpointTable({ checkpoints }: { readonly checkpoints: readonly Check
   const hasId = checkpoints.some(({ id }) => id !== "");
   const hasRunStep = checkpoints.some(({ runStep }) => runStep !== null);
   const hasReward = checkpoints.some(({ metrics }) => REWARD in metrics);
+  const columns: (false | Column<CheckpointData>)[] = [
+    { label: "checkpoint", isHead: true, cell: ({ step }) => step },
+    hasId && { label: "id", headClass: "id", class: "id", title: ({ id }) => id, cell: ({ id }) => id },
+    hasRunStep && { label: "step", cell: ({ runStep }) => runStep ?? "–" },
+    { label: "state", cell: ({ state }) => state },
+    hasReward && { label: "reward", cell: ({ metrics }) => number(metrics[REWARD]) },
+  ];
   return (
     <Scroll label="Checkpoints">
-      <table class="grid">
-        <thead>
-          <tr>
-            <th scope="col">checkpoint</th>
-            {hasId && (
-              <th scope="col" class="id">
-                id
-              </th>
-            )}
-            {hasRunStep && <th scope="col">step</th>}
-            <th scope="col">state</th>
-            {hasReward && <th scope="col">reward</th>}
-          </tr>
-        </thead>
-        <tbody>
-          {checkpoints.toReversed().map(({ step, id, runStep, state, metrics }, index) => (
-            <tr key={index} class={state}>
-              <th scope="row">{step}</th>
-              {hasId && (
-                <td class="id" title={id}>
-                  {id}
-                </td>
-              )}
-              {hasRunStep && <td>{runStep ?? "–"}</td>}
-              <td>{state}</td>
-              {hasReward && <td>{number(metrics[REWARD])}</td>}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        name="grid"
+        columns={columns.filter((column) => column !== false)}
+        rows={checkpoints.toReversed()}
+        keyOf={(_, index) => index}
+        rowClass={({ state }) => state}
+      />
     </Scroll>
   );
 }

@@ -1,11 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 
 const KEY = "whetstone-theme";
-const listeners = new Set<() => void>();
-
-function announce(): void {
-  for (const listener of listeners) listener();
-}
+/** Event of the window after a choice of a theme. */
+const CHANGE = "whetstone-theme";
 
 /** Calls the component again when colors change; returns a value that differs from one set of colors to the next. */
 export function useTheme(): number {
@@ -14,10 +11,10 @@ export function useTheme(): number {
     const listener = () => setVersion((before) => before + 1);
     const dark = matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", listener);
-    listeners.add(listener);
+    addEventListener(CHANGE, listener);
     return () => {
       dark.removeEventListener("change", listener);
-      listeners.delete(listener);
+      removeEventListener(CHANGE, listener);
     };
   }, []);
   return version;
@@ -63,7 +60,7 @@ export function ThemeControl() {
     } catch {
       // Without storage, the choice lasts until the page is closed.
     }
-    announce();
+    dispatchEvent(new Event(CHANGE));
   };
   return (
     <label class="control">

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { advantageOf, type Coloring, difference, type Turn } from "./coloring.ts";
-import { probability, signed } from "./format.ts";
+import { decimal, probability, signed } from "./format.ts";
 
 /** Steps of the arrow keys in tokens. */
 const KEYS: Readonly<Record<string, number>> = {
@@ -75,17 +75,14 @@ export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
   );
 }
 
-function Token({
-  at,
-  text,
-  turn,
-  coloring,
-}: {
+interface TokenProps {
   readonly at: number;
   readonly text: string;
   readonly turn: Turn;
   readonly coloring: Coloring;
-}) {
+}
+
+function Token({ at, text, turn, coloring }: TokenProps) {
   const value = coloring.scale(turn, at);
   const kind = value === null ? "none" : coloring.kind === "sequential" ? "warm" : value < 0 ? "down" : "up";
   return (
@@ -109,9 +106,9 @@ function TokenFacts({ turn, at }: { readonly turn: Turn; readonly at: number }) 
         <code>{JSON.stringify(sampled.texts[at])}</code>
       </Fact>
       {sampled.ids && <Fact name="id">{sampled.ids[at]}</Fact>}
-      {logprob !== undefined && <Fact name="sampled">{`${minus(logprob)}${share}`}</Fact>}
-      {advantage !== null && <Fact name="trained">{trained === null ? "not kept" : minus(trained)}</Fact>}
-      {gap !== null && <Fact name="difference">{`${gap < 0 ? "" : "+"}${minus(gap)}`}</Fact>}
+      {logprob !== undefined && <Fact name="sampled">{`${decimal(logprob)}${share}`}</Fact>}
+      {advantage !== null && <Fact name="trained">{trained === null ? "not kept" : decimal(trained)}</Fact>}
+      {gap !== null && <Fact name="difference">{`${gap < 0 ? "" : "+"}${decimal(gap)}`}</Fact>}
       {gap !== null && <Fact name="ratio">{Math.exp(gap).toFixed(4)}</Fact>}
       {advantage !== null && <Fact name="advantage">{signed(advantage)}</Fact>}
     </>
@@ -124,13 +121,6 @@ function Fact({ name, children }: { readonly name: string; readonly children: Co
       <small>{name}</small> {children}
     </span>
   );
-}
-
-function minus(value: number): string {
-  return value
-    .toFixed(4)
-    .replace(/^-(?=.*[1-9])/u, "−")
-    .replace("-", "");
 }
 
 /** Marks line ends and tabs with a symbol, so that they can be seen and pointed at; a line end still ends the line. */

@@ -14,16 +14,14 @@ export function usableColoring(coloring: Coloring, detail: DetailData | null): C
   return coloring.name === "difference" && !hasTrained(detail) ? COLORINGS[0] : coloring;
 }
 
-/** Choice of the token colors with a legend. */
-export function ColoringControl({
-  detail,
-  coloring,
-  onChange,
-}: {
+interface ColoringControlProps {
   readonly detail: DetailData | null;
   readonly coloring: Coloring;
   readonly onChange: (coloring: Coloring) => void;
-}) {
+}
+
+/** Choice of the token colors with a legend. */
+export function ColoringControl({ detail, coloring, onChange }: ColoringControlProps) {
   const options = COLORINGS.map((each) => {
     const isMissing = each.name === "difference" && !hasTrained(detail);
     const title = isMissing ? "The run kept no log-probabilities of the trainer for this trajectory" : undefined;
@@ -46,16 +44,14 @@ export function ColoringControl({
   );
 }
 
-/** Buttons of the trajectories of a group. */
-export function Siblings({
-  trajectories,
-  shown,
-  onOpen,
-}: {
+interface SiblingsProps {
   readonly trajectories: readonly { readonly reward: number }[];
   readonly shown: number;
   readonly onOpen: (trajectory: number) => void;
-}) {
+}
+
+/** Buttons of the trajectories of a group. */
+export function Siblings({ trajectories, shown, onOpen }: SiblingsProps) {
   return (
     <nav class="siblings" aria-label="Trajectories of the group">
       {trajectories.length > 1 &&
@@ -73,14 +69,13 @@ export function Siblings({
   );
 }
 
-/** Numbers, timing, metadata and log of a trajectory. */
-export function TrajectoryFacts({
-  group,
-  trajectory,
-}: {
+interface TrajectoryFactsProps {
   readonly group: Pick<GroupData, "metadata" | "metrics">;
   readonly trajectory: TrajectoryData;
-}) {
+}
+
+/** Numbers, timing, metadata and log of a trajectory. */
+export function TrajectoryFacts({ group, trajectory }: TrajectoryFactsProps) {
   const { detail } = trajectory;
   const rows: [name: string, value: ComponentChildren][] = [
     ["Reward", rewardText(trajectory.reward)],

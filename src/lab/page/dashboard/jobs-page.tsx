@@ -1,11 +1,10 @@
 import { useEffect, useState } from "preact/hooks";
 import type { ModelList, TrainingJob, TrainingJobList } from "../../../base/schema/index.ts";
 import { seconds } from "../components/format.ts";
-import { ago, timeText } from "../components/time.ts";
+import { type Column, Table } from "../components/table.tsx";
 import { send, useResource } from "./requests.ts";
 import { href } from "./router.ts";
-import { Loaded, Problem, State } from "./status.tsx";
-import { TableHead } from "./table-head.tsx";
+import { Loaded, Problem, State, updatedColumn } from "./status.tsx";
 
 /** Interval at which the list is read again while a job is not over. */
 const REFRESH_MS = 2000;
@@ -73,56 +72,42 @@ interface JobTableProps {
 function JobTable({ jobs, names, onCancel }: JobTableProps) {
   const now = Date.now();
   const queue = jobs.filter(({ status }) => status === "queued").map(({ id }) => id);
+  const columns: Column<TrainingJob>[] = [
+    {
+      label: "Job",
+      isHead: true,
+      cell: ({ id, status, error_message: message }) => (
+        <>
+          <code title={id}>{id.slice(0, 8)}</code>
+          {message && <small class={status === "failed" ? "bad" : undefined}>{message}</small>}
+        </>
+      ),
+    },
+    {
+      label: "State",
+      cell: ({ id, status }) => (
+        <>
+          <State name={status ?? "unknown"} />
+          {queue.includes(id) && <small>{`${queue.indexOf(id) + 1} of ${queue.length} in the queue`}</small>}
+        </>
+      ),
+    },
+    { label: "Kind", isLabeled: true, cell: ({ type }) => type ?? "–" },
+    { label: "Model", class: "model", isLabeled: true, cell: ({ model_id: id }) => <ModelLink model={names.get(id ?? "")} /> },
+    { label: "Checkpoint", kind: "number", isLabeled: true, cell: ({ step }) => step ?? "–" },
+    { label: "Duration", kind: "number", isLabeled: true, cell: (job) => duration(job, now) },
+    updatedColumn("Submitted", now, (job) => job.created_at),
+    { label: "Actions", kind: "hidden", class: "num", cell: (job) => isOpen(job) && <CancelButton id={job.id} onCancel={onCancel} /> },
+  ];
   return (
     <div class="table-card">
-      <table class="list jobs">
-        <TableHead
-          columns={[
-            "Job",
-            "State",
-            "Kind",
-            "Model",
-            { label: "Checkpoint", kind: "number" },
-            { label: "Duration", kind: "number" },
-            { label: "Submitted", kind: "number" },
-            { label: "Actions", kind: "hidden" },
-          ]}
-        />
-        <tbody>
-          {jobs.map((job) => {
-            const model = names.get(job.model_id ?? "");
-            const position = queue.indexOf(job.id);
-            return (
-              <tr key={job.id}>
-                <th scope="row">
-                  <code title={job.id}>{job.id.slice(0, 8)}</code>
-                  {job.error_message && <small class={job.status === "failed" ? "bad" : undefined}>{job.error_message}</small>}
-                </th>
-                <td>
-                  <State name={job.status ?? "unknown"} />
-                  {position >= 0 && <small>{`${position + 1} of ${queue.length} in the queue`}</small>}
-                </td>
-                <td data-label="Kind">{job.type ?? "–"}</td>
-                <td class="model" data-label="Model">
-                  {model === undefined ? "–" : <a href={href(["models"], { model })}>{model}</a>}
-                </td>
-                <td class="num" data-label="Checkpoint">
-                  {job.step ?? "–"}
-                </td>
-                <td class="num" data-label="Duration">
-                  {duration(job, now)}
-                </td>
-                <td class="num updated" title={timeText(job.created_at)}>
-                  {ago(job.created_at, now)}
-                </td>
-                <td class="num">{isOpen(job) && <CancelButton id={job.id} onCancel={onCancel} />}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+      <Table name="list jobs" columns={columns} rows={jobs} keyOf={({ id }) => id} />
     </div>
   );
+}
+
+function ModelLink({ model }: { readonly model: string | undefined }) {
+  return model === undefined ? "–" : <a href={href(["models"], { model })}>{model}</a>;
 }
 
 function duration({ training_start: start, training_end: end }: TrainingJob, now: number): string {

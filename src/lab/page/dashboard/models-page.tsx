@@ -3,11 +3,11 @@ import type { DiskUse, RunSummary } from "../../dashboard/api.ts";
 import type { CheckpointList, ModelList } from "../../../base/schema/index.ts";
 import { Scroll } from "../components/controls.tsx";
 import { count, number } from "../components/format.ts";
+import { type Column, Table } from "../components/table.tsx";
 import { ago, bytes, timeText } from "../components/time.ts";
 import { useResource } from "./requests.ts";
 import { href, type Route } from "./router.ts";
-import { Loaded } from "./status.tsx";
-import { TableHead } from "./table-head.tsx";
+import { Loaded, updatedColumn } from "./status.tsx";
 
 /** Trainable models with their checkpoints, and the use of the disk. */
 export function ModelsPage({ runs, route }: { readonly runs: readonly RunSummary[] | undefined; readonly route: Route }) {
@@ -41,54 +41,46 @@ export function ModelsPage({ runs, route }: { readonly runs: readonly RunSummary
 }
 
 function ModelTable({ models, opened }: { readonly models: ModelList["data"]; readonly opened: string | null }) {
-  const now = Date.now();
+  const columns: Column<ModelList["data"][number]>[] = [
+    {
+      label: "Model",
+      isHead: true,
+      cell: (model) => (
+        <>
+          <b>{nameOf(model)}</b>
+          <Checkpoints id={model.id} name={nameOf(model)} total={model.checkpoints} isOpened={nameOf(model) === opened} />
+        </>
+      ),
+    },
+    {
+      label: "Base model",
+      class: "model",
+      isLabeled: true,
+      cell: ({ base_model: base, lora }) => [base, lora && <small>{`adapter, rank ${lora.rank}`}</small>],
+    },
+    { label: "Newest checkpoint", kind: "number", isLabeled: true, cell: ({ latest_step: step }) => number(step) },
+    { label: "Size", kind: "number", isLabeled: true, cell: (model) => bytes(model.bytes) },
+    updatedColumn("Created", Date.now(), (model) => model.created_at),
+    {
+      label: "Actions",
+      kind: "hidden",
+      class: "num",
+      cell: (model) => (
+        <a class="button" href={href(["playground"], { model: nameOf(model) })} aria-label={`Open ${nameOf(model)} in the playground`}>
+          Playground
+        </a>
+      ),
+    },
+  ];
   return (
     <div class="table-card">
-      <table class="list models">
-        <TableHead
-          columns={[
-            "Model",
-            "Base model",
-            { label: "Newest checkpoint", kind: "number" },
-            { label: "Size", kind: "number" },
-            { label: "Created", kind: "number" },
-            { label: "Actions", kind: "hidden" },
-          ]}
-        />
-        <tbody>
-          {models.map((model) => {
-            const name = `${model.entity}/${model.project}/${model.name}`;
-            return (
-              <tr key={model.id}>
-                <th scope="row">
-                  <b>{name}</b>
-                  <Checkpoints id={model.id} name={name} total={model.checkpoints} isOpened={name === opened} />
-                </th>
-                <td class="model" data-label="Base model">
-                  {model.base_model}
-                  {model.lora && <small>{`adapter, rank ${model.lora.rank}`}</small>}
-                </td>
-                <td class="num" data-label="Newest checkpoint">
-                  {model.latest_step === null ? "–" : number(model.latest_step)}
-                </td>
-                <td class="num" data-label="Size">
-                  {bytes(model.bytes)}
-                </td>
-                <td class="num updated" title={timeText(model.created_at)}>
-                  {ago(model.created_at, now)}
-                </td>
-                <td class="num">
-                  <a class="button" href={href(["playground"], { model: name })} aria-label={`Open ${name} in the playground`}>
-                    Playground
-                  </a>
-                </td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+      <Table name="list models" columns={columns} rows={models} keyOf={({ id }) => id} />
     </div>
   );
+}
+
+function nameOf({ entity, project, name }: ModelList["data"][number]): string {
+  return `${entity}/${project}/${name}`;
 }
 
 interface CheckpointsProps {
@@ -102,7 +94,13 @@ interface CheckpointsProps {
 function Checkpoints({ id, name, total, isOpened }: CheckpointsProps) {
   const [isOpen, setOpen] = useState(isOpened);
   const list = useResource<CheckpointList>(isOpen ? `/v1/preview/models/${encodeURIComponent(id)}/checkpoints?limit=100&order=desc` : null);
-  const now = Date.now();
+  const columns: Column<CheckpointList["data"][number]>[] = [
+    { label: "checkpoint", isHead: true, cell: ({ step }) => step },
+    { label: "size", cell: (checkpoint) => bytes(checkpoint.bytes) },
+    { label: "reward", cell: ({ metrics }) => number(metrics["reward/mean"]) },
+    { label: "created", title: (each) => timeText(each.created_at), cell: (each) => ago(each.created_at, Date.now()) },
+    { label: "", cell: ({ pinned }) => (pinned === true ? "pinned" : "") },
+  ];
   return (
     <details open={isOpened} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary>{count(total, "checkpoint")}</summary>
@@ -110,28 +108,7 @@ function Checkpoints({ id, name, total, isOpened }: CheckpointsProps) {
         <Loaded resource={list} what="checkpoints">
           {({ data }) => (
             <Scroll label={`Checkpoints of ${name}`}>
-              <table class="grid">
-                <thead>
-                  <tr>
-                    {["checkpoint", "size", "reward", "created", ""].map((column) => (
-                      <th key={column} scope="col">
-                        {column}
-                      </th>
-                    ))}
-                  </tr>
-                </thead>
-                <tbody>
-                  {data.map((checkpoint) => (
-                    <tr key={checkpoint.id}>
-                      <th scope="row">{checkpoint.step}</th>
-                      <td>{bytes(checkpoint.bytes)}</td>
-                      <td>{number(checkpoint.metrics["reward/mean"])}</td>
-                      <td title={timeText(checkpoint.created_at)}>{ago(checkpoint.created_at, now)}</td>
-                      <td>{checkpoint.pinned === true ? "pinned" : ""}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
+              <Table name="grid" columns={columns} rows={data} keyOf={({ id: checkpoint }) => checkpoint} />
             </Scroll>
           )}
         </Loaded>
@@ -148,6 +125,10 @@ interface DiskProps {
 
 /** Free space, and the sizes of models and runs. */
 function Disk({ disk, models, runs }: DiskProps) {
+  const columns: Column<DiskUse["runs"][number]>[] = [
+    { label: "Run", isHead: true, cell: ({ id }) => <a href={href(["runs", id])}>{runs.find((run) => run.id === id)?.name ?? id}</a> },
+    { label: "Size", kind: "number", cell: ({ sizeBytes }) => bytes(sizeBytes) },
+  ];
   const used = disk.totalBytes - disk.freeBytes;
   const ofModels = models.reduce((sum, model) => sum + model.bytes, 0);
   const ofRuns = disk.runs.reduce((sum, run) => sum + run.sizeBytes, 0);
@@ -161,19 +142,7 @@ function Disk({ disk, models, runs }: DiskProps) {
       </p>
       {disk.runs.length > 0 && (
         <div class="table-card">
-          <table class="list">
-            <TableHead columns={["Run", { label: "Size", kind: "number" }]} />
-            <tbody>
-              {disk.runs.map(({ id, sizeBytes }) => (
-                <tr key={id}>
-                  <th scope="row">
-                    <a href={href(["runs", id])}>{runs.find((run) => run.id === id)?.name ?? id}</a>
-                  </th>
-                  <td class="num">{bytes(sizeBytes)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table name="list" columns={columns} rows={disk.runs} keyOf={({ id }) => id} />
         </div>
       )}
     </>

@@ -1,3 +1,4 @@
+import { Choice } from "../components/controls.tsx";
 import { rewardText } from "../components/format.ts";
 import { runColor } from "../components/series.ts";
 import type { Live } from "./live.ts";
@@ -15,6 +16,9 @@ interface OverlayProps {
 export function Overlay({ run, route, live: { runs = [], metrics = [] }, label }: OverlayProps) {
   const chosen = metrics.map((each) => each.run).filter((id) => id !== run);
   const others = runs.filter(({ id }) => id !== run);
+  const options = others.flatMap(({ id, name, reward }) =>
+    chosen.includes(id) ? [] : [{ value: id, label: `${name}${reward === null ? "" : ` · ${rewardText(reward)}`}` }],
+  );
   const set = (ids: readonly string[]) =>
     go(href(route.path, { ...Object.fromEntries(route.query), with: ids.join(",") }), { isReplaced: true });
   const summaryOf = (id: string) => runs.find((each) => each.id === id);
@@ -37,16 +41,7 @@ export function Overlay({ run, route, live: { runs = [], metrics = [] }, label }
             )}
           </span>
         ))}
-      <select aria-label={label} value="" onChange={({ currentTarget }) => set([...chosen, currentTarget.value])}>
-        <option value="">{`${label} …`}</option>
-        {others
-          .filter(({ id }) => !chosen.includes(id))
-          .map(({ id, name, reward }) => (
-            <option key={id} value={id}>
-              {`${name}${reward === null ? "" : ` · ${rewardText(reward)}`}`}
-            </option>
-          ))}
-      </select>
+      <Choice label={label} options={[{ value: "", label: `${label} …` }, ...options]} value="" onChange={(id) => set([...chosen, id])} />
     </div>
   );
 }

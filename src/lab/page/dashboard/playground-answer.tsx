@@ -4,7 +4,7 @@ import type { SampledData } from "../../report/page-data.ts";
 import { tokenTexts } from "../../report/tokens.ts";
 import { COLORINGS } from "../components/coloring.ts";
 import { ToolCall } from "../components/conversation.tsx";
-import { count, number, probability } from "../components/format.ts";
+import { count, decimal, number, probability } from "../components/format.ts";
 import { TokenBlock } from "../components/tokens.tsx";
 import { breakable, ShareBar } from "../components/controls.tsx";
 import type { Answer } from "./chat.ts";
@@ -77,12 +77,7 @@ function Alternatives({ entry }: { readonly entry: LogprobEntry }) {
               <ShareBar share={Math.exp(logprob)} />
             </td>
             <td class="num">{probability(logprob)}</td>
-            <td class="num">
-              {logprob
-                .toFixed(3)
-                .replace(/^-(?=.*[1-9])/u, "−")
-                .replace("-", "")}
-            </td>
+            <td class="num">{decimal(logprob, 3)}</td>
           </tr>
         ))}
       </tbody>

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ChatCompletionRequest, RequestMessage, ServedModelList } from "../../../base/schema/index.ts";
+import { submitting } from "../components/controls.tsx";
 import { type Answer, EMPTY_ANSWER, messageOf, streamAnswer } from "./chat.ts";
 import { AnswerView } from "./playground-answer.tsx";
 import { DEFAULT_SETTINGS, requestOf, type Settings, SettingsForm } from "./playground-settings.tsx";
@@ -144,10 +145,7 @@ function Composer({ label, isBusy, isDisabled, onSend, onStop }: ComposerProps) 
   return (
     <form
       class="composer"
-      onSubmit={(event) => {
-        event.preventDefault();
-        submit();
-      }}
+      onSubmit={submitting(submit)}
       onKeyDown={(event) => {
         if (event.key === "Escape" && isBusy) onStop();
       }}

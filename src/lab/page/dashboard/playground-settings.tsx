@@ -1,4 +1,5 @@
 import type { ChatCompletionRequest, RequestMessage } from "../../../base/schema/index.ts";
+import { Choice } from "../components/controls.tsx";
 
 /** Settings of the playground as text, as the fields hold them. */
 export interface Settings {
@@ -94,18 +95,12 @@ export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
       />
     </label>
   );
+  const models = [...new Set([settings.model, ...names])].filter(Boolean).map((value) => ({ value, label: value }));
   return (
     <form class="settings" aria-label="Sampling" onSubmit={(event) => event.preventDefault()}>
       <label class="field wide">
         <span>Model</span>
-        <select value={settings.model} onChange={({ currentTarget }) => onChange({ ...settings, model: currentTarget.value, step: "" })}>
-          {!names.includes(settings.model) && settings.model !== "" && <option value={settings.model}>{settings.model}</option>}
-          {names.map((name) => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-        </select>
+        <Choice options={models} value={settings.model} onChange={(model) => onChange({ ...settings, model, step: "" })} />
       </label>
       {number("step", "Checkpoint", { min: 0, step: 1 }, "newest")}
       {number("temperature", "Temperature", { min: 0, max: 2, step: "any" })}

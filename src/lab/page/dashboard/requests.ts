@@ -23,7 +23,7 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
     throw new RequestError(0, "The service cannot be reached. Check that it runs, then load the page again.");
   }
   if (response.ok) return response;
-  if (response.status === 401) announceEnd();
+  if (response.status === 401) dispatchEvent(new Event(SESSION_END));
   throw new RequestError(response.status, await messageOf(response));
 }
 
@@ -42,21 +42,16 @@ export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T>
   return (await response.json()) as T;
 }
 
-const endListeners = new Set<() => void>();
-
-function announceEnd(): void {
-  for (const listener of endListeners) listener();
-}
+/** Event of the window when the service has rejected the session. */
+const SESSION_END = "whetstone-session-end";
 
 /** Returns whether the service has rejected the session. */
 export function useSessionEnd(): boolean {
   const [hasEnded, setEnded] = useState(false);
   useEffect(() => {
     const listener = () => setEnded(true);
-    endListeners.add(listener);
-    return () => {
-      endListeners.delete(listener);
-    };
+    addEventListener(SESSION_END, listener);
+    return () => removeEventListener(SESSION_END, listener);
   }, []);
   return hasEnded;
 }

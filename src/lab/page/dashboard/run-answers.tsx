@@ -3,12 +3,13 @@ import { useMemo, useState } from "preact/hooks";
 import type { Page, RunComparison, ScenarioPair, StepSummary, TrajectoryAnswer } from "../../dashboard/api.ts";
 import type { DetailData, GroupData, ItemData } from "../../report/page-data.ts";
 import { ToolCall } from "../components/conversation.tsx";
-import { Segmented } from "../components/controls.tsx";
+import { Choice, Pager } from "../components/controls.tsx";
 import { count, rewardText, signed } from "../components/format.ts";
+import { SplitChoice, StepChoice } from "../components/step-choice.tsx";
 import { type Resource, useResource } from "./requests.ts";
 import { go, href, type Route } from "./router.ts";
 import { differenceText, interval } from "./run-compare.tsx";
-import { StepChoice } from "./run-groups.tsx";
+import { stepText } from "./run-groups.tsx";
 import { Loaded, Problem } from "./status.tsx";
 
 const PAGE_PAIRS = 100;
@@ -44,18 +45,17 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
         <h2 id="answers-title">Answers of two steps</h2>
         <div class="controls">
           {splits.length > 1 && (
-            <Segmented
-              legend="Rollouts of"
-              options={splits.map((value) => ({ value, label: value === "train" ? "Training" : "Evaluation" }))}
+            <SplitChoice
+              splits={splits}
               name="answers-split"
               value={split}
-              onChange={({ value }) => go(href(["runs", run, "answers"], { split: value }), { isReplaced: true })}
+              onChange={(value) => go(href(["runs", run, "answers"], { split: value }), { isReplaced: true })}
             />
           )}
           <span class="pair-steps">
-            <StepChoice steps={own} step={a} label="First step" onChange={({ step }) => set({ a: step })} />
+            <StepChoice steps={own} step={a} label="First step" about={stepText} onChange={({ step }) => set({ a: step })} />
             <span aria-hidden="true">→</span>
-            <StepChoice steps={own} step={b} label="Second step" onChange={({ step }) => set({ b: step })} />
+            <StepChoice steps={own} step={b} label="Second step" about={stepText} onChange={({ step }) => set({ b: step })} />
           </span>
         </div>
       </div>
@@ -65,21 +65,15 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
           <div class="split narrow">
             <div class="split-list">
               <PairList items={items} chosen={chosen} onChoose={(scenario) => set({ scenario })} />
-              {total > PAGE_PAIRS && (
-                <nav class="pager" aria-label="Pages of scenarios">
-                  <button type="button" class="button" disabled={offset === 0} onClick={() => setOffset(offset - PAGE_PAIRS)}>
-                    Earlier
-                  </button>
-                  <button
-                    type="button"
-                    class="button"
-                    disabled={offset + PAGE_PAIRS >= total}
-                    onClick={() => setOffset(offset + PAGE_PAIRS)}
-                  >
-                    Later
-                  </button>
-                </nav>
-              )}
+              <Pager
+                label="Pages of scenarios"
+                earlier="Earlier"
+                later="Later"
+                total={total}
+                offset={offset}
+                size={PAGE_PAIRS}
+                onChange={setOffset}
+              />
             </div>
             <div class="split-detail">
               {chosen && (
@@ -109,16 +103,14 @@ function MeanDifference({ comparison }: { readonly comparison: RunComparison | u
   );
 }
 
-/** Scenarios with the rewards of both steps. */
-function PairList({
-  items,
-  chosen,
-  onChoose,
-}: {
+interface PairListProps {
   readonly items: readonly ScenarioPair[];
   readonly chosen: ScenarioPair | undefined;
   readonly onChoose: (scenario: string) => void;
-}) {
+}
+
+/** Scenarios with the rewards of both steps. */
+function PairList({ items, chosen, onChoose }: PairListProps) {
   const reward = (group: GroupData | null) => (group?.mean === null || group?.mean === undefined ? "–" : rewardText(group.mean));
   return (
     <ul class="pair-list" aria-label="Scenarios">
@@ -149,6 +141,7 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
   };
   const sides = [useResource<TrajectoryAnswer>(path(pair.a, steps[0])), useResource<TrajectoryAnswer>(path(pair.b, steps[1]))] as const;
   const attempts = Math.max(pair.a?.trajectories.length ?? 0, pair.b?.trajectories.length ?? 0);
+  const indices = Array.from({ length: attempts }, (_, at) => ({ value: `${at}`, label: `${at}` }));
   const [a, b] = [sides[0].value?.trajectory.detail, sides[1].value?.trajectory.detail];
   const turns = useMemo(() => (a && b ? pairTurns(a, b) : []), [a, b]);
   const context = (a ?? b)?.histories[0]?.filter(({ sampled, role }) => sampled === null && (role === "user" || role === "system")) ?? [];
@@ -159,13 +152,7 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
         {attempts > 1 && (
           <label class="control">
             <span>Trajectory</span>
-            <select value={`${index}`} onChange={({ currentTarget }) => setIndex(Number(currentTarget.value))}>
-              {Array.from({ length: attempts }, (_, at) => (
-                <option key={at} value={`${at}`}>
-                  {at}
-                </option>
-              ))}
-            </select>
+            <Choice options={indices} value={`${index}`} onChange={(value) => setIndex(Number(value))} />
           </label>
         )}
       </div>
@@ -194,15 +181,13 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
   );
 }
 
-function SideHead({
-  side,
-  step,
-  isAbsent,
-}: {
+interface SideHeadProps {
   readonly side: Resource<TrajectoryAnswer>;
   readonly step: number;
   readonly isAbsent: boolean;
-}) {
+}
+
+function SideHead({ side, step, isAbsent }: SideHeadProps) {
   return (
     <div>
       <b>{`Step ${step}`}</b>

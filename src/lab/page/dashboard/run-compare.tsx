@@ -2,11 +2,12 @@ import { useState } from "preact/hooks";
 import type { MeanEstimate, RunComparison, RunSummary } from "../../dashboard/api.ts";
 import { breakable, Scroll, Segmented } from "../components/controls.tsx";
 import { count, rewardText } from "../components/format.ts";
+import { type Column, Table } from "../components/table.tsx";
 import type { Live } from "./live.ts";
 import { Overlay } from "./overlay.tsx";
 import { useResource } from "./requests.ts";
 import type { Route } from "./router.ts";
-import { settingOf, settingsOf } from "./run-columns.ts";
+import { type SettingChoice, settingOf, settingsOf } from "./run-columns.ts";
 import { Loaded } from "./status.tsx";
 
 /** Comparison of the run with others: paired differences of rewards, and the settings in which they differ. */
@@ -28,6 +29,8 @@ export function RunCompare({ run, route, live }: { readonly run: string; readonl
   );
 }
 
+type Compared = RunComparison["runs"][number];
+
 const UNITS = [
   { value: "scenario", label: "Evaluation" },
   { value: "step", label: "Training steps" },
@@ -42,6 +45,30 @@ function PairedRewards({ runs }: { readonly runs: readonly RunSummary[] }) {
   const version = runs.map(({ steps, evalReward }) => `${steps} ${evalReward}`).join();
   const comparison = useResource<RunComparison>(`/ui/api/compare?${query}&by=${by}`, version);
   const nameOf = (id: string) => runs.find((each) => each.id === id)?.name ?? id;
+  const isBaseline = ({ run }: Compared) => run === runs[0]?.id;
+  const columns: Column<Compared>[] = [
+    {
+      label: "run",
+      isHead: true,
+      cell: ({ run, step, missing }) => [
+        nameOf(run),
+        step !== null && <small>{` after ${count(step, "step")}`}</small>,
+        missing > 0 && <small class="bad">{` ${count(missing, "scenario")} without a rollout`}</small>,
+      ],
+    },
+    { label: "mean reward", cell: ({ estimate }) => (estimate === null ? "–" : rewardText(estimate.mean)) },
+    { label: "95 % interval", cell: ({ estimate }) => interval(estimate, rewardText) },
+    {
+      label: "difference",
+      class: ({ difference }) => direction(difference),
+      cell: (each) => (isBaseline(each) ? "baseline" : each.difference === null ? "–" : differenceText(each.difference.mean)),
+    },
+    {
+      label: "95 % interval of the difference",
+      cell: (each) => (isBaseline(each) ? "" : interval(each.difference, differenceText)),
+    },
+    { label: "pairs", cell: (each) => (isBaseline(each) ? "" : (each.difference?.count ?? 0)) },
+  ];
   return (
     <section aria-labelledby="paired-title">
       <div class="bar">
@@ -52,35 +79,7 @@ function PairedRewards({ runs }: { readonly runs: readonly RunSummary[] }) {
         {({ runs: compared }) => (
           <>
             <Scroll label="Table of paired rewards">
-              <table class="grid compared">
-                <thead>
-                  <tr>
-                    {["run", "mean reward", "95 % interval", "difference", "95 % interval of the difference", "pairs"].map((name) => (
-                      <th key={name} scope="col">
-                        {name}
-                      </th>
-                    ))}
-                  </tr>
-                </thead>
-                <tbody>
-                  {compared.map(({ run, step, missing, estimate, difference }, at) => (
-                    <tr key={run}>
-                      <th scope="row">
-                        {nameOf(run)}
-                        {step !== null && <small>{` after ${count(step, "step")}`}</small>}
-                        {missing > 0 && <small class="bad">{` ${count(missing, "scenario")} without a rollout`}</small>}
-                      </th>
-                      <td>{estimate === null ? "–" : rewardText(estimate.mean)}</td>
-                      <td>{interval(estimate, rewardText)}</td>
-                      <td class={direction(difference)}>
-                        {at === 0 ? "baseline" : difference === null ? "–" : differenceText(difference.mean)}
-                      </td>
-                      <td>{at === 0 ? "" : interval(difference, differenceText)}</td>
-                      <td>{at === 0 ? "" : (difference?.count ?? 0)}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
+              <Table name="grid compared" columns={columns} rows={compared} keyOf={({ run }) => run} />
             </Scroll>
             <p class="about">{EXPLANATIONS[by]} A difference is colored if its interval excludes 0.</p>
           </>
@@ -117,33 +116,16 @@ function direction(difference: MeanEstimate | null): string | undefined {
 function SettingDifferences({ runs }: { readonly runs: readonly RunSummary[] }) {
   const all = settingsOf(runs);
   const different = all.filter(({ isDifferent }) => isDifferent);
+  const columns: Column<SettingChoice>[] = [
+    { label: "setting", isHead: true, cell: ({ name }) => name },
+    ...runs.map((run) => ({ label: run.name, cell: ({ name }: SettingChoice) => breakable(settingOf(run, name) ?? "–") })),
+  ];
   return (
     <section aria-labelledby="settings-title">
       <h2 id="settings-title">Different settings</h2>
       {different.length > 0 && (
         <Scroll label="Table of different settings">
-          <table class="grid compared texts">
-            <thead>
-              <tr>
-                <th scope="col">setting</th>
-                {runs.map(({ id, name }) => (
-                  <th key={id} scope="col">
-                    {name}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {different.map(({ name }) => (
-                <tr key={name}>
-                  <th scope="row">{name}</th>
-                  {runs.map((run) => (
-                    <td key={run.id}>{breakable(settingOf(run, name) ?? "–")}</td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table name="grid compared texts" columns={columns} rows={different} keyOf={({ name }) => name} />
         </Scroll>
       )}
       <p class="about">

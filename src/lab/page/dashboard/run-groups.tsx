@@ -1,10 +1,10 @@
 import { useState } from "preact/hooks";
 import type { Page, StepSummary } from "../../dashboard/api.ts";
 import type { GroupData } from "../../report/page-data.ts";
-import type { Split } from "../../../run/data.ts";
-import { Segmented } from "../components/controls.tsx";
+import { Pager } from "../components/controls.tsx";
 import { rewardText } from "../components/format.ts";
 import { GroupCards, groupFacts } from "../components/groups.tsx";
+import { StepChoice } from "../components/step-choice.tsx";
 import { useResource } from "./requests.ts";
 import { go, href, type Route } from "./router.ts";
 import { Loaded } from "./status.tsx";
@@ -38,7 +38,7 @@ export function RunGroups({ run, steps, route }: { readonly run: string; readonl
         <div class="bar">
           <h2 id="groups-title">Groups</h2>
           <div class="controls">
-            <StepChoice steps={steps} step={step} onChange={toStep} />
+            <StepChoice steps={steps} step={step} about={stepText} onChange={toStep} />
           </div>
         </div>
         <Loaded resource={groups} what="groups">
@@ -62,21 +62,15 @@ export function RunGroups({ run, steps, route }: { readonly run: string; readonl
                   requestAnimationFrame(() => requestAnimationFrame(focusTrajectory));
                 }}
               />
-              {total > PAGE_GROUPS && (
-                <nav class="pager" aria-label="Pages of groups">
-                  <button type="button" class="button" disabled={offset === 0} onClick={() => setOffset(offset - PAGE_GROUPS)}>
-                    Earlier groups
-                  </button>
-                  <button
-                    type="button"
-                    class="button"
-                    disabled={offset + PAGE_GROUPS >= total}
-                    onClick={() => setOffset(offset + PAGE_GROUPS)}
-                  >
-                    Later groups
-                  </button>
-                </nav>
-              )}
+              <Pager
+                label="Pages of groups"
+                earlier="Earlier groups"
+                later="Later groups"
+                total={total}
+                offset={offset}
+                size={PAGE_GROUPS}
+                onChange={setOffset}
+              />
             </>
           )}
         </Loaded>
@@ -86,67 +80,7 @@ export function RunGroups({ run, steps, route }: { readonly run: string; readonl
   );
 }
 
-/** Choice of a step: split, number, neighbors. */
-export function StepChoice({
-  steps,
-  step,
-  label = "Step",
-  onChange,
-}: {
-  readonly steps: readonly StepSummary[];
-  readonly step: StepSummary;
-  readonly label?: string;
-  readonly onChange: (step: StepSummary) => void;
-}) {
-  const splits = [...new Set(steps.map(({ split }) => split))];
-  const own = steps.filter(({ split }) => split === step.split);
-  const at = own.findIndex(({ step: number }) => number === step.step);
-  const move = (by: number, name: string, sign: string) => {
-    const target = own[at + by];
-    return (
-      <button type="button" aria-label={name} disabled={!target} onClick={() => target && onChange(target)}>
-        {sign}
-      </button>
-    );
-  };
-  const toSplit = (split: string) => {
-    const same = steps.filter((each) => each.split === split);
-    const near = same.reduce<StepSummary | undefined>(
-      (best, each) => (best !== undefined && Math.abs(best.step - step.step) <= Math.abs(each.step - step.step) ? best : each),
-      undefined,
-    );
-    if (near !== undefined) onChange(near);
-  };
-  const name = (split: Split) => (split === "train" ? "Training" : "Evaluation");
-  return (
-    <>
-      {splits.length > 1 && (
-        <Segmented
-          legend="Rollouts of"
-          options={splits.map((value) => ({ value, label: name(value) }))}
-          name={`split-${label}`}
-          value={step.split}
-          onChange={({ value }) => toSplit(value)}
-        />
-      )}
-      <div class="stepper">
-        {move(-1, "Earlier step", "‹")}
-        <select
-          aria-label={label}
-          value={`${step.step}`}
-          onChange={({ currentTarget }) => {
-            const target = own.find((each) => `${each.step}` === currentTarget.value);
-            if (target !== undefined) onChange(target);
-          }}
-        >
-          {own.map((each) => (
-            <option key={each.step} value={`${each.step}`}>
-              {`step ${each.step}${each.reward === null ? "" : ` · ${rewardText(each.reward)}`}`}
-            </option>
-          ))}
-        </select>
-        {move(1, "Later step", "›")}
-      </div>
-    </>
-  );
+/** Returns the text about a step in the choice of the step. */
+export function stepText({ reward }: StepSummary): string {
+  return reward === null ? "" : rewardText(reward);
 }

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { NotesChange } from "../../../run/data.ts";
 import type { RunSummary } from "../../dashboard/api.ts";
+import { submitting } from "../components/controls.tsx";
 import { send } from "./requests.ts";
 import { Problem } from "./status.tsx";
 
@@ -33,14 +34,7 @@ export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary
   };
   return (
     <div class="notes">
-      <form
-        class="tags"
-        aria-label="Tags"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void addTag();
-        }}
-      >
+      <form class="tags" aria-label="Tags" onSubmit={submitting(() => void addTag())}>
         {tags.map((each) => (
           <span key={each} class="chip">
             {each}
@@ -76,14 +70,7 @@ export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary
         </p>
       )}
       {draft !== null && (
-        <form
-          class="note-edit"
-          aria-label="Note"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void saveNote();
-          }}
-        >
+        <form class="note-edit" aria-label="Note" onSubmit={submitting(() => void saveNote())}>
           <textarea
             aria-label="Note"
             rows={3}

@@ -2,11 +2,10 @@ import type { RunSummary } from "../../dashboard/api.ts";
 import { breakable } from "../components/controls.tsx";
 import { number, rewardText } from "../components/format.ts";
 import { Sparkline } from "../components/sparkline.tsx";
-import { ago, timeText } from "../components/time.ts";
+import { type Column, Table } from "../components/table.tsx";
 import { href } from "./router.ts";
-import { type Order, RUN_COLUMNS, type RunColumn, settingColumn, settingOf } from "./run-columns.ts";
-import { State } from "./status.tsx";
-import { type Column, TableHead } from "./table-head.tsx";
+import { columnOf, type Order, type RunColumn, settingColumn, settingOf } from "./run-columns.ts";
+import { State, updatedColumn } from "./status.tsx";
 
 /** Order of the list. */
 export interface Sorting {
@@ -26,88 +25,74 @@ interface RunTableProps {
   readonly onToggle: (id: string) => void;
 }
 
-const NUMERIC: ReadonlySet<string> = new Set(["steps", "reward", "evaluation", "updated"]);
-
 /** Table of runs. */
 export function RunTable({ runs, settings, sorting, selected, onToggle }: RunTableProps) {
-  const now = Date.now();
-  const head = (column: RunColumn): Column => ({
-    label: column.label,
-    kind: NUMERIC.has(column.id) ? "number" : "text",
-    order: column.id === sorting.id ? sorting.order : null,
-    onSort: () => sorting.onSort(column),
-  });
-  const heads = RUN_COLUMNS.map(head);
+  /** Returns a column with the head of a column of the list. */
+  const sorted = (id: string, column: Omit<Column<RunSummary>, "label">): Column<RunSummary>[] => {
+    const found = columnOf(id);
+    if (found === undefined) return [];
+    return [{ label: found.label, order: id === sorting.id ? sorting.order : null, onSort: () => sorting.onSort(found), ...column }];
+  };
+  const columns: Column<RunSummary>[] = [
+    {
+      label: "Select",
+      kind: "hidden",
+      class: "check",
+      cell: ({ id, name }) => (
+        <input type="checkbox" aria-label={`Select ${name}`} checked={selected.includes(id)} onChange={() => onToggle(id)} />
+      ),
+    },
+    ...sorted("name", { isHead: true, cell: (run) => <RunName run={run} /> }),
+    ...sorted("state", { cell: ({ state, ended }) => <State name={state} title={ended ?? undefined} /> }),
+    ...sorted("steps", {
+      kind: "number",
+      isLabeled: true,
+      cell: ({ steps, plannedSteps: planned }) => [number(steps), planned !== null && <small>{` / ${number(planned)}`}</small>],
+    }),
+    ...sorted("reward", { kind: "number", isLabeled: true, cell: ({ reward }) => (reward === null ? "–" : rewardText(reward)) }),
+    ...sorted("evaluation", {
+      kind: "number",
+      isLabeled: true,
+      cell: ({ evalReward: reward }) => (reward === null ? "–" : rewardText(reward)),
+    }),
+    { label: "Reward over steps", kind: "hidden", class: "curve", cell: ({ rewards }) => <Sparkline values={rewards} /> },
+    ...settings.flatMap((name) =>
+      sorted(settingColumn(name).id, { class: "setting", isLabeled: true, cell: (run) => breakable(settingOf(run, name) ?? "–") }),
+    ),
+    ...sorted("model", {
+      class: "model",
+      isLabeled: true,
+      cell: ({ model, baseModel }) => [model ?? "–", baseModel !== null && <small>{baseModel}</small>],
+    }),
+    ...sorted(
+      "updated",
+      updatedColumn("Updated", Date.now(), ({ updated }) => updated),
+    ),
+  ];
   return (
     <div class="table-card">
-      <table class="list runs">
-        <TableHead
-          columns={[
-            { label: "Select", kind: "hidden" },
-            ...heads.slice(0, 5),
-            { label: "Reward over steps", kind: "hidden" },
-            ...settings.map((name) => head(settingColumn(name))),
-            ...heads.slice(5),
-          ]}
-        />
-        <tbody>
-          {runs.map((run) => (
-            <tr key={run.id}>
-              <td class="check">
-                <input
-                  type="checkbox"
-                  aria-label={`Select ${run.name}`}
-                  checked={selected.includes(run.id)}
-                  onChange={() => onToggle(run.id)}
-                />
-              </td>
-              <th scope="row">
-                <a href={href(["runs", run.id])}>{run.name}</a>
-                <small title={run.path}>{run.title}</small>
-                {run.tags.length > 0 && (
-                  <span class="tags">
-                    {run.tags.map((tag) => (
-                      <span key={tag} class="tag">
-                        {tag}
-                      </span>
-                    ))}
-                  </span>
-                )}
-                {run.note !== "" && <small class="note">{run.note}</small>}
-                {run.problem !== null && <small class="bad">{run.problem}</small>}
-              </th>
-              <td>
-                <State name={run.state} title={run.ended ?? undefined} />
-              </td>
-              <td class="num" data-label="Steps">
-                {number(run.steps)}
-                {run.plannedSteps !== null && <small>{` / ${number(run.plannedSteps)}`}</small>}
-              </td>
-              <td class="num" data-label="Reward">
-                {run.reward === null ? "–" : rewardText(run.reward)}
-              </td>
-              <td class="num" data-label="Evaluation">
-                {run.evalReward === null ? "–" : rewardText(run.evalReward)}
-              </td>
-              <td class="curve">
-                <Sparkline values={run.rewards} />
-              </td>
-              {settings.map((name) => (
-                <td key={name} class="setting" data-label={name}>
-                  {breakable(settingOf(run, name) ?? "–")}
-                </td>
-              ))}
-              <td class="model" data-label="Model">
-                {run.model ?? "–"}
-                {run.baseModel !== null && <small>{run.baseModel}</small>}
-              </td>
-              <td class="num updated" title={timeText(run.updated)}>
-                {ago(run.updated, now)}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table name="list runs" columns={columns} rows={runs} keyOf={({ id }) => id} />
     </div>
+  );
+}
+
+/** Name of a run as a link, with its tags, note and problem. */
+function RunName({ run: { id, name, title, path, tags, note, problem } }: { readonly run: RunSummary }) {
+  return (
+    <>
+      <a href={href(["runs", id])}>{name}</a>
+      <small title={path}>{title}</small>
+      {tags.length > 0 && (
+        <span class="tags">
+          {tags.map((tag) => (
+            <span key={tag} class="tag">
+              {tag}
+            </span>
+          ))}
+        </span>
+      )}
+      {note !== "" && <small class="note">{note}</small>}
+      {problem !== null && <small class="bad">{problem}</small>}
+    </>
   );
 }

@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { StepSummary } from "../../dashboard/api.ts";
+import { Choice } from "../components/controls.tsx";
 import { count, rewardText, signed } from "../components/format.ts";
 import { type FoundRows, useFoundRows } from "./found-rows.ts";
 import { type PagedRows, type Segment, usePagedRows } from "./paged-rows.ts";
@@ -22,6 +23,10 @@ const COLUMNS = [
   { name: "tokens", isNumeric: true },
   { name: "answer" },
 ];
+const SPLITS = [
+  { value: "train", label: "Training" },
+  { value: "eval", label: "Evaluation" },
+];
 const SORTS = [
   { value: "", label: "File order" },
   { value: "reward ascending", label: "Reward, lowest first" },
@@ -30,16 +35,14 @@ const SORTS = [
   { value: "turns descending", label: "Turns, most first" },
 ];
 
-/** All trajectories of a run as one list, beside the one that is open. */
-export function RunTrajectories({
-  run,
-  steps,
-  route,
-}: {
+interface RunTrajectoriesProps {
   readonly run: string;
   readonly steps: readonly StepSummary[];
   readonly route: Route;
-}) {
+}
+
+/** All trajectories of a run as one list, beside the one that is open. */
+export function RunTrajectories({ run, steps, route }: RunTrajectoriesProps) {
   const place = placeOf(route.path.slice(3));
   const filters = useFilters(steps, route);
   const { key, segments, query, search } = filters;
@@ -156,7 +159,7 @@ function useFilters(steps: readonly StepSummary[], { query }: Route): FilteredLi
 }
 
 /** Choice of the steps and of a text to search for; of one step also order, range of rewards and scenario. */
-function Filters({ run, steps, route }: { readonly run: string; readonly steps: readonly StepSummary[]; readonly route: Route }) {
+function Filters({ run, steps, route }: RunTrajectoriesProps) {
   const get = (name: string) => route.query.get(name) ?? "";
   const set = (values: Readonly<Record<string, string>>) => {
     const query = Object.fromEntries([...route.query].filter(([name]) => !(name in values)));
@@ -164,6 +167,10 @@ function Filters({ run, steps, route }: { readonly run: string; readonly steps: 
   };
   const split = get("split") === "eval" ? "eval" : "train";
   const own = steps.filter((each) => each.split === split);
+  const choices = [
+    { value: "", label: `All ${own.length} steps` },
+    ...own.map(({ step }) => ({ value: `${step}`, label: `step ${step}` })),
+  ];
   const hasEvaluations = steps.some((each) => each.split === "eval");
   const bound = (name: string, label: string) => (
     <label class="control">
@@ -174,17 +181,9 @@ function Filters({ run, steps, route }: { readonly run: string; readonly steps: 
   return (
     <div class="filters">
       {hasEvaluations && (
-        <select aria-label="Rollouts of" value={split} onChange={({ currentTarget }) => set({ split: currentTarget.value, step: "" })}>
-          <option value="train">Training</option>
-          <option value="eval">Evaluation</option>
-        </select>
+        <Choice label="Rollouts of" options={SPLITS} value={split} onChange={(value) => set({ split: value, step: "" })} />
       )}
-      <select aria-label="Step" value={get("step")} onChange={({ currentTarget }) => set({ step: currentTarget.value })}>
-        <option value="">{`All ${own.length} steps`}</option>
-        {own.map(({ step }) => (
-          <option key={step} value={`${step}`}>{`step ${step}`}</option>
-        ))}
-      </select>
+      <Choice label="Step" options={choices} value={get("step")} onChange={(step) => set({ step })} />
       <input
         type="search"
         class="text"
@@ -195,13 +194,7 @@ function Filters({ run, steps, route }: { readonly run: string; readonly steps: 
       />
       {get("step") !== "" && get("text") === "" && (
         <>
-          <select aria-label="Order" value={get("sort")} onChange={({ currentTarget }) => set({ sort: currentTarget.value })}>
-            {SORTS.map(({ value, label }) => (
-              <option key={value} value={value}>
-                {label}
-              </option>
-            ))}
-          </select>
+          <Choice label="Order" options={SORTS} value={get("sort")} onChange={(sort) => set({ sort })} />
           {bound("min", "Reward from")}
           {bound("max", "to")}
           <input

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunSummary } from "../../dashboard/api.ts";
+import { Choice } from "../components/controls.tsx";
 import { go, href, type Route } from "./router.ts";
 import { columnOf, RUN_COLUMNS, settingColumn, settingsOf, sortedRuns } from "./run-columns.ts";
 import { RunTable, type Sorting } from "./run-table.tsx";
@@ -91,13 +92,7 @@ function SortChoice({ sorting, settings }: { readonly sorting: Sorting; readonly
   };
   return (
     <span class="sort-choice">
-      <select aria-label="Sort by" value={id} onChange={({ currentTarget }) => choose(currentTarget.value)}>
-        {columns.map((each) => (
-          <option key={each.id} value={each.id}>
-            {each.label}
-          </option>
-        ))}
-      </select>
+      <Choice label="Sort by" options={columns.map((each) => ({ value: each.id, label: each.label }))} value={id} onChange={choose} />
       <button type="button" class="button" aria-label={`Order: ${order}`} onClick={() => choose(id)}>
         {order === "ascending" ? "↑" : "↓"}
       </button>

@@ -18,19 +18,16 @@ export function isPlace(name: string): boolean {
 
 const CONNECTIONS: Readonly<Record<Connection, string>> = { connecting: "Connecting", live: "Live", lost: "Reconnecting" };
 
-/** Frame of every place of the dashboard: navigation, connection, theme. */
-export function Shell({
-  place,
-  connection,
-  hasData,
-  children,
-}: {
+interface ShellProps {
   readonly place: string;
   readonly connection: Connection;
   /** Whether the service has sent data, which stays readable after the end of the session. */
   readonly hasData: boolean;
   readonly children: ComponentChildren;
-}) {
+}
+
+/** Frame of every place of the dashboard: navigation, connection, theme. */
+export function Shell({ place, connection, hasData, children }: ShellProps) {
   const hasEnded = useSessionEnd();
   return (
     <>

@@ -1,4 +1,6 @@
 import type { ComponentChildren } from "preact";
+import type { Column } from "../components/table.tsx";
+import { ago, timeText } from "../components/time.ts";
 import type { Resource } from "./requests.ts";
 
 /** State of a run or job as a colored dot with its name. */
@@ -19,17 +21,20 @@ export function Problem({ error }: { readonly error: Error | string }) {
   );
 }
 
-/** Contents of a resource, or its error, or a line that says that it loads. */
-export function Loaded<T>({
-  resource: { value, error },
-  what,
-  children,
-}: {
+/** Returns a column of times as their distance from now. */
+export function updatedColumn<Row>(label: string, now: number, time: (row: Row) => string | null | undefined): Column<Row> {
+  return { label, kind: "number", class: "num updated", title: (row) => timeText(time(row)), cell: (row) => ago(time(row), now) };
+}
+
+interface LoadedProps<T> {
   readonly resource: Resource<T>;
   /** Name of the contents for the waiting line: `runs`. */
   readonly what: string;
   readonly children: (value: T) => ComponentChildren;
-}) {
+}
+
+/** Contents of a resource, or its error, or a line that says that it loads. */
+export function Loaded<T>({ resource: { value, error }, what, children }: LoadedProps<T>) {
   if (error !== null) return <Problem error={error} />;
   if (value === undefined) return <p class="empty loading">{`Loading ${what} …`}</p>;
   return <>{children(value)}</>;

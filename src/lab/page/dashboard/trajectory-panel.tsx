@@ -24,16 +24,14 @@ export function placeOf([split, step, line, index]: readonly (string | undefined
   return numbers.every((value) => Number.isInteger(value)) ? { split, step: a, line: b, index: c } : null;
 }
 
-/** Trajectory token by token with its facts, fetched from the service. */
-export function TrajectoryPanel({
-  run,
-  place,
-  onOpen,
-}: {
+interface TrajectoryPanelProps {
   readonly run: string;
   readonly place: TrajectoryPlace;
   readonly onOpen: (index: number) => void;
-}) {
+}
+
+/** Trajectory token by token with its facts, fetched from the service. */
+export function TrajectoryPanel({ run, place, onOpen }: TrajectoryPanelProps) {
   const { split, step, line, index } = place;
   const path = `/ui/api/runs/${encodeURIComponent(run)}/steps/${split}/${step}/trajectories/${line}/${index}`;
   const answer = useResource<TrajectoryAnswer>(path);

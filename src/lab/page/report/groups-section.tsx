@@ -1,9 +1,9 @@
 import type { PageData, StepData } from "../../report/page-data.ts";
 import type { Split } from "../../../run/data.ts";
-import { Segmented } from "../components/controls.tsx";
 import { count } from "../components/format.ts";
 import { GroupCards, groupFacts } from "../components/groups.tsx";
-import { nearestStep, showStep, showTrajectory, type View } from "./view.ts";
+import { StepChoice } from "../components/step-choice.tsx";
+import { showStep, showTrajectory, type View } from "./view.ts";
 
 /** Section of the current step's groups, side by side. */
 export function GroupsSection({ data, view }: { readonly data: PageData; readonly view: View }) {
@@ -26,7 +26,7 @@ export function GroupsSection({ data, view }: { readonly data: PageData; readonl
       <div class="bar">
         <h2 id="groups-title">Groups</h2>
         <div class="controls">
-          <StepControls steps={data.steps} step={step} shown={view.step} />
+          <StepChoice steps={data.steps} step={step} about={reasonOf} onChange={showStep} />
         </div>
       </div>
       <p class="about">
@@ -38,6 +38,10 @@ export function GroupsSection({ data, view }: { readonly data: PageData; readonl
   );
 }
 
+function reasonOf({ reason }: StepData): string {
+  return reason === "spaced" ? "" : reason;
+}
+
 /** Describes the steps in the page, the omitted steps, and the location of their files. */
 function leftOut({ steps, available }: PageData): string {
   const here = (split: Split) => steps.filter((each) => each.split === split).length;
@@ -47,47 +51,4 @@ function leftOut({ steps, available }: PageData): string {
   const isWhole = here("train") === train && here("eval") === evaluations;
   if (isWhole) return `The trajectories of all steps are in this page; the files they come from are in ${files} of the run directory.`;
   return `This page holds the trajectories of ${kept}: the first, the last, the best, and others evenly spaced. The rest are in ${files} of the run directory; the curves show every step.`;
-}
-
-/** Choice of the step: split, number, neighbors. */
-function StepControls({ steps, step, shown }: { readonly steps: PageData["steps"]; readonly step: StepData; readonly shown: number }) {
-  const splits = [...new Set(steps.map((each) => each.split))];
-  const own = steps.map((each, index) => ({ each, index })).filter(({ each }) => each.split === step.split);
-  const at = own.findIndex(({ index }) => index === shown);
-  const move = (by: number, label: string, sign: string) => {
-    const target = own[at + by];
-    return (
-      <button type="button" aria-label={label} disabled={!target} onClick={() => target && showStep(steps, target.index)}>
-        {sign}
-      </button>
-    );
-  };
-  return (
-    <>
-      {splits.length > 1 && (
-        <Segmented
-          legend="Rollouts of"
-          options={splits.map((value) => ({ value, label: value === "train" ? "Training" : "Evaluation" }))}
-          name="split"
-          value={step.split}
-          onChange={({ value }) => {
-            const same = steps.filter((each) => each.split === value);
-            const near = same[nearestStep(same, step.step, value)];
-            if (near) showStep(steps, steps.indexOf(near));
-          }}
-        />
-      )}
-      <div class="stepper">
-        {move(-1, "Earlier step", "‹")}
-        <select id="step" aria-label="Step" value={shown} onChange={({ currentTarget }) => showStep(steps, Number(currentTarget.value))}>
-          {own.map(({ each, index }) => (
-            <option key={index} value={index}>
-              {`step ${each.step}${each.reason === "spaced" ? "" : ` · ${each.reason}`}`}
-            </option>
-          ))}
-        </select>
-        {move(1, "Later step", "›")}
-      </div>
-    </>
-  );
 }

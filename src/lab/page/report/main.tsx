@@ -16,7 +16,8 @@ function Report({ data }: { readonly data: PageData }) {
   const step = data.steps[view.step];
   const runs = useMemo(() => [{ name: data.title, metrics: data.metrics }], [data]);
   const pick = (picked: number) => {
-    if (data.steps.length > 0) showStep(data.steps, nearestStep(data.steps, picked, step?.split ?? "train"));
+    const nearest = nearestStep(data.steps, picked, step?.split ?? "train");
+    if (nearest !== undefined) showStep(nearest);
   };
   const written = ["Page written", `${data.written.slice(0, 19).replace("T", " ")} UTC`] as const;
   return (

@@ -19,10 +19,9 @@ export function useView(steps: PageData["steps"]): View {
   return view;
 }
 
-/** Shows another step (index into `steps`) and its best trajectory in the page. */
-export function showStep(steps: PageData["steps"], index: number): void {
-  const step = steps[index];
-  if (step !== undefined) showTrajectory(step, ...firstReadable(step));
+/** Shows another step and its best trajectory in the page. */
+export function showStep(step: StepData): void {
+  showTrajectory(step, ...firstReadable(step));
 }
 
 /** Shows a trajectory of a step. */
@@ -30,10 +29,10 @@ export function showTrajectory({ split, step }: StepData, group: number, traject
   location.hash = `#${split}/${step}/${group}/${trajectory}`;
 }
 
-/** Returns the index of the step nearest to a number, preferably of the given split. */
-export function nearestStep(steps: PageData["steps"], step: number, split: StepData["split"]): number {
-  const near = steps.map((each, index) => ({ index, far: Math.abs(each.step - step) + (each.split === split ? 0 : 0.5) }));
-  return near.reduce((best, each) => (each.far < best.far ? each : best)).index;
+/** Returns the step nearest to a number, preferably of the given split; undefined without steps. */
+export function nearestStep(steps: PageData["steps"], step: number, split: StepData["split"]): StepData | undefined {
+  const distance = (each: StepData) => Math.abs(each.step - step) + (each.split === split ? 0 : 0.5);
+  return steps.toSorted((a, b) => distance(a) - distance(b))[0];
 }
 
 /** Returns the view of an address; the last step if the address names none. */

@@ -1,0 +1,90 @@
+import type { ComponentChildren } from "preact";
+
+/** Column of a {@link Table}. */
+export interface Column<Row> {
+  /** Text of the head. */
+  readonly label: string;
+  /** `number` aligns right; `hidden` shows the label only to screen readers. @default "text" */
+  readonly kind?: "number" | "hidden" | "text";
+  /** Whether its cells are the heads of the rows. @default false */
+  readonly isHead?: boolean;
+  readonly headClass?: string;
+  /** Class of the cells. @default `num` for numbers */
+  readonly class?: string | ((row: Row) => string | undefined);
+  /** Whether the cells have the label on a narrow screen. @default false */
+  readonly isLabeled?: boolean;
+  /** Returns the tooltip of a cell. */
+  readonly title?: (row: Row) => string;
+  readonly cell: (row: Row) => ComponentChildren;
+  /** Order by this column; null if the rows are sorted by another one. Without it, rows cannot be sorted by the column. */
+  readonly order?: "ascending" | "descending" | null;
+  /** Called when the head is pressed. */
+  readonly onSort?: () => void;
+}
+
+interface TableProps<Row> {
+  /** Classes of the table. */
+  readonly name: string;
+  readonly caption?: string;
+  readonly columns: readonly Column<Row>[];
+  readonly rows: readonly Row[];
+  readonly keyOf: (row: Row, index: number) => string | number;
+  readonly rowClass?: (row: Row) => string;
+}
+
+/** Table with a head and one row per item. */
+export function Table<Row>({ name, caption, columns, rows, keyOf, rowClass }: TableProps<Row>) {
+  return (
+    <table class={name}>
+      {caption !== undefined && <caption>{caption}</caption>}
+      <thead>
+        <tr>{columns.map((column) => headOf(column))}</tr>
+      </thead>
+      <tbody>
+        {rows.map((row, index) => (
+          <tr key={keyOf(row, index)} class={rowClass?.(row)}>
+            {columns.map((column) => cellOf(column, row))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function headOf<Row>({ label, kind = "text", headClass, order, onSort }: Column<Row>) {
+  return (
+    <th
+      key={label}
+      scope="col"
+      class={headClass ?? (kind === "number" ? "num" : undefined)}
+      aria-sort={order === undefined ? undefined : (order ?? "none")}
+    >
+      {kind === "hidden" ? (
+        <span class="hidden">{label}</span>
+      ) : onSort === undefined ? (
+        label
+      ) : (
+        <button type="button" class="sort" onClick={onSort}>
+          {label}
+          <span aria-hidden="true">{order === "ascending" ? " ↑" : order === "descending" ? " ↓" : ""}</span>
+        </button>
+      )}
+    </th>
+  );
+}
+
+function cellOf<Row>({ label, kind, isHead = false, class: given, isLabeled = false, title, cell }: Column<Row>, row: Row) {
+  if (isHead) {
+    return (
+      <th key={label} scope="row">
+        {cell(row)}
+      </th>
+    );
+  }
+  const name = typeof given === "function" ? given(row) : (given ?? (kind === "number" ? "num" : undefined));
+  return (
+    <td key={label} class={name} data-label={isLabeled ? label : undefined} title={title?.(row)}>
+      {cell(row)}
+    </td>
+  );
+}
