@@ -1,5 +1,7 @@
-import { appendFile, mkdir, rename, writeFile } from "node:fs/promises";
+import { appendFile, mkdir } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { replaceFile } from "../../base/util/replace-file.ts";
+import { last } from "../../base/util/values.ts";
 import type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "../train/tracker.ts";
 
 /** Options of {@link csvTracker}. */
@@ -36,52 +38,34 @@ export function csvTracker({ path, name = "csv" }: CsvOptions = {}): Tracker {
     async open(run, state) {
       const file = path === undefined ? join(run.runDir, "metrics.csv") : resolve(path);
       await mkdir(dirname(file), { recursive: true });
-      return CsvSession.open(file, run, state as number | null);
+      return openTable(file, run, state as number | null);
     },
   };
 }
 
-/** Open table. The state of the tracker is the `seq` of the last event in the file; the file is written anew at each start. */
-class CsvSession implements TrackerSession {
-  readonly #file: string;
-  readonly #columns: Set<string>;
-  readonly #rows: Row[];
-
-  private constructor(file: string, rows: Row[]) {
-    this.#file = file;
-    this.#rows = rows;
-    this.#columns = new Set([...COLUMNS, ...rows.flatMap((row) => [...row.keys()])]);
-  }
-
-  static async open(file: string, run: TrackedRun, lastSeq: number | null): Promise<CsvSession> {
-    const rows: Row[] = [];
-    if (lastSeq !== null) for await (const event of run.events(lastSeq)) rows.push(...rowOf(event));
-    const session = new CsvSession(file, rows);
-    await session.#writeAll();
-    return session;
-  }
-
-  async log(events: readonly TrackedEvent[]): Promise<number> {
-    const rows = events.flatMap(rowOf);
-    const known = this.#columns.size;
-    for (const row of rows) for (const column of row.keys()) this.#columns.add(column);
-    this.#rows.push(...rows);
-    if (this.#columns.size > known) await this.#writeAll();
-    else if (rows.length > 0) await appendFile(this.#file, this.#textOf(rows));
-    return (events.at(-1) as TrackedEvent).event.seq;
-  }
-
-  async close(): Promise<void> {}
-
-  async #writeAll(): Promise<void> {
-    const header = [...this.#columns].map(quoted).join(",");
-    await writeFile(`${this.#file}.tmp`, `${header}\n${this.#textOf(this.#rows)}`);
-    await rename(`${this.#file}.tmp`, this.#file);
-  }
-
-  #textOf(rows: readonly Row[]): string {
-    return rows.map((row) => `${[...this.#columns].map((column) => quoted(row.get(column) ?? "")).join(",")}\n`).join("");
-  }
+/**
+ * Opens the table of a run. The state of the tracker is the `seq` of the last event in the file; the file is written anew at each start.
+ */
+async function openTable(file: string, run: TrackedRun, lastSeq: number | null): Promise<TrackerSession> {
+  const rows: Row[] = [];
+  if (lastSeq !== null) for await (const event of run.events(lastSeq)) rows.push(...rowOf(event));
+  const columns = new Set<string>([...COLUMNS, ...rows.flatMap((row) => [...row.keys()])]);
+  const textOf = (some: readonly Row[]) =>
+    some.map((row) => `${[...columns].map((column) => quoted(row.get(column) ?? "")).join(",")}\n`).join("");
+  const writeAll = () => replaceFile(file, `${[...columns].map(quoted).join(",")}\n${textOf(rows)}`);
+  await writeAll();
+  return {
+    async log(events) {
+      const added = events.flatMap(rowOf);
+      const known = columns.size;
+      for (const row of added) for (const column of row.keys()) columns.add(column);
+      rows.push(...added);
+      if (columns.size > known) await writeAll();
+      else if (added.length > 0) await appendFile(file, textOf(added));
+      return last(events).event.seq;
+    },
+    close: async () => {},
+  };
 }
 
 function rowOf({ event, step, metrics }: TrackedEvent): Row[] {

@@ -73,9 +73,9 @@ export function mlflowTracker(options: MlflowOptions = {}): Tracker {
   return {
     name,
     async open(run, state, signal) {
-      const api = new MlflowApi(url, authorization(token));
-      const open = (state as State | null) ?? (await findOrCreate(api, run, { experiment, runName: runName ?? run.name }, signal));
-      return new MlflowSession(api, run, open, traces);
+      const server = { url, headers: authorization(token) };
+      const open = (state as State | null) ?? (await findOrCreate(server, run, { experiment, runName: runName ?? run.name }, signal));
+      return sessionOf(server, run, open, traces);
     },
   };
 }
@@ -91,49 +91,40 @@ function authorization(token: string | undefined): Readonly<Record<string, strin
   return user === "" ? {} : { authorization: `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}` };
 }
 
-/** Calls of the REST interface. */
-class MlflowApi {
-  readonly #url: string;
-  readonly #headers: Readonly<Record<string, string>>;
+/** Server with the headers of every request. */
+interface Server {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
 
-  constructor(url: string, headers: Readonly<Record<string, string>>) {
-    this.#url = url;
-    this.#headers = headers;
-  }
+/** Calls the REST interface. */
+async function post<T>({ url, headers }: Server, path: string, body: unknown, signal: AbortSignal): Promise<T> {
+  return (await sendToTracker({ url: `${url}/api/2.0/mlflow/${path}`, headers, body, signal })) as T;
+}
 
-  async post<T>(path: string, body: unknown, signal: AbortSignal): Promise<T> {
-    return (await sendToTracker({ url: `${this.#url}/api/2.0/mlflow/${path}`, headers: this.#headers, body, signal })) as T;
-  }
-
-  /** Returns the id of an experiment; null if it does not exist. */
-  async experimentId(name: string, signal: AbortSignal): Promise<string | null> {
-    const url = `${this.#url}/api/2.0/mlflow/experiments/get-by-name?experiment_name=${encodeURIComponent(name)}`;
-    try {
-      const { experiment } = (await sendToTracker({ url, headers: this.#headers, signal })) as { experiment: { experiment_id: string } };
-      return experiment.experiment_id;
-    } catch (error) {
-      if (error instanceof TrackerResponseError && error.status === 404) return null;
-      throw error;
-    }
-  }
-
-  async traces(request: unknown, { experimentId, runId }: State, signal: AbortSignal): Promise<void> {
-    const headers = { ...this.#headers, "x-mlflow-experiment-id": experimentId, "x-mlflow-run-id": runId };
-    await sendToTracker({ url: `${this.#url}/v1/traces`, headers, body: request, signal });
+/** Returns the id of an experiment; null if it does not exist. */
+async function experimentIdOf({ url, headers }: Server, name: string, signal: AbortSignal): Promise<string | null> {
+  const address = `${url}/api/2.0/mlflow/experiments/get-by-name?experiment_name=${encodeURIComponent(name)}`;
+  try {
+    const { experiment } = (await sendToTracker({ url: address, headers, signal })) as { experiment: { experiment_id: string } };
+    return experiment.experiment_id;
+  } catch (error) {
+    if (error instanceof TrackerResponseError && error.status === 404) return null;
+    throw error;
   }
 }
 
 /** Returns the run with the tag of this run's id, which an earlier start may have created, or creates the run. */
 async function findOrCreate(
-  api: MlflowApi,
+  server: Server,
   run: TrackedRun,
   { experiment, runName }: { readonly experiment: string; readonly runName: string },
   signal: AbortSignal,
 ): Promise<State> {
-  const experimentId = (await api.experimentId(experiment, signal)) ?? (await createExperiment(api, experiment, signal));
+  const experimentId = (await experimentIdOf(server, experiment, signal)) ?? (await createExperiment(server, experiment, signal));
   const filter = `tags.\`${ID_TAG}\` = '${run.id}'`;
   const search = { experiment_ids: [experimentId], filter, max_results: 1 };
-  const found = await api.post<{ runs?: { info: { run_id: string } }[] }>("runs/search", search, signal);
+  const found = await post<{ runs?: { info: { run_id: string } }[] }>(server, "runs/search", search, signal);
   const known = found.runs?.[0]?.info.run_id;
   if (known !== undefined) return { experimentId, runId: known };
   const tags = [
@@ -143,16 +134,16 @@ async function findOrCreate(
   ];
   const startTime = await startOf(run);
   const body = { experiment_id: experimentId, run_name: runName, start_time: startTime, tags };
-  const created = await api.post<{ run: { info: { run_id: string } } }>("runs/create", body, signal);
+  const created = await post<{ run: { info: { run_id: string } } }>(server, "runs/create", body, signal);
   return { experimentId, runId: created.run.info.run_id };
 }
 
-async function createExperiment(api: MlflowApi, name: string, signal: AbortSignal): Promise<string> {
+async function createExperiment(server: Server, name: string, signal: AbortSignal): Promise<string> {
   try {
-    return (await api.post<{ experiment_id: string }>("experiments/create", { name }, signal)).experiment_id;
+    return (await post<{ experiment_id: string }>(server, "experiments/create", { name }, signal)).experiment_id;
   } catch (error) {
     // Another run may have created the experiment meanwhile.
-    const known = await api.experimentId(name, signal);
+    const known = await experimentIdOf(server, name, signal);
     if (known === null) throw error;
     return known;
   }
@@ -163,62 +154,54 @@ async function startOf(run: TrackedRun): Promise<number> {
   return Date.now();
 }
 
-/** Open run on the server. */
-class MlflowSession implements TrackerSession {
-  readonly #api: MlflowApi;
-  readonly #run: TrackedRun;
-  readonly #state: State;
-  readonly #traces: TraceSetting;
+/** Returns the session of a run on the server. */
+function sessionOf(server: Server, run: TrackedRun, state: State, traces: TraceSetting): TrackerSession {
+  /** Sends values of a run in requests of at most `max` of them. */
+  const logBatches = async (name: "metrics" | "params", values: readonly object[], max: number, signal: AbortSignal) => {
+    for (let from = 0; from < values.length; from += max)
+      await post(server, "runs/log-batch", { run_id: state.runId, [name]: values.slice(from, from + max) }, signal);
+  };
+  return {
+    async log(events, signal) {
+      if (events.some(({ event }) => event.type === "run-start")) await logBatches("params", mlflowParameters(run), MAX_PARAMETERS, signal);
+      await logBatches("metrics", events.flatMap(metricsOf), MAX_METRICS, signal);
+      for (const event of events) await logRollouts(server, run, { event, state, traces }, signal);
+      const status = events.flatMap(statusOf).at(-1);
+      if (status !== undefined) await post(server, "runs/update", { run_id: state.runId, ...status }, signal);
+      return state;
+    },
+    close: async () => {},
+  };
+}
 
-  constructor(api: MlflowApi, run: TrackedRun, state: State, traces: TraceSetting) {
-    this.#api = api;
-    this.#run = run;
-    this.#state = state;
-    this.#traces = traces;
+async function logRollouts(
+  { url, headers }: Server,
+  run: TrackedRun,
+  { event, state, traces }: { readonly event: TrackedEvent; readonly state: State; readonly traces: TraceSetting },
+  signal: AbortSignal,
+): Promise<void> {
+  const rollouts = await rolloutsOf(run, event, traces.count);
+  if (rollouts.length === 0) return;
+  const body = otlpRequest(run, rollouts, ({ trajectory }) => {
+    const messages = trajectory.messages();
+    return {
+      "mlflow.spanType": JSON.stringify("AGENT"),
+      "mlflow.spanInputs": JSON.stringify({ messages: messages.slice(0, -1) }),
+      "mlflow.spanOutputs": JSON.stringify(messages.at(-1) ?? null),
+    };
+  });
+  const ids = { "x-mlflow-experiment-id": state.experimentId, "x-mlflow-run-id": state.runId };
+  try {
+    await sendToTracker({ url: `${url}/v1/traces`, headers: { ...headers, ...ids }, body, signal });
+  } catch (error) {
+    if (!(error instanceof TrackerResponseError && NO_TRACES.has(error.status))) throw error;
+    traces.count = 0;
+    throw new Error(`the server does not accept traces (${error.message}); update the server, or set \`rollouts: 0\``, { cause: error });
   }
+}
 
-  async log(events: readonly TrackedEvent[], signal: AbortSignal): Promise<State> {
-    const { runId } = this.#state;
-    if (events.some(({ event }) => event.type === "run-start")) await this.#logParameters(signal);
-    const metrics = events.flatMap(metricsOf);
-    for (let from = 0; from < metrics.length; from += MAX_METRICS)
-      await this.#api.post("runs/log-batch", { run_id: runId, metrics: metrics.slice(from, from + MAX_METRICS) }, signal);
-    for (const event of events) await this.#logRollouts(event, signal);
-    const status = events.flatMap(statusOf).at(-1);
-    if (status !== undefined) await this.#api.post("runs/update", { run_id: runId, ...status }, signal);
-    return this.#state;
-  }
-
-  async close(): Promise<void> {}
-
-  async #logParameters(signal: AbortSignal): Promise<void> {
-    const all = [...parametersOf(this.#run.config)].map(([key, value]) => ({
-      key: keyOf(key),
-      value: String(value).slice(0, MAX_PARAMETER_CHARACTERS),
-    }));
-    for (let from = 0; from < all.length; from += MAX_PARAMETERS)
-      await this.#api.post("runs/log-batch", { run_id: this.#state.runId, params: all.slice(from, from + MAX_PARAMETERS) }, signal);
-  }
-
-  async #logRollouts(event: TrackedEvent, signal: AbortSignal): Promise<void> {
-    const rollouts = await rolloutsOf(this.#run, event, this.#traces.count);
-    if (rollouts.length === 0) return;
-    const request = otlpRequest(this.#run, rollouts, ({ trajectory }) => {
-      const messages = trajectory.messages();
-      return {
-        "mlflow.spanType": JSON.stringify("AGENT"),
-        "mlflow.spanInputs": JSON.stringify({ messages: messages.slice(0, -1) }),
-        "mlflow.spanOutputs": JSON.stringify(messages.at(-1) ?? null),
-      };
-    });
-    try {
-      await this.#api.traces(request, this.#state, signal);
-    } catch (error) {
-      if (!(error instanceof TrackerResponseError && NO_TRACES.has(error.status))) throw error;
-      this.#traces.count = 0;
-      throw new Error(`the server does not accept traces (${error.message}); update the server, or set \`rollouts: 0\``, { cause: error });
-    }
-  }
+function mlflowParameters({ config }: TrackedRun) {
+  return [...parametersOf(config)].map(([key, value]) => ({ key: keyOf(key), value: String(value).slice(0, MAX_PARAMETER_CHARACTERS) }));
 }
 
 function metricsOf({ event, step, metrics }: TrackedEvent) {

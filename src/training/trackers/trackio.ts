@@ -50,7 +50,7 @@ export function trackioTracker(options: TrackioOptions = {}): Tracker {
   const url = `${address.origin}${address.pathname.replace(/\/+$/u, "")}/api/bulk_log`;
   checkRollouts(rollouts);
   const headers = token === undefined ? {} : { "x-trackio-write-token": token };
-  return { name, open: async (run) => new TrackioSession(run, { url, headers, project, runName: runName ?? run.name, rollouts }) };
+  return { name, open: async (run) => sessionOf(run, { url, headers, project, runName: runName ?? run.name, rollouts }) };
 }
 
 interface Target {
@@ -61,46 +61,37 @@ interface Target {
   readonly rollouts: number;
 }
 
-class TrackioSession implements TrackerSession {
-  readonly #run: TrackedRun;
-  readonly #target: Target;
+function sessionOf(run: TrackedRun, { url, headers, project, runName, rollouts }: Target): TrackerSession {
+  return {
+    async log(events, signal) {
+      const entries: LogEntry[] = [];
+      for (const event of events) entries.push(...(await entriesOf(run, event, rollouts)));
+      const { id, config } = run;
+      const logs = entries.map((entry) => ({ project, run: runName, run_id: id, config, ...entry }));
+      if (logs.length > 0) await sendToTracker({ url, headers, body: { logs, hf_token: null }, signal });
+      return null;
+    },
+    close: async () => {},
+  };
+}
 
-  constructor(run: TrackedRun, target: Target) {
-    this.#run = run;
-    this.#target = target;
-  }
-
-  async log(events: readonly TrackedEvent[], signal: AbortSignal): Promise<null> {
-    const { url, headers, project, runName } = this.#target;
-    const entries: LogEntry[] = [];
-    for (const event of events) entries.push(...(await this.#entriesOf(event)));
-    if (entries.length === 0) return null;
-    const { id, config } = this.#run;
-    const logs = entries.map((entry) => ({ project, run: runName, run_id: id, config, ...entry }));
-    await sendToTracker({ url, headers, body: { logs, hf_token: null }, signal });
-    return null;
-  }
-
-  async close(): Promise<void> {}
-
-  async #entriesOf(tracked: TrackedEvent): Promise<LogEntry[]> {
-    const { event, step, metrics } = tracked;
-    if (Object.keys(metrics).length === 0) return [];
-    const id = `${this.#run.id}-${event.seq}`;
-    const rollouts = await rolloutsOf(this.#run, tracked, this.#target.rollouts);
-    return [
-      { metrics, step, log_id: id },
-      ...rollouts.map(({ split, scenarioIndex, index, trajectory }) => ({
-        metrics: {
-          [`rollouts/${split}`]: {
-            _type: "trackio.trace",
-            messages: trajectory.messages(),
-            metadata: { ...trajectory.metadata, reward: trajectory.reward, scenario_index: scenarioIndex, rollout: index },
-          },
+async function entriesOf(run: TrackedRun, tracked: TrackedEvent, count: number): Promise<LogEntry[]> {
+  const { event, step, metrics } = tracked;
+  if (Object.keys(metrics).length === 0) return [];
+  const id = `${run.id}-${event.seq}`;
+  const rollouts = await rolloutsOf(run, tracked, count);
+  return [
+    { metrics, step, log_id: id },
+    ...rollouts.map(({ split, scenarioIndex, index, trajectory }) => ({
+      metrics: {
+        [`rollouts/${split}`]: {
+          _type: "trackio.trace",
+          messages: trajectory.messages(),
+          metadata: { ...trajectory.metadata, reward: trajectory.reward, scenario_index: scenarioIndex, rollout: index },
         },
-        step,
-        log_id: `${id}-${scenarioIndex}-${index}`,
-      })),
-    ];
-  }
+      },
+      step,
+      log_id: `${id}-${scenarioIndex}-${index}`,
+    })),
+  ];
 }

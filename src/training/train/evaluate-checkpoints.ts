@@ -2,11 +2,11 @@ import type { Model } from "../../library/client/index.ts";
 import type { Environment } from "../../library/environment/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
-import { resultOf, type RunResult } from "./loop.ts";
+import { resultOf } from "./loop.ts";
 import { checkEvaluation, checkIntegerOption, checkRunOptions, type EvaluationOptions, type RunOptions } from "./options.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
 import type { ResumeState } from "../../run/resume-state.ts";
-import { TrainingRun } from "./training-run.ts";
+import { TrainingRun, type RunKind } from "./training-run.ts";
 
 /** Options of {@link evaluateCheckpoints}. */
 export interface EvaluateCheckpointsOptions<S>
@@ -52,7 +52,7 @@ export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): 
       { param: "checkpoints" },
     );
   }
-  const loop = (directory: RunDirectory) => new EvaluationLoop(directory, options);
+  const loop = (directory: RunDirectory) => evaluationLoop(directory, options);
   const evaluated = ({ evaluations }: ResumeState) =>
     checkpoints.filter((checkpoint) => evaluations.some(({ step }) => step === checkpoint));
   const progress = (state: ResumeState) => ({ count: checkpoints.length, completed: evaluated(state).length });
@@ -78,31 +78,21 @@ function configOf<S>({ model, environment, checkpoints, ...options }: EvaluateCh
   };
 }
 
-/** Evaluates one checkpoint after the other. */
-class EvaluationLoop<S> {
-  readonly #directory: RunDirectory;
-  readonly #options: EvaluateCheckpointsOptions<S>;
-  #isStopped = false;
-
-  constructor(directory: RunDirectory, options: EvaluateCheckpointsOptions<S>) {
-    this.#directory = directory;
-    this.#options = options;
-  }
-
-  /** Ends the run after the current checkpoint. */
-  stop(): void {
-    this.#isStopped = true;
-  }
-
-  async run(signal: AbortSignal): Promise<RunResult> {
-    const { environment, checkpoints, samples, temperature, seed = 0 } = this.#options;
-    const options = { ...this.#options, evaluation: { samples, temperature } };
-    const environments = [environment as Environment<unknown>];
-    for (const checkpointStep of checkpoints) {
-      if (this.#directory.state.evaluations.some(({ step }) => step === checkpointStep)) continue;
-      if (this.#isStopped) return resultOf(this.#directory, "stopped");
-      await evaluateCheckpoint({ directory: this.#directory, options, environments, seed, step: checkpointStep, checkpointStep, signal });
-    }
-    return resultOf(this.#directory, "completed");
-  }
+/** Returns the loop that evaluates one checkpoint after the other; `stop` ends the run after the current checkpoint. */
+function evaluationLoop<S>(directory: RunDirectory, given: EvaluateCheckpointsOptions<S>): ReturnType<RunKind["loop"]> {
+  const { environment, checkpoints, samples, temperature, seed = 0 } = given;
+  const options = { ...given, evaluation: { samples, temperature } };
+  const environments = [environment as Environment<unknown>];
+  let isStopped = false;
+  return {
+    stop: () => void (isStopped = true),
+    async run(signal) {
+      for (const checkpointStep of checkpoints) {
+        if (directory.state.evaluations.some(({ step }) => step === checkpointStep)) continue;
+        if (isStopped) return resultOf(directory, "stopped");
+        await evaluateCheckpoint({ directory, options, environments, seed, step: checkpointStep, checkpointStep, signal });
+      }
+      return resultOf(directory, "completed");
+    },
+  };
 }

@@ -22,15 +22,8 @@ export interface Measurement {
 const MAX_EXCEPTIONS = 0.05;
 
 /** Plays the environments' `eval` scenarios with one checkpoint and records the metrics, named `eval/…` (timings `time/eval/…`). */
-export async function evaluateCheckpoint({
-  directory,
-  options,
-  environments,
-  seed,
-  step,
-  checkpointStep,
-  signal,
-}: Measurement): Promise<void> {
+export async function evaluateCheckpoint(measurement: Measurement): Promise<void> {
+  const { directory, options, environments, seed, step, checkpointStep, signal } = measurement;
   const { evaluation = {}, model, concurrency = 64, timeoutMs, chatTemplateKwargs } = options;
   const { samples = 1, temperature = samples === 1 ? 0 : 1 } = evaluation;
   const startedMs = performance.now();
@@ -48,13 +41,13 @@ export async function evaluateCheckpoint({
     policyVersion: step,
     gather: {
       groupSize: samples,
+      maxExceptions: MAX_EXCEPTIONS,
+      retries: 2,
       concurrency,
       timeoutMs,
-      maxExceptions: MAX_EXCEPTIONS,
       temperature,
       chatTemplateKwargs,
       seed,
-      retries: 2,
     },
     signal,
   });

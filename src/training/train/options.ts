@@ -7,7 +7,7 @@ import { checkProgress } from "../../base/progress/index.ts";
 import type { TrajectoryGroup } from "../../base/trajectory/index.ts";
 import { checkBatchOptions, weightedEnvironments, type BatchOptions } from "./batch/options.ts";
 import type { Metrics } from "../../run/events.ts";
-import { checkKeepCheckpoints, type KeepCheckpoints, type KeepTrajectories } from "./retention.ts";
+import type { KeepCheckpoints, KeepTrajectories } from "./retention.ts";
 import type { Tracker } from "./tracker.ts";
 import { checkTrackers } from "./tracker-feed.ts";
 
@@ -161,8 +161,10 @@ export function checkRunOptions(options: RunOptions): void {
   checkIntegerOption("evaluation.samples", options.evaluation?.samples, 1);
   checkProgress(options.progress);
   checkTrackers(options.trackers);
-  if (options.keepCheckpoints !== undefined) checkKeepCheckpoints(options.keepCheckpoints);
-  if (options.keepCheckpoints?.best?.metric.startsWith("eval/") && options.evaluation === undefined) {
+  const { keepCheckpoints: keep } = options;
+  checkIntegerOption("keepCheckpoints.recent", keep?.recent, 1, keep !== undefined);
+  checkIntegerOption("keepCheckpoints.best.count", keep?.best?.count, 1, keep?.best !== undefined);
+  if (keep?.best?.metric.startsWith("eval/") && options.evaluation === undefined) {
     throw new ArgumentError("`keepCheckpoints.best.metric` is a metric of evaluations; give `evaluation` too", {
       param: "keepCheckpoints.best.metric",
     });

@@ -1,4 +1,3 @@
-import { ArgumentError } from "../../base/errors.ts";
 import type { ResumeState } from "../../run/resume-state.ts";
 
 /** Retention policy of a run's checkpoints. Step 0, the newest checkpoint and checkpoints in use (rollouts, evaluation) are always kept. */
@@ -30,22 +29,6 @@ export interface KeepCheckpoints {
 export interface KeepTrajectories {
   /** Interval in steps, at least 1: keeps the rollouts of steps 0, `every`, 2 · `every` …, and of evaluations after so many steps. */
   readonly every: number;
-}
-
-/**
- * Checks the counts of a retention policy.
- *
- * @throws ArgumentError `E_ARGUMENT` for a count outside its bounds.
- */
-export function checkKeepCheckpoints(keep: KeepCheckpoints): void {
-  const counts = {
-    "keepCheckpoints.recent": keep.recent,
-    ...(keep.best === undefined ? {} : { "keepCheckpoints.best.count": keep.best.count }),
-  };
-  for (const [param, value] of Object.entries(counts)) {
-    if (!Number.isInteger(value) || value < 1)
-      throw new ArgumentError(`Expected \`${param}\` to be an integer of at least 1, got \`${value}\``, { param });
-  }
 }
 
 /** Returns the value of a metric for each checkpoint; of several values, the last counts. */

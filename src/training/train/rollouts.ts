@@ -99,14 +99,8 @@ async function playMissing(options: PlayOptions, missing: readonly number[], sto
     const label = isLabeled && environment !== undefined ? { environment } : {};
     const kept = withMetadata(group, { ...label, step, checkpoint_step: checkpointStep, policy_version: policyVersion });
     await directory.addGroup(split, step, kept);
-    directory.report({
-      type: "group-end",
-      step,
-      split,
-      scenarioIndex: scenarioIndex(kept),
-      rewards: kept.rewards,
-      exceptions: kept.exceptions.length,
-    });
+    const { rewards, exceptions } = kept;
+    directory.report({ type: "group-end", step, split, scenarioIndex: scenarioIndex(kept), rewards, exceptions: exceptions.length });
   }
 }
 

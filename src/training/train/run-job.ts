@@ -58,12 +58,8 @@ export async function awaitJob(step: JobStep): Promise<JobOutcome> {
       return await start(step, open, known !== null);
     } catch (error) {
       if (!(error instanceof JobFailedError)) throw error;
-      const { failedAttempts } = await step.directory.record({
-        type: "job-fail",
-        step: step.step,
-        attempt: open.attempt,
-        message: error.message,
-      });
+      const failed = { step: step.step, attempt: open.attempt, message: error.message };
+      const { failedAttempts } = await step.directory.record({ type: "job-fail", ...failed });
       if (failedAttempts > step.jobRetries) throw error;
     }
   }

@@ -31,12 +31,8 @@ export function checkTrackers(trackers: readonly Tracker[] | undefined): void {
   const names = new Set<string>();
   for (const { name } of trackers ?? []) {
     if (typeof name !== "string" || !/^[\w.-]+$/u.test(name) || name.startsWith(".")) {
-      throw new ArgumentError(
-        `Expected the \`name\` of a tracker to consist of letters, digits, "-", "_" and ".", got ${JSON.stringify(name)}`,
-        {
-          param: "trackers",
-        },
-      );
+      const expected = 'the `name` of a tracker to consist of letters, digits, "-", "_" and "."';
+      throw new ArgumentError(`Expected ${expected}, got ${JSON.stringify(name)}`, { param: "trackers" });
     }
     if (names.has(name)) {
       throw new ArgumentError(`Expected different names for the trackers of a run, got "${name}" twice; set the option \`name\` of one`, {
@@ -48,46 +44,40 @@ export function checkTrackers(trackers: readonly Tracker[] | undefined): void {
 }
 
 /** Deliveries of the recorded events of one run to its trackers. */
-export class TrackerFeeds {
-  readonly #directory: RunDirectory;
-  readonly #feeds: readonly Feed[];
-  readonly #unsubscribe: () => void;
-
-  private constructor(directory: RunDirectory, feeds: readonly Feed[], unsubscribe: () => void) {
-    this.#directory = directory;
-    this.#feeds = feeds;
-    this.#unsubscribe = unsubscribe;
-  }
-
-  /** Starts the deliveries with the first event that a tracker has not confirmed. Call it while no event is being recorded. */
-  static async start(directory: RunDirectory, trackers: readonly Tracker[]): Promise<TrackerFeeds> {
-    const onFailure = (name: string, error: unknown) =>
-      void directory.record(warning(directory, name, 1, messageOf(error))).catch(() => undefined);
-    const feeds = await Promise.all(trackers.map((tracker) => Feed.open(directory, tracker, onFailure)));
-    const scalars = new Scalars();
-    const push = (event: RecordedEvent) => {
-      const tracked = scalars.of(event);
-      for (const feed of feeds) feed.push(tracked);
-    };
-    if (feeds.length > 0) for await (const event of readEvents(directory.path)) push(event);
-    const subscription = directory.live$.subscribe((event) => {
-      if (event.seq !== null) push(event);
-    });
-    return new TrackerFeeds(directory, feeds, () => subscription.unsubscribe());
-  }
-
+export interface TrackerFeeds {
   /** Delivers the remaining events, as far as possible within 30 seconds, and closes the trackers. Never throws. */
-  async finish(): Promise<void> {
-    await Promise.all(this.#feeds.map((feed) => feed.finish()));
-    this.#unsubscribe();
-    for (const { name, failures, undelivered, lastError } of this.#feeds) {
-      if (failures < 2 && undelivered === 0) continue;
-      const reason = failures === 0 ? "it was too slow" : messageOf(lastError);
-      const left =
-        undelivered === 0 ? "All events were delivered in the end" : `${undelivered} events are left; start the run again to send them`;
-      await this.#directory.record(warning(this.#directory, name, Math.max(1, failures - 1), `${reason}. ${left}`));
-    }
-  }
+  readonly finish: () => Promise<void>;
+}
+
+/** Starts the deliveries with the first event that a tracker has not confirmed. Call it while no event is being recorded. */
+export async function feedTrackers(directory: RunDirectory, trackers: readonly Tracker[]): Promise<TrackerFeeds> {
+  const onFailure = (name: string, error: unknown) =>
+    void directory.record(warning(directory, name, 1, messageOf(error))).catch(() => undefined);
+  const feeds = await Promise.all(
+    trackers.map(async (tracker) => new Feed(directory, tracker, await readTrackerPosition(directory.path, tracker.name), onFailure)),
+  );
+  const scalars = new Scalars();
+  const push = (event: RecordedEvent) => {
+    const tracked = scalars.of(event);
+    for (const feed of feeds) feed.push(tracked);
+  };
+  if (feeds.length > 0) for await (const event of readEvents(directory.path)) push(event);
+  const subscription = directory.live$.subscribe((event) => {
+    if (event.seq !== null) push(event);
+  });
+  return {
+    async finish() {
+      await Promise.all(feeds.map((feed) => feed.finish()));
+      subscription.unsubscribe();
+      for (const { name, failures, undelivered, lastError } of feeds) {
+        if (failures < 2 && undelivered === 0) continue;
+        const reason = failures === 0 ? "it was too slow" : messageOf(lastError);
+        const left =
+          undelivered === 0 ? "All events were delivered in the end" : `${undelivered} events are left; start the run again to send them`;
+        await directory.record(warning(directory, name, Math.max(1, failures - 1), `${reason}. ${left}`));
+      }
+    },
+  };
 }
 
 function warning({ state }: RunDirectory, name: string, count: number, message: string) {
@@ -119,17 +109,13 @@ class Feed {
   failures = 0;
   lastError: unknown;
 
-  private constructor(directory: RunDirectory, tracker: Tracker, saved: TrackerPosition, onFailure: OnFailure) {
+  constructor(directory: RunDirectory, tracker: Tracker, saved: TrackerPosition, onFailure: OnFailure) {
     this.name = tracker.name;
     this.#tracker = tracker;
     this.#directory = directory;
     this.#position = saved.position;
     this.#state = saved.state;
     this.#onFailure = onFailure;
-  }
-
-  static async open(directory: RunDirectory, tracker: Tracker, onFailure: OnFailure): Promise<Feed> {
-    return new Feed(directory, tracker, await readTrackerPosition(directory.path, tracker.name), onFailure);
   }
 
   get undelivered(): number {

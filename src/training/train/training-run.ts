@@ -9,7 +9,7 @@ import type { RunOptions } from "./options.ts";
 import { RunDirectory, type RunConfig } from "../../run/run-directory.ts";
 import { settingChanges } from "./setting-changes.ts";
 import type { ResumeState } from "../../run/resume-state.ts";
-import { TrackerFeeds } from "./tracker-feed.ts";
+import { feedTrackers, type TrackerFeeds } from "./tracker-feed.ts";
 import { messageOf } from "../../base/util/values.ts";
 
 /** Definition of one kind of run, RL or SFT. */
@@ -124,7 +124,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     let failure: "stopped" | "ended by an error" | undefined;
     let feeds: TrackerFeeds | undefined;
     try {
-      feeds = await TrackerFeeds.start(directory, options.trackers ?? []);
+      feeds = await feedTrackers(directory, options.trackers ?? []);
       signal.throwIfAborted();
       const { startCheckpoint, steps, end, plannedSteps } = directory.state;
       // The run has ended early and no more steps are requested than before: return the recorded result.
@@ -133,14 +133,8 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
       const settings = JSON.parse(JSON.stringify(kind.config.free)) as Readonly<Record<string, unknown>>;
       if (startCheckpoint === null) {
         const checkpointStep = await model.step({ signal });
-        await directory.record({
-          type: "run-start",
-          kind: kind.config.kind,
-          modelId: model.id,
-          checkpointStep,
-          steps: kind.count,
-          settings,
-        });
+        const started = { kind: kind.config.kind, modelId: model.id, checkpointStep };
+        await directory.record({ type: "run-start", ...started, steps: kind.count, settings });
       } else {
         const checkpointStep = steps.at(-1)?.checkpointStep ?? startCheckpoint;
         const changes = settingChanges(directory.state.settings ?? {}, settings);

@@ -95,12 +95,8 @@ export function scenarioKey<S>({ key }: CurriculumOptions<S>, environment: Envir
   if (key === undefined) return scenarioIdOf(environment, scenario);
   const value: unknown = key(scenario, environment.name);
   if (typeof value === "string") return value;
-  throw new ConfigError(
-    `Expected \`curriculum.key\` to return a text, got \`${String(value)}\` for a scenario of \`${environment.name}\``,
-    {
-      param: "curriculum.key",
-    },
-  );
+  const got = `\`${String(value)}\` for a scenario of \`${environment.name}\``;
+  throw new ConfigError(`Expected \`curriculum.key\` to return a text, got ${got}`, { param: "curriculum.key" });
 }
 
 /**
