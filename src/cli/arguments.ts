@@ -26,6 +26,11 @@ export function parseSize(text: string): number {
   return bytes;
 }
 
+/** Parser of a repeatable option of texts. */
+export function collected(text: string, before: readonly string[]): string[] {
+  return [...before, text];
+}
+
 /** Parses `project/name`, or `name` in the project `default`. */
 export function modelName(text: string): ModelName {
   const parts = text.split("/");

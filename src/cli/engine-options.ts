@@ -4,7 +4,7 @@ import { DEVICE_CHOICES, WEIGHT_PRECISIONS } from "../engine/engine-info.ts";
 import { createTinkerEngine, type DeviceChoice, type Engine, type WeightPrecision } from "../engine/index.ts";
 import { ConfigError } from "../base/errors.ts";
 import { parseBaseSource, toLocalBaseSource } from "../base/util/base-model.ts";
-import { parseSize } from "./arguments.ts";
+import { collected, parseSize } from "./arguments.ts";
 import type { UpstreamOptions } from "../service/index.ts";
 import { chooseDevice } from "../service/models/device.ts";
 import { SHIPPED_BASE, shippedDirectory } from "../service/models/shipped-base.ts";
@@ -60,12 +60,7 @@ export function addEngineOptions(command: Command): Command {
       pairs((source) => toLocalBaseSource(source, "--base-model")),
       {},
     )
-    .option(
-      "--base-root <path>",
-      "directory from which base models may be given as paths; repeatable",
-      (path: string, before: readonly string[]) => [...before, path],
-      [],
-    )
+    .option("--base-root <path>", "directory from which base models may be given as paths; repeatable", collected, [])
     .addOption(new Option("--device <name>", "device of the embedded engine (default: WHETSTONE_DEVICE, or cpu)").choices(DEVICE_CHOICES))
     .option(
       "--device-memory <size>",
@@ -90,18 +85,21 @@ export function addEngineOptions(command: Command): Command {
     )
     .option("--upstream-adapters", "load trained adapters into the upstream and sample them there, too")
     .option("--upstream-data-dir <path>", "the data directory as the upstream sees it (default: the same path)")
-    .option(
-      "--upstream-refuse <field>",
-      "field that the upstream accepts and ignores: reject it; repeatable",
-      (field: string, before: readonly string[]) => [...before, field],
-      [],
-    )
-    .option(
-      "--upstream-accept <field>",
-      "field that the upstream supports without confirming it: forward it; repeatable",
-      (field: string, before: readonly string[]) => [...before, field],
-      [],
-    );
+    .option("--upstream-refuse <field>", "field that the upstream accepts and ignores: reject it; repeatable", collected, [])
+    .option("--upstream-accept <field>", "field that the upstream supports without confirming it: forward it; repeatable", collected, []);
+}
+
+/** Throws ConfigError `E_CONFIG` for the first option that is given; false counts as not given. */
+function refuseGiven(options: Readonly<Record<string, string | number | boolean | undefined>>, reason: string): void {
+  const given = Object.keys(options).find((param) => options[param] !== undefined && options[param] !== false);
+  if (given !== undefined) throw new ConfigError(`${given} ${reason}`, { param: given });
+}
+
+/** Returns the key in an environment variable. @throws ConfigError `E_CONFIG` if the variable is empty. */
+function keyIn(variable: string, param: string): string {
+  const key = process.env[variable];
+  if (key) return key;
+  throw new ConfigError(`${param} names ${variable}, and that variable is empty`, { param });
 }
 
 /**
@@ -112,9 +110,8 @@ export function addEngineOptions(command: Command): Command {
 export async function engineOf(options: EngineFlags): Promise<Engine | undefined> {
   const { engine, engineUrl: url, engineKeyEnv: keyVariable, engineServer: server, engineEncoding: encoding } = options;
   if (engine === "onnx") {
-    const given = { "--engine-url": url, "--engine-key-env": keyVariable, "--engine-server": server, "--engine-encoding": encoding };
-    for (const [param, value] of Object.entries(given))
-      if (value !== undefined) throw new ConfigError(`${param} is for \`--engine tinker\`; the embedded engine has no server`, { param });
+    const remote = { "--engine-url": url, "--engine-key-env": keyVariable, "--engine-server": server, "--engine-encoding": encoding };
+    refuseGiven(remote, "is for `--engine tinker`; the embedded engine has no server");
     chooseDevice(options, DEVICE_FLAGS);
     return undefined;
   }
@@ -126,23 +123,14 @@ export async function engineOf(options: EngineFlags): Promise<Engine | undefined
     "--offline": options.offline,
     "--hub-cache": options.hubCache,
   };
-  for (const [param, value] of Object.entries(local)) {
-    if (value !== undefined && value !== false)
-      throw new ConfigError(`${param} is for the embedded engine; a Tinker server has its own base models`, { param });
-  }
+  refuseGiven(local, "is for the embedded engine; a Tinker server has its own base models");
   if (url === undefined) throw new ConfigError("`--engine tinker` needs the address of a server: --engine-url", { param: "--engine-url" });
   for (const [id, source] of Object.entries(options.baseModel)) {
-    if (parseBaseSource(source, "--base-model").kind !== "path")
-      throw new ConfigError(
-        `With \`--engine tinker\`, --base-model names a directory with configuration and tokenizer, got ${id}=${source}`,
-        {
-          param: "--base-model",
-        },
-      );
+    if (parseBaseSource(source, "--base-model").kind === "path") continue;
+    const expected = "With `--engine tinker`, --base-model names a directory with configuration and tokenizer";
+    throw new ConfigError(`${expected}, got ${id}=${source}`, { param: "--base-model" });
   }
-  const apiKey = process.env[keyVariable ?? "TINKER_API_KEY"] || undefined;
-  if (keyVariable !== undefined && apiKey === undefined)
-    throw new ConfigError(`--engine-key-env names ${keyVariable}, and that variable is empty`, { param: "--engine-key-env" });
+  const apiKey = keyVariable === undefined ? process.env["TINKER_API_KEY"] || undefined : keyIn(keyVariable, "--engine-key-env");
   return createTinkerEngine({ url, apiKey, server, encoding, baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...options.baseModel } });
 }
 
@@ -152,31 +140,25 @@ export async function engineOf(options: EngineFlags): Promise<Engine | undefined
  * @throws ConfigError `E_CONFIG` for upstream options without `--upstream`, and if a named environment variable is empty.
  */
 export function upstreamOf(options: EngineFlags): UpstreamOptions | undefined {
-  const {
-    upstream: url,
-    upstreamKeyEnv: keyVariable,
-    upstreamModel,
-    upstreamAdapters,
-    upstreamDataDir,
-    upstreamRefuse,
-    upstreamAccept,
-  } = options;
+  const { upstream: url, upstreamKeyEnv: keyVariable, upstreamModel, upstreamAdapters, upstreamDataDir } = options;
+  const { upstreamRefuse, upstreamAccept } = options;
+  const hasModels = Object.keys(upstreamModel).length > 0;
   if (url === undefined) {
-    const given = { "--upstream-key-env": keyVariable, "--upstream-adapters": upstreamAdapters, "--upstream-data-dir": upstreamDataDir };
-    const names = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
-    if (Object.keys(upstreamModel).length > 0) names.push("--upstream-model");
-    if (upstreamRefuse.length > 0) names.push("--upstream-refuse");
-    if (upstreamAccept.length > 0) names.push("--upstream-accept");
-    if (names.length > 0) throw new ConfigError(`${names[0]} needs the address of an upstream: --upstream`, { param: names[0] });
+    const given = {
+      "--upstream-key-env": keyVariable,
+      "--upstream-adapters": upstreamAdapters,
+      "--upstream-data-dir": upstreamDataDir,
+      "--upstream-model": hasModels,
+      "--upstream-refuse": upstreamRefuse.length > 0,
+      "--upstream-accept": upstreamAccept.length > 0,
+    };
+    refuseGiven(given, "needs the address of an upstream: --upstream");
     return undefined;
   }
-  const apiKey = keyVariable === undefined ? undefined : process.env[keyVariable] || undefined;
-  if (keyVariable !== undefined && apiKey === undefined)
-    throw new ConfigError(`--upstream-key-env names ${keyVariable}, and that variable is empty`, { param: "--upstream-key-env" });
   return {
     url,
-    apiKey,
-    models: Object.keys(upstreamModel).length > 0 ? upstreamModel : undefined,
+    apiKey: keyVariable === undefined ? undefined : keyIn(keyVariable, "--upstream-key-env"),
+    models: hasModels ? upstreamModel : undefined,
     adapters: upstreamAdapters,
     dataDir: upstreamDataDir,
     refusedFields: upstreamRefuse,

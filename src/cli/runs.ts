@@ -1,7 +1,7 @@
-import { stat } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { Command } from "commander";
 import { findRuns, openRun, type Run, type RunState } from "../lab/experiment/index.ts";
+import { isDirectory } from "../lab/experiment/open-runs.ts";
 import { DataError, NotFoundError } from "../base/errors.ts";
 import { directorySize } from "../base/util/directory-size.ts";
 import { formatBytes, formatDuration } from "../base/util/units.ts";
@@ -69,13 +69,6 @@ async function list(this: Command, folder: string, options: OutputOptions): Prom
   });
 }
 
-async function isDirectory(path: string): Promise<boolean> {
-  return stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
-  );
-}
-
 async function listed(root: string, dir: string): Promise<ListedRun> {
   const shared = { run: relative(root, dir) || ".", sizeBytes: await directorySize(dir) };
   try {
@@ -93,16 +86,8 @@ async function listed(root: string, dir: string): Promise<ListedRun> {
     };
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
-    return {
-      ...shared,
-      kind: null,
-      state: "unreadable",
-      steps: null,
-      reward: null,
-      evaluationReward: null,
-      lastWritten: null,
-      error: error.message,
-    };
+    const unknown = { steps: null, reward: null, evaluationReward: null, lastWritten: null };
+    return { ...shared, kind: null, state: "unreadable", ...unknown, error: error.message };
   }
 }
 

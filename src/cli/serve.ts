@@ -3,7 +3,7 @@ import { Command, InvalidArgumentError } from "commander";
 import { logLine } from "../base/util/output.ts";
 import { exitNow, onStop, type StopReason } from "./stop-signal.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { parseSize } from "./arguments.ts";
+import { collected, parseSize } from "./arguments.ts";
 import { addEngineOptions, engineOf, type EngineFlags, upstreamOf } from "./engine-options.ts";
 
 interface ServeOptions extends EngineFlags, OutputOptions {
@@ -56,12 +56,7 @@ export function serveCommand(): Command {
       "max bytes per second that the daily verification of stored files reads, such as 20MB; 0 = no verification (default: 4MB)",
       parseSize,
     )
-    .option(
-      "--runs <path>",
-      "directory in which the dashboard finds training runs; repeatable (default: runs)",
-      (path: string, before: readonly string[]) => [...before, path],
-      [],
-    )
+    .option("--runs <path>", "directory in which the dashboard finds training runs; repeatable (default: runs)", collected, [])
     .option("--log-requests", "log one line per request to standard error")
     .action(serve);
 }

@@ -15,7 +15,7 @@
  * | `PATCH /ui/api/runs/{run}/notes` with {@link NotesChange} | {@link RunSummary} |
  * | `GET /ui/api/runs/{run}/steps` | {@link StepSummary}`[]`: train before eval, ascending |
  * | `GET /ui/api/runs/{run}/steps/{split}/{step}/groups?offset=&limit=` | {@link Page} of {@link GroupData}, `detail` null |
- * | `GET /ui/api/runs/{run}/steps/{split}/{step}/trajectories?…` | {@link Page} of {@link TrajectoryRow}, see {@link TrajectoryQuery} |
+ * | `GET /ui/api/runs/{run}/steps/{split}/{step}/trajectories?…` | {@link Page} of {@link TrajectoryRow}, see `trajectoryQuery` in `routes.ts` |
  * | `GET /ui/api/runs/{run}/steps/{split}/{step}/trajectories/{line}/{index}` | {@link TrajectoryAnswer} |
  * | `GET /ui/api/runs/{run}/search?text=…&split=&step=&limit=` | {@link SearchAnswer} |
  * | `GET /ui/api/runs/{run}/compare?a=…&b=…&split=&offset=&limit=` | {@link Page} of {@link ScenarioPair} |
@@ -137,24 +137,6 @@ export interface StepSummary {
   readonly groups: number | null;
   /** Mean reward of the step; null if the step has no metrics yet. */
   readonly reward: number | null;
-}
-
-/**
- * Query of a step's trajectories. Names of query parameters are the names of the properties.
- */
-export interface TrajectoryQuery {
-  readonly offset?: number | undefined;
-  readonly limit?: number | undefined;
-  /** Scenario, as {@link TrajectoryRow.scenario}. */
-  readonly scenario?: string | undefined;
-  /** Lowest reward. */
-  readonly min?: number | undefined;
-  /** Highest reward. */
-  readonly max?: number | undefined;
-  /** Order; `position` is the order of the groups in the report: by scenario, then index. @default "position" */
-  readonly sort?: "position" | "reward" | "tokens" | "turns" | undefined;
-  /** @default "ascending" */
-  readonly order?: "ascending" | "descending" | undefined;
 }
 
 /** Trajectory in a list. */

@@ -1,9 +1,12 @@
+import { htmlDocument } from "../report/html.ts";
+
 /** HTML document with its Content-Security-Policy. */
 interface HtmlPage {
   readonly html: string;
   readonly policy: string;
 }
 
+const VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">';
 const COMMON = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /**
@@ -14,44 +17,26 @@ const COMMON = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-a
  */
 export function pageHtml(nonce: string): HtmlPage {
   const policy = `${COMMON}; script-src 'nonce-${nonce}'; style-src 'nonce-${nonce}'; connect-src 'self'; img-src data:`;
-  const html = [
-    "<!doctype html>",
-    '<html lang="en">',
-    "<head>",
-    '<meta charset="utf-8">',
-    '<meta name="viewport" content="width=device-width, initial-scale=1">',
+  const head = [
+    VIEWPORT,
     '<meta name="color-scheme" content="light dark">',
     '<link rel="icon" href="data:,">',
     "<title>Whetstone</title>",
     `<link rel="stylesheet" href="page.css" nonce="${nonce}">`,
     `<script type="module" src="page.js" nonce="${nonce}"></script>`,
-    "</head>",
-    "<body>",
+  ];
+  const body = [
     "<noscript>The dashboard is drawn by a script of this service. Allow scripts for this address to see it.</noscript>",
     '<div id="page"></div>',
-    "</body>",
-    "</html>",
-    "",
-  ].join("\n");
-  return { html, policy };
+  ];
+  return { html: htmlDocument(head, body), policy };
 }
 
 /** Returns the answer to a login link that is not valid. */
 export function loginPage(): HtmlPage {
-  const html = [
-    "<!doctype html>",
-    '<html lang="en">',
-    "<head>",
-    '<meta charset="utf-8">',
-    '<meta name="viewport" content="width=device-width, initial-scale=1">',
-    "<title>Link expired · Whetstone</title>",
-    "</head>",
-    "<body>",
+  const body = [
     "<h1>This link is no longer valid</h1>",
     "<p>A link works once, for one minute. Run <code>whetstone ui</code> for a new one.</p>",
-    "</body>",
-    "</html>",
-    "",
-  ].join("\n");
-  return { html, policy: COMMON };
+  ];
+  return { html: htmlDocument([VIEWPORT, "<title>Link expired · Whetstone</title>"], body), policy: COMMON };
 }

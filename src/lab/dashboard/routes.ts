@@ -36,10 +36,15 @@ const paging = z.object({
 });
 const stepPath = z.object({ run: z.string(), split: z.enum(["train", "eval"]), step: whole });
 const trajectoryPath = stepPath.extend({ line: whole, index: whole });
+/** Query of a step's trajectories. */
 const trajectoryQuery = paging.extend({
+  /** Scenario, as `scenario` of the rows. */
   scenario: z.string().optional(),
+  /** Lowest reward. */
   min: z.coerce.number().optional(),
+  /** Highest reward. */
   max: z.coerce.number().optional(),
+  /** Order; `position` is the order of the groups in the report: by scenario, then index. */
   sort: z.enum(["position", "reward", "tokens", "turns"]).default("position"),
   order: z.enum(["ascending", "descending"]).default("ascending"),
 });
@@ -88,13 +93,8 @@ export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Ho
   app.get("/runs/:run/steps", async (c) => c.json(await (await runs.get(c.req.param("run"))).steps()));
 
   app.get("/runs/:run/steps/:split/:step/groups", async (c) => {
-    const groups = await rollouts.groups(await fileOf(c.req.param()));
-    return c.json(
-      pageOf(
-        groups.map(({ data }) => data),
-        requireValid(paging, c.req.query()),
-      ),
-    );
+    const groups = (await rollouts.groups(await fileOf(c.req.param()))).map(({ data }) => data);
+    return c.json(pageOf(groups, requireValid(paging, c.req.query())));
   });
   app.get("/runs/:run/steps/:split/:step/trajectories", async (c) => {
     const query = requireValid(trajectoryQuery, c.req.query());

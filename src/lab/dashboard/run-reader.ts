@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { ColumnsData, NotesChange, RunEnd, Split } from "../../run/data.ts";
+import type { ColumnsData, NotesChange, Split } from "../../run/data.ts";
 import { CHECKPOINTS_FILE, RUN_CONFIG_FILE, EVENTS_FILE, METRICS_FILE, NOTES_FILE } from "../../run/files.ts";
 import { type FoundRun, isInside } from "../../run/find-runs.ts";
 import { type LineTail, tailOf } from "../../run/line-tail.ts";
@@ -91,12 +91,11 @@ export class RunReader {
   }
 
   async #currentState(): Promise<RunStateName> {
-    const { kind } = runStatusOf(this.#end(), { isLocked: await isLocked(this.run.path), hasEvents: this.#events.rows.length > 0 });
+    const { kind } = runStatusOf(endOf(this.#events.rows), {
+      isLocked: await isLocked(this.run.path),
+      hasEvents: this.#events.rows.length > 0,
+    });
     return kind === "unknown" ? "interrupted" : kind;
-  }
-
-  #end(): RunEnd | null {
-    return endOf(this.#events.rows);
   }
 
   /** Summary of the run as of the last refresh. */
@@ -114,7 +113,7 @@ export class RunReader {
       name,
       ...configSummary(this.#config),
       state: this.#state,
-      ended: endText(this.#end()),
+      ended: endText(endOf(this.#events.rows)),
       steps: rewards.size,
       plannedSteps: typeof planned === "number" ? planned : null,
       reward: lastNumber(rewards),

@@ -1,8 +1,7 @@
 /** Values to pair: one per scenario of an evaluation, or one per training step. */
 import { ConfigError, NotFoundError } from "../../base/errors.ts";
 import type { Units } from "./pairs.ts";
-import type { Subject } from "./run.ts";
-import type { ScenarioResult } from "./scenario-result.ts";
+import type { ScenarioResult, Subject } from "./run.ts";
 
 /** Reads the mean of each scenario over its rollouts. */
 export async function evaluationUnits(subjects: readonly Subject[], metric: string, signal: AbortSignal | undefined): Promise<Units[]> {

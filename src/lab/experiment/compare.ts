@@ -71,11 +71,7 @@ function checkSubjects(subjects: readonly Subject[]): void {
   const names = subjects.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice !== undefined) {
-    throw new ArgumentError(
-      `Expected runs with distinct names, got \`${twice}\` twice; open them with \`openRuns\`, or use \`run.named(…)\``,
-      {
-        param: "runs",
-      },
-    );
+    const remedy = "open them with `openRuns`, or use `run.named(…)`";
+    throw new ArgumentError(`Expected runs with distinct names, got \`${twice}\` twice; ${remedy}`, { param: "runs" });
   }
 }

@@ -54,11 +54,7 @@ export async function openRuns(patterns: string | readonly string[], options: Re
  * @throws NotFoundError `E_NOT_FOUND` if no path is a run directory or contains one.
  */
 export async function runDirs(pattern: string): Promise<string[]> {
-  const isDirectory = await stat(pattern).then(
-    (found) => found.isDirectory(),
-    () => false,
-  );
-  if (isDirectory) return [resolve(pattern)];
+  if (await isDirectory(pattern)) return [resolve(pattern)];
   try {
     return (await expandPaths(`${pattern.replace(/\/+$/u, "")}/metrics.jsonl`)).map((path) => resolve(dirname(path)));
   } catch (cause) {
@@ -68,6 +64,14 @@ export async function runDirs(pattern: string): Promise<string[]> {
       param: "patterns",
     });
   }
+}
+
+/** Whether a path is an existing directory. */
+export async function isDirectory(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
 }
 
 /** Returns the last segments of each path, as many as make all of them distinct. */

@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { ArgumentError, ConfigError, DataError } from "../../base/errors.ts";
 import { replaceFile } from "../../base/util/replace-file.ts";
+import { parseJson } from "../../base/util/values.ts";
 
 /** Value of a setting in a sweep: JSON, because the settings are recorded and name the cell. */
 export type Setting = string | number | boolean | null | readonly Setting[] | { readonly [name: string]: Setting };
@@ -88,7 +89,9 @@ function settingsName(settings: Readonly<Record<string, Setting>>): string {
     .map((key) => `${key}-${typeof settings[key] === "string" ? settings[key] : JSON.stringify(settings[key])}_`);
   const name = parts.join("");
   // A text that reads like another value, such as "1", would have the name of that value.
-  const isPlain = Object.values(settings).every((value) => typeof value !== "object" && !(typeof value === "string" && isJson(value)));
+  const isPlain = Object.values(settings).every(
+    (value) => typeof value !== "object" && !(typeof value === "string" && parseJson(value) !== undefined),
+  );
   if (name === "" || (isPlain && SAFE.test(name) && name.length <= MAX_NAME)) return name;
   const hash = createHash("sha256").update(canonical(settings)).digest("hex").slice(0, 8);
   const readable = name
@@ -96,15 +99,6 @@ function settingsName(settings: Readonly<Record<string, Setting>>): string {
     .replace(/^\.+/u, "")
     .slice(0, MAX_NAME);
   return `${readable.replace(/[_-]+$/u, "")}_${hash}_`;
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** Returns JSON with sorted keys. */
@@ -129,7 +123,7 @@ export async function readCell(cell: SweepCell<unknown>): Promise<CellRecord | n
     throw error;
   });
   if (text === null) return null;
-  const found = record.safeParse(isJson(text) ? JSON.parse(text) : undefined);
+  const found = record.safeParse(parseJson(text));
   if (!found.success)
     throw new DataError(`${path}: expected the record of a cell: ${found.error.issues[0]?.message}. Delete its directory`);
   if (found.data.seed === cell.seed && isDeepStrictEqual(found.data.settings, JSON.parse(JSON.stringify(cell.settings)))) return found.data;

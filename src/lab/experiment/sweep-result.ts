@@ -1,4 +1,5 @@
 import { ArgumentError, NotFoundError } from "../../base/errors.ts";
+import { property } from "../report/facts.ts";
 import type { BootstrapOptions } from "./bootstrap.ts";
 import type { Comparison } from "./comparison.ts";
 import { compareUnits } from "./pairs.ts";
@@ -129,10 +130,6 @@ function numberOf<S, V>(cell: CellResult<S, V>, value: SweepCompareOptions<S, V>
   throw new NotFoundError(`Expected cell \`${cell.name}\` to have ${wanted}, its value is ${JSON.stringify(cell.value)}`, {
     param: "value",
   });
-}
-
-function property(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
 }
 
 function scalars(values: unknown): Row {

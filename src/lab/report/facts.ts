@@ -83,7 +83,8 @@ function firstText(candidates: readonly unknown[]): string | null {
   return candidates.find((candidate): candidate is string => typeof candidate === "string" && candidate !== "") ?? null;
 }
 
-function property(value: unknown, name: string): unknown {
+/** Returns a property of an object; undefined for any other value. */
+export function property(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
 }
 

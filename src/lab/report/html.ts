@@ -15,27 +15,26 @@ export async function reportHtml(data: PageData): Promise<string> {
     "base-uri 'none'",
     "form-action 'none'",
   ].join("; ");
-  return [
-    "<!doctype html>",
-    '<html lang="en">',
-    "<head>",
-    '<meta charset="utf-8">',
+  const head = [
     `<meta http-equiv="Content-Security-Policy" content="${policy}">`,
     '<meta name="viewport" content="width=device-width, initial-scale=1">',
     '<meta name="color-scheme" content="light dark">',
     '<meta name="referrer" content="no-referrer">',
     `<title>${escapeHtml(data.title)} · training run</title>`,
     `<style>${style}</style>`,
-    "</head>",
-    "<body>",
+  ];
+  return htmlDocument(head, [
     "<noscript>This report draws itself with a script it carries; it loads nothing. Allow scripts for this file to read it.</noscript>",
     '<div id="page"></div>',
     `<script type="application/json" id="data">${scriptJson(data)}</script>`,
     `<script type="module">${script}</script>`,
-    "</body>",
-    "</html>",
-    "",
-  ].join("\n");
+  ]);
+}
+
+/** Returns an HTML document in English from the elements of its head, without the encoding, and of its body. */
+export function htmlDocument(head: readonly string[], body: readonly string[]): string {
+  const start = ["<!doctype html>", '<html lang="en">', "<head>", '<meta charset="utf-8">'];
+  return [...start, ...head, "</head>", "<body>", ...body, "</body>", "</html>", ""].join("\n");
 }
 
 /**
