@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import type { JsonObject } from "../base/schema/index.ts";
 import { parseBytes } from "../base/util/units.ts";
+import { isRecord, parseJson } from "../base/util/values.ts";
 import type { ModelName } from "./connected.ts";
 
 /** Returns a parser of integers of at least `min`. */
@@ -16,6 +17,13 @@ export function integer(min: number): (text: string) => number {
 export function positive(text: string): number {
   const value = Number(text);
   if (text.trim() === "" || !(value >= 0)) throw new InvalidArgumentError("Expected a number of at least 0.");
+  return value;
+}
+
+/** Parses a number above 0 and below 1. */
+export function fraction(text: string): number {
+  const value = Number(text);
+  if (!(value > 0 && value < 1)) throw new InvalidArgumentError("Expected a number above 0 and below 1.");
   return value;
 }
 
@@ -46,12 +54,8 @@ export const TEMPLATE_KWARGS_DESCRIPTION = `variables of the chat template, as a
 
 /** Parses a JSON object. */
 export function jsonObjectArgument(text: string): JsonObject {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as JsonObject;
-  } catch {
-    // Falls through to the message below.
-  }
+  const value = parseJson(text);
+  if (isRecord(value)) return value as JsonObject;
   throw new InvalidArgumentError(`Expected a JSON object, such as '{"preserve_thinking":true}'.`);
 }
 

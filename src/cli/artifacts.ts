@@ -2,7 +2,7 @@ import { Command } from "commander";
 import type { ArtifactFileInfo, ArtifactSummary } from "../library/client/index.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
-import { addDataDir, withService } from "./connected.ts";
+import { serviceCommand, withService } from "./connected.ts";
 import { findArtifact } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { type TableColumn, fields, table } from "./table.ts";
@@ -27,16 +27,12 @@ const ARTIFACT = "project/name:vN, its artifact:/// address, or its id; without 
 /** Creates the command `whetstone artifacts`, which lists, shows and deletes artifact versions. */
 export function artifactsCommand(): Command {
   const command = new Command("artifacts").description("list, show and delete artifact versions: datasets and adapters");
-  const list = addDataDir(new Command("list"))
-    .description("list artifact versions, newest first")
+  const list = serviceCommand("list", "list artifact versions, newest first")
     .option("--project <name>", "only artifacts of this project")
     .option("--name <name>", "only versions of the artifact with this name")
     .action(listArtifacts);
-  const show = addDataDir(new Command("show"))
-    .description("show a version with its files")
-    .argument("<artifact>", ARTIFACT)
-    .action(showArtifact);
-  const remove = addDataDir(new Command("delete")).description("delete a version with its files").argument("<artifact>", ARTIFACT);
+  const show = serviceCommand("show", "show a version with its files").argument("<artifact>", ARTIFACT).action(showArtifact);
+  const remove = serviceCommand("delete", "delete a version with its files").argument("<artifact>", ARTIFACT);
   command.addCommand(list, { isDefault: true }).addCommand(show);
   return command.addCommand(addConfirmation(remove).action(deleteArtifact));
 }

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline/promises";
 import { text } from "node:stream/consumers";
-import { Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { z } from "zod";
 import { DataError } from "../base/errors.ts";
 import { requestTool, type RequestMessage, type RequestTool } from "../base/schema/index.ts";
@@ -9,7 +9,7 @@ import { parseBaseModel } from "../base/util/base-model.ts";
 import { isInteractive } from "../base/util/output.ts";
 import { BASE_FORMS, integer, positive } from "./arguments.ts";
 import { type ChatSettings, describeCall, streamAnswer } from "./chat-turn.ts";
-import { addDataDir, requestedBase, withService, type Connected } from "./connected.ts";
+import { serviceCommand, requestedBase, withService, type Connected } from "./connected.ts";
 import { checkpointByName } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
 
@@ -29,8 +29,7 @@ interface ChatOptions extends OutputOptions {
 
 /** Creates the command `whetstone chat [model[:step]]`, which talks to a model. */
 export function chatCommand(): Command {
-  return addDataDir(new Command("chat"))
-    .description("talk to a model: line by line on a terminal, else one message from the argument or standard input")
+  return serviceCommand("chat", "talk to a model: line by line on a terminal, else one message from the argument or standard input")
     .argument("[model[:step]]", "trained model, without a step its newest checkpoint; or a base model; omitted with --base")
     .argument("[message]", "message to send instead of a conversation")
     .option("--base <model>", `base model to talk to: ${BASE_FORMS}`)

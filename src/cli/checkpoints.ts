@@ -3,7 +3,7 @@ import type { ModelCheckpoint } from "../library/client/index.ts";
 import { NotFoundError } from "../base/errors.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
-import { addDataDir, withService } from "./connected.ts";
+import { serviceCommand, withService } from "./connected.ts";
 import { checkpointByName, modelByName, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { type TableColumn, fields, table } from "./table.ts";
@@ -30,16 +30,13 @@ function parseSteps(text: string, before: readonly number[] = []): number[] {
 /** Creates the command `whetstone checkpoints`, which lists, shows and deletes the checkpoints of a model. */
 export function checkpointsCommand(): Command {
   const command = new Command("checkpoints").description("list, show and delete the checkpoints of a model");
-  const list = addDataDir(new Command("list"))
-    .description("list the checkpoints of a model, newest first")
+  const list = serviceCommand("list", "list the checkpoints of a model, newest first")
     .argument("<model>", "project/name or id of the model")
     .action(listCheckpoints);
-  const show = addDataDir(new Command("show"))
-    .description("show a checkpoint with its metrics")
+  const show = serviceCommand("show", "show a checkpoint with its metrics")
     .argument("<model[:step]>", "model, and step of the checkpoint; without a step the newest")
     .action(showCheckpoint);
-  const remove = addDataDir(new Command("delete"))
-    .description("delete checkpoints of a model")
+  const remove = serviceCommand("delete", "delete checkpoints of a model")
     .argument("<model>", "project/name or id of the model")
     .argument("<steps...>", "steps and ranges of steps, such as 3 5-9", parseSteps)
     .action(deleteCheckpoints);

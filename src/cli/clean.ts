@@ -1,10 +1,10 @@
 import { readdir, rm, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { Command, Option } from "commander";
+import { type Command, Option } from "commander";
 import { dataDirectoryAt, defaultDataDirectory, type DataDirectory } from "../service/disk/data-directory.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { integer } from "./arguments.ts";
-import { addDataDir, withService, type Connected, type ConnectionFlags } from "./connected.ts";
+import { serviceCommand, withService, type Connected, type ConnectionFlags } from "./connected.ts";
 import { shortName } from "./names.ts";
 import { printResult } from "./output.ts";
 import { table } from "./table.ts";
@@ -32,10 +32,10 @@ interface Item {
 
 /** Creates the command `whetstone clean`, which lists what can be deleted, and with `--yes` deletes it. */
 export function cleanCommand(): Command {
-  return addDataDir(new Command("clean"))
-    .description(
-      "list what can be deleted from the disk, and with --yes delete it: old checkpoints, abandoned uploads, token reports, quarantine",
-    )
+  return serviceCommand(
+    "clean",
+    "list what can be deleted from the disk, and with --yes delete it: old checkpoints, abandoned uploads, token reports, quarantine",
+  )
     .option("--keep <number>", "newest checkpoints to keep of each model; step 0 and pinned checkpoints always stay", integer(1), 1)
     .addOption(new Option("--only <kinds...>", "only these kinds").choices(KINDS))
     .option("-y, --yes", "delete everything that is listed")
@@ -127,9 +127,8 @@ async function quarantined(directory: DataDirectory | null): Promise<Item[]> {
   const sizes = quarantine === null ? [] : await sizesIn(quarantine);
   if (quarantine === null || sizes.length === 0) return [];
   const bytes = sizes.reduce((sum, each) => sum + each.bytes, 0);
-  return [
-    { kind: "quarantine", name: quarantine, count: sizes.length, bytes, free: () => rm(quarantine, { recursive: true, force: true }) },
-  ];
+  const free = () => rm(quarantine, { recursive: true, force: true });
+  return [{ kind: "quarantine", name: quarantine, count: sizes.length, bytes, free }];
 }
 
 /** Returns the files below a directory with their sizes; none if it does not exist. */

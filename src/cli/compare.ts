@@ -1,7 +1,7 @@
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Command, Option } from "commander";
 import { compare, openRuns, type Comparison, type Run, type Subject } from "../lab/experiment/index.ts";
 import { runDirs } from "../lab/experiment/open-runs.ts";
-import { integer } from "./arguments.ts";
+import { fraction, integer } from "./arguments.ts";
 import { formatInterval, type OutputOptions, printResult } from "./output.ts";
 import { table } from "./table.ts";
 
@@ -16,17 +16,10 @@ interface CompareOptions extends OutputOptions {
   readonly svg?: string;
 }
 
-/** Parses a confidence level. */
-function confidence(text: string): number {
-  const level = Number(text);
-  if (!(level > 0 && level < 1)) throw new InvalidArgumentError("Expected a number above 0 and below 1.");
-  return level;
-}
-
 /** Adds the options of bootstrap intervals to a command. */
 export function addIntervalOptions(command: Command): Command {
   return command
-    .option("--level <number>", "confidence level of the intervals", confidence, 0.95)
+    .option("--level <number>", "confidence level of the intervals", fraction, 0.95)
     .option("--draws <number>", "bootstrap replicates", integer(1), 10_000)
     .option("--draw-seed <number>", "seed of the bootstrap draws", integer(0), 0);
 }

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { Command } from "commander";
 import { Model, type ModelPolicy, type Service } from "../library/client/index.ts";
 import { NotFoundError } from "../base/errors.ts";
 import { connect, type Policy } from "../index.ts";
@@ -22,6 +22,11 @@ export interface ConnectionFlags extends OutputOptions {
 /** Adds the option of the data directory to a command that connects to a service. */
 export function addDataDir(command: Command): Command {
   return command.option("--data-dir <path>", "data directory of the embedded service (default: WHETSTONE_HOME, or .whetstone)");
+}
+
+/** Creates a command that connects to a service. */
+export function serviceCommand(name: string, description: string): Command {
+  return addDataDir(new Command(name)).description(description);
 }
 
 /** Connection of a running command. */

@@ -1,22 +1,15 @@
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Command, Option } from "commander";
 import { readExamples, uploadDataset, validateExamples, writeDataset, writeTrajectories, type Dataset } from "../library/dataset/index.ts";
 import { DataError } from "../base/errors.ts";
 import { formatBytes } from "../base/util/units.ts";
-import { integer } from "./arguments.ts";
-import { addDataDir, withService, type ConnectionFlags } from "./connected.ts";
+import { fraction, integer } from "./arguments.ts";
+import { serviceCommand, withService, type ConnectionFlags } from "./connected.ts";
 import { datasetStatistics, statisticsLines } from "./dataset-statistics.ts";
 import { FAILED } from "./failure.ts";
 import { type OutputOptions, plural, printResult } from "./output.ts";
 
 /** Max number of invalid lines that `dataset validate` prints; `--json` has all. */
 const MAX_PRINTED = 20;
-
-/** Parses a fraction above 0 and below 1. */
-function fraction(text: string): number {
-  const value = Number(text);
-  if (!(value > 0 && value < 1)) throw new InvalidArgumentError("Expected a number above 0 and below 1.");
-  return value;
-}
 
 /** Parses a fraction, or returns the path of an existing file or a glob. */
 export function fractionOrFiles(text: string): number | string {
@@ -62,8 +55,7 @@ export function datasetCommand(): Command {
         .action(dedupe),
     )
     .addCommand(
-      addDataDir(new Command("upload"))
-        .description("upload examples as a dataset for supervised training")
+      serviceCommand("upload", "upload examples as a dataset for supervised training")
         .argument("<file...>", files)
         .requiredOption("--name <name>", "name of the artifact")
         .option("--project <name>", "project of the artifact", "datasets")

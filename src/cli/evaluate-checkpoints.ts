@@ -71,9 +71,10 @@ export async function savedEvaluation(settings: SavedEvaluationSettings): Promis
       param: "checkpoints",
     });
   }
-  const options = { samples, temperature, chatTemplateKwargs, concurrency, signal };
-  await evaluateCheckpoints({ model, environment, checkpoints, runDir: out, ...options }).done;
+  const options = { model, environment, checkpoints, samples, temperature, chatTemplateKwargs, concurrency, signal };
+  await evaluateCheckpoints({ ...options, runDir: out }).done;
   const run = await openRun(out, { signal });
+  const subjects = checkpoints.map((step) => run.at(step));
   const results = [];
   for (const step of checkpoints) results.push({ step, ...(await estimatesOf(run, step, { environment, samples })) });
   return {
@@ -82,13 +83,7 @@ export async function savedEvaluation(settings: SavedEvaluationSettings): Promis
     samples,
     runDir: run.dir,
     checkpoints: results,
-    comparison:
-      checkpoints.length < 2
-        ? null
-        : await compare(
-            checkpoints.map((step) => run.at(step)),
-            { signal },
-          ),
+    comparison: subjects.length < 2 ? null : await compare(subjects, { signal }),
   };
 }
 
@@ -103,14 +98,8 @@ async function estimatesOf(
 }
 
 /** Lays out a saved evaluation as lines. */
-export function* savedEvaluationLines({
-  environment,
-  model,
-  samples,
-  runDir: dir,
-  checkpoints,
-  comparison,
-}: SavedEvaluation): Generator<string> {
+export function* savedEvaluationLines(saved: SavedEvaluation): Generator<string> {
+  const { environment, model, samples, runDir: dir, checkpoints, comparison } = saved;
   yield `${environment} by ${model}: ${plural(checkpoints[0]?.scenarios ?? 0, "scenario")}, ${plural(samples, "rollout")} each; saved in ${dir}`;
   for (const { step, reward, passAtK, exceptions } of checkpoints) {
     const passes = passAtK.map((each) => `pass@${each.k} ${each.mean.toFixed(4)}`).join("  ");

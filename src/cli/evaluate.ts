@@ -49,28 +49,19 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
     options,
     async (connected) => {
       const { signal } = connected;
+      const settings = { samples, temperature, chatTemplateKwargs, concurrency, signal };
       if (model !== undefined && (checkpoints !== undefined || options.out !== undefined)) {
         const { model: trained, step } = await trainedModel(connected, model);
         if (step !== undefined && checkpoints !== undefined)
           this.error(`error: expected a step in --model or --checkpoints <steps>, got both`, { exitCode: 2 });
         const out = options.out ?? `runs/eval-${runName(environment.name, trained.name)}`;
         const steps = checkpoints ?? [step ?? (await trained.step({ signal }))];
-        const saved = {
-          model: trained,
-          environment,
-          checkpoints: steps,
-          out,
-          samples,
-          temperature,
-          chatTemplateKwargs,
-          concurrency,
-          signal,
-        };
-        printResult(options, await savedEvaluation(saved), savedEvaluationLines);
+        const saved = await savedEvaluation({ model: trained, environment, checkpoints: steps, out, ...settings });
+        printResult(options, saved, savedEvaluationLines);
         return;
       }
       const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model);
-      const found = await evaluate(environment, policy, { samples, temperature, chatTemplateKwargs, concurrency, signal });
+      const found = await evaluate(environment, policy, settings);
       const { groups, ...result } = found;
       printResult(options, { ...result, warnings: toolErrorWarnings(groups) }, () => evaluationLines(found));
     },

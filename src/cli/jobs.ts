@@ -3,7 +3,7 @@ import type { TrainingJobInfo } from "../library/client/index.ts";
 import { jobStatus, type JobEvent } from "../base/schema/index.ts";
 import { integer } from "./arguments.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
-import { addDataDir, withService, type Connected } from "./connected.ts";
+import { serviceCommand, withService, type Connected } from "./connected.ts";
 import { FAILED } from "./failure.ts";
 import { modelByName, requireExisting, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
@@ -29,8 +29,7 @@ const COLUMNS: readonly TableColumn<NamedJob>[] = [
 /** Creates the command `whetstone jobs`, which lists, shows, follows, cancels and deletes training jobs. */
 export function jobsCommand(): Command {
   const command = new Command("jobs").description("list, show, follow, cancel and delete training jobs");
-  const list = addDataDir(new Command("list"))
-    .description("list training jobs, newest first")
+  const list = serviceCommand("list", "list training jobs, newest first")
     .option("--model <project/name>", "only jobs of this model")
     .addOption(new Option("--status <status>", "only jobs in this state").choices([...jobStatus.values]))
     .option("--max <number>", "max number of jobs", integer(1), 20)
@@ -46,7 +45,7 @@ export function jobsCommand(): Command {
 }
 
 function withJob(name: string, description: string): Command {
-  return addDataDir(new Command(name)).description(description).argument("<id>", "id of the job");
+  return serviceCommand(name, description).argument("<id>", "id of the job");
 }
 
 async function named({ service, signal }: Connected, jobs: readonly TrainingJobInfo[]): Promise<NamedJob[]> {

@@ -2,7 +2,7 @@ import { Command } from "commander";
 import type { ModelSummary } from "../library/client/index.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
-import { addDataDir, withService } from "./connected.ts";
+import { serviceCommand, withService } from "./connected.ts";
 import { modelByName, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { type TableColumn, fields, table } from "./table.ts";
@@ -21,16 +21,11 @@ const COLUMNS: readonly TableColumn<ModelSummary>[] = [
 /** Creates the command `whetstone models`, which lists, shows and deletes trainable models. */
 export function modelsCommand(): Command {
   const command = new Command("models").description("list, show and delete trainable models");
-  const list = addDataDir(new Command("list"))
-    .description("list the trainable models, newest first, and the base models")
+  const list = serviceCommand("list", "list the trainable models, newest first, and the base models")
     .option("--project <name>", "only models of this project")
     .action(listModels);
-  const show = addDataDir(new Command("show"))
-    .description("show a model")
-    .argument("<model>", "project/name or id of the model")
-    .action(showModel);
-  const remove = addDataDir(new Command("delete"))
-    .description("delete a model with its checkpoints; cancels its unfinished jobs first")
+  const show = serviceCommand("show", "show a model").argument("<model>", "project/name or id of the model").action(showModel);
+  const remove = serviceCommand("delete", "delete a model with its checkpoints; cancels its unfinished jobs first")
     .argument("<model>", "project/name or id of the model")
     .action(deleteModel);
   return command.addCommand(list, { isDefault: true }).addCommand(show).addCommand(addConfirmation(remove));

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Command, Option } from "commander";
+import { type Command, Option } from "commander";
 import type { SftOptions, Service } from "../library/client/index.ts";
 import { uploadDataset, type Dataset } from "../library/dataset/index.ts";
 import { digestOf } from "../library/dataset/keys.ts";
@@ -10,7 +10,7 @@ import { RUN_CONFIG_FILE } from "../run/files.ts";
 import { trainSft } from "../training/train/index.ts";
 import { logLine, printLine } from "../base/util/output.ts";
 import { BASE_FORMS, integer, modelName, positive } from "./arguments.ts";
-import { addDataDir, openModel, withService, type ModelName } from "./connected.ts";
+import { serviceCommand, openModel, withService, type ModelName } from "./connected.ts";
 import { fractionOrFiles, trainingData } from "./dataset.ts";
 import { shortName } from "./names.ts";
 import { type OutputOptions, plural } from "./output.ts";
@@ -33,8 +33,7 @@ interface SftCommandOptions extends OutputOptions {
 
 /** Creates the command `whetstone sft <file…>`, which trains a model on examples. */
 export function sftCommand(): Command {
-  return addDataDir(new Command("sft"))
-    .description("train a model on the examples of JSON Lines files (supervised fine-tuning)")
+  return serviceCommand("sft", "train a model on the examples of JSON Lines files (supervised fine-tuning)")
     .argument("<file...>", "JSON Lines files or globs: chat lines, trajectories, groups, prompt-completion, ShareGPT or Alpaca lines")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
     .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")

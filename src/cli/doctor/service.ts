@@ -1,7 +1,7 @@
 /** Checks of the service that commands use. */
 import { readFile } from "node:fs/promises";
 import { dataDirectoryAt, readServiceFile } from "../../service/disk/data-directory.ts";
-import { messageOf } from "../../base/util/values.ts";
+import { messageOf, parseJson } from "../../base/util/values.ts";
 import { healthReport } from "../../base/schema/index.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
 
@@ -41,12 +41,7 @@ async function get(url: string, key?: string): Promise<Answer> {
   const { request } = await import("undici");
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
   const { statusCode, body } = await request(url, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
-  const text = await body.text();
-  try {
-    return { status: statusCode, body: JSON.parse(text) };
-  } catch {
-    return { status: statusCode, body: null };
-  }
+  return { status: statusCode, body: parseJson(await body.text()) ?? null };
 }
 
 /** Checks that the service of the environment, or of the data directory, answers, accepts the key and has the version of this package. */

@@ -4,7 +4,7 @@ import { InvalidArgumentError } from "commander";
 import type { z } from "zod";
 import { ConfigError, InternalError } from "../../base/errors.ts";
 import { expectationOf, schemaOf, settingTypeOf, trainSettings, unknownSetting, type TrainSettings } from "./schema.ts";
-import { isRecord } from "../../base/util/values.ts";
+import { isRecord, parseJson } from "../../base/util/values.ts";
 
 /** Value of a setting by name, such as `train.learningRate`. */
 export type NamedValues = Readonly<Record<string, unknown>>;
@@ -47,7 +47,7 @@ export function parseSetting(text: string, before: NamedValues = {}): NamedValue
   const [, name = text, written] = /^([^=]*)=(.*)$/su.exec(text) ?? [];
   if (settingTypeOf(name) === undefined) throw new InvalidArgumentError(capital(unknownSetting(name)));
   if (written === undefined) throw new InvalidArgumentError("Expected name=value, such as train.learningRate=1e-4");
-  const parsed = json(written);
+  const parsed = parseJson(written);
   const value = parsed === undefined || problemOf(name, parsed) !== null ? written : parsed;
   if (problemOf(name, value) === null) return { ...before, [name]: value };
   throw new InvalidArgumentError(capital(problemOf(name, parsed ?? written) ?? ""));
@@ -55,14 +55,6 @@ export function parseSetting(text: string, before: NamedValues = {}): NamedValue
 
 function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Sets a value in a tree; objects are merged. */

@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { ConfigError } from "../../base/errors.ts";
 import type { Grid, Setting } from "../../lab/experiment/index.ts";
+import { isRecord } from "../../base/util/values.ts";
 import { problemOf, readJsonObject } from "./read.ts";
 import { schemaAddress, schemaOf, SETTINGS } from "./schema.ts";
 
@@ -35,7 +36,7 @@ export interface SweepPlan {
 function problemIn(file: Readonly<Record<string, unknown>>): string | null {
   const { grid, list } = file as { readonly grid?: unknown; readonly list?: unknown };
   if ((grid === undefined) === (list === undefined)) return "expected either `grid` or `list`";
-  const members = (value: unknown) => (typeof value === "object" && value !== null && !Array.isArray(value) ? Object.entries(value) : []);
+  const members = (value: unknown) => (isRecord(value) ? Object.entries(value) : []);
   const values = [
     ...members(grid).flatMap(([name, each]) => (Array.isArray(each) ? each.map((value: unknown) => [name, value] as const) : [])),
     ...(Array.isArray(list) ? list.flatMap(members) : []),

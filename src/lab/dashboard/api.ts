@@ -23,8 +23,8 @@
  *
  * `offset` counts from 0 (default 0); `limit` is 1 to 500 (default 100).
  */
-import type { GroupData, TrajectoryData } from "../report/page-data.ts";
-import type { CheckpointData, ColumnsData, NoticeData, RecordedLine, RunStatus, Split } from "../../run/data.ts";
+import type { GroupData, PageData, TrajectoryData } from "../report/page-data.ts";
+import type { ColumnsData, RecordedLine, RunStatus, Split } from "../../run/data.ts";
 
 /** Part of a list. */
 export interface Page<T> {
@@ -89,12 +89,7 @@ export interface RunSummary {
 }
 
 /** Run without its trajectories: the fields of a report page. */
-export interface RunDetails extends RunSummary {
-  readonly facts: readonly (readonly [name: string, value: string])[];
-  readonly checkpoints: readonly CheckpointData[];
-  readonly events: readonly (readonly [type: string, count: number])[];
-  /** Warnings and failures, newest first; max 100. */
-  readonly notices: readonly NoticeData[];
+export interface RunDetails extends RunSummary, Pick<PageData, "facts" | "checkpoints" | "events" | "notices"> {
   /** Metric names per split, sorted. */
   readonly metricNames: Readonly<Record<Split, readonly string[]>>;
   /** Position in the files of the run to which this answer corresponds; see {@link StreamMessages}. */

@@ -142,12 +142,10 @@ export class RunReader {
       trajectories: await readStepNumbers(this.run.path),
     };
     const namesOf = ({ columns }: ColumnsData) => Object.keys(columns);
+    const { checkpoints, events, notices } = run;
     return {
       ...this.summary(),
-      facts: factRows(run),
-      checkpoints: run.checkpoints,
-      events: run.events,
-      notices: run.notices,
+      ...{ facts: factRows(run), checkpoints, events, notices },
       metricNames: { train: namesOf(run.metrics.train), eval: namesOf(run.metrics.eval) },
       position: this.position,
     };

@@ -1,5 +1,6 @@
 import { request } from "undici";
 import { ConfigError } from "../../base/errors.ts";
+import { messageOf, parseJson } from "../../base/util/values.ts";
 
 /** Max characters of an error response in a message. */
 const MAX_ERROR_CHARACTERS = 300;
@@ -42,7 +43,7 @@ export async function sendToTracker({ url, headers, body, signal }: TrackerReque
     signal,
   }).catch((error: unknown) => {
     signal.throwIfAborted();
-    throw new Error(`${url} is unreachable: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new Error(`${url} is unreachable: ${messageOf(error)}`, { cause: error });
   });
   const text = await response.body.text();
   if (response.statusCode < 200 || response.statusCode > 299) throw new TrackerResponseError(response.statusCode, url, text);
@@ -63,9 +64,6 @@ export function serverUrl(url: string | undefined, variable: string): string {
 }
 
 function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return text;
-  }
+  const value = parseJson(text);
+  return value === undefined ? text : value;
 }

@@ -9,6 +9,12 @@ export function hasTrained(detail: DetailData | null): boolean {
   return (detail?.histories ?? []).flat().some((item) => item.sampled?.trained);
 }
 
+/** Moves the focus to the trajectory that was opened. */
+export function focusTrajectory(): void {
+  document.getElementById("trajectory")?.scrollIntoView({ block: "start", behavior: "instant" });
+  document.getElementById("trajectory-title")?.focus({ preventScroll: true });
+}
+
 /** Returns the coloring to use: the default one if the trajectory lacks the trainer's log-probabilities. */
 export function usableColoring(coloring: Coloring, detail: DetailData | null): Coloring {
   return coloring.name === "difference" && !hasTrained(detail) ? COLORINGS[0] : coloring;

@@ -2,7 +2,7 @@ import { Choice } from "../components/controls.tsx";
 import { rewardText } from "../components/format.ts";
 import { runColor } from "../components/series.ts";
 import type { Live } from "./live.ts";
-import { go, href, type Route } from "./router.ts";
+import { goWith, type Route } from "./router.ts";
 
 interface OverlayProps {
   readonly run: string;
@@ -19,8 +19,7 @@ export function Overlay({ run, route, live: { runs = [], metrics = [] }, label }
   const options = others.flatMap(({ id, name, reward }) =>
     chosen.includes(id) ? [] : [{ value: id, label: `${name}${reward === null ? "" : ` · ${rewardText(reward)}`}` }],
   );
-  const set = (ids: readonly string[]) =>
-    go(href(route.path, { ...Object.fromEntries(route.query), with: ids.join(",") }), { isReplaced: true });
+  const set = (ids: readonly string[]) => goWith(route, route.path, { with: ids.join(",") });
   const summaryOf = (id: string) => runs.find((each) => each.id === id);
   if (others.length === 0) return null;
   return (

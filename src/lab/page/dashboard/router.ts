@@ -14,6 +14,11 @@ export function href(path: readonly string[], query: Readonly<Record<string, str
   return `#/${path.map((part) => encodeURIComponent(part)).join("/")}${search === "" ? "" : `?${search}`}`;
 }
 
+/** Goes to a place with other values of some query parameters, as in {@link href}; keeps the place out of the history. */
+export function goWith({ query }: Route, path: readonly string[], values: Readonly<Record<string, string | number>> = {}): void {
+  go(href(path, { ...Object.fromEntries(query), ...values }), { isReplaced: true });
+}
+
 /** Goes to a place. `isReplaced` keeps the place out of the history: arrow keys in a list would fill it. */
 export function go(address: string, { isReplaced = false }: { readonly isReplaced?: boolean } = {}): void {
   if (!isReplaced) {

@@ -7,7 +7,7 @@ import { Choice, Pager } from "../components/controls.tsx";
 import { count, rewardText, signed } from "../components/format.ts";
 import { SplitChoice, StepChoice } from "../components/step-choice.tsx";
 import { type Resource, useResource } from "./requests.ts";
-import { go, href, type Route } from "./router.ts";
+import { go, goWith, href, type Route } from "./router.ts";
 import { differenceText, interval } from "./run-compare.tsx";
 import { stepText } from "./run-groups.tsx";
 import { Loaded, Problem } from "./status.tsx";
@@ -28,8 +28,7 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
   const pairs = useResource<Page<ScenarioPair>>(query ? `${base}/compare?${query}` : null);
   const isPaired = split === "eval" && a !== undefined && b !== undefined && a !== b;
   const compared = useResource<RunComparison>(isPaired ? `/ui/api/compare?run=${run}@${a.step}&run=${run}@${b.step}` : null);
-  const set = (values: Readonly<Record<string, string | number>>) =>
-    go(href(["runs", run, "answers"], { ...Object.fromEntries(route.query), ...values }), { isReplaced: true });
+  const set = (values: Readonly<Record<string, string | number>>) => goWith(route, ["runs", run, "answers"], values);
   if (a === undefined || b === undefined || own.length < 2) {
     return <p class="empty">Two steps with trajectories are needed to compare answers; this run has {own.length}.</p>;
   }

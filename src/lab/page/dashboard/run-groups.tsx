@@ -5,10 +5,11 @@ import { Pager } from "../components/controls.tsx";
 import { rewardText } from "../components/format.ts";
 import { GroupCards, groupFacts } from "../components/groups.tsx";
 import { StepChoice } from "../components/step-choice.tsx";
+import { focusTrajectory } from "../components/trajectory.tsx";
 import { useResource } from "./requests.ts";
-import { go, href, type Route } from "./router.ts";
+import { go, goWith, href, type Route } from "./router.ts";
 import { Loaded } from "./status.tsx";
-import { focusTrajectory, placeOf, TrajectoryPanel } from "./trajectory-panel.tsx";
+import { placeOf, TrajectoryPanel } from "./trajectory-panel.tsx";
 
 const PAGE_GROUPS = 48;
 
@@ -30,7 +31,7 @@ export function RunGroups({ run, steps, route }: { readonly run: string; readonl
     href(["runs", run, "groups", step.split, `${step.step}`, `${line}`, `${index}`], Object.fromEntries(route.query));
   const toStep = (target: StepSummary) => {
     setOffset(0);
-    go(href(["runs", run, "groups", target.split, `${target.step}`], Object.fromEntries(route.query)), { isReplaced: true });
+    goWith(route, ["runs", run, "groups", target.split, `${target.step}`]);
   };
   return (
     <>

@@ -2,11 +2,12 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { StepSummary } from "../../dashboard/api.ts";
 import { Choice } from "../components/controls.tsx";
 import { count, rewardText, signed } from "../components/format.ts";
+import { focusTrajectory } from "../components/trajectory.tsx";
 import { type FoundRows, useFoundRows } from "./found-rows.ts";
 import { type PagedRows, type Segment, usePagedRows } from "./paged-rows.ts";
-import { go, href, type Route } from "./router.ts";
+import { go, goWith, href, type Route } from "./router.ts";
 import { Problem } from "./status.tsx";
-import { focusTrajectory, placeOf, TrajectoryPanel, type TrajectoryPlace } from "./trajectory-panel.tsx";
+import { placeOf, TrajectoryPanel, type TrajectoryPlace } from "./trajectory-panel.tsx";
 import { VirtualList } from "./virtual-list.tsx";
 
 const ROW_HEIGHT_PX = 28;
@@ -161,10 +162,7 @@ function useFilters(steps: readonly StepSummary[], { query }: Route): FilteredLi
 /** Choice of the steps and of a text to search for; of one step also order, range of rewards and scenario. */
 function Filters({ run, steps, route }: RunTrajectoriesProps) {
   const get = (name: string) => route.query.get(name) ?? "";
-  const set = (values: Readonly<Record<string, string>>) => {
-    const query = Object.fromEntries([...route.query].filter(([name]) => !(name in values)));
-    go(href(["runs", run, "trajectories"], { ...query, ...values }), { isReplaced: true });
-  };
+  const set = (values: Readonly<Record<string, string>>) => goWith(route, ["runs", run, "trajectories"], values);
   const split = get("split") === "eval" ? "eval" : "train";
   const own = steps.filter((each) => each.split === split);
   const choices = [

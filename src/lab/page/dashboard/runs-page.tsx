@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunSummary } from "../../dashboard/api.ts";
 import { Choice } from "../components/controls.tsx";
-import { go, href, type Route } from "./router.ts";
+import { goWith, href, type Route } from "./router.ts";
 import { columnOf, RUN_COLUMNS, settingColumn, settingsOf, sortedRuns } from "./run-columns.ts";
 import { RunTable, type Sorting } from "./run-table.tsx";
 
@@ -10,8 +10,7 @@ export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[]
   const [text, setText] = useState("");
   const [selected, setSelected] = useState<readonly string[]>([]);
   if (runs === undefined) return <p class="empty loading">Loading runs …</p>;
-  const set = (values: Readonly<Record<string, string>>) =>
-    go(href(["runs"], { ...Object.fromEntries(route.query), ...values }), { isReplaced: true });
+  const set = (values: Readonly<Record<string, string>>) => goWith(route, ["runs"], values);
   const column = columnOf(route.query.get("sort") ?? "");
   const order = route.query.get("order") === "ascending" ? "ascending" : "descending";
   const settings = shownSettings(route);

@@ -68,9 +68,3 @@ export function TrajectoryPanel({ run, place, onOpen }: TrajectoryPanelProps) {
     </section>
   );
 }
-
-/** Moves the focus to the trajectory that was opened. */
-export function focusTrajectory(): void {
-  document.getElementById("trajectory")?.scrollIntoView({ block: "start", behavior: "instant" });
-  document.getElementById("trajectory-title")?.focus({ preventScroll: true });
-}

@@ -3,6 +3,7 @@ import type { Split } from "../../../run/data.ts";
 import { count } from "../components/format.ts";
 import { GroupCards, groupFacts } from "../components/groups.tsx";
 import { StepChoice } from "../components/step-choice.tsx";
+import { focusTrajectory } from "../components/trajectory.tsx";
 import { showStep, showTrajectory, type View } from "./view.ts";
 
 /** Section of the current step's groups, side by side. */
@@ -18,8 +19,7 @@ export function GroupsSection({ data, view }: { readonly data: PageData; readonl
   }
   const open = (group: number, trajectory: number) => {
     showTrajectory(step, group, trajectory);
-    document.getElementById("trajectory")?.scrollIntoView({ block: "start", behavior: "instant" });
-    document.getElementById("trajectory-title")?.focus({ preventScroll: true });
+    focusTrajectory();
   };
   return (
     <section id="groups" aria-labelledby="groups-title">
