@@ -3,7 +3,7 @@ import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { readSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { readSafetensors } from "../support/safetensors.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import type { Row } from "../../src/engine/port.ts";
 import { exportCheckpoint } from "../../src/export/index.ts";

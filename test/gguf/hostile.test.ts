@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
-import { verifyWeights } from "../../src/engine/onnx/model/verify-weights.ts";
+import { verifyWeights } from "../../src/engine/onnx/model/weights.ts";
 import { WhetstoneError } from "../../src/base/errors.ts";
 import { readGenerationDefaults } from "../../src/service/models/generation-defaults.ts";
 import { loadTokenizer } from "../../src/text/tokenizer/index.ts";

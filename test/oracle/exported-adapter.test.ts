@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createOnnxEngine } from "../../src/engine/index.ts";
-import { readSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { readSafetensors } from "../support/safetensors.ts";
 import type { Engine, Row } from "../../src/engine/port.ts";
 
 interface Expected {

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { gunzipSync } from "node:zlib";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { readSafetensors } from "../support/safetensors.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";

@@ -9,11 +9,12 @@ import { createOnnxEngine } from "../../src/engine/index.ts";
 import type { DeviceChoice } from "../../src/engine/engine-info.ts";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout, type Layout } from "../../src/engine/onnx/model/parameters.ts";
-import { readSafetensors, writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { readSafetensors } from "./safetensors.ts";
 import { ADAPTER_FILE } from "../../src/engine/onnx/model/peft.ts";
 import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import type { Trainer } from "../../src/engine/onnx/train/trainer.ts";
-import { verifyWeights } from "../../src/engine/onnx/model/verify-weights.ts";
+import { verifyWeights } from "../../src/engine/onnx/model/weights.ts";
 import type { Engine, PolicyVersion, Row, SampledToken } from "../../src/engine/port.ts";
 
 interface Computed {

@@ -1,5 +1,5 @@
 /** Saved training state. The weights stay on the server; `tinker.json` contains their names. */
-import { open, readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { DataError } from "../../base/errors.ts";
@@ -28,13 +28,7 @@ export type SavedState = z.infer<typeof savedState>;
 
 /** Writes a state into an existing directory and syncs the file to disk. */
 export async function writeSavedState(directory: string, state: SavedState): Promise<void> {
-  const file = await open(join(directory, FILE), "wx");
-  try {
-    await file.writeFile(JSON.stringify(state, null, 2));
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+  await writeFile(join(directory, FILE), JSON.stringify(state, null, 2), { flag: "wx", flush: true });
 }
 
 /**

@@ -3,10 +3,12 @@
  *
  * @source https://github.com/huggingface/safetensors#format
  */
-import { type FileHandle, open } from "node:fs/promises";
+import { type FileHandle, writeFile } from "node:fs/promises";
 import { basename } from "node:path";
+import { z } from "zod";
 import { DataError, UnsupportedError, WhetstoneError } from "../../../base/errors.ts";
 import { openRegularFile, reasonOf } from "../../../base/util/regular-file.ts";
+import { isRecord, parseJson } from "../../../base/util/values.ts";
 import { ELEMENT_TYPES, type TensorType } from "./element-types.ts";
 
 /** Tensor to write: float32, row-major. */
@@ -16,15 +18,10 @@ export interface NamedTensor {
   readonly data: Float32Array;
 }
 
-interface HeaderEntry {
-  readonly dtype: string;
-  readonly shape: readonly number[];
-  readonly data_offsets: readonly [number, number];
-}
+const size = z.int().nonnegative();
+const headerEntry = z.looseObject({ dtype: z.string(), shape: z.array(size), data_offsets: z.tuple([size, size]) });
 
-interface Entry extends HeaderEntry {
-  readonly type: TensorType;
-}
+type Entry = z.infer<typeof headerEntry> & { readonly type: TensorType };
 
 /** Maximum size of a header, in bytes. */
 const MAX_HEADER_BYTES = 16 * 1024 * 1024;
@@ -44,17 +41,15 @@ export async function writeSafetensors(
     header[name] = { dtype: "F32", shape, data_offsets: [offset, end] };
     offset = end;
   }
-  const start = safetensorsHeader(header);
-  const file = await open(path, "wx");
-  try {
-    await file.writeFile(start);
-    for (const tensor of tensors) {
-      const { data } = tensor;
-      await file.writeFile(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
-    }
-    await file.sync();
-  } finally {
-    await file.close();
+  await writeFile(path, partsOf(header, tensors), { flag: "wx", flush: true });
+}
+
+/** Returns header and data of a file, one tensor at a time. */
+function* partsOf(header: Readonly<Record<string, unknown>>, tensors: readonly NamedTensor[]): Generator<Uint8Array> {
+  yield safetensorsHeader(header);
+  for (const tensor of tensors) {
+    const { data } = tensor;
+    yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   }
 }
 
@@ -71,33 +66,11 @@ export function safetensorsHeader(header: Readonly<Record<string, unknown>>): Bu
   return start;
 }
 
-/** Contents of a file: tensors by name, converted to float32, and metadata. */
-export interface SafetensorsFile {
-  readonly tensors: ReadonlyMap<string, { readonly shape: readonly number[]; readonly data: Float32Array }>;
-  readonly metadata: Readonly<Record<string, string>>;
-}
-
-/**
- * Reads a whole file. F32, F16 and BF16 are converted exactly to float32.
- *
- * @throws DataError `E_DATA` if the file cannot be read or is truncated, its header does not match its data, or a value is not finite.
- * @throws UnsupportedError `E_UNSUPPORTED` for other element types.
- */
-export async function readSafetensors(path: string): Promise<SafetensorsFile> {
-  const file = await openSafetensors(path);
-  try {
-    const tensors = new Map<string, { shape: readonly number[]; data: Float32Array }>();
-    for (const [name, shape] of file.shapes) tensors.set(name, { shape, data: await file.read(name) });
-    return { tensors, metadata: file.metadata };
-  } finally {
-    await file.close();
-  }
-}
-
-/** Open file with a checked header. Tensors are read one at a time, which limits memory to one additional tensor. */
-export interface OpenSafetensors {
-  readonly shapes: ReadonlyMap<string, readonly number[]>;
-  readonly metadata: Readonly<Record<string, string>>;
+/** Open weights, with tensors that are read one at a time by name, which limits memory to one additional tensor. */
+export interface WeightSource {
+  /** Name of the weights file or index without its directory, for error messages. */
+  readonly label: string;
+  shapeOf(name: string): readonly number[] | undefined;
   /**
    * Reads one tensor and converts it exactly to float32.
    *
@@ -116,6 +89,11 @@ export interface OpenSafetensors {
   close(): Promise<void>;
 }
 
+/** Open file with a checked header. */
+export interface OpenSafetensors extends WeightSource {
+  readonly shapes: ReadonlyMap<string, readonly number[]>;
+}
+
 /**
  * Opens a file and checks the names, shapes, types and offsets of all tensors, without reading their values.
  *
@@ -130,7 +108,7 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   });
   const label = basename(path);
   try {
-    const { entries, metadata, dataStart } = await readHeader(label, file);
+    const { entries, dataStart } = await readHeader(label, file);
     const place = (name: string) => {
       const entry = entries.get(name);
       if (!entry) throw new DataError(`${label}: expected tensor "${name}", found none`);
@@ -148,8 +126,9 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       }
     };
     return {
+      label,
       shapes: new Map([...entries].map(([name, { shape }]) => [name, shape])),
-      metadata,
+      shapeOf: (name) => entries.get(name)?.shape,
       async read(name) {
         const { type, start, end } = place(name);
         const raw = new ArrayBuffer(end - start);
@@ -188,10 +167,7 @@ function requireFinite(label: string, name: string, { type, raw, first }: Piece)
   throw new DataError(`${label}: expected tensor "${name}" to hold finite numbers, got ${value} at element ${first + index}`);
 }
 
-async function readHeader(
-  label: string,
-  file: FileHandle,
-): Promise<{ entries: Map<string, Entry>; metadata: Record<string, string>; dataStart: number }> {
+async function readHeader(label: string, file: FileHandle): Promise<{ entries: Map<string, Entry>; dataStart: number }> {
   const { size } = await file.stat();
   const prefix = Buffer.alloc(8);
   const { bytesRead } = await file.read(prefix, 0, 8, 0);
@@ -201,29 +177,30 @@ async function readHeader(
   if (8 + length > size) throw new DataError(`${label}: expected a safetensors file, its header does not fit in ${size} bytes`);
   const text = Buffer.alloc(length);
   await readFully(label, file, text, 8);
-  const header = parseObject(text.toString("utf8"));
-  if (header === null) throw new DataError(`${label}: the safetensors header is not a JSON object`);
-  const { __metadata__: metadata, ...described } = header;
+  const header = parseJson(text.toString("utf8"));
+  if (!isRecord(header)) throw new DataError(`${label}: the safetensors header is not a JSON object`);
+  const { __metadata__: _, ...described } = header;
   const dataStart = 8 + length;
   const entries = new Map<string, Entry>();
   const all = Object.entries(described);
   if (all.length > MAX_TENSORS) throw new DataError(`${label}: expected at most ${MAX_TENSORS} tensors, got ${all.length}`);
-  for (const [name, entry] of all) {
-    if (!isEntry(entry)) throw new DataError(`${label}: the safetensors header does not describe tensor "${name}"`);
+  for (const [name, description] of all) {
+    const { success, data: entry } = headerEntry.safeParse(description);
+    if (!success) throw new DataError(`${label}: the safetensors header does not describe tensor "${name}"`);
     const { dtype, shape, data_offsets: offsets } = entry;
     const type = Object.hasOwn(ELEMENT_TYPES, dtype) ? ELEMENT_TYPES[dtype] : undefined;
     if (!type) throw new UnsupportedError(`${label}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
     const bytes = shape.reduce((a, b) => a * b, type.width);
-    if (offsets[0] < 0 || offsets[1] - offsets[0] !== bytes || dataStart + offsets[1] > size)
+    if (offsets[1] - offsets[0] !== bytes || dataStart + offsets[1] > size)
       throw new DataError(`${label}: tensor "${name}" does not lie inside the file`);
     entries.set(name, { ...entry, type });
   }
   requireContiguous(label, entries, size - dataStart);
-  return { entries, metadata: (metadata ?? {}) as Record<string, string>, dataStart };
+  return { entries, dataStart };
 }
 
 /** Checks that tensors neither overlap nor leave unused bytes, as the format requires. */
-function requireContiguous(label: string, entries: ReadonlyMap<string, HeaderEntry>, bytes: number): void {
+function requireContiguous(label: string, entries: ReadonlyMap<string, Entry>, bytes: number): void {
   const inOrder = [...entries].sort(([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0] || a.data_offsets[1] - b.data_offsets[1]);
   let end = 0;
   for (const [name, { data_offsets: offsets }] of inOrder) {
@@ -245,20 +222,4 @@ async function readFully(label: string, file: FileHandle, target: Uint8Array, po
     if (bytesRead === 0) throw new DataError(`${label}: the file ends after ${position + done} bytes, its header speaks of more`);
     done += bytesRead;
   }
-}
-
-function parseObject(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && !Array.isArray(value) ? (value as Record<string, unknown> | null) : null;
-  } catch {
-    return null;
-  }
-}
-
-function isEntry(value: unknown): value is HeaderEntry {
-  const { dtype, shape, data_offsets: offsets } = (value ?? {}) as Partial<Record<keyof HeaderEntry, unknown>>;
-  const isNumbers = (list: unknown): list is number[] =>
-    Array.isArray(list) && list.every((item) => Number.isSafeInteger(item) && item >= 0);
-  return typeof dtype === "string" && isNumbers(shape) && isNumbers(offsets) && offsets.length === 2;
 }

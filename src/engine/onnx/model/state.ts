@@ -4,10 +4,11 @@
  * `model.safetensors` has Hugging Face names; `adapter_model.safetensors` with `adapter_config.json` has PEFT names.
  * `optimizer.safetensors` has the moments as flat vectors. `state.json` has the base, the adapter's shape and the step count.
  */
-import { open, readFile, stat } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DataError } from "../../../base/errors.ts";
 import { OPTIMIZER_FILE } from "../../port.ts";
+import { pathExists } from "../../../base/util/file-system-error.ts";
 import type { ModelConfig } from "./config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "./parameters.ts";
 import { reasonOf } from "../../../base/util/regular-file.ts";
@@ -91,11 +92,7 @@ export async function readState(directory: string, identity: StateIdentity, vect
     );
   }
   const path = join(directory, OPTIMIZER_FILE);
-  const hasMoments = await stat(path).then(
-    () => true,
-    () => false,
-  );
-  const moments = hasMoments ? await openSafetensors(path) : null;
+  const moments = (await pathExists(path)) ? await openSafetensors(path) : null;
   try {
     if (moments) await checkMoments(moments, layout);
     await readWeightsInto(vectors.parameters, join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), layout);
@@ -126,12 +123,7 @@ function resetMoments(vectors: StateVectors): void {
 
 /** Whether the directory has an adapter in PEFT layout without a `state.json` of this engine. */
 async function isForeign(directory: string): Promise<boolean> {
-  const exists = (name: string) =>
-    stat(join(directory, name)).then(
-      () => true,
-      () => false,
-    );
-  return !(await exists(STATE_FILE)) && exists(ADAPTER_FILE);
+  return !(await pathExists(join(directory, STATE_FILE))) && pathExists(join(directory, ADAPTER_FILE));
 }
 
 /** Reads the weights or the adapter of a saved state, without the moments. */
@@ -160,11 +152,5 @@ export async function readStateFile(directory: string): Promise<StateFile> {
 }
 
 async function writeSynced(path: string, value: unknown): Promise<void> {
-  const file = await open(path, "wx");
-  try {
-    await file.writeFile(JSON.stringify(value, null, 2));
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+  await writeFile(path, JSON.stringify(value, null, 2), { flag: "wx", flush: true });
 }

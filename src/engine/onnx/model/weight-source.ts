@@ -4,7 +4,7 @@ import { DataError, UnsupportedError } from "../../../base/errors.ts";
 import { isGgufPath } from "../../../base/gguf/model-files.ts";
 import { openGgufWeights } from "../../../base/gguf/weights.ts";
 import { MAX_INDEX_BYTES, parseFileJson, readRegularFile } from "../../../base/util/regular-file.ts";
-import { openSafetensors, type OpenSafetensors } from "./safetensors.ts";
+import { openSafetensors, type OpenSafetensors, type WeightSource } from "./safetensors.ts";
 import { pathExists } from "../../../base/util/file-system-error.ts";
 
 /** Name of the weights file in a model directory. */
@@ -16,19 +16,6 @@ const INDEX_FILE = "model.safetensors.index.json";
 /** Maximum number of files in an index, all of which are open at the same time. */
 const MAX_SHARDS = 1024;
 
-/** Open weights, with tensors that are read one at a time by name. */
-export interface WeightSource {
-  /** Name of the weights file or index without its directory, for error messages. */
-  readonly label: string;
-  shapeOf(name: string): readonly number[] | undefined;
-  read(name: string): Promise<Float32Array>;
-  /** Reads a tensor in pieces. @param visit - Called with each piece and the index of its first element in the tensor. */
-  readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
-  /** Checks the values of a tensor like {@link read}, without keeping them. */
-  check(name: string): Promise<void>;
-  close(): Promise<void>;
-}
-
 /**
  * Opens a single weights file.
  *
@@ -37,15 +24,7 @@ export interface WeightSource {
  */
 export async function openWeights(path: string): Promise<WeightSource> {
   if (!(await pathExists(path))) throw new UnsupportedError(`Expected weights in ${basename(path)}, found no such file`);
-  const file = await openSafetensors(path);
-  return {
-    label: basename(path),
-    shapeOf: (name) => file.shapes.get(name),
-    read: (name) => file.read(name),
-    readPieces: (name, visit) => file.readPieces(name, visit),
-    check: (name) => file.check(name),
-    close: () => file.close(),
-  };
+  return openSafetensors(path);
 }
 
 /**

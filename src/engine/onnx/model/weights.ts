@@ -1,10 +1,10 @@
 /** Conversion of weights between files in Hugging Face layout and the flat vector, and initialization. */
 import { DataError } from "../../../base/errors.ts";
 import type { ModelConfig } from "./config.ts";
-import { fileShape, type FileTensor, type Layout, type Parameter, viewOf } from "./parameters.ts";
-import type { NamedTensor } from "./safetensors.ts";
+import { baseLayout, fileShape, type FileTensor, type Layout, type Parameter, viewOf } from "./parameters.ts";
+import type { NamedTensor, WeightSource } from "./safetensors.ts";
 import { uniform } from "../../../base/util/rng.ts";
-import { openBaseWeights, openWeights, type WeightSource } from "./weight-source.ts";
+import { openBaseWeights, openWeights } from "./weight-source.ts";
 import { itemAt } from "../../../base/util/values.ts";
 
 /**
@@ -43,6 +43,41 @@ export function checkShapes(source: WeightSource, layout: Layout): void {
   }
 }
 
+/** Checks the values of all tensors. @param onTensor - Called after each tensor. */
+async function checkValues(source: WeightSource, layout: Layout, onTensor: () => void = () => {}): Promise<void> {
+  for (const { files } of layout.parameters) {
+    for (const { name } of files) {
+      await source.check(name);
+      onTensor();
+    }
+  }
+}
+
+/**
+ * Verifies a base model's weights against its configuration, without keeping them in memory: names, shapes, types, file offsets and values
+ * of all tensors. Weights that pass can be loaded.
+ *
+ * @param options.readsValues - Whether the values are checked, which reads the whole files. @default true
+ * @param options.onTensor - Called after each tensor with checked values. @default no callback
+ * @throws UnsupportedError `E_UNSUPPORTED` if there are no weights, or for an unsupported element type.
+ * @throws DataError `E_DATA` for a file that cannot be read or is truncated, and for a tensor that is missing, has another shape, or
+ *   contains NaN or an infinity.
+ */
+export async function verifyWeights(
+  directory: string,
+  config: ModelConfig,
+  { readsValues = true, onTensor }: { readonly readsValues?: boolean; readonly onTensor?: () => void } = {},
+): Promise<void> {
+  const source = await openBaseWeights(directory);
+  const layout = baseLayout(config);
+  try {
+    checkShapes(source, layout);
+    if (readsValues) await checkValues(source, layout, onTensor);
+  } finally {
+    await source.close();
+  }
+}
+
 async function packTensors(source: WeightSource, layout: Layout, order: MatrixOrder): Promise<Float32Array> {
   try {
     checkShapes(source, layout);
@@ -63,7 +98,7 @@ export async function readWeightsInto(flat: Float32Array, path: string, layout: 
   const source = await openWeights(path);
   try {
     checkShapes(source, layout);
-    for (const { files } of layout.parameters) for (const { name } of files) await source.check(name);
+    await checkValues(source, layout);
     await fill(flat, source, layout, "in-out");
   } finally {
     await source.close();

@@ -2,7 +2,7 @@
 import { parentPort } from "node:worker_threads";
 import { loadTokenizer } from "../../../text/tokenizer/index.ts";
 import { readModelConfig } from "../model/config.ts";
-import { verifyShapes, verifyWeights } from "../model/verify-weights.ts";
+import { verifyWeights } from "../model/weights.ts";
 import { describeError, type SentError } from "../../../base/util/worker-rpc.ts";
 
 /** Message to the thread. */
@@ -31,8 +31,7 @@ const TRIAL = ["a", "A", "é", "字", "1", " ", "\n", " \n", "!", "'", "\u0301",
 async function inspect({ directory, readsWeights, encodesTexts }: InspectionRequest): Promise<Inspection> {
   try {
     const config = await readModelConfig(directory);
-    if (readsWeights) await verifyWeights(directory, config, () => post("progress"));
-    else await verifyShapes(directory, config);
+    await verifyWeights(directory, config, { readsValues: readsWeights, onTensor: () => post("progress") });
     const tokenizer = await loadTokenizer(directory);
     if (encodesTexts) for (const text of TRIAL) tokenizer.encode(text);
     return { error: null };

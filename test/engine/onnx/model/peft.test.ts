@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ADAPTER_FILE } from "../../../../src/engine/onnx/model/peft.ts";
-import { readSafetensors, writeSafetensors, type NamedTensor } from "../../../../src/engine/onnx/model/safetensors.ts";
+import { writeSafetensors, type NamedTensor } from "../../../../src/engine/onnx/model/safetensors.ts";
+import { readSafetensors } from "../../../support/safetensors.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import type { Row } from "../../../../src/engine/port.ts";
 

@@ -2,7 +2,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { openSafetensors, readSafetensors, type OpenSafetensors } from "../../../../src/engine/onnx/model/safetensors.ts";
+import { openSafetensors, type OpenSafetensors } from "../../../../src/engine/onnx/model/safetensors.ts";
+import { readSafetensors } from "../../../support/safetensors.ts";
 
 /** Writes a file with this header and data; returns its path. */
 async function fileOf(header: object, data: Uint8Array): Promise<string> {
