@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parseModelConfig } from "../../src/engine/onnx/model/config.ts";
-import { rotaryTables } from "../../src/engine/onnx/model/transformer.ts";
+import { rotaryTables } from "../../src/engine/onnx/model/rope.ts";
 
 /** Frequencies as transformers computes them; see `rope.py`. */
 interface Expected {

@@ -119,11 +119,7 @@ export class Graph {
 
   /** Returns an int64 vector constant; equal vectors are shared. */
   ints(values: readonly number[]): Value {
-    return this.#cached(
-      `i:${values.join(",")}`,
-      [values.length],
-      BigInt64Array.from(values, (v) => BigInt(v)),
-    );
+    return this.#cached(`i:${values.join(",")}`, [values.length], BigInt64Array.from(values, BigInt));
   }
 
   /** Returns a float32 constant tensor. */

@@ -2,7 +2,7 @@
 import { ShapeError } from "../../../base/errors.ts";
 import { type DType, Graph, liveNodes, type Node, type Value } from "./graph.ts";
 import { cast } from "./ops/elementwise.ts";
-import { first, itemAt } from "../../../base/util/values.ts";
+import { first, getOrInsert, itemAt } from "../../../base/util/values.ts";
 
 /**
  * Records nodes that compute the same as `node` and returns their outputs, one per output of `node`; null keeps the node.
@@ -63,16 +63,12 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], float16
   const nodes = liveNodes(graph);
   const used = new Set<Value>([...nodes.flatMap((node) => node.inputs), ...graph.outputs.values()]);
   const values = new Map<Value, Value>(graph.inputs.map((input) => [input, inputOf(input)]));
-  const valueOf = (value: Value): Value => {
-    let known = values.get(value);
-    if (known === undefined) {
+  const valueOf = (value: Value): Value =>
+    getOrInsert(values, value, () => {
       const data = graph.constants.get(value);
-      if (data === undefined) known = lowered.absent();
-      else known = data instanceof Float32Array ? lowered.constant(data, value.shape as number[]) : lowered.ints(Array.from(data, Number));
-      values.set(value, known);
-    }
-    return known;
-  };
+      if (data === undefined) return lowered.absent();
+      return data instanceof Float32Array ? lowered.constant(data, value.shape as number[]) : lowered.ints(Array.from(data, Number));
+    });
   for (const node of nodes) {
     const { op, domain, attributes, outputs: originals } = node;
     const isHalfTable = op === "Gather" && valueOf(first(node.inputs)).dtype === "float16";

@@ -3,7 +3,8 @@
  *
  * Every supported variant is a table over positions, which training, prefill and decoding share. `rope-settings.ts` parses the settings.
  */
-import { setImmediate } from "node:timers/promises";
+import { runSteps, runStepsInSlices, type Steps } from "../../../base/util/steps.ts";
+import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import type { SlidingWindow } from "./layer-windows.ts";
 import { itemAt } from "../../../base/util/values.ts";
 
@@ -122,24 +123,23 @@ const POSITIONS_PER_TURN = 4096;
  * with the short factors, then `contextLength` rows with the long ones.
  */
 export function rotaryTables(config: RopeConfig): RotaryTables {
-  const turns = tableTurns(config);
-  for (;;) {
-    const turn = turns.next();
-    if (turn.done === true) return turn.value;
-  }
+  return runSteps(tableTurns(config));
 }
 
 /** Returns the same tables as {@link rotaryTables}, and lets other events of the thread run in between: long contexts take 0.1 s and more. */
-export async function rotaryTablesInTurns(config: RopeConfig): Promise<RotaryTables> {
-  const turns = tableTurns(config);
-  for (;;) {
-    const turn = turns.next();
-    if (turn.done === true) return turn.value;
-    await setImmediate();
-  }
+export function rotaryTablesInTurns(config: RopeConfig): Promise<RotaryTables> {
+  return runStepsInSlices(tableTurns(config), { sliceMs: 0 });
 }
 
-function* tableTurns(config: RopeConfig): Generator<void, RotaryTables> {
+/** Returns the tables as inputs of a graph. */
+export function rotaryFeeds(TensorClass: TensorConstructor, { rotarySize }: Pick<RopeConfig, "rotarySize">, tables: RotaryTables): Tensors {
+  const half = rotarySize / 2;
+  return Object.fromEntries(
+    Object.entries(tables).map(([name, table]) => [name, new TensorClass("float32", table, [table.length / half, half])]),
+  );
+}
+
+function* tableTurns(config: RopeConfig): Steps<RotaryTables> {
   const { localRope, queryGrowth } = config;
   const tables: Record<string, Float32Array> = {};
   for (const set of tableSets(config)) {
@@ -154,7 +154,7 @@ function* tablesOf(
   { rotarySize, contextLength }: RopeConfig,
   { ropeTheta, rope }: Rope,
   growth: QueryGrowth | null,
-): Generator<void, { readonly cos: Float32Array; readonly sin: Float32Array }> {
+): Steps<{ readonly cos: Float32Array; readonly sin: Float32Array }> {
   const half = rotarySize / 2;
   const first = tableStart({ rope }, Infinity);
   const cos = new Float32Array((first + contextLength) * half);

@@ -1,5 +1,6 @@
 import type { ModelConfig } from "./config.ts";
 import { countParameters } from "./transformer.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Maximum number of parameters of a small model. */
 const MAX_SMALL = 16e6;
@@ -15,7 +16,5 @@ const known = new WeakMap<ModelConfig, boolean>();
  * operator (`sample/thread-counts.ts`) and transposed matrices (`sample/transposed.ts`).
  */
 export function isLarge(config: ModelConfig): boolean {
-  let large = known.get(config);
-  if (large === undefined) known.set(config, (large = countParameters(config) > MAX_SMALL));
-  return large;
+  return getOrInsert(known, config, () => countParameters(config) > MAX_SMALL);
 }

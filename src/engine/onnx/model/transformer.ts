@@ -21,8 +21,6 @@ import {
 } from "./parameters.ts";
 import { first, getOrThrow, zip } from "../../../base/util/values.ts";
 
-export { rotaryTables } from "./rope.ts";
-
 /**
  * Computes hidden states before the final norm from token ids `[R]`.
  *
@@ -135,12 +133,11 @@ export function headProduct(inputs: ModelInputs, hidden: Value): Value {
   }
   if (pieces.length === 1) return times(inputs, normed, first(pieces));
   // Pieces of a matrix [in, out] have some of the rows that the product sums over.
-  const columns = split(
-    normed,
-    1,
-    pieces.map(({ shape }) => first(shape)),
-  );
-  return zip(columns, pieces).reduce<Value | undefined>((plus, [column, piece]) => matmul(column, piece, { plus }), undefined)!;
+  const heights = pieces.map(({ shape }) => first(shape));
+  return zip(split(normed, 1, heights), pieces).reduce<Value | undefined>(
+    (plus, [column, piece]) => matmul(column, piece, { plus }),
+    undefined,
+  )!;
 }
 
 /** Returns the pieces of a parameter in order; the parameter itself if it is not cut. */

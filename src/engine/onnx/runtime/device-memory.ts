@@ -3,7 +3,7 @@ import { EngineError } from "../../../base/errors.ts";
 import { type DType, Graph, type Value } from "../graph/index.ts";
 import type { Device } from "./device.ts";
 import { float16Tensor, loadRuntime, Program, type Tensor, type Tensors, withShape } from "./program.ts";
-import { messageOf } from "../../../base/util/values.ts";
+import { getOrInsert, messageOf } from "../../../base/util/values.ts";
 
 /** Default of the memory of a device in bytes. WebGPU does not report the memory of an adapter. */
 export const DEFAULT_DEVICE_MEMORY = 8e9;
@@ -108,17 +108,13 @@ export class DeviceMemory {
   }
 
   #program(kind: keyof typeof PROGRAMS, rank: number): Promise<Program> {
-    const key = `${kind} ${rank}`;
-    let program = this.#programs.get(key);
-    if (program === undefined) {
+    return getOrInsert(this.#programs, `${kind} ${rank}`, () => {
       const graph = new Graph();
       const { build, isResident, float16 }: MemoryProgram = PROGRAMS[kind];
       const shape = Array.from({ length: rank }, (_, i) => `d${i}`);
       graph.output("y", build(graph, shape));
-      program = Program.compile(graph, kind, { threads: 1, device: this.device, resident: () => isResident, float16 });
-      this.#programs.set(key, program);
-    }
-    return program;
+      return Program.compile(graph, kind, { threads: 1, device: this.device, resident: () => isResident, float16 });
+    });
   }
 }
 

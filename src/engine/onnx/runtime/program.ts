@@ -157,10 +157,8 @@ export class Program {
     try {
       const sent = this.#packed.length === 0 ? feeds : pack(this.#packed, feeds, (await loadRuntime()).Tensor);
       const results = (await this.#session.run(sent, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
-      this.#device.count(
-        this.#sent.map((name) => sent[name]!),
-        Object.values(results),
-      );
+      const inputs = this.#sent.map((name) => sent[name]!);
+      this.#device.count(inputs, Object.values(results));
       if (this.#profile !== null) await this.#reportPlacement(this.#profile);
       return Array.isArray(fetches) ? results : withoutCopies(results, fetches as Readonly<Record<string, Tensor | null>>);
     } catch (cause) {

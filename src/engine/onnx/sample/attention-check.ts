@@ -16,12 +16,9 @@ const TOLERANCE = 1e-3;
 export async function hasExactAttention(device: Device): Promise<boolean> {
   const { Tensor } = await loadRuntime();
   const width = 3 * HEAD_SIZE;
+  const projected = Float32Array.from({ length: TOKENS * width }, (_, i) => Math.sin(2 * i));
   const feeds = {
-    projected: new Tensor(
-      "float32",
-      Float32Array.from({ length: TOKENS * width }, (_, i) => Math.sin(2 * i)),
-      [1, TOKENS, width],
-    ),
+    projected: new Tensor("float32", projected, [1, TOKENS, width]),
     last_places: new Tensor("int32", Int32Array.of(TOKENS - 1), [1]),
     total: new Tensor("int32", Int32Array.of(TOKENS), [1]),
   };

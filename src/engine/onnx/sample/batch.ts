@@ -7,7 +7,7 @@ import { drawInputs, isPlain } from "./draw-inputs.ts";
 import type { Distributions, ForwardOutput } from "./forward.ts";
 import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace } from "./place.ts";
 import { isBefore, type Request, type RunningRow, type SampledEvent } from "./request.ts";
-import { cacheNames } from "./sampler-graph.ts";
+import { cacheFetches } from "./sampler-graph.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import { itemAt } from "../../../base/util/values.ts";
 
@@ -46,7 +46,7 @@ export class SampleBatch {
     this.weights = weights;
     this.#listener = listener;
     this.#cache = place.newBatchKeys(weights.config);
-    this.#fetches = fetchesOf(weights.config.layers);
+    this.#fetches = cacheFetches(weights.config);
   }
 
   get size(): number {
@@ -220,14 +220,4 @@ function paddingFeeds(TensorClass: TensorConstructor, size: number, padded: numb
   const real = BigInt64Array.from({ length: size }, (_, b) => BigInt(b));
   const spread = BigInt64Array.from({ length: padded }, (_, b) => (b < size ? BigInt(b) : 0n));
   return { real: new TensorClass("int64", real, [size]), spread: new TensorClass("int64", spread, [padded]) };
-}
-
-/** Returns the graph outputs to fetch by name: the new tokens' keys and values. */
-function fetchesOf(layers: number): Record<string, null> {
-  return Object.fromEntries(
-    Array.from({ length: layers }, (_, layer) => cacheNames(layer)).flatMap(({ keys, values }) => [
-      [keys, null],
-      [values, null],
-    ]),
-  );
 }

@@ -5,9 +5,9 @@ import { type DeviceMemory, type DeviceTensor, MAX_BINDING_BYTES } from "../runt
 import type { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import type { KeysRoom } from "./keys-room.ts";
-import type { BatchKeys, PromptKeys } from "./place.ts";
+import { type BatchKeys, type PromptKeys, toCapacity } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
-import { cacheNames } from "./sampler-graph.ts";
+import { cacheFetches, cachePairs } from "./sampler-graph.ts";
 import { first, getOrThrow, itemAt } from "../../../base/util/values.ts";
 
 /**
@@ -16,27 +16,18 @@ import { first, getOrThrow, itemAt } from "../../../base/util/values.ts";
  */
 export const MIN_DEVICE_WINDOW = BLOCK_TOKENS;
 
-/** Step of capacities, in tokens. */
-const CAPACITY_STEP = 64;
-
 /** Caches in memory at a time: a run reads one, and writes another one with the next token. */
 const COPIES = 2;
 
 /** Keys and values of all layers by output name, `[rows, kv, C, d]`. */
 type Layers = ReadonlyMap<string, DeviceTensor>;
 
-const namesOf = ({ layers }: ModelConfig) =>
-  Array.from({ length: layers }, (_, layer) => cacheNames(layer)).flatMap(({ keys, values, pastKeys, pastValues }) => [
-    { output: keys, input: pastKeys },
-    { output: values, input: pastValues },
-  ]);
-
 function adoptLayers(memory: DeviceMemory, config: ModelConfig, results: Tensors): Layers {
-  return new Map(namesOf(config).map(({ output }) => [output, memory.adopt(results[output]!)]));
+  return new Map(cachePairs(config).map(({ output }) => [output, memory.adopt(results[output]!)]));
 }
 
 function pastFeeds(config: ModelConfig, layers: Layers): Tensors {
-  return Object.fromEntries(namesOf(config).map(({ output, input }) => [input, getOrThrow(layers, output).tensor]));
+  return Object.fromEntries(cachePairs(config).map(({ output, input }) => [input, getOrThrow(layers, output).tensor]));
 }
 
 function holdAll(layers: Layers): Layers {
@@ -56,17 +47,13 @@ export function paddedRows(count: number, round: (x: number) => number = Math.ce
   return count <= 8 ? 2 ** round(Math.log2(count)) : round(count / 8) * 8;
 }
 
-function toCapacity(length: number): number {
-  return Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP;
-}
-
 function releaseAll(layers: Layers | null): void {
   for (const tensor of layers?.values() ?? []) tensor.release();
 }
 
 /** Outputs of a prefill or decode graph that stay on the device. */
 export function residentKeys(config: ModelConfig): (output: string) => boolean {
-  const names = new Set(namesOf(config).map(({ output }) => output));
+  const names = new Set(cachePairs(config).map(({ output }) => output));
   return (output) => names.has(output);
 }
 
@@ -78,7 +65,7 @@ type Gather = (parts: readonly Layers[], rows: readonly number[], capacity: numb
 
 /** Returns the function that gathers rows of caches on a device. @param programs - Compiled graphs, shared by all caches. */
 export function gatherer(memory: DeviceMemory, config: ModelConfig, programs: ProgramCache): Gather {
-  const outputs = namesOf(config).map(({ output }) => output);
+  const outputs = cachePairs(config).map(({ output }) => output);
   return async (parts, rows, capacity) => {
     const { Tensor } = await loadRuntime();
     const program = await programs.get(JSON.stringify([config, parts.length]), () =>
@@ -127,10 +114,6 @@ interface DeviceBlock extends StoredBlock {
   readonly slot: number;
 }
 
-function fetchesOf(config: ModelConfig): Readonly<Record<string, null>> {
-  return Object.fromEntries(namesOf(config).map(({ output }) => [output, null]));
-}
-
 /** Keys and values of prompts being prefilled; they grow with every piece. */
 export class DevicePromptKeys implements PromptKeys {
   readonly minSelected = 2;
@@ -149,7 +132,7 @@ export class DevicePromptKeys implements PromptKeys {
     this.#TensorClass = TensorClass;
     this.#slots = slots;
     this.#gather = gather;
-    this.fetches = fetchesOf(config);
+    this.fetches = cacheFetches(config);
   }
 
   get kind(): PromptKeys["kind"] {
@@ -326,7 +309,7 @@ function gatherGraph(config: ModelConfig, parts: number): Graph {
   const pads = Array.from({ length: parts }, (_, part) => graph.input(`pads${part}`, [8], "int64"));
   const record = (op: string, inputs: readonly Value[], rows: Dim, attributes = {}) =>
     graph.recordOne({ op, inputs, attributes, output: { shape: [rows, kvHeads, "capacity", headSize] } });
-  for (const { output } of namesOf(config)) {
+  for (const { output } of cachePairs(config)) {
     const padded = pads.map((pad, part) =>
       record("Pad", [graph.input(`${part}_${output}`, [`rows${part}`, kvHeads, `capacity${part}`, headSize]), pad], `rows${part}`),
     );

@@ -195,10 +195,8 @@ class DeviceStack implements PlacedStack {
     );
     const feeds: Tensors = {};
     this.members.forEach(({ weights, alpha, rank }, member) => {
-      Object.assign(
-        feeds,
-        weights.feeds((name) => `${member}_${name}`),
-      );
+      const own = weights.feeds((name) => `${member}_${name}`);
+      Object.assign(feeds, own);
       feeds[`factor${member}`] = new Tensor("float32", Float32Array.of(alpha / rank), []);
     });
     const names = layout.parameters.map(({ name }) => name);

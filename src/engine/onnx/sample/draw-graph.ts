@@ -97,10 +97,8 @@ export function drawOutputs(logits: Value): void {
   const last = mul(reduceMax(inBlock, [1]), graph.scalar(BELOW_ONE));
   const place = countOf(lessOrEqual(inBlock, minimum(sub(target, before), last)));
 
-  const places = graph.constant(
-    Float32Array.from({ length: size }, (_, i) => i),
-    [size],
-  );
+  const indices = Float32Array.from({ length: size }, (_, i) => i);
+  const places = graph.constant(indices, [size]);
   const chosen = reduceSum(where(equal(places, place), blockOf(centered), graph.scalar(0)), [1]);
   const ids = add(mul(block, graph.scalar(size)), place);
   graph.output("drawn", concat([ids, sub(chosen, reshape(logTotal, [rows, 1]))], 1, 2));

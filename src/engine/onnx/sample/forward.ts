@@ -7,6 +7,7 @@ import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type ProgramOptions, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import { drawFeeds, drawnTokens, type DrawInputs, type DrawnTokens } from "./draw-graph.ts";
 import type { PlacedStack, PlacedWeights } from "./place.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 
 /**
  * Graph to run: prefill of prompts from their start, or after their first piece; or the next token of running rows, with distributions
@@ -129,8 +130,7 @@ export class Forward<W extends PlacedWeights> {
 
   #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
-    let text = this.#texts.get(config);
-    if (text === undefined) this.#texts.set(config, (text = JSON.stringify(config)));
+    const text = getOrInsert(this.#texts, config, () => JSON.stringify(config));
     return this.#programs.get(`${kind} ${hasAdapters} ${isSeparate} ${text}`, () =>
       Program.compile(this.#place.build(kind, config, hasAdapters), kind, this.#place.options(kind, config, hasAdapters)),
     );

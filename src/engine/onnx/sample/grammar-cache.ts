@@ -1,6 +1,7 @@
 /** Grammars of a sampler: vocabularies by model, compiled grammars by their text. */
 import { loadTokenizer, type ChatTokenizer } from "../../../text/tokenizer/index.ts";
 import { Lru, remember } from "../../../base/util/lru.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 import { runStepsInSlices } from "../../../base/util/steps.ts";
 import type { Grammar } from "../../../text/grammar/expression.ts";
 import type { GrammarParams } from "../../port.ts";
@@ -41,9 +42,7 @@ const texts = new WeakMap<Grammar, string>();
  * thread.
  */
 export function grammarText({ grammar, endTokenIds }: GrammarParams): GrammarText {
-  let text = texts.get(grammar);
-  if (text === undefined) texts.set(grammar, (text = JSON.stringify(grammar)));
-  return { text, endTokenIds };
+  return { text: getOrInsert(texts, grammar, () => JSON.stringify(grammar)), endTokenIds };
 }
 
 /** Cache of vocabularies and compiled grammars. */

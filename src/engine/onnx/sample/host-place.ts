@@ -2,7 +2,7 @@
 import { Leases } from "../../../base/util/leases.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, viewOf } from "../model/parameters.ts";
-import { type RotaryTables, rotaryTablesInTurns } from "../model/rope.ts";
+import { rotaryFeeds, type RotaryTables, rotaryTablesInTurns } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
 import { readBaseWeights } from "../model/weights.ts";
@@ -13,11 +13,13 @@ import { Forward, type ForwardPlace } from "./forward.ts";
 import { KvCache } from "./kv-cache.ts";
 import type { SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 import type { Weights } from "./policies.ts";
+import { paddedLength } from "./prefill.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { promptGraph } from "./prompt-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
 import { inGroups, originalShape, turnMatrices } from "./transposed.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Trained weights in the process's memory. */
 export interface HostTrained {
@@ -38,14 +40,8 @@ export function hostWeights(): WeightsSource<HostTrained, HostPolicyWeights, Loa
   const bases = new Leases<string, HostPolicyWeights>();
   const tables = new WeakMap<ModelConfig, Promise<RotaryTables>>();
   /** Returns the rotary tables of a configuration. The padding of a prompt's last piece may reach beyond the context. */
-  const rotaryOf = (config: ModelConfig): Promise<RotaryTables> => {
-    let rotary = tables.get(config);
-    if (rotary === undefined) {
-      const contextLength = Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS;
-      tables.set(config, (rotary = rotaryTablesInTurns({ ...config, contextLength })));
-    }
-    return rotary;
-  };
+  const rotaryOf = (config: ModelConfig): Promise<RotaryTables> =>
+    getOrInsert(tables, config, () => rotaryTablesInTurns({ ...config, contextLength: paddedLength(config.contextLength) }));
   return {
     base: (directory, config) =>
       bases.lease(directory, async () => {
@@ -77,17 +73,13 @@ export function hostGraphs(maxThreads: number): ForwardPlace<HostPolicyWeights> 
     }),
     hasFixedOutputs: false,
     constants(TensorClass, weights) {
-      let tensors = constants.get(weights);
-      if (!tensors) {
+      return getOrInsert(constants, weights, () => {
         const { config, layout, flat, rotary } = weights;
-        const half = config.rotarySize / 2;
-        tensors = {};
-        for (const [name, table] of Object.entries(rotary)) tensors[name] = new TensorClass("float32", table, [table.length / half, half]);
+        const tensors = rotaryFeeds(TensorClass, config, rotary);
         for (const parameter of layout.parameters)
           tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), originalShape(config, parameter));
-        constants.set(weights, tensors);
-      }
-      return tensors;
+        return tensors;
+      });
     },
   };
 }

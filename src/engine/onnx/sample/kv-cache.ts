@@ -1,7 +1,7 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import { freeBuffers } from "../../../base/util/free-buffers.ts";
-import type { BatchKeys } from "./place.ts";
+import { type BatchKeys, type LayerCache, toCapacity } from "./place.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { SlotMasks } from "./slot-masks.ts";
@@ -12,15 +12,6 @@ import { itemAt } from "../../../base/util/values.ts";
  * needs the memory of both.
  */
 const MAX_AHEAD_BYTES = 2 ** 31;
-
-/** Step of capacities, in tokens; a row's bits do not depend on the capacity. */
-const CAPACITY_STEP = 64;
-
-/** Keys and values of one layer: `[slots, kv, d, C]` and `[slots, kv, C, d]`. */
-interface LayerCache {
-  readonly keys: Float32Array;
-  readonly values: Float32Array;
-}
 
 /**
  * Keys and values of the rows of one batch; rows `0 … count − 1` are in use. The arrays are graph inputs without a copy: the first rows are
@@ -36,6 +27,7 @@ export class KvCache implements BatchKeys {
   #capacity = 0;
   /** Number of slots that may hold data: the slots of the rows in use and, until the arrays change, of rows that ended. */
   #written = 0;
+  /** Keys `[slots, kv, d, C]` and values `[slots, kv, C, d]`. */
   #layers: LayerCache[] = [];
   #masks: SlotMasks;
 
@@ -198,10 +190,6 @@ export class KvCache implements BatchKeys {
 function transpose(from: Float32Array, d: number, to: Float32Array, start: number, stride: number): void {
   const length = from.length / d;
   for (let i = 0; i < d; i++) for (let t = 0; t < length; t++) to[start + i * stride + t] = from[t * d + i]!;
-}
-
-function toCapacity(length: number): number {
-  return Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP;
 }
 
 /** Moves the first lines from a stride of `from` elements to a stride of `to` elements, in place; the new elements are 0. */

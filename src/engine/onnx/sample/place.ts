@@ -63,6 +63,20 @@ export interface BatchKeys {
   release(): void;
 }
 
+/** Step of the capacities of a batch's cache, in tokens; a row's bits do not depend on the capacity. */
+const CAPACITY_STEP = 64;
+
+/** Returns the capacity for rows of a length, in tokens. */
+export function toCapacity(length: number): number {
+  return Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP;
+}
+
+/** Keys and values of one layer in the process's memory. */
+export interface LayerCache {
+  readonly keys: Float32Array;
+  readonly values: Float32Array;
+}
+
 /** Adapters of a batch as one stack. */
 export interface PlacedStack {
   /** Returns the graph inputs of a batch in which row `b` has the adapter `owners[b]`; null = no adapter. */

@@ -1,4 +1,4 @@
-import { getOrThrow } from "../../../base/util/values.ts";
+import { getOrInsert, getOrThrow } from "../../../base/util/values.ts";
 /**
  * Prefix cache: keys and values of prompt prefixes, in blocks of {@link BLOCK_TOKENS} tokens.
  *
@@ -160,9 +160,7 @@ export class PrefixCache<B extends StoredBlock = StoredBlock> {
   }
 
   #plant(tree: Tree<B>): void {
-    let trees = this.#trees.get(tree.owner);
-    if (!trees) this.#trees.set(tree.owner, (trees = new Map()));
-    trees.set(tree.salt, tree);
+    getOrInsert(this.#trees, tree.owner, () => new Map()).set(tree.salt, tree);
   }
 
   #fell({ owner, salt }: Tree<B>): void {

@@ -1,14 +1,8 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
-import type { PromptKeys } from "./place.ts";
+import type { LayerCache, PromptKeys } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
-
-/** Keys and values of one layer, both `[slots, kv, C, d]`. */
-interface LayerCache {
-  readonly keys: Float32Array;
-  readonly values: Float32Array;
-}
 
 /** Copy of a block's keys and values in all layers. */
 interface HostBlock extends StoredBlock {
@@ -27,6 +21,7 @@ export class PromptCache implements PromptKeys {
   readonly #TensorClass: TensorConstructor;
   readonly #slots: number;
   readonly #maxCapacity: number;
+  /** Keys and values, both `[slots, kv, C, d]`. */
   #layers: readonly LayerCache[] = [];
   #capacity = 0;
   #past: Tensors = {};

@@ -24,6 +24,19 @@ export const cacheNames = (layer: number) => ({
   values: `v${layer}`,
 });
 
+/** Returns the cache outputs of all layers, each with the input of the same keys or values. */
+export function cachePairs({ layers }: Pick<ModelConfig, "layers">): readonly { readonly output: string; readonly input: string }[] {
+  return Array.from({ length: layers }, (_, layer) => cacheNames(layer)).flatMap(({ keys, values, pastKeys, pastValues }) => [
+    { output: keys, input: pastKeys },
+    { output: values, input: pastValues },
+  ]);
+}
+
+/** Returns the cache outputs of all layers as a graph's outputs to fetch: new tensors. */
+export function cacheFetches(config: Pick<ModelConfig, "layers">): Readonly<Record<string, null>> {
+  return Object.fromEntries(cachePairs(config).map(({ output }) => [output, null]));
+}
+
 /** Batch dimensions of a sampler's graph. */
 export interface SamplerDims extends BatchDims {
   /**

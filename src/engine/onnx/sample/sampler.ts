@@ -20,7 +20,7 @@ import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import type { Request, SampledEvent } from "./request.ts";
 import { mayStart } from "./start-rule.ts";
-import { first } from "../../../base/util/values.ts";
+import { first, getOrInsert } from "../../../base/util/values.ts";
 
 /** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */
 const HEADROOM = 64;
@@ -201,10 +201,8 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       this.#tasks.unshift(task);
       return task;
     } catch (error) {
-      this.#fail(
-        prompts.flatMap(({ requests }) => requests),
-        error,
-      );
+      const requests = prompts.flatMap((shared) => shared.requests);
+      this.#fail(requests, error);
       return null;
     }
   }
@@ -257,20 +255,19 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     } catch (error) {
       const requests: Request[] = [];
       batch.remove((request) => requests.push(request) > 0);
-      this.#onError(
-        requests.map(({ id }) => id),
-        error,
-      );
+      this.#report(requests, error);
     }
   }
 
   /** Ends the given requests with an error; the sampler continues. */
   #fail(requests: readonly Request[], error: unknown): void {
     for (const request of requests) this.#release(request);
-    this.#onError(
-      requests.map(({ id }) => id),
-      error,
-    );
+    this.#report(requests, error);
+  }
+
+  #report(requests: readonly Request[], error: unknown): void {
+    const ids = requests.map(({ id }) => id);
+    this.#onError(ids, error);
   }
 
   #dropCancelled(): void {
@@ -305,9 +302,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 
   #limiterOf(config: ModelConfig): PrefillLimiter {
-    let pace = this.#limiters.get(config);
-    if (!pace) this.#limiters.set(config, (pace = new PrefillLimiter()));
-    return pace;
+    return getOrInsert(this.#limiters, config, () => new PrefillLimiter());
   }
 
   #dropBatch(key: string): void {
@@ -316,16 +311,13 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 
   #batch({ batchKey, weights }: PublishedPolicy): SampleBatch {
-    let batch = this.#batches.get(batchKey);
-    if (!batch) {
-      batch = new SampleBatch(this.#place, weights, {
+    const create = () =>
+      new SampleBatch(this.#place, weights, {
         onToken: (event) => this.#events.push(event),
         onEnd: (request) => this.#release(request),
         onFailure: (request, error) => this.#onError([request.id], error),
       });
-      this.#batches.set(batchKey, batch);
-    }
-    return batch;
+    return getOrInsert(this.#batches, batchKey, create);
   }
 }
 

@@ -18,7 +18,7 @@ import { loadRuntime, Program } from "../runtime/program.ts";
 import { onDevice } from "../sample/device-place.ts";
 import { KeysRoom } from "../sample/keys-room.ts";
 import { devicePrefixCacheBytes, type SamplerSettings } from "../sample/options.ts";
-import { BLOCK_TOKENS } from "../sample/prefix-cache.ts";
+import { paddedLength } from "../sample/prefill.ts";
 import { positionsNeeded } from "../train/batch.ts";
 import { DeviceTrainer } from "../train/device-trainer.ts";
 import { deviceBudget } from "../train/memory-plan.ts";
@@ -82,7 +82,7 @@ const memory = new DeviceMemory(
     if (Object.keys(placement.onProcessor).length > 0) post("trainer", { fallback: placement } satisfies DeviceEvent);
   }),
 );
-const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS);
+const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), paddedLength(config.contextLength));
 const bases = new DeviceBases(memory, positions, settings.weightPrecision);
 const trainer: DeviceTrainer = new DeviceTrainer(memory, bases, deviceBudget(settings.memoryBytes), () => sampling.settle());
 

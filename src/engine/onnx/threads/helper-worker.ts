@@ -3,11 +3,10 @@ import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
-import { rotaryTables } from "../model/transformer.ts";
-import { type TrainBatch, positionsNeeded } from "../train/batch.ts";
+import { type Adapter, adapterLayout } from "../model/parameters.ts";
+import type { TrainBatch } from "../train/batch.ts";
 import type { BatchResult } from "../train/batch-inputs.ts";
-import type { BatchModel } from "../train/batch-runner.ts";
+import { type BatchModel, frozenBase } from "../train/batch-runner.ts";
 import { Runners } from "../train/runners.ts";
 import type { HalfResult } from "../train/step-executor.ts";
 import { Handover, serveCalls } from "../../../base/util/worker-rpc.ts";
@@ -67,14 +66,8 @@ function baseWeights(base: SharedModel["base"]): Float32Array {
 
 const methods = {
   introduce: ([id, { config, lora, base, parameters }]: readonly [string, SharedModel]) => {
-    const layout = baseLayout(config);
-    const frozen = {
-      config,
-      layout,
-      weights: baseWeights(base),
-      rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }),
-    };
-    const trained = lora ? adapterLayout(config, lora.rank) : layout;
+    const frozen = frozenBase(config, baseWeights(base));
+    const trained = lora ? adapterLayout(config, lora.rank) : frozen.layout;
     const model = { base: frozen, lora, layout: trained, parameters: new Float32Array(trained.length) };
     models.set(id, { model, baseId: base?.id ?? null, shared: parameters, version: -1 });
   },

@@ -24,8 +24,18 @@ export interface AdamScalars {
   readonly epsilon: number;
 }
 
-/** Order of the function's arguments after the number of bytes. */
-const SCALARS = ["clip", "beta1", "oneMinusBeta1", "beta2", "oneMinusBeta2", "shrink", "scaledRate", "correction", "epsilon"] as const;
+/** Names of the scalars, in the order of the kernel's arguments after the number of bytes. */
+export const SCALARS = [
+  "clip",
+  "beta1",
+  "oneMinusBeta1",
+  "beta2",
+  "oneMinusBeta2",
+  "shrink",
+  "scaledRate",
+  "correction",
+  "epsilon",
+] as const;
 
 /** `WebAssembly` global of Node.js, with types for the members used here; the type definitions of Node.js lack it. */
 const Wasm = (globalThis as unknown as { readonly WebAssembly: WasmGlobal }).WebAssembly;

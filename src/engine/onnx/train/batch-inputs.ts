@@ -143,10 +143,8 @@ function blockInputs(
       if (reach === "window") feeds[names.firstPrompt] = floats(firstPrompt, [count, 1, lines, 1]);
       feeds[names.last] = floats(last, [count, 1, lines, 1]);
       feeds[names.prompt] = floats(prompt, [count, 1, 1, 1]);
-      feeds[keysName(prefix, block)] = floats(
-        Float32Array.from({ length: keys }, (_, key) => key),
-        [keys],
-      );
+      const indices = Float32Array.from({ length: keys }, (_, key) => key);
+      feeds[keysName(prefix, block)] = floats(indices, [keys]);
     });
   const add = (prefix: string, block: PaddedBlock, { tokens, positions }: Tokens) => {
     const { count, time, blocks } = block;

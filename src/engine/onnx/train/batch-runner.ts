@@ -2,10 +2,10 @@
 import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
-import type { RotaryTables } from "../model/rope.ts";
+import { type Adapter, baseLayout, type Layout, viewOf } from "../model/parameters.ts";
+import { rotaryFeeds, type RotaryTables, rotaryTables } from "../model/rope.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
-import { type TrainBatch, minTrainedEntries, plannedSize } from "./batch.ts";
+import { type TrainBatch, minTrainedEntries, plannedSize, positionsNeeded } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import type { MemoryPlan } from "./memory-plan.ts";
@@ -22,6 +22,11 @@ export interface FrozenBase {
   readonly rotary: RotaryTables;
 }
 
+/** Returns a base model with the rotary tables that training needs. @param weights - Empty if every parameter is trained. */
+export function frozenBase(config: ModelConfig, weights: Float32Array): FrozenBase {
+  return { config, layout: baseLayout(config), weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
+}
+
 /** Model that a batch is computed with. */
 export interface BatchModel {
   readonly base: FrozenBase;
@@ -34,12 +39,12 @@ export interface BatchModel {
 /** Runs batches with a fixed number of threads inside one op, and caches compiled graphs. */
 export class BatchRunner {
   readonly #threads: number;
-  readonly #programs: ProgramCache;
+  /** Compiled graphs: a program runs only with the thread count it was compiled for. */
+  readonly programs = new ProgramCache(8);
 
   /** @param threads - Threads inside one op; results do not depend on the number. */
-  constructor(threads: number, programs = new ProgramCache(8)) {
+  constructor(threads: number) {
     this.#threads = threads;
-    this.#programs = programs;
   }
 
   /**
@@ -65,11 +70,8 @@ export class BatchRunner {
     const { selection, plan } = planned;
     const views = (flat: Float32Array, of: Layout): Tensors =>
       Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
-    const half = config.rotarySize / 2;
     const feeds: Tensors = {
-      ...Object.fromEntries(
-        Object.entries(base.rotary).map(([name, table]) => [name, new Tensor("float32", table, [table.length / half, half])]),
-      ),
+      ...rotaryFeeds(Tensor, config, base.rotary),
       ...batchInputs(
         Tensor,
         { config, lora },
@@ -101,7 +103,7 @@ export class BatchRunner {
   ): Promise<Program> {
     const rank = lora?.rank ?? null;
     const shape = graphShape(batch);
-    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape]), () => {
+    return this.programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape]), () => {
       const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan });
       return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false });
     });

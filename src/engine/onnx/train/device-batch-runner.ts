@@ -82,11 +82,8 @@ export class DeviceBatchRunner {
       releaseAll(sums);
       throw error;
     });
-    addTransfer(
-      transferred,
-      program.inputNames.map((name) => feeds[name]!),
-      Object.values(results),
-    );
+    const read = program.inputNames.map((name) => feeds[name]!);
+    addTransfer(transferred, read, Object.values(results));
     for (const [name, sum] of sums) gradients.set(name, sum);
     return batchResult(selection, results, loss !== null);
   }

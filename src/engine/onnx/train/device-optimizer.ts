@@ -6,7 +6,7 @@ import type { DeviceMemory } from "../runtime/device-memory.ts";
 import type { DeviceVector, NamedPart } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type Tensors, withShape } from "../runtime/program.ts";
-import type { AdamScalars } from "./adam-kernel.ts";
+import { type AdamScalars, SCALARS } from "./adam-kernel.ts";
 import { mayOverflow, scalarsOf } from "./optimizer.ts";
 import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts";
 import { first, itemAt, zip } from "../../../base/util/values.ts";
@@ -24,18 +24,6 @@ export interface ParameterGroup extends NamedPart {
   readonly parameters: readonly Parameter[];
   readonly isDecayed: boolean;
 }
-
-const SCALARS = [
-  "clip",
-  "beta1",
-  "oneMinusBeta1",
-  "beta2",
-  "oneMinusBeta2",
-  "shrink",
-  "scaledRate",
-  "correction",
-  "epsilon",
-] as const satisfies readonly (keyof AdamScalars)[];
 
 /** Max bytes of a group of several parameters: their concatenation, old values and new values are in memory during a run. */
 const MAX_GROUP_BYTES = 2 ** 26;

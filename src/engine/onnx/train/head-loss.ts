@@ -74,14 +74,8 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
   let loss: Value | null = null;
   let head = trained?.sums ?? [];
   const targets = Array.from({ length: slices }, (_, slice) => graph.input(sliceName("targets", slice), [rows], "int64"));
-  const pieces =
-    slices === 1
-      ? [normed]
-      : split(
-          normed,
-          0,
-          targets.map(() => rows),
-        );
+  const sizes = targets.map(() => rows);
+  const pieces = slices === 1 ? [normed] : split(normed, 0, sizes);
   for (const [slice, piece] of pieces.entries()) {
     const previous = results.at(-1);
     const finished = previous && [previous.logprob, previous.entropy, ...hidden.slice(-1), ...head];
@@ -100,22 +94,12 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
     }
     results.push({ logprob, entropy });
   }
+  const logprobs = results.map(({ logprob }) => logprob);
+  const entropies = results.map(({ entropy }) => entropy);
   return {
-    logprob: join(
-      results.map(({ logprob }) => logprob),
-      0,
-      total,
-    ),
-    entropy: join(
-      results.map(({ entropy }) => entropy),
-      0,
-      total,
-    ),
-    backward: loss && {
-      loss,
-      hidden: join(hidden, 0, total),
-      head: trained && head,
-    },
+    logprob: join(logprobs, 0, total),
+    entropy: join(entropies, 0, total),
+    backward: loss && { loss, hidden: join(hidden, 0, total), head: trained && head },
   };
 }
 

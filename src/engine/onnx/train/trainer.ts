@@ -11,10 +11,9 @@ import { type BaseSource, readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { readState, writeState } from "../model/state.ts";
-import { rotaryTables } from "../model/transformer.ts";
 import { freshWeights, initialAdapter, readBaseWeights } from "../model/weights.ts";
-import { batchLimits, positionsNeeded, planBatches } from "./batch.ts";
-import type { FrozenBase } from "./batch-runner.ts";
+import { batchLimits, planBatches } from "./batch.ts";
+import { type FrozenBase, frozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { requireFinitePass } from "./require-finite.ts";
 import { collectResults } from "./summary.ts";
@@ -234,5 +233,5 @@ async function loadBase({ directory }: BaseSource, freshSeed: number | undefined
   const config = await readModelConfig(directory);
   const layout = baseLayout(config);
   const weights = freshSeed === undefined ? await readBaseWeights(directory, layout) : freshWeights(config, layout, freshSeed);
-  return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
+  return frozenBase(config, weights);
 }

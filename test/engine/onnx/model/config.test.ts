@@ -2,7 +2,8 @@
 import { describe, expect, test } from "vitest";
 import { DataError, UnsupportedError } from "../../../../src/base/errors.ts";
 import { parseModelConfig } from "../../../../src/engine/onnx/model/config.ts";
-import { countParameters, rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
+import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
+import { countParameters } from "../../../../src/engine/onnx/model/transformer.ts";
 
 const SMALL = {
   vocab_size: 64,

@@ -4,7 +4,7 @@ import type { StepModel } from "../../../../src/engine/onnx/train/step-executor.
 import type { Row } from "../../../../src/engine/port.ts";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
-import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
+import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
 import { readBaseWeights } from "../../../../src/engine/onnx/model/weights.ts";
 import { BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
 import { HelperThread } from "../../../../src/engine/onnx/threads/helper-thread.ts";

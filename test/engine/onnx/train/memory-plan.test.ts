@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
-import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
+import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
 import { batchLimits, deviceBatchLimits, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { selectAndPlan } from "../../../../src/engine/onnx/train/batch-inputs.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
-import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
+import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
 import { readBaseWeights } from "../../../../src/engine/onnx/model/weights.ts";
 import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import type { BatchModel } from "../../../../src/engine/onnx/train/batch-runner.ts";

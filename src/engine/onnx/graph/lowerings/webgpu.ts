@@ -145,12 +145,8 @@ function splitInStages(x: Value, axis: number, sizes: readonly number[]): Value[
   let perPart = 1;
   while (perPart * MAX_OUTPUTS < sizes.length) perPart *= MAX_OUTPUTS;
   const parts = Array.from({ length: Math.ceil(sizes.length / perPart) }, (_, i) => sizes.slice(i * perPart, (i + 1) * perPart));
-  const pieces = split(
-    x,
-    axis,
-    parts.map((part) => part.reduce((a, b) => a + b, 0)),
-  );
-  return zip(parts, pieces).flatMap(([part, piece]) => splitInStages(piece, axis, part));
+  const totals = parts.map((part) => part.reduce((a, b) => a + b, 0));
+  return zip(parts, split(x, axis, totals)).flatMap(([part, piece]) => splitInStages(piece, axis, part));
 }
 
 /**

@@ -147,12 +147,8 @@ function splitQueries(x: Value, { masks, group, block, time }: AttentionOptions)
   if (masks.length === 1) return [x];
   const [batch, heads, , width] = x.shape as [Dim, Dim, Dim, Dim];
   const rows = itemAt(first(masks).shape, 2);
-  const pieces = split(
-    reshape(x, [batch, heads, group, time, width]),
-    3,
-    masks.map(() => block),
-  );
-  return pieces.map((piece) => reshape(piece, [batch, heads, rows, width]));
+  const sizes = masks.map(() => block);
+  return split(reshape(x, [batch, heads, group, time, width]), 3, sizes).map((piece) => reshape(piece, [batch, heads, rows, width]));
 }
 
 /** Inverts {@link splitQueries}; the result has the shape of `like`. */

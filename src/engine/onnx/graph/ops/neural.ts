@@ -9,24 +9,22 @@ import { first, last } from "../../../../base/util/values.ts";
 
 /** Computes the softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
 export function softmax(x: Value): Value {
-  const p = x.graph.recordOne({
-    op: "Softmax",
-    inputs: [x],
-    attributes: { axis: { int: -1 } },
-    output: { shape: x.shape },
-    vjp: (g) => [mul(p, sub(g, reduceSum(mul(g, p), [x.shape.length - 1])))],
-  });
-  return p;
+  return alongLastAxis("Softmax", x, (g, p) => mul(p, sub(g, reduceSum(mul(g, p), [x.shape.length - 1]))));
 }
 
 /** Computes the log-softmax over the last axis; `∂x = g − softmax(x) · Σ g`. */
 export function logSoftmax(x: Value): Value {
+  return alongLastAxis("LogSoftmax", x, (g, y) => sub(g, mul(exp(y), reduceSum(g, [x.shape.length - 1]))));
+}
+
+/** Records an op on the last axis. @param vjp - Gradient of `x` from the gradient of the result and the result. */
+function alongLastAxis(op: string, x: Value, vjp?: (gradient: Value, output: Value) => Value): Value {
   const y = x.graph.recordOne({
-    op: "LogSoftmax",
+    op,
     inputs: [x],
     attributes: { axis: { int: -1 } },
     output: { shape: x.shape },
-    vjp: (g) => [sub(g, mul(exp(y), reduceSum(g, [x.shape.length - 1])))],
+    vjp: vjp && ((g) => [vjp(g, y)]),
   });
   return y;
 }
@@ -162,12 +160,7 @@ export function targetLogprob(logits: Value, targets: Value): { logprob: Value; 
   const { graph } = logits;
   const [rows] = logits.shape;
   if (rows === undefined || logits.shape.length !== 2) throw new ShapeError(`Expected logits [R, V], got [${logits.shape.join(", ")}]`);
-  const all = graph.recordOne({
-    op: "LogSoftmax",
-    inputs: [logits],
-    attributes: { axis: { int: -1 } },
-    output: { shape: logits.shape },
-  });
+  const all = alongLastAxis("LogSoftmax", logits);
   const probabilities = exp(all);
   const column = reshape(targets, [rows, 1]);
   const logprob = graph.recordOne({

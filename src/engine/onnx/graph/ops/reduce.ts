@@ -6,13 +6,8 @@ import { reshape } from "./shape.ts";
 /** Sums all elements to a scalar. */
 export function sumAll(x: Value): Value {
   if (x.shape.length === 0) return x;
-  return reshape(
-    reduceSum(
-      x,
-      x.shape.map((_, i) => i),
-    ),
-    [],
-  );
+  const axes = x.shape.map((_, i) => i);
+  return reshape(reduceSum(x, axes), []);
 }
 
 /** Returns the maximum over `axes`, which are kept as dimensions of size 1. Has no gradient. */
