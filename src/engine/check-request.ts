@@ -34,6 +34,11 @@ export function checkRows(rows: readonly Row[], { contextLength, vocabularySize 
   }
 }
 
+/** Throws the error of a sampling parameter that is out of range. */
+export function fail(param: string, expected: string, got: unknown): never {
+  throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
+}
+
 /** Limits of a base model and of the engine for sampling. */
 export interface SamplingBounds extends ModelBounds {
   /** Maximum of `topLogprobs` and of `promptLogprobs`. */
@@ -47,9 +52,6 @@ export interface SamplingBounds extends ModelBounds {
  */
 export function checkSampling(prompt: Int32Array, params: SamplingParams, bounds: SamplingBounds): void {
   const { contextLength, vocabularySize, maxTopLogprobs } = bounds;
-  const fail = (param: string, expected: string, got: unknown): never => {
-    throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
-  };
   if (prompt.length < 1 || prompt.length >= contextLength) fail("prompt", `1 to ${contextLength - 1} tokens`, prompt.length);
   for (const token of prompt) if (token < 0 || token >= vocabularySize) fail("prompt", `token ids in [0, ${vocabularySize})`, token);
   const { maxTokens, temperature, topP, topK, topLogprobs, promptLogprobs = 0 } = params;

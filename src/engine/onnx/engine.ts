@@ -2,31 +2,12 @@
 import { availableParallelism } from "node:os";
 import { Lru, remember } from "../../base/util/lru.ts";
 import { startedByReader } from "../../base/util/started-by-reader.ts";
+import { getOrCreate } from "../../base/util/values.ts";
 import { loadingBase, unresolvedBase } from "../base-failure.ts";
 import { checkSampling } from "../check-request.ts";
-import type {
-  AdamParams,
-  BaseModelInfo,
-  CallOptions,
-  SamplingOptions,
-  Capabilities,
-  DeviceChoice,
-  DeviceInfo,
-  Engine,
-  Logprobs,
-  LoraSpec,
-  LossMetrics,
-  LossSpec,
-  ModelHandle,
-  PolicyVersion,
-  Row,
-  SampledToken,
-  SamplingParams,
-  StatePath,
-  VerifyBaseOptions,
-  WeightPrecision,
-  WorkerStatus,
-} from "../port.ts";
+import type { AdamParams, BaseModelInfo, CallOptions, SamplingOptions, Capabilities, DeviceChoice, DeviceInfo } from "../port.ts";
+import type { Engine, LossSpec, ModelHandle, PolicyVersion, Row, SamplingParams, StatePath } from "../port.ts";
+import type { VerifyBaseOptions, WeightPrecision, WorkerStatus } from "../port.ts";
 import { checkThreadCounts } from "./counts.ts";
 import { BaseCatalog } from "./model/base-catalog.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
@@ -151,6 +132,7 @@ class OnnxEngine implements Engine {
   readonly #bases: BaseCatalog;
   readonly #inspector = new BaseInspector();
   readonly #configs = new Lru<string, Promise<ModelConfig>>();
+  /** Parameter counts by directory. Counting lays out every tensor, and every request describes its base model. */
   readonly #parameterCounts = new Map<string, number>();
   readonly #units: ComputeUnits;
   #nextPolicy = 0;
@@ -199,15 +181,8 @@ class OnnxEngine implements Engine {
       directory,
       vocabularySize: config.vocabularySize,
       contextLength: config.contextLength,
-      parameters: this.#countOnce(directory, config),
+      parameters: getOrCreate(this.#parameterCounts, directory, () => countParameters(config)),
     };
-  }
-
-  /** Returns the cached parameter count. Counting lays out every tensor, and every request describes its base model. */
-  #countOnce(directory: string, config: ModelConfig): number {
-    const known = this.#parameterCounts.get(directory) ?? countParameters(config);
-    this.#parameterCounts.set(directory, known);
-    return known;
   }
 
   async verifyBase(base: string, options: VerifyBaseOptions = {}): Promise<void> {
@@ -215,25 +190,16 @@ class OnnxEngine implements Engine {
     await loadingBase(base, () => this.#inspector.inspect(directory, options));
   }
 
-  async createModel(
-    spec: { base: string; lora?: LoraSpec | undefined; from?: StatePath | undefined; seed: number; fresh?: boolean | undefined },
-    { signal }: CallOptions = {},
-  ): Promise<ModelHandle> {
-    const { base, ...rest } = spec;
+  async createModel({ base, ...rest }: Parameters<Engine["createModel"]>[0], { signal }: CallOptions = {}): Promise<ModelHandle> {
     const source = await this.#resolve(base);
     return (await this.#unitOf(source)).trainer.createModel(source, rest, { signal });
   }
 
-  async forward(model: ModelHandle, rows: readonly Row[], options: CallOptions = {}): Promise<Logprobs[]> {
+  async forward(model: ModelHandle, rows: readonly Row[], options: CallOptions = {}) {
     return (await this.#trainerOf(model)).call(model, "forward", (id) => [id, rows], options);
   }
 
-  async forwardBackward(
-    model: ModelHandle,
-    rows: readonly Row[],
-    loss: LossSpec,
-    options: CallOptions = {},
-  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+  async forwardBackward(model: ModelHandle, rows: readonly Row[], loss: LossSpec, options: CallOptions = {}) {
     const { trainer, device } = await this.#unitOfModel(model);
     const { logprobs, metrics } = await trainer.call(model, "forwardBackward", (id) => [id, rows, loss], options);
     // The process of the device does not know the adapter's name.
@@ -270,12 +236,7 @@ class OnnxEngine implements Engine {
     return { id, base: spec.base };
   }
 
-  sample(
-    policy: PolicyVersion,
-    prompt: Int32Array,
-    params: SamplingParams,
-    options: SamplingOptions = {},
-  ): AsyncIterableIterator<SampledToken> {
+  sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, options: SamplingOptions = {}) {
     return startedByReader(async () => {
       options.signal?.throwIfAborted();
       const base = await this.#resolve(policy.base);

@@ -135,50 +135,32 @@ function copied(bytes: Uint8Array): ArrayBuffer {
   return new Uint8Array(bytes).buffer;
 }
 
-/** Calls `visit` for each field of a message and skips the fields for which it returns false. */
-function fields(bytes: Uint8Array, visit: (field: number, reader: BinaryReader) => boolean): void {
-  const reader = new BinaryReader(bytes);
+/** Returns the values of a message's field, and skips all other fields. */
+function valuesOf<T>(message: Uint8Array, wanted: number, read: (reader: BinaryReader) => T): T[] {
+  const reader = new BinaryReader(message);
+  const values: T[] = [];
   while (reader.pos < reader.len) {
     const [field, type] = reader.tag();
-    if (!visit(field, reader)) reader.skip(type, field);
+    if (field === wanted) values.push(read(reader));
+    else reader.skip(type, field);
   }
+  return values;
 }
+
+const allBytes = (message: Uint8Array, field: number) => valuesOf(message, field, (reader) => reader.bytes());
+const lastBytes = (message: Uint8Array, field: number) => allBytes(message, field).at(-1) ?? new Uint8Array();
+const lastInteger = (message: Uint8Array, field: number) => valuesOf(message, field, (reader) => reader.int32()).at(-1) ?? 0;
 
 /** Returns the log-probabilities of a `ForwardBackwardOutput`, shape `[T − 1]` per datum. */
 export function decodePass(bytes: Uint8Array): Float32Array[] {
-  const logprobs: Float32Array[] = [];
-  fields(bytes, (field, output) => {
-    if (field !== 2) return false;
-    fields(output.bytes(), (inner, record) => {
-      if (inner !== 2) return false;
-      let name = "";
-      let tensor: Uint8Array = new Uint8Array();
-      fields(record.bytes(), (part, entry) => {
-        if (part === 1) name = entry.string();
-        else if (part === 2) tensor = entry.bytes();
-        else return false;
-        return true;
-      });
-      if (name === "logprobs") logprobs.push(...batchedTensor(tensor));
-      return true;
-    });
-    return true;
-  });
-  return logprobs;
+  const records = allBytes(bytes, 2).flatMap((output) => allBytes(output, 2));
+  const found = records.filter((record) => Buffer.from(lastBytes(record, 1)).toString() === "logprobs");
+  return found.flatMap((record) => batchedTensor(lastBytes(record, 2)));
 }
 
 /** Decodes a `BatchedTensor`: the concatenated data of all tensors, and the byte offset of each tensor. */
 function batchedTensor(bytes: Uint8Array): Float32Array[] {
-  let data: Uint8Array = new Uint8Array();
-  let offsets: Uint8Array = new Uint8Array();
-  let type = 0;
-  fields(bytes, (field, reader) => {
-    if (field === 1) data = reader.bytes();
-    else if (field === 2) offsets = reader.bytes();
-    else if (field === 3) type = reader.int32();
-    else return false;
-    return true;
-  });
+  const [data, offsets, type] = [lastBytes(bytes, 1), lastBytes(bytes, 2), lastInteger(bytes, 3)];
   if (type !== FLOAT32 && type !== BFLOAT16) throw new EngineError(`The server sent log-probabilities of the unknown element type ${type}`);
   const starts = new BigInt64Array(copied(offsets));
   return Array.from({ length: Math.max(0, starts.length - 1) }, (_, i) => {
@@ -191,21 +173,9 @@ function batchedTensor(bytes: Uint8Array): Float32Array[] {
 
 /** Returns the sequences of a `SampleResponse`. */
 export function decodeSample(bytes: Uint8Array): TinkerSequence[] {
-  const sequences: TinkerSequence[] = [];
-  fields(bytes, (field, reader) => {
-    if (field !== 1) return false;
-    let stopReason: TinkerSequence["stop_reason"] = "stop";
-    let tokens: readonly number[] = [];
-    let logprobs: readonly number[] = [];
-    fields(reader.bytes(), (inner, sequence) => {
-      if (inner === 1) stopReason = sequence.int32() === 1 ? "length" : "stop";
-      else if (inner === 2) tokens = [...new Int32Array(copied(sequence.bytes()))];
-      else if (inner === 3) logprobs = [...new Float32Array(copied(sequence.bytes()))];
-      else return false;
-      return true;
-    });
-    sequences.push({ stop_reason: stopReason, tokens: [...tokens], logprobs: [...logprobs] });
-    return true;
-  });
-  return sequences;
+  return allBytes(bytes, 1).map((sequence) => ({
+    stop_reason: lastInteger(sequence, 1) === 1 ? "length" : "stop",
+    tokens: [...new Int32Array(copied(lastBytes(sequence, 2)))],
+    logprobs: [...new Float32Array(copied(lastBytes(sequence, 3)))],
+  }));
 }

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { ConfigError, NotFoundError, UnsupportedError } from "../../base/errors.ts";
 import { checkRows, checkSampling } from "../check-request.ts";
-import type { CallOptions, Engine, LoraSpec, ModelHandle, PolicyVersion, SampledToken } from "../port.ts";
+import type { AdamParams, CallOptions, Engine, LossSpec, ModelHandle, PolicyVersion, Row, SampledToken, SamplingParams } from "../port.ts";
 import { capabilitiesAnswer, doneAnswer, savedAnswer } from "./answers.ts";
 import { findBase, matchBases } from "./bases.ts";
 import type { TinkerEncoding } from "./encoding.ts";
@@ -93,10 +93,7 @@ class TinkerEngine implements Engine {
     return findBase(this.#bases, base).info;
   }
 
-  async createModel(
-    spec: { base: string; lora?: LoraSpec | undefined; from?: string | undefined; seed: number; fresh?: boolean | undefined },
-    { signal }: CallOptions = {},
-  ): Promise<ModelHandle> {
+  async createModel(spec: Parameters<Engine["createModel"]>[0], { signal }: CallOptions = {}): Promise<ModelHandle> {
     const { base, lora, from, seed, fresh = false } = spec;
     findBase(this.#bases, base);
     if (fresh) throw new UnsupportedError("A Tinker server makes no base models", { param: "fresh" });
@@ -126,26 +123,21 @@ class TinkerEngine implements Engine {
     return handle;
   }
 
-  async forward(model: ModelHandle, rows: Parameters<Engine["forward"]>[1], { signal }: CallOptions = {}) {
+  async forward(model: ModelHandle, rows: readonly Row[], { signal }: CallOptions = {}) {
     signal?.throwIfAborted();
     const { trainable } = this.#model(model);
     checkRows(rows, findBase(this.#bases, model.base).info, null);
     return trainable.forward(rows, signal);
   }
 
-  async forwardBackward(
-    model: ModelHandle,
-    rows: Parameters<Engine["forwardBackward"]>[1],
-    loss: Parameters<Engine["forwardBackward"]>[2],
-    { signal }: CallOptions = {},
-  ) {
+  async forwardBackward(model: ModelHandle, rows: readonly Row[], loss: LossSpec, { signal }: CallOptions = {}) {
     signal?.throwIfAborted();
     const { trainable } = this.#model(model);
     checkRows(rows, findBase(this.#bases, model.base).info, loss);
     return trainable.forwardBackward(rows, loss, signal);
   }
 
-  async optimStep(model: ModelHandle, adam: Parameters<Engine["optimStep"]>[1], { signal }: CallOptions = {}) {
+  async optimStep(model: ModelHandle, adam: AdamParams, { signal }: CallOptions = {}) {
     signal?.throwIfAborted();
     const live = this.#model(model);
     try {
@@ -215,7 +207,7 @@ class TinkerEngine implements Engine {
   async *sample(
     policy: PolicyVersion,
     prompt: Int32Array,
-    params: Parameters<Engine["sample"]>[2],
+    params: SamplingParams,
     { signal }: CallOptions = {},
   ): AsyncGenerator<SampledToken, void> {
     signal?.throwIfAborted();

@@ -1,7 +1,7 @@
 /** Model on a Tinker server. Operations are submitted in the order of their sequence numbers. */
 import type { z } from "zod";
 import { NotFoundError } from "../../base/errors.ts";
-import { linkAbort } from "../../base/util/abort.ts";
+import { abortable } from "../../base/util/abort.ts";
 import { createdModelAnswer, samplerAnswer } from "./answers.ts";
 import type { PassAddress } from "./encoding.ts";
 import type { TinkerSession } from "./session.ts";
@@ -33,17 +33,11 @@ export class ServerModel {
   ): Promise<ServerModel> {
     signal?.throwIfAborted();
     const creating = ServerModel.#create(transport, session, facts);
-    const caller = linkAbort(signal);
-    const leaving = new Promise<never>((_, reject) =>
-      caller.signal.addEventListener("abort", () => reject(caller.signal.reason as Error), { once: true }),
-    );
     try {
-      return await Promise.race([creating, leaving]);
+      return await abortable(creating, signal);
     } catch (error) {
-      if (caller.signal.aborted) void creating.then((model) => model.discard()).catch(() => undefined);
+      if (signal?.aborted) void creating.then((model) => model.discard()).catch(() => undefined);
       throw error;
-    } finally {
-      caller.dispose();
     }
   }
 

@@ -1,7 +1,7 @@
 /** Trainable model on a Tinker server: rescales losses to the port's weighted sum and keeps the optimizer state that the server lacks. */
 import { EngineError, NonFiniteError, UnsupportedError } from "../../base/errors.ts";
 import { requireFiniteLogprobs } from "../check-results.ts";
-import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../port.ts";
+import type { AdamParams, Engine, Logprobs, LossSpec, Row } from "../port.ts";
 import { passAnswer, stepAnswer } from "./answers.ts";
 import { forwardCall, lossCall, lossValue, needsOldLogprobs, requireNoEntropyBonus } from "./datum.ts";
 import { decodePass, encodeForward, encodePass, type PassPart, type TinkerEncoding } from "./encoding.ts";
@@ -60,11 +60,7 @@ export class Trainable {
     return logprobs;
   }
 
-  async forwardBackward(
-    rows: readonly Row[],
-    loss: LossSpec,
-    signal: AbortSignal | undefined,
-  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+  async forwardBackward(rows: readonly Row[], loss: LossSpec, signal: AbortSignal | undefined): ReturnType<Engine["forwardBackward"]> {
     this.#requireCertain();
     requireNoEntropyBonus(loss);
     const known = needsOldLogprobs(rows, loss) ? withOldLogprobs(rows, await this.forward(rows, signal)) : rows;

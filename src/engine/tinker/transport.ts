@@ -214,28 +214,23 @@ function bodyOf(bytes: Uint8Array): unknown {
   return parseJson(Buffer.from(bytes).toString()) ?? null;
 }
 
+/** Errors of the statuses that need no further text. */
+const ERRORS: Readonly<Record<number, new (message: string) => WhetstoneError>> = {
+  404: NotFoundError,
+  409: ConflictError,
+  413: TooLargeError,
+  422: ArgumentError,
+};
+
 /** Returns the error for an HTTP status. */
 function toError(status: number, what: string, body: unknown): WhetstoneError {
   const said = errorAnswer.safeParse(body);
   const message = `The Tinker server answered ${what} with ${status}${said.success ? `: ${said.data}` : ""}`;
-  switch (status) {
-    case 401:
-    case 403:
-      return new ConfigError(`${message}. Check the API key of the engine`, { param: "engine" });
-    case 402:
-      return new EngineError(`${message}. Resolve the problem with the account, then send the request again`);
-    case 404:
-      return new NotFoundError(message);
-    case 409:
-      return new ConflictError(message);
-    case 413:
-      return new TooLargeError(message);
-    case 429:
-      return new OverloadedError(message, { retryable: true });
-    case 422:
-      return new ArgumentError(message);
-    default:
-      // 425: the server is writing a checkpoint. 408: the server timed out waiting for its engine.
-      return new EngineError(message, { retryable: status >= 500 || status === 408 || status === 425 });
-  }
+  const ErrorClass = ERRORS[status];
+  if (ErrorClass !== undefined) return new ErrorClass(message);
+  if (status === 401 || status === 403) return new ConfigError(`${message}. Check the API key of the engine`, { param: "engine" });
+  if (status === 402) return new EngineError(`${message}. Resolve the problem with the account, then send the request again`);
+  if (status === 429) return new OverloadedError(message, { retryable: true });
+  // 425: the server is writing a checkpoint. 408: the server timed out waiting for its engine.
+  return new EngineError(message, { retryable: status >= 500 || status === 408 || status === 425 });
 }

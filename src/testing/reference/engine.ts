@@ -17,7 +17,6 @@ import { maxSampledLength } from "../../engine/onnx/model/rope.ts";
 import { Grammars, grammarText } from "../../engine/onnx/sample/grammar-cache.ts";
 import type { CallOptions, Engine, LoraSpec, LossSpec, ModelHandle, PolicyVersion, Row, SampledToken } from "../../engine/port.ts";
 import { DataError, NotFoundError, UnsupportedError } from "../../base/errors.ts";
-import { uniform } from "../../base/util/rng.ts";
 import { nextLogits, type Parameters, passRows, type ReferenceModel } from "./llama.ts";
 import { bestTokens, chooseReferenceToken, referenceLogSoftmax, rankToken } from "./sampling.ts";
 import { createMatrix } from "./tape.ts";
@@ -92,12 +91,7 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     const full = matrices(await readBaseWeights(directory, layout), layout);
     const lora = spec && { rank: spec.rank, alpha: spec.alpha ?? 2 * spec.rank };
     const low = lora && adapterLayout(config, lora.rank);
-    const adapter =
-      low &&
-      matrices(
-        initialAdapter(low, (index) => uniform(BigInt(seed), index)),
-        low,
-      );
+    const adapter = low && matrices(initialAdapter(low, seed), low);
     const parameters = new Map([...full, ...(adapter ?? [])]);
     return { base, lora, config, parameters, trained: adapter ?? full, moments: new Map(), step: 0 };
   }

@@ -210,13 +210,14 @@ export function initialWeights(config: ModelConfig, layout: Layout, normal: Norm
 }
 
 /** Returns initial adapter weights: `A` uniform in ±1/√in (Kaiming with a = √5, as in PEFT), `B` zero, so the adapter has no effect. */
-export function initialAdapter(layout: Layout, uniform: (index: number) => number): Float32Array {
+export function initialAdapter(layout: Layout, seed: number): Float32Array {
+  const key = BigInt(seed);
   const flat = new Float32Array(layout.length);
   for (const parameter of layout.parameters) {
     if (!parameter.name.endsWith("_a")) continue;
     const view = viewOf(flat, parameter);
     const bound = 1 / Math.sqrt(itemAt(parameter.shape, 0));
-    for (let i = 0; i < view.length; i++) view[i] = bound * (2 * uniform(parameter.offset + i) - 1);
+    for (let i = 0; i < view.length; i++) view[i] = bound * (2 * uniform(key, parameter.offset + i) - 1);
   }
   return flat;
 }

@@ -1,9 +1,5 @@
-import { ArgumentError } from "../../../base/errors.ts";
+import { fail } from "../../check-request.ts";
 import type { SamplingParams } from "../../port.ts";
-
-function fail(param: string, expected: string, got: unknown): never {
-  throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
-}
 
 /** Lists checked before, with the vocabulary size they were checked against: the choices of a request share their lists. */
 const checked = new WeakMap<object, number>();

@@ -3,10 +3,9 @@
  * device: a step sends rows and returns log-probabilities, entropies and the gradient norm.
  */
 import { NotFoundError } from "../../../base/errors.ts";
-import { uniform } from "../../../base/util/rng.ts";
 import { checkRows } from "../../check-request.ts";
 import { loadingBase } from "../../base-failure.ts";
-import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
+import type { AdamParams, Logprobs, LossSpec, Row } from "../../port.ts";
 import type { BaseSource } from "../model/config.ts";
 import type { DeviceBase, DeviceBases } from "../model/device-bases.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
@@ -20,7 +19,7 @@ import { DeviceBatchRunner } from "./device-batch-runner.ts";
 import { DeviceOptimizer, type DeviceVectors, groupsOf } from "./device-optimizer.ts";
 import { type DeviceBudget, deviceBudget, keptBytesPerToken } from "./memory-plan.ts";
 import { requireFinitePass } from "./require-finite.ts";
-import { collectResults } from "./summary.ts";
+import { collectResults, type PassResult } from "./summary.ts";
 import type { TrainedModelSpec } from "./trainer.ts";
 
 interface DeviceModel {
@@ -82,13 +81,8 @@ export class DeviceTrainer {
       const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
       const groups = groupsOf(layout);
-      const seed = BigInt(spec.seed);
       const parameters = lora
-        ? await DeviceVector.upload(
-            this.#memory,
-            layout.parameters,
-            initialAdapter(layout, (index) => uniform(seed, index)),
-          )
+        ? await DeviceVector.upload(this.#memory, layout.parameters, initialAdapter(layout, spec.seed))
         : shared.weights.clone();
       const model: DeviceModel = {
         baseId: base.id,
@@ -123,12 +117,7 @@ export class DeviceTrainer {
    * Computes log-probabilities and loss of the rows and adds their gradients. After an error or an abort the gradients are as before the
    * call.
    */
-  async forwardBackward(
-    id: string,
-    rows: readonly Row[],
-    loss: LossSpec,
-    signal: AbortSignal,
-  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+  async forwardBackward(id: string, rows: readonly Row[], loss: LossSpec, signal: AbortSignal): Promise<PassResult> {
     return this.#run(this.#model(id), rows, loss, signal);
   }
 
@@ -156,7 +145,11 @@ export class DeviceTrainer {
 
   async saveState(id: string, path: string): Promise<void> {
     const model = this.#model(id);
-    await writeState(path, this.#identity(model), await this.#stored(model));
+    const { vectors, layout, step } = model;
+    const parameters = await vectors.parameters.download(layout.length);
+    const first = await vectors.first.download(layout.length);
+    const second = await vectors.second.download(layout.length);
+    await writeState(path, this.#identity(model), { parameters, first, second, step });
   }
 
   async loadState(id: string, path: string): Promise<void> {
@@ -198,28 +191,13 @@ export class DeviceTrainer {
     return { base: baseId, lora, layout: lora ? layout : baseLayout(base.config) };
   }
 
-  async #stored({ vectors, layout, step }: DeviceModel): Promise<StateVectors> {
-    const { length } = layout;
-    return {
-      parameters: await vectors.parameters.download(length),
-      first: await vectors.first.download(length),
-      second: await vectors.second.download(length),
-      step,
-    };
-  }
-
   #model(id: string): DeviceModel {
     const model = this.#models.get(id);
     if (!model) throw new NotFoundError(`The engine holds no trainable model "${id}"; it was unloaded`);
     return model;
   }
 
-  async #run(
-    model: DeviceModel,
-    rows: readonly Row[],
-    loss: LossSpec | null,
-    signal: AbortSignal,
-  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+  async #run(model: DeviceModel, rows: readonly Row[], loss: LossSpec | null, signal: AbortSignal): Promise<PassResult> {
     const { base, vectors, layout } = model;
     checkRows(rows, base.config, loss);
     const before = vectors.gradients.clone();

@@ -4,12 +4,14 @@ import { type TrainBatch, positionsIn } from "./batch.ts";
 import type { BatchResult } from "./batch-inputs.ts";
 import { forEachTrained } from "./inputs.ts";
 
+/** Results of a pass: log-probabilities of every row, in the caller's order, and metrics. */
+export interface PassResult {
+  readonly logprobs: Logprobs[];
+  readonly metrics: LossMetrics;
+}
+
 /** Collects the results of a step: log-probabilities per row, and metrics summed over all rows. */
-export function collectResults(
-  rows: readonly Row[],
-  results: ReadonlyMap<TrainBatch, BatchResult>,
-  loss: LossSpec | null,
-): { logprobs: Logprobs[]; metrics: LossMetrics } {
+export function collectResults(rows: readonly Row[], results: ReadonlyMap<TrainBatch, BatchResult>, loss: LossSpec | null): PassResult {
   const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
   const metrics = { loss: 0, tokens: 0, entropy: 0, weightedEntropy: 0, positions: 0, padding: 0 };
   for (const [batch, result] of results) {

@@ -2,11 +2,10 @@
  * Trainable models in memory, with the training operations of the engine port. Runs in a worker: calls block its thread while they compute.
  */
 import { NotFoundError } from "../../../base/errors.ts";
-import { uniform } from "../../../base/util/rng.ts";
 import { type Lease, Leases } from "../../../base/util/leases.ts";
 import { loadingBase } from "../../base-failure.ts";
 import { checkRows } from "../../check-request.ts";
-import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, StatePath } from "../../port.ts";
+import type { AdamParams, Logprobs, LoraSpec, LossSpec, Row, StatePath } from "../../port.ts";
 import { type BaseSource, readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
@@ -16,7 +15,7 @@ import { batchLimits, planBatches } from "./batch.ts";
 import { type FrozenBase, frozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { requireFinitePass } from "./require-finite.ts";
-import { collectResults } from "./summary.ts";
+import { collectResults, type PassResult } from "./summary.ts";
 import { MAX_HALF_BATCH_TOKENS, type StartHelper, StepExecutor, type StepModel } from "./step-executor.ts";
 
 /** Model being trained. */
@@ -84,7 +83,6 @@ export class Trainer {
     try {
       const shared = lora ? value : { ...value, weights: new Float32Array(0) };
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
-      const seed = BigInt(spec.seed);
       const model: TrainableModel = {
         id: `model-${this.#nextId++}`,
         baseId: base.id,
@@ -92,7 +90,7 @@ export class Trainer {
         release,
         lora,
         layout,
-        parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : value.weights,
+        parameters: lora ? initialAdapter(layout, spec.seed) : value.weights,
         gradients: new Float32Array(layout.length),
         first: new Float32Array(layout.length),
         second: new Float32Array(layout.length),
@@ -118,12 +116,7 @@ export class Trainer {
    * Computes log-probabilities and loss of the rows and adds their gradients. After an error or an abort the gradients are as before the
    * call.
    */
-  async forwardBackward(
-    id: string,
-    rows: readonly Row[],
-    loss: LossSpec,
-    signal: AbortSignal,
-  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+  async forwardBackward(id: string, rows: readonly Row[], loss: LossSpec, signal: AbortSignal): Promise<PassResult> {
     return this.#run(this.#model(id), rows, loss, signal);
   }
 
@@ -192,12 +185,7 @@ export class Trainer {
     return model;
   }
 
-  async #run(
-    model: TrainableModel,
-    rows: readonly Row[],
-    loss: LossSpec | null,
-    signal: AbortSignal,
-  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+  async #run(model: TrainableModel, rows: readonly Row[], loss: LossSpec | null, signal: AbortSignal): Promise<PassResult> {
     checkRows(rows, model.base.config, loss);
     // Batches add into the accumulators one by one: an abort between two batches must restore the earlier gradients.
     const before = loss && model.hasGradients ? model.gradients.slice() : null;
