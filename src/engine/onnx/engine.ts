@@ -2,7 +2,7 @@
 import { availableParallelism } from "node:os";
 import { Lru, remember } from "../../base/util/lru.ts";
 import { startedByReader } from "../../base/util/started-by-reader.ts";
-import { getOrCreate } from "../../base/util/values.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 import { loadingBase, unresolvedBase } from "../base-failure.ts";
 import { checkSampling } from "../check-request.ts";
 import type { AdamParams, BaseModelInfo, CallOptions, SamplingOptions, Capabilities, DeviceChoice, DeviceInfo } from "../port.ts";
@@ -181,7 +181,7 @@ class OnnxEngine implements Engine {
       directory,
       vocabularySize: config.vocabularySize,
       contextLength: config.contextLength,
-      parameters: getOrCreate(this.#parameterCounts, directory, () => countParameters(config)),
+      parameters: getOrInsert(this.#parameterCounts, directory, () => countParameters(config)),
     };
   }
 

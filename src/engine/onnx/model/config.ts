@@ -9,7 +9,7 @@ import {
   type NormPlacement,
   type QueryKeyNorm,
 } from "./architectures.ts";
-import { parseWindow, type SlidingWindow } from "./layer-windows.ts";
+import { parseWindow, type Raw, shown, type SlidingWindow, wholeNumber } from "./layer-windows.ts";
 import { tableStart, type QueryGrowth, type Rope } from "./rope.ts";
 import { parseRope } from "./rope-settings.ts";
 import { parseScales, type Scales } from "./scales.ts";
@@ -70,8 +70,6 @@ export interface ModelConfig extends Rope {
   /** Standard deviation of random initial weights. */
   readonly initializerRange: number;
 }
-
-type Raw = Readonly<Record<string, unknown>>;
 
 /**
  * Maximum values of settings that determine memory and time before any tensor is read. The limits are several times the values of the
@@ -177,11 +175,6 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   return config;
 }
 
-/** Formats a value of the file for error messages, with at most 100 characters. */
-function shown(value: unknown): string {
-  return String(JSON.stringify(value)).slice(0, 100);
-}
-
 function architectureOf(raw: Raw, where: string): Architecture {
   const names = raw["architectures"];
   const name: unknown = Array.isArray(names) ? names[0] : undefined;
@@ -238,10 +231,8 @@ function unrotatedLayers(raw: Raw, where: string, { unrotated }: Architecture, l
 /** Returns the layers that `no_rope_layers` marks with 0, or every `no_rope_layer_interval`-th layer if the key is missing. */
 function markedLayers(raw: Raw, where: string, all: readonly number[]): number[] {
   const marks = raw["no_rope_layers"] ?? null;
-  const interval = raw["no_rope_layer_interval"] ?? 4;
   if (marks === null) {
-    if (typeof interval !== "number" || !Number.isInteger(interval) || interval < 1)
-      throw new DataError(`${where}: expected "no_rope_layer_interval" to be a whole number from 1, got ${shown(interval)}`);
+    const interval = wholeNumber(raw, where, "no_rope_layer_interval", 4, 1);
     return all.filter((layer) => (layer + 1) % interval === 0);
   }
   if (!Array.isArray(marks) || marks.length !== all.length || !marks.every((mark) => mark === 0 || mark === 1))

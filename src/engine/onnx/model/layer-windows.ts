@@ -24,7 +24,8 @@ export interface WindowRule {
   readonly layers: "all" | "unrotated" | "from-max-window-layers" | { readonly exceptEvery: number; readonly key?: string | undefined };
 }
 
-type Raw = Readonly<Record<string, unknown>>;
+/** Parsed `config.json` of a model, or an object in it. */
+export type Raw = Readonly<Record<string, unknown>>;
 
 /** Sizes of a model that decide about its windows. */
 export interface WindowedModel {
@@ -118,13 +119,14 @@ function windowedLayers(
   }
 }
 
-function wholeNumber(raw: Raw, where: string, key: string, fallback: number, min: number): number {
+/** Returns a whole number of the file. @throws DataError `E_DATA` for another value, or a number below `min`. */
+export function wholeNumber(raw: Raw, where: string, key: string, fallback: number, min: number): number {
   const value = raw[key] ?? fallback;
   if (typeof value === "number" && Number.isInteger(value) && value >= min) return value;
   throw new DataError(`${where}: expected "${key}" to be a whole number from ${min}, got ${shown(value)}`);
 }
 
 /** Formats a value of the file for error messages, with at most 100 characters. */
-function shown(value: unknown): string {
+export function shown(value: unknown): string {
   return String(JSON.stringify(value)).slice(0, 100);
 }

@@ -1,9 +1,8 @@
 /** Rotary settings of a `config.json`. */
 import { DataError, UnsupportedError } from "../../../base/errors.ts";
+import type { Raw } from "./layer-windows.ts";
 import type { QueryGrowth, Rope, RopeScaling } from "./rope.ts";
 import { isRecord } from "../../../base/util/values.ts";
-
-type Raw = Readonly<Record<string, unknown>>;
 
 /** Properties of an architecture that decide how its rotary settings are read. */
 export interface RopeRule {
@@ -240,7 +239,7 @@ function yarnAttentionFactor(given: Raw, factor: number, number: (name: string) 
   return magnitude(number("mscale")) / magnitude(number("mscale_all_dim"));
 }
 
-function positive(value: unknown, message: string): number {
+export function positive(value: unknown, message: string): number {
   if (typeof value !== "number" || !Number.isFinite(value) || value <= 0)
     throw new DataError(`${message} to be a number > 0, got ${JSON.stringify(value)}`);
   return value;

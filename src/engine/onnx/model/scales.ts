@@ -1,5 +1,6 @@
 /** Constant factors of a transformer. */
-import { DataError } from "../../../base/errors.ts";
+import type { Raw } from "./layer-windows.ts";
+import { positive } from "./rope-settings.ts";
 
 /** Constant factors; 1, except for the attention scores, which have `1/√d`, unless the architecture has others. */
 export interface Scales {
@@ -26,16 +27,12 @@ export type ScaleRule = "usual" | "granite" | "gemma";
  * @throws DataError `E_DATA` for a factor that is not a number > 0.
  */
 export function parseScales(
-  raw: Readonly<Record<string, unknown>>,
+  raw: Raw,
   where: string,
   rule: ScaleRule,
   { hiddenSize, headSize }: { readonly hiddenSize: number; readonly headSize: number },
 ): Scales {
-  const number = (key: string, fallback: number): number => {
-    const value = raw[key] ?? fallback;
-    if (typeof value === "number" && Number.isFinite(value) && value > 0) return value;
-    throw new DataError(`${where}: expected "${key}" to be a number > 0, got ${JSON.stringify(value)}`);
-  };
+  const number = (key: string, fallback: number) => positive(raw[key] ?? fallback, `${where}: expected "${key}"`);
   const usual: Scales = { embedding: 1, attention: 1 / Math.sqrt(headSize), residual: 1, logits: 1 };
   switch (rule) {
     case "usual":

@@ -1,10 +1,10 @@
 /** Admission: selects the waiting requests to prefill next, and the prompts to prefill together. */
 import type { SamplingPlace } from "./place.ts";
-import { paddedLength, type SharedPrompt } from "./prefill.ts";
+import { paddedLength, type PrefillTask, type SharedPrompt } from "./prefill.ts";
 import { BLOCK_TOKENS, type PrefixCache, type StoredBlock } from "./prefix-cache.ts";
 import type { WaitingQueue } from "./queue.ts";
 import { cacheScope, mayShare, priorityOf, type Request } from "./request.ts";
-import { itemAt } from "../../../base/util/values.ts";
+import { first, itemAt } from "../../../base/util/values.ts";
 
 /** Limits of {@link admit}. */
 export interface AdmissionLimits {
@@ -86,4 +86,25 @@ function haveSamePrefix(a: Request, b: Request, length: number): boolean {
 function agree(a: Int32Array, b: Int32Array, length: number): boolean {
   for (let t = 0; t < length; t++) if (a[t] !== b[t]) return false;
   return true;
+}
+
+/**
+ * Max long prompts of one priority being prefilled at one time, which take turns; more wait. Each holds memory for all its keys. Shorter prompts
+ * are started at their turn.
+ */
+const MAX_LONG_TASKS = 4;
+/** Min tokens of a long prompt. */
+const LONG_TOKENS = 1024;
+
+/**
+ * Whether a waiting prompt may be started: unless it is long and four long prompts are being prefilled, or a prompt being prefilled will soon add
+ * the blocks to the prefix cache that it begins with.
+ *
+ * @param minSharedPrefix - Min length of such a prefix in tokens; null without a prefix cache.
+ */
+export function mayStart(request: Request, tasks: readonly PrefillTask[], minSharedPrefix: number | null): boolean {
+  const { length } = request.prompt;
+  if (minSharedPrefix !== null && !isScored(request) && tasks.some((task) => task.willStore(request, minSharedPrefix))) return false;
+  const isAhead = ({ tokens, requests }: PrefillTask) => tokens > LONG_TOKENS && priorityOf(first(requests)) <= priorityOf(request);
+  return length <= LONG_TOKENS || tasks.filter(isAhead).length < MAX_LONG_TASKS;
 }

@@ -1,5 +1,6 @@
 /** Sampling on the processor. */
 import { Leases } from "../../../base/util/leases.ts";
+import type { Graph } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, viewOf } from "../model/parameters.ts";
 import { rotaryFeeds, type RotaryTables, rotaryTablesInTurns } from "../model/rope.ts";
@@ -8,6 +9,7 @@ import { readAdapterOrWeights } from "../model/state.ts";
 import { readBaseWeights } from "../model/weights.ts";
 import type { Tensors } from "../runtime/program.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
+import { cachingAttention } from "./caching-attention.ts";
 import { decodeGraph } from "./decode-graph.ts";
 import { Forward, type ForwardPlace } from "./forward.ts";
 import { KvCache } from "./kv-cache.ts";
@@ -16,9 +18,9 @@ import type { Weights } from "./policies.ts";
 import { paddedLength } from "./prefill.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { PromptCache } from "./prompt-cache.ts";
-import { promptGraph } from "./prompt-graph.ts";
+import { samplerGraph } from "./sampler-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
-import { inGroups, originalShape, turnMatrices } from "./transposed.ts";
+import { inGroups, originalShape, productOfMany, turnMatrices } from "./transposed.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Trained weights in the process's memory. */
@@ -58,6 +60,15 @@ export function hostWeights(): WeightsSource<HostTrained, HostPolicyWeights, Loa
     read: readAdapterOrWeights,
     free: () => {},
   };
+}
+
+/**
+ * Builds the prefill graph: `T` new tokens of each of `B` prompts, after tokens that are already in the cache of {@link cachingAttention};
+ * with several prompts none has a past.
+ */
+function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
+  const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
+  return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfMany, isGrouped: false } : null, cachingAttention);
 }
 
 /** Creates the graphs of the processor. @param maxThreads - Max threads inside one op. */

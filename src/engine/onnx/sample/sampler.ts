@@ -6,7 +6,7 @@
 import type { SamplingParams } from "../../port.ts";
 import type { ModelConfig, BaseSource } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
-import { type AdmittedPrompts, admit } from "./admission.ts";
+import { type AdmittedPrompts, admit, mayStart } from "./admission.ts";
 import { SampleBatch } from "./batch.ts";
 import type { PlacedWeights, SamplerPlace, SamplingPlace } from "./place.ts";
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
@@ -19,7 +19,6 @@ import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
 import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import type { Request, SampledEvent } from "./request.ts";
-import { mayStart } from "./start-rule.ts";
 import { first, getOrInsert } from "../../../base/util/values.ts";
 
 /** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */

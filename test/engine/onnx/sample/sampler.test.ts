@@ -6,7 +6,7 @@ import { BLOCK_TOKENS } from "../../../../src/engine/onnx/sample/prefix-cache.ts
 import { FairShare } from "../../../../src/engine/onnx/sample/fair-share.ts";
 import { PrefillLimiter } from "../../../../src/engine/onnx/sample/prefill-limiter.ts";
 import type { Request } from "../../../../src/engine/onnx/sample/request.ts";
-import { mayStart } from "../../../../src/engine/onnx/sample/start-rule.ts";
+import { mayStart } from "../../../../src/engine/onnx/sample/admission.ts";
 import { PrefillTask } from "../../../../src/engine/onnx/sample/prefill.ts";
 import type { SampledToken } from "../../../../src/engine/port.ts";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
