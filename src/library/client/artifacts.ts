@@ -1,10 +1,65 @@
 import { randomUUID } from "node:crypto";
-import { artifactList, artifactPath, artifactVersion, deleteArtifactResponse, type JsonObject } from "../../base/schema/index.ts";
+import {
+  artifactFile,
+  artifactList,
+  artifactPath,
+  artifactSummary,
+  artifactVersion,
+  createArtifactRequest,
+  deleteArtifactResponse,
+  type JsonObject,
+} from "../../base/schema/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
-import { artifactFromWire, artifactSummaryFromWire, type ArtifactSummary, type ArtifactVersion } from "./artifact-wire.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
+import { fromWire, readFields, toWire } from "./wire.ts";
+
+/** A file of an artifact version. */
+export interface ArtifactFileInfo {
+  /** Path inside the version, relative, with forward slashes. */
+  readonly path: string;
+  /** Size of the file in bytes. */
+  readonly sizeBytes: number;
+  /** SHA-256 digest, lower-case hexadecimal. */
+  readonly sha256: string;
+}
+
+/** Name, address and state of an artifact version. */
+export interface ArtifactFacts {
+  /** UUID that addresses the version in calls. */
+  readonly id: string;
+  /** Team or user that owns the artifact. */
+  readonly entity: string;
+  /** Project where the artifact is stored. */
+  readonly project: string;
+  /** Name shared by all versions of the artifact. */
+  readonly name: string;
+  /** Version number: 0, 1, 2 … per name. */
+  readonly version: number;
+  /** `open` until the commit, `committed` from then on. */
+  readonly state: "open" | "committed";
+  /** Address of the version: `artifact:///entity/project/name:vN`. */
+  readonly url: string;
+  /** Metadata given at the creation. */
+  readonly metadata: Readonly<Record<string, unknown>>;
+  /** Creation time, ISO 8601. */
+  readonly createdAt: string;
+}
+
+/** A version of an artifact: an `open` version accepts files, a `committed` version is immutable and usable. */
+export interface ArtifactVersion extends ArtifactFacts {
+  /** Stored files, sorted by path. */
+  readonly files: readonly ArtifactFileInfo[];
+}
+
+/** A version of an artifact without its file list: an entry of `artifacts.list`. */
+export interface ArtifactSummary extends ArtifactFacts {
+  /** Number of files. */
+  readonly fileCount: number;
+  /** Total size of the files in bytes. Versions with equal files share their contents on disk. */
+  readonly bytes: number;
+}
 
 /** Name, owner and metadata of the version that `artifacts.create` opens. */
 export interface CreateArtifactOptions extends CreateOptions {
@@ -126,12 +181,15 @@ export function artifactsResource(api: Api): Artifacts {
     if (!result.success) throw new ArgumentError(`Path \`${path}\` ${result.error.issues[0]?.message ?? "is invalid"}`, { param: "path" });
     return `${root(artifactId)}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
   };
-  const version = (answer: unknown) => artifactFromWire(parseResponse(artifactVersion, answer, "artifact version"));
+  const version = (answer: unknown): ArtifactVersion => {
+    const { files, ...facts } = readFields(artifactVersion, answer, "artifact version");
+    return { ...facts, files: files.map((each) => fromWire(artifactFile, each)) };
+  };
   return {
     create: async ({ project, name, entity, metadata, idempotencyKey = randomUUID(), ...options }) => {
-      const body = { project, name, ...(entity === undefined ? {} : { entity }), ...(metadata === undefined ? {} : { metadata }) };
+      const json = toWire(createArtifactRequest, { project, name, entity, metadata });
       // A repeated request creates at worst an empty open version, which cannot be used.
-      return version(await callCreate(api, "/v1/preview/artifacts", { ...options, json: body, idempotencyKey }, true));
+      return version(await callCreate(api, "/v1/preview/artifacts", { ...options, json, idempotencyKey }, true));
     },
     putFile: async (artifactId, path, body, options = {}) => {
       const headers = { "content-type": "application/octet-stream" };
@@ -143,7 +201,9 @@ export function artifactsResource(api: Api): Artifacts {
       ),
     async list({ entity, project, name, state, ...options } = {}) {
       const query = { entity, project, name, state };
-      return (await allPages(api, "/v1/preview/artifacts", artifactList, query, "artifacts", options)).map(artifactSummaryFromWire);
+      return (await allPages(api, "/v1/preview/artifacts", artifactList, query, "artifacts", options)).map((each) =>
+        fromWire(artifactSummary, each),
+      );
     },
     get: async (artifactId, options = {}) => version(await callJson(api, "GET", root(artifactId), options)),
     delete: async (artifactId, options = {}) => {

@@ -2,12 +2,12 @@ import {
   checkpoint,
   checkpointList,
   deleteCheckpointsResponse,
+  checkpointLineage,
   type Checkpoint as WireCheckpoint,
-  type CheckpointLineage,
 } from "../../base/schema/index.ts";
 import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
 import { extractTar } from "./extract.ts";
-import { deletedCheckpointsFromWire, type DeletedCheckpoints } from "./wire.ts";
+import { fromWire, readFields, type DeletedCheckpoints } from "./wire.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
@@ -80,7 +80,7 @@ export class ModelCheckpoint {
     this.createdAt = wire.created_at ?? null;
     this.pinned = wire.pinned ?? null;
     this.bytes = wire.bytes ?? null;
-    this.lineage = wire.lineage === undefined ? null : lineageFromWire(wire.lineage);
+    this.lineage = wire.lineage === undefined ? null : fromWire(checkpointLineage, wire.lineage);
   }
 
   /**
@@ -227,12 +227,8 @@ export function checkpointsResource(api: Api): Checkpoints {
     unpin: async (modelId, step, options = {}) => one(modelId, await callJson(api, "DELETE", `${path(modelId)}/${step}/pin`, options)),
     async delete(modelId, steps, options = {}) {
       const answer = await callJson(api, "DELETE", path(modelId), { ...options, json: { steps } });
-      return deletedCheckpointsFromWire(parseResponse(deleteCheckpointsResponse, answer, "answer to a deletion of checkpoints"));
+      return readFields(deleteCheckpointsResponse, answer, "answer to a deletion of checkpoints");
     },
   };
   return resource;
-}
-
-function lineageFromWire({ base_model: baseModel, parent, job_id: jobId, job_type: jobType }: CheckpointLineage): Lineage {
-  return { baseModel, parent, jobId, jobType };
 }

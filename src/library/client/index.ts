@@ -1,18 +1,22 @@
 /** Resources of a connected service: models, checkpoints, jobs, artifacts and chat completions. The root entry has `connect`. */
 export type { CallOptions, CreateOptions, ServiceFeatures } from "./api.ts";
-export type { ArtifactFacts, ArtifactFileInfo, ArtifactSummary, ArtifactVersion } from "./artifact-wire.ts";
-export type { Artifacts, CreateArtifactOptions, FileBody, ListArtifactsOptions } from "./artifacts.ts";
+export type {
+  ArtifactFacts,
+  ArtifactFileInfo,
+  Artifacts,
+  ArtifactSummary,
+  ArtifactVersion,
+  CreateArtifactOptions,
+  FileBody,
+  ListArtifactsOptions,
+} from "./artifacts.ts";
 export type { AddBaseModelOptions } from "./base-models.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
-export { ModelCheckpoint } from "./checkpoints.ts";
-export type { Checkpoints, DownloadOptions, Lineage, ListCheckpointsOptions } from "./checkpoints.ts";
+export { ModelCheckpoint, type Checkpoints, type DownloadOptions, type Lineage, type ListCheckpointsOptions } from "./checkpoints.ts";
 export type { ConnectOptions } from "./connect.ts";
-export { ConnectionError, HttpError, ProtocolError } from "./errors.ts";
-export type { HttpErrorOptions } from "./errors.ts";
-export { Job } from "./job.ts";
-export type { JobResult } from "./job.ts";
-export { Model } from "./model.ts";
-export type { GroupSource, ModelPolicy, SftDataset, TrainOptions, TrainSftOptions } from "./model.ts";
+export { ConnectionError, HttpError, ProtocolError, type HttpErrorOptions } from "./errors.ts";
+export { Job, type JobResult } from "./job.ts";
+export { Model, type GroupSource, type ModelPolicy, type SftDataset, type TrainOptions, type TrainSftOptions } from "./model.ts";
 export type { ListModelsOptions, Models } from "./models.ts";
 export type { ListOptions } from "./pages.ts";
 export type { BatchFinding, ExamineOptions, FollowOptions } from "./ports.ts";

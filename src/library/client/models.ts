@@ -1,19 +1,17 @@
 import { randomUUID } from "node:crypto";
-import { createModelRequest, deleteModelResponse, model, modelList, servedModelList } from "../../base/schema/index.ts";
+import {
+  createModelRequest,
+  deleteModelResponse,
+  model,
+  modelList,
+  modelSummary,
+  servedModel,
+  servedModelList,
+} from "../../base/schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { Model } from "./model.ts";
 import type { Service } from "./service.ts";
-import {
-  createModelToWire,
-  deletedModelFromWire,
-  modelFromWire,
-  modelSummaryFromWire,
-  servedModelFromWire,
-  type CreateModelOptions,
-  type DeletedModel,
-  type ModelSummary,
-  type ServedModel,
-} from "./wire.ts";
+import { fromWire, readFields, toWire, type CreateModelOptions, type DeletedModel, type ModelSummary, type ServedModel } from "./wire.ts";
 import { optionNames, withOptionNames } from "./option-names.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
@@ -79,27 +77,30 @@ export interface Models {
   listTrainable(options?: ListModelsOptions): Promise<ModelSummary[]>;
 }
 
+/** Fields of {@link ServedModel}. */
+const servedFields = servedModel.omit({ object: true, permission: true });
+
 export function modelsResource(api: Api, service: Service): Models {
   return {
     async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...given }) {
       const options = { ...given, baseModel: await api.toBaseModel(given.baseModel, "baseModel") };
       // The service may first have to load or download the base model. Names are unique, so that a repeated request cannot create a second
       // model.
-      const request = { json: createModelToWire(options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
+      const request = { json: toWire(createModelRequest, options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
       const answer = await withOptionNames(optionNames(createModelRequest), () => callCreate(api, "/v1/preview/models", request, true));
-      return new Model(service, modelFromWire(parseResponse(model, answer, "model")));
+      return new Model(service, readFields(model, answer, "model"));
     },
     async delete(modelId, options = {}) {
       const answer = await callJson(api, "DELETE", `/v1/preview/models/${encodeURIComponent(modelId)}`, options);
-      return deletedModelFromWire(parseResponse(deleteModelResponse, answer, "answer to the deletion of a model"));
+      return readFields(deleteModelResponse, answer, "answer to the deletion of a model");
     },
     async list(options = {}) {
       const answer = await api.transport.json("GET", `${api.inferenceUrl}/models`, options);
-      return parseResponse(servedModelList, answer, "list of models").data.map(servedModelFromWire);
+      return parseResponse(servedModelList, answer, "list of models").data.map((each) => fromWire(servedFields, each));
     },
     async listTrainable({ entity, project, name, ...options } = {}) {
       const query = { entity, project, name };
-      return (await allPages(api, "/v1/preview/models", modelList, query, "models", options)).map(modelSummaryFromWire);
+      return (await allPages(api, "/v1/preview/models", modelList, query, "models", options)).map((each) => fromWire(modelSummary, each));
     },
   };
 }

@@ -1,20 +1,93 @@
 import {
   createdSession,
+  createSessionRequest,
   deleteSessionResponse,
   session,
   sessionList,
+  sessionUrls,
   sessionWithTrajectory,
+  type Session as WireSession,
+  type SessionSampling as WireSampling,
   type Trajectory,
 } from "../../base/schema/index.ts";
+import { snakeCase } from "../../base/util/letter-case.ts";
 import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
-import { sessionFromWire, sessionToWire, type CreatedSessionInfo, type CreateSessionFields, type SessionInfo } from "./session-wire.ts";
+import { fromWire, toWire, type CamelKeys } from "./wire.ts";
 
-export type { CreatedSessionInfo, SessionInfo, SessionSampling, SessionUrls } from "./session-wire.ts";
+/** Sampling fields of chat completions that a session sets, in camelCase. */
+export type SessionSampling = CamelKeys<WireSampling>;
+
+/** Base URLs of a session. */
+export interface SessionUrls {
+  /** Base URL of OpenAI clients, which send the session key as the API key. */
+  readonly openai: string;
+  /** Base URL of Anthropic clients, which send the session key as the API key. */
+  readonly anthropic: string;
+  /** Base URL of OpenAI clients that send any other API key: the path holds the session key; without `key`, the session id. */
+  readonly openaiPath: string;
+  /** Base URL of Anthropic clients that send any other API key: the path holds the session key; without `key`, the session id. */
+  readonly anthropicPath: string;
+  /** URL of the session; `/reward`, `/metrics` and `/finish` below it accept the session key. */
+  readonly session: string;
+}
+
+/** A session: a key with which an agent of any kind samples one policy. */
+export interface SessionInfo {
+  /** UUID that addresses the session in calls. */
+  readonly id: string;
+  /** API key of the session, only in the result of `create`; else null, because the service stores a hash of it. */
+  readonly key: string | null;
+  /** Base URLs for the agent. */
+  readonly urls: SessionUrls;
+  /** Model that every request samples. */
+  readonly model: string;
+  /** `open` while requests are accepted; `finished` after `finish`; `timed_out` after `maxSeconds` without it. */
+  readonly status: "open" | "finished" | "timed_out";
+  /** Reward of the rollout; null until it is set. */
+  readonly reward: number | null;
+  /** Measurements of the rollout by name. */
+  readonly metrics: Readonly<Record<string, number | boolean>>;
+  /** Labels of the trajectory by name. */
+  readonly metadata: Readonly<Record<string, number | string | boolean | null>>;
+  /** Number of sampled requests. */
+  readonly requests: number;
+  /** Number of sampled tokens. */
+  readonly tokens: number;
+  /** Creation time, ISO 8601. */
+  readonly createdAt: string;
+  /** Time until which requests are accepted, ISO 8601. */
+  readonly openUntil: string;
+  /** Time at which the session is deleted, ISO 8601. */
+  readonly expiresAt: string;
+}
+
+/** A session that was just created, with its key. */
+export interface CreatedSessionInfo extends SessionInfo {
+  /** API key of the session. No other call returns it. */
+  readonly key: string;
+}
 
 /** Model, sampling fields and limits of the session that `sessions.create` creates. */
-export interface CreateSessionOptions extends CreateSessionFields, CallOptions {}
+export interface CreateSessionOptions extends CallOptions {
+  /** Model that every request of the session samples, instead of the model that it names; e.g. `policy.id`. */
+  readonly model: string;
+  /** Fields of requests that do not set them. @default none */
+  readonly samplingDefaults?: SessionSampling | undefined;
+  /** Fields of all requests, instead of the values that requests set. @default none */
+  readonly samplingOverrides?: SessionSampling | undefined;
+  /** Labels of the trajectory by name. @default none */
+  readonly metadata?: Readonly<Record<string, number | string | boolean | null>> | undefined;
+  /** Max sampled requests, 1 to 100 000. @default 1000 */
+  readonly maxRequests?: number | undefined;
+  /** Max sampled tokens of all requests. @default no limit */
+  readonly maxTokens?: number | undefined;
+  /** Seconds after the creation in which requests are accepted, at most 7 days. @default 3600 */
+  readonly maxSeconds?: number | undefined;
+  /** Seconds after the creation at which the session is deleted, 1 second to 1 year. @default 86 400 */
+  readonly expiresInSeconds?: number | undefined;
+}
 
 /** Filters and number of the sessions that `sessions.list` returns. */
 export interface ListSessionsOptions extends ListOptions {
@@ -151,9 +224,32 @@ const PATH = "/v1/preview/sessions";
 /** Seconds of one request of {@link Sessions.wait}. */
 const WAIT_SECONDS = 30;
 
+/** Fields of {@link SessionInfo}. */
+const sessionFields = session.omit({
+  sampling_defaults: true,
+  sampling_overrides: true,
+  max_requests: true,
+  max_tokens: true,
+  finished_at: true,
+});
+
+function sessionOf(wire: WireSession): SessionInfo {
+  return { ...fromWire(sessionFields, wire), urls: fromWire(sessionUrls, wire.urls) };
+}
+
+function toBody({ samplingDefaults, samplingOverrides, ...fields }: CreateSessionOptions): object {
+  const sampling = { sampling_defaults: samplingToWire(samplingDefaults), sampling_overrides: samplingToWire(samplingOverrides) };
+  return { ...toWire(createSessionRequest, fields), ...sampling };
+}
+
+/** Converts all names, also unknown ones, so that the service reports them. */
+function samplingToWire(sampling: SessionSampling | undefined): object | undefined {
+  return sampling && Object.fromEntries(Object.entries(sampling).map(([name, value]) => [snakeCase(name), value]));
+}
+
 export function sessionsResource(api: Api): Sessions {
   const one = (id: string): string => `${PATH}/${encodeURIComponent(id)}`;
-  const info = (answer: unknown): SessionInfo => sessionFromWire(parseResponse(session, answer, "session"));
+  const info = (answer: unknown): SessionInfo => sessionOf(parseResponse(session, answer, "session"));
   const read = async (id: string, query: Record<string, string | number>, options: CallOptions) =>
     parseResponse(
       sessionWithTrajectory,
@@ -162,15 +258,14 @@ export function sessionsResource(api: Api): Sessions {
     );
   const resource: Sessions = {
     async create({ signal, timeoutMs, ...fields }) {
-      const answer = await callJson(api, "POST", PATH, { signal, timeoutMs, json: sessionToWire(fields), retry: "idempotent" });
+      const answer = await callJson(api, "POST", PATH, { signal, timeoutMs, json: toBody(fields), retry: "idempotent" });
       const created = parseResponse(createdSession, answer, "session");
-      return { ...sessionFromWire(created), key: created.key };
+      return { ...sessionOf(created), key: created.key };
     },
     async list({ model, ...options } = {}) {
-      return (await allPages(api, PATH, sessionList, { model }, "sessions", options)).map(sessionFromWire);
+      return (await allPages(api, PATH, sessionList, { model }, "sessions", options)).map(sessionOf);
     },
-    get: async (id, { waitSeconds = 0, ...options } = {}) =>
-      sessionFromWire(await read(id, { trajectory: "omit", wait: waitSeconds }, options)),
+    get: async (id, { waitSeconds = 0, ...options } = {}) => sessionOf(await read(id, { trajectory: "omit", wait: waitSeconds }, options)),
     async trajectory(id, options = {}) {
       const { trajectory } = await read(id, {}, options);
       return trajectory!;

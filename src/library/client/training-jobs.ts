@@ -14,7 +14,7 @@ import {
   type TrainedTrajectory,
 } from "../../base/schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
-import { trainingJobFromWire, type TrainingJobInfo } from "./wire.ts";
+import { fromWire, readFields, type TrainingJobInfo } from "./wire.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
@@ -177,16 +177,17 @@ export function trainingJobsResource(api: Api): TrainingJobs {
   return {
     async list({ modelId, status, ...options } = {}) {
       const query = { model_id: modelId, status };
-      return (await allPages(api, "/v1/preview/training-jobs", trainingJobList, query, "jobs", options)).map(trainingJobFromWire);
+      return (await allPages(api, "/v1/preview/training-jobs", trainingJobList, query, "jobs", options)).map((each) =>
+        fromWire(trainingJob, each),
+      );
     },
-    get: async (jobId, options = {}) =>
-      trainingJobFromWire(parseResponse(trainingJob, await callJson(api, "GET", path(jobId), options), "training job")),
+    get: async (jobId, options = {}) => readFields(trainingJob, await callJson(api, "GET", path(jobId), options), "training job"),
     createRl: (body, options = {}) => create("/v1/preview/training-jobs", body, options),
     createSft: (body, options = {}) => create("/v1/preview/sft-training-jobs", body, options),
     cancel: async (jobId, options = {}) => {
       // Idempotent: cancelling twice has the effect of cancelling once.
       const answer = await callJson(api, "POST", `${path(jobId)}/cancel`, { ...options, retry: "idempotent" });
-      return trainingJobFromWire(parseResponse(trainingJob, answer, "training job"));
+      return readFields(trainingJob, answer, "training job");
     },
     tokens: async (jobId, options = {}) =>
       parseResponse(trainedTokens, await callJson(api, "GET", `${path(jobId)}/tokens`, options), "token report").data,

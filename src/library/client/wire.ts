@@ -2,22 +2,10 @@
  * Conversion between the wire's snake_case and the client's camelCase. Free-form maps (metrics, metadata, event data) keep their keys, and
  * chat bodies are not converted.
  */
-import type {
-  Checkpoint,
-  CreateModelRequest,
-  DeleteCheckpointsResponse,
-  DeleteModelResponse,
-  JobEvent as WireJobEvent,
-  LoraConfig,
-  Model as WireModel,
-  ModelSummary as WireModelSummary,
-  RlConfig,
-  ServedModel as WireServedModel,
-  SftConfig,
-  SftExperimentalConfig,
-  TrainingJob as WireTrainingJob,
-} from "../../base/schema/index.ts";
-import type { CamelCase } from "../../base/util/letter-case.ts";
+import type { z } from "zod";
+import type { JobEvent as WireJobEvent, LoraConfig, RlConfig, SftConfig, SftExperimentalConfig } from "../../base/schema/index.ts";
+import { camelCase, type CamelCase } from "../../base/util/letter-case.ts";
+import { parseResponse } from "./options.ts";
 
 /** `T` with its top-level keys in camelCase. */
 export type CamelKeys<T> = { readonly [K in keyof T as K extends string ? CamelCase<K> : never]: T[K] };
@@ -193,64 +181,32 @@ export type RlOptions = Partial<CamelKeys<RlConfig>>;
 /** Settings of an SFT job: `config` and `experimental_config` in camelCase. */
 export type SftOptions = Partial<CamelKeys<SftConfig> & CamelKeys<SftExperimentalConfig>>;
 
-export function modelFromWire(model: WireModel): ModelInfo {
-  const { id, entity, project, name, base_model: baseModel, run_id: runId, lora } = model;
-  return { id, entity, project, name, baseModel, runId, lora: lora ?? null };
+/** Fields of a schema in camelCase. Fields that a service may omit are null instead. */
+type FromWire<S extends z.ZodRawShape> = {
+  readonly [K in keyof S as K extends string ? CamelCase<K> : never]: undefined extends z.output<S[K]>
+    ? Exclude<z.output<S[K]>, undefined> | null
+    : z.output<S[K]>;
+};
+
+/** Converts the fields of `schema` to camelCase. An absent field becomes null, and a field that the schema lacks is left out. */
+export function fromWire<S extends z.ZodRawShape>(schema: z.ZodObject<S>, wire: object): FromWire<S> {
+  const fields = wire as Readonly<Record<string, unknown>>;
+  return Object.fromEntries(Object.keys(schema.shape).map((key) => [camelCase(key), fields[key] ?? null])) as FromWire<S>;
 }
 
-export function modelSummaryFromWire(model: WireModelSummary): ModelSummary {
-  const { created_at: createdAt, latest_step: latestStep, checkpoints, bytes } = model;
-  return { ...modelFromWire(model), createdAt, latestStep, checkpoints, bytes };
+/** Validates a 2xx response as {@link parseResponse} does, and converts its fields as {@link fromWire} does. */
+export function readFields<S extends z.ZodRawShape>(schema: z.ZodObject<S>, answer: unknown, what: string): FromWire<S> {
+  return fromWire(schema, parseResponse<object>(schema, answer, what));
 }
 
-export function createModelToWire(options: CreateModelOptions): CreateModelRequest {
-  const { project, name, baseModel, entity, returnExisting, lora, from, keepOptimizer } = options;
-  // Omits absent options: a service without the extensions may reject unknown fields.
-  return {
-    project,
-    name,
-    base_model: baseModel,
-    ...(entity === undefined ? {} : { entity }),
-    ...(returnExisting === undefined ? {} : { return_existing: returnExisting }),
-    ...(lora === undefined ? {} : { lora }),
-    ...(from === undefined ? {} : { from }),
-    ...(keepOptimizer === undefined ? {} : { keep_optimizer: keepOptimizer }),
-  };
-}
-
-export function deletedModelFromWire(deleted: DeleteModelResponse): DeletedModel {
-  return { modelId: deleted.model_id, deletedCheckpoints: deleted.deleted_checkpoints, deletedRun: deleted.deleted_run };
-}
-
-export function deletedCheckpointsFromWire(deleted: DeleteCheckpointsResponse): DeletedCheckpoints {
-  return { deletedCount: deleted.deleted_count, notFoundSteps: deleted.not_found_steps };
-}
-
-export function servedModelFromWire({ id, created, owned_by: ownedBy, root, parent, ...limits }: WireServedModel): ServedModel {
-  const { max_model_len: maxModelLen, parameters } = limits;
-  return {
-    id,
-    created,
-    ownedBy,
-    root: root ?? null,
-    parent: parent ?? null,
-    maxModelLen: maxModelLen ?? null,
-    parameters: parameters ?? null,
-  };
-}
-
-export function trainingJobFromWire(job: WireTrainingJob): TrainingJobInfo {
-  return {
-    id: job.id,
-    modelId: job.model_id ?? null,
-    type: job.type ?? null,
-    status: job.status ?? null,
-    createdAt: job.created_at ?? null,
-    trainingStart: job.training_start ?? null,
-    trainingEnd: job.training_end ?? null,
-    errorMessage: job.error_message ?? null,
-    step: job.step ?? null,
-  };
+/** Converts options to the fields of `schema`. Omits absent options: a service without the extensions may reject unknown fields. */
+export function toWire<S extends z.ZodRawShape>(
+  schema: z.ZodObject<S>,
+  options: Partial<CamelKeys<z.input<z.ZodObject<S>>>>,
+): Record<string, unknown> {
+  const given = options as Readonly<Record<string, unknown>>;
+  const fields = Object.keys(schema.shape).map((key) => [key, given[camelCase(key)]]);
+  return Object.fromEntries(fields.filter(([, value]) => value !== undefined));
 }
 
 /**
@@ -300,5 +256,3 @@ function numberOrNull(value: unknown): number | null {
 function numbersOf(data: Readonly<Record<string, unknown>>): Record<string, number> {
   return Object.fromEntries(Object.entries(data).filter((entry): entry is [string, number] => typeof entry[1] === "number"));
 }
-
-export type { Checkpoint, LoraConfig };

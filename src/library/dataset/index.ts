@@ -1,8 +1,6 @@
 /** Reading, processing, writing and uploading of trajectories: the entry point `whetstone/dataset`. */
-export { bestOf } from "./best-of.ts";
-export type { BestOfOptions } from "./best-of.ts";
-export { readChatJsonl, writeChatJsonl } from "./chat.ts";
-export type { ChatExample } from "./chat.ts";
+export { bestOf, type BestOfOptions } from "./best-of.ts";
+export { readChatJsonl, writeChatJsonl, type ChatExample } from "./chat.ts";
 export { Dataset } from "./dataset.ts";
 export type {
   BalanceOptions,
@@ -13,8 +11,7 @@ export type {
   Split,
   SplitOptions,
 } from "./dataset.ts";
-export { readExamples, validateExamples } from "./examples.ts";
-export type { InvalidLine, ValidatedExamples } from "./examples.ts";
+export { readExamples, validateExamples, type InvalidLine, type ValidatedExamples } from "./examples.ts";
 export type { ExampleFormat } from "./example-formats.ts";
 export type { ReadOptions, WriteOptions, WrittenFile } from "./jsonl.ts";
 export type { Identity } from "./keys.ts";
@@ -30,13 +27,10 @@ export type {
   RewardScore,
   ScoredTrajectory,
 } from "../../base/trajectory/scoring.ts";
-export { uploadDataset } from "./upload.ts";
-export type { ArtifactUploader, StoredVersion, UploadDatasetOptions, UploadedDataset } from "./upload.ts";
-export { writeDataset } from "./write-dataset.ts";
-export type { Examples, WriteDatasetOptions, WrittenDataset } from "./write-dataset.ts";
+export { uploadDataset, type ArtifactUploader, type StoredVersion, type UploadDatasetOptions, type UploadedDataset } from "./upload.ts";
+export { writeDataset, type Examples, type WriteDatasetOptions, type WrittenDataset } from "./write-dataset.ts";
 export { fromAtif, readAtif, toAtif, writeAtif } from "./formats/atif.ts";
 export type { AtifAgent, AtifOptions, ReadAtifOptions, WriteAtifOptions } from "./formats/atif.ts";
 export type { AtifTrajectory } from "./formats/atif-schema.ts";
-export { readArtGroups } from "./formats/art.ts";
-export type { ReadArtOptions } from "./formats/art.ts";
+export { readArtGroups, type ReadArtOptions } from "./formats/art.ts";
 export { readVerifiersTraces } from "./formats/verifiers.ts";

@@ -1,17 +1,12 @@
 /** Environments: a task's scenarios, rollout and rewards, as input of training, evaluation, validation and rescoring. */
 export { defineEnvironment } from "./environment.ts";
 export type { Environment, EnvironmentContext, EnvironmentDefinition, ScenarioSource } from "./environment.ts";
-export { evaluate } from "./evaluate.ts";
-export type { EvaluateOptions, Evaluation } from "./evaluate.ts";
-export { processRollout } from "./process-rollout.ts";
-export type { ProcessRolloutOptions } from "./process-rollout.ts";
-export { rescore } from "./rescore.ts";
-export type { RescoreOptions } from "./rescore.ts";
+export { evaluate, type EvaluateOptions, type Evaluation } from "./evaluate.ts";
+export { processRollout, type ProcessRolloutOptions } from "./process-rollout.ts";
+export { rescore, type RescoreOptions } from "./rescore.ts";
 export { reward, weighted } from "./reward.ts";
-export { environmentRollout } from "./rollout.ts";
-export type { EnvironmentRolloutOptions } from "./rollout.ts";
-export { scenarioIdOf, trainScenarios } from "./scenarios.ts";
-export type { TrainScenariosOptions } from "./scenarios.ts";
+export { environmentRollout, type EnvironmentRolloutOptions } from "./rollout.ts";
+export { scenarioIdOf, trainScenarios, type TrainScenariosOptions } from "./scenarios.ts";
 export { similarity } from "./similarity.ts";
 export { jsonSchemaReward, numericReward, regexReward, similarityReward } from "./text-rewards.ts";
 export type { NumericRewardOptions, TextRewardOptions } from "./text-rewards.ts";
