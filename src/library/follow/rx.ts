@@ -1,41 +1,49 @@
-import type { MonoTypeOperatorFunction, Observable } from "rxjs";
+import type { Observable } from "rxjs";
+import { WhetstoneError } from "../../base/errors.ts";
 import { pushIterator } from "../../base/util/push-iterator.ts";
 import { rxjs } from "./rxjs.ts";
 import { onceAborted } from "../../base/util/abort.ts";
+import { backoffMs } from "../../base/util/backoff.ts";
+import { delay } from "../../base/util/delay.ts";
 
-/** Runs `call` once per subscription; unsubscribing aborts it. */
-export function fromAbortable<T>(call: (signal: AbortSignal) => Promise<T>): Observable<T> {
+/**
+ * Returns an Observable that runs `work` for each subscription and completes or errors with it. Unsubscribing aborts the signal of `work`.
+ *
+ * @param limits - An abort of `signal` errors with the signal's own reason; after `timeoutMs`, the Observable errors with `timeout()`.
+ */
+export function observe<T>(
+  work: (emit: (value: T) => void, stop: AbortSignal) => Promise<void>,
+  limits: { readonly signal?: AbortSignal | undefined; readonly timeoutMs?: number | undefined; readonly timeout?: () => Error },
+): Observable<T> {
+  const { signal, timeoutMs, timeout } = limits;
   return new (rxjs().Observable)((subscriber) => {
     const controller = new AbortController();
-    call(controller.signal).then(
-      (value) => {
-        subscriber.next(value);
-        subscriber.complete();
-      },
-      (error: unknown) => subscriber.error(error),
-    );
-    return () => controller.abort();
+    const fail = (error: unknown) => subscriber.error(error);
+    subscriber.add(() => controller.abort());
+    subscriber.add(onceAborted(signal, () => fail(signal?.reason)));
+    const timer = timeoutMs === undefined ? undefined : setTimeout(() => fail(timeout?.()), timeoutMs);
+    subscriber.add(() => clearTimeout(timer));
+    // A signal that is already aborted has closed the subscriber; the work must then not start.
+    if (!subscriber.closed) work((value) => subscriber.next(value), controller.signal).then(() => subscriber.complete(), fail);
   });
 }
 
-/** Returns an Observable that errors with the signal's own reason when the signal aborts. It never emits and never completes. */
-export function abortOf(signal: AbortSignal): Observable<never> {
-  return new (rxjs().Observable)((subscriber) => {
-    return onceAborted(signal, () => subscriber.error(signal.reason));
-  });
-}
-
-/** Fails the source as soon as `trigger` fails; unsubscribing leaves both. */
-export function failWith<T>(trigger: Observable<never>): MonoTypeOperatorFunction<T> {
-  const { Observable, Subscription } = rxjs();
-  return (source) =>
-    new Observable((subscriber) => {
-      const both = new Subscription();
-      both.add(trigger.subscribe({ error: (error: unknown) => subscriber.error(error) }));
-      // A trigger that fails at once has closed the subscriber; the source must then not start.
-      if (!subscriber.closed) both.add(source.subscribe(subscriber));
-      return both;
-    });
+/** Calls `poll` until it succeeds; transient errors are retried after a growing pause, at most `maxFailures` times. */
+export async function persevering<T>(
+  poll: () => Promise<T>,
+  signal: AbortSignal,
+  { maxFailures, onRetry }: { readonly maxFailures: number; readonly onRetry?: (error: WhetstoneError) => void },
+): Promise<T> {
+  for (let failures = 0; ; failures++) {
+    signal.throwIfAborted();
+    try {
+      return await poll();
+    } catch (error) {
+      if (failures >= maxFailures || !WhetstoneError.isInstance(error) || !error.retryable) throw error;
+      onRetry?.(error);
+      await delay(backoffMs(failures, { maxMs: 30_000 }), { signal });
+    }
+  }
 }
 
 /** Converts an Observable to an AsyncIterable: each iteration subscribes anew, and leaving the loop unsubscribes. */

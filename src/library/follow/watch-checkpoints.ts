@@ -1,10 +1,9 @@
 import type { Observable } from "rxjs";
 import type { ModelCheckpoint, Service } from "../client/index.ts";
-import { WhetstoneError } from "../../base/errors.ts";
 import { backoffMs } from "../../base/util/backoff.ts";
-import { rxjs } from "./rxjs.ts";
+import { delay } from "../../base/util/delay.ts";
 import { JobTimeoutError } from "./errors.ts";
-import { abortOf, failWith, fromAbortable } from "./rx.ts";
+import { observe, persevering } from "./rx.ts";
 
 /** Parts of a service that watching uses. */
 export type CheckpointSource = Pick<Service, "checkpoints">;
@@ -23,13 +22,6 @@ export interface WatchCheckpointsOptions {
   readonly maxFailures?: number | undefined;
   /** Stops watching: the observable errors with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-}
-
-/** Result of one poll of the checkpoint list. */
-interface Look {
-  readonly fresh: readonly ModelCheckpoint[];
-  readonly newest: number;
-  readonly idleLooks: number;
 }
 
 /**
@@ -58,38 +50,25 @@ export function watchCheckpoints(
   modelId: string,
   options: WatchCheckpointsOptions = {},
 ): Observable<ModelCheckpoint> {
-  const { concatMap, defer, expand, from, of, retry, switchMap, throwError, timer } = rxjs();
-  const { afterStep = -1, intervalMs = 1000, maxIntervalMs = 15_000, timeoutMs, maxFailures = 10, signal } = options;
-  const look = (newest: number, idleLooks: number): Observable<Look> =>
-    fromAbortable(async (inner) => {
-      const all = await service.checkpoints.list(modelId, { signal: inner });
-      const fresh = all.filter(({ step }) => step > newest).sort((a, b) => a.step - b.step);
-      return { fresh, newest: fresh.at(-1)?.step ?? newest, idleLooks: fresh.length > 0 ? 0 : idleLooks + 1 };
-    }).pipe(
-      retry({
-        count: maxFailures,
-        delay: (error: unknown, failures) =>
-          WhetstoneError.isInstance(error) && error.retryable
-            ? timer(backoffMs(failures - 1, { maxMs: 30_000 }))
-            : throwError(() => error as Error),
-      }),
-    );
-  return defer(() => {
+  const { afterStep = -1, intervalMs = 1000, maxIntervalMs = 15_000, timeoutMs = Infinity, maxFailures = 10, signal } = options;
+  const watch = async (emit: (checkpoint: ModelCheckpoint) => void, stop: AbortSignal): Promise<void> => {
+    let newest = afterStep;
+    let idleLooks = 0;
     let lastNewsMs = performance.now();
-    const looks = look(afterStep, 0).pipe(
-      expand(({ fresh, newest, idleLooks }) => {
-        const now = performance.now();
-        if (fresh.length > 0) lastNewsMs = now;
-        const leftMs = timeoutMs === undefined ? Number.POSITIVE_INFINITY : lastNewsMs + timeoutMs - now;
-        if (leftMs <= 0) return throwError(() => timeoutOf(modelId, timeoutMs as number));
-        return timer(Math.min(leftMs, backoffMs(idleLooks, { baseMs: intervalMs, maxMs: maxIntervalMs }))).pipe(
-          switchMap(() => look(newest, idleLooks)),
-        );
-      }),
-      concatMap(({ fresh }) => (fresh.length === 0 ? of<ModelCheckpoint>() : from(fresh))),
-    );
-    return signal === undefined ? looks : looks.pipe(failWith(abortOf(signal)));
-  });
+    for (;;) {
+      const all = await persevering(() => service.checkpoints.list(modelId, { signal: stop }), stop, { maxFailures });
+      const fresh = all.filter(({ step }) => step > newest).sort((a, b) => a.step - b.step);
+      fresh.forEach(emit);
+      newest = fresh.at(-1)?.step ?? newest;
+      idleLooks = fresh.length > 0 ? 0 : idleLooks + 1;
+      const nowMs = performance.now();
+      if (fresh.length > 0) lastNewsMs = nowMs;
+      const leftMs = lastNewsMs + timeoutMs - nowMs;
+      if (leftMs <= 0) throw timeoutOf(modelId, timeoutMs);
+      await delay(Math.min(leftMs, backoffMs(idleLooks, { baseMs: intervalMs, maxMs: maxIntervalMs })), { signal: stop });
+    }
+  };
+  return observe(watch, { signal });
 }
 
 function timeoutOf(modelId: string, timeoutMs: number): JobTimeoutError {
