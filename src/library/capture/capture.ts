@@ -7,7 +7,7 @@ import type { JsonObject } from "../../base/schema/index.ts";
 import { recordedCalls } from "./calls.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
 import { sessionTrajectory, type SessionRolloutOptions } from "./session.ts";
-import { CaptureScope, scopes, type CapturedPolicy } from "./scope.ts";
+import { CaptureScope, scopes, type ScopeOptions } from "./scope.ts";
 
 /** Result of a captured rollout. */
 export interface CaptureResult {
@@ -20,23 +20,7 @@ export interface CaptureResult {
 }
 
 /** Selection of the calls that `capture.trajectory` records, and limits of the recording. */
-export interface CaptureOptions {
-  /** Policy to record: calls with its `id` as `model`. @default every model address, `entity/project/name` with or without a step */
-  readonly policy?: CapturedPolicy | undefined;
-  /** URL below which calls are recorded, e.g. `service.inferenceUrl`. @default any */
-  readonly baseUrl?: string | undefined;
-  /**
-   * Variables of the chat template, such as `{ preserve_thinking: true }`, added to the recorded calls; a call that sets a variable itself
-   * keeps its value. Calls that `captureAll` only observes are not turns unless they set all of them. @default none
-   */
-  readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
-  /**
-   * Whether the recorded calls request token ids and log-probabilities, which RL needs. Providers such as OpenAI reject the field
-   * `return_token_ids`: with false, requests are sent as the agent writes them, and the trajectories are for SFT. @default true
-   */
-  readonly tokens?: boolean | undefined;
-  /** Aborts the calls made in the scope and the wait for pending responses; the capture rejects with the signal's own reason. */
-  readonly signal?: AbortSignal | undefined;
+export interface CaptureOptions extends ScopeOptions {
   /** Maximum time in milliseconds to wait for pending responses after `run` has ended. At least 0. @default 30000 */
   readonly settleTimeoutMs?: number | undefined;
 }

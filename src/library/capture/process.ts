@@ -7,6 +7,7 @@ import { join } from "node:path";
 import type { CreatedSessionInfo, SessionScore } from "../client/index.ts";
 import { ArgumentError, AgentProcessError } from "../../base/errors.ts";
 import { createRedactor } from "../../base/util/redact.ts";
+import { isRecord, messageOf, parseJson } from "../../base/util/values.ts";
 
 /** Program of an agent and how it is scored. */
 export interface AgentProcess {
@@ -135,10 +136,10 @@ async function endOf(child: ChildProcess, program: string, signal: AbortSignal):
     return ended;
   } catch (cause) {
     signal.throwIfAborted();
-    throw new AgentProcessError(
-      `The agent's program "${program}" did not start: ${cause instanceof Error ? cause.message : String(cause)}. Check \`command\` and \`cwd\``,
-      { cause, param: "command" },
-    );
+    throw new AgentProcessError(`The agent's program "${program}" did not start: ${messageOf(cause)}. Check \`command\` and \`cwd\``, {
+      cause,
+      param: "command",
+    });
   } finally {
     signal.removeEventListener("abort", stop);
     clearTimeout(forced);
@@ -176,13 +177,9 @@ async function readScore(file: string, ended: EndedProcess): Promise<SessionScor
     );
   const text = await readFile(file, "utf8").catch(() => null);
   if (text === null) throw fail("it wrote none");
-  try {
-    const score = JSON.parse(text) as SessionScore | number;
-    if (typeof score === "number") return { reward: score };
-    if (typeof score.reward === "number") return score;
-  } catch {
-    // Explained below.
-  }
+  const score = parseJson(text);
+  if (typeof score === "number") return { reward: score };
+  if (isRecord(score) && typeof score["reward"] === "number") return score;
   throw fail(`got ${JSON.stringify(text.slice(0, 200))}`);
 }
 

@@ -1,6 +1,7 @@
 /** Recognition of sampling requests, and the fields that training needs in them. */
 import type { DialectName, Members } from "../../dialects/index.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
+import { parseJson } from "../../base/util/values.ts";
 
 /** Request that a client is about to send. */
 export interface SamplingCall {
@@ -29,12 +30,7 @@ export function dialectOf(method: string, url: string): DialectName | undefined 
 
 /** Parses a request from the text of its body; null for any other body. */
 export function readSamplingCall(dialect: DialectName, url: string, text: string): SamplingCall | null {
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    return null;
-  }
+  const body = parseJson(text);
   if (typeof body !== "object" || body === null || !("model" in body) || typeof body.model !== "string") return null;
   return { dialect, url: new URL(url), model: body.model, body: { ...body } };
 }

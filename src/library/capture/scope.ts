@@ -17,10 +17,21 @@ export interface CapturedPolicy {
 
 /** Selection of the calls to record. */
 export interface ScopeOptions {
+  /** Policy to record: calls with its `id` as `model`. @default every model address, `entity/project/name` with or without a step */
   readonly policy?: CapturedPolicy | undefined;
+  /** URL below which calls are recorded, e.g. `service.inferenceUrl`. @default any */
   readonly baseUrl?: string | undefined;
+  /**
+   * Variables of the chat template, such as `{ preserve_thinking: true }`, added to the recorded calls; a call that sets a variable itself
+   * keeps its value. Calls that `captureAll` only observes are not turns unless they set all of them. @default none
+   */
   readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
+  /**
+   * Whether the recorded calls request token ids and log-probabilities, which RL needs. Providers such as OpenAI reject the field
+   * `return_token_ids`: with false, requests are sent as the agent writes them, and the trajectories are for SFT. @default true
+   */
   readonly tokens?: boolean | undefined;
+  /** Aborts the calls made in the scope and the wait for pending responses; the capture rejects with the signal's own reason. */
   readonly signal?: AbortSignal | undefined;
 }
 

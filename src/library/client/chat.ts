@@ -54,33 +54,12 @@ export interface Chat {
   readonly completions: ChatCompletions;
 }
 
-const PATH = "/v1/chat/completions";
-
 export function chatResource(api: Api): Chat {
   function create(params: ChatParams, options: CallOptions = {}): Promise<ChatCompletion> | AsyncIterable<ChatCompletionChunk> {
-    return params.stream === true ? stream(api, params, options) : complete(api, params, options);
+    const url = `${api.baseUrl}/v1/chat/completions`;
+    const request = { ...options, json: params, retry: "unsent", headersTimeoutMs: LONG_CALL_MS } as const;
+    if (params.stream !== true) return api.transport.json("POST", url, request).then(parseCompletion);
+    return readChatStream(api.transport.stream("POST", url, { ...request, headers: { accept: "text/event-stream" } }));
   }
   return { completions: { create: create as ChatCompletions["create"] } };
-}
-
-async function complete(api: Api, params: ChatParams, options: CallOptions): Promise<ChatCompletion> {
-  const answer = await api.transport.json("POST", api.baseUrl + PATH, {
-    ...options,
-    json: params,
-    retry: "unsent",
-    headersTimeoutMs: LONG_CALL_MS,
-  });
-  return parseCompletion(answer);
-}
-
-function stream(api: Api, params: ChatParams, options: CallOptions): AsyncIterable<ChatCompletionChunk> {
-  return readChatStream(
-    api.transport.stream("POST", api.baseUrl + PATH, {
-      ...options,
-      json: params,
-      retry: "unsent",
-      headers: { accept: "text/event-stream" },
-      headersTimeoutMs: LONG_CALL_MS,
-    }),
-  );
 }

@@ -10,6 +10,7 @@ import { z } from "zod";
 import { ConfigError, WhetstoneError } from "../../base/errors.ts";
 import { delay } from "../../base/util/delay.ts";
 import { logLine } from "../../base/util/output.ts";
+import { parseJson } from "../../base/util/values.ts";
 
 /** A service on this machine. */
 export interface LocalService {
@@ -166,13 +167,5 @@ async function readHealth(url: string, signal: AbortSignal | undefined): Promise
     return null;
   } finally {
     await agent.destroy();
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
   }
 }

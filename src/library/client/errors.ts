@@ -1,5 +1,5 @@
 import { WhetstoneError, type WhetstoneErrorOptions } from "../../base/errors.ts";
-import { isRecord } from "../../base/util/values.ts";
+import { isRecord, parseJson } from "../../base/util/values.ts";
 
 /** Constructor options of {@link HttpError}. */
 export interface HttpErrorOptions extends WhetstoneErrorOptions {
@@ -116,10 +116,8 @@ export interface ErrorFacts {
  */
 export function readErrorBody(text: string): ErrorFacts {
   const nothing: ErrorFacts = { message: null, type: null, param: null, serviceCode: null };
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
+  const body = parseJson(text);
+  if (body === undefined) {
     // An HTML page from a proxy: its first 200 characters are better than no hint.
     const line = text.trim().slice(0, 200);
     return line === "" ? nothing : { ...nothing, message: line };

@@ -17,7 +17,7 @@ import type { BatchFinding } from "./ports.ts";
 import type { Service } from "./service.ts";
 import { type DeletedModel, type ModelInfo, type RlOptions, type SftOptions } from "./wire.ts";
 import { optionNames, withOptionNames } from "./option-names.ts";
-import { hasOption, optionsToWire } from "./options.ts";
+import { optionsToWire } from "./options.ts";
 
 /** Options of {@link Model.train}. */
 export type TrainOptions = RlOptions & CreateOptions;
@@ -264,16 +264,9 @@ export class Model implements ModelInfo {
   async trainSft(dataset: SftDataset, { signal, timeoutMs, idempotencyKey, ...settings }: TrainSftOptions = {}): Promise<Job> {
     const { url, validationUrl } = typeof dataset === "string" ? { url: dataset, validationUrl: null } : dataset;
     const { validationDataUrl = settings.validationSplit === undefined ? (validationUrl ?? undefined) : undefined } = settings;
-    const options = { ...settings, validationDataUrl };
-    const entries = Object.entries(options);
-    const config = optionsToWire(sftConfig, Object.fromEntries(entries.filter(([name]) => hasOption(sftConfig, name))));
-    const known = { ...sftConfig.shape, ...sftExperimentalConfig.shape };
-    const unknown = entries.find(([name, value]) => value !== undefined && !hasOption({ shape: known }, name));
-    if (unknown !== undefined) optionsToWire(sftConfig.extend(sftExperimentalConfig.shape), { [unknown[0]]: unknown[1] });
-    const experimental = optionsToWire(
-      sftExperimentalConfig,
-      Object.fromEntries(entries.filter(([name]) => hasOption(sftExperimentalConfig, name))),
-    );
+    const fields = optionsToWire(sftConfig.extend(sftExperimentalConfig.shape), { ...settings, validationDataUrl });
+    const config = sftConfig.strip().parse(fields);
+    const experimental = sftExperimentalConfig.strip().parse(fields);
     const baselineStep = await this.#baselineStep(signal);
     const body = {
       model_id: this.id,

@@ -28,11 +28,6 @@ export function optionsToWire<T>(schema: z.ZodType<T> & { readonly shape: object
   throw new ArgumentError(`Option \`${name}\`: ${withNames(issue?.message ?? "invalid", optionNames(schema))}`, { param: name });
 }
 
-/** Returns whether `schema` has the option `name` (camelCase). */
-export function hasOption(schema: { readonly shape: object }, name: string): boolean {
-  return Object.keys(schema.shape).some((key) => camelCase(key) === name);
-}
-
 /**
  * Validates a 2xx response.
  *

@@ -86,13 +86,7 @@ export interface TrainingJobs {
    * @throws HttpError `E_HTTP` for an error status.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
-  createRl(
-    body: CreateRlJobRequest,
-    options?: CreateOptions,
-  ): Promise<{
-    /** UUID of the created job. */
-    readonly id: string;
-  }>;
+  createRl(body: CreateRlJobRequest, options?: CreateOptions): Promise<Pick<TrainingJobInfo, "id">>;
   /**
    * Creates an SFT job over an uploaded artifact. Idempotency is the same as of {@link createRl}.
    *
@@ -106,13 +100,7 @@ export interface TrainingJobs {
    * await service.trainingJobs.createSft({ model_id: model.id, training_data_url: "artifact:///local/demo/examples:v0" });
    * ```
    */
-  createSft(
-    body: CreateSftJobRequest,
-    options?: CreateOptions,
-  ): Promise<{
-    /** UUID of the created job. */
-    readonly id: string;
-  }>;
+  createSft(body: CreateSftJobRequest, options?: CreateOptions): Promise<Pick<TrainingJobInfo, "id">>;
   /**
    * Cancels an unfinished job; a running job stops at its next step. Extension.
    *

@@ -125,26 +125,23 @@ export interface TrainingJobInfo {
 }
 
 /** Event of a training job. Names in `metrics` are the service's. */
-export type JobEvent =
+export type JobEvent = {
+  /** Id of the event; null if it was derived from the job's status or checkpoints. */
+  readonly id: string | null;
+} & (
   | {
       readonly type: "training-started";
-      /** Id of the event; null if it was derived from the job's status or checkpoints. */
-      readonly id: string | null;
       /** Expected number of gradient steps; null if the service did not report it. */
       readonly gradientSteps: number | null;
     }
   | {
       readonly type: "gradient-step";
-      /** Id of the event; null if it was derived from the job's status or checkpoints. */
-      readonly id: string | null;
       /** Metrics of the optimizer step. */
       readonly metrics: Readonly<Record<string, number>>;
     }
   | {
       /** Extension: metrics of the preceding step are suspicious; `code` names the check. */
       readonly type: "warning";
-      /** Id of the event; null if it was derived from the job's status or checkpoints. */
-      readonly id: string | null;
       /** Name of the check. */
       readonly code: string;
       /** Description of the suspicious value. */
@@ -156,8 +153,6 @@ export type JobEvent =
     }
   | {
       readonly type: "training-ended";
-      /** Id of the event; null if it was derived from the job's status or checkpoints. */
-      readonly id: string | null;
       /** Step of the checkpoint that this job created; null if the service did not report it. */
       readonly step: number | null;
       /** Final metrics of the job, as on its checkpoint. */
@@ -165,16 +160,13 @@ export type JobEvent =
     }
   | {
       readonly type: "training-failed";
-      /** Id of the event; null if it was derived from the job's status or checkpoints. */
-      readonly id: string | null;
       /** Reason of the service. */
       readonly message: string;
     }
   | {
       readonly type: "training-cancelled";
-      /** Id of the event; null if it was derived from the job's status or checkpoints. */
-      readonly id: string | null;
-    };
+    }
+);
 
 /** Settings of an RL step: the interface's `experimental_config` in camelCase. Absent settings have the service's defaults. */
 export type RlOptions = Partial<CamelKeys<RlConfig>>;

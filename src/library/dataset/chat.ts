@@ -7,6 +7,7 @@ import { Trajectory } from "../../base/trajectory/index.ts";
 import { isChoice, requestMessageOf } from "../../base/trajectory/messages.ts";
 import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
 import { expandPaths, type Patterns } from "./paths.ts";
+import { present } from "./records.ts";
 
 /**
  * Conversation for supervised training: every assistant message is trained, except messages with `weight: 0`.
@@ -109,47 +110,24 @@ export function trajectoryOf(example: Trajectory | ChatExample, index: number): 
 
 interface ChatLine {
   readonly messages: readonly RequestMessage[];
-  readonly tools?: readonly Tool[];
-  readonly parallel_tool_calls?: boolean;
-  readonly chat_template_kwargs?: Readonly<JsonObject>;
-  readonly weight?: number;
+  readonly tools?: readonly Tool[] | null;
+  readonly parallel_tool_calls?: boolean | null;
+  readonly chat_template_kwargs?: Readonly<JsonObject> | null;
+  readonly weight?: number | null;
 }
 
 function toLine(example: ChatExample, where: string): ChatLine {
   const { messages, tools = [], parallelToolCalls, chatTemplateKwargs, weight } = checkedExample(example, where);
-  return {
-    messages,
-    ...(tools.length === 0 ? {} : { tools }),
-    ...(parallelToolCalls === undefined ? {} : { [PARALLEL]: parallelToolCalls }),
-    ...(chatTemplateKwargs === undefined ? {} : { [KWARGS]: chatTemplateKwargs }),
-    ...(weight === undefined ? {} : { weight }),
-  };
+  const settings = present({ [PARALLEL]: parallelToolCalls, [KWARGS]: chatTemplateKwargs, weight });
+  return { messages, ...(tools.length === 0 ? {} : { tools }), ...settings };
 }
 
 /** Validates a parsed chat line. @throws DataError `E_DATA` that starts with `where`. */
 export function chatExampleOf(value: unknown, where: string): ChatExample {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw new DataError(`${where}: expected a chat example object`);
   if ("messages_and_choices" in value) throw new DataError(`${where}: expected a chat example, got a trajectory; use \`readTrajectories\``);
-  const {
-    messages,
-    tools,
-    [PARALLEL]: parallel,
-    [KWARGS]: kwargs,
-    weight,
-  } = value as {
-    messages: ChatLine["messages"];
-    tools?: Tool[];
-    [PARALLEL]?: boolean;
-    [KWARGS]?: JsonObject | null;
-    weight?: number | null;
-  };
-  const example: ChatExample = {
-    messages,
-    ...(tools === undefined || tools === null ? {} : { tools }),
-    ...(parallel === undefined || parallel === null ? {} : { parallelToolCalls: parallel }),
-    ...(kwargs === undefined || kwargs === null ? {} : { chatTemplateKwargs: kwargs }),
-    ...(weight === undefined || weight === null ? {} : { weight }),
-  };
+  const { messages, tools, [PARALLEL]: parallelToolCalls, [KWARGS]: chatTemplateKwargs, weight } = value as ChatLine;
+  const example = { messages, ...present({ tools, parallelToolCalls, chatTemplateKwargs, weight }) };
   return checkedExample(example, where);
 }
 

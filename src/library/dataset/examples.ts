@@ -1,5 +1,6 @@
 import { DataError } from "../../base/errors.ts";
 import type { Trajectory } from "../../base/trajectory/index.ts";
+import { parseJson } from "../../base/util/values.ts";
 import { chatExampleOf, trajectoryOf } from "./chat.ts";
 import { Dataset } from "./dataset.ts";
 import { formatOf, toChatLine, type ExampleFormat } from "./example-formats.ts";
@@ -101,10 +102,7 @@ function examplesOf(value: unknown, where: string): readonly Trajectory[] {
 }
 
 function parsed(text: string | null, where: string): unknown {
-  try {
-    if (text !== null) return JSON.parse(text) as unknown;
-  } catch {
-    // Reported below, as for invalid UTF-8.
-  }
+  const value = text === null ? undefined : parseJson(text);
+  if (value !== undefined) return value;
   throw new DataError(`${where}: expected one JSON value on the line${text === null ? "; it is no UTF-8 text" : ""}`);
 }

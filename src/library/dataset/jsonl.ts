@@ -8,6 +8,7 @@ import { createGzip } from "node:zlib";
 import type { ParseOptions } from "ndjson";
 import { DataError } from "../../base/errors.ts";
 import { readLines, type LinePosition } from "./lines.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 /** Options of the readers. */
 export interface ReadOptions {
@@ -168,7 +169,7 @@ function encode(value: unknown, path: string, line: number): string {
     if (text.includes("null")) refuseNonFinite(value, "");
     return text;
   } catch (error) {
-    throw new DataError(`${path}: item ${line} cannot be written: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new DataError(`${path}: item ${line} cannot be written: ${messageOf(error)}`, {
       cause: error,
     });
   }

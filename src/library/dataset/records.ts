@@ -35,3 +35,10 @@ export function checkVersion(version: unknown, where: string): void {
     );
   }
 }
+
+/** Copies members that are neither undefined nor null. */
+export function present<T extends object>(members: T): { readonly [K in keyof T]?: NonNullable<T[K]> } {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined && value !== null)) as {
+    readonly [K in keyof T]?: NonNullable<T[K]>;
+  };
+}

@@ -22,21 +22,12 @@ export function playFindings(
 ): ValidationFinding[][] {
   const failures = (part: keyof PlayedGold) =>
     probes.flatMap(({ scenarioId, played }) => ((played?.[part] ?? null) === null ? [] : [{ scenarioId, text: played?.[part] }]));
-  const [rollouts, tools] = [failures("rollout"), failures("tool")];
-  return [
-    finding(
-      "rollout-failed",
-      "fatal",
-      rollouts.map(({ scenarioId }) => scenarioId),
-      `The rollout fails with the right answer: ${rollouts[0]?.text}. Correct the rollout or \`gold\`.`,
-    ),
-    finding(
-      "tool-failed",
-      "fatal",
-      tools.map(({ scenarioId }) => scenarioId),
-      `A tool fails on a call of the right answer: ${tools[0]?.text}. Correct the tool or \`gold\`.`,
-    ),
-  ];
+  const found = (part: keyof PlayedGold, message: string) => {
+    const failed = failures(part);
+    const places = failed.map(({ scenarioId }) => scenarioId);
+    return finding(`${part}-failed`, "fatal", places, `${message}: ${failed[0]?.text}. Correct the ${part} or \`gold\`.`);
+  };
+  return [found("rollout", "The rollout fails with the right answer"), found("tool", "A tool fails on a call of the right answer")];
 }
 
 /** Whether a right answer calls tools. */

@@ -5,6 +5,7 @@ import type { Reward } from "../../base/trajectory/scoring.ts";
 import { numberIn } from "./number-in.ts";
 import { reward } from "./reward.ts";
 import { similarity } from "./similarity.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 /** Options of the rewards that score the last text. */
 export interface TextRewardOptions<S> {
@@ -140,13 +141,10 @@ async function compile(schema: JsonObject): Promise<ValidateFunction> {
   try {
     return ajv.compile(schema);
   } catch (error) {
-    throw new ConfigError(
-      `The schema of a \`jsonSchemaReward\` does not compile: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        cause: error,
-        param: "schema",
-      },
-    );
+    throw new ConfigError(`The schema of a \`jsonSchemaReward\` does not compile: ${messageOf(error)}`, {
+      cause: error,
+      param: "schema",
+    });
   }
 }
 

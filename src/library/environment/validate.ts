@@ -10,6 +10,7 @@ import { callsTools, playFindings, playGold, type PlayedGold } from "./play-gold
 import { highestReward } from "./highest-reward.ts";
 import { scoreGroup, scoreRollout } from "./rollout.ts";
 import { scenarioIdOf, trainScenarios } from "./scenarios.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 /** Number of scenarios and expected reward of {@link validate}. */
 export interface ValidateOptions {
@@ -209,7 +210,7 @@ async function probe<S>(
     } catch (error) {
       if (isAbort(error)) throw error;
       signal.throwIfAborted();
-      outcomes[name] = failed(error instanceof Error ? error.message : String(error));
+      outcomes[name] = failed(messageOf(error));
     }
   }
   const marked = scored.map(({ name, trajectory }) => trajectory.with({ metadata: { [ANSWER]: name } }));

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { replaceFile } from "../../base/util/replace-file.ts";
+import { parseJson } from "../../base/util/values.ts";
 
 /** Stored answers of judges, one file per answer. A file is written atomically, so that a reader never sees a part of it. */
 export class AnswerCache {
@@ -13,14 +14,11 @@ export class AnswerCache {
 
   /** Returns the stored text of an answer; null if the cache has no valid file for it. */
   async read(key: string): Promise<string | null> {
-    let stored: unknown;
-    try {
-      stored = JSON.parse(await readFile(this.#path(key), "utf8"));
-    } catch (error) {
-      if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    const stored = await readFile(this.#path(key), "utf8").catch((error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return "";
       throw error;
-    }
-    const text = (stored as { readonly text?: unknown } | null)?.text;
+    });
+    const text = (parseJson(stored) as { readonly text?: unknown } | null | undefined)?.text;
     return typeof text === "string" ? text : null;
   }
 

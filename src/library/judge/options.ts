@@ -40,19 +40,10 @@ const RESERVED = ["model", "messages", "n", "stream", "response_format", "tools"
 const OUTPUTS: readonly unknown[] = ["auto", "schema", "text"];
 
 /** Checked options with defaults. */
-export interface ResolvedJudgeOptions {
-  readonly model: JudgeModel;
-  readonly name: string;
-  readonly weight: number;
-  readonly samples: number;
-  readonly explain: boolean;
-  readonly output: JudgeOutput;
-  readonly request: JudgeRequestFields;
-  readonly cacheDir: string | undefined;
-}
+export type ResolvedJudgeOptions = Readonly<ReturnType<typeof resolvedOptions>>;
 
 /** Checks the options shared by all judges. @throws ConfigError `E_CONFIG` for an invalid option. */
-export function resolvedOptions(options: JudgeOptions, defaultName: string): ResolvedJudgeOptions {
+export function resolvedOptions(options: JudgeOptions, defaultName: string) {
   const { model, name = defaultName, weight = 1, samples = 1, explain = true, output = "auto", request = {}, cacheDir } = options;
   const fail = (param: string, expected: string, value: unknown): never => {
     throw new ConfigError(`Expected \`${param}\` of a judge to be ${expected}, got \`${String(value)}\``, { param });

@@ -1,9 +1,9 @@
 import { ConfigError } from "../../base/errors.ts";
 import type { GroupReward, GroupScores } from "../../base/trajectory/group-scoring.ts";
-import { rankingForm, scoresForm, type JudgedScore } from "./answers.ts";
+import { rankingForm, scoresForm, type AnswerForm, type JudgedScore, type Parsed } from "./answers.ts";
 import { candidateSet, labeled, type Candidate, type CandidateSet } from "./candidates.ts";
 import { resolvedOptions, type JudgeOptions } from "./options.ts";
-import { DEFAULT_RUBRIC, relativeMessages, type RelativePrompt } from "./prompts.ts";
+import { DEFAULT_RUBRIC, relativeMessages } from "./prompts.ts";
 import { median, Questioner, type Question } from "./questioner.ts";
 import { Spending } from "./spending.ts";
 import { getOrThrow, itemAt } from "../../base/util/values.ts";
@@ -64,10 +64,7 @@ export function relativeJudge<S>(options: RelativeJudgeOptions<S>): GroupReward<
     const set = candidateSet(trajectories);
     const spending = new Spending(model.prices);
     const text = typeof rubric === "function" ? rubric(scenario) : rubric;
-    const questionOf = (sample: number): Question<Scores> => {
-      const candidates = labeled(set, `relative:${seed}:${sample}`);
-      return form === "scores" ? scoresQuestion(candidates, set, text, explain) : rankingQuestion(candidates, set, text, explain);
-    };
+    const questionOf = (sample: number) => questionAbout(labeled(set, `relative:${seed}:${sample}`), set, { rubric: text, form, explain });
     const isTrivial = form === "ranking" && set.contents.length === 1;
     const samples = isTrivial ? [[TIE]] : await questioner.sample(questionOf, { spending, signal });
     return toGroupScores(name, set, samples, spending);
@@ -77,45 +74,31 @@ export function relativeJudge<S>(options: RelativeJudgeOptions<S>): GroupReward<
 
 const TIE: JudgedScore = { score: 0.5, explanation: "all rollouts of the group are equal" };
 
-function scoresQuestion(candidates: readonly Candidate[], set: CandidateSet, rubric: string, explain: boolean): Question<Scores> {
-  const form = scoresForm(idsOf(candidates), explain);
-  const ordered = byContent(candidates);
-  return {
-    messages: relativeMessages(candidates, set, { rubric, form: "scores", example: form.example }),
-    form: {
-      ...form,
-      parse: (value) => {
-        const parsed = form.parse(value);
-        return "problem" in parsed ? parsed : { value: ordered.map(({ id }) => getOrThrow(parsed.value, id)) };
-      },
-    },
+interface QuestionSettings {
+  readonly rubric: string;
+  readonly form: "scores" | "ranking";
+  readonly explain: boolean;
+}
+
+/** Returns the question about all candidates. The value of its answer has the scores in the order of the contents. */
+function questionAbout(candidates: readonly Candidate[], set: CandidateSet, { rubric, form, explain }: QuestionSettings): Question<Scores> {
+  const ids = candidates.map(({ id }) => id);
+  const ordered = candidates.toSorted((a, b) => a.index - b.index);
+  const answer =
+    form === "scores"
+      ? converted(scoresForm(ids, explain), (scores) => ordered.map(({ id }) => getOrThrow(scores, id)))
+      : converted(rankingForm(ids, explain), ({ ranking, explanation }) =>
+          ordered.map(({ id }) => ({ score: 1 - ranking.indexOf(id) / (ranking.length - 1), explanation })),
+        );
+  return { messages: relativeMessages(candidates, set, { rubric, form, example: answer.example }), form: answer };
+}
+
+function converted<T>(form: AnswerForm<T>, toScores: (value: T) => Scores): AnswerForm<Scores> {
+  const parse = (value: unknown): Parsed<Scores> => {
+    const parsed = form.parse(value);
+    return "problem" in parsed ? parsed : { value: toScores(parsed.value) };
   };
-}
-
-function rankingQuestion(candidates: readonly Candidate[], set: CandidateSet, rubric: string, explain: boolean): Question<Scores> {
-  const form = rankingForm(idsOf(candidates), explain);
-  const prompt: RelativePrompt = { rubric, form: "ranking", example: form.example };
-  const ordered = byContent(candidates);
-  return {
-    messages: relativeMessages(candidates, set, prompt),
-    form: {
-      ...form,
-      parse: (value) => {
-        const parsed = form.parse(value);
-        if ("problem" in parsed) return parsed;
-        const { ranking, explanation } = parsed.value;
-        return { value: ordered.map(({ id }) => ({ score: 1 - ranking.indexOf(id) / (ranking.length - 1), explanation })) };
-      },
-    },
-  };
-}
-
-function idsOf(candidates: readonly Candidate[]): string[] {
-  return candidates.map(({ id }) => id);
-}
-
-function byContent(candidates: readonly Candidate[]): Candidate[] {
-  return candidates.toSorted((a, b) => a.index - b.index);
+  return { ...form, parse };
 }
 
 function toGroupScores(name: string, { contentOf }: CandidateSet, samples: readonly Scores[], spending: Spending): GroupScores {

@@ -3,7 +3,7 @@ import type { GroupReward, GroupRewardResult } from "../../base/trajectory/group
 import { checkedScore } from "../../base/trajectory/scoring.ts";
 import type { Trajectory } from "../../base/trajectory/trajectory.ts";
 import { uniform } from "../../base/util/rng.ts";
-import { first, itemAt, last, zip } from "../../base/util/values.ts";
+import { first, itemAt, last, messageOf, zip } from "../../base/util/values.ts";
 
 /** Rollouts of one scenario with a known order. */
 export interface JudgeCase<S> {
@@ -155,7 +155,7 @@ async function judgedCase<S>(
     } catch (error) {
       signal.throwIfAborted();
       if (isAbort(error)) throw error;
-      return error instanceof Error ? error.message : String(error);
+      return messageOf(error);
     }
   };
   const calls = await Promise.all([...Array.from({ length: orders }, (_, order) => order), 0].map(call));

@@ -1,5 +1,5 @@
 /** Environment protocols: environments of OpenEnv and Open Reward Standard servers, and servers for own environments. */
-export type { EnvironmentAgentOptions } from "./episode/agent-options.ts";
+export type { EnvironmentAgentOptions } from "./episode/client-options.ts";
 export { EnvironmentError } from "./episode/errors.ts";
 export type { EnvironmentServer, ServeOptions } from "./episode/server.ts";
 export { defineToolEnvironment, type Episode, type ToolEnvironment, type ToolEnvironmentDefinition } from "./episode/tool-environment.ts";

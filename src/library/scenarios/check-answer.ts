@@ -1,5 +1,6 @@
 import type { ChatCompletion } from "../../base/schema/index.ts";
 import { shown } from "../../base/util/shown.ts";
+import { isRecord, parseJson } from "../../base/util/values.ts";
 import type { DifficultyRange } from "./prompt.ts";
 import { normalizedTask, taskId, type ToolScenario } from "./scenario.ts";
 
@@ -69,13 +70,8 @@ export function checkedAnswer({ choices: [choice] }: ChatCompletion, rules: Answ
 /** Returns the list `scenarios` of an answer, also inside one fenced block, as endpoints without structured output write it; else null. */
 function scenariosIn(text: string): readonly unknown[] | null {
   const fenced = /^\s*```(?:json)?\s*\n(.*?)\n\s*```\s*$/su.exec(text)?.[1];
-  try {
-    const value: unknown = JSON.parse(fenced ?? text);
-    if (typeof value !== "object" || value === null || !("scenarios" in value)) return null;
-    return Array.isArray(value.scenarios) ? (value.scenarios as unknown[]) : null;
-  } catch {
-    return null;
-  }
+  const value = parseJson(fenced ?? text);
+  return isRecord(value) && Array.isArray(value["scenarios"]) ? (value["scenarios"] as unknown[]) : null;
 }
 
 function checkedScenario(value: unknown, at: string, { toolNames, difficulty: { min, max }, known }: AnswerRules): ToolScenario | Problem {

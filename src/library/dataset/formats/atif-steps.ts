@@ -1,6 +1,7 @@
 /** Conversion between the items of a history and the steps of ATIF. Values that a step cannot hold are kept under `extra.whetstone`. */
 import type { AssistantChoice, LogprobEntry, MessageOrChoice, RequestMessage, ToolCall } from "../../../base/schema/index.ts";
 import { isChoice, textOf } from "../../../base/trajectory/messages.ts";
+import { parseJson } from "../../../base/util/values.ts";
 import type { AtifStep } from "./atif-schema.ts";
 import { valueDifference, overlaid } from "./difference.ts";
 import { isJson, type Json } from "./documents.ts";
@@ -163,12 +164,8 @@ function callOf(call: ToolCall, id: string): Call {
 
 /** Parses arguments; `{}` for text that is not a JSON object, which `extra` then keeps. */
 function argumentsOf(text: string | null | undefined): Json {
-  try {
-    const value: unknown = JSON.parse(text ?? "");
-    return isJson(value) ? value : {};
-  } catch {
-    return {};
-  }
+  const value = parseJson(text ?? "");
+  return isJson(value) ? value : {};
 }
 
 function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {

@@ -1,7 +1,7 @@
 import { scoreRollout } from "../../environment/rollout.ts";
 import { ConfigError } from "../../../base/errors.ts";
 import type { AgentTool, ToolResult } from "../../rollout/agent/index.ts";
-import type { RequestMessage } from "../../../base/schema/index.ts";
+import type { RequestMessage, Tool } from "../../../base/schema/index.ts";
 import { trajectory, type TrajectoryBuilder } from "../../../base/trajectory/index.ts";
 import type { Episode, ToolEnvironment } from "./tool-environment.ts";
 
@@ -17,6 +17,13 @@ export const SUBMIT = {
     additionalProperties: false,
   },
 } as const;
+
+/** Returns the description of a tool that both protocols send. */
+export function describedTool({
+  function: { name, description = "", parameters },
+}: Pick<Tool, "function"> | { readonly function: typeof SUBMIT }) {
+  return { name, description, input_schema: parameters };
+}
 
 /** Episode that a client of a server plays. Records its messages for the rewards. Calls must not overlap. */
 export class ServedEpisode<S> {

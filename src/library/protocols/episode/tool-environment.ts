@@ -3,7 +3,7 @@ import { ConfigError } from "../../../base/errors.ts";
 import { runAgent, type AgentTool } from "../../rollout/agent/index.ts";
 import type { RequestMessage } from "../../../base/schema/index.ts";
 import { trajectory } from "../../../base/trajectory/index.ts";
-import type { EnvironmentAgentOptions } from "./agent-options.ts";
+import type { EnvironmentAgentOptions } from "./client-options.ts";
 
 /** Play of a scenario: its prompt and its tools, which share the state of this play. */
 export interface Episode {

@@ -2,7 +2,7 @@ import { defineEnvironment, type Environment, type ScenarioSource } from "../../
 import { runAgent } from "../../rollout/agent/index.ts";
 import type { JsonObject, RequestMessage } from "../../../base/schema/index.ts";
 import { trajectory } from "../../../base/trajectory/index.ts";
-import type { EnvironmentAgentOptions } from "../episode/agent-options.ts";
+import type { EnvironmentAgentOptions } from "../episode/client-options.ts";
 import { connectOpenEnv, type OpenEnvOptions } from "./session.ts";
 
 /** Arguments of {@link openEnvEnvironment}. */

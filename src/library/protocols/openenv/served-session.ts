@@ -2,9 +2,10 @@ import PQueue from "p-queue";
 import { z } from "zod";
 import { scenarioIdOf } from "../../environment/index.ts";
 import { scenarioAt } from "../episode/server.ts";
-import { ServedEpisode, SUBMIT } from "../episode/served-episode.ts";
+import { describedTool, ServedEpisode, SUBMIT } from "../episode/served-episode.ts";
 import type { ToolEnvironment } from "../episode/tool-environment.ts";
 import { frame, RESERVED_TOOL_NAMES } from "./frames.ts";
+import { messageOf } from "../../../base/util/values.ts";
 
 /** Response of the server. */
 export interface Reply {
@@ -59,7 +60,7 @@ export class ServedOpenEnvSession<S> {
     try {
       message = JSON.parse(text);
     } catch (error) {
-      return failed("INVALID_JSON", `Invalid JSON: ${error instanceof Error ? error.message : String(error)}`);
+      return failed("INVALID_JSON", `Invalid JSON: ${messageOf(error)}`);
     }
     const parsed = frame.safeParse(message);
     if (!parsed.success) return invalid(parsed.error);
@@ -70,7 +71,7 @@ export class ServedOpenEnvSession<S> {
       if (type === "state") return { type: "state", data: this.#state };
       if (type === "close") return null;
     } catch (error) {
-      return failed("EXECUTION_ERROR", error instanceof Error ? error.message : String(error));
+      return failed("EXECUTION_ERROR", messageOf(error));
     }
     const remedy = type === "mcp" ? "; MCP calls have no rewards, send `step` with the action `call_tool`" : "";
     return failed("UNKNOWN_TYPE", `Unknown message type: ${type}${remedy}`);
@@ -106,13 +107,7 @@ export class ServedOpenEnvSession<S> {
     if (episode === null) return failed("SESSION_ERROR", "There is no episode; send `reset` first");
     this.#state.step_count++;
     if (parsed.data.type === "list_tools") {
-      const tools = episode.tools.map(({ function: { name, description = "", parameters } }) => ({
-        name,
-        description,
-        input_schema: parameters,
-      }));
-      const { name, description, parameters } = SUBMIT;
-      return observation({ tools: [...tools, { name, description, input_schema: parameters }] });
+      return observation({ tools: [...episode.tools, { function: SUBMIT }].map(describedTool) });
     }
     const { tool_name: name, arguments: input } = parsed.data;
     if (episode.isDone) return toolFailed(name, "execution_error", "the episode has ended; send `reset`", { reward: null, done: true });

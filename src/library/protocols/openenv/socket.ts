@@ -4,6 +4,8 @@ import { ConnectionError, ProtocolError } from "../../client/errors.ts";
 import { abortable, linkAbort } from "../../../base/util/abort.ts";
 import { deferred, type Deferred } from "../../../base/util/deferred.ts";
 import { shown } from "../../../base/util/shown.ts";
+import { parseJson } from "../../../base/util/values.ts";
+import type { EnvironmentServerOptions } from "../episode/client-options.ts";
 import { frame, frameError } from "./frames.ts";
 
 /** Maximum size of a received message in bytes, as in OpenEnv's own client. */
@@ -11,16 +13,6 @@ const MAX_MESSAGE_BYTES = 100 * 1024 * 1024;
 
 /** Interval of the pings that keep an idle connection open while the model samples, in milliseconds, as in OpenEnv's own client. */
 const PING_INTERVAL_MS = 20_000;
-
-/** Parameters of {@link OpenEnvSocket.connect}. */
-export interface SocketParams {
-  /** Address of the server, http or https. */
-  readonly baseUrl: string;
-  readonly headers: Readonly<Record<string, string>>;
-  /** Timeout of the connection, and of each request, in milliseconds. */
-  readonly timeoutMs: number;
-  readonly signal: AbortSignal;
-}
 
 /** WebSocket of one OpenEnv session: one request at a time. After any failure of the connection, every request fails with its error. */
 export class OpenEnvSocket {
@@ -37,7 +29,7 @@ export class OpenEnvSocket {
   /** Error of the connection; null while it is open. */
   #failure: unknown = null;
 
-  private constructor(socket: WebSocket, { baseUrl, timeoutMs, signal }: SocketParams) {
+  private constructor(socket: WebSocket, { baseUrl, timeoutMs, signal }: EnvironmentServerOptions) {
     this.#url = baseUrl;
     this.#socket = socket;
     this.#timeoutMs = timeoutMs;
@@ -63,7 +55,7 @@ export class OpenEnvSocket {
    * @throws ConnectionError `E_CONNECTION` if the server is unreachable or rejects the WebSocket.
    * @throws the signal's reason, or a TimeoutError.
    */
-  static async connect(params: SocketParams): Promise<OpenEnvSocket> {
+  static async connect(params: EnvironmentServerOptions): Promise<OpenEnvSocket> {
     const { baseUrl, headers, timeoutMs, signal } = params;
     signal.throwIfAborted();
     // Loaded on first use, so that importing the module stays fast.
@@ -117,7 +109,7 @@ export class OpenEnvSocket {
   }
 
   #read(request: string, text: string, expected: string): Record<string, unknown> {
-    const parsed = frame.safeParse(jsonOf(text));
+    const parsed = frame.safeParse(parseJson(text));
     if (!parsed.success)
       throw new ProtocolError(`Expected a message \`{ type, data }\` of the OpenEnv server ${this.#url}, got ${shown(text)}`);
     const { type, data } = parsed.data;
@@ -139,7 +131,7 @@ export class OpenEnvSocket {
   #receive(text: string): void {
     if (this.#pending !== null) return this.#pending.answer.resolve(text);
     // Before the first request and after an error, the server may report a problem of the session, such as its capacity.
-    const parsed = frame.safeParse(jsonOf(text));
+    const parsed = frame.safeParse(parseJson(text));
     if (parsed.success && parsed.data.type === "error") this.#fail(frameError("connect", this.#url, parsed.data.data));
     else this.#fail(new ProtocolError(`The OpenEnv server ${this.#url} sent a message without a request: ${shown(text)}`));
   }
@@ -171,12 +163,4 @@ export class OpenEnvSocket {
 
 function textOf(data: Buffer | ArrayBuffer | Buffer[]): string {
   return (Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data as Buffer)).toString("utf8");
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
 }

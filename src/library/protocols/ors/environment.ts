@@ -3,7 +3,7 @@ import { defineEnvironment, type Environment } from "../../environment/index.ts"
 import { ConfigError } from "../../../base/errors.ts";
 import { runAgent } from "../../rollout/agent/index.ts";
 import { trajectory } from "../../../base/trajectory/index.ts";
-import type { EnvironmentAgentOptions } from "../episode/agent-options.ts";
+import type { EnvironmentAgentOptions } from "../episode/client-options.ts";
 import { callOrs, type OrsServer } from "./http.ts";
 import { toOrsMessages } from "./messages.ts";
 import { OrsSession, type OrsTask } from "./session.ts";

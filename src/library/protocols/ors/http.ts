@@ -6,6 +6,8 @@ import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "../../
 import { readRetryAfter } from "../../client/retry.ts";
 import { linkAbort } from "../../../base/util/abort.ts";
 import { shown } from "../../../base/util/shown.ts";
+import { parseJson } from "../../../base/util/values.ts";
+import type { EnvironmentServerOptions } from "../episode/client-options.ts";
 import { EnvironmentError } from "../episode/errors.ts";
 
 /** Maximum number of times that a broken event stream is resumed. */
@@ -15,14 +17,7 @@ const MAX_RESUMES = 3;
 const RETRY_DELAY_MS = 1000;
 
 /** Server of the Open Reward Standard, and the settings of its requests. */
-export interface OrsServer {
-  /** Address without a slash at the end. */
-  readonly baseUrl: string;
-  readonly headers: Readonly<Record<string, string>>;
-  /** Timeout of each request with its response, in milliseconds. */
-  readonly timeoutMs: number;
-  readonly signal: AbortSignal;
-}
+export type OrsServer = EnvironmentServerOptions;
 
 /** Remedies by status. */
 const REMEDIES: Readonly<Record<number, string>> = {
@@ -145,23 +140,15 @@ function headerOf({ headers }: Dispatcher.ResponseData, name: string): string | 
 
 /** Returns the reason in an error body, which FastAPI writes to `detail`. */
 function detailOf(text: string): string {
-  const { detail } = (jsonOf(text) ?? {}) as { readonly detail?: unknown };
+  const { detail } = (parseJson(text) ?? {}) as { readonly detail?: unknown };
   return typeof detail === "string" ? detail : (readErrorBody(text).message ?? text.slice(0, 300));
 }
 
 function parsed<T extends z.ZodType>(server: OrsServer, path: string, schema: T, text: string): z.output<T> {
-  const result = schema.safeParse(jsonOf(text));
+  const result = schema.safeParse(parseJson(text));
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   throw new ProtocolError(
     `Expected ${path} of ${server.baseUrl} to answer as openreward 0.1 does; at \`${issue?.path.join(".") ?? ""}\`: ${issue?.message ?? "invalid"}, got ${shown(text)}`,
   );
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,6 +1,8 @@
 import type { z } from "zod";
 import { UnsupportedError } from "../../../base/errors.ts";
 import type { RequestMessage } from "../../../base/schema/index.ts";
+import { textOf } from "../../../base/trajectory/messages.ts";
+import { isRecord, parseJson } from "../../../base/util/values.ts";
 import type { blocks, messages } from "./wire.ts";
 
 /** Message of the Open Reward Standard. */
@@ -50,7 +52,6 @@ export function toOrsMessages(conversation: readonly RequestMessage[], blockType
   return conversation.flatMap((message): OrsMessage[] => {
     const {
       role,
-      content,
       tool_calls: calls,
       tool_call_id: callId,
     } = message as RequestMessage & {
@@ -59,7 +60,7 @@ export function toOrsMessages(conversation: readonly RequestMessage[], blockType
         | null;
       readonly tool_call_id?: string;
     };
-    const text = { type: "text", text: textOf(content) };
+    const text = { type: "text", text: textOf(message) };
     if (role === "tool") {
       return hasTools ? [{ role: "user", blocks: [{ type: "tool_result", tool_call_id: callId ?? "", blocks: [text] }] }] : [];
     }
@@ -75,19 +76,8 @@ export function toOrsMessages(conversation: readonly RequestMessage[], blockType
   });
 }
 
-function textOf(content: unknown): string {
-  if (typeof content === "string") return content;
-  if (!Array.isArray(content)) return "";
-  return content.map((part: { readonly text?: string }) => part.text ?? "").join("");
-}
-
 /** Parses the arguments of a call. A call with invalid ones was answered with an error, and is sent with its text. */
 function inputOf(args: string): object {
-  try {
-    const input: unknown = args.trim() === "" ? {} : JSON.parse(args);
-    if (typeof input === "object" && input !== null && !Array.isArray(input)) return input;
-  } catch {
-    // Not JSON.
-  }
-  return { arguments: args };
+  const input = args.trim() === "" ? {} : parseJson(args);
+  return isRecord(input) ? input : { arguments: args };
 }

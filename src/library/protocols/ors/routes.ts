@@ -7,11 +7,12 @@ import { scoreGroup } from "../../environment/rollout.ts";
 import { isAbort } from "../../../base/errors.ts";
 import { TrajectoryGroup, trajectory } from "../../../base/trajectory/index.ts";
 import { MAX_REQUEST_BYTES } from "../episode/server.ts";
-import { SUBMIT } from "../episode/served-episode.ts";
+import { describedTool, SUBMIT } from "../episode/served-episode.ts";
 import type { ToolEnvironment } from "../episode/tool-environment.ts";
 import { fromOrsMessages, toOrsMessages } from "./messages.ts";
 import type { ServedOrsSession, ServedSessions, SplitName } from "./served-sessions.ts";
 import { messages } from "./wire.ts";
+import { messageOf } from "../../../base/util/values.ts";
 
 /** Maximum characters of one event of a result, as in openreward. */
 const CHUNK_CHARACTERS = 4096;
@@ -55,7 +56,7 @@ export function orsRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedSe
 
   app.get("/health", (c) => c.json({ status: "ok" }));
   app.get("/list_environments", (c) => c.json([name]));
-  app.post("/create_session", () => eventStream(sessions.newId(), Promise.resolve("")));
+  app.post("/create_session", () => eventStream(randomUUID(), Promise.resolve("")));
   app.post("/create", async (c) => {
     const id = sessionId(c);
     const body = await bodyOf(c, createBody);
@@ -122,12 +123,7 @@ function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedS
     return c.json({ tasks: range(split, start ?? 0, stop ?? count), env_name: name });
   });
   app.get("/task_tools", (c) => {
-    const tools = sessionOf(c, sessions).episode.tools.map(({ function: { name: tool, description = "", parameters } }) => ({
-      name: tool,
-      description,
-      input_schema: parameters,
-    }));
-    return c.json({ tools, ...facts });
+    return c.json({ tools: sessionOf(c, sessions).episode.tools.map(describedTool), ...facts });
   });
   app.get("/messages", (c) => c.json(toOrsMessages(sessionOf(c, sessions).episode.messages, BLOCK_TYPES)));
   app.get("/prompt", (c) => c.json(toOrsMessages(sessionOf(c, sessions).episode.messages, []).flatMap(({ blocks }) => blocks)));
@@ -213,8 +209,7 @@ function eventStream(taskId: string, result: Promise<string>): Response {
             );
             finish(chunks.map((chunk, at) => event(at === chunks.length - 1 ? "end" : "chunk", chunk)));
           },
-          (error: unknown) =>
-            finish([event("error", isAbort(error) ? "the session was deleted" : error instanceof Error ? error.message : String(error))]),
+          (error: unknown) => finish([event("error", isAbort(error) ? "the session was deleted" : messageOf(error))]),
         )
         .catch(() => undefined);
     },

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import PQueue from "p-queue";
 import { scenarioAt } from "../episode/server.ts";
 import { ServedEpisode } from "../episode/served-episode.ts";
@@ -50,11 +49,6 @@ export class ServedSessions<S> {
     return this.#limits.counts[split];
   }
 
-  /** Returns a new session id. */
-  newId(): string {
-    return randomUUID();
-  }
-
   /** Returns a session; undefined if it does not exist. */
   get(id: string): ServedOrsSession<S> | undefined {
     const session = this.#sessions.get(id);
@@ -72,16 +66,11 @@ export class ServedSessions<S> {
     return this.#sessions.size + this.#starting.size >= this.#limits.maxSessions;
   }
 
-  /** Returns the scenario of a task. */
-  scenario(split: SplitName, index: number): S {
-    return scenarioAt(this.#environment.scenarios[split], index, split);
-  }
-
   /** Starts the episode of a session. @throws the errors of `ServedEpisode.start`. */
   async start(id: string, split: SplitName, index: number): Promise<void> {
     this.#starting.add(id);
     try {
-      const scenario = this.scenario(split, index);
+      const scenario = scenarioAt(this.#environment.scenarios[split], index, split);
       const episode = await ServedEpisode.start(this.#environment, scenario);
       this.#sessions.set(id, { scenario, episode, results: new Map(), queue: new PQueue({ concurrency: 1 }), usedAtMs: performance.now() });
       // The server may have been closed while the episode started.

@@ -1,4 +1,5 @@
 import { getRequestListener } from "@hono/node-server";
+import { checkCount } from "../../client/address.ts";
 import type { Environment } from "../../environment/index.ts";
 import { ConfigError } from "../../../base/errors.ts";
 import { listenForEpisodes, type EnvironmentServer, type ServeOptions } from "../episode/server.ts";
@@ -51,10 +52,8 @@ export interface ServeOrsOptions extends ServeOptions {
 export async function serveOrs<S>(environment: Environment<S>, options: ServeOrsOptions = {}): Promise<EnvironmentServer> {
   const served = checkServable(environment);
   const { maxSessions = MAX_SESSIONS, trainTasks, idleTimeoutMs = 900_000 } = options;
-  for (const [param, value] of Object.entries({ trainTasks, idleTimeoutMs })) {
-    if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) continue;
-    throw new ConfigError(`Expected \`${param}\` to be an integer of at least 1, got \`${value}\``, { param });
-  }
+  checkCount("trainTasks", trainTasks, 1);
+  checkCount("idleTimeoutMs", idleTimeoutMs, 1);
   const { train, eval: held } = served.scenarios;
   const listed = typeof train === "function" ? trainTasks : Math.min(train.length, trainTasks ?? train.length);
   if (listed === undefined) {

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { ConfigError } from "../../../base/errors.ts";
 import { TOOL_ERROR_PREFIX } from "../../../base/trajectory/tool-errors.ts";
 import type { JsonObject, Tool } from "../../../base/schema/index.ts";
+import { messageOf } from "../../../base/util/values.ts";
 
 /** Context of a tool call, in addition to its input. */
 export interface ToolContext {
@@ -123,7 +124,7 @@ function parsedArguments(args: string): Record<string, unknown> | string {
   try {
     input = JSON.parse(args);
   } catch (error) {
-    return `the arguments are not valid JSON: ${error instanceof Error ? error.message : String(error)}`;
+    return `the arguments are not valid JSON: ${messageOf(error)}`;
   }
   if (typeof input === "object" && input !== null && !Array.isArray(input)) return input as Record<string, unknown>;
   return "the arguments must be a JSON object";
@@ -136,7 +137,7 @@ function parametersOf(name: string, schema: z.ZodType): JsonObject {
     const { $schema: _, ...rest } = z.toJSONSchema(schema, { io: "input", override: ({ jsonSchema }) => dropSafeBounds(jsonSchema) });
     parameters = rest as JsonObject;
   } catch (error) {
-    throw new ConfigError(`The schema of tool \`${name}\` has no JSON Schema: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new ConfigError(`The schema of tool \`${name}\` has no JSON Schema: ${messageOf(error)}`, {
       cause: error,
       param: "schema",
     });
