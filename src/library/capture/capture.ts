@@ -3,7 +3,6 @@ import { ArgumentError } from "../../base/errors.ts";
 import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../../base/trajectory/histories.ts";
 import { Trajectory, trajectory, type Scalar } from "../../base/trajectory/index.ts";
 import type { Service } from "../client/index.ts";
-import type { JsonObject } from "../../base/schema/index.ts";
 import { recordedCalls } from "./calls.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
 import { sessionTrajectory, type SessionRolloutOptions } from "./session.ts";
@@ -111,9 +110,8 @@ async function captureTrajectory(
   { settleTimeoutMs = SETTLE_TIMEOUT_MS, ...options }: CaptureOptions = {},
 ): Promise<Trajectory> {
   if (!(settleTimeoutMs >= 0 && settleTimeoutMs < 2 ** 31)) {
-    throw new ArgumentError(`Expected \`settleTimeoutMs\` to be at least 0 and below 2147483648, got \`${settleTimeoutMs}\``, {
-      param: "settleTimeoutMs",
-    });
+    const message = `Expected \`settleTimeoutMs\` to be at least 0 and below 2147483648, got \`${settleTimeoutMs}\``;
+    throw new ArgumentError(message, { param: "settleTimeoutMs" });
   }
   const { signal } = options;
   signal?.throwIfAborted();

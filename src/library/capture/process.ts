@@ -136,10 +136,8 @@ async function endOf(child: ChildProcess, program: string, signal: AbortSignal):
     return ended;
   } catch (cause) {
     signal.throwIfAborted();
-    throw new AgentProcessError(`The agent's program "${program}" did not start: ${messageOf(cause)}. Check \`command\` and \`cwd\``, {
-      cause,
-      param: "command",
-    });
+    const message = `The agent's program "${program}" did not start: ${messageOf(cause)}. Check \`command\` and \`cwd\``;
+    throw new AgentProcessError(message, { cause, param: "command" });
   } finally {
     signal.removeEventListener("abort", stop);
     clearTimeout(forced);

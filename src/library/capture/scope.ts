@@ -68,9 +68,8 @@ export class CaptureScope {
       throw new ArgumentError("Expected `policy` to have an `id`, such as `await model.policy()`", { param: "policy" });
     }
     if (baseUrl !== undefined && !URL.canParse(baseUrl)) {
-      throw new ArgumentError(`Expected \`baseUrl\` to be an address such as \`service.inferenceUrl\`, got \`${baseUrl}\``, {
-        param: "baseUrl",
-      });
+      const message = `Expected \`baseUrl\` to be an address such as \`service.inferenceUrl\`, got \`${baseUrl}\``;
+      throw new ArgumentError(message, { param: "baseUrl" });
     }
     this.policy = policy;
     this.chatTemplateKwargs = chatTemplateKwargs;

@@ -7,6 +7,8 @@ import {
   artifactVersion,
   createArtifactRequest,
   deleteArtifactResponse,
+  type ArtifactFile as WireArtifactFile,
+  type ArtifactVersion as WireArtifactVersion,
   type JsonObject,
 } from "../../base/schema/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
@@ -16,31 +18,15 @@ import { allPages, type ListOptions } from "./pages.ts";
 import { fromWire, readFields, toWire } from "./wire.ts";
 
 /** A file of an artifact version. */
-export interface ArtifactFileInfo {
-  /** Path inside the version, relative, with forward slashes. */
-  readonly path: string;
+export interface ArtifactFileInfo extends Readonly<Pick<WireArtifactFile, "path" | "sha256">> {
   /** Size of the file in bytes. */
   readonly sizeBytes: number;
-  /** SHA-256 digest, lower-case hexadecimal. */
-  readonly sha256: string;
 }
 
 /** Name, address and state of an artifact version. */
-export interface ArtifactFacts {
-  /** UUID that addresses the version in calls. */
-  readonly id: string;
-  /** Team or user that owns the artifact. */
-  readonly entity: string;
-  /** Project where the artifact is stored. */
-  readonly project: string;
-  /** Name shared by all versions of the artifact. */
-  readonly name: string;
-  /** Version number: 0, 1, 2 … per name. */
-  readonly version: number;
-  /** `open` until the commit, `committed` from then on. */
-  readonly state: "open" | "committed";
-  /** Address of the version: `artifact:///entity/project/name:vN`. */
-  readonly url: string;
+export interface ArtifactFacts extends Readonly<
+  Pick<WireArtifactVersion, "id" | "entity" | "project" | "name" | "version" | "state" | "url">
+> {
   /** Metadata given at the creation. */
   readonly metadata: Readonly<Record<string, unknown>>;
   /** Creation time, ISO 8601. */

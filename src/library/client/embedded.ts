@@ -109,12 +109,8 @@ export async function runningService({ dataDir = defaultDataDir(), apiKey, signa
   if ((await readHealth(url, signal)) === null) return null;
   const key = apiKey ?? (await readFile(join(dataDir, "api-key"), "utf8").catch(() => "")).trim();
   if (key === "") {
-    throw new ConfigError(
-      `A service runs at ${url} on the data directory \`${dataDir}\`, but its API key is not kept there. Set WHETSTONE_API_KEY or pass \`apiKey\``,
-      {
-        param: "apiKey",
-      },
-    );
+    const message = `A service runs at ${url} on the data directory \`${dataDir}\`, but its API key is not kept there. Set WHETSTONE_API_KEY or pass \`apiKey\``;
+    throw new ConfigError(message, { param: "apiKey" });
   }
   return { url, apiKey: key, dataDir, isStarted: false, close: () => Promise.resolve() };
 }

@@ -197,9 +197,8 @@ export class Model implements ModelInfo {
     const steps = (await this.#service.checkpoints.list(this.id, options)).map((each) => each.step);
     if (steps.includes(step)) return;
     const known = steps.length > 10 ? `${steps.slice(0, 9).join(", ")} … ${steps.at(-1)}` : steps.join(", ");
-    throw new NotFoundError(`Model "${this.project}/${this.name}" has no checkpoint at step ${step}; it has: ${known || "none"}`, {
-      param: "step",
-    });
+    const message = `Model "${this.project}/${this.name}" has no checkpoint at step ${step}; it has: ${known || "none"}`;
+    throw new NotFoundError(message, { param: "step" });
   }
 
   /**

@@ -34,27 +34,13 @@ export interface SessionUrls {
 }
 
 /** A session: a key with which an agent of any kind samples one policy. */
-export interface SessionInfo {
-  /** UUID that addresses the session in calls. */
-  readonly id: string;
-  /** API key of the session, only in the result of `create`; else null, because the service stores a hash of it. */
-  readonly key: string | null;
+export interface SessionInfo extends Readonly<Pick<WireSession, "id" | "key" | "model" | "status" | "reward" | "requests" | "tokens">> {
   /** Base URLs for the agent. */
   readonly urls: SessionUrls;
-  /** Model that every request samples. */
-  readonly model: string;
-  /** `open` while requests are accepted; `finished` after `finish`; `timed_out` after `maxSeconds` without it. */
-  readonly status: "open" | "finished" | "timed_out";
-  /** Reward of the rollout; null until it is set. */
-  readonly reward: number | null;
   /** Measurements of the rollout by name. */
   readonly metrics: Readonly<Record<string, number | boolean>>;
   /** Labels of the trajectory by name. */
   readonly metadata: Readonly<Record<string, number | string | boolean | null>>;
-  /** Number of sampled requests. */
-  readonly requests: number;
-  /** Number of sampled tokens. */
-  readonly tokens: number;
   /** Creation time, ISO 8601. */
   readonly createdAt: string;
   /** Time until which requests are accepted, ISO 8601. */

@@ -3,7 +3,14 @@
  * chat bodies are not converted.
  */
 import type { z } from "zod";
-import type { JobEvent as WireJobEvent, LoraConfig, RlConfig, SftConfig, SftExperimentalConfig } from "../../base/schema/index.ts";
+import type {
+  JobEvent as WireJobEvent,
+  LoraConfig,
+  Model as WireModel,
+  RlConfig,
+  SftConfig,
+  SftExperimentalConfig,
+} from "../../base/schema/index.ts";
 import { camelCase, type CamelCase } from "../../base/util/letter-case.ts";
 import { parseResponse } from "./options.ts";
 
@@ -11,15 +18,7 @@ import { parseResponse } from "./options.ts";
 export type CamelKeys<T> = { readonly [K in keyof T as K extends string ? CamelCase<K> : never]: T[K] };
 
 /** Description of a trainable model. */
-export interface ModelInfo {
-  /** UUID of the model. */
-  readonly id: string;
-  /** Team or user that owns the model. */
-  readonly entity: string;
-  /** Project where the model is stored. */
-  readonly project: string;
-  /** Name, unique within entity and project. */
-  readonly name: string;
+export interface ModelInfo extends Readonly<Pick<WireModel, "id" | "entity" | "project" | "name">> {
   /** Base model whose architecture and tokenizer the model has. */
   readonly baseModel: string;
   /** Experiment-tracking run; null if the service has none. */

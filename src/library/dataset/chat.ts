@@ -97,15 +97,9 @@ export function writeChatJsonl(
  */
 export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
   if (Trajectory.isInstance(example)) return example;
-  const { messages, tools = null, [PARALLEL]: parallel, [KWARGS]: kwargs, weight } = toLine(example, `Example ${index}`);
+  const { messages, tools = null, ...settings } = toLine(example, `Example ${index}`);
   // Copied through the schema, so that the caller's messages are not frozen.
-  return Trajectory.fromJSON({
-    messages_and_choices: messages,
-    tools,
-    ...(parallel === undefined ? {} : { [PARALLEL]: parallel }),
-    ...(kwargs === undefined ? {} : { [KWARGS]: kwargs }),
-    ...(weight === undefined ? {} : { weight }),
-  });
+  return Trajectory.fromJSON({ messages_and_choices: messages, tools, ...settings });
 }
 
 interface ChatLine {

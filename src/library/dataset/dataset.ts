@@ -235,9 +235,8 @@ export class Dataset implements AsyncIterable<Trajectory> {
    */
   split({ validation, seed = 0, by = "messages" }: SplitOptions): Split {
     if (typeof validation !== "number" || !(validation > 0 && validation < 1)) {
-      throw new ArgumentError(`Expected \`validation\` to be a share between 0 and 1, got \`${String(validation)}\``, {
-        param: "validation",
-      });
+      const message = `Expected \`validation\` to be a share between 0 and 1, got \`${String(validation)}\``;
+      throw new ArgumentError(message, { param: "validation" });
     }
     checkIdentity(by);
     const how = { by, seed: checkedSeed(seed) };

@@ -169,9 +169,8 @@ function encode(value: unknown, path: string, line: number): string {
     if (text.includes("null")) refuseNonFinite(value, "");
     return text;
   } catch (error) {
-    throw new DataError(`${path}: item ${line} cannot be written: ${messageOf(error)}`, {
-      cause: error,
-    });
+    const message = `${path}: item ${line} cannot be written: ${messageOf(error)}`;
+    throw new DataError(message, { cause: error });
   }
 }
 

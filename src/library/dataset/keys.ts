@@ -22,10 +22,8 @@ export function identityText(trajectory: Trajectory, by: Identity): string {
   const key = by(trajectory);
   if (key !== undefined) return scalarText(key);
   const names = Object.keys(trajectory.metadata).slice(0, 10).join(", ") || "nothing";
-  throw new ArgumentError(
-    `Expected \`by\` to give a value of each trajectory, got undefined; the metadata of this trajectory has: ${names}`,
-    { param: "by" },
-  );
+  const message = `Expected \`by\` to give a value of each trajectory, got undefined; the metadata of this trajectory has: ${names}`;
+  throw new ArgumentError(message, { param: "by" });
 }
 
 /** Returns a text that two lists of messages have in common if and only if they are equal except for the ids of tool calls. */

@@ -100,17 +100,12 @@ function checkScenarios(name: string, scenarios: unknown): void {
     readonly eval?: unknown;
   };
   if (typeof train !== "function" && !(Array.isArray(train) && train.length > 0)) {
-    throw new ConfigError(
-      `Expected \`scenarios.train\` of environment \`${name}\` to be a list with scenarios, or a function of an index`,
-      {
-        param: "scenarios.train",
-      },
-    );
+    const message = `Expected \`scenarios.train\` of environment \`${name}\` to be a list with scenarios, or a function of an index`;
+    throw new ConfigError(message, { param: "scenarios.train" });
   }
   if (!Array.isArray(held)) {
-    throw new ConfigError(`Expected \`scenarios.eval\` of environment \`${name}\` to be a list of scenarios; \`[]\` if there are none`, {
-      param: "scenarios.eval",
-    });
+    const message = `Expected \`scenarios.eval\` of environment \`${name}\` to be a list of scenarios; \`[]\` if there are none`;
+    throw new ConfigError(message, { param: "scenarios.eval" });
   }
 }
 

@@ -99,9 +99,8 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
   const { scenarios = environment.scenarios.eval, samples = 1, temperature = samples === 1 ? 0 : 1, k, level, seed = 0, ...rest } = options;
   const { threshold, ...gather } = rest;
   if (scenarios.length === 0) {
-    throw new ConfigError(`Environment \`${environment.name}\` has no \`eval\` scenarios; list some, or pass \`scenarios\``, {
-      param: "scenarios",
-    });
+    const message = `Environment \`${environment.name}\` has no \`eval\` scenarios; list some, or pass \`scenarios\``;
+    throw new ConfigError(message, { param: "scenarios" });
   }
   const ks = checkedKs(k, samples);
   checkBounds(threshold, level);

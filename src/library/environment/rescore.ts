@@ -90,13 +90,11 @@ function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)
 /** Checks that a group reward can score an item: a group with one scenario. */
 function checkGroup(name: string, item: Trajectory | TrajectoryGroup): void {
   if (Trajectory.isInstance(item)) {
-    throw new ArgumentError(`Environment \`${name}\` has group rewards, which need whole groups: pass trajectory groups`, {
-      param: "items",
-    });
+    const message = `Environment \`${name}\` has group rewards, which need whole groups: pass trajectory groups`;
+    throw new ArgumentError(message, { param: "items" });
   }
   const ids = new Set(item.trajectories.map(({ metadata }) => metadata["scenario_id"]));
   if (ids.size <= 1) return;
-  throw new DataError(`Expected a group with the trajectories of one scenario, got ${ids.size} values of \`scenario_id\``, {
-    param: "scenario_id",
-  });
+  const message = `Expected a group with the trajectories of one scenario, got ${ids.size} values of \`scenario_id\``;
+  throw new DataError(message, { param: "scenario_id" });
 }

@@ -72,10 +72,8 @@ function orderOf<S>(source: readonly S[], seed: number, pass: number): S[] {
 export function scenarioIdOf<S>(environment: Pick<Environment<S>, "name" | "scenarioId">, scenario: S): string {
   const id: unknown = environment.scenarioId === undefined ? ownId(scenario) : environment.scenarioId(scenario);
   if (typeof id === "string" && id !== "") return id;
-  throw new ArgumentError(
-    `A scenario of environment \`${environment.name}\` has no id: \`scenarioId\` must give a text that is not empty, got \`${String(id)}\``,
-    { param: "scenarioId" },
-  );
+  const message = `A scenario of environment \`${environment.name}\` has no id: \`scenarioId\` must give a text that is not empty, got \`${String(id)}\``;
+  throw new ArgumentError(message, { param: "scenarioId" });
 }
 
 function ownId(scenario: unknown): string | undefined {

@@ -56,9 +56,8 @@ export function similarityReward<S>(answer: (scenario: S) => string, options: Te
  */
 export function regexReward<S>(pattern: RegExp | ((scenario: S) => RegExp), options: TextRewardOptions<S> = {}): Reward<S> {
   if (typeof pattern !== "function" && !(pattern instanceof RegExp)) {
-    throw new ConfigError(`Expected \`regexReward\` to get a RegExp or a function of the scenario, got ${typeof pattern}`, {
-      param: "pattern",
-    });
+    const message = `Expected \`regexReward\` to get a RegExp or a function of the scenario, got ${typeof pattern}`;
+    throw new ConfigError(message, { param: "pattern" });
   }
   // `search` starts at 0 and ignores `lastIndex`: with `test`, a global pattern would match only every second time.
   return textReward("regex", options, (text, scenario) => {
@@ -141,10 +140,8 @@ async function compile(schema: JsonObject): Promise<ValidateFunction> {
   try {
     return ajv.compile(schema);
   } catch (error) {
-    throw new ConfigError(`The schema of a \`jsonSchemaReward\` does not compile: ${messageOf(error)}`, {
-      cause: error,
-      param: "schema",
-    });
+    const message = `The schema of a \`jsonSchemaReward\` does not compile: ${messageOf(error)}`;
+    throw new ConfigError(message, { cause: error, param: "schema" });
   }
 }
 

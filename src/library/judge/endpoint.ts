@@ -229,9 +229,8 @@ function checkOptions({ model, prices, maxCostUsd, ...options }: JudgeEndpointOp
     throw new ConfigError(`Expected \`maxCostUsd\` to be a number above 0, got \`${String(maxCostUsd)}\``, { param: "maxCostUsd" });
   }
   if (maxCostUsd !== undefined && prices === undefined) {
-    throw new ConfigError("Expected `prices` together with `maxCostUsd`; to limit tokens instead, set `maxTotalTokens`", {
-      param: "prices",
-    });
+    const message = "Expected `prices` together with `maxCostUsd`; to limit tokens instead, set `maxTotalTokens`";
+    throw new ConfigError(message, { param: "prices" });
   }
   checkCount("maxTotalTokens", options.maxTotalTokens, 1);
   checkCount("concurrency", options.concurrency, 1);

@@ -214,10 +214,8 @@ class Run<S> {
     const exceptions = this.#exceptions;
     const last = exceptions.at(-1);
     if (exceptions.length <= allowed || last === undefined) return;
-    throw new TooManyExceptionsError(
-      `${exceptions.length} of ${total} rollouts failed, ${allowed} are allowed (\`maxExceptions\`); the last with ${describeException(last)}`,
-      { exceptions: [...exceptions], cause: causeOf(last) },
-    );
+    const message = `${exceptions.length} of ${total} rollouts failed, ${allowed} are allowed (\`maxExceptions\`); the last with ${describeException(last)}`;
+    throw new TooManyExceptionsError(message, { exceptions: [...exceptions], cause: causeOf(last) });
   }
 
   async #handOver(position: number, outcomes: readonly Outcome[]): Promise<void> {

@@ -3,6 +3,7 @@ import type { AssistantChoice, History, MessageOrChoice, RequestMessage, Tool } 
 import { DataError } from "../../../base/errors.ts";
 import { samplingOf } from "../../../base/trajectory/sampling.ts";
 import type { VerifiersMessage, VerifiersNode, VerifiersTool, VerifiersTrace } from "./verifiers-schema.ts";
+import { present } from "../records.ts";
 import { first, itemAt } from "../../../base/util/values.ts";
 
 /** Path through the graph. */
@@ -92,30 +93,14 @@ function tokensOf({ token_ids: ids, mask, logprobs }: VerifiersNode, before: rea
   };
 }
 
-function chatMessage({
-  role,
-  content,
-  reasoning_content: reasoning,
-  tool_calls: calls,
-  tool_call_id: id,
-  name,
-}: VerifiersMessage): RequestMessage {
-  return {
-    role,
-    content: content ?? (calls?.length ? null : ""),
-    ...(typeof reasoning === "string" ? { reasoning } : {}),
-    ...(calls?.length
-      ? {
-          tool_calls: calls.map((call) => ({
-            id: call.id,
-            type: "function" as const,
-            function: { name: call.name, arguments: call.arguments },
-          })),
-        }
-      : {}),
-    ...(typeof id === "string" ? { tool_call_id: id } : {}),
-    ...(typeof name === "string" ? { name } : {}),
-  };
+function chatMessage({ role, content, reasoning_content: reasoning, tool_calls, tool_call_id, name }: VerifiersMessage): RequestMessage {
+  const calls = tool_calls?.map(({ id, name: called, arguments: args }) => ({
+    id,
+    type: "function" as const,
+    function: { name: called, arguments: args },
+  }));
+  const ownCalls = calls?.length ? calls : undefined;
+  return { role, content: content ?? (ownCalls ? null : ""), ...present({ reasoning, tool_calls: ownCalls, tool_call_id, name }) };
 }
 
 /** Returns the functions of a conversation. Tools of other types, which a provider runs, are left out. */
@@ -128,9 +113,11 @@ function toolsOf(trace: VerifiersTrace, path: readonly number[]): Tool[] {
       type: "function",
       function: {
         name,
-        ...(description ? { description } : {}),
-        ...(parameters ? { parameters: parameters as Tool["function"]["parameters"] } : {}),
-        ...(typeof strict === "boolean" ? { strict } : {}),
+        ...present({
+          description: description || null,
+          parameters: parameters as Tool["function"]["parameters"] | null | undefined,
+          strict,
+        }),
       },
     }));
 }

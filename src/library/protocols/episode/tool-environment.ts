@@ -73,16 +73,13 @@ export function defineToolEnvironment<S>({ start, agent = {}, ...definition }: T
     },
   });
   if (environment.rewards.length > 0) return Object.freeze({ ...environment, start });
-  throw new ConfigError(`Expected environment \`${name}\` to have \`rewards\`: a rollout of tools does not set its own`, {
-    param: "rewards",
-  });
+  const message = `Expected environment \`${name}\` to have \`rewards\`: a rollout of tools does not set its own`;
+  throw new ConfigError(message, { param: "rewards" });
 }
 
 /** Checks that an environment can be served. @throws ConfigError `E_CONFIG` that names the environment and the reason. */
 export function checkServable<S>(environment: Environment<S>): ToolEnvironment<S> {
   if ("start" in environment && typeof environment.start === "function") return environment as ToolEnvironment<S>;
-  throw new ConfigError(
-    `Environment \`${environment.name}\` cannot be served: its rollout is code that samples from a model itself, so a client could not; define it with \`defineToolEnvironment\``,
-    { param: "environment" },
-  );
+  const message = `Environment \`${environment.name}\` cannot be served: its rollout is code that samples from a model itself, so a client could not; define it with \`defineToolEnvironment\``;
+  throw new ConfigError(message, { param: "environment" });
 }

@@ -50,10 +50,8 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
   const served = checkServable(environment);
   if (served.groupRewards.length > 0) {
     const names = served.groupRewards.map(({ name }) => `\`${name}\``).join(", ");
-    throw new ConfigError(
-      `Environment \`${served.name}\` has group rewards (${names}), which OpenEnv does not have; serve it with \`serveOrs\`, or leave them out`,
-      { param: "environment" },
-    );
+    const message = `Environment \`${served.name}\` has group rewards (${names}), which OpenEnv does not have; serve it with \`serveOrs\`, or leave them out`;
+    throw new ConfigError(message, { param: "environment" });
   }
   const { maxSessions = MAX_SESSIONS } = options;
   // Loaded on first use, so that importing the module stays fast.

@@ -57,9 +57,8 @@ export async function serveOrs<S>(environment: Environment<S>, options: ServeOrs
   const { train, eval: held } = served.scenarios;
   const listed = typeof train === "function" ? trainTasks : Math.min(train.length, trainTasks ?? train.length);
   if (listed === undefined) {
-    throw new ConfigError(`Environment \`${served.name}\` has an unlimited supply of scenarios; set \`trainTasks\` to the number to list`, {
-      param: "trainTasks",
-    });
+    const message = `Environment \`${served.name}\` has an unlimited supply of scenarios; set \`trainTasks\` to the number to list`;
+    throw new ConfigError(message, { param: "trainTasks" });
   }
   const sessions = new ServedSessions(served, { maxSessions, idleTimeoutMs, counts: { train: listed, eval: held.length } });
   const { server } = await listenForEpisodes(options, getRequestListener(orsRoutes(served, sessions).fetch), () => sessions.close());

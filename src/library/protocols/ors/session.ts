@@ -125,9 +125,8 @@ export class OrsSession {
       return { text: outputText(blocks), isError: false };
     }
     if (result.reason === "name_collision") {
-      throw new EnvironmentError(`Tool \`${name}\` failed: ${result.error}; rename one of the environment's tools`, {
-        reason: "name_collision",
-      });
+      const message = `Tool \`${name}\` failed: ${result.error}; rename one of the environment's tools`;
+      throw new EnvironmentError(message, { reason: "name_collision" });
     }
     if (result.reason === "episode_finished") this.#isDone = true;
     return failure(result.error);

@@ -114,15 +114,12 @@ function toolsByName(all: readonly Tool[], chosen: readonly AgentTool[] | undefi
       throw new ArgumentError(`Tool \`${name}\` has nothing to run; make it with \`defineTool\` or \`mcpTools\``, { param: "tools" });
     }
     if (byName.has(name)) {
-      throw new ArgumentError(`Two tools are named \`${name}\`; rename one, those of MCP servers with \`mcpTools(client, { rename })\``, {
-        param: "tools",
-      });
+      const message = `Two tools are named \`${name}\`; rename one, those of MCP servers with \`mcpTools(client, { rename })\``;
+      throw new ArgumentError(message, { param: "tools" });
     }
     if (!all.some((other) => other.function.name === name)) {
-      throw new ArgumentError(
-        `Tool \`${name}\` is not one of the conversation's; give it to \`trajectory({ messages, tools })\`, so that the record says what was offered`,
-        { param: "tools" },
-      );
+      const message = `Tool \`${name}\` is not one of the conversation's; give it to \`trajectory({ messages, tools })\`, so that the record says what was offered`;
+      throw new ArgumentError(message, { param: "tools" });
     }
     byName.set(name, tool as AgentTool);
   }

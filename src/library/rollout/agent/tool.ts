@@ -137,10 +137,8 @@ function parametersOf(name: string, schema: z.ZodType): JsonObject {
     const { $schema: _, ...rest } = z.toJSONSchema(schema, { io: "input", override: ({ jsonSchema }) => dropSafeBounds(jsonSchema) });
     parameters = rest as JsonObject;
   } catch (error) {
-    throw new ConfigError(`The schema of tool \`${name}\` has no JSON Schema: ${messageOf(error)}`, {
-      cause: error,
-      param: "schema",
-    });
+    const message = `The schema of tool \`${name}\` has no JSON Schema: ${messageOf(error)}`;
+    throw new ConfigError(message, { cause: error, param: "schema" });
   }
   if (parameters["type"] === "object") return parameters;
   throw new ConfigError(`Expected the schema of tool \`${name}\` to be an object: \`z.object({ … })\``, { param: "schema" });
