@@ -20,7 +20,7 @@ export function refuse(
   throw new ErrorClass(`Expected \`${param}\` to be ${expected}, got \`${String(got)}\``, { param });
 }
 
-/** Checks an optional integer. @throws ArgumentError `E_ARGUMENT` if it is not a safe integer of at least `min`. */
-export function checkInteger(param: string, value: number | undefined, min: number): void {
-  if (value !== undefined && !(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
+/** Checks an integer. @throws ArgumentError `E_ARGUMENT` if it is not a safe integer of at least `min`. */
+export function checkInteger(param: string, value: number, min: number): void {
+  if (!(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
 }

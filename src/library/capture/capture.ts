@@ -7,6 +7,7 @@ import { recordedCalls } from "./calls.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
 import { sessionTrajectory, type SessionRolloutOptions } from "./session.ts";
 import { CaptureScope, scopes, type ScopeOptions } from "./scope.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Result of a captured rollout. */
 export interface CaptureResult {
@@ -109,10 +110,7 @@ async function captureTrajectory(
   run: () => CaptureResult | Promise<CaptureResult>,
   { settleTimeoutMs = SETTLE_TIMEOUT_MS, ...options }: CaptureOptions = {},
 ): Promise<Trajectory> {
-  if (!(settleTimeoutMs >= 0 && settleTimeoutMs < 2 ** 31)) {
-    const message = `Expected \`settleTimeoutMs\` to be at least 0 and below 2147483648, got \`${settleTimeoutMs}\``;
-    throw new ArgumentError(message, { param: "settleTimeoutMs" });
-  }
+  if (!(settleTimeoutMs >= 0 && settleTimeoutMs < 2 ** 31)) refuse("settleTimeoutMs", "at least 0 and below 2147483648", settleTimeoutMs);
   const { signal } = options;
   signal?.throwIfAborted();
   const scope = new CaptureScope(options);

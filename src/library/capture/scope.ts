@@ -6,6 +6,7 @@ import { ArgumentError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
 import { delay } from "../../base/util/delay.ts";
 import type { SamplingCall } from "./request.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Policy to record: a `Policy`, or any object with its `id`. */
 export interface CapturedPolicy {
@@ -67,10 +68,7 @@ export class CaptureScope {
     if (policy !== undefined && (typeof policy.id !== "string" || policy.id === "")) {
       throw new ArgumentError("Expected `policy` to have an `id`, such as `await model.policy()`", { param: "policy" });
     }
-    if (baseUrl !== undefined && !URL.canParse(baseUrl)) {
-      const message = `Expected \`baseUrl\` to be an address such as \`service.inferenceUrl\`, got \`${baseUrl}\``;
-      throw new ArgumentError(message, { param: "baseUrl" });
-    }
+    if (baseUrl !== undefined && !URL.canParse(baseUrl)) refuse("baseUrl", `an address such as \`service.inferenceUrl\``, baseUrl);
     this.policy = policy;
     this.chatTemplateKwargs = chatTemplateKwargs;
     this.tokens = tokens;

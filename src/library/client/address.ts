@@ -1,4 +1,5 @@
 import { ConfigError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /**
  * Checks the address of a service and removes slashes at its end.
@@ -7,9 +8,8 @@ import { ConfigError } from "../../base/errors.ts";
  */
 export function readBaseUrl(text: string, param: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) {
-    throw new ConfigError(`Expected \`${param}\` to be an http or https address, got \`${text.replace(/\/\/.*@/, "//…@")}\``, { param });
-  }
+  if (url === null || (url.protocol !== "http:" && url.protocol !== "https:"))
+    refuse(param, "an http or https address", text.replace(/\/\/.*@/, "//…@"), ConfigError);
   // A key in the address would appear in every error message.
   if (url.username !== "" || url.password !== "")
     throw new ConfigError(`Expected \`${param}\` without user name and password; pass the key as \`apiKey\``, { param });
@@ -27,5 +27,5 @@ export function isOnThisMachine(baseUrl: string): boolean {
 /** Checks an optional count. @throws ConfigError `E_CONFIG` if it is not an integer of at least `min`. */
 export function checkCount(param: string, value: number | undefined, min: number): void {
   if (value === undefined || (Number.isInteger(value) && value >= min)) return;
-  throw new ConfigError(`Expected \`${param}\` to be an integer of at least ${min}, got \`${value}\``, { param });
+  refuse(param, `an integer of at least ${min}`, value, ConfigError);
 }

@@ -1,4 +1,4 @@
-import { ArgumentError, NotFoundError } from "../../base/errors.ts";
+import { NotFoundError } from "../../base/errors.ts";
 import {
   rlConfig,
   sftConfig,
@@ -18,6 +18,7 @@ import type { Service } from "./service.ts";
 import { type DeletedModel, type ModelInfo, type RlOptions, type SftOptions } from "./wire.ts";
 import { optionNames, withOptionNames } from "./option-names.ts";
 import { optionsToWire } from "./options.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link Model.train}. */
 export type TrainOptions = RlOptions & CreateOptions;
@@ -177,8 +178,7 @@ export class Model implements ModelInfo {
    */
   async policy(step?: number, options: CallOptions = {}): Promise<ModelPolicy> {
     const at = step ?? (await this.step(options));
-    if (!Number.isInteger(at) || at < 0)
-      throw new ArgumentError(`Expected \`step\` to be an integer of at least 0, got \`${at}\``, { param: "step" });
+    if (!Number.isInteger(at) || at < 0) refuse("step", "an integer of at least 0", at);
     if (step !== undefined) await this.#requireCheckpoint(step, options);
     const id = `${this.#service.modelPrefix}${this.entity}/${this.project}/${this.name}:step${at}`;
     const { completions } = this.#service.chat;

@@ -4,6 +4,7 @@ import { trainedMessages } from "./chat.ts";
 import { Dataset } from "./dataset.ts";
 import { messagesText } from "./keys.ts";
 import { checkOptionCount, rereadable } from "./source.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Minimum reward, duplicates and constant groups for {@link bestOf}. */
 export interface BestOfOptions {
@@ -57,9 +58,7 @@ export function bestOf(
   { minReward, distinct = false, includeConstant = minReward !== undefined }: BestOfOptions = {},
 ): Dataset {
   checkOptionCount(n, { param: "n", min: 1 });
-  if (minReward !== undefined && !Number.isFinite(minReward)) {
-    throw new ArgumentError(`Expected \`minReward\` to be a finite number, got \`${String(minReward)}\``, { param: "minReward" });
-  }
+  if (minReward !== undefined && !Number.isFinite(minReward)) refuse("minReward", "a finite number", minReward);
   const source = rereadable(groups, checkedGroup);
   return Dataset.from({
     async *[Symbol.asyncIterator]() {

@@ -1,9 +1,10 @@
-import { ArgumentError, ConfigError } from "../../base/errors.ts";
+import { ConfigError } from "../../base/errors.ts";
 import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
 import { normalizedRewards, scored, type RewardLike } from "../../base/trajectory/scoring.ts";
 import type { Identity } from "./keys.ts";
 import { balanced, deduped, filtered, isInShare, mapped, sampled, shuffled, taken } from "./operators.ts";
 import { checkOptionCount, checkedTrajectory, rereadable } from "./source.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link Dataset.shuffle}. */
 export interface ShuffleOptions {
@@ -149,9 +150,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for a fraction outside [0, 1] or a seed that is not an integer.
    */
   sample(fraction: number, seed: number | bigint = 0): Dataset {
-    if (typeof fraction !== "number" || !(fraction >= 0 && fraction <= 1)) {
-      throw new ArgumentError(`Expected \`fraction\` to be a number in [0, 1], got \`${String(fraction)}\``, { param: "fraction" });
-    }
+    if (typeof fraction !== "number" || !(fraction >= 0 && fraction <= 1)) refuse("fraction", "a number in [0, 1]", fraction);
     const key = checkedSeed(seed);
     return this.#then((records) => sampled(records, fraction, key));
   }
@@ -234,10 +233,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for a fraction outside (0, 1), or an invalid `seed` or `by`.
    */
   split({ validation, seed = 0, by = "messages" }: SplitOptions): Split {
-    if (typeof validation !== "number" || !(validation > 0 && validation < 1)) {
-      const message = `Expected \`validation\` to be a share between 0 and 1, got \`${String(validation)}\``;
-      throw new ArgumentError(message, { param: "validation" });
-    }
+    if (typeof validation !== "number" || !(validation > 0 && validation < 1)) refuse("validation", "a share between 0 and 1", validation);
     checkIdentity(by);
     const how = { by, seed: checkedSeed(seed) };
     return {
@@ -281,10 +277,10 @@ export class Dataset implements AsyncIterable<Trajectory> {
 
 function checkedSeed(seed: number | bigint): bigint {
   if (typeof seed === "bigint" || Number.isSafeInteger(seed)) return BigInt(seed);
-  throw new ArgumentError(`Expected \`seed\` to be an integer, got \`${String(seed)}\``, { param: "seed" });
+  refuse("seed", "an integer", seed);
 }
 
 function checkIdentity(by: Identity): void {
   if (by === "messages" || by === "trajectory" || typeof by === "function") return;
-  throw new ArgumentError(`Expected \`by\` to be "messages", "trajectory" or a function, got \`${String(by)}\``, { param: "by" });
+  refuse("by", '"messages", "trajectory" or a function', by);
 }

@@ -1,5 +1,6 @@
 import { ArgumentError, ConflictError } from "../../base/errors.ts";
 import { Trajectory } from "../../base/trajectory/index.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /**
  * Returns the items of a source, checked one by one; every iteration starts from the beginning. A second iteration over a generator throws
@@ -30,5 +31,5 @@ export function checkedTrajectory(value: Trajectory): Trajectory {
 /** Checks an integer option. @throws ArgumentError `E_ARGUMENT` for a value that is not an integer of at least `min`. */
 export function checkOptionCount(value: number, { param, min }: { readonly param: string; readonly min: number }): void {
   if (Number.isSafeInteger(value) && value >= min) return;
-  throw new ArgumentError(`Expected \`${param}\` to be a whole number from ${min}, got \`${String(value)}\``, { param });
+  refuse(param, `a whole number from ${min}`, value);
 }

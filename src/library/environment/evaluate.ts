@@ -1,4 +1,4 @@
-import { ArgumentError, ConfigError } from "../../base/errors.ts";
+import { ConfigError } from "../../base/errors.ts";
 import { gatherGroups } from "../rollout/gather.ts";
 import type { GatherOptions } from "../rollout/index.ts";
 import {
@@ -18,6 +18,7 @@ import type { Environment } from "./environment.ts";
 import { highestReward } from "./highest-reward.ts";
 import { environmentRollout } from "./rollout.ts";
 import { scenarioIdOf } from "./scenarios.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link evaluate}; options shared with `gatherTrajectoryGroups` have the same meaning. */
 export interface EvaluateOptions<S> extends Pick<
@@ -179,12 +180,11 @@ function checkedKs(k: EvaluateOptions<never>["k"], samples: number): number[] {
   const ks = [...new Set(k === undefined ? [1, samples] : typeof k === "number" ? [k] : k)].sort((a, b) => a - b);
   const bad = ks.find((each) => !(Number.isInteger(each) && each >= 1 && each <= samples));
   if (bad === undefined || !(Number.isInteger(samples) && samples >= 1)) return ks;
-  throw new ArgumentError(`Expected \`k\` to be an integer from 1 to \`samples\` (${samples}), got \`${bad}\``, { param: "k" });
+  refuse("k", `an integer from 1 to \`samples\` (${samples})`, bad);
 }
 
 function checkBounds(threshold: number | undefined, level: number | undefined): void {
-  if (threshold !== undefined && !Number.isFinite(threshold))
-    throw new ArgumentError(`Expected \`threshold\` to be finite, got \`${threshold}\``, { param: "threshold" });
+  if (threshold !== undefined && !Number.isFinite(threshold)) refuse("threshold", "finite", threshold);
   if (level !== undefined) checkLevel(level);
 }
 

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { ArgumentError } from "../../base/errors.ts";
 import { uniform } from "../../base/util/rng.ts";
 import type { Environment, ScenarioSource } from "./environment.ts";
+import { checkInteger, refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link trainScenarios}. */
 export interface TrainScenariosOptions {
@@ -30,11 +31,9 @@ const ORDER_DOMAIN = 0x5ce4a210;
  * ```
  */
 export function trainScenarios<S>(source: ScenarioSource<S>, { seed = 0, from = 0, count }: TrainScenariosOptions): S[] {
-  if (!Number.isSafeInteger(seed)) throw new ArgumentError(`Expected \`seed\` to be an integer, got \`${seed}\``, { param: "seed" });
-  for (const [param, value] of Object.entries({ from, count })) {
-    if (Number.isSafeInteger(value) && value >= 0) continue;
-    throw new ArgumentError(`Expected \`${param}\` to be an integer of at least 0, got \`${value}\``, { param });
-  }
+  if (!Number.isSafeInteger(seed)) refuse("seed", "an integer", seed);
+  checkInteger("from", from, 0);
+  checkInteger("count", count, 0);
   if (typeof source === "function") return Array.from({ length: count }, (_, index) => source(from + index));
   if (source.length === 0) throw new ArgumentError("There are no scenarios to take from: the list is empty", { param: "scenarios" });
   const taken: S[] = [];

@@ -6,6 +6,7 @@ import { numberIn } from "./number-in.ts";
 import { reward } from "./reward.ts";
 import { similarity } from "./similarity.ts";
 import { messageOf } from "../../base/util/values.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of the rewards that score the last text. */
 export interface TextRewardOptions<S> {
@@ -85,11 +86,9 @@ export function numericReward<S>(expected: (scenario: S) => number, options: Num
   const { tolerance = 0, relativeTolerance = 1e-9, which = "last" } = options;
   for (const [param, value] of Object.entries({ tolerance, relativeTolerance })) {
     if (Number.isFinite(value) && value >= 0) continue;
-    throw new ConfigError(`Expected \`${param}\` to be a finite number of at least 0, got \`${String(value)}\``, { param });
+    refuse(param, "a finite number of at least 0", value, ConfigError);
   }
-  if (which !== "first" && which !== "last") {
-    throw new ConfigError(`Expected \`which\` to be "first" or "last", got \`${String(which)}\``, { param: "which" });
-  }
+  if (which !== "first" && which !== "last") refuse("which", '"first" or "last"', which, ConfigError);
   return textReward("numeric", options, (text, scenario) => {
     const right = expected(scenario);
     if (!Number.isFinite(right))

@@ -1,4 +1,4 @@
-import { ArgumentError, ConfigError, isAbort } from "../../base/errors.ts";
+import { ConfigError, isAbort } from "../../base/errors.ts";
 import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../../base/schema/index.ts";
 import { textOf } from "../../base/trajectory/messages.ts";
 import { REWARD_PREFIX } from "../../base/trajectory/scoring.ts";
@@ -11,6 +11,7 @@ import { highestReward } from "./highest-reward.ts";
 import { scoreGroup, scoreRollout } from "./rollout.ts";
 import { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 import { messageOf } from "../../base/util/values.ts";
+import { checkInteger, refuse } from "../../base/util/refuse.ts";
 
 /** Number of scenarios and expected reward of {@link validate}. */
 export interface ValidateOptions {
@@ -111,15 +112,9 @@ const MAX_PLAYED = 10;
  */
 export async function validate<S>(environment: Environment<S>, options: ValidateOptions = {}): Promise<Validation> {
   const { count = 100, expected, orderTolerance = 0.05, signal = new AbortController().signal } = options;
-  if (!Number.isSafeInteger(count) || count < 1) {
-    throw new ArgumentError(`Expected \`count\` to be an integer of at least 1, got \`${count}\``, { param: "count" });
-  }
-  if (expected !== undefined && !Number.isFinite(expected)) {
-    throw new ArgumentError(`Expected \`expected\` to be finite, got \`${expected}\``, { param: "expected" });
-  }
-  if (!(orderTolerance >= 0)) {
-    throw new ArgumentError(`Expected \`orderTolerance\` to be at least 0, got \`${orderTolerance}\``, { param: "orderTolerance" });
-  }
+  checkInteger("count", count, 1);
+  if (expected !== undefined && !Number.isFinite(expected)) refuse("expected", "finite", expected);
+  if (!(orderTolerance >= 0)) refuse("orderTolerance", "at least 0", orderTolerance);
   const { name, gold } = environment;
   const rewards = [...environment.rewards, ...environment.groupRewards];
   if (gold === undefined)

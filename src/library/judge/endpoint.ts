@@ -9,6 +9,7 @@ import { ConfigError, isAbort } from "../../base/errors.ts";
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import { JudgeLimitError } from "./errors.ts";
 import { costOf, type JudgeModel, type JudgePrices } from "./model.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link judgeEndpoint}. */
 export interface JudgeEndpointOptions {
@@ -225,9 +226,8 @@ function checkOptions({ model, prices, maxCostUsd, ...options }: JudgeEndpointOp
       param: `prices.${name}`,
     });
   }
-  if (maxCostUsd !== undefined && !(isAmount(maxCostUsd) && maxCostUsd > 0)) {
-    throw new ConfigError(`Expected \`maxCostUsd\` to be a number above 0, got \`${String(maxCostUsd)}\``, { param: "maxCostUsd" });
-  }
+  if (maxCostUsd !== undefined && !(isAmount(maxCostUsd) && maxCostUsd > 0))
+    refuse("maxCostUsd", "a number above 0", maxCostUsd, ConfigError);
   if (maxCostUsd !== undefined && prices === undefined) {
     const message = "Expected `prices` together with `maxCostUsd`; to limit tokens instead, set `maxTotalTokens`";
     throw new ConfigError(message, { param: "prices" });

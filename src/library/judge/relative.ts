@@ -7,6 +7,7 @@ import { DEFAULT_RUBRIC, relativeMessages } from "./prompts.ts";
 import { median, Questioner, type Question } from "./questioner.ts";
 import { Spending } from "./spending.ts";
 import { getOrThrow, itemAt } from "../../base/util/values.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link relativeJudge}. */
 export interface RelativeJudgeOptions<S> extends JudgeOptions {
@@ -55,9 +56,7 @@ export function relativeJudge<S>(options: RelativeJudgeOptions<S>): GroupReward<
   if (typeof rubric !== "function" && (typeof rubric !== "string" || rubric.trim() === "")) {
     throw new ConfigError(`Expected \`rubric\` to be a text or a function of the scenario, got ${typeof rubric}`, { param: "rubric" });
   }
-  if (form !== "scores" && form !== "ranking") {
-    throw new ConfigError(`Expected \`form\` to be "scores" or "ranking", got \`${String(form)}\``, { param: "form" });
-  }
+  if (form !== "scores" && form !== "ranking") refuse("form", '"scores" or "ranking"', form, ConfigError);
   const { name, weight, model, explain } = resolved;
   const questioner = new Questioner(resolved);
   const scoreGroup: GroupReward<S>["scoreGroup"] = async ({ scenario, trajectories, seed, signal }) => {

@@ -4,6 +4,7 @@ import { checkedScore } from "../../base/trajectory/scoring.ts";
 import type { Trajectory } from "../../base/trajectory/trajectory.ts";
 import { uniform } from "../../base/util/rng.ts";
 import { first, itemAt, last, messageOf, zip } from "../../base/util/values.ts";
+import { checkInteger, refuse } from "../../base/util/refuse.ts";
 
 /** Rollouts of one scenario with a known order. */
 export interface JudgeCase<S> {
@@ -99,10 +100,10 @@ export async function validateJudge<S>(
   options: ValidateJudgeOptions = {},
 ): Promise<JudgeValidation> {
   const { orders = 4, seed = 0, minAccuracy = 0.75, orderTolerance = 0.05, signal = new AbortController().signal } = options;
-  checkNumber("orders", orders, Number.isSafeInteger(orders) && orders >= 2, "an integer of at least 2");
-  checkNumber("seed", seed, Number.isSafeInteger(seed) && seed >= 0, "an integer of at least 0");
-  checkNumber("minAccuracy", minAccuracy, minAccuracy >= 0 && minAccuracy <= 1, "in [0, 1]");
-  checkNumber("orderTolerance", orderTolerance, orderTolerance >= 0, "at least 0");
+  checkInteger("orders", orders, 2);
+  checkInteger("seed", seed, 0);
+  if (!(minAccuracy >= 0 && minAccuracy <= 1)) refuse("minAccuracy", "in [0, 1]", minAccuracy);
+  if (!(orderTolerance >= 0)) refuse("orderTolerance", "at least 0", orderTolerance);
   checkCases(cases);
   const judged: JudgedCase[] = [];
   for (const [index, each] of cases.entries()) {
@@ -237,10 +238,6 @@ function findingsOf(
 
 function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
-function checkNumber(param: string, value: number, isValid: boolean, expected: string): void {
-  if (!isValid) throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got \`${String(value)}\``, { param });
 }
 
 function checkCases<S>(cases: readonly JudgeCase<S>[]): void {

@@ -1,5 +1,5 @@
-import { ArgumentError } from "../../base/errors.ts";
 import { checkProgress } from "../../base/progress/index.ts";
+import { checkInteger, refuse } from "../../base/util/refuse.ts";
 import type { GatherOptions } from "./options.ts";
 
 /** Checks the options before anything runs. @throws ArgumentError `E_ARGUMENT` for an option out of range. */
@@ -13,18 +13,14 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
   if (typeof retries === "object") checkOptionalInteger("retries.limit", retries.limit, 0);
   else checkOptionalInteger("retries", retries, 0);
   const { timeoutMs, maxExceptions, temperature, chatTemplateKwargs: kwargs } = options;
-  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= 2 ** 31 - 1)) {
+  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= 2 ** 31 - 1))
     refuse("timeoutMs", "above 0 and at most 2147483647", timeoutMs);
-  }
-  if (maxExceptions !== undefined && !(maxExceptions >= 0 && (maxExceptions < 1 || Number.isInteger(maxExceptions)))) {
+  if (maxExceptions !== undefined && !(maxExceptions >= 0 && (maxExceptions < 1 || Number.isInteger(maxExceptions))))
     refuse("maxExceptions", "a count, or a fraction below 1", maxExceptions);
-  }
-  if (temperature !== undefined && !(temperature >= 0 && temperature < Infinity)) {
+  if (temperature !== undefined && !(temperature >= 0 && temperature < Infinity))
     refuse("temperature", "a finite number of at least 0", temperature);
-  }
-  if (kwargs !== undefined && (typeof kwargs !== "object" || kwargs === null || Array.isArray(kwargs))) {
+  if (kwargs !== undefined && (typeof kwargs !== "object" || kwargs === null || Array.isArray(kwargs)))
     refuse("chatTemplateKwargs", "an object of template variables by name", kwargs);
-  }
   checkIndices(options.indices, scenarios);
   checkProgress(options.progress);
 }
@@ -42,11 +38,6 @@ function checkIndices(indices: readonly number[] | undefined, scenarios: number)
   }
 }
 
-/** Checks an optional integer. @throws ArgumentError `E_ARGUMENT` for a number below `min` or not an integer; undefined is valid. */
-export function checkOptionalInteger(param: string, value: number | undefined, min: number): void {
-  if (value !== undefined && !(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
-}
-
-function refuse(param: string, expected: string, got: unknown): never {
-  throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got \`${String(got)}\``, { param });
+function checkOptionalInteger(param: string, value: number | undefined, min: number): void {
+  if (value !== undefined) checkInteger(param, value, min);
 }

@@ -1,7 +1,7 @@
 import { trajectoryGroups, type TrajectoryGroup, type TrajectoryGroups } from "../../base/trajectory/index.ts";
 import { linkAbort } from "../../base/util/abort.ts";
 import { pushIterator } from "../../base/util/push-iterator.ts";
-import { checkOptionalInteger } from "./check-options.ts";
+import { checkInteger } from "../../base/util/refuse.ts";
 import type { GatherOptions, Rollout, StreamOptions } from "./options.ts";
 import { runRollouts, type RolloutsOptions } from "./runner.ts";
 
@@ -86,7 +86,7 @@ export function streamTrajectoryGroups<S>(
   rollout: Rollout<S>,
   { maxUnread = UNREAD_GROUPS, ...options }: StreamOptions<S> = {},
 ): AsyncIterable<TrajectoryGroup> {
-  checkOptionalInteger("maxUnread", maxUnread, 1);
+  checkInteger("maxUnread", maxUnread, 1);
   return {
     [Symbol.asyncIterator]() {
       const link = linkAbort(options.signal);

@@ -5,6 +5,7 @@ import { checkedAnswer, type CheckedAnswer, type Rejection } from "./check-answe
 import { batchMessages, responseFormat, retryMessage, type DifficultyRange } from "./prompt.ts";
 import { MAX_DIFFICULTY, MIN_DIFFICULTY, normalizedTask, type ToolScenario } from "./scenario.ts";
 import { sourcesOf, type ScenarioClient, type ScenarioResource } from "./sources.ts";
+import { checkInteger, refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link generateScenarios}. */
 export interface GenerateScenariosOptions {
@@ -184,13 +185,8 @@ function checkNumbers({
   ...counts
 }: Required<Pick<GenerateScenariosOptions, "count" | "batchSize" | "maxRequests" | "difficulty">> &
   Pick<GenerateScenariosOptions, "seed">): void {
-  for (const [param, value] of Object.entries(counts)) {
-    if (Number.isSafeInteger(value) && (value as number) >= 1) continue;
-    throw new ArgumentError(`Expected \`${param}\` to be an integer of at least 1, got \`${String(value)}\``, { param });
-  }
-  if (seed !== undefined && !Number.isSafeInteger(seed)) {
-    throw new ArgumentError(`Expected \`seed\` to be an integer, got \`${String(seed)}\``, { param: "seed" });
-  }
+  for (const [param, value] of Object.entries(counts)) checkInteger(param, value as number, 1);
+  if (seed !== undefined && !Number.isSafeInteger(seed)) refuse("seed", "an integer", seed);
   const { min, max } = difficulty ?? {};
   const isInRange = (value: unknown) => Number.isInteger(value) && Number(value) >= MIN_DIFFICULTY && Number(value) <= MAX_DIFFICULTY;
   if (isInRange(min) && isInRange(max) && Number(min) <= Number(max)) return;

@@ -1,6 +1,6 @@
 import { digestOf } from "../dataset/keys.ts";
-import { ArgumentError } from "../../base/errors.ts";
 import type { ToolScenario } from "./scenario.ts";
+import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link splitScenarios}. */
 export interface SplitScenariosOptions {
@@ -37,11 +37,8 @@ export function splitScenarios<S extends Pick<ToolScenario, "id">>(
   scenarios: Iterable<S>,
   { eval: fraction, seed = 0 }: SplitScenariosOptions,
 ): ScenarioSplit<S> {
-  if (typeof fraction !== "number" || !(fraction > 0 && fraction < 1)) {
-    throw new ArgumentError(`Expected \`eval\` to be a fraction between 0 and 1, got \`${String(fraction)}\``, { param: "eval" });
-  }
-  if (!Number.isSafeInteger(seed))
-    throw new ArgumentError(`Expected \`seed\` to be an integer, got \`${String(seed)}\``, { param: "seed" });
+  if (typeof fraction !== "number" || !(fraction > 0 && fraction < 1)) refuse("eval", "a fraction between 0 and 1", fraction);
+  if (!Number.isSafeInteger(seed)) refuse("seed", "an integer", seed);
   const split: ScenarioSplit<S> = { train: [], eval: [] };
   for (const scenario of scenarios) {
     const isHeldOut = digestOf("scenarios", String(seed), scenario.id).readUIntBE(0, 6) / 2 ** 48 < fraction;

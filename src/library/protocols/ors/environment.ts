@@ -8,6 +8,7 @@ import { callOrs, type OrsServer } from "./http.ts";
 import { toOrsMessages } from "./messages.ts";
 import { OrsSession, type OrsTask } from "./session.ts";
 import * as wire from "./wire.ts";
+import { refuse } from "../../../base/util/refuse.ts";
 
 /** Metric with the reward that the server gave a rollout. */
 const EPISODE_REWARD = "episode_reward";
@@ -70,8 +71,7 @@ export interface OrsEnvironmentOptions {
 export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<Environment<OrsTask>> {
   const { reward = "last", groupWeight = 1, agent = {}, apiKey, secrets = {}, timeoutMs = 60_000, signal } = options;
   checkCount("timeoutMs", timeoutMs, 1);
-  if (reward !== "last" && reward !== "sum")
-    throw new ConfigError(`Expected \`reward\` to be "last" or "sum", got \`${String(reward)}\``, { param: "reward" });
+  if (reward !== "last" && reward !== "sum") refuse("reward", '"last" or "sum"', reward, ConfigError);
   const server: OrsServer = {
     baseUrl: readBaseUrl(options.baseUrl, "baseUrl"),
     headers: { ...(apiKey === undefined ? {} : { "x-api-key": apiKey }), ...secretsHeader(secrets) },

@@ -2,6 +2,7 @@ import { ArgumentError } from "../../../base/errors.ts";
 import type { Tool, ToolCall } from "../../../base/schema/index.ts";
 import type { HistoryBuilder, Policy, SampleOptions } from "../../../base/trajectory/index.ts";
 import { failure, type AgentTool, type ToolResult } from "./tool.ts";
+import { checkInteger } from "../../../base/util/refuse.ts";
 
 /** Options of {@link runAgent}; the options of `sample` apply to every turn. */
 export interface RunAgentOptions extends Omit<SampleOptions, "tools"> {
@@ -70,9 +71,7 @@ export async function runAgent(
   policy: Policy,
   { tools, maxTurns = 8, isDone = () => false, ...sampling }: RunAgentOptions = {},
 ): Promise<AgentRun> {
-  if (!Number.isSafeInteger(maxTurns) || maxTurns < 1) {
-    throw new ArgumentError(`Expected \`maxTurns\` to be an integer of at least 1, got \`${maxTurns}\``, { param: "maxTurns" });
-  }
+  checkInteger("maxTurns", maxTurns, 1);
   const offered = toolsByName(t.tools, tools);
   const signal = sampling.signal ?? new AbortController().signal;
   const counts = { turns: 0, toolCalls: 0, toolErrors: 0 };
