@@ -1,5 +1,5 @@
 /** Public interface of capturing: a fetch for the client, and a scope for the rollout. */
-import { ArgumentError } from "../../base/errors.ts";
+import { ArgumentError, refuse } from "../../base/errors.ts";
 import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../../base/trajectory/histories.ts";
 import { Trajectory, trajectory, type Scalar } from "../../base/trajectory/index.ts";
 import type { Service } from "../client/index.ts";
@@ -7,7 +7,6 @@ import { recordedCalls } from "./calls.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
 import { sessionTrajectory, type SessionRolloutOptions } from "./session.ts";
 import { CaptureScope, scopes, type ScopeOptions } from "./scope.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /** Result of a captured rollout. */
 export interface CaptureResult {

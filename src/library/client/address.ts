@@ -1,5 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
-import { refuse } from "../../base/util/refuse.ts";
+import { ConfigError, refuse } from "../../base/errors.ts";
 
 /**
  * Checks the address of a service and removes slashes at its end.

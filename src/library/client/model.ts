@@ -1,4 +1,4 @@
-import { NotFoundError } from "../../base/errors.ts";
+import { NotFoundError, refuse } from "../../base/errors.ts";
 import {
   rlConfig,
   sftConfig,
@@ -18,7 +18,6 @@ import type { Service } from "./service.ts";
 import { type DeletedModel, type ModelInfo, type RlOptions, type SftOptions } from "./wire.ts";
 import { optionNames, withOptionNames } from "./option-names.ts";
 import { optionsToWire } from "./options.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link Model.train}. */
 export type TrainOptions = RlOptions & CreateOptions;

@@ -1,10 +1,9 @@
-import { ArgumentError } from "../../base/errors.ts";
+import { ArgumentError, refuse } from "../../base/errors.ts";
 import { TrajectoryGroup, type Trajectory } from "../../base/trajectory/index.ts";
 import { trainedMessages } from "./chat.ts";
 import { Dataset } from "./dataset.ts";
 import { messagesText } from "./keys.ts";
 import { checkOptionCount, rereadable } from "./source.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /** Minimum reward, duplicates and constant groups for {@link bestOf}. */
 export interface BestOfOptions {

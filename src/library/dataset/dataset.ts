@@ -1,10 +1,9 @@
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, refuse } from "../../base/errors.ts";
 import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
 import { normalizedRewards, scored, type RewardLike } from "../../base/trajectory/scoring.ts";
 import type { Identity } from "./keys.ts";
 import { balanced, deduped, filtered, isInShare, mapped, sampled, shuffled, taken } from "./operators.ts";
 import { checkOptionCount, checkedTrajectory, rereadable } from "./source.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link Dataset.shuffle}. */
 export interface ShuffleOptions {

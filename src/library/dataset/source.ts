@@ -1,6 +1,5 @@
-import { ArgumentError, ConflictError } from "../../base/errors.ts";
+import { ArgumentError, ConflictError, refuse } from "../../base/errors.ts";
 import { Trajectory } from "../../base/trajectory/index.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /**
  * Returns the items of a source, checked one by one; every iteration starts from the beginning. A second iteration over a generator throws

@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, refuse } from "../../base/errors.ts";
 import { gatherGroups } from "../rollout/gather.ts";
 import type { GatherOptions } from "../rollout/index.ts";
 import {
@@ -18,7 +18,6 @@ import type { Environment } from "./environment.ts";
 import { highestReward } from "./highest-reward.ts";
 import { environmentRollout } from "./rollout.ts";
 import { scenarioIdOf } from "./scenarios.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link evaluate}; options shared with `gatherTrajectoryGroups` have the same meaning. */
 export interface EvaluateOptions<S> extends Pick<

@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
-import { ArgumentError } from "../../base/errors.ts";
+import { ArgumentError, checkInteger, refuse } from "../../base/errors.ts";
 import { uniform } from "../../base/util/rng.ts";
 import type { Environment, ScenarioSource } from "./environment.ts";
-import { checkInteger, refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link trainScenarios}. */
 export interface TrainScenariosOptions {

@@ -1,12 +1,11 @@
 import type { ValidateFunction } from "ajv";
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, refuse } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
 import type { Reward } from "../../base/trajectory/scoring.ts";
 import { numberIn } from "./number-in.ts";
 import { reward } from "./reward.ts";
 import { similarity } from "./similarity.ts";
 import { messageOf } from "../../base/util/values.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of the rewards that score the last text. */
 export interface TextRewardOptions<S> {

@@ -1,4 +1,4 @@
-import { ConfigError, isAbort } from "../../base/errors.ts";
+import { ConfigError, isAbort, checkInteger, refuse } from "../../base/errors.ts";
 import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../../base/schema/index.ts";
 import { textOf } from "../../base/trajectory/messages.ts";
 import { REWARD_PREFIX } from "../../base/trajectory/scoring.ts";
@@ -11,7 +11,6 @@ import { highestReward } from "./highest-reward.ts";
 import { scoreGroup, scoreRollout } from "./rollout.ts";
 import { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 import { messageOf } from "../../base/util/values.ts";
-import { checkInteger, refuse } from "../../base/util/refuse.ts";
 
 /** Number of scenarios and expected reward of {@link validate}. */
 export interface ValidateOptions {

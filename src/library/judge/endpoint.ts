@@ -5,11 +5,10 @@ import { parseCompletion } from "../client/completion.ts";
 import { ConnectionError, ProtocolError } from "../client/errors.ts";
 import { withRetries } from "../client/retry.ts";
 import { Transport } from "../client/transport.ts";
-import { ConfigError, isAbort } from "../../base/errors.ts";
+import { ConfigError, isAbort, refuse } from "../../base/errors.ts";
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import { JudgeLimitError } from "./errors.ts";
 import { costOf, type JudgeModel, type JudgePrices } from "./model.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link judgeEndpoint}. */
 export interface JudgeEndpointOptions {

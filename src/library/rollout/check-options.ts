@@ -1,5 +1,5 @@
+import { checkInteger, refuse } from "../../base/errors.ts";
 import { checkProgress } from "../../base/progress/index.ts";
-import { checkInteger, refuse } from "../../base/util/refuse.ts";
 import type { GatherOptions } from "./options.ts";
 
 /** Checks the options before anything runs. @throws ArgumentError `E_ARGUMENT` for an option out of range. */

@@ -1,7 +1,7 @@
+import { checkInteger } from "../../base/errors.ts";
 import { trajectoryGroups, type TrajectoryGroup, type TrajectoryGroups } from "../../base/trajectory/index.ts";
 import { linkAbort } from "../../base/util/abort.ts";
 import { pushIterator } from "../../base/util/push-iterator.ts";
-import { checkInteger } from "../../base/util/refuse.ts";
 import type { GatherOptions, Rollout, StreamOptions } from "./options.ts";
 import { runRollouts, type RolloutsOptions } from "./runner.ts";
 

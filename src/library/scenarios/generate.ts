@@ -1,11 +1,10 @@
-import { ArgumentError, WhetstoneError } from "../../base/errors.ts";
+import { ArgumentError, WhetstoneError, checkInteger, refuse } from "../../base/errors.ts";
 import type { ChatCompletionRequest, RequestMessage, Tool } from "../../base/schema/index.ts";
 import type { Policy } from "../../base/trajectory/index.ts";
 import { checkedAnswer, type CheckedAnswer, type Rejection } from "./check-answer.ts";
 import { batchMessages, responseFormat, retryMessage, type DifficultyRange } from "./prompt.ts";
 import { MAX_DIFFICULTY, MIN_DIFFICULTY, normalizedTask, type ToolScenario } from "./scenario.ts";
 import { sourcesOf, type ScenarioClient, type ScenarioResource } from "./sources.ts";
-import { checkInteger, refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link generateScenarios}. */
 export interface GenerateScenariosOptions {

@@ -1,6 +1,6 @@
+import { refuse } from "../../base/errors.ts";
 import { digestOf } from "../dataset/keys.ts";
 import type { ToolScenario } from "./scenario.ts";
-import { refuse } from "../../base/util/refuse.ts";
 
 /** Options of {@link splitScenarios}. */
 export interface SplitScenariosOptions {

@@ -1,6 +1,6 @@
 import { checkCount, readBaseUrl } from "../../client/address.ts";
 import { defineEnvironment, type Environment } from "../../environment/index.ts";
-import { ConfigError } from "../../../base/errors.ts";
+import { ConfigError, refuse } from "../../../base/errors.ts";
 import { runAgent } from "../../rollout/agent/index.ts";
 import { trajectory } from "../../../base/trajectory/index.ts";
 import type { EnvironmentAgentOptions } from "../episode/client-options.ts";
@@ -8,7 +8,6 @@ import { callOrs, type OrsServer } from "./http.ts";
 import { toOrsMessages } from "./messages.ts";
 import { OrsSession, type OrsTask } from "./session.ts";
 import * as wire from "./wire.ts";
-import { refuse } from "../../../base/util/refuse.ts";
 
 /** Metric with the reward that the server gave a rollout. */
 const EPISODE_REWARD = "episode_reward";

@@ -1,8 +1,7 @@
-import { ArgumentError } from "../../../base/errors.ts";
+import { ArgumentError, checkInteger } from "../../../base/errors.ts";
 import type { Tool, ToolCall } from "../../../base/schema/index.ts";
 import type { HistoryBuilder, Policy, SampleOptions } from "../../../base/trajectory/index.ts";
 import { failure, type AgentTool, type ToolResult } from "./tool.ts";
-import { checkInteger } from "../../../base/util/refuse.ts";
 
 /** Options of {@link runAgent}; the options of `sample` apply to every turn. */
 export interface RunAgentOptions extends Omit<SampleOptions, "tools"> {
