@@ -74,7 +74,6 @@ export async function savedEvaluation(settings: SavedEvaluationSettings): Promis
   const options = { model, environment, checkpoints, samples, temperature, chatTemplateKwargs, concurrency, signal };
   await evaluateCheckpoints({ ...options, runDir: out }).done;
   const run = await openRun(out, { signal });
-  const subjects = checkpoints.map((step) => run.at(step));
   const results = [];
   for (const step of checkpoints) results.push({ step, ...(await estimatesOf(run, step, { environment, samples })) });
   return {
@@ -83,7 +82,13 @@ export async function savedEvaluation(settings: SavedEvaluationSettings): Promis
     samples,
     runDir: run.dir,
     checkpoints: results,
-    comparison: subjects.length < 2 ? null : await compare(subjects, { signal }),
+    comparison:
+      checkpoints.length < 2
+        ? null
+        : await compare(
+            checkpoints.map((step) => run.at(step)),
+            { signal },
+          ),
   };
 }
 

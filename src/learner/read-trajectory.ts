@@ -45,10 +45,10 @@ export const NO_COUNTS = {
   missingBytes: 0,
   /** Trajectories with such bytes. */
   trajectoriesWithMissingBytes: 0,
-};
+} as const;
 
 /** Counters that are updated while trajectories are read. */
-export type ReadCounts = typeof NO_COUNTS;
+export type ReadCounts = { -readonly [Name in keyof typeof NO_COUNTS]: number };
 
 /** Settings for reading the trajectories of one batch, with its counters. */
 export interface TrajectoryReading extends Reading {

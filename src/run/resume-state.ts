@@ -82,8 +82,10 @@ export function nextState(state: ResumeState, event: RecordedEvent): ResumeState
       return { ...state, openJob: null, failedAttempts: state.failedAttempts + 1 };
     case "step-end":
       return { ...state, openJob: null, failedAttempts: 0, steps: [...state.steps, event] };
-    case "batch-end":
-      return { ...state, prepared: new Map([...state.prepared, [event.step, event]]) };
+    case "batch-end": {
+      const { step, sampled, passRates } = event;
+      return { ...state, prepared: new Map([...state.prepared, [step, { step, sampled, passRates }]]) };
+    }
     case "evaluation-end":
       return { ...state, evaluations: [...state.evaluations, event] };
     case "checkpoints-delete":

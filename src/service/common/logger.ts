@@ -52,7 +52,6 @@ function write(level: string, message: string, fields: Readonly<Record<string, u
   logLine(`${new Date().toISOString()} ${level} ${message}${json}`);
 }
 
-/** Applies `redact` to every string of a JSON value, including property names. */
 /** Returns a handler of rejections that logs `message` as a warning, with `fields` and the error's message. */
 export function logFailure(
   logger: Pick<ServiceLogger, "warn">,
@@ -62,6 +61,7 @@ export function logFailure(
   return (error) => logger.warn(message, { ...fields, error: messageOf(error) });
 }
 
+/** Applies `redact` to every string of a JSON value, including property names. */
 function redactedValue(value: unknown, redact: (text: string) => string): unknown {
   if (typeof value === "string") return redact(value);
   if (Array.isArray(value)) return value.map((item) => redactedValue(item, redact));

@@ -56,7 +56,7 @@ export const STATUSES = {
 } as const satisfies Partial<Record<ErrorCode, ErrorStatus>>;
 
 /** Returns the status of an error code; undefined for a code whose message is not sent. */
-export function statusOf(statuses: Partial<Readonly<Record<ErrorCode, ErrorStatus>>>, code: ErrorCode): ErrorStatus | undefined {
+export function statusOf(statuses: { readonly [Code in ErrorCode]?: ErrorStatus | undefined }, code: ErrorCode): ErrorStatus | undefined {
   return statuses[code];
 }
 

@@ -1,3 +1,4 @@
+import { messageOf } from "../../base/util/values.ts";
 import { logFailure } from "../common/logger.ts";
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
 import type { DiskSpace } from "../disk/space.ts";
@@ -75,7 +76,8 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
     await published;
     await warm.keep(model.id, { handle, checkpointId: committed.id, optimizerKind: job.type });
   } catch (error) {
-    logFailure(context.logger, "A finished model could not be published; it is loaded from disk when asked for", { job: job.id })(error);
+    const message = "A finished model could not be published; it is loaded from disk when asked for";
+    context.logger.warn(message, { job: job.id, error: messageOf(error) });
     changes.notify();
     await engine.unload(handle).catch(() => undefined);
   }

@@ -66,11 +66,27 @@ async function readWork({ context, job, base, signal }: JobScope): Promise<SftWo
   return { data, plan, validation: validation.flat(), validationExamples: validation.length };
 }
 
+/** Data of an event `gradient_step`. */
+interface SftStepMetrics {
+  readonly gradient_step: number;
+  readonly loss: number;
+  readonly grad_norm: number;
+  readonly learning_rate: number;
+  readonly num_trajectories: number;
+  readonly num_tokens: number;
+  readonly num_trainable_tokens: number;
+  readonly tokens_per_second: number;
+  readonly "policy/entropy": number;
+  readonly "tokens/trained": number;
+  readonly "tokens/dropped": number;
+  readonly "tokens/padding_share": number;
+}
+
 async function trainStep(
   { context, handle, base, signal }: JobScope,
   data: SftData,
   { step, number, isLast }: { readonly step: SftStep; readonly number: number; readonly isLast: boolean },
-) {
+): Promise<SftStepMetrics> {
   const batch = buildSftBatch(step.examples.flatMap((example) => data.examples[example] ?? []));
   const startedMs = performance.now();
   const { logprobs, metrics } = await context.engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
@@ -135,7 +151,7 @@ async function summarize(store: Store, jobId: string): Promise<Record<string, nu
   });
 }
 
-type StepEvent = Awaited<ReturnType<typeof trainStep>> & Readonly<Record<string, number>>;
+type StepEvent = SftStepMetrics & Readonly<Record<string, number>>;
 
 /** Yields the job's `gradient_step` data in order. */
 async function* stepEvents(store: Store, jobId: string): AsyncGenerator<StepEvent> {

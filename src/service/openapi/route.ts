@@ -46,7 +46,7 @@ export interface RouteSpec {
   /** Response with status 200. */
   readonly answer: z.ZodType | RouteAnswer;
   /** Responses with other statuses and a body that is not an error body. @default none */
-  readonly otherAnswers?: Readonly<Record<number, z.ZodType>> | undefined;
+  readonly otherAnswers?: Readonly<Partial<Record<ErrorStatus, z.ZodType>>> | undefined;
   /** Error statuses in addition to the implied ones (see `document.ts`). @default none */
   readonly errors?: readonly ErrorStatus[] | undefined;
   /** Schema of error bodies. @default the error body of the service */

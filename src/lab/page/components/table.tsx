@@ -38,12 +38,12 @@ export function Table<Row>({ name, caption, columns, rows, keyOf, rowClass }: Ta
     <table class={name}>
       {caption !== undefined && <caption>{caption}</caption>}
       <thead>
-        <tr>{columns.map((column) => headOf(column))}</tr>
+        <tr>{columns.map(headOf)}</tr>
       </thead>
       <tbody>
         {rows.map((row, index) => (
           <tr key={keyOf(row, index)} class={rowClass?.(row)}>
-            {columns.map((column) => cellOf(column, row))}
+            {columns.map((column, index) => cellOf(column, row, index))}
           </tr>
         ))}
       </tbody>
@@ -51,10 +51,10 @@ export function Table<Row>({ name, caption, columns, rows, keyOf, rowClass }: Ta
   );
 }
 
-function headOf<Row>({ label, kind = "text", headClass, order, onSort }: Column<Row>) {
+function headOf<Row>({ label, kind = "text", headClass, order, onSort }: Column<Row>, index: number) {
   return (
     <th
-      key={label}
+      key={index}
       scope="col"
       class={headClass ?? (kind === "number" ? "num" : undefined)}
       aria-sort={order === undefined ? undefined : (order ?? "none")}
@@ -73,17 +73,17 @@ function headOf<Row>({ label, kind = "text", headClass, order, onSort }: Column<
   );
 }
 
-function cellOf<Row>({ label, kind, isHead = false, class: given, isLabeled = false, title, cell }: Column<Row>, row: Row) {
+function cellOf<Row>({ label, kind, isHead = false, class: given, isLabeled = false, title, cell }: Column<Row>, row: Row, index: number) {
   if (isHead) {
     return (
-      <th key={label} scope="row">
+      <th key={index} scope="row">
         {cell(row)}
       </th>
     );
   }
   const name = typeof given === "function" ? given(row) : (given ?? (kind === "number" ? "num" : undefined));
   return (
-    <td key={label} class={name} data-label={isLabeled ? label : undefined} title={title?.(row)}>
+    <td key={index} class={name} data-label={isLabeled ? label : undefined} title={title?.(row)}>
       {cell(row)}
     </td>
   );

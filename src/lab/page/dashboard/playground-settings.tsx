@@ -95,7 +95,8 @@ export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
       />
     </label>
   );
-  const models = [...new Set([settings.model, ...names])].filter(Boolean).map((value) => ({ value, label: value }));
+  const isListed = settings.model === "" || names.includes(settings.model);
+  const models = (isListed ? names : [settings.model, ...names]).map((value) => ({ value, label: value }));
   return (
     <form class="settings" aria-label="Sampling" onSubmit={(event) => event.preventDefault()}>
       <label class="field wide">

@@ -52,9 +52,16 @@ function answer(status: ErrorStatus, fields: ErrorBodyFields): ChatErrorAnswer {
 /** Error `type` for a malformed body, as opposed to a field that fails a check against the model. */
 const BODY_TYPE = "Bad Request";
 
-const { E_CONFIG: _config, E_SHAPE: _shape, E_PREFLIGHT: _preflight, ...SHARED_STATUSES } = STATUSES;
-/** Status by error code: an invalid field is a 400, and errors of training do not occur. */
-const CHAT_STATUSES = { ...SHARED_STATUSES, E_ARGUMENT: 400, E_DATA: 400, E_UNSUPPORTED: 400 } as const;
+/** Status by error code: an invalid field is a 400. Codes that are undefined here are answered with 500, without the message. */
+const CHAT_STATUSES = {
+  ...STATUSES,
+  E_ARGUMENT: 400,
+  E_DATA: 400,
+  E_UNSUPPORTED: 400,
+  E_CONFIG: undefined,
+  E_SHAPE: undefined,
+  E_PREFLIGHT: undefined,
+} as const;
 
 /** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without details. */
 export function toChatError(error: unknown): ChatErrorAnswer {
