@@ -154,14 +154,14 @@ async function plain(model: ArchitectureInput, name: Config, more: Config): Prom
 /** Returns the rotation of whole heads. @throws UnsupportedError `E_UNSUPPORTED` for a model that rotates a part of each head. */
 async function wholeRope(
   { file, keys, headSize }: Pick<ArchitectureInput, "file" | "keys" | "headSize">,
-  theta: number = keys.requireNumber("rope.freq_base"),
+  theta?: number,
 ): Promise<RopeParameters> {
   const rotated = keys.number("rope.dimension_count") ?? headSize;
   if (rotated !== headSize)
     throw new UnsupportedError(
       `${keys.label}: ${keys.name("rope.dimension_count")}: expected the size of a head, ${headSize}, got ${rotated}`,
     );
-  return ropeParameters(file, keys, headSize, theta);
+  return ropeParameters(file, keys, headSize, theta ?? keys.requireNumber("rope.freq_base"));
 }
 
 function biases({ tensors }: GgufFile): { readonly attention_bias: boolean; readonly mlp_bias: boolean } {

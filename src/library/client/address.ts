@@ -25,6 +25,6 @@ export function isOnThisMachine(baseUrl: string): boolean {
 
 /** Checks an optional count. @throws ConfigError `E_CONFIG` if it is not an integer of at least `min`. */
 export function checkCount(param: string, value: number | undefined, min: number): void {
-  if (value === undefined || (Number.isInteger(value) && value >= min)) return;
+  if (value === undefined || (Number.isSafeInteger(value) && value >= min)) return;
   refuse(param, `an integer of at least ${min}`, value, ConfigError);
 }

@@ -180,14 +180,14 @@ type FromWire<S extends z.ZodRawShape> = {
 };
 
 /** Converts the fields of `schema` to camelCase. An absent field becomes null, and a field that the schema lacks is left out. */
-export function fromWire<S extends z.ZodRawShape>(schema: z.ZodObject<S>, wire: object): FromWire<S> {
+export function fromWire<S extends z.ZodRawShape>(schema: z.ZodObject<S>, wire: z.output<z.ZodObject<S>>): FromWire<S> {
   const fields = wire as Readonly<Record<string, unknown>>;
   return Object.fromEntries(Object.keys(schema.shape).map((key) => [camelCase(key), fields[key] ?? null])) as FromWire<S>;
 }
 
 /** Validates a 2xx response as {@link parseResponse} does, and converts its fields as {@link fromWire} does. */
 export function readFields<S extends z.ZodRawShape>(schema: z.ZodObject<S>, answer: unknown, what: string): FromWire<S> {
-  return fromWire(schema, parseResponse<object>(schema, answer, what));
+  return fromWire(schema, parseResponse(schema, answer, what));
 }
 
 /** Converts options to the fields of `schema`. Omits absent options: a service without the extensions may reject unknown fields. */

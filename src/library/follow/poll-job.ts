@@ -59,7 +59,7 @@ export function pollJob(service: JobSource, jobId: string, options: PollJobOptio
     }
   };
   const tooLate = `Training job ${jobId} did not finish within ${timeoutMs} ms. It is still running: follow it again, or cancel it`;
-  return observe(follow, { signal, timeoutMs, timeout: () => new JobTimeoutError(tooLate, { jobId }) });
+  return observe(follow, { signal, timeout: { ms: timeoutMs, error: () => new JobTimeoutError(tooLate, { jobId }) } });
 }
 
 interface Context {

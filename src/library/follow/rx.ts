@@ -9,19 +9,22 @@ import { delay } from "../../base/util/delay.ts";
 /**
  * Returns an Observable that runs `work` for each subscription and completes or errors with it. Unsubscribing aborts the signal of `work`.
  *
- * @param limits - An abort of `signal` errors with the signal's own reason; after `timeoutMs`, the Observable errors with `timeout()`.
+ * @param limits - An abort of `signal` errors with the signal's own reason; after `timeout.ms`, the Observable errors with `timeout.error()`.
  */
 export function observe<T>(
   work: (emit: (value: T) => void, stop: AbortSignal) => Promise<void>,
-  limits: { readonly signal?: AbortSignal | undefined; readonly timeoutMs?: number | undefined; readonly timeout?: () => Error },
+  limits: {
+    readonly signal?: AbortSignal | undefined;
+    readonly timeout?: { readonly ms: number | undefined; readonly error: () => Error };
+  },
 ): Observable<T> {
-  const { signal, timeoutMs, timeout } = limits;
+  const { signal, timeout } = limits;
   return new (rxjs().Observable)((subscriber) => {
     const controller = new AbortController();
     const fail = (error: unknown) => subscriber.error(error);
     subscriber.add(() => controller.abort());
     subscriber.add(onceAborted(signal, () => fail(signal?.reason)));
-    const timer = timeoutMs === undefined ? undefined : setTimeout(() => fail(timeout?.()), timeoutMs);
+    const timer = timeout?.ms === undefined ? undefined : setTimeout(() => fail(timeout.error()), timeout.ms);
     subscriber.add(() => clearTimeout(timer));
     // A signal that is already aborted has closed the subscriber; the work must then not start.
     if (!subscriber.closed) work((value) => subscriber.next(value), controller.signal).then(() => subscriber.complete(), fail);

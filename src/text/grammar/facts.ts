@@ -122,10 +122,12 @@ export class GrammarFacts {
 
   #holds(expression: Expression, conditionOf: ConditionOf, rules: readonly boolean[], kept: Map<Expression, boolean>): boolean {
     if (expression.kind === "rule") return itemAt(rules, expression.index);
-    const condition = conditionOf(expression);
-    if (typeof condition === "boolean") return condition;
-    const isTrue = (part: Expression) => this.#holds(part, conditionOf, rules, kept);
-    return getOrInsert(kept, expression, () => (condition.needs === "all" ? condition.parts.every(isTrue) : condition.parts.some(isTrue)));
+    return getOrInsert(kept, expression, () => {
+      const condition = conditionOf(expression);
+      if (typeof condition === "boolean") return condition;
+      const isTrue = (part: Expression) => this.#holds(part, conditionOf, rules, kept);
+      return condition.needs === "all" ? condition.parts.every(isTrue) : condition.parts.some(isTrue);
+    });
   }
 
   /** Whether a bounded repetition is unrolled into copies of its body instead of matched with a counter. */

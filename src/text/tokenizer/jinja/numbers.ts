@@ -39,11 +39,11 @@ export type Arithmetic = "+" | "-" | "*" | "/" | "//" | "%" | "**";
  * @throws TemplateUnsupported for integers beyond 2**53, which are read, compared and printed exactly, and for `**` with a float as result.
  */
 export function arithmetic(operator: Arithmetic, left: TemplateValue, right: TemplateValue): TemplateValue | undefined {
-  const [a, b] = [toReal(left), toReal(right)];
-  if (a === undefined || b === undefined) return undefined;
+  if (toNumber(left) === undefined || toNumber(right) === undefined) return undefined;
   const isReal = isFloat(left) || isFloat(right);
-  if (operator === "**" && (isReal || b < 0)) return unsupported("`**` of a float, or with a negative exponent");
   if (!isReal && (typeof left === "bigint" || typeof right === "bigint")) return tooLarge();
+  const [a, b] = [toReal(left) as number, toReal(right) as number];
+  if (operator === "**" && (isReal || b < 0)) return unsupported("`**` of a float, or with a negative exponent");
   const result = compute(operator, a, b);
   if (isReal || operator === "/") return float(result);
   return Number.isSafeInteger(result) ? result + 0 : tooLarge();
@@ -63,7 +63,7 @@ function compute(operator: Arithmetic, a: number, b: number): number {
       return a * b;
     case "**": {
       const power = a ** b;
-      // The engine's own powers may be off by a bit.
+      // `**` of JavaScript may be off by one bit.
       return Number.isSafeInteger(power) ? Number(BigInt(a) ** BigInt(b)) : power;
     }
     case "/":
@@ -71,7 +71,7 @@ function compute(operator: Arithmetic, a: number, b: number): number {
       return a / b;
     case "//":
     case "%": {
-      if (b === 0) throw new TemplateFailure("ZeroDivisionError: integer division or modulo by zero");
+      if (b === 0) throw new TemplateFailure("ZeroDivisionError: division or modulo by zero");
       let remainder = a % b;
       if (remainder !== 0) {
         if (b < 0 !== remainder < 0) remainder += b;
