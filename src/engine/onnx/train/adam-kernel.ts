@@ -35,7 +35,7 @@ export const SCALARS = [
   "scaledRate",
   "correction",
   "epsilon",
-] as const;
+] as const satisfies readonly (keyof AdamScalars)[];
 
 /** `WebAssembly` global of Node.js, with types for the members used here; the type definitions of Node.js lack it. */
 const Wasm = (globalThis as unknown as { readonly WebAssembly: WasmGlobal }).WebAssembly;

@@ -36,11 +36,14 @@ export interface BatchModel {
   readonly parameters: Float32Array;
 }
 
+/** Max compiled graphs kept per thread count. */
+const MAX_PROGRAMS = 8;
+
 /** Runs batches with a fixed number of threads inside one op, and caches compiled graphs. */
 export class BatchRunner {
   readonly #threads: number;
   /** Compiled graphs: a program runs only with the thread count it was compiled for. */
-  readonly programs = new ProgramCache(8);
+  readonly programs = new ProgramCache(MAX_PROGRAMS);
 
   /** @param threads - Threads inside one op; results do not depend on the number. */
   constructor(threads: number) {
