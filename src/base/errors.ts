@@ -7,6 +7,7 @@
  *    of the whole run is rethrown unchanged.
  */
 
+/** Key that marks errors of every copy of the package. */
 const MARK = Symbol.for("whetstone.error");
 
 /** Permanent error codes. `docs/reference/errors.md` has one row per code. */
@@ -265,8 +266,11 @@ export function isAbort(error: unknown): boolean {
 /**
  * Throws the error of an option with an invalid value.
  *
+ * @param param - Name of the option, as the caller wrote it.
  * @param expected - Description of the valid values, after "to be".
+ * @param got - Invalid value, shown in the message.
  * @param ErrorClass - Class of the error. @default ArgumentError
+ * @returns never.
  * @throws ArgumentError `E_ARGUMENT`, or an error of `ErrorClass`, with the message "Expected `param` to be …, got `…`".
  * @example
  * ```ts
@@ -282,7 +286,18 @@ export function refuse(
   throw new ErrorClass(`Expected \`${param}\` to be ${expected}, got \`${String(got)}\``, { param });
 }
 
-/** Checks an integer. @throws ArgumentError `E_ARGUMENT` if it is not a safe integer of at least `min`. */
+/**
+ * Requires that an option is a safe integer of at least `min`.
+ *
+ * @param param - Name of the option, as the caller wrote it.
+ * @param value - Value of the option.
+ * @param min - Smallest valid value.
+ * @throws ArgumentError `E_ARGUMENT` for any other value.
+ * @example
+ * ```ts
+ * checkInteger("maxTokens", 0.5, 1); // ArgumentError: Expected `maxTokens` to be an integer of at least 1, got `0.5`
+ * ```
+ */
 export function checkInteger(param: string, value: number, min: number): void {
   if (!(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
 }

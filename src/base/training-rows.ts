@@ -35,8 +35,8 @@ export interface PolicyLoss {
  * - `cispo`: `L = −sg(clip(ρ, 1 − epsilon, 1 + epsilonHigh))·A·n` (MiniMax-M1, arXiv:2506.13585).
  * - `ppo`: `L = −min(ρ·A, clip(ρ, 1 − epsilon, 1 + epsilonHigh)·A)` (arXiv:1707.06347).
  *
- * With an `entropyCoefficient` β above 0, a policy loss is `L − β·H`, where `H = −Σ_v p_v·log p_v` is the entropy in nats of the token's whole
- * predictive distribution at temperature 1.
+ * With an `entropyCoefficient` β above 0, a policy loss is `L − β·H`, where `H = −Σ_v p_v·log p_v` is the entropy in nats of the token's
+ * whole predictive distribution at temperature 1.
  */
 export type LossSpec = { readonly kind: "cross-entropy" } | PolicyLoss;
 
@@ -91,7 +91,7 @@ export interface AdamParams {
 /** {@link AdamParams} with a value for every parameter. */
 export type CompleteAdamParams = { readonly [Name in keyof AdamParams]-?: NonNullable<AdamParams[Name]> };
 
-/** Defaults of {@link AdamParams}. `beta2` follows the reference trainer instead of PyTorch's 0.999, because RL runs are short. */
+/** Defaults of {@link AdamParams}. `beta2` is OpenPipe ART's instead of PyTorch's 0.999, because RL runs are short. */
 export const ADAM_DEFAULTS = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0 } as const;
 
 /** Returns `params` with defaults for the parameters that are absent. */

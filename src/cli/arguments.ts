@@ -13,8 +13,8 @@ export function integer(min: number): (text: string) => number {
   };
 }
 
-/** Parses a non-negative number. */
-export function positive(text: string): number {
+/** Parses a number of at least 0. */
+export function nonNegative(text: string): number {
   const value = Number(text);
   if (text.trim() === "" || !(value >= 0)) throw new InvalidArgumentError("Expected a number of at least 0.");
   return value;
@@ -34,7 +34,7 @@ export function parseSize(text: string): number {
   return bytes;
 }
 
-/** Parser of a repeatable option of texts. */
+/** Adds a value of a repeatable option to the values before it. */
 export function collected(text: string, before: readonly string[]): string[] {
   return [...before, text];
 }
@@ -47,7 +47,7 @@ export function modelName(text: string): ModelName {
   return { project, name };
 }
 
-/** Flags of the template variables of every sampled turn. */
+/** Flags of the option for the variables of the chat template. */
 export const TEMPLATE_KWARGS_OPTION = "--chat-template-kwargs <json>";
 /** Description of {@link TEMPLATE_KWARGS_OPTION}. */
 export const TEMPLATE_KWARGS_DESCRIPTION = `variables of the chat template, as a JSON object: '{"preserve_thinking":true}'`;

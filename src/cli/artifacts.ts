@@ -22,6 +22,7 @@ const FILE_COLUMNS: readonly TableColumn<ArtifactFileInfo>[] = [
   { title: "SHA-256", cell: ({ sha256 }) => sha256 },
 ];
 
+/** Description of the argument that names a version. */
 const ARTIFACT = "project/name:vN, its artifact:/// address, or its id; without a version the newest";
 
 /** Creates the command `whetstone artifacts`, which lists, shows and deletes artifact versions. */

@@ -34,6 +34,7 @@ export function restoreCommand(): Command {
     });
 }
 
+/** Prints the directory that was written, and its size. */
 function report(options: OutputOptions, title: string, result: CopyResult): void {
   printResult(options, result, ({ directory, files, bytes }) => [`${title}: ${directory} (${files} files, ${formatBytes(bytes)})`]);
 }

@@ -4,7 +4,7 @@ import { capture } from "../library/capture/index.ts";
 import { writeTrajectories } from "../library/dataset/index.ts";
 import type { JsonObject } from "../base/schema/index.ts";
 import type { Trajectory } from "../base/trajectory/index.ts";
-import { BASE_FORMS, jsonObjectArgument, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
+import { BASE_FORMS, jsonObjectArgument, nonNegative, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { addDataDir, basePolicy, trainedPolicy, withService } from "./connected.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
@@ -33,9 +33,9 @@ export function captureCommand(): Command {
         .choices(["exit-code", "file", "agent"])
         .default("exit-code"),
     )
-    .option("--temperature <number>", "sampling temperature of requests that do not set one", positive, 1)
+    .option("--temperature <number>", "sampling temperature of requests that do not set one", nonNegative, 1)
     .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
-    .option("--timeout <seconds>", "time limit of the agent", positive)
+    .option("--timeout <seconds>", "time limit of the agent", nonNegative)
     .action(run);
 }
 
@@ -46,21 +46,22 @@ async function run(this: Command, command: readonly string[], options: CaptureCo
   await withService(options, async (connected) => {
     const { service, signal } = connected;
     const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model);
-    let kept: ReturnType<typeof agentLogs> = { logs: [], metrics: {} };
+    let agentOutput: ReturnType<typeof agentLogs> = { logs: [], metrics: {} };
     const recorded = await capture.session(service, {
       model: policy.id,
       samplingDefaults: { temperature, chatTemplateKwargs },
       signal,
       ...(timeout === undefined ? {} : { timeoutMs: 1000 * timeout }),
-      run: async (session, { signal: ends }) => {
+      run: async (session, { signal: sessionSignal }) => {
+        // With `--json`, standard output contains only the result.
         const relay = (name: "stdout" | "stderr", text: string) =>
           void (name === "stdout" && options.json !== true ? process.stdout : process.stderr).write(text);
-        const { ended, score } = await runAgentProcess({ command, reward }, session, { signal: ends, relay });
-        kept = agentLogs(ended);
+        const { ended, score } = await runAgentProcess({ command, reward }, session, { signal: sessionSignal, relay });
+        agentOutput = agentLogs(ended);
         return score;
       },
     });
-    const trajectory: Trajectory = recorded.with(kept);
+    const trajectory: Trajectory = recorded.with(agentOutput);
     await writeTrajectories(out, [trajectory], { signal });
     const { choices } = trajectory;
     const tokens = choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);

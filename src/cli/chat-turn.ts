@@ -58,6 +58,7 @@ export function describeCall({ function: { name, arguments: text } }: ToolCall):
   return `${name}(${text ?? ""})`;
 }
 
+/** Formats the probability of a log-probability in percent. */
 const percent = (logprob: number): string => `${(100 * Math.exp(logprob)).toFixed(1)} %`;
 
 const LOGPROB_COLUMNS = [

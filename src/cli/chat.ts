@@ -7,13 +7,13 @@ import { DataError } from "../base/errors.ts";
 import { requestTool, type RequestMessage, type RequestTool } from "../base/schema/index.ts";
 import { parseBaseModel } from "../base/util/base-model.ts";
 import { isInteractive } from "../base/util/output.ts";
-import { BASE_FORMS, integer, positive } from "./arguments.ts";
+import { BASE_FORMS, integer, nonNegative } from "./arguments.ts";
 import { type ChatSettings, describeCall, streamAnswer } from "./chat-turn.ts";
 import { serviceCommand, requestedBase, withService, type Connected } from "./connected.ts";
 import { checkpointByName } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
 
-/** Upper limit of `top_logprobs`. */
+/** Max value of `top_logprobs` in a chat request. */
 const MAX_ALTERNATIVES = 20;
 
 interface ChatOptions extends OutputOptions {
@@ -34,7 +34,7 @@ export function chatCommand(): Command {
     .argument("[message]", "message to send instead of a conversation")
     .option("--base <model>", `base model to talk to: ${BASE_FORMS}`)
     .option("--system <text>", "system message")
-    .option("--temperature <number>", "sampling temperature (default: the service's)", positive)
+    .option("--temperature <number>", "sampling temperature (default: the service's)", nonNegative)
     .option("--max-tokens <number>", "max tokens of an answer (default: the service's)", integer(1))
     .option("--seed <number>", "seed of sampling", integer(0))
     .option("--tools <file>", "JSON file with a list of tools, as in the field `tools` of a chat request; shows the calls, runs none")
@@ -48,7 +48,7 @@ function parseAlternatives(value: string): number {
   return count;
 }
 
-/** Arguments of a call: a model, or with `--base` none, and a message. */
+/** Returns base model, name of a trained model and message. With `--base` the first argument is the message, else the model. */
 function argumentsOf(command: Command, first: string | undefined, second: string | undefined, base: string | undefined) {
   if (base !== undefined && second !== undefined) command.error("error: expected a model or --base <model>, got both", { exitCode: 2 });
   if (base !== undefined) return { base, name: null, message: first };
@@ -76,7 +76,7 @@ async function chat(this: Command, first: string | undefined, second: string | u
   });
 }
 
-/** Returns the name of a base model or of a checkpoint in chat requests. */
+/** Returns the name that chat requests use for a base model or a checkpoint. */
 async function servedName(connected: Connected, name: string): Promise<string> {
   const baseModels = await connected.service.baseModels({ signal: connected.signal });
   if (baseModels.includes(name)) return name;
@@ -87,6 +87,7 @@ async function servedName(connected: Connected, name: string): Promise<string> {
   return (await checkpointByName(connected, name, baseModels)).policy.id;
 }
 
+/** Reads the file of `--tools`. @throws DataError `E_DATA` for another form than a list of tools. */
 async function readTools(path: string): Promise<RequestTool[]> {
   const form = 'Expected a JSON list of tools, each with `type: "function"` and `function: {name, description, parameters}`';
   let value: unknown;
@@ -102,17 +103,18 @@ async function readTools(path: string): Promise<RequestTool[]> {
 }
 
 /**
- * Answers the lines that a user enters until the end of the input. After tool calls, a line per call is the result of the tool.
+ * Answers the lines that a user enters until the end of the input. After an answer with tool calls, the next line per call is its result.
  */
 async function converse(connected: Connected, settings: ChatSettings, messages: RequestMessage[], isJson: boolean): Promise<void> {
   const lines = createInterface({ input: process.stdin, output: process.stderr, prompt: "> " });
-  // In a dialog, Ctrl-C reaches the dialog and not the process.
+  // Ctrl-C in a dialog does not reach the process; it is sent on, so that the command stops as without a dialog.
   lines.on("SIGINT", () => process.kill(process.pid, "SIGINT"));
   connected.signal.addEventListener("abort", () => lines.close(), { once: true });
   const prompt = (question: string) => {
     lines.setPrompt(question);
     lines.prompt();
   };
+  /** Tool calls of the last answer without a result. */
   let pending: { readonly id: string; readonly text: string }[] = [];
   prompt("> ");
   for await (const line of lines) {

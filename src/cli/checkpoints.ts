@@ -18,11 +18,14 @@ const COLUMNS: readonly TableColumn<ModelCheckpoint>[] = [
   { title: "CREATED", cell: ({ createdAt }) => formatTime(createdAt) },
 ];
 
-/** Parses steps and ranges of steps, such as `3 5-9`. */
+/** Max steps of a range. */
+const MAX_RANGE = 100_000;
+
+/** Parses a step or a range of steps, `3` or `5-9`, and adds it to the steps before it. */
 function parseSteps(text: string, before: readonly number[] = []): number[] {
   const [, first = "", last = first] = /^(\d{1,9})(?:-(\d{1,9}))?$/u.exec(text) ?? [];
   const [from, to] = [Number(first), Number(last)];
-  if (first === "" || to < from || to - from > 100_000)
+  if (first === "" || to < from || to - from > MAX_RANGE)
     throw new InvalidArgumentError("Expected a step such as 3, or a range such as 5-9.");
   return [...before, ...Array.from({ length: to - from + 1 }, (_, index) => from + index)];
 }

@@ -9,6 +9,7 @@ import { shortName } from "./names.ts";
 import { printResult } from "./output.ts";
 import { table } from "./table.ts";
 
+/** Kinds of data that can be deleted, in the order of the list. */
 const KINDS = ["checkpoints", "uploads", "token-reports", "quarantine"] as const;
 type Kind = (typeof KINDS)[number];
 
@@ -21,12 +22,15 @@ interface CleanOptions extends ConnectionFlags {
   readonly yes?: boolean;
 }
 
-/** Something that can be deleted. */
+/** Group of files or checkpoints that can be deleted. */
 interface Item {
   readonly kind: Kind;
+  /** Description for the list. */
   readonly name: string;
+  /** Number of files or checkpoints. */
   readonly count: number;
   readonly bytes: number;
+  /** Deletes the group. */
   readonly free: () => Promise<unknown>;
 }
 
@@ -44,7 +48,7 @@ export function cleanCommand(): Command {
 
 async function clean({ keep, only = KINDS, yes = false, ...options }: CleanOptions): Promise<void> {
   await withService(options, async (connected) => {
-    // Files can be deleted only on the machine of the service.
+    // With WHETSTONE_BASE_URL, the files of the service may be on another machine.
     const directory = (process.env["WHETSTONE_BASE_URL"] ?? "") === "" ? dataDirectoryAt(options.dataDir ?? defaultDataDirectory()) : null;
     const find: Readonly<Record<Kind, () => Promise<Item[]>>> = {
       checkpoints: () => oldCheckpoints(connected, keep),
@@ -74,11 +78,11 @@ const COLUMNS = [
 
 /** Finds checkpoints that are neither pinned, nor step 0, nor among the newest, of models without an unfinished job. */
 async function oldCheckpoints({ service, signal }: Connected, keep: number): Promise<Item[]> {
-  const live = [
+  const unfinished = [
     ...(await service.trainingJobs.list({ status: "queued", signal })),
     ...(await service.trainingJobs.list({ status: "running", signal })),
   ];
-  const busy = new Set(live.map(({ modelId }) => modelId));
+  const busy = new Set(unfinished.map(({ modelId }) => modelId));
   const items: Item[] = [];
   for (const model of await service.models.listTrainable({ signal })) {
     if (busy.has(model.id)) continue;

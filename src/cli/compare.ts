@@ -12,7 +12,7 @@ interface CompareOptions extends OutputOptions {
   readonly to?: number;
   readonly level: number;
   readonly draws: number;
-  readonly seed: number;
+  readonly drawSeed: number;
   readonly svg?: string;
 }
 
@@ -40,14 +40,14 @@ export function compareCommand(): Command {
   ).action(run);
 }
 
-async function run(names: readonly string[], options: CompareOptions & { readonly drawSeed: number }): Promise<void> {
+async function run(names: readonly string[], options: CompareOptions): Promise<void> {
   const { metric, by, from, to, level, draws, drawSeed: seed } = options;
   const found = await compare(await subjects(names), { metric, by, from, to, level, draws, seed });
   if (options.svg !== undefined) await found.chart().write(options.svg);
   printComparison(options, found);
 }
 
-/** Opens the runs; `<directory>@<step>` selects an evaluation. */
+/** Opens the runs that directories or globs name; `<directory>@<step>` selects an evaluation. */
 async function subjects(names: readonly string[]): Promise<(Run | Subject)[]> {
   const selected = await Promise.all(
     names.map(async (name) => {

@@ -1,6 +1,6 @@
 /** Completion scripts, generated from the tree of commands. Completing starts no program. */
 
-/** A command with everything that follows it on a command line. */
+/** Command with the words that can follow it on a command line. */
 export interface Completed {
   /** Names of the command and its parents, separated by spaces; "" for the program itself. */
   readonly path: string;
@@ -19,17 +19,18 @@ export interface Completed {
 
 type CompletedOption = Completed["options"][number];
 
-/** Returns a text as one word of a shell. Single quotes end the quotation, so they are replaced by an escaped one. */
+/** Quotes a text as one word of a shell. A single quote in it would end the quotation and is escaped. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
-/** Returns the branches of a `case` that extend `$at` by the next word, if that is a subcommand. */
+/** Returns the branch of a `case` that extends `$at`, the path of the command so far, by the next word if that is a subcommand. */
 function pathBranches(commands: readonly Completed[]): string {
   const paths = commands.flatMap(({ path }) => (path === "" ? [] : [quoted(` ${path}`)]));
   return `${paths.join("|")}) at="$at $word" ;;`;
 }
 
+/** Returns the branches of a `case` that complete the value of an option; `complete` returns the shell code for one option. */
 function valueBranches(commands: readonly Completed[], complete: (option: CompletedOption) => string): string[] {
   return commands.flatMap(({ path, options }) =>
     options

@@ -3,6 +3,7 @@ import { printText } from "../base/util/output.ts";
 import { bashScript, fishScript, type Completed, zshScript } from "./completion-scripts.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
+/** Generator of the script by shell. */
 const SHELLS = { bash: bashScript, zsh: zshScript, fish: fishScript } as const;
 
 /** Creates the command `whetstone completion <shell>`, which prints a script that completes commands, options and their values. */

@@ -87,10 +87,11 @@ export async function trainedModel(
   const { model: name, step } = parseCheckpointName(text);
   if (isId(name)) return { model: new Model(connected.service, await modelByName(connected, name)), step };
   const path = shortName(parseName(name, "model"));
+  // Names of served models end with `entity/project/name`. A name without an entity matches the model of any entity.
   const suffix = name.split("/").length > 2 ? name : path;
   const served = await connected.service.models.list({ signal: connected.signal });
   const found = served.find(({ id }) => `/${id}`.endsWith(`/${suffix}`));
-  // A service that reports no base model ignores the one in the request for an existing model.
+  // Some services do not report the base model; they ignore the base model in the request for an existing model.
   if (found) return { model: await openModel(connected, parseName(path, "model"), found.parent ?? found.id), step };
   const names = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
   throw new NotFoundError(

@@ -11,6 +11,7 @@ export interface DatasetStatistics {
   readonly duplicates: number;
   /** Examples with at least one sampled turn, which have rewards. */
   readonly sampled: number;
+  /** Examples with at least one tool. */
   readonly withTools: number;
   /** Messages per example. */
   readonly messages: Summary;
@@ -30,7 +31,8 @@ export async function datasetStatistics(examples: Dataset): Promise<DatasetStati
     "messages" | "assistant" | "characters" | "tokens" | "rewards",
     number[]
   >;
-  const seen = new Set<string>();
+  /** Digests of the conversations so far. */
+  const conversations = new Set<string>();
   let withTools = 0;
   for await (const example of examples) {
     const messages = example.messages();
@@ -43,11 +45,11 @@ export async function datasetStatistics(examples: Dataset): Promise<DatasetStati
       values.tokens.push(choices.reduce((sum, choice) => sum + completionTokens(choice), 0));
       values.rewards.push(example.reward);
     }
-    seen.add(digestOf(identityText(example, "messages")).toString("base64"));
+    conversations.add(digestOf(identityText(example, "messages")).toString("base64"));
   }
   return {
     examples: values.messages.length,
-    duplicates: values.messages.length - seen.size,
+    duplicates: values.messages.length - conversations.size,
     sampled: values.rewards.length,
     withTools,
     messages: summarize(values.messages),
@@ -58,6 +60,7 @@ export async function datasetStatistics(examples: Dataset): Promise<DatasetStati
   };
 }
 
+/** Returns the characters of a message's content; parts without text count as none. */
 function textLength(content: unknown): number {
   if (typeof content === "string") return content.length;
   return Array.isArray(content) ? content.reduce<number>((sum, part: { readonly text?: string }) => sum + (part.text?.length ?? 0), 0) : 0;

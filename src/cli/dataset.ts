@@ -11,7 +11,7 @@ import { type OutputOptions, plural, printResult } from "./output.ts";
 /** Max number of invalid lines that `dataset validate` prints; `--json` has all. */
 const MAX_PRINTED = 20;
 
-/** Parses a fraction, or returns the path of an existing file or a glob. */
+/** Parses a fraction; returns any other text unchanged, as a path or a glob. */
 export function fractionOrFiles(text: string): number | string {
   return /^[\d.]+$/u.test(text) ? fraction(text) : text;
 }
@@ -89,13 +89,13 @@ interface SplitOptions extends OutputOptions {
 }
 
 async function split(files: readonly string[], options: SplitOptions): Promise<void> {
-  const { out, by, ...how } = options;
+  const { out, by, validation, seed } = options;
   const examples = readExamples(files);
-  const parts = examples.split({ validation: how.validation, seed: how.seed, by });
+  const parts = examples.split({ validation, seed, by });
   for (const name of ["train", "validation"] as const) {
     if (!(await isEmpty(parts[name]))) continue;
     throw new DataError(
-      `Expected examples in both parts, but none of ${plural(await count(examples), "example")} fell into ${name}. Choose another --validation fraction (now ${how.validation}) or --seed (now ${how.seed}), or give more examples`,
+      `Expected examples in both parts, but none of ${plural(await count(examples), "example")} fell into ${name}. Choose another --validation fraction (now ${validation}) or --seed (now ${seed}), or give more examples`,
       { param: "--validation" },
     );
   }

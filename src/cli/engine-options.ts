@@ -38,13 +38,13 @@ export const DEVICE_FLAGS = { device: "--device", deviceMemory: "--device-memory
 /** Returns a parser of a repeatable option `key=value`. */
 function pairs(toValue: (text: string) => string): (text: string, before: Readonly<Record<string, string>>) => Record<string, string> {
   return (text, before) => {
-    const at = text.indexOf("=");
-    if (at < 1 || at === text.length - 1) throw new InvalidArgumentError("Expected two names with = between them.");
-    return { ...before, [text.slice(0, at)]: toValue(text.slice(at + 1)) };
+    const separator = text.indexOf("=");
+    if (separator < 1 || separator === text.length - 1) throw new InvalidArgumentError("Expected two names with = between them.");
+    return { ...before, [text.slice(0, separator)]: toValue(text.slice(separator + 1)) };
   };
 }
 
-/** Adds the options to a command. */
+/** Adds the options of the engine and the upstream to a command. */
 export function addEngineOptions(command: Command): Command {
   return command
     .addOption(new Option("--engine <name>", "engine that samples and trains").choices(["onnx", "tinker"]).default("onnx"))
@@ -89,7 +89,7 @@ export function addEngineOptions(command: Command): Command {
     .option("--upstream-accept <field>", "field that the upstream supports without confirming it: forward it; repeatable", collected, []);
 }
 
-/** Throws ConfigError `E_CONFIG` for the first option that is given; false counts as not given. */
+/** Throws ConfigError `E_CONFIG` for the first option that is given; undefined and false count as not given. */
 function refuseGiven(options: Readonly<Record<string, string | number | boolean | undefined>>, reason: string): void {
   const given = Object.keys(options).find((param) => options[param] !== undefined && options[param] !== false);
   if (given !== undefined) throw new ConfigError(`${given} ${reason}`, { param: given });

@@ -12,6 +12,7 @@ export interface EnvironmentOptions {
   readonly env?: string;
 }
 
+/** Exports of a module by name. */
 type Exports = Readonly<Record<string, unknown>>;
 
 /** Adds the argument and the option of {@link loadEnvironment} to a command. */
@@ -41,9 +42,9 @@ export async function loadEnvironment(file: string, { env }: EnvironmentOptions 
       param: "environment",
     });
   }
-  const asked = env === undefined ? found : found.filter(([exported, { name }]) => name === env || exported === env);
-  if (asked.length === 0) throw new ConfigError(`${path} exports no environment "${env}"; it exports ${names()}`, { param: "--env" });
-  const [only, ...others] = new Set(asked.map(([, environment]) => environment));
+  const selected = env === undefined ? found : found.filter(([exported, { name }]) => name === env || exported === env);
+  if (selected.length === 0) throw new ConfigError(`${path} exports no environment "${env}"; it exports ${names()}`, { param: "--env" });
+  const [only, ...others] = new Set(selected.map(([, environment]) => environment));
   if (only !== undefined && others.length === 0) return only;
   throw new ConfigError(`${path} exports several environments: ${names()}. Name one with --env`, { param: "--env" });
 }
@@ -71,7 +72,7 @@ async function isCommonJs(path: string): Promise<boolean> {
   }
 }
 
-/** Imports a file. @throws ConfigError `E_CONFIG` with the position in the file, for an error that its code throws. */
+/** Imports a file with {@link load}. @throws ConfigError `E_CONFIG` with the position in the file, for an error that its code throws. */
 async function loaded(path: string): Promise<Exports> {
   try {
     return await load(path);
@@ -79,21 +80,26 @@ async function loaded(path: string): Promise<Exports> {
     if (WhetstoneError.isInstance(cause)) throw cause;
     const [name, message, stack] =
       cause instanceof Error ? [cause.name, cause.message, cause.stack ?? ""] : ["a thrown value", String(cause), ""];
-    const at = userLocation(stack);
-    throw new ConfigError(`Expected ${path} to load, got ${name}${at === null ? "" : ` at ${at}`}: ${message}. Correct the file`, {
-      cause,
-      param: "environment",
-    });
+    const location = userLocation(stack);
+    throw new ConfigError(
+      `Expected ${path} to load, got ${name}${location === null ? "" : ` at ${location}`}: ${message}. Correct the file`,
+      {
+        cause,
+        param: "environment",
+      },
+    );
   }
 }
 
+/** Registration of tsx, started by the first TypeScript file. */
 let registered: Promise<void> | undefined;
 
-/** Registers tsx as a loader of this process, once: every registration is one more loader, which all later imports pass through. */
+/** Registers tsx as a loader of this process, once: each registration adds a loader that all later imports pass through. */
 function registerLoader(): Promise<void> {
   return (registered ??= import("tsx/esm/api").then(({ register }) => void register()));
 }
 
+/** Imports a file, TypeScript with tsx. */
 async function load(path: string): Promise<Exports> {
   const url = pathToFileURL(path).href;
   if (!/^\.[cm]?tsx?$/u.test(extname(path))) return (await import(url)) as Exports;

@@ -92,6 +92,7 @@ export async function savedEvaluation(settings: SavedEvaluationSettings): Promis
   };
 }
 
+/** Returns rewards and pass@k of an evaluation that the run has stored. */
 async function estimatesOf(
   run: Run,
   step: number,

@@ -4,7 +4,7 @@ import type { JsonObject } from "../base/schema/index.ts";
 import { toolErrorWarnings } from "../base/trajectory/tool-errors.ts";
 import { evaluationLines } from "./evaluation-lines.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { BASE_FORMS, integer, jsonObjectArgument, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
+import { BASE_FORMS, integer, jsonObjectArgument, nonNegative, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "./arguments.ts";
 import { addDataDir, basePolicy, trainedModel, trainedPolicy, withService } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import { runName } from "./names.ts";
@@ -34,7 +34,7 @@ export function evaluateCommand(): Command {
       ]),
     )
     .option("--samples <number>", "rollouts per scenario", integer(1), 1)
-    .option("--temperature <number>", "sampling temperature (default: 0 with one sample, else 1)", positive)
+    .option("--temperature <number>", "sampling temperature (default: 0 with one sample, else 1)", nonNegative)
     .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64);
   return addCheckpointOptions(command).action(run);

@@ -8,7 +8,7 @@ import type { Trajectory } from "../base/trajectory/index.ts";
 import { formatInterval, plural } from "./output.ts";
 import { fields } from "./table.ts";
 
-/** Number of rollouts that are shown. */
+/** Max number of rollouts that are shown. */
 const MAX_SAMPLES = 2;
 /** Max number of characters of a shown message. */
 const MAX_TEXT = 200;

@@ -7,7 +7,7 @@ import { type OutputOptions, printResult } from "./output.ts";
 
 const FORMATS = ["huggingface", "peft", "gguf", "gguf-adapter"] as const satisfies readonly ExportFormat[];
 const DTYPES = ["float32", "float16", "bfloat16", "q8_0"] as const satisfies readonly ExportDtype[];
-/** Suffixes of default file names; none for a directory. */
+/** Suffix of the default file name by format; empty for a format that is a directory. */
 const SUFFIXES: Readonly<Record<ExportFormat, string>> = { huggingface: "", peft: "", gguf: ".gguf", "gguf-adapter": "-adapter.gguf" };
 
 interface ExportCommandOptions extends OutputOptions {
@@ -36,6 +36,7 @@ export function exportCommand(): Command {
     .action(run);
 }
 
+/** Parses a path that is not empty. */
 function path(text: string): string {
   if (text === "") throw new InvalidArgumentError("Expected a path.");
   return text;

@@ -14,7 +14,7 @@ export const USAGE = 2;
 /** Error of a command that a signal has stopped. */
 export class InterruptedError extends Error {
   override readonly name = "AbortError";
-  /** Exit code that shells expect: 130 for SIGINT, else 143. */
+  /** Exit code that shells expect after the signal, see {@link exitCodeOf}. */
   readonly exitCode: number;
 
   constructor(reason: StopReason, hint = "") {
@@ -23,7 +23,7 @@ export class InterruptedError extends Error {
   }
 }
 
-/** An error in JSON, the value of `error` in the document that a failed command writes with `--json`. */
+/** Error as a command reports it; with `--json`, the value of `error` in the JSON document. */
 interface Failure {
   /** A code of docs/reference/errors.md; `E_USAGE` or `E_INTERRUPTED` for errors that only commands have. */
   readonly code: string;
@@ -52,7 +52,9 @@ function describe(error: WhetstoneError, command: Command | null): Failure {
   return { code, message: withFlags(message, command), param };
 }
 
-/** Replaces options of the library in a message, `from` or `by: "step"`, by the flags that the command has for them. */
+/**
+ * Replaces options of the library in a message by the flags that the command has for them: `from` by `--from`, `by: "step"` by `--by step`.
+ */
 function withFlags(message: string, command: Command | null): string {
   return message.replaceAll(/`(\w+)(?:: "?(\w+)"?)?`/gu, (text, name: string, value?: string) => {
     const flag = command?.options.find((option) => option.attributeName() === name)?.long;

@@ -7,7 +7,10 @@ import { packageFile } from "../base/util/package-file.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { completePackage } from "./project-package.ts";
 
-/** Files of the package's `template`, by their name in the project. npm leaves out or changes files of some names when it packs. */
+/**
+ * Names of files in the package's `template`, by their name in the project. Some differ, because npm leaves out or renames files such as
+ * `.gitignore` when it packs.
+ */
 const FILES: Readonly<Record<string, string>> = {
   "environment.ts": "environment.ts",
   "environment.test.ts": "environment.test.ts",
@@ -17,7 +20,9 @@ const FILES: Readonly<Record<string, string>> = {
   ".npmrc": "npmrc",
 };
 
-/** Creates the command `whetstone init [directory]`, which creates a project with an environment and its test, or adds them to a project. */
+/**
+ * Creates the command `whetstone init [directory]`, which creates a project with an environment and its test, or adds them to a project.
+ */
 export function initCommand(): Command {
   return new Command("init")
     .description("create a project: an environment, its test, and the commands that train and evaluate a model")
@@ -41,7 +46,7 @@ async function init(directory: string, options: OutputOptions): Promise<void> {
   for (const [name, source] of Object.entries(FILES)) contents.set(name, await readFile(packageFile(`template/${source}`)));
   const { content: about, keptScripts } = await completePackage(root);
   await writing(root, async () => {
-    // The flag makes it fail for a file that was created since the check.
+    // The flag `wx` makes the call fail if the file was created since the check.
     for (const [name, content] of contents) await writeFile(join(root, name), content, { flag: "wx" });
     await writeFile(join(root, "package.json"), `${JSON.stringify(about, null, 2)}\n`);
   });
@@ -56,7 +61,7 @@ async function init(directory: string, options: OutputOptions): Promise<void> {
   ]);
 }
 
-/** Runs a part of the command that writes to the project. @throws ConfigError `E_CONFIG` if the file system refuses it. */
+/** Runs a part of the command that reads or writes the project. @throws ConfigError `E_CONFIG` for an error of the file system. */
 async function writing<T>(root: string, run: () => Promise<T>): Promise<T> {
   try {
     return await run();

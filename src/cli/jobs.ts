@@ -44,11 +44,13 @@ export function jobsCommand(): Command {
   return command.addCommand(addConfirmation(remove));
 }
 
+/** Creates a subcommand that takes the id of a job. */
 function withJob(name: string, description: string): Command {
   return serviceCommand(name, description).argument("<id>", "id of the job");
 }
 
-async function named({ service, signal }: Connected, jobs: readonly TrainingJobInfo[]): Promise<NamedJob[]> {
+/** Adds the names of the models to jobs. */
+async function withModelNames({ service, signal }: Connected, jobs: readonly TrainingJobInfo[]): Promise<NamedJob[]> {
   const names = new Map((await service.models.listTrainable({ signal })).map((model) => [model.id, shortName(model)]));
   return jobs.map((job) => ({ ...job, model: names.get(job.modelId ?? "") ?? null }));
 }
@@ -63,7 +65,7 @@ async function listJobs({ model, status, max, ...options }: ListOptions): Promis
   await withService(options, async (connected) => {
     const { service, signal } = connected;
     const modelId = model === undefined ? undefined : (await modelByName(connected, model)).id;
-    const jobs = await named(connected, await service.trainingJobs.list({ modelId, status, max, signal }));
+    const jobs = await withModelNames(connected, await service.trainingJobs.list({ modelId, status, max, signal }));
     printResult(options, jobs, () => (jobs.length === 0 ? ["No jobs"] : table(jobs, COLUMNS)));
   });
 }
@@ -75,7 +77,7 @@ function findJob({ service, signal }: Connected, id: string): Promise<TrainingJo
 
 async function showJob(id: string, options: OutputOptions): Promise<void> {
   await withService(options, async (connected) => {
-    const [job] = await named(connected, [await findJob(connected, id)]);
+    const [job] = await withModelNames(connected, [await findJob(connected, id)]);
     if (job !== undefined) printResult(options, job, describe);
   });
 }
@@ -94,6 +96,7 @@ function describe(job: NamedJob): string[] {
   });
 }
 
+/** Types of the events that end a job. */
 const FINAL: ReadonlySet<string> = new Set(["training_ended", "training_failed", "training_cancelled"]);
 
 async function printLogs(id: string, { follow = false, ...options }: OutputOptions & { readonly follow?: boolean }): Promise<void> {

@@ -4,9 +4,10 @@ import { logLine, onClosedOutput } from "../base/util/output.ts";
 
 /** Lowest supported version of Node, as in `engines` of package.json. */
 const MIN_NODE = "20.19";
-/** Exit code of a program that SIGPIPE ended. */
+/** Exit code of a program that SIGPIPE ended (128 + 13), for a closed standard output. */
 const CLOSED_OUTPUT = 141;
 
+/** Whether a version of Node is at least {@link MIN_NODE}. */
 function isSupported(version: string): boolean {
   const [minMajor = 0, minMinor = 0] = MIN_NODE.split(".").map(Number);
   const [major = 0, minor = 0] = version.split(".").map(Number);

@@ -7,7 +7,7 @@ import type { Connected } from "./connected.ts";
 /** Max names that an error lists. */
 const MAX_LISTED = 10;
 
-/** A name with its optional parts. */
+/** Name of a model or an artifact, with its project and optionally its entity. */
 interface QualifiedName {
   readonly entity?: string | undefined;
   readonly project: string;

@@ -32,7 +32,7 @@ export function commandTree(command: Command): Command[] {
   return [command, ...command.commands.flatMap(commandTree)];
 }
 
-/** Describes an option in the help of its command. An empty list or object is no default worth showing. */
+/** Describes an option in the help of its command, without a default that is a list or an object: all of these are empty. */
 function optionDescription(option: Option): string {
   const { defaultValue } = option;
   if (typeof defaultValue !== "object") return new Help().optionDescription(option);
@@ -106,8 +106,8 @@ function rejectUnknownSubcommands(command: Command): void {
 }
 
 /**
- * Checks a command's required options after its other arguments, so that a misspelled option is reported rather than a required one that
- * is missing, too.
+ * Checks a command's required options after its other arguments, so that a misspelled option is reported rather than a missing
+ * required option.
  */
 function checkRequiredOptionsLast(command: Command): void {
   const required = command.options.filter(({ mandatory }) => mandatory);

@@ -8,12 +8,13 @@ import { packageFile } from "../base/util/package-file.ts";
 import { readPackage } from "./package.ts";
 
 const strings = z.record(z.string(), z.string());
+/** Schema of the members of a package.json that `init` reads; it keeps all other members. */
 const packageFacts = z.looseObject({
   scripts: strings.optional(),
   dependencies: strings.optional(),
   devDependencies: strings.optional(),
 });
-/** Known part of a package.json; other members are kept. */
+/** Contents of a package.json. */
 type ProjectPackage = z.infer<typeof packageFacts>;
 
 /** Prefix of the script that `npm init` writes for a package without tests. */
@@ -26,8 +27,8 @@ interface CompletedPackage {
 }
 
 /**
- * Returns the package.json of a project: the existing one with the missing scripts and dependencies, or a new one. Existing values are kept,
- * except the test script that `npm init` writes.
+ * Returns the package.json of a project: the existing one with the missing scripts and dependencies, or a new one. Existing values are
+ * kept, except the test script that `npm init` writes.
  *
  * @throws ConfigError `E_CONFIG` for an existing file that is not a package.json.
  */
@@ -65,6 +66,7 @@ async function readProject(root: string): Promise<ProjectPackage | null> {
   }
 }
 
+/** Returns the scripts and dependencies of a new project. */
 async function defaults(root: string) {
   const { dependencies, devDependencies } = await readPackage();
   const model = "--model demo/backwards";
@@ -100,6 +102,7 @@ async function ownSpecifier(root: string): Promise<string> {
   return given.startsWith("file:") ? fileSpecifier(root, resolve(owner, given.slice("file:".length))) : given;
 }
 
+/** Returns the specifier of a package at a path, relative to the project. */
 function fileSpecifier(root: string, path: string): string {
   return `file:${relative(root, path).replaceAll("\\", "/")}`;
 }

@@ -12,18 +12,20 @@ import { table } from "./table.ts";
 interface ListedRun {
   /** Path relative to the listed folder. */
   readonly run: string;
+  /** Kind of training as recorded in `config.json`; null if not recorded. */
   readonly kind: string | null;
   /** `unreadable` for a directory with damaged files. */
   readonly state: RunState | "unreadable";
+  /** Number of completed steps; null if the run cannot be read. */
   readonly steps: number | null;
   /** Mean reward of the last step with rollouts; null without one. */
   readonly reward: number | null;
   /** Mean reward of the last evaluation; null without one. */
   readonly evaluationReward: number | null;
-  /** Time of the last record, ISO 8601. */
+  /** Time of the last record, ISO 8601; null without any. */
   readonly lastWritten: string | null;
   readonly sizeBytes: number;
-  /** Reason why the run failed or cannot be read. */
+  /** Reason why the run failed or cannot be read; null otherwise. */
   readonly error: string | null;
 }
 
@@ -69,6 +71,7 @@ async function list(this: Command, folder: string, options: OutputOptions): Prom
   });
 }
 
+/** Returns the row of a run directory, also of a damaged one. */
 async function listed(root: string, dir: string): Promise<ListedRun> {
   const shared = { run: relative(root, dir) || ".", sizeBytes: await directorySize(dir) };
   try {
@@ -91,6 +94,7 @@ async function listed(root: string, dir: string): Promise<ListedRun> {
   }
 }
 
+/** Returns the newest mean reward of a split; null without one. */
 function lastReward(run: Run, split: "train" | "eval"): number | null {
   const { columns } = run.metrics(split);
   return columns["reward/mean"]?.findLast((value) => value !== null) ?? null;

@@ -20,8 +20,10 @@ interface ServeOptions extends EngineFlags, OutputOptions {
   readonly logRequests?: boolean;
 }
 
+/** Milliseconds by unit of a time. */
 const TIMES: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
+/** Parses a time such as `12h` to milliseconds. */
 function parseTime(text: string): number {
   const [, digits = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*([mhd])$/iu.exec(text.trim()) ?? [];
   const factor = TIMES[unit.toLowerCase()];
@@ -72,14 +74,15 @@ async function serve(options: ServeOptions): Promise<void> {
   }
 }
 
+/** Runs the service until `stop` resolves. */
 async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Promise<void> {
   // Imported lazily: `--help` needs no native binary.
   const { startService } = await import("../service/index.ts");
   const upstream = upstreamOf(options);
-  // Connecting to an engine's server may take minutes; before that, nothing needs a clean shutdown.
+  // Connecting to the server of an engine may take minutes. Until then nothing needs a clean shutdown, so that a signal ends the process.
   const engine = await Promise.race([engineOf(options), stop]);
   if (typeof engine === "string") return exitNow(engine);
-  const embedded = {
+  const embeddedEngine = {
     baseModels: options.baseModel,
     allowedBaseRoots: options.baseRoot,
     device: options.device,
@@ -88,7 +91,7 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Pro
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
   };
   const service = await startService({
-    ...(engine === undefined ? embedded : { engine }),
+    ...(engine === undefined ? embeddedEngine : { engine }),
     upstream,
     host: options.host,
     port: options.port,

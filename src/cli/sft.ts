@@ -9,7 +9,7 @@ import { eventToDisk } from "../run/events.ts";
 import { RUN_CONFIG_FILE } from "../run/files.ts";
 import { trainSft } from "../training/train/index.ts";
 import { logLine, printLine } from "../base/util/output.ts";
-import { BASE_FORMS, integer, modelName, positive } from "./arguments.ts";
+import { BASE_FORMS, integer, modelName, nonNegative } from "./arguments.ts";
 import { serviceCommand, openModel, withService, type ModelName } from "./connected.ts";
 import { fractionOrFiles, trainingData } from "./dataset.ts";
 import { shortName } from "./names.ts";
@@ -43,10 +43,10 @@ export function sftCommand(): Command {
     .option(
       "--learning-rate <number>",
       "learning rate, with a schedule its peak (default: by size of the model and kind of training; printed)",
-      positive,
+      nonNegative,
     )
     .addOption(new Option("--schedule <name>", "learning-rate schedule").choices(["constant", "linear", "cosine"]).default("constant"))
-    .option("--warmup-ratio <number>", "fraction of the steps with rising learning rate", positive)
+    .option("--warmup-ratio <number>", "fraction of the steps with rising learning rate", nonNegative)
     .option("--validation <fraction|file>", "validation examples: a fraction to split off, or a file", fractionOrFiles)
     .option("--seed <number>", "seed of the order of examples and of the split", integer(0), 0)
     .option("--run-dir <path>", "directory of the run; an existing run is resumed (default: runs/sft-<model>)")
@@ -80,6 +80,7 @@ async function sft(files: readonly string[], options: SftCommandOptions): Promis
   );
 }
 
+/** Returns the settings of the training job. */
 function settings(options: SftCommandOptions, validationDataUrl: string | undefined): SftOptions {
   const { epochs, batchSize, learningRate, schedule, warmupRatio, seed } = options;
   const given = { batchSize, learningRate, warmupRatio, validationDataUrl };
@@ -88,8 +89,9 @@ function settings(options: SftCommandOptions, validationDataUrl: string | undefi
 }
 
 /**
- * Uploads examples and returns their address. The name contains a digest of the examples: if the run directory already trains on this content,
- * its address is returned, because a new version has another address and would be another run.
+ * Uploads examples and returns their address. The name of the artifact contains a digest of the examples. If the run directory already
+ * trains on the same examples, their recorded address is returned: a second upload would have another address, and the run could not be
+ * resumed.
  */
 async function uploaded(
   service: Service,

@@ -15,11 +15,11 @@ export type StopReason = NodeJS.Signals | "parent-exit";
  * continue without its parent. Therefore, in a program started by npm, npx, pnpm or yarn (`npm_lifecycle_event` is set), the exit of the
  * parent counts as a SIGTERM.
  *
- * @returns a function that removes the signal handlers.
+ * @returns a function that removes the signal handlers and ends the checks of the parent.
  */
 export function onStop(stop: (reason: StopReason) => void): () => void {
   let isStopping = false;
-  const begin = (reason: StopReason) => {
+  const stopOnce = (reason: StopReason) => {
     clearInterval(poll);
     if (isStopping) {
       if (reason !== "parent-exit") exitNow(reason);
@@ -30,7 +30,7 @@ export function onStop(stop: (reason: StopReason) => void): () => void {
   };
   const onSignal = (signal: NodeJS.Signals) => {
     if (signal === "SIGHUP") ignoreClosedOutput();
-    begin(signal);
+    stopOnce(signal);
   };
   for (const signal of SIGNALS) process.on(signal, onSignal);
   const parent = process.ppid;
@@ -39,7 +39,7 @@ export function onStop(stop: (reason: StopReason) => void): () => void {
     poll = setInterval(() => {
       if (process.ppid === parent) return;
       ignoreClosedOutput();
-      begin("parent-exit");
+      stopOnce("parent-exit");
     }, PARENT_POLL_MS).unref();
   }
   return () => {
@@ -48,7 +48,7 @@ export function onStop(stop: (reason: StopReason) => void): () => void {
   };
 }
 
-/** Lets the shutdown continue when standard output and error have no reader any more, so that writing to them fails. */
+/** Ignores errors of standard output and error, so that the shutdown continues when nobody reads them any more. */
 function ignoreClosedOutput(): void {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
 }

@@ -30,7 +30,7 @@ interface SweepOptions extends EnvironmentOptions, OutputOptions {
 /** Max characters of a model's name. */
 const MAX_NAME = 128;
 
-/** Result of a run of a sweep. */
+/** Result of one run of a sweep, which `cell.json` records. */
 interface CellValue {
   readonly steps: number;
   readonly checkpoint: number;
@@ -60,12 +60,13 @@ async function run(file: string, options: SweepOptions, command: Command): Promi
   const { grid, isList, seeds } = await readSweep(options.sweep);
   const environment = await loadEnvironment(file, options);
   const dir = options.dir ?? `runs/sweep-${runName(environment.name, model.name)}`;
-  await claim(dir, { environment: environment.name, model: shortName(model), settings });
+  await recordSettings(dir, { environment: environment.name, model: shortName(model), settings });
   logLine(`trains models ${shortName(model)}-… in ${dir}`);
   await withService(
     options,
     async (connected) => {
       const train = async ({ name, dir: runDir, settings: varied, seed, signal }: CellContext<NamedValues>): Promise<CellValue> => {
+        // A list of combinations is a grid with the one setting `settings`.
         const own = (isList ? varied["settings"] : varied) as NamedValues;
         const { steps = settings.steps, ...others } = withSettings(settings, own);
         const subject = { name: { project: model.project, name: cellModel(model.name, name, seed) }, environment, runDir };
@@ -82,12 +83,12 @@ async function run(file: string, options: SweepOptions, command: Command): Promi
 }
 
 /**
- * Records the settings that all runs of a sweep share, or compares them with the recorded ones: finished runs are not repeated, so that
- * other settings would be another sweep.
+ * Records the settings that all runs of a sweep share, or compares them with the recorded ones: a resumed sweep keeps its finished runs,
+ * which must have the same settings as the new ones.
  *
  * @throws ConfigError `E_CONFIG` if the directory holds a sweep with other settings.
  */
-async function claim(dir: string, shared: Readonly<Record<string, unknown>>): Promise<void> {
+async function recordSettings(dir: string, shared: Readonly<Record<string, unknown>>): Promise<void> {
   const path = join(dir, "sweep.json");
   await mkdir(dir, { recursive: true });
   try {
@@ -110,6 +111,7 @@ function cellModel(model: string, cell: string, seed: number): string {
   return `${model}-${createHash("sha256").update(cell).digest("hex").slice(0, 8)}_seed-${seed}`;
 }
 
+/** Returns the result of a run to record. */
 function valueOf({ steps, checkpointStep, metrics, evaluation }: RunResult): CellValue {
   const evaluated = evaluation?.["eval/reward/mean"] ?? null;
   return { steps, checkpoint: checkpointStep, "reward/mean": metrics["reward/mean"] ?? null, "eval/reward/mean": evaluated };
@@ -128,6 +130,7 @@ function comparisonOf(result: SweepResult<NamedValues, CellValue>): ReturnType<t
   return metric === undefined || combinations.size < 2 ? null : result.compare({ value: metric });
 }
 
+/** Lays out the result of a sweep: a row per run, and the comparison of the combinations. */
 function* lines(result: SweepResult<NamedValues, CellValue>): Generator<string> {
   const { columns, rows } = result.table();
   const text = (value: unknown) => (value === null || value === undefined ? "" : String(value));

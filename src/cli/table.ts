@@ -17,8 +17,10 @@ export interface TableColumn<T> {
 const GAP = 2;
 /** Width below which a column does not shrink. */
 const MIN_WIDTH = 4;
+/** End of a cut text. */
 const ELLIPSIS = "…";
 
+/** Returns the width of a text in terminal columns. */
 const widthOf = (text: string): number => truncatedWidth(text).width;
 
 /** Cuts a text to `width` terminal columns; a cut text ends with an ellipsis. Wide characters count two columns. */

@@ -10,7 +10,7 @@ const TRACKERS: Readonly<Record<string, (address: string | undefined) => Promise
   trackio: async (url) => (await import("../training/trackers/trackio.ts")).trackioTracker({ url }),
 };
 
-/** A tracker to create, with its file, directory or address. */
+/** Creates the tracker that a value of the option names, with its file, directory or address. */
 export type TrackerChoice = () => Promise<Tracker>;
 
 /** Usage of the option. */

@@ -53,7 +53,7 @@ async function run(directories: readonly string[], options: UiOptions): Promise<
   }
 }
 
-/** Returns the service that `WHETSTONE_BASE_URL` names; null if unset. */
+/** Returns the service that `WHETSTONE_BASE_URL` names; null if the variable is unset or `--data-dir` is given. */
 function configured(dataDir: string | undefined): Address | null {
   const url = process.env["WHETSTONE_BASE_URL"]?.trim();
   if (url === undefined || url === "" || dataDir !== undefined) return null;
@@ -62,10 +62,12 @@ function configured(dataDir: string | undefined): Address | null {
   return { url: url.replace(/\/+$/u, "").replace(/\/v1$/u, ""), apiKey };
 }
 
+/** Returns `WHETSTONE_API_KEY`; undefined if unset or empty. */
 function keyFromEnvironment(): string | undefined {
   return process.env["WHETSTONE_API_KEY"]?.trim() || undefined;
 }
 
+/** Adds the directories to the dashboard, and prints a link. Opens the link unless `--no-open` or `--json` is given. */
 async function show(service: Address, paths: readonly string[], options: UiOptions): Promise<void> {
   if (paths.length > 0) await post(service, "/ui/api/directories", { paths });
   const link = linkAnswer.parse(await post(service, "/ui/api/links", {}));
@@ -81,6 +83,7 @@ async function requireDirectory(path: string): Promise<void> {
   if (!found.isDirectory()) throw new ArgumentError(`Expected a directory with training runs, got the file ${path}`, { param: "paths" });
 }
 
+/** Sends a request and returns the JSON of the answer. @throws ConfigError `E_CONFIG` if the service does not answer or rejects it. */
 async function post({ url, apiKey }: Address, path: string, content: object): Promise<unknown> {
   const { request } = await import("undici");
   const headers = { authorization: `Bearer ${apiKey}`, "content-type": "application/json" };

@@ -17,8 +17,8 @@ async function run(file: string, { count, ...options }: EnvironmentOptions & Out
   const environment = await loadEnvironment(file, options);
   const validation = await validate(environment, { count });
   printResult(options, validation, function* ({ isValid, expected, findings, scores }) {
-    for (const { severity, count: places, message, examples } of findings)
-      yield `${severity}: ${message} (${places}; ${examples.join(", ")})`;
+    for (const { severity, count: total, message, examples } of findings)
+      yield `${severity}: ${message} (${total}; ${examples.join(", ")})`;
     for (const name of Object.keys(scores[0]?.rewards ?? {}))
       yield `${name}: ${(scores.reduce((sum, { rewards }) => sum + (rewards[name] ?? 0), 0) / scores.length).toFixed(4)} for right answers`;
     yield `${environment.name}: ${isValid ? "valid" : "not valid"}; ${plural(scores.length, "right answer")} held to a reward of ${expected}`;

@@ -18,7 +18,7 @@ export interface EventShaper {
   fail(error: ErrorBody): readonly ServerEvent[];
 }
 
-/** Builder of a response body that is not streamed. */
+/** Builder of a response body that is not streamed. The service uses it through `builtAnswer`. */
 export interface AnswerBuilder {
   /** Takes a finished chat completion. `call` is its index; a later one may finish first. */
   push(completion: ChatCompletion, call: number): void | Promise<void>;

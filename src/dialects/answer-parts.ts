@@ -8,7 +8,7 @@ export function firstChoice({ choices }: ChatCompletion): Choice {
   return first(choices);
 }
 
-/** Extension members of a response: token ids of prompt and output, and the log-probability and text of each output token. */
+/** Returns the extension members of a response: token ids of prompt and output, and the log-probability and text of each output token. */
 export function tokenMembers(parts: {
   readonly promptIds: readonly number[] | null | undefined;
   readonly ids: readonly number[] | null | undefined;

@@ -65,6 +65,7 @@ export async function toChatExchanges(exchange: Exchange, lookup: ResponseLookup
   }
 }
 
+/** Returns the chat completion request of a translated call. */
 function chatRequest({ body, prompt }: TranslatedCall): ChatCompletionRequest {
   return readMembers(chatCompletionRequest, prompt === undefined ? body : { ...body, messages: promptMessages(prompt) });
 }

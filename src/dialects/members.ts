@@ -24,11 +24,14 @@ export function without(body: Members, names: ReadonlySet<string>): Members {
   return Object.fromEntries(Object.entries(body).filter(([name]) => !names.has(name)));
 }
 
+/** Max fields that an error message lists. */
+const MAX_ISSUES = 5;
+
 /** Validates a body. @throws {@link BodyError} `E_ARGUMENT` naming up to five fields. */
 export function readMembers<S extends z.ZodType>(schema: S, body: unknown): z.output<S> {
   const { success, data, error } = schema.safeParse(body);
   if (success) return data;
-  const lines = error.issues.slice(0, 5).map((issue) => `\`${issue.path.map(String).join(".")}\`: ${issue.message}`);
+  const lines = error.issues.slice(0, MAX_ISSUES).map((issue) => `\`${issue.path.map(String).join(".")}\`: ${issue.message}`);
   throw new BodyError(lines.join("; "), { param: error.issues[0]?.path.map(String).join(".") ?? null });
 }
 
@@ -48,7 +51,7 @@ export const reject: OnUnsupported = (param, got, instead) => {
   throw unsupportedMember(param, got, instead);
 };
 
-/** Accepts unsupported content. */
+/** Accepts unsupported content, for readers of recorded requests. */
 export const accept: OnUnsupported = () => {};
 
 /**

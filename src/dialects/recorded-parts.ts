@@ -20,8 +20,8 @@ export function choiceTokens(
   logprobs: readonly number[] | null | undefined,
   texts?: readonly string[] | null,
 ): Pick<Choice, "token_ids" | "logprobs"> {
-  const content = logprobs?.map((logprob, at) => ({
-    token: texts?.[at] ?? (ids?.[at] === undefined ? "" : `token_id:${ids[at]}`),
+  const content = logprobs?.map((logprob, index) => ({
+    token: texts?.[index] ?? (ids?.[index] === undefined ? "" : `token_id:${ids[index]}`),
     logprob,
     top_logprobs: [],
   }));

@@ -35,6 +35,7 @@ export async function loadingBase<T>(base: string, load: () => Promise<T>): Prom
   }
 }
 
+/** Returns the problem of the model's files; null if the error has another cause, such as one that can be retried. */
 function reasonOfFailure(error: unknown): string | null {
   if (WhetstoneError.isInstance(error)) {
     const isOfFile = FILE_ERRORS.includes(error.code) && !error.retryable;

@@ -7,7 +7,8 @@ import type { BaseModelInfo, LossSpec, Row, SamplingParams } from "./port.ts";
 export type ModelBounds = Pick<BaseModelInfo, "contextLength" | "vocabularySize">;
 
 /**
- * Checks the rows of a forward or forward-backward pass.
+ * Checks the rows of a forward or forward-backward pass. A row may have one token more than the context, because its last token is only
+ * predicted, not read.
  *
  * @param loss - Loss of the pass; null for a forward pass, which needs no advantages and log-probabilities.
  * @throws ArgumentError `E_ARGUMENT`, param `rows`, for the first invalid row; the message has its index. Param `loss` for an entropy
@@ -19,18 +20,18 @@ export function checkRows(rows: readonly Row[], { contextLength, vocabularySize 
     throw new ArgumentError(`Expected \`entropyCoefficient\` to be a finite number of at least 0, got ${coefficient}`, { param: "loss" });
   for (const [index, row] of rows.entries()) {
     const { length } = row.tokens;
-    const fail = (message: string): never => {
+    const failRow = (message: string): never => {
       throw new ArgumentError(`Row ${index}: ${message}`, { param: "rows" });
     };
-    if (length < 2 || length > contextLength + 1) fail(`expected 2 to ${contextLength + 1} tokens, got ${length}`);
-    if (row.weights.length !== length) fail(`expected ${length} weights, got ${row.weights.length}`);
-    if (row.weights[0] !== 0) fail(`expected weight 0 for the first token, which nothing predicts, got ${row.weights[0]}`);
+    if (length < 2 || length > contextLength + 1) failRow(`expected 2 to ${contextLength + 1} tokens, got ${length}`);
+    if (row.weights.length !== length) failRow(`expected ${length} weights, got ${row.weights.length}`);
+    if (row.weights[0] !== 0) failRow(`expected weight 0 for the first token, which nothing predicts, got ${row.weights[0]}`);
     for (const name of loss === null || loss.kind === "cross-entropy" ? [] : (["advantages", "logprobs"] as const)) {
-      if (row[name]?.length !== length) fail(`expected ${length} ${name} for a ${loss?.kind} loss, got ${row[name]?.length ?? "none"}`);
+      if (row[name]?.length !== length) failRow(`expected ${length} ${name} for a ${loss?.kind} loss, got ${row[name]?.length ?? "none"}`);
     }
     for (const token of row.tokens)
-      if (token < 0 || token >= vocabularySize) fail(`expected token ids in [0, ${vocabularySize}), got ${token}`);
-    for (const weight of row.weights) if (!Number.isFinite(weight)) fail(`expected finite weights, got ${weight}`);
+      if (token < 0 || token >= vocabularySize) failRow(`expected token ids in [0, ${vocabularySize}), got ${token}`);
+    for (const weight of row.weights) if (!Number.isFinite(weight)) failRow(`expected finite weights, got ${weight}`);
   }
 }
 

@@ -52,7 +52,7 @@ export const WEIGHT_PRECISIONS = ["float32", "float16"] as const satisfies reado
 export interface DeviceInfo {
   /** The processor, or a GPU through WebGPU. */
   readonly name: "cpu" | "webgpu";
-  /** Name of the GPU as its driver reports it; null for the processor, and where the system does not say. */
+  /** Name of the GPU as its driver reports it; null for the processor, and if the driver reports none. */
   readonly adapter: string | null;
   /** Type in which weights that are not trained are stored. @default "float32" */
   readonly weightPrecision?: WeightPrecision | undefined;
@@ -75,7 +75,7 @@ export interface ThreadReport {
 export interface VerifyBaseOptions {
   /** Whether the values of the weights are checked; if not, only names, types and shapes. @default true */
   readonly readsWeights?: boolean | undefined;
-  /** Whether the tokenizer encodes long test texts, which shows a regular expression that takes too long. @default true */
+  /** Whether the tokenizer encodes long test texts, to find regular expressions that take too long. @default true */
   readonly encodesTexts?: boolean | undefined;
 }
 

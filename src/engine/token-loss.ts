@@ -1,3 +1,4 @@
+/** Loss of one token and its derivatives in float64, the reference that engines are tested against. */
 import { entropyCoefficientOf, policyLossTerms, type LossSpec } from "../base/training-rows.ts";
 
 /** Input of the loss of one token. */
@@ -14,6 +15,7 @@ export interface TokenLossInput {
 
 /** Result of {@link tokenLoss}. */
 export interface TokenLoss {
+  /** Loss of the token, before its weight is applied. */
   readonly value: number;
   /** Derivative by the new log-probability. */
   readonly derivative: number;
@@ -55,7 +57,8 @@ export interface LogitsLoss {
 }
 
 /**
- * Computes the loss of one token from the logits, with its gradient: `∂n/∂z_v = [v = target] − p_v` and `∂H/∂z_v = −p_v·(log p_v + H)`.
+ * Computes the loss of one token from the logits `z`, with its gradient. For the log-probability `n` of the target and the entropy `H` of
+ * the distribution `p`: `∂n/∂z_v = [v = target] − p_v` and `∂H/∂z_v = −p_v·(log p_v + H)`.
  */
 export function logitsLoss(spec: LossSpec, { logits, target, oldLogprob, advantage }: LogitsLossInput): LogitsLoss {
   const max = logits.reduce((largest, logit) => Math.max(largest, logit), -Infinity);

@@ -1,4 +1,4 @@
-/** Adapters to export: matrices of a directory in PEFT layout, checked against the configuration of their base. */
+/** Adapter to export: the matrices of a directory in PEFT layout, checked against the configuration of the base model. */
 import { join } from "node:path";
 import { ADAPTER_CONFIG_FILE, readAdapterConfig } from "../engine/onnx/model/adapter-config.ts";
 import type { ModelConfig } from "../engine/onnx/model/config.ts";
@@ -50,6 +50,7 @@ function tensorName(target: string, matrix: MatrixName): string {
   return `base_model.model.${target.replace(/weight$/u, `lora_${matrix}.weight`)}`;
 }
 
+/** Returns the tensors that the adapter changes, with their shapes, from the shapes of its matrices. */
 function targetsOf(shapes: ReadonlyMap<string, readonly number[]>): Map<string, readonly [number, number]> {
   const targets = new Map<string, readonly [number, number]>();
   for (const [name, shape] of shapes) {

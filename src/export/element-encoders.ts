@@ -12,7 +12,7 @@ export interface ElementEncoder {
   /** Bytes per block. */
   readonly blockBytes: number;
   /**
-   * Encodes finite values, little-endian, rounded to nearest, ties to even.
+   * Encodes finite values, little-endian, rounded to nearest: ties to even, or with `q8_0` away from zero.
    *
    * @throws UnsupportedError `E_UNSUPPORTED` for a value that is out of the type's range.
    */

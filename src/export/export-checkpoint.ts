@@ -11,8 +11,8 @@ import { openMergedWeights } from "./merged-weights.ts";
 import { writeTarget } from "./target.ts";
 
 /**
- * Format of an exported checkpoint: a complete model in Hugging Face layout, only the adapter in PEFT layout, or one GGUF file for llama.cpp
- * with the complete model or only the adapter.
+ * Format of an exported checkpoint: a complete model in Hugging Face layout, only the adapter in PEFT layout, or one GGUF file for
+ * llama.cpp with the complete model or only the adapter.
  */
 export type ExportFormat = "huggingface" | "peft" | "gguf" | "gguf-adapter";
 
@@ -68,10 +68,12 @@ export interface ExportResult {
   readonly warnings: readonly string[];
 }
 
+/** Formats of models with an adapter, which write the adapter alone. */
 const ADAPTER_FORMATS: ReadonlySet<ExportFormat> = new Set(["peft", "gguf-adapter"]);
 const GGUF_FORMATS: ReadonlySet<ExportFormat> = new Set(["gguf", "gguf-adapter"]);
-/** Folder of the base model in an archive, and of the archive in the scratch directory. */
+/** Folder of the base model in a downloaded archive. */
 const BASE_FOLDER = "base";
+/** Folder of the archive in the scratch directory. */
 const DOWNLOAD = "download";
 /** File of an archive that identifies the checkpoint. */
 const CHECKPOINT_FILE = "checkpoint.json";
@@ -87,9 +89,10 @@ const CHECKPOINT_FILE = "checkpoint.json";
  * @param options - Step, format, type of the weights, base model, signal and time limit.
  * @returns the files that were written.
  * @throws ArgumentError `E_ARGUMENT` for an existing target without `force`, and for options that do not fit the format or the model.
- * @throws UnsupportedError `E_UNSUPPORTED` if the format does not have the model or its tokenizer, if weights are out of range of `dtype`, or
- *   if the service sends no base model and `base` is missing.
- * @throws DataError `E_DATA` for invalid files. HttpError `E_HTTP` for an error status; ConnectionError `E_CONNECTION` if the download is cut.
+ * @throws UnsupportedError `E_UNSUPPORTED` if the format does not have the model or its tokenizer, if weights are out of range of `dtype`,
+ *   or if the service sends no base model and `base` is missing.
+ * @throws DataError `E_DATA` for invalid files. HttpError `E_HTTP` for an error status; ConnectionError `E_CONNECTION` if the download is
+ *   cut.
  * @example
  * ```ts
  * import { connect } from "whetstone";
@@ -172,7 +175,7 @@ function checkOptions(model: Model, format: ExportFormat, { dtype, base, preToke
     );
 }
 
-/** Returns the directory of the base model in a download. */
+/** Returns the directory of the base model in a download. @throws UnsupportedError `E_UNSUPPORTED` if the service has sent none. */
 async function includedBase(directory: string, baseModel: string): Promise<string> {
   const path = join(directory, BASE_FOLDER);
   const exists = await stat(path).catch(() => null);
@@ -183,6 +186,7 @@ async function includedBase(directory: string, baseModel: string): Promise<strin
   );
 }
 
+/** Returns names and total size of the written files. */
 async function filesOf(path: string): Promise<Pick<ExportResult, "files" | "sizeBytes">> {
   const isDirectory = (await stat(path)).isDirectory();
   const files = isDirectory ? (await readdir(path)).toSorted() : [basename(path)];

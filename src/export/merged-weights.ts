@@ -33,10 +33,10 @@ export async function openMergedWeights(base: string, adapter: string | null): P
   const config = await readModelConfig(base);
   const layout = baseLayout(config);
   const source = await openBaseWeights(base);
-  let added: AdapterWeights | null = null;
+  let adapterWeights: AdapterWeights | null = null;
   try {
     checkShapes(source, layout);
-    added = adapter === null ? null : await openAdapterWeights(adapter, config);
+    adapterWeights = adapter === null ? null : await openAdapterWeights(adapter, config);
   } catch (error) {
     await source.close();
     throw error;
@@ -48,14 +48,14 @@ export async function openMergedWeights(base: string, adapter: string | null): P
     ),
     async read(name) {
       const weights = await source.read(name);
-      if (added?.targets.has(name)) {
-        const [a, b] = [await added.read(name, "A"), await added.read(name, "B")];
-        mergeAdapter(weights, { a, b, rank: added.rank, alpha: added.alpha });
+      if (adapterWeights?.targets.has(name)) {
+        const [a, b] = [await adapterWeights.read(name, "A"), await adapterWeights.read(name, "B")];
+        mergeAdapter(weights, { a, b, rank: adapterWeights.rank, alpha: adapterWeights.alpha });
       }
       return weights;
     },
     async close() {
-      await Promise.all([source.close(), added?.close()]);
+      await Promise.all([source.close(), adapterWeights?.close()]);
     },
   };
 }

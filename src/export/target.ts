@@ -35,6 +35,7 @@ export async function writeTarget<T>(
   }
 }
 
+/** Requires that the target does not exist or is an empty directory. `given` is its path in the error message. */
 async function requireFree(target: string, given: string): Promise<void> {
   const found = await stat(target).catch(unlessMissing);
   if (found === undefined || (found.isDirectory() && (await readdir(target)).length === 0)) return;
@@ -44,6 +45,7 @@ async function requireFree(target: string, given: string): Promise<void> {
   );
 }
 
+/** Handler of a rejection that ignores a missing file. */
 function unlessMissing(error: unknown): undefined {
   if (!isMissingFile(error)) throw error;
 }

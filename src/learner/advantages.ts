@@ -28,7 +28,8 @@ export interface AdvantageOptions {
  * trajectory is not trained. A larger bound would drop trajectories on one side of the mean and leave advantages with a sum other than 0.
  *
  * @param rewards - Shape `[G]`, all finite. Not modified.
- * @returns Shape `[G]`; sums to 0 within rounding. All zeros where `isTrainableGroup` is false (unless `exactZero`).
+ * @returns Shape `[G]`; sums to 0 within rounding. All zeros for fewer than two rewards, and for rewards that `isTrainableGroup` counts as
+ *   equal (unless `exactZero`).
  * @throws DataError `E_DATA` for a reward that is not finite.
  * @source GRPO, arXiv:2402.03300, §4.1.2; without the division, Dr. GRPO, arXiv:2503.20783; leave-one-out, RLOO, arXiv:2402.14740.
  * @example
@@ -59,7 +60,7 @@ export function groupAdvantages(rewards: readonly number[], options: AdvantageOp
 
 /** Input of {@link normalizeBatch}: a trajectory of a batch, or a part of a trajectory with a separate advantage. */
 export interface BatchEntry {
-  /** Advantage of the entry; not 0 for a whole trajectory. */
+  /** Advantage of the entry, unless it has `advantages`. The caller leaves out whole trajectories with advantage 0. */
   readonly advantage: number;
   /** Advantage of each trained token, shape `[tokens]`, in place of `advantage`. @default `advantage` for every token */
   readonly advantages?: Float64Array | undefined;
@@ -73,7 +74,10 @@ export interface BatchEntry {
 
 /** Output of {@link normalizeBatch} for an entry. */
 export interface NormalizedEntry {
-  /** Weight of each trained token, to be divided by the number of trained tokens. The mean weight over all trained tokens is 1, unless constant. */
+  /**
+   * Weight of each trained token, before the division by the number of trained tokens of the batch. Unless the reduction is constant, the
+   * mean weight over all trained tokens of the batch is 1.
+   */
   readonly weight: number;
   /**
    * Advantage of each trained token. Unless the reduction is constant, the mean of `|advantage|·weight` over the trained tokens of a set is
@@ -84,7 +88,9 @@ export interface NormalizedEntry {
   readonly advantages?: Float64Array | undefined;
 }
 
-/** Unit of equal weight in a batch, each trajectory or each token, or a constant divisor of the sum over all tokens. */
+/**
+ * Reduction of token losses to the batch's loss: equal weight per trajectory, equal weight per token, or the sum over a constant divisor.
+ */
 export type LossReduction = "trajectory_mean" | "token_mean" | { readonly divisor: number };
 
 /**
@@ -99,7 +105,7 @@ export type LossReduction = "trajectory_mean" | "token_mean" | { readonly diviso
  *
  * @param entries - All trajectories or parts of the batch. Not modified.
  * @param balance - Advantage balance, in [−1, 1].
- * @param reduction - Unit of equal weight: each trajectory, or each token; or a constant divisor.
+ * @param reduction - Equal weight per trajectory or per token, or a constant divisor.
  * @returns One weight and advantage per entry, in the same order.
  * @source constant divisor: Dr. GRPO, arXiv:2503.20783.
  */
@@ -114,13 +120,13 @@ export function normalizeBatch(
     if (balance < 0 && advantage > 0) return advantage * (1 + balance);
     return advantage;
   };
-  const normalized = (entry: BatchEntry, weight: number, scale: number): NormalizedEntry => {
+  const toNormalized = (entry: BatchEntry, weight: number, scale: number): NormalizedEntry => {
     // With balance 1 or −1 all advantages can be 0; 0 / 0 would then make every model weight NaN.
     const scaled = (advantage: number) => (scale === 0 ? 0 : balanced(advantage) / scale);
     const each = entry.advantages === undefined ? {} : { advantages: entry.advantages.map(scaled) };
     return { weight, advantage: scaled(entry.advantage), ...each };
   };
-  if (typeof reduction === "object") return entries.map((entry) => normalized(entry, tokens / reduction.divisor, 1));
+  if (typeof reduction === "object") return entries.map((entry) => toNormalized(entry, tokens / reduction.divisor, 1));
   const raw = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / ((entry.trajectoryTokens ?? entry.tokens) + COUNT_EPSILON)));
   const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (raw[index] as number), 0) / tokens;
   const sums = new Map<string | null, { tokens: number; weighted: number }>();
@@ -132,6 +138,6 @@ export function normalizeBatch(
   }
   return entries.map((entry, index) => {
     const sum = sums.get(entry.set ?? null) ?? { tokens: 1, weighted: 0 };
-    return normalized(entry, (raw[index] as number) / meanWeight, sum.weighted / sum.tokens);
+    return toNormalized(entry, (raw[index] as number) / meanWeight, sum.weighted / sum.tokens);
   });
 }

@@ -39,7 +39,8 @@ export interface DiagnosticOptions {
  * @param batch - Batch of the step.
  * @param logprobs - Log-probabilities under the weights before the step, shape `[T]` per row.
  * @returns Metric values by name.
- * @source k1, k3: J. Schulman, "Approximating KL divergence" (2020); effective sample size: Kong, Technical Report 348, University of Chicago (1992).
+ * @source k1, k3: J. Schulman, "Approximating KL divergence" (2020); effective sample size: Kong, Technical Report 348, University of
+ *   Chicago (1992).
  */
 export function policyDiagnostics(
   batch: Pick<RlBatch, "rows" | "sources" | "loss" | "objective">,
@@ -49,7 +50,7 @@ export function policyDiagnostics(
   return runSteps(policyDiagnosticsSteps(batch, logprobs, options));
 }
 
-/** Computes {@link policyDiagnostics} in steps of one row, for callers that share the thread. */
+/** Computes {@link policyDiagnostics} and yields after each row, so that a caller can run other work on the same thread. */
 export function* policyDiagnosticsSteps(
   { rows, sources, loss, objective }: Pick<RlBatch, "rows" | "sources" | "loss" | "objective">,
   logprobs: readonly Float32Array[],
@@ -58,21 +59,21 @@ export function* policyDiagnosticsSteps(
   const advantages: number[] = [];
   const differences: number[] = [];
   const mismatches: number[] = [];
-  const ages: number[] = [];
+  const staleness: number[] = [];
   let clipped = 0;
   const [low, high] = loss.kind === "cross-entropy" ? [0, Infinity] : [1 - loss.epsilon, 1 + loss.epsilonHigh];
   for (const [index, row] of rows.entries()) {
-    const fresh = logprobs[index] as Float32Array;
+    const newLogprobs = logprobs[index] as Float32Array;
     const turns = sources[index]?.turns ?? [];
     for (const turn of turns) {
       const { policyVersion = null } = turn;
-      if (policyVersion !== null) ages.push(Math.max(0, startStep - policyVersion));
-      const known = knownDifferences(row, fresh, turn);
+      if (policyVersion !== null) staleness.push(Math.max(0, startStep - policyVersion));
+      const known = knownDifferences(row, newLogprobs, turn);
       for (const difference of known) differences.push(difference);
       if (policyVersion === null || policyVersion === startStep) for (const difference of known) mismatches.push(difference);
     }
     for (let t = 0; t < row.weights.length; t++) if (row.weights[t] !== 0) advantages.push(row.advantages?.[t] ?? 0);
-    for (const ratio of tokenRatios(row, fresh, objective)) if (ratio < low || ratio > high) clipped++;
+    for (const ratio of tokenRatios(row, newLogprobs, objective)) if (ratio < low || ratio > high) clipped++;
     yield;
   }
   return {
@@ -82,30 +83,34 @@ export function* policyDiagnosticsSteps(
     "policy/kl_k3": mean(differences.map(k3)),
     "policy/ratio_p99": differences.length === 0 ? 1 : quantile(Float64Array.from(differences, Math.exp).sort(), 0.99),
     "policy/clip_fraction": clipped / Math.max(advantages.length, 1),
-    "policy/ess": effectiveShare(differences),
+    "policy/ess": effectiveSampleFraction(differences),
     "sampler/mismatch_kl": mean(mismatches.map(k3)),
-    "staleness/mean": mean(ages),
-    "staleness/max": ages.reduce((max, age) => Math.max(max, age), 0),
+    "staleness/mean": mean(staleness),
+    "staleness/max": staleness.reduce((max, steps) => Math.max(max, steps), 0),
   };
 }
 
 /** Returns `n − o` of a turn's trained tokens with known `o`. */
-function knownDifferences({ weights, logprobs }: Row, fresh: Float32Array, { start, length }: TurnSpan): number[] {
+function knownDifferences({ weights, logprobs }: Row, newLogprobs: Float32Array, { start, length }: TurnSpan): number[] {
   const result: number[] = [];
   for (let t = start; t < start + length; t++) {
     const sampled = logprobs?.[t] ?? Number.NaN;
-    if (weights[t] !== 0 && !Number.isNaN(sampled)) result.push(Math.min((fresh[t] as number) - sampled, MAX_LOG_RATIO));
+    if (weights[t] !== 0 && !Number.isNaN(sampled)) result.push(Math.min((newLogprobs[t] as number) - sampled, MAX_LOG_RATIO));
   }
   return result;
 }
 
+/** Returns the k3 estimate of the KL divergence, `e^d − 1 − d`, for one log-ratio `d`. */
 function k3(difference: number): number {
   // `exp(d) − 1 − d` would lose precision for small d. The value is mathematically never below 0; the max removes rounding errors.
   return Math.max(0, Math.expm1(difference) - difference);
 }
 
-/** Computes the effective sample size as a fraction. Ratios are divided by the largest, which cancels out and keeps squares finite. */
-function effectiveShare(differences: readonly number[]): number {
+/**
+ * Computes the effective sample size as a fraction of the tokens; 1 without tokens. Ratios are divided by the largest, which cancels out
+ * and keeps squares finite.
+ */
+function effectiveSampleFraction(differences: readonly number[]): number {
   if (differences.length === 0) return 1;
   const largest = differences.reduce((max, difference) => Math.max(max, difference), -Infinity);
   let sum = 0;

@@ -9,7 +9,7 @@ import type { PolicyLoss } from "../base/training-rows.ts";
  * range [0, 5]), 0.2 on both sides for PPO. The loss has an `entropyCoefficient` only if the configuration has one above 0.
  *
  * @param config - RL configuration; absent settings have their defaults.
- * @throws ArgumentError `E_ARGUMENT` if `ppo` and `loss_fn` contradict each other.
+ * @throws ArgumentError `E_ARGUMENT` if `ppo` and `loss_fn`, two names of one setting, contradict each other.
  */
 export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon" | "epsilon_high" | "entropy_coef"> = {}): PolicyLoss {
   const { ppo, loss_fn: named } = config;

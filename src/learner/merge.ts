@@ -6,7 +6,7 @@ import { startsWith } from "../base/trajectory/histories.ts";
 import { TURN_PROBLEMS, turnProblem } from "../base/trajectory/turn.ts";
 import type { SampledSequence } from "./types.ts";
 
-/** Sampled turn: prompt tokens, sampled tokens and their log-probabilities. */
+/** Sampled turn: token ids of its prompt and of its answer, and the answer's log-probabilities. */
 export interface TokenTurn {
   readonly prompt: readonly number[];
   readonly sampled: readonly number[];
@@ -39,7 +39,7 @@ export function readTurn(
 ): TokenTurn {
   const problem = turnProblem(choice);
   if (problem === "choice-without-logprobs" && allowsUnknownLogprobs) {
-    const turn = readTurn(withPlaceholders(choice), where);
+    const turn = readTurn(withPlaceholderLogprobs(choice), where);
     return { ...turn, logprobs: turn.logprobs.map(() => Number.NaN) };
   }
   if (problem === "choice-without-token-ids" || problem === "choice-without-logprobs") {
@@ -53,8 +53,8 @@ export function readTurn(
   };
 }
 
-/** Returns a choice with placeholders instead of its log-probabilities, for training that does not use them. */
-export function withPlaceholders(choice: AssistantChoice): AssistantChoice {
+/** Returns a choice with the log-probability 0 for each of its tokens, for training that does not use log-probabilities. */
+export function withPlaceholderLogprobs(choice: AssistantChoice): AssistantChoice {
   const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
   return { ...choice, logprobs: { content } };
 }
@@ -71,23 +71,23 @@ export function hasTokenIds({ prompt_token_ids: prompt, token_ids: sampled }: As
  * @param turns - Turns in the order of the conversation. Not modified.
  */
 export function mergeTurns(turns: readonly TokenTurn[]): MergedTurns {
-  const open: { tokens: number[]; trained: { readonly turn: number; readonly start: number; readonly logprobs: readonly number[] }[] }[] =
+  const merged: { tokens: number[]; trained: { readonly turn: number; readonly start: number; readonly logprobs: readonly number[] }[] }[] =
     [];
   let mergedTurns = 0;
   let driftedTurns = 0;
   for (const [turn, { prompt, sampled, logprobs }] of turns.entries()) {
-    const last = open.at(-1);
+    const last = merged.at(-1);
     const continues = last !== undefined && startsWith(prompt, last.tokens);
     const sequence = continues ? last : { tokens: [], trained: [] };
     if (continues) mergedTurns++;
     else {
       if (last !== undefined) driftedTurns++;
-      open.push(sequence);
+      merged.push(sequence);
     }
     sequence.tokens = [...prompt, ...sampled];
     sequence.trained.push({ turn, start: prompt.length, logprobs });
   }
-  const sequences = open.map(({ tokens, trained }) => {
+  const sequences = merged.map(({ tokens, trained }) => {
     const mask = new Uint8Array(tokens.length);
     const logprobs = new Float64Array(tokens.length).fill(Number.NaN);
     for (const span of trained) {

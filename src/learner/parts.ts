@@ -3,24 +3,27 @@
 import { type BatchEntry, groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
 import type { ReadTrajectory } from "./read-trajectory.ts";
 import type { ResolvedRlConfig } from "./rl-config.ts";
-import { tokenWeights, countTrained } from "./sequences.ts";
+import { fillTrained, countTrained } from "./sequences.ts";
 import { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 import type { SampledSequence } from "./types.ts";
 
 /** Trajectory that is trained. */
 export interface KeptTrajectory {
+  /** Index of its group in the batch. */
   readonly group: number;
+  /** Index of the trajectory in its group. */
   readonly trajectory: number;
   /** Metadata entry `environment` of the group; null without one. */
   readonly environment: string | null;
+  /** Sequences that are trained: sequences longer than the context are left out. */
   readonly sequences: readonly SampledSequence[];
-  /** Number of trained tokens. */
+  /** Number of trained tokens in all sequences. */
   readonly tokens: number;
   /** Parts with separate advantages: the whole trajectory, each of its turns, or with token advantages each sequence. */
   readonly parts: readonly AdvantagePart[];
 }
 
-/** Trajectory, turn or sequence with its advantage. */
+/** Part of a trajectory with a separate advantage: the whole trajectory, a turn, or a sequence with token advantages. */
 export interface AdvantagePart extends Pick<BatchEntry, "advantage" | "advantages" | "tokens"> {
   /** Index of the turn; null = the whole trajectory or sequence. */
   readonly turn: number | null;
@@ -50,7 +53,7 @@ export function hasTokenAdvantages(read: readonly ReadTrajectory[]): boolean {
   return read.some(({ sequences }) => sequences.some(({ tokenAdvantages }) => tokenAdvantages !== undefined));
 }
 
-/** Returns the supplied advantages of the trained tokens of a sequence. */
+/** Returns the advantages that the choices supply for the trained tokens of a sequence; 0 for every token if they supply none. */
 function suppliedAdvantages({ tokenAdvantages, mask }: SampledSequence): Float64Array {
   return (tokenAdvantages ?? new Float64Array(mask.length)).filter((_, t) => mask[t] === 1);
 }
@@ -105,9 +108,11 @@ export function normalizeParts(
 }
 
 /**
- * Returns the advantage per token, shape `[T]`: the advantage of the part that contains a trained token, 0 elsewhere.
+ * Returns the advantages of a sequence's tokens, shape `[T]`: for a trained token the normalized advantage of the part that contains it, 0
+ * elsewhere.
  *
- * @param index - Index of the sequence among the trained sequences of its trajectory.
+ * @param options - `parts`: parts of the trajectory; `normalized`: their normalized advantages, in the same order; `index`: index of the
+ *   sequence among the trained sequences of the trajectory.
  */
 export function tokenAdvantages(
   sequence: SampledSequence,
@@ -123,9 +128,9 @@ export function tokenAdvantages(
     return Float32Array.from(sequence.mask, (bit) => (bit === 1 ? (supplied[next++] ?? 0) : 0));
   }
   const whole = parts[0]?.turn === null ? normalized[0] : undefined;
-  if (whole !== undefined) return tokenWeights(sequence, whole.advantage);
+  if (whole !== undefined) return fillTrained(sequence, whole.advantage);
   const advantages = new Float32Array(sequence.tokens.length);
-  const byTurn = new Map(parts.map(({ turn }, index) => [turn, normalized[index]?.advantage ?? 0]));
+  const byTurn = new Map(parts.map(({ turn }, part) => [turn, normalized[part]?.advantage ?? 0]));
   for (const { turn, start, length } of sequence.turns) advantages.fill(byTurn.get(turn) ?? 0, start, start + length);
   return advantages;
 }

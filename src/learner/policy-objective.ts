@@ -4,23 +4,26 @@ import { runSteps, type Steps } from "../base/util/steps.ts";
 import type { ImportanceLevel } from "./types.ts";
 import { policyLossTerms, type PolicyLoss, type Row } from "../base/training-rows.ts";
 
-/** Policy loss with all optional terms of a job. With all options off it equals the plain {@link PolicyLoss}. */
+/**
+ * Policy loss with all optional terms of a job; {@link policyObjective} defines the symbols. With all options off it equals the plain
+ * {@link PolicyLoss}.
+ */
 export interface PolicyObjective extends PolicyLoss {
   /** Granularity of the importance ratio. */
   readonly level: ImportanceLevel;
-  /** Coefficient `τ ≥ 0` in `A − τ·sg(d)`. 0 = off. */
+  /** Coefficient `τ ≥ 0` of the log-ratio `d` in the advantage `A − τ·sg(d)`. 0 = off. */
   readonly tau: number;
   /** Whether tokens with a ratio outside the clip range have no loss. */
   readonly masksRatio: boolean;
-  /** Upper bound of the ratio where the advantage is negative. Null = no bound. */
+  /** Upper bound `c` of the ratio where the advantage is negative. Null = no bound. */
   readonly maxNegativeRatio: number | null;
-  /** Upper bound of the truncated-importance-sampling factor of a token's loss. Null = no such factor. */
+  /** Truncated importance sampling: upper bound `T` of the factor `min(ρ', T)` of a token's loss. Null = no such factor. */
   readonly truncation: number | null;
   /** Whether the old log-probabilities come from the weights before the step instead of the sampler. */
   readonly precalculates: boolean;
   /** KL penalty with respect to a reference policy. Null = off. */
   readonly kl: { readonly coefficient: number; readonly source: "current_learner" | "sample" } | null;
-  /** `art`: computes the loss as the reference client does, where that client differs from its own documentation. */
+  /** `art`: computes the loss as the client OpenPipe ART does, where that client differs from its own documentation. */
   readonly compat: "art" | null;
 }
 
@@ -81,7 +84,7 @@ export function policyObjective(rows: readonly PolicyRow[], objective: PolicyObj
   return runSteps(policyObjectiveSteps(rows, objective));
 }
 
-/** Computes {@link policyObjective} in steps of one row, for callers that share the thread. */
+/** Computes {@link policyObjective} and yields after each row, so that a caller can run other work on the same thread. */
 export function* policyObjectiveSteps(rows: readonly PolicyRow[], objective: PolicyObjective): Steps<PolicyGradient> {
   const divergence = klOf(rows, objective);
   const derivatives: Float64Array[] = [];
@@ -147,10 +150,10 @@ export function tokenRatios(
   newLogprobs: Float32Array,
   objective: Pick<PolicyObjective, "level" | "precalculates"> | null,
 ): number[] {
-  const given = { level: "token" as const, precalculates: false, ...objective };
+  const { level, precalculates } = objective ?? ({ level: "token", precalculates: false } as const);
   const [row] = policyRows([{ tokens: new Int32Array(0), weights, advantages, logprobs }], [newLogprobs]) as [PolicyRow];
-  const { differences, meanDifference } = logRatios(row, trainedPositions(row), given);
-  return differences.map((difference) => ratioOf(given.level, difference, meanDifference).value);
+  const { differences, meanDifference } = logRatios(row, trainedPositions(row), { precalculates });
+  return differences.map((difference) => ratioOf(level, difference, meanDifference).value);
 }
 
 /** Returns `n − o` of each trained token of a row, and the mean. */
@@ -163,13 +166,17 @@ function logRatios(
   return { differences, meanDifference: differences.reduce((sum, difference) => sum + difference, 0) / Math.max(trained.length, 1) };
 }
 
-/** Importance ratio ρ with its derivative `∂ρ/∂n[s] = own·[s is this token] + shared/count`. */
+/**
+ * Importance ratio ρ of a token. Its derivative is `∂ρ/∂n[s] = own·[s is this token] + shared/count`, with `count` trained tokens in the
+ * row.
+ */
 interface Ratio {
   readonly value: number;
   readonly own: number;
   readonly shared: number;
 }
 
+/** Computes loss and derivatives of one row. `center` is `k̄` of the KL term, see {@link klOf}. */
 function rowObjective(row: PolicyRow, objective: PolicyObjective, center: number): { loss: number; derivatives: Float64Array } {
   const { weights, newLogprobs } = row;
   const derivatives = new Float64Array(weights.length);
@@ -213,7 +220,7 @@ function ratioOf(level: ImportanceLevel, difference: number, meanDifference: num
   }
 }
 
-/** Applies the bound and the mask to a ratio. Returns null if the token has no loss. */
+/** Applies `maxNegativeRatio` and `masksRatio` to a ratio. Returns null if the token has no loss. */
 function boundedRatio(ratio: Ratio, advantage: number, objective: PolicyObjective): Ratio | null {
   const { maxNegativeRatio: bound, masksRatio, epsilon, epsilonHigh, compat } = objective;
   const isBounded = bound !== null && ratio.value > bound && (advantage < 0 || compat === "art");
@@ -222,6 +229,7 @@ function boundedRatio(ratio: Ratio, advantage: number, objective: PolicyObjectiv
   return compat === "art" ? { value: 0, own: 0, shared: 0 } : null;
 }
 
+/** Returns the factor `min(ρ', T)` of a token's loss; 1 without truncated importance sampling. */
 function truncationOf(row: PolicyRow, objective: PolicyObjective, { t, ratio }: { readonly t: number; readonly ratio: number }): number {
   if (objective.truncation === null) return 1;
   if (!objective.precalculates) return Math.min(ratio, objective.truncation);
@@ -235,6 +243,7 @@ function oldLogprob(row: PolicyRow, objective: Pick<PolicyObjective, "precalcula
   return objective.precalculates || Number.isNaN(sampled) ? (row.newLogprobs[t] as number) : sampled;
 }
 
+/** Returns the log-ratio `s − q` of a token to the reference policy. */
 function divergenceOf(row: PolicyRow, objective: PolicyObjective, t: number): number {
   const policy = objective.kl?.source === "sample" ? oldLogprob(row, objective, t) : (row.newLogprobs[t] as number);
   return policy - (row.referenceLogprobs?.[t] ?? Number.NaN);

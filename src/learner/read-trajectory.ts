@@ -7,13 +7,14 @@ import { isChoice } from "../base/trajectory/messages.ts";
 import { TOKEN_VALUE_PROBLEMS, tokenValueProblem } from "../base/trajectory/token-values.ts";
 import { allChoices, historiesOf } from "../base/trajectory/trajectory.ts";
 import { hasTokenIds, mergeTurns, readTurn, type TokenTurn } from "./merge.ts";
-import { type HistoryAt, type RenderedTurn, renderTurn } from "./render.ts";
+import { type LocatedHistory, type RenderedTurn, renderTurn } from "./render.ts";
 import { requireTokenIds } from "./sequences.ts";
 import type { SampledSequence, SequenceLimits } from "./types.ts";
 
 /** Settings for reading trajectories. */
 export interface Reading {
   readonly limits: SequenceLimits;
+  /** Tokenizer that renders choices without token ids. @default none: such choices are rejected */
   readonly tokenizer?: ChatTokenizer | undefined;
 }
 
@@ -23,13 +24,13 @@ export interface ReadTrajectory {
   /** Reward of each sampled turn, indexed by `TurnSpan.turn`; 0 for a choice without a reward. */
   readonly turnRewards: readonly number[];
   readonly sequences: readonly SampledSequence[];
-  /** Sampled turns of all histories. */
+  /** Sampled turns of all histories, indexed by `TurnSpan.turn`. */
   readonly choices: readonly AssistantChoice[];
   /** Whether a turn ended at the token limit (`finish_reason` is `length`). */
   readonly isTruncated: boolean;
 }
 
-/** Initial counters, to be copied. */
+/** Initial value of {@link ReadCounts}, to be copied. */
 export const NO_COUNTS = {
   /** Turns that continue the sequence of the previous turn. */
   merged: 0,
@@ -47,7 +48,7 @@ export const NO_COUNTS = {
   trajectoriesWithMissingBytes: 0,
 } as const;
 
-/** Counters that are updated while trajectories are read. */
+/** Counters that {@link readTrajectory} updates. */
 export type ReadCounts = { -readonly [Name in keyof typeof NO_COUNTS]: number };
 
 /** Settings for reading the trajectories of one batch, with its counters. */
@@ -70,25 +71,25 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
   const sampled: AssistantChoice[] = [];
   let missingBytes = 0;
   // The policy version of a choice takes precedence over the one of its trajectory.
-  const sampledBy = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
+  const trajectoryVersion = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
   const sequences = historiesOf(trajectory).flatMap(({ items, tools, path }) => {
-    const at = `${where}.${path}`;
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf({ items, tools, at }, index, reading)] : []));
-    // The prompt of a later turn repeats the earlier ones.
-    missingBytes += turns.reduce((most, turn) => Math.max(most, turn.missingBytes ?? 0), 0);
+    const location = `${where}.${path}`;
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf({ items, tools, location }, index, reading)] : []));
+    // The prompt of a later turn repeats the earlier turns, so the maximum counts and not the sum.
+    missingBytes += turns.reduce((max, turn) => Math.max(max, turn.missingBytes ?? 0), 0);
     const merged = mergeTurns(turns);
     counts.merged += merged.mergedTurns;
     counts.drifted += merged.driftedTurns;
-    for (const sequence of merged.sequences) requireTokenIds(sequence, limits, at);
-    const first = sampled.length;
+    for (const sequence of merged.sequences) requireTokenIds(sequence, limits, location);
+    const firstTurn = sampled.length;
     const choices = items.filter(isChoice);
     sampled.push(...choices);
     return merged.sequences.map((sequence) => ({
       ...withTokenValues(sequence, choices),
       turns: sequence.turns.map((span) => ({
         ...span,
-        turn: first + span.turn,
-        policyVersion: choices[span.turn]?.policy_version ?? sampledBy,
+        turn: firstTurn + span.turn,
+        policyVersion: choices[span.turn]?.policy_version ?? trajectoryVersion,
       })),
     }));
   });
@@ -114,24 +115,25 @@ function withTokenValues(sequence: SampledSequence, choices: readonly AssistantC
     return values;
   };
   const tokenAdvantages = filled(0, "token_advantages");
-  const tokenFactors = filled(1, "token_weights");
-  if (tokenAdvantages === undefined && tokenFactors === undefined) return sequence;
-  const mask = sequence.mask.map((bit, t) => (tokenFactors?.[t] === 0 ? 0 : bit));
-  return { ...sequence, mask, tokenAdvantages, tokenFactors };
+  const tokenWeightFactors = filled(1, "token_weights");
+  if (tokenAdvantages === undefined && tokenWeightFactors === undefined) return sequence;
+  const mask = sequence.mask.map((bit, t) => (tokenWeightFactors?.[t] === 0 ? 0 : bit));
+  return { ...sequence, mask, tokenAdvantages, tokenWeightFactors };
 }
 
+/** Reads the choice at an index of a history: from its token ids, or rendered if it has none and there is a tokenizer. */
 function turnOf(
-  history: HistoryAt,
+  history: LocatedHistory,
   index: number,
   { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading,
 ): TokenTurn & Partial<RenderedTurn> {
   const choice = history.items[index] as AssistantChoice;
   const invalid = tokenValueProblem(choice);
   if (invalid !== null) {
-    const where = `${history.at}.${index}`;
+    const where = `${history.location}.${index}`;
     throw new DataError(`${where}: ${TOKEN_VALUE_PROBLEMS[invalid]}`, { param: where });
   }
-  if (hasTokenIds(choice) || tokenizer === undefined) return readTurn(choice, `${history.at}.${index}`, { allowsUnknownLogprobs });
+  if (hasTokenIds(choice) || tokenizer === undefined) return readTurn(choice, `${history.location}.${index}`, { allowsUnknownLogprobs });
   const turn = renderTurn(history, index, { tokenizer, allowsUnknownLogprobs });
   counts.rendered++;
   if (turn.drifted) counts.renderedDrift++;

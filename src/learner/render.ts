@@ -5,20 +5,21 @@ import type { AssistantChoice, LogprobEntry, MessageOrChoice, Tool } from "../ba
 import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
 import { requestMessageOf } from "../base/trajectory/messages.ts";
 import { TURN_PROBLEMS, turnProblem } from "../base/trajectory/turn.ts";
-import { type TokenTurn, withPlaceholders } from "./merge.ts";
+import { type TokenTurn, withPlaceholderLogprobs } from "./merge.ts";
 
 /** History, and its location for error messages. */
-export interface HistoryAt {
+export interface LocatedHistory {
   readonly items: readonly MessageOrChoice[];
   readonly tools?: readonly Tool[] | null | undefined;
-  readonly at: string;
+  /** E.g. `trajectory_groups.0.trajectories.2.messages_and_choices`. */
+  readonly location: string;
 }
 
 /** Turn made by {@link renderTurn}. */
 export interface RenderedTurn extends TokenTurn {
   /** Whether the sampled tokens are known and the template renders the answer to different tokens. */
   readonly drifted: boolean;
-  /** Bytes of the rendered prompt and answer, as far as these are used, that the vocabulary has no token for. */
+  /** Bytes that the vocabulary has no token for, in the prompt and the answer; 0 for a prompt or an answer with known token ids. */
   readonly missingBytes: number;
 }
 
@@ -35,34 +36,35 @@ export interface RenderedTurn extends TokenTurn {
  *   the template cannot render turn by turn.
  */
 export function renderTurn(
-  { items, tools, at }: HistoryAt,
+  { items, tools, location }: LocatedHistory,
   index: number,
   { tokenizer, allowsUnknownLogprobs }: { readonly tokenizer: ChatTokenizer; readonly allowsUnknownLogprobs: boolean },
 ): RenderedTurn {
-  const where = `${at}.${index}`;
+  const where = `${location}.${index}`;
   const choice = items[index] as AssistantChoice;
   const entries = choice.logprobs?.content ?? [];
   if (entries.length === 0 && !allowsUnknownLogprobs) {
     throw new ArgumentError(`${where}: ${TURN_PROBLEMS["choice-without-logprobs"]}`, { param: where });
   }
   const { prompt, answer, missing } = render(items.slice(0, index + 1), tools, { tokenizer, where });
-  const uncut = answer.at(-1);
-  const isCut = choice.finish_reason === "length" && uncut !== undefined && tokenizer.eosTokenIds.includes(uncut);
+  const closing = answer.at(-1);
+  const isCut = choice.finish_reason === "length" && closing !== undefined && tokenizer.eosTokenIds.includes(closing);
   const rendered = isCut ? answer.slice(0, -1) : answer;
   const known = choice.token_ids ?? (entries.length > 0 ? entries.map((entry) => idOf(entry, tokenizer, where)) : null);
   const sampled = known ?? rendered;
   const turn = { ...choice, prompt_token_ids: prompt, token_ids: [...sampled] };
-  const problem = turnProblem(entries.length > 0 ? turn : withPlaceholders(turn));
+  const problem = turnProblem(entries.length > 0 ? turn : withPlaceholderLogprobs(turn));
   if (problem !== null) throw new DataError(`${where}: ${TURN_PROBLEMS[problem]}`, { param: where });
   return {
     prompt: choice.prompt_token_ids ?? prompt,
     sampled,
     logprobs: entries.length > 0 ? entries.map((entry) => entry.logprob) : sampled.map(() => Number.NaN),
     missingBytes: (Array.isArray(choice.prompt_token_ids) ? 0 : missing.prompt) + (known === null ? missing.answer : 0),
-    drifted: known !== null && (known.length !== rendered.length || known.some((id, at) => id !== rendered[at])),
+    drifted: known !== null && (known.length !== rendered.length || known.some((id, position) => id !== rendered[position])),
   };
 }
 
+/** Renders a history whose last item is the choice: the tokens before the choice, the choice's tokens, and the missing bytes of both. */
 function render(
   items: readonly MessageOrChoice[],
   tools: readonly Tool[] | null | undefined,
@@ -72,7 +74,7 @@ function render(
     const messages = items.map((item) => requestMessageOf(item) as ChatMessage);
     const { ids, mask, missingBytes, missingTrainedBytes } = tokenizer.renderTraining(messages, {
       tools,
-      isTrained: (at) => at === items.length - 1,
+      isTrained: (position) => position === items.length - 1,
     });
     const start = mask.indexOf(1);
     return {
@@ -86,9 +88,12 @@ function render(
   }
 }
 
+/** Token of a log-probability entry that is named by its id instead of its text, e.g. `token_id:42`. */
 const TOKEN_ID = /^token_id:(\d+)$/u;
+/** Token ids by {@link keyOf} of their bytes, computed once per tokenizer. */
 const vocabularies = new WeakMap<ChatTokenizer, ReadonlyMap<string, number>>();
 
+/** Returns the token id of a log-probability entry, from its name or else from its bytes. */
 function idOf({ token, bytes }: LogprobEntry, tokenizer: ChatTokenizer, where: string): number {
   const named = TOKEN_ID.exec(token);
   if (named !== null) return Number(named[1]);
@@ -100,20 +105,23 @@ function idOf({ token, bytes }: LogprobEntry, tokenizer: ChatTokenizer, where: s
   );
 }
 
-/** Maps token bytes to ids. Of tokens with the same bytes the first counts; byte tokens are used only if there is no other token. */
+/**
+ * Maps token bytes to ids. If several tokens have the same bytes, the first counts; byte-fallback tokens count only if there is no other.
+ */
 function vocabularyOf(tokenizer: ChatTokenizer): ReadonlyMap<string, number> {
   const known = vocabularies.get(tokenizer);
   if (known !== undefined) return known;
   const ids = new Map<string, number>();
   for (let id = 0; id < tokenizer.vocabularySize; id++) {
     const key = keyOf(tokenizer.tokenBytes(id));
-    const known = ids.get(key);
-    if (key !== "" && (known === undefined || (tokenizer.byteTokenIds.has(known) && !tokenizer.byteTokenIds.has(id)))) ids.set(key, id);
+    const earlier = ids.get(key);
+    if (key !== "" && (earlier === undefined || (tokenizer.byteTokenIds.has(earlier) && !tokenizer.byteTokenIds.has(id)))) ids.set(key, id);
   }
   vocabularies.set(tokenizer, ids);
   return ids;
 }
 
+/** Returns bytes as a map key with one character per byte. */
 function keyOf(bytes: ArrayLike<number>): string {
   return Buffer.from(Array.from(bytes)).toString("latin1");
 }

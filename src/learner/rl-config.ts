@@ -22,9 +22,12 @@ export interface ResolvedRlConfig {
   readonly allowsUnknownLogprobs: boolean;
   /** Advantage balance in [−1, 1], see `normalizeBatch`. */
   readonly advantageBalance: number;
-  /** Unit of equal weight in the batch: each trajectory, or each token; or a constant divisor, per trajectory of the batch in tokens. */
+  /**
+   * Equal weight per trajectory, equal weight per token, or a constant divisor: `tokensPerTrajectory` times the number of trajectories in
+   * the batch.
+   */
   readonly reduction: "trajectory_mean" | "token_mean" | { readonly tokensPerTrajectory: number };
-  /** Set of tokens over which advantages are normalized. */
+  /** Set of tokens over which advantages are normalized: the whole batch, or the groups of each environment separately. */
   readonly advantageScope: "batch" | "environment";
   /** Whether trajectories with a turn that ended at the token limit are not trained. */
   readonly masksTruncated: boolean;
@@ -36,11 +39,14 @@ export type KlReference =
   | { readonly kind: "step"; readonly step: number }
   | { readonly kind: "lag"; readonly steps: number };
 
+const DEFAULT_LEARNING_RATE = 5e-6;
+const DEFAULT_MAX_GRAD_NORM = 0.1;
+
 /**
  * Known but unsupported settings, with the neutral values that are accepted. `logprob_calculation_chunk_size` only trades memory for speed
  * and does not change results; its usual value 1024 is accepted because some clients send it by default.
  */
-const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map<keyof RlConfig, readonly unknown[]>([
+const UNSUPPORTED_SETTINGS: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map<keyof RlConfig, readonly unknown[]>([
   ["kl_ref_adapter_path", []],
   ["logprob_calculation_chunk_size", [1024]],
   ["num_trajectories_learning_rate_multiplier_power", [0]],
@@ -59,7 +65,7 @@ const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map
  */
 export function checkRlConfig(config: RlConfig | null | undefined): ResolvedRlConfig {
   const given: RlConfig = config ?? {};
-  for (const [name, neutral] of NOT_CARRIED_OUT) {
+  for (const [name, neutral] of UNSUPPORTED_SETTINGS) {
     const value = given[name];
     if (value === null || value === undefined || neutral.includes(value)) continue;
     const allowed = neutral.map((item) => `${JSON.stringify(item)} or `).join("");
@@ -78,7 +84,7 @@ export function checkRlConfig(config: RlConfig | null | undefined): ResolvedRlCo
   return {
     loss: resolveLoss(given),
     objective: resolveObjective(given),
-    adam: { learningRate: given.learning_rate ?? 5e-6, ...resolveAdam(given, 0.1) },
+    adam: { learningRate: given.learning_rate ?? DEFAULT_LEARNING_RATE, ...resolveAdam(given, DEFAULT_MAX_GRAD_NORM) },
     reference: resolveReference(given),
     advantages: {
       scale: scales,
@@ -133,7 +139,7 @@ function resolveObjective(config: RlConfig): PolicyObjective | null {
     maxNegativeRatio: config.max_negative_advantage_importance_sampling_weight ?? null,
     truncation: config.truncated_importance_sampling ?? null,
     precalculates: config.precalculate_logprobs ?? false,
-    kl: hasPenalty(config) ? { coefficient: config.kl_penalty_coef ?? 0, source: config.kl_penalty_source ?? "sample" } : null,
+    kl: hasKlPenalty(config) ? { coefficient: config.kl_penalty_coef ?? 0, source: config.kl_penalty_source ?? "sample" } : null,
     compat: config.compat ?? null,
   };
   const isPlain =
@@ -147,7 +153,11 @@ function resolveObjective(config: RlConfig): PolicyObjective | null {
   return isPlain ? null : objective;
 }
 
-/** Returns the value of a setting with two names. @throws ArgumentError `E_ARGUMENT` if both are set, to different values. */
+/**
+ * Returns the value of a setting with two names; absent if neither is set.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if both are set, to different values.
+ */
 function aliased<Name extends keyof RlConfig>(config: RlConfig, name: Name, alias: Name): RlConfig[Name] {
   const given = [config[name], config[alias]].filter((value) => value !== null && value !== undefined);
   if (new Set(given).size < 2) return given[0];
@@ -171,17 +181,17 @@ export function resolveAdam(
   };
 }
 
-function hasPenalty({ kl_penalty_coef: coefficient }: RlConfig): boolean {
+function hasKlPenalty({ kl_penalty_coef: coefficient }: RlConfig): boolean {
   return typeof coefficient === "number" && coefficient > 0;
 }
 
 function resolveReference(config: RlConfig): KlReference | null {
   const { kl_penalty_reference_step: step, kl_penalty_step_lag: lag } = config;
-  if (!hasPenalty(config)) {
-    const idle = ["kl_penalty_reference_step", "kl_penalty_step_lag"].find((name) => typeof config[name as keyof RlConfig] === "number");
-    if (idle === undefined) return null;
-    throw new ArgumentError(`Expected \`kl_penalty_coef\` above 0 beside \`${idle}\`, which has no effect without a penalty.`, {
-      param: `experimental_config.${idle}`,
+  if (!hasKlPenalty(config)) {
+    const unused = ["kl_penalty_reference_step", "kl_penalty_step_lag"].find((name) => typeof config[name as keyof RlConfig] === "number");
+    if (unused === undefined) return null;
+    throw new ArgumentError(`Expected \`kl_penalty_coef\` above 0 beside \`${unused}\`, which has no effect without a penalty.`, {
+      param: `experimental_config.${unused}`,
     });
   }
   if (typeof step === "number" && typeof lag === "number") {

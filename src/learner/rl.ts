@@ -45,14 +45,16 @@ export interface RlBatch {
   /**
    * Metrics of the batch: `reward/mean` (all trajectories), `reward/std` (population deviation, averaged over groups of at least two
    * trajectories), `advantage/zero_groups` (groups in which every advantage is 0), `data/groups`, `data/trajectories`,
-   * `data/trainable_trajectories`, `data/sequences`, `data/sequences_per_rollout` (mean over the trajectories with rows), `data/merged_turns`, `data/drifted_turns`, `data/dropped_sequences`
-   * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences). With
-   * `mask_truncated`, also `data/truncated_trajectories` (trajectories with a turn that ended at the token limit). If choices were rendered, also `data/rendered_turns` and `data/rendered_drift` (rendered turns with known sampled tokens that differ from
-   * the template's rendering).
+   * `data/trainable_trajectories`, `data/sequences`, `data/sequences_per_rollout` (mean over the trajectories with rows),
+   * `data/merged_turns`, `data/drifted_turns`, `data/dropped_sequences` (longer than the context), `tokens/trained`, `tokens/total`,
+   * `tokens/dropped` (trained tokens of dropped sequences). With `mask_truncated`, also `data/truncated_trajectories` (trajectories with a
+   * turn that ended at the token limit). If choices were rendered, also `data/rendered_turns` and `data/rendered_drift` (rendered turns
+   * with known sampled tokens that differ from the template's rendering).
    */
   readonly metrics: Readonly<Record<string, number>>;
-  /** Bytes of rendered histories that the vocabulary has no token for, and the number of trajectories with such bytes. */
+  /** Bytes of rendered histories that the vocabulary has no token for. */
   readonly missingBytes: number;
+  /** Number of trajectories with such bytes. */
   readonly trajectoriesWithMissingBytes: number;
 }
 
@@ -98,7 +100,7 @@ export function buildRlBatch(
   return runSteps(rlBatchSteps(groups, config, limits, options));
 }
 
-/** Runs {@link buildRlBatch} in steps of one trajectory, for callers that share the thread. */
+/** Computes {@link buildRlBatch} and yields after each trajectory, so that a caller can run other work on the same thread. */
 export function* rlBatchSteps(
   groups: readonly TrajectoryGroup[],
   config: RlConfig | null | undefined,
@@ -113,13 +115,13 @@ export function* rlBatchSteps(
     const parts = normalized[index] as readonly NormalizedEntry[];
     // All parts of a trajectory have the same weight.
     const { weight } = parts[0] as NormalizedEntry;
-    for (const [at, sequence] of entry.sequences.entries()) {
+    for (const [sequenceIndex, sequence] of entry.sequences.entries()) {
       total += sequence.tokens.length;
       sources.push({ group: entry.group, trajectory: entry.trajectory, turns: sequence.turns });
       rows.push({
         tokens: sequence.tokens,
         weights: lossWeights(sequence, weight / trained),
-        advantages: tokenAdvantages(sequence, { parts: entry.parts, normalized: parts, index: at }),
+        advantages: tokenAdvantages(sequence, { parts: entry.parts, normalized: parts, index: sequenceIndex }),
         logprobs: new Float32Array(sequence.logprobs),
       });
     }
@@ -143,19 +145,26 @@ interface ReadBatch {
   readonly counted: Pick<RlBatch, "missingBytes" | "trajectoriesWithMissingBytes">;
 }
 
+/** Initial value of the counters of a batch, to be copied. */
 const NO_BATCH_COUNTS = {
   ...NO_COUNTS,
+  /** Sequences longer than the context. */
   droppedSequences: 0,
+  /** Trained tokens of dropped sequences. */
   droppedTokens: 0,
+  /** Groups in which every advantage is 0. */
   zeroGroups: 0,
+  /** Zero groups whose choices supply token advantages. */
   zeroTokenGroups: 0,
+  /** Trajectories with a turn that ended at the token limit. */
   truncated: 0,
+  /** Trajectories in which `token_weights` of 0 exclude every token. */
   weightless: 0,
 };
 
-/** Counters of a batch. */
 type BatchCounts = typeof NO_BATCH_COUNTS;
 
+/** Reads and checks all trajectories, selects the trajectories to train on, and normalizes their advantages over the batch. */
 function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, reading: Reading): Steps<ReadBatch> {
   const { limits } = reading;
   const settings = checkRlConfig(config);
@@ -166,17 +175,17 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
   const deviations: number[] = [];
 
   for (const [groupIndex, group] of groups.entries()) {
-    const place = `trajectory_groups.${groupIndex}`;
+    const where = `trajectory_groups.${groupIndex}`;
     const read: ReadTrajectory[] = [];
     for (const [index, trajectory] of group.trajectories.entries()) {
-      read.push(readTrajectory(trajectory, `${place}.trajectories.${index}`, { ...reading, allowsUnknownLogprobs, counts }));
+      read.push(readTrajectory(trajectory, `${where}.trajectories.${index}`, { ...reading, allowsUnknownLogprobs, counts }));
       rewards.push(trajectory.reward);
       yield;
     }
     if (read.length > 0 && read.every(({ sequences }) => sequences.length === 0)) {
-      throw new ArgumentError(`${place}: ${NO_SAMPLED_TURN}`, { param: place });
+      throw new ArgumentError(`${where}: ${NO_SAMPLED_TURN}`, { param: where });
     }
-    checkTokenAdvantages(read, settings, place);
+    checkTokenAdvantages(read, settings, where);
     const groupRewards = read.map((trajectory) => trajectory.reward);
     if (groupRewards.length > 1) deviations.push(populationDeviation(groupRewards));
     const advantages = advantagesOf(read, settings);
@@ -186,10 +195,10 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     }
     const { environment } = group.metadata;
     for (const [index, { sequences, isTruncated }] of read.entries()) {
-      const own = advantages[index] as Float64Array;
+      const trajectoryAdvantages = advantages[index] as Float64Array;
       if (isTruncated) counts.truncated++;
       if (sequences.length > 0 && sequences.every((sequence) => countTrained(sequence) === 0)) counts.weightless++;
-      if (own.every((advantage) => advantage === 0) || (isTruncated && settings.masksTruncated)) continue;
+      if (trajectoryAdvantages.every((advantage) => advantage === 0) || (isTruncated && settings.masksTruncated)) continue;
       const fitting = sequences.filter((sequence) => fitsContext(sequence, limits) && countTrained(sequence) > 0);
       for (const sequence of sequences) {
         if (fitsContext(sequence, limits)) continue;
@@ -198,10 +207,10 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
       }
       const tokens = fitting.reduce((sum, sequence) => sum + countTrained(sequence), 0);
       if (tokens === 0) continue;
-      const parts = partsOf(fitting, own, settings);
+      const parts = partsOf(fitting, trajectoryAdvantages, settings);
       if (hasTokenAdvantages(read) && parts.every(isZero)) continue;
-      const name = typeof environment === "string" ? environment : null;
-      kept.push({ group: groupIndex, trajectory: index, environment: name, sequences: fitting, tokens, parts });
+      const environmentName = typeof environment === "string" ? environment : null;
+      kept.push({ group: groupIndex, trajectory: index, environment: environmentName, sequences: fitting, tokens, parts });
     }
   }
 
@@ -233,20 +242,21 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
 }
 
 /**
- * Checks that all choices of a group supply token advantages, or none.
+ * Checks that either all choices of a group supply token advantages, or none does.
  *
- * @throws DataError `E_DATA` if some do; {@link ArgumentError} `E_ARGUMENT` for token advantages in a job with `turn_rewards`.
+ * @throws DataError `E_DATA` if only some do; {@link ArgumentError} `E_ARGUMENT` for token advantages in a job with `turn_rewards`.
  */
-function checkTokenAdvantages(read: readonly ReadTrajectory[], { turnRewards }: ResolvedRlConfig, place: string): void {
+function checkTokenAdvantages(read: readonly ReadTrajectory[], { turnRewards }: ResolvedRlConfig, where: string): void {
   if (hasMixedAdvantages(read.flatMap(({ choices }) => choices))) {
-    throw new DataError(`${place}: ${TOKEN_VALUE_PROBLEMS["mixed-token-advantages"]}`, { param: place });
+    throw new DataError(`${where}: ${TOKEN_VALUE_PROBLEMS["mixed-token-advantages"]}`, { param: where });
   }
   if (!turnRewards || !hasTokenAdvantages(read)) return;
-  throw new ArgumentError(`${place}: ${TOKEN_VALUE_PROBLEMS["token-advantages-with-turn-rewards"]}`, {
+  throw new ArgumentError(`${where}: ${TOKEN_VALUE_PROBLEMS["token-advantages-with-turn-rewards"]}`, {
     param: "experimental_config.turn_rewards",
   });
 }
 
+/** Creates the error for a batch without a trainable trajectory; the message lists the reasons. */
 function nothingToTrain(
   { sampling, zeroGroups, zeroTokenGroups, truncated, weightless, droppedSequences }: BatchCounts,
   batch: { readonly groups: number; readonly trajectories: number; readonly contextLength: number; readonly isBalancedAway: boolean },

@@ -17,7 +17,7 @@ export interface RateSchedule {
  *
  * ```text
  * i < W:   min + (peak − min)·(i + 1)/W
- * i ≥ W:   p = (i − W)/(N − W − 1), or 0 where N − W ≤ 1
+ * i ≥ W:   p = (i − W)/(N − W − 1), or 0 if N − W ≤ 1
  *          peak | peak − (peak − min)·p | min + (peak − min)·(1 + cos πp)/2        constant | linear | cosine
  * ```
  *
@@ -29,9 +29,9 @@ export interface RateSchedule {
  */
 export function learningRate(step: number, steps: number, { kind, peak, minimum, warmupSteps }: RateSchedule): number {
   const range = peak - minimum;
-  const falling = steps - warmupSteps;
+  const stepsAfterWarmup = steps - warmupSteps;
   if (step < warmupSteps) return minimum + (range * (step + 1)) / warmupSteps;
-  const progress = falling <= 1 ? 0 : (step - warmupSteps) / (falling - 1);
+  const progress = stepsAfterWarmup <= 1 ? 0 : (step - warmupSteps) / (stepsAfterWarmup - 1);
   switch (kind) {
     case "constant":
       return peak;

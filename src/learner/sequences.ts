@@ -1,4 +1,4 @@
-/** Checks and token counts of token sequences, before they are passed to an engine. */
+/** Checks, token counts and per-token values of token sequences, before they become training rows. */
 
 import { DataError } from "../base/errors.ts";
 import type { SampledSequence, SequenceLimits, TokenSequence } from "./types.ts";
@@ -31,16 +31,16 @@ export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits,
   );
 }
 
-/** Returns {@link tokenWeights}, multiplied by the token factors of the sequence. */
+/** Returns loss weights of shape `[T]`: `weight` times the token's weight factor on trained tokens, 0 elsewhere. */
 export function lossWeights(sequence: SampledSequence, weight: number): Float32Array {
-  const weights = tokenWeights(sequence, weight);
-  for (const [t, factor] of (sequence.tokenFactors ?? []).entries()) weights[t] = sequence.mask[t] === 1 ? weight * factor : 0;
+  const weights = fillTrained(sequence, weight);
+  for (const [t, factor] of (sequence.tokenWeightFactors ?? []).entries()) weights[t] = sequence.mask[t] === 1 ? weight * factor : 0;
   return weights;
 }
 
-/** Returns token weights of shape `[T]`: `weight` on trained tokens, 0 elsewhere. */
-export function tokenWeights(sequence: TokenSequence, weight: number): Float32Array {
-  const weights = new Float32Array(sequence.mask.length);
-  for (let t = 0; t < weights.length; t++) if (sequence.mask[t] === 1) weights[t] = weight;
-  return weights;
+/** Returns an array of shape `[T]` with `value` on trained tokens and 0 elsewhere. */
+export function fillTrained(sequence: TokenSequence, value: number): Float32Array {
+  const values = new Float32Array(sequence.mask.length);
+  for (let t = 0; t < values.length; t++) if (sequence.mask[t] === 1) values[t] = value;
+  return values;
 }

@@ -8,7 +8,8 @@ import type { AdamParams } from "../base/training-rows.ts";
 
 /** Batch size, in examples, for `batch_size: "auto"`. */
 const AUTO_BATCH_SIZE = 2;
-const DEFAULT_RATE = 5e-5;
+const DEFAULT_LEARNING_RATE = 5e-5;
+const DEFAULT_MAX_GRAD_NORM = 1;
 
 /** SFT configuration with all defaults filled in. */
 export interface SftSettings {
@@ -47,7 +48,7 @@ export function checkSftConfig(config?: SftConfig | null, experimental?: SftExpe
     );
   }
   const { validation_split: split, validation_data_url: url, validation_every: every } = experimental ?? {};
-  if (isSet(split) && isSet(url)) throw oneOf("validation_split", "validation_data_url", "Each names what is measured");
+  if (isSet(split) && isSet(url)) throw bothSetError("validation_split", "validation_data_url", "Each names what is measured");
   if (isSet(every) && !isSet(split) && !isSet(url)) {
     throw new ArgumentError("Expected `validation_split` or `validation_data_url` beside `validation_every`, which has no effect alone.", {
       param: "experimental_config.validation_every",
@@ -58,27 +59,28 @@ export function checkSftConfig(config?: SftConfig | null, experimental?: SftExpe
     epochs: experimental?.epochs ?? 1,
     shuffleSeed: experimental?.shuffle_seed ?? null,
     assistantTurns: config?.assistant_turns ?? "all",
-    adam: resolveAdam(experimental ?? {}, 1),
+    adam: resolveAdam(experimental ?? {}, DEFAULT_MAX_GRAD_NORM),
     validationSplit: split ?? null,
     validationEvery: every ?? null,
-    rates: ratesOf(config?.learning_rate ?? DEFAULT_RATE, experimental ?? {}),
+    rates: ratesOf(config?.learning_rate ?? DEFAULT_LEARNING_RATE, experimental ?? {}),
   };
 }
 
+/** Returns the learning rates of {@link SftSettings.rates}: the configured list, or a schedule from the configured peak rate. */
 function ratesOf(rate: number | readonly number[], experimental: SftExperimentalConfig): SftSettings["rates"] {
   const { learning_rate_schedule: schedule, warmup_steps: steps, warmup_ratio: ratio, min_learning_rate: minimum } = experimental;
-  if (isSet(steps) && isSet(ratio)) throw oneOf("warmup_steps", "warmup_ratio", "They are two ways to say one thing");
+  if (isSet(steps) && isSet(ratio)) throw bothSetError("warmup_steps", "warmup_ratio", "They are two ways to say one thing");
   if (typeof rate !== "number") {
     const names = ["learning_rate_schedule", "warmup_steps", "warmup_ratio", "min_learning_rate"] as const;
-    const idle = names.find((name) => isSet(experimental[name]));
-    if (idle !== undefined) {
-      throw new ArgumentError(`Expected one \`learning_rate\` beside \`${idle}\`, got a list. The list is the schedule; leave one out.`, {
-        param: `experimental_config.${idle}`,
+    const unused = names.find((name) => isSet(experimental[name]));
+    if (unused !== undefined) {
+      throw new ArgumentError(`Expected one \`learning_rate\` beside \`${unused}\`, got a list. The list is the schedule; leave one out.`, {
+        param: `experimental_config.${unused}`,
       });
     }
-    return (count) => {
-      if (rate.length === count) return (step) => rate[step] as number;
-      throw new ArgumentError(`Expected one learning rate per batch, ${count} in all (over all epochs), got ${rate.length}.`, {
+    return (stepCount) => {
+      if (rate.length === stepCount) return (step) => rate[step] as number;
+      throw new ArgumentError(`Expected one learning rate per batch, ${stepCount} in all (over all epochs), got ${rate.length}.`, {
         param: "config.learning_rate",
       });
     };
@@ -96,13 +98,14 @@ function ratesOf(rate: number | readonly number[], experimental: SftExperimental
       { param: "experimental_config.min_learning_rate" },
     );
   }
-  return (count) => {
-    const given = { kind, peak: rate, minimum: minimum ?? 0, warmupSteps: steps ?? Math.floor((ratio ?? 0) * count) };
-    return (step) => learningRate(step, count, given);
+  return (stepCount) => {
+    const given = { kind, peak: rate, minimum: minimum ?? 0, warmupSteps: steps ?? Math.floor((ratio ?? 0) * stepCount) };
+    return (step) => learningRate(step, stepCount, given);
   };
 }
 
-function oneOf(first: string, second: string, why: string): ArgumentError {
+/** Creates the error for two settings that exclude each other. */
+function bothSetError(first: string, second: string, why: string): ArgumentError {
   return new ArgumentError(`Expected \`${first}\` or \`${second}\`, got both. ${why}; set one.`, {
     param: `experimental_config.${second}`,
   });

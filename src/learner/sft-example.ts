@@ -8,20 +8,20 @@ import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } fro
 import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
 import { isChoice, requestMessageOf } from "../base/trajectory/messages.ts";
 import { historiesOf as trajectoryHistories } from "../base/trajectory/trajectory.ts";
-import { hasTokenIds, mergeTurns, readTurn, withPlaceholders } from "./merge.ts";
+import { hasTokenIds, mergeTurns, readTurn, withPlaceholderLogprobs } from "./merge.ts";
 import { fitsContext, requireTokenIds, countTrained } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 import { isRecord } from "../base/util/values.ts";
 
 const weight = exampleWeight.nullish();
-const kwargs = jsonObject.nullish();
+const templateVariables = jsonObject.nullish();
 const chatLine = z.looseObject({
   messages: z.array(requestMessage).min(1),
   tools: z.array(tool).nullish(),
   weight,
-  chat_template_kwargs: kwargs,
+  chat_template_kwargs: templateVariables,
 });
-const trajectoryLine = trajectory.extend({ weight, chat_template_kwargs: kwargs });
+const trajectoryLine = trajectory.extend({ weight, chat_template_kwargs: templateVariables });
 
 /** Conversation in the format of chat fine-tuning files, or a trajectory, which is recognized by the key `messages_and_choices`. */
 export type SftExample = z.infer<typeof chatLine> | z.infer<typeof trajectoryLine>;
@@ -36,7 +36,7 @@ export interface SftSequenceOptions {
 
 /** Result of {@link sftSequences}. */
 export interface SftSequences {
-  /** Sequences: one per history, or per part of a history with a common prefix. Empty if all are longer than the context. */
+  /** Sequences: one per history, or several if not all turns of a history continue each other. Empty if all exceed the context. */
   readonly sequences: readonly TokenSequence[];
   /** Number of sequences dropped because they are longer than the context. */
   readonly droppedSequences: number;
@@ -104,19 +104,22 @@ export function sftSequences(
   };
 }
 
-interface HistoryAt {
+/** History of an example. */
+interface ExampleHistory {
   readonly items: readonly MessageOrChoice[];
   readonly tools: readonly Tool[] | null | undefined;
+  /** Variables of the chat template. */
   readonly variables: Readonly<Record<string, unknown>>;
-  readonly at: string;
+  /** Location of the history for error messages. */
+  readonly location: string;
 }
 
-function historiesOf(example: SftExample, where: string): HistoryAt[] {
+function historiesOf(example: SftExample, where: string): ExampleHistory[] {
   const variables = example.chat_template_kwargs ?? {};
   const histories = isTrajectory(example)
     ? trajectoryHistories(example)
     : [{ items: example.messages, tools: example.tools, path: "messages" }];
-  return histories.map(({ items, tools, path }) => ({ items, tools, variables, at: `${where}: ${path}` }));
+  return histories.map(({ items, tools, path }) => ({ items, tools, variables, location: `${where}: ${path}` }));
 }
 
 function isTrajectory(example: SftExample): example is z.infer<typeof trajectoryLine> {
@@ -124,24 +127,24 @@ function isTrajectory(example: SftExample): example is z.infer<typeof trajectory
 }
 
 function historySequences(
-  history: HistoryAt,
+  history: ExampleHistory,
   tokenizer: ChatTokenizer,
   lastOnly: boolean,
 ): Pick<SftSequences, "sequences" | "missingBytes"> {
-  const { items, tools, variables, at } = history;
+  const { items, tools, variables, location } = history;
   const choices = items.filter(isChoice);
-  const exact = choices.filter(hasTokenIds);
-  if (choices.length > 0 && exact.length === choices.length) {
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withPlaceholders(item), `${at}.${index}`)] : []));
+  const withTokenIds = choices.filter(hasTokenIds);
+  if (choices.length > 0 && withTokenIds.length === choices.length) {
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withPlaceholderLogprobs(item), `${location}.${index}`)] : []));
     return { sequences: mergeTurns(lastOnly ? turns.slice(-1) : turns).sequences, missingBytes: 0 };
   }
-  if (exact.length > 0) {
+  if (withTokenIds.length > 0) {
     throw new DataError(
-      `${at}: ${exact.length} of ${choices.length} choices have \`prompt_token_ids\` and \`token_ids\`. ` +
+      `${location}: ${withTokenIds.length} of ${choices.length} choices have \`prompt_token_ids\` and \`token_ids\`. ` +
         "Give them to every choice, to train exactly what was sampled, or to none, to train through the chat template.",
     );
   }
-  items.forEach((item, index) => requireMessageWeight(item, `${at}.${index}`));
+  items.forEach((item, index) => requireMessageWeight(item, `${location}.${index}`));
   const isTrained = (index: number): boolean => {
     const item = items[index] as MessageOrChoice;
     return choices.length > 0 ? isChoice(item) : item["weight"] !== 0;
@@ -152,7 +155,7 @@ function historySequences(
   const unused = Object.keys(variables).find((name) => !tokenizer.readsVariable(name, { tools }));
   if (unused !== undefined) {
     throw new DataError(
-      `${at}: expected variables in \`chat_template_kwargs\` that the chat template reads, got \`${unused}\`. Correct its name, or leave it out.`,
+      `${location}: expected variables in \`chat_template_kwargs\` that the chat template reads, got \`${unused}\`. Correct its name, or leave it out.`,
     );
   }
   try {
@@ -164,7 +167,7 @@ function historySequences(
     if (mask[0] === 1) mask[0] = 0;
     return { sequences: [{ tokens: ids, mask }], missingBytes };
   } catch (error) {
-    if (error instanceof DataError) throw new DataError(`${at}: ${error.message}`, { cause: error });
+    if (error instanceof DataError) throw new DataError(`${location}: ${error.message}`, { cause: error });
     throw error;
   }
 }

@@ -3,15 +3,15 @@
 import { ArgumentError } from "../base/errors.ts";
 import type { SftConfig, SftExperimentalConfig } from "../base/schema/index.ts";
 import { uniform } from "../base/util/rng.ts";
-import { tokenWeights, countTrained } from "./sequences.ts";
+import { fillTrained, countTrained } from "./sequences.ts";
 import { checkSftConfig, type SftSettings } from "./sft-config.ts";
 import type { TokenSequence } from "./types.ts";
 import type { AdamParams, LossSpec, Row } from "../base/training-rows.ts";
 
-/** RNG domains, which separate the draws from any other use of the same seed. */
+/** RNG domains, which separate the draws from any other use of the same seed: `SFT` in ASCII, and a number. */
 const SHUFFLE_DOMAIN = 0x53_46_54_00;
 const HOLD_OUT_DOMAIN = 0x53_46_54_01;
-/** Max optimizer steps of a job, because a job records something for each step. */
+/** Max optimizer steps of a job; limited because a job records an event for each step. */
 const MAX_STEPS = 1_000_000;
 
 /** Input of one supervised optimizer step. */
@@ -63,7 +63,7 @@ export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
   }
   const total = sequences.reduce((sum, sequence) => sum + countTrained(sequence) * (sequence.weight ?? 1), 0);
   return {
-    rows: sequences.map((sequence) => ({ tokens: sequence.tokens, weights: tokenWeights(sequence, (sequence.weight ?? 1) / total) })),
+    rows: sequences.map((sequence) => ({ tokens: sequence.tokens, weights: fillTrained(sequence, (sequence.weight ?? 1) / total) })),
     loss: { kind: "cross-entropy" },
     tokens: sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0),
     trainedTokens: trained,
@@ -87,8 +87,8 @@ export function planSft(exampleCount: number, config?: SftConfig | null, experim
   const { batchSize, epochs, shuffleSeed } = settings;
   if (exampleCount < 1) throw new ArgumentError("Expected at least one example to train on, got none.", { param: "training_data_url" });
   const heldOut = heldOutIndices(exampleCount, settings);
-  const held = new Set(heldOut);
-  const trained = identity(exampleCount).filter((index) => !held.has(index));
+  const heldOutSet = new Set(heldOut);
+  const trained = identity(exampleCount).filter((index) => !heldOutSet.has(index));
   const perEpoch = Math.ceil(trained.length / batchSize);
   const stepCount = epochs * perEpoch;
   if (stepCount > MAX_STEPS) {
@@ -101,10 +101,10 @@ export function planSft(exampleCount: number, config?: SftConfig | null, experim
   const validates = (step: number) => (step + 1) % (settings.validationEvery ?? perEpoch) === 0 || step === stepCount - 1;
   function* steps(from = 0): Generator<SftStep> {
     for (let epoch = Math.floor(from / perEpoch); epoch < epochs; epoch++) {
-      const places = shuffleSeed === null ? identity(trained.length) : shuffledIndices(trained.length, BigInt(shuffleSeed), epoch);
+      const order = shuffleSeed === null ? identity(trained.length) : shuffledIndices(trained.length, BigInt(shuffleSeed), epoch);
       for (let step = Math.max(from, epoch * perEpoch); step < (epoch + 1) * perEpoch; step++) {
         const start = (step % perEpoch) * batchSize;
-        const examples = places.slice(start, start + batchSize).map((place) => trained[place] as number);
+        const examples = order.slice(start, start + batchSize).map((position) => trained[position] as number);
         yield { examples, epoch, adam: { learningRate: rate(step), ...settings.adam }, validates: validates(step) };
       }
     }

@@ -1,4 +1,9 @@
-/** Granularity of the importance ratio: the token, its whole row, or the arithmetic or geometric mean of the two. */
+/** Token sequences between reading a trajectory and building the rows of a batch. */
+
+/**
+ * Importance ratio of a token: its own (`token`); the geometric mean over the trained tokens of its sequence, as in GSPO (`sequence`); or
+ * the arithmetic (`average`) or geometric mean (`geometric_average`) of these two.
+ */
 export type ImportanceLevel = "token" | "sequence" | "average" | "geometric_average";
 
 /** Limits that a model sets for training sequences. */
@@ -15,13 +20,21 @@ export interface TokenSequence {
   readonly tokens: Int32Array;
   /** Shape `[T]`; 1 where the token is trained. `mask[0]` is 0: nothing predicts the first token. */
   readonly mask: Uint8Array;
-  /** Relative weight of the sequence's trained tokens in a batch; supervised training only. @default 1 */
+  /**
+   * Relative weight of the sequence's trained tokens in a batch. Only supervised training sets and reads it; RL weights follow from the
+   * configuration.
+   *
+   * @default 1
+   */
   readonly weight?: number | undefined;
 }
 
-/** Position of one sampled turn in a sequence. */
+/** Sampled turn and its position in a sequence. */
 export interface TurnSpan {
-  /** Index of the turn, from 0: among the merged turns of a history, or among all turns of a trajectory in a batch. */
+  /**
+   * Index of the turn, from 0. From `mergeTurns`: among the sampled turns of one history. From `readTrajectory` on: among the sampled turns
+   * of all histories of the trajectory.
+   */
   readonly turn: number;
   /** Position of the first sampled token. */
   readonly start: number;
@@ -33,12 +46,12 @@ export interface TurnSpan {
 
 /** Token sequence with sampled turns and the sampler's log-probabilities. */
 export interface SampledSequence extends TokenSequence {
-  /** Shape `[T]`, log-probabilities at sampling time; NaN where the mask is 0. */
+  /** Shape `[T]`, log-probabilities at sampling time; NaN for tokens that were not sampled or whose log-probability is unknown. */
   readonly logprobs: Float64Array;
   /** Sampled turns in order. */
   readonly turns: readonly TurnSpan[];
   /** Shape `[T]`, advantages supplied for the trained tokens, 0 elsewhere. @default none: advantages are computed from rewards */
   readonly tokenAdvantages?: Float64Array | undefined;
-  /** Shape `[T]`, factors of the loss weights, used where the mask is 1. @default 1 for every token */
-  readonly tokenFactors?: Float64Array | undefined;
+  /** Shape `[T]`, factors of the loss weights from the choices' `token_weights`, used where the mask is 1. @default 1 for every token */
+  readonly tokenWeightFactors?: Float64Array | undefined;
 }

@@ -25,7 +25,9 @@ const CONSTANT_SHARE = 0.5;
 const CONSTANT_RISE = 0.1;
 /** Number of previous steps in the average of constant groups; with a shorter history there is no warning. */
 const CONSTANT_STEPS = 3;
+/** Min effective sample size, as a fraction of the trained tokens. */
 const MIN_ESS = 0.3;
+/** Max KL divergence between sampler and trainer for the same weights, in nats. */
 const MAX_MISMATCH = 1e-3;
 
 type Metrics = Readonly<Record<string, number>>;
@@ -64,8 +66,8 @@ function entropyCollapse(metrics: Metrics, before: readonly Metrics[]): Training
 function constantGroups(metrics: Metrics, before: readonly Metrics[]): TrainingWarning | null {
   const recent = before.slice(0, CONSTANT_STEPS);
   if (recent.length < CONSTANT_STEPS) return null;
-  const value = constantShare(metrics);
-  const threshold = Math.max(CONSTANT_SHARE, recent.reduce((sum, each) => sum + constantShare(each), 0) / recent.length + CONSTANT_RISE);
+  const value = constantFraction(metrics);
+  const threshold = Math.max(CONSTANT_SHARE, recent.reduce((sum, each) => sum + constantFraction(each), 0) / recent.length + CONSTANT_RISE);
   if (value < threshold) return null;
   return {
     code: "constant-groups-rising",
@@ -97,7 +99,7 @@ function mismatch(metrics: Metrics): TrainingWarning | null {
   };
 }
 
-function constantShare(metrics: Metrics): number {
+function constantFraction(metrics: Metrics): number {
   return (metrics["advantage/zero_groups"] ?? 0) / Math.max(metrics["data/groups"] ?? 0, 1);
 }
 

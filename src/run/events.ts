@@ -1,3 +1,5 @@
+/** Events of a run: the union of their types, and their conversion to and from lines of `events.jsonl`. */
+
 import type { RolloutException } from "../base/schema/index.ts";
 import type { Split } from "./data.ts";
 import type { z } from "zod";
@@ -14,7 +16,7 @@ export type Metrics = Readonly<Record<string, number>>;
  */
 export type RunEndReason = "completed" | "stopped" | "early-stop" | "nothing-to-learn";
 
-/** Setting of a run that differs from the start before. */
+/** Setting of a run that differs from the run's previous start. */
 export interface SettingChange {
   /** Name in `config.json`; a member of an object is `train.learning_rate`. */
   readonly name: string;
@@ -59,7 +61,7 @@ export type RecordedEventBody =
       readonly steps: number;
       /** Settings that may change at a resume, as in `config.json`; absent in runs of earlier versions. */
       readonly settings?: Readonly<Record<string, unknown>>;
-      /** Settings that differ from the start before, by name as in `config.json`; absent in runs of earlier versions. */
+      /** Settings that differ from the run's previous start; absent in runs of earlier versions. */
       readonly changes?: readonly SettingChange[];
     }
   /** Start of a step's rollouts, sampled from `checkpointStep`, the checkpoint after `policyVersion` completed steps of the run. */
@@ -81,11 +83,13 @@ export type RecordedEventBody =
       readonly sampled: number;
       /** Number of groups to train. */
       readonly kept: number;
-      /** Number of discarded groups per reason: `old`, `small` or `constant`. */
+      /**
+       * Number of discarded groups per reason: `old` (too far off-policy), `small` (too few trajectories) or `constant` (equal rewards).
+       */
       readonly discarded: Readonly<Record<string, number>>;
       /** Scenario indices of the discarded groups, ascending. */
       readonly discardedScenarios: readonly number[];
-      /** Number of trajectories removed from their groups per reason: `short` or `long`. */
+      /** Number of trajectories removed from their groups per reason: too `short` or too `long`. */
       readonly removed: Readonly<Record<string, number>>;
       /** Pass rates of the groups for the curriculum; empty without a curriculum. */
       readonly passRates: readonly GroupPassRate[];

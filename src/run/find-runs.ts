@@ -1,3 +1,5 @@
+/** Search for run directories, and the check that a file is inside one. */
+
 import { createHash } from "node:crypto";
 import type { Dirent } from "node:fs";
 import { readdir, realpath } from "node:fs/promises";
@@ -25,8 +27,8 @@ export interface FoundRun {
 }
 
 /**
- * Finds the run directories at and below a folder, at most four levels deep. Hidden folders, `node_modules`, data directories of a service and
- * symbolic links are skipped.
+ * Finds the run directories at and below a folder, at most four levels deep. Hidden folders, `node_modules`, data directories of a service
+ * and symbolic links are skipped.
  *
  * @param folder - Folder to search.
  * @returns Absolute paths, sorted; empty for a folder without runs, or one that does not exist.
@@ -70,9 +72,9 @@ function idOf(path: string): string {
 }
 
 /**
- * Checks that a file lies below a root after resolving symbolic links.
+ * Returns whether a file exists, and requires that it lies below `root` after resolving symbolic links.
  *
- * @returns false if there is no such file.
+ * @param root - Directory without symbolic links in its path.
  * @throws DataError `E_DATA` if the file lies elsewhere.
  */
 export async function isInside(root: string, path: string): Promise<boolean> {

@@ -8,7 +8,7 @@ import { type FoundRun, isInside } from "./find-runs.ts";
 
 const START: LinePosition = { line: 0, end: 0 };
 
-/** JSON Lines file that another process appends to: each read returns only the lines completed since the last one. */
+/** JSON Lines file that another process appends to: each read adds only the lines completed since the previous read. */
 export class LineTail<T> {
   /** Rows read so far. A caller that needs only new rows removes them after each read. */
   rows: T[] = [];
@@ -16,8 +16,9 @@ export class LineTail<T> {
   readonly #root: string;
   readonly #schema: z.ZodType<T>;
   #position: LinePosition;
+  /** Inode at the last read, which shows that the file was replaced; null before the first read and without a file. */
   #inode: number | null = null;
-  /** Size of the file at the last read. */
+  /** Size of the file at the last read, in bytes; null before the first read and without a file. */
   #size: number | null = null;
 
   /**
@@ -69,7 +70,7 @@ export class LineTail<T> {
   }
 }
 
-/** Follows one file of a run directory. @param from - Position of an earlier tail of the file. @default the start */
+/** Creates a {@link LineTail} of one file of a run directory. @param from - Position of an earlier tail of the file. @default the start */
 export function tailOf<T>({ root, path }: FoundRun, file: string, options: { schema: z.ZodType<T>; from?: LinePosition }): LineTail<T> {
   return new LineTail(join(path, file), { root, ...options });
 }

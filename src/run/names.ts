@@ -1,3 +1,5 @@
+/** Names of keys in the files of a run directory. */
+
 import { snakeCase } from "../base/util/letter-case.ts";
 
 /** Copies plain data, converting object keys to snake_case. */

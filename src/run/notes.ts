@@ -1,3 +1,5 @@
+/** Note and tags that a user gives a run, in `notes.jsonl`. */
+
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
@@ -14,7 +16,7 @@ export const notesRow = z.looseObject({ time: z.string(), note: z.string().optio
 /** Line of `notes.jsonl`. */
 export type NotesRow = z.infer<typeof notesRow>;
 
-/** Returns the note and the tags after all lines: of each, the last one counts. */
+/** Returns the note and the tags after all lines: the last line with a note counts, and the last line with tags. */
 export function notesOf(rows: readonly NotesRow[]): { readonly note: string; readonly tags: readonly string[] } {
   return {
     note: rows.findLast(({ note }) => note !== undefined)?.note ?? "",
@@ -29,7 +31,7 @@ export function notesOf(rows: readonly NotesRow[]): { readonly note: string; rea
  */
 export async function appendNotes({ root, path: directory }: FoundRun, change: NotesChange): Promise<void> {
   const path = join(directory, NOTES_FILE);
-  // An existing link is rejected with the message of every other file.
+  // Rejects an existing symbolic link with the same message as for every other file of a run.
   await isInside(root, path);
   const { note, tags } = change;
   const row = { time: new Date().toISOString(), note, tags: tags === undefined ? undefined : [...new Set(tags)] };

@@ -1,19 +1,24 @@
+/** Readers of the files with a row per group or trajectory: sampled groups, and the trainer's values. */
+
 import { readJsonLines, type JsonLine } from "../library/dataset/jsonl.ts";
 import type { LinePosition } from "../library/dataset/lines.ts";
 import { trajectoryGroup, type TrajectoryGroup } from "../base/schema/index.ts";
 import { pathExists } from "../base/util/file-system-error.ts";
 import { parseLine, parseLines, trainedRow } from "./rows.ts";
 
-/** Trainer values of a sampled turn. */
+/** Trainer's values of a sampled turn. */
 export interface TrainedTurn {
+  /** Advantage of the turn, or the mean of `advantages`; null if the turn was not trained. */
   readonly advantage: number | null;
+  /** Advantage of each sampled token, if they differ. */
   readonly advantages?: readonly number[] | null | undefined;
+  /** Log-probability of each sampled token before the step, null for an untrained token; null if the turn was not trained. */
   readonly logprobs: readonly (number | null)[] | null;
 }
 
-/** Group in a trajectory file. */
+/** Group in a trajectory file, with its line number and position. */
 interface GroupLine extends Omit<JsonLine, "value"> {
-  /** Index of the scenario; the index of the line if the group has no `scenario_index`. */
+  /** Index of the scenario; the index of the line, from 0, if the group has no `scenario_index`. */
   readonly scenario: number;
   readonly group: TrajectoryGroup;
 }

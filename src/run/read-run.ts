@@ -1,3 +1,5 @@
+/** Reader of a run directory without its trajectories, for reports and the dashboard. */
+
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { z } from "zod";
@@ -9,7 +11,7 @@ import { CHECKPOINTS_FILE, RUN_CONFIG_FILE, EVENTS_FILE, METRICS_FILE, stepOfNam
 import { checkpointRow, eventRow, metricsRow, parseLines, type RunCheckpoint, type EventRow, type MetricsRow } from "./rows.ts";
 import { endOf } from "./status.ts";
 
-/** Max number of notices in a page; the newest are kept. */
+/** Max number of notices of a run; the newest are kept. */
 const MAX_NOTICES = 100;
 
 /** Contents of a run directory without the trajectories. */
@@ -17,14 +19,17 @@ export interface RunFiles {
   /** Configuration as written; undefined if there is no `config.json`. */
   readonly config: unknown;
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
+  /** Checkpoints with their last recorded state, by ascending step. */
   readonly checkpoints: readonly CheckpointData[];
+  /** Number of recorded events of each type, by type name. */
   readonly events: readonly (readonly [type: string, count: number])[];
+  /** Warnings, failures and skipped steps, newest first. */
   readonly notices: readonly NoticeData[];
   /** Recorded end of the run; null without one. */
   readonly end: RunEnd | null;
   /** First and last time recorded in any file, in milliseconds since 1970; null if no file records a time. */
   readonly span: readonly [firstMs: number, lastMs: number] | null;
-  /** Scenario indices of the groups that the filters discarded, by training step; without an entry for a step that discarded none. */
+  /** Scenario indices of the groups that the filters discarded, by training step; a step without discarded groups has no entry. */
   readonly discarded: ReadonlyMap<number, ReadonlySet<number>>;
   /** Steps with a trajectory file, ascending. */
   readonly trajectories: Readonly<Record<Split, readonly number[]>>;
@@ -80,6 +85,7 @@ export async function readStepNumbers(runDir: string): Promise<RunFiles["traject
   return { train: await stepsIn(runDir, "train"), eval: await stepsIn(runDir, "eval") };
 }
 
+/** Returns the names of the entries of a directory; empty if there is no such directory. */
 async function list(directory: string): Promise<string[]> {
   try {
     return await readdir(directory);
@@ -109,16 +115,16 @@ async function stepsIn(runDir: string, split: Split): Promise<number[]> {
 
 /** Converts the rows of a split to columns. If a step was written twice, as after a restart, the last row counts. */
 export function columnsOf(rows: readonly MetricsRow[], split: Split): ColumnsData {
-  const bySteps = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
-  const steps = [...bySteps.keys()].sort((a, b) => a - b);
-  const ordered = steps.map((step) => named(bySteps.get(step) as Record<string, unknown>));
+  const byStep = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
+  const steps = [...byStep.keys()].sort((a, b) => a - b);
+  const ordered = steps.map((step) => withoutEvalPrefix(byStep.get(step) as Record<string, unknown>));
   const names = new Set(ordered.flatMap((row) => Object.keys(row).filter((name) => name !== "step" && isPlottable(row[name]))));
   const columns = [...names].sort().map((name) => [name, ordered.map((row) => toNumber(row[name]))] as const);
   return { steps, columns: Object.fromEntries(columns) };
 }
 
 /** Removes the prefix `eval/` from metric names, so that a metric has the same name in both splits. */
-function named(row: Readonly<Record<string, unknown>>): Record<string, unknown> {
+function withoutEvalPrefix(row: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(row).map(([name, value]) => [name.replace(/^(time\/)?eval\//, "$1"), value]));
 }
 
@@ -130,19 +136,20 @@ function toNumber(value: unknown): number | null {
   return isPlottable(value) ? Number(value) : null;
 }
 
+/** Merges the rows of each checkpoint: the first row supplies its data, the last row its state. */
 function checkpointsOf(rows: readonly RunCheckpoint[]): CheckpointData[] {
   const byStep = new Map<number, CheckpointData>();
   for (const { event, step, id, time, metrics, run_step: runStep } of rows) {
     const known = byStep.get(step);
     const state = event === "created" ? "kept" : event;
     const numbers = Object.entries(metrics).filter((entry): entry is [string, number] => typeof entry[1] === "number");
-    const first = { step, id, runStep: runStep ?? null, time, state, metrics: Object.fromEntries(numbers) } as const;
-    byStep.set(step, known === undefined ? first : { ...known, state });
+    const created = { step, id, runStep: runStep ?? null, time, state, metrics: Object.fromEntries(numbers) } as const;
+    byStep.set(step, known === undefined ? created : { ...known, state });
   }
   return [...byStep.values()].sort((a, b) => a.step - b.step);
 }
 
-/** Returns the events that have a message: warnings, failures, skipped steps. */
+/** Returns the events that have a message (warnings, failures, skipped steps), newest first. */
 function noticesOf(events: readonly EventRow[]): NoticeData[] {
   return events
     .flatMap(({ type, step, message }) => (typeof message === "string" ? [{ type, step: step ?? null, message }] : []))

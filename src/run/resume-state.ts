@@ -1,3 +1,5 @@
+/** State of a run, derived from its recorded events, from which the run resumes. */
+
 import type { UploadedDataset } from "../library/dataset/index.ts";
 import type { RecordedEvent } from "./events.ts";
 
@@ -14,23 +16,27 @@ export interface OpenJob extends Pick<EventOf<"job-intent">, "attempt" | "key" |
 /** Completed step of a run. */
 export type CompletedStep = Pick<EventOf<"step-end">, "step" | "policyStep" | "checkpointStep" | "metrics" | "time">;
 
-/** Pass rates of the groups of a finished preparation. */
+/** Pass rates of the groups of a prepared step. */
 export type PassRatesOfStep = Pick<EventOf<"batch-end">, "step" | "passRates">;
 
-/** Step whose batch is prepared. */
+/** Prepared step: its groups are sampled, and the groups to train are selected. */
 export type PreparedStep = Pick<EventOf<"batch-end">, "step" | "passRates" | "sampled">;
 
 /** Completed evaluation. `step` is the number of steps of the run completed before the evaluation. */
 export type CompletedEvaluation = Pick<EventOf<"evaluation-end">, "step" | "checkpointStep" | "metrics" | "time">;
 
-/** State from which a run resumes: a pure function of its recorded events, so that a crash between any two events leads to one of a few known states. */
+/**
+ * State from which a run resumes. It is a pure function of the recorded events, so that a crash between any two events leads to one of a
+ * few known states.
+ */
 export interface ResumeState {
-  /** Null before the run has begun. */
+  /** The model's newest checkpoint step at the start of the run; null before the run has begun. */
   readonly startCheckpoint: number | null;
   readonly steps: readonly CompletedStep[];
-  /** Prepared steps by step, also those ahead of training. */
+  /** Prepared steps by step number, including steps prepared ahead of training. */
   readonly prepared: ReadonlyMap<number, PreparedStep>;
   readonly evaluations: readonly CompletedEvaluation[];
+  /** Job of the current step whose end is not recorded; null without one. */
   readonly openJob: (OpenJob & { readonly step: number }) | null;
   /** Failed jobs of the current step. */
   readonly failedAttempts: number;
@@ -41,11 +47,12 @@ export interface ResumeState {
   readonly plannedSteps: number;
   /** Reason why the run ended before its planned steps; null if it did not. */
   readonly end: "early-stop" | "nothing-to-learn" | null;
-  /** Dataset of each supervised step. */
+  /** Dataset of each supervised step, by step number. */
   readonly data: ReadonlyMap<number, UploadedDataset>;
 }
 
-const empty: ResumeState = {
+/** State of a run without events. */
+const EMPTY_STATE: ResumeState = {
   startCheckpoint: null,
   steps: [],
   prepared: new Map(),
@@ -103,7 +110,7 @@ export function nextState(state: ResumeState, event: RecordedEvent): ResumeState
 
 /** Returns the state after all events of a run. */
 export function stateOf(events: Iterable<RecordedEvent>): ResumeState {
-  let state = empty;
+  let state = EMPTY_STATE;
   for (const event of events) state = nextState(state, event);
   return state;
 }

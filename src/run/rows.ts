@@ -21,7 +21,10 @@ export const checkpointRow = z.looseObject({
 /** Line of `checkpoints.jsonl`. */
 export type RunCheckpoint = z.infer<typeof checkpointRow>;
 
-/** Schema of a line of `events.jsonl`: the keys that a summary of the run needs. The other keys are dropped, as they are most of a long run. */
+/**
+ * Schema of a line of `events.jsonl`: the keys that a summary of the run needs. All other keys are dropped to save memory: they are most of
+ * a long run.
+ */
 export const eventRow = z.object({
   type: z.string(),
   time: z.string().optional(),
@@ -39,7 +42,7 @@ export const eventLine = z.looseObject(eventRow.shape);
 /** Line of `events.jsonl` with its keys in snake_case. */
 export type EventLine = z.infer<typeof eventLine>;
 
-/** Schema of a line of `events.jsonl` from which a run resumes. */
+/** Schema of a complete line of `events.jsonl` with its number, from which a run resumes. */
 export const numberedEventLine = eventLine.extend({ seq: z.int() });
 
 /** Schema of a line of `trained/NNNNNN.jsonl`: the trainer's values per sampled turn of a trajectory. */

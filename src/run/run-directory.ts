@@ -1,3 +1,5 @@
+/** Directory of a run: records events, derives the other files from them, and restores the state from which the run resumes. */
+
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import type { Observable, Subject } from "rxjs";
@@ -47,8 +49,10 @@ export class RunDirectory {
   readonly #checkpoints: JsonLog;
   readonly #unlock: () => Promise<void>;
   readonly #live: Subject<RunEvent> = new (rxjs().Subject)();
+  /** Open group files by path, from the first `addGroup` of a step to its `closeGroups`. */
   readonly #groupLogs = new Map<string, Promise<JsonLog>>();
   #state: ResumeState;
+  /** Number of the next recorded event. */
   #seq: number;
 
   private constructor(
@@ -80,7 +84,7 @@ export class RunDirectory {
       const events: RecordedEvent[] = [];
       for await (const event of readEvents(path)) events.push(event);
       const directory = new RunDirectory(path, logs, unlock, events);
-      await directory.#complete();
+      await directory.#addMissingRows();
       return directory;
     } catch (error) {
       await unlock();
@@ -110,7 +114,7 @@ export class RunDirectory {
     this.#live.next({ seq: null, time: new Date().toISOString(), ...body });
   }
 
-  /** All later events as they occur, recorded and live. */
+  /** Events from now on as they occur, recorded and live. */
   get live$(): Observable<RunEvent> {
     return this.#live;
   }
@@ -118,17 +122,18 @@ export class RunDirectory {
   /** Replays the recorded events from the file, then emits live events; completes when the directory is closed. */
   events(): Observable<RunEvent> {
     return new (rxjs().Observable)((subscriber) => {
+      /** Live events that arrive during the replay; null once the replay has ended. */
       let waiting: RunEvent[] | null = [];
       let isOver = false;
       let last = -1;
       // An event recorded during the subscription may arrive twice, from the file and live: emit it once.
-      const give = (event: RunEvent) => {
+      const emit = (event: RunEvent) => {
         if (event.seq !== null && event.seq <= last) return;
         last = event.seq ?? last;
         subscriber.next(event);
       };
       const subscription = this.#live.subscribe({
-        next: (event) => (waiting === null ? give(event) : waiting.push(event)),
+        next: (event) => (waiting === null ? emit(event) : waiting.push(event)),
         complete: () => {
           isOver = true;
           if (waiting === null) subscriber.complete();
@@ -137,11 +142,11 @@ export class RunDirectory {
       const replay = async () => {
         for await (const event of readEvents(this.path)) {
           if (subscriber.closed) break;
-          give(event);
+          emit(event);
         }
         const held = waiting ?? [];
         waiting = null;
-        for (const event of held) give(event);
+        for (const event of held) emit(event);
         if (isOver) subscriber.complete();
       };
       replay().catch((error: unknown) => subscriber.error(error));
@@ -216,6 +221,7 @@ export class RunDirectory {
     return log;
   }
 
+  /** Appends the rows that follow from an event to the derived files. */
   async #derive(event: RecordedEvent): Promise<void> {
     const { time } = event;
     if (event.type === "step-end") {
@@ -232,8 +238,8 @@ export class RunDirectory {
     }
   }
 
-  /** Adds rows to the derived files that the event log implies but a crash prevented. */
-  async #complete(): Promise<void> {
+  /** Adds the rows to the derived files that a crash between recording an event and deriving its rows has prevented. */
+  async #addMissingRows(): Promise<void> {
     const rows = new Set<string>();
     for (const name of [METRICS_FILE, CHECKPOINTS_FILE]) {
       for await (const { value } of readJsonLines(join(this.path, name))) {
@@ -288,6 +294,7 @@ export function scenarioIndex(group: TrajectoryGroup): number {
   return index;
 }
 
+/** Writes `config.json`. @throws ConfigError `E_CONFIG` if the directory has a configuration with other fixed settings. */
 async function writeConfig(path: string, config: RunConfig): Promise<void> {
   const { version, kind, fixed, free } = config;
   const text = await readFile(path, "utf8").catch(() => null);

@@ -1,3 +1,5 @@
+/** Status of a run, from its recorded end and its lock. */
+
 import { resolve } from "node:path";
 import { lockOwner } from "../base/util/process-lock.ts";
 import type { RunEnd, RunStatus } from "./data.ts";
@@ -11,7 +13,7 @@ export function endOf(events: readonly EventRow[]): RunEnd | null {
   return last?.type === "run-fail" ? { kind: "failed", message: last.message ?? "no message" } : null;
 }
 
-/** Formats a recorded end for people: `completed`, or `failed: …` with the message. */
+/** Formats a recorded end for people: the reason, e.g. `completed`, or `failed: …` with the message; null without an end. */
 export function endText(end: RunEnd | null): string | null {
   if (end === null) return null;
   return end.kind === "failed" ? `failed: ${end.message}` : end.reason;

@@ -7,7 +7,7 @@ import { trackerFile } from "./files.ts";
 export interface TrackerPosition {
   /** `seq` of the last confirmed event; -1 before the first. */
   readonly position: number;
-  /** Value of the tracker. */
+  /** State that the tracker stored with the position; null before the first event. */
   readonly state: unknown;
 }
 
@@ -27,7 +27,7 @@ export async function readTrackerPosition(runDir: string, name: string): Promise
   });
 }
 
-/** Replaces a tracker's position. */
+/** Replaces the file of a tracker's position atomically. */
 export async function writeTrackerPosition(runDir: string, name: string, { position, state }: TrackerPosition): Promise<void> {
   const path = join(runDir, trackerFile(name));
   await mkdir(dirname(path), { recursive: true });

@@ -140,7 +140,7 @@ export function createApp(
     requireKey(apiKey, {
       open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
       permits: sessionPermissions(routes, context.sessions),
-      session: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
+      dashboardSession: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
     }),
   );
   const { logger } = context;

@@ -21,7 +21,7 @@ import { Reserve } from "./disk/reserve.ts";
 import { lockDataDirectory } from "./store/directory-lock.ts";
 import { onFullDisk, openStoreAnyway } from "./store/full-start.ts";
 import { DiskSpace } from "./disk/space.ts";
-import { keepAges } from "./history/ages.ts";
+import { startAgeCleanup } from "./history/ages.ts";
 import { createHub, hubToken, type HubOptions } from "./hub/hub.ts";
 import { createHttpServer, shuttingDown } from "./http/server.ts";
 import { recover } from "./jobs/recovery.ts";
@@ -31,7 +31,7 @@ import { createRedactor, redactEncoded } from "../base/util/redact.ts";
 import { TimeSlices } from "../base/util/time-slices.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
 import { closeServer, limitSilence, startListening, trackRequests, trackSockets } from "./http/listening.ts";
-import { keepSessions } from "./sessions/expiry.ts";
+import { startSessionExpiry } from "./sessions/expiry.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
 import { keepScrubbing } from "./stored-files/scrub.ts";
@@ -55,7 +55,8 @@ export interface ServiceOptions {
   readonly apiKey?: string | undefined;
   /**
    * Engine for sampling and training. The service closes it on shutdown. Excludes the options of the embedded engine: `baseModels`,
-   * `allowedBaseRoots`, `hub` (except null), `samplers`, `samplerThreads`, `trainerThreads`, `device`, `deviceMemory` and `weightPrecision`.
+   * `allowedBaseRoots`, `hub` (except null), `samplers`, `samplerThreads`, `trainerThreads`, `device`, `deviceMemory` and
+   * `weightPrecision`.
    *
    * @default the embedded engine
    */
@@ -116,8 +117,8 @@ export interface ServiceOptions {
    */
   readonly deviceMemory?: number | undefined;
   /**
-   * Type in which the GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and needs
-   * an adapter with the WebGPU feature shader-f16. An error with the device "cpu".
+   * Type in which the GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and
+   * needs an adapter with the WebGPU feature shader-f16. An error with the device "cpu".
    *
    * @default `WHETSTONE_WEIGHT_PRECISION`, or "float32"
    */
@@ -184,7 +185,8 @@ const GRACE_MS = 10_000;
  *   newer version, the port is taken, an API key is missing, or an option of the embedded engine is not valid or is given
  *   together with `engine`. Nothing is written if an option of the engine is not valid.
  * @throws BaseModelError `E_BASE_MODEL` naming a model of `baseModels` that cannot be loaded, and the reason.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged, or lacks acknowledged changes because its write-ahead log was lost.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged, or lacks acknowledged changes because its write-ahead log was
+ *   lost.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.
  * @throws NoSpaceError `E_NO_SPACE` if the disk is too full to start.
@@ -215,6 +217,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     const unlessFull = onFullDisk(logger);
     // Checked before anything is written into the directory.
     const whyNotNew = await whyNotNewDatabase(directory);
+    // Aborted when the service closes.
     const ending = new AbortController();
     const store = await openStoreAnyway(directory.database, { whyNotNew, space, logger, signal: ending.signal });
     undo.push(() => store.destroy());
@@ -251,6 +254,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await context.bases.checkGiven();
     // The budget may have changed since the last start.
     await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
+    // Aborted when requests that still run after the grace period are cut off.
     const cut = new AbortController();
     let isDraining = false;
     const { onRequest, runs = ["runs"] } = options;
@@ -278,8 +282,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await unlessFull("service.json", () => space.freeing(() => writeServiceFile(directory, url)));
     await space.refill();
     context.jobs.wake();
-    undo.push(keepAges(context));
-    undo.push(keepSessions(context));
+    undo.push(startAgeCleanup(context));
+    undo.push(startSessionExpiry(context));
     undo.push(keepScrubbing(context));
     let closing: Promise<void> | undefined;
     return {
@@ -305,7 +309,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   } catch (error) {
     await undoAll(undo, safeLogger);
     if (WhetstoneError.isInstance(error)) throw error;
-    if (!isNoSpace(error)) throw isFileSystemError(error) ? unusable(directory.root, error) : error;
+    if (!isNoSpace(error)) throw isFileSystemError(error) ? unusableError(directory.root, error) : error;
     throw new NoSpaceError(
       `The service cannot start, because the file system of the data directory '${directory.root}' is full: ${messageOf(error)}. Make room there and start it again`,
       { cause: error, param: "dataDir" },
@@ -313,13 +317,15 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   }
 }
 
-function unusable(root: string, cause: Error): ConfigError {
+/** Returns the error for a data directory with a file that cannot be read or written. */
+function unusableError(root: string, cause: Error): ConfigError {
   return new ConfigError(
     `The service cannot start on the data directory '${root}': ${messageOf(cause)}. Make the directory and everything in it readable and writable for this process, and move away what is in the place of another file`,
     { cause, param: "dataDir" },
   );
 }
 
+/** Returns the properties that are not undefined. */
 function definedOnly<T extends object>(values: T | undefined): Partial<T> {
   return Object.fromEntries(Object.entries(values ?? {}).filter(([, value]) => value !== undefined)) as Partial<T>;
 }

@@ -1,3 +1,5 @@
+/** Test double of an engine: a single weight, and answers from a script. */
+
 import { itemAt } from "../base/util/values.ts";
 import { randomUUID } from "node:crypto";
 import { readdir, writeFile } from "node:fs/promises";
@@ -74,13 +76,16 @@ export interface ScriptedEngine extends Engine {
   liveModels(): string[];
 }
 
+/** Model that is created and not unloaded. */
 interface LiveModel extends ScriptedState {
   readonly handle: ModelHandle;
   readonly lora: LoraSpec | null;
+  /** Gradient accumulated since the last optimizer step. */
   gradient: number;
 }
 
-const FRESH: ScriptedState = { weight: 0, moment: 0, optimizerStep: 0, step: 0 };
+/** State of a base model. */
+const BASE_STATE: ScriptedState = { weight: 0, moment: 0, optimizerStep: 0, step: 0 };
 
 /** Computes a gradient as a pure function of the rows: equal batches give bit-identical results. */
 function gradientOf(rows: readonly Row[]): number {
@@ -110,6 +115,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
   const calls: ScriptedCall[] = [];
   let isClosed = false;
 
+  /** Records a call and runs the hook; precedes the work of every method. */
   async function enter(call: ScriptedCall, callOptions: CallOptions = {}): Promise<void> {
     if (isClosed) throw new EngineError("The scripted engine is closed");
     callOptions.signal?.throwIfAborted();
@@ -158,7 +164,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       await enter({ verb: "createModel", id: null, detail: spec }, callOptions);
       base(spec.base);
       const handle: ModelHandle = { id: randomUUID(), base: spec.base };
-      const state = spec.from === undefined ? FRESH : await readScriptedState(spec.from);
+      const state = spec.from === undefined ? BASE_STATE : await readScriptedState(spec.from);
       models.set(handle.id, { ...state, gradient: 0, handle, lora: spec.lora ?? null });
       return handle;
     },
@@ -238,7 +244,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     async loadPolicy(spec, callOptions) {
       await enter({ verb: "loadPolicy", id: null, detail: spec }, callOptions);
       base(spec.base);
-      return addPolicy(spec.base, spec.state === undefined ? FRESH : await readScriptedState(spec.state));
+      return addPolicy(spec.base, spec.state === undefined ? BASE_STATE : await readScriptedState(spec.state));
     },
     async *sample(policy, prompt, params, callOptions = {}) {
       await enter({ verb: "sample", id: policy.id, detail: { prompt, params } }, callOptions);
@@ -257,19 +263,19 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
         await enter({ verb: "sampleToken", id: policy.id, detail: index }, callOptions);
         // After the end of a script, sampling emits the first stop token, or repeats the script if there is no stop token.
         const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
-        const asked = index === 0 ? params.promptLogprobs : undefined;
-        const scored = [...prompt.subarray(1)].map((token) => ({
+        const promptAlternatives = index === 0 ? params.promptLogprobs : undefined;
+        const promptTokens = [...prompt.subarray(1)].map((token) => ({
           id: token,
           logprob: -0.5,
           rank: 1,
-          top: ranked(token, asked ?? 0),
+          top: ranked(token, promptAlternatives ?? 0),
         }));
         const finish = params.stopTokenIds.includes(id) ? "stop" : index === limit - 1 ? "length" : undefined;
         yield {
           id,
           logprob: -0.5,
           top: ranked(id, params.topLogprobs),
-          ...(asked === undefined ? {} : { prompt: scored }),
+          ...(promptAlternatives === undefined ? {} : { prompt: promptTokens }),
           ...(finish === undefined ? {} : { finish }),
         };
         if (finish !== undefined) return;

@@ -8,8 +8,11 @@ import { DataError } from "../base/errors.ts";
 /** Weight and optimizer state of a scripted model. */
 export interface ScriptedState {
   weight: number;
+  /** First moment of the optimizer. */
   moment: number;
+  /** Optimizer steps since the optimizer was reset. */
   optimizerStep: number;
+  /** Optimizer steps of the weights. */
   step: number;
 }
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { linesOf, smoothed } from "../../src/lab/page/components/series.ts";
 import { axisOf, hasAxis } from "../../src/lab/page/components/x-axis.ts";
 import type { RunSummary } from "../../src/lab/dashboard/api.ts";
+import { addedRuns } from "../../src/lab/page/dashboard/added-runs.ts";
 import { mergeMetrics } from "../../src/lab/page/dashboard/merge-metrics.ts";
 import { columnOf, settingsOf, sortedRuns } from "../../src/lab/page/dashboard/run-columns.ts";
 
@@ -84,6 +85,13 @@ describe("the horizontal axis", () => {
     const timed = { metrics: { train: { steps: [0, 1], columns: { "time/step_seconds": [90, 90] } }, eval: { steps: [], columns: {} } } };
     const axis = axisOf([timed], "time");
     expect([axis.xs, axis.text(axis.xs[1]!)]).toEqual([[1.5, 3], "3 min"]);
+  });
+});
+
+describe("the runs that are shown together with another one", () => {
+  it("are those in the address, in order and each once, also before their metrics have arrived", () => {
+    expect(addedRuns(new URLSearchParams("with=b,a,,c,b"), "a")).toEqual(["b", "c"]);
+    expect(addedRuns(new URLSearchParams(), "a")).toEqual([]);
   });
 });
 

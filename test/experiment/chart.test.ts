@@ -72,6 +72,16 @@ describe("a line chart", () => {
     expect(first?.[1]).toBeGreaterThan(last?.[1] as number);
   });
 
+  it("escapes the colors of bands, lines and points", () => {
+    const band = [
+      [0, 0, 0.2],
+      [1, 0.3, 0.5],
+    ] as const;
+    const { svg } = lineChart({ series: [{ ...two, band, color: 'red"/><script>' }] });
+    expect(svg).not.toContain("<script>");
+    expect(svg.match(/red&quot;\/&gt;&lt;script&gt;/gu)).toHaveLength(4);
+  });
+
   it("wraps the legend, and escapes names", () => {
     const series = Array.from({ length: 12 }, (_, index) => ({ name: `<run "${index}"> with a long name`, points: [[0, index]] as const }));
     const { svg } = lineChart({ series });

@@ -1,4 +1,4 @@
-/** Architectures of llama.cpp that can be read, as models of transformers. */
+/** Architectures of llama.cpp that can be read, and their configuration in the form of transformers. */
 import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufFile } from "./file.ts";
 import { MetadataKeys } from "./keys.ts";
@@ -10,10 +10,14 @@ export type Config = Readonly<Record<string, unknown>>;
 
 /** Mapping of an architecture to transformers. */
 export interface GgufArchitecture {
+  /** Names of the parts of a layer. */
   readonly parts: LayerParts;
-  /** Whether rows of queries and keys are in the order of rotation in interleaved pairs `(2i, 2i + 1)`; transformers rotates halves. */
+  /**
+   * Whether the rows of query and key projections are in the order for rotation of interleaved pairs `(2i, 2i + 1)`. transformers rotates
+   * halves `(i, i + d/2)`.
+   */
   readonly isInterleaved: boolean;
-  /** Number that the converter of llama.cpp adds to the gains of norms. */
+  /** Number that the converter of llama.cpp adds to the gains of norms; reading subtracts it. */
   readonly gainOffset: number;
   /** Returns the keys that differ between architectures. */
   readonly config: (model: ArchitectureInput) => Promise<Config>;
@@ -61,21 +65,24 @@ const ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   qwen2: {
     ...LLAMA,
     isInterleaved: false,
-    config: (model) => plain(model, named("Qwen2ForCausalLM", "qwen2"), { use_sliding_window: false }),
+    config: (model) => withWholeRope(model, named("Qwen2ForCausalLM", "qwen2"), { use_sliding_window: false }),
   },
   qwen3: {
     ...LLAMA,
     isInterleaved: false,
     config: (model) =>
-      plain(model, named("Qwen3ForCausalLM", "qwen3"), { use_sliding_window: false, attention_bias: biases(model.file).attention_bias }),
+      withWholeRope(model, named("Qwen3ForCausalLM", "qwen3"), {
+        use_sliding_window: false,
+        attention_bias: biases(model.file).attention_bias,
+      }),
   },
   smollm3: {
     ...LLAMA,
     config: (model) =>
-      plain(model, named("SmolLM3ForCausalLM", "smollm3"), {
+      withWholeRope(model, named("SmolLM3ForCausalLM", "smollm3"), {
         use_sliding_window: false,
         attention_bias: biases(model.file).attention_bias,
-        // llama.cpp has the interval as a constant.
+        // The file has no key for this interval: in llama.cpp it is a constant.
         no_rope_layers: Array.from({ length: model.layers }, (_, layer) => ((layer + 1) % 4 === 0 ? 0 : 1)),
       }),
   },
@@ -138,16 +145,18 @@ export function architectureOf({ metadata, label }: GgufFile): { readonly name: 
   );
 }
 
+/** Returns the keys that name an architecture with the activation SiLU. */
 function named(architecture: string, type: string): Config {
   return { architectures: [architecture], model_type: type, hidden_act: "silu" };
 }
 
+/** Returns a number that has to be the same in all layers. @throws DataError `E_DATA` if the key is missing. */
 function required(keys: MetadataKeys, key: string): number {
   return keys.sameInAllLayers(key) ?? keys.requireNumber(key);
 }
 
 /** Returns the configuration of an architecture with one rotation of whole heads. */
-async function plain(model: ArchitectureInput, name: Config, more: Config): Promise<Config> {
+async function withWholeRope(model: ArchitectureInput, name: Config, more: Config): Promise<Config> {
   return { ...name, ...more, rope_parameters: await wholeRope(model) };
 }
 
@@ -164,14 +173,16 @@ async function wholeRope(
   return ropeParameters(file, keys, headSize, theta ?? keys.requireNumber("rope.freq_base"));
 }
 
+/** Returns whether attention and feed-forward layers have biases, judged by the first layer. */
 function biases({ tensors }: GgufFile): { readonly attention_bias: boolean; readonly mlp_bias: boolean } {
   return { attention_bias: tensors.has("blk.0.attn_q.bias"), mlp_bias: tensors.has("blk.0.ffn_gate.bias") };
 }
 
 /**
- * Returns the types of layers with a sliding window in all but every `period`-th of them.
+ * Returns the type of each layer: with or without a sliding window. The file has a value per layer, or a period: every `period`-th layer
+ * has no window.
  *
- * @param defaultPeriod - Period for files without a pattern.
+ * @param defaultPeriod - Period for files without either.
  */
 function layerTypes(keys: MetadataKeys, layers: number, defaultPeriod: number): string[] {
   const pattern = keys.numbers("attention.sliding_window_pattern");
@@ -189,7 +200,7 @@ function layerTypes(keys: MetadataKeys, layers: number, defaultPeriod: number): 
 const GEMMA_27B_LAYERS = 62;
 
 async function gemma3({ file, keys, layers, headSize }: ArchitectureInput): Promise<Config> {
-  const local = keys.number("rope.freq_base_swa") ?? 10_000;
+  const windowTheta = keys.number("rope.freq_base_swa") ?? 10_000;
   const window = keys.number("attention.sliding_window") ?? 0;
   return {
     architectures: ["Gemma3ForCausalLM"],
@@ -204,7 +215,7 @@ async function gemma3({ file, keys, layers, headSize }: ArchitectureInput): Prom
     final_logit_softcapping: keys.number("final_logit_softcapping") ?? null,
     rope_parameters: {
       full_attention: await wholeRope({ file, keys, headSize }),
-      sliding_attention: { rope_type: "default", rope_theta: local },
+      sliding_attention: { rope_type: "default", rope_theta: windowTheta },
     },
   };
 }
@@ -212,15 +223,15 @@ async function gemma3({ file, keys, layers, headSize }: ArchitectureInput): Prom
 async function phi3({ file, keys, headSize }: ArchitectureInput): Promise<Config> {
   const rotated = keys.requireNumber("rope.dimension_count");
   const window = keys.number("attention.sliding_window") ?? 0;
-  const part = rotated / headSize;
+  const rotatedFraction = rotated / headSize;
   return {
     ...named("Phi3ForCausalLM", "phi3"),
     sliding_window: window === 0 ? null : window,
-    partial_rotary_factor: part,
+    partial_rotary_factor: rotatedFraction,
     original_max_position_embeddings: keys.number("rope.scaling.original_context_length") ?? keys.requireNumber("context_length"),
     rope_parameters: {
       ...(await ropeParameters(file, keys, rotated, keys.requireNumber("rope.freq_base"))),
-      partial_rotary_factor: part,
+      partial_rotary_factor: rotatedFraction,
     },
   };
 }

@@ -22,7 +22,7 @@ export interface ElementType {
   readonly decode: Decode;
 }
 
-/** Types by their number in ggml. */
+/** Supported types by their number in ggml. */
 const TYPES: ReadonlyMap<number, ElementType> = new Map([
   [0, { name: "F32", blockSize: 1, blockBytes: 4, decode: float32 }],
   [1, { name: "F16", blockSize: 1, blockBytes: 2, decode: float16 }],
@@ -38,7 +38,7 @@ const TYPES: ReadonlyMap<number, ElementType> = new Map([
 ]);
 
 /** Names of ggml's other types, for error messages. */
-const UNSUPPORTED: Readonly<Record<number, string>> = {
+const UNSUPPORTED_NAMES: Readonly<Record<number, string>> = {
   9: "Q8_1",
   10: "Q2_K",
   11: "Q3_K",
@@ -73,7 +73,7 @@ const UNSUPPORTED: Readonly<Record<number, string>> = {
 export function elementTypeOf(number: number, where: string): ElementType {
   const type = TYPES.get(number);
   if (type !== undefined) return type;
-  const name = UNSUPPORTED[number];
+  const name = UNSUPPORTED_NAMES[number];
   if (name === undefined) throw new DataError(`${where}: expected the number of a type of ggml, got ${number}`);
   const names = [...TYPES.values()].map((each) => each.name).join(", ");
   throw new UnsupportedError(
@@ -86,21 +86,21 @@ function float32(from: DataView, to: Float32Array): void {
 }
 
 function float16(from: DataView, to: Float32Array): void {
-  for (let i = 0, at = 0; i < to.length; i++, at += 2) to[i] = readFloat16(from, at);
+  for (let i = 0, offset = 0; i < to.length; i++, offset += 2) to[i] = readFloat16(from, offset);
 }
 
 /** Decodes bfloat16, the upper half of a float32. */
 function bfloat16(from: DataView, to: Float32Array): void {
   const bits = new Uint32Array(to.buffer, to.byteOffset, to.length);
-  for (let i = 0, at = 0; i < bits.length; i++, at += 2) bits[i] = from.getUint16(at, true) << 16;
+  for (let i = 0, offset = 0; i < bits.length; i++, offset += 2) bits[i] = from.getUint16(offset, true) << 16;
 }
 
 /** Decodes blocks of a float16 scale d and 16 bytes with two 4-bit numbers q each: `d · (q − 8)`. */
 function q40(from: DataView, to: Float32Array): void {
-  for (let at = 0, out = 0; at < from.byteLength; at += 18, out += 32) {
-    const d = readFloat16(from, at);
+  for (let offset = 0, out = 0; offset < from.byteLength; offset += 18, out += 32) {
+    const d = readFloat16(from, offset);
     for (let i = 0; i < 16; i++) {
-      const q = from.getUint8(at + 2 + i);
+      const q = from.getUint8(offset + 2 + i);
       to[out + i] = d * ((q & 15) - 8);
       to[out + 16 + i] = d * ((q >> 4) - 8);
     }
@@ -109,11 +109,11 @@ function q40(from: DataView, to: Float32Array): void {
 
 /** Decodes blocks of a float16 scale d, a float16 minimum m and 4-bit numbers q: `d · q + m`. */
 function q41(from: DataView, to: Float32Array): void {
-  for (let at = 0, out = 0; at < from.byteLength; at += 20, out += 32) {
-    const d = readFloat16(from, at);
-    const m = readFloat16(from, at + 2);
+  for (let offset = 0, out = 0; offset < from.byteLength; offset += 20, out += 32) {
+    const d = readFloat16(from, offset);
+    const m = readFloat16(from, offset + 2);
     for (let i = 0; i < 16; i++) {
-      const q = from.getUint8(at + 4 + i);
+      const q = from.getUint8(offset + 4 + i);
       to[out + i] = d * (q & 15) + m;
       to[out + 16 + i] = d * (q >> 4) + m;
     }
@@ -122,11 +122,11 @@ function q41(from: DataView, to: Float32Array): void {
 
 /** Decodes blocks of a float16 scale d, 32 fifth bits and 4-bit numbers: `d · (q − 16)`. */
 function q50(from: DataView, to: Float32Array): void {
-  for (let at = 0, out = 0; at < from.byteLength; at += 22, out += 32) {
-    const d = readFloat16(from, at);
-    const high = from.getUint32(at + 2, true);
+  for (let offset = 0, out = 0; offset < from.byteLength; offset += 22, out += 32) {
+    const d = readFloat16(from, offset);
+    const high = from.getUint32(offset + 2, true);
     for (let i = 0; i < 16; i++) {
-      const q = from.getUint8(at + 6 + i);
+      const q = from.getUint8(offset + 6 + i);
       to[out + i] = d * (((q & 15) | (((high >>> i) & 1) << 4)) - 16);
       to[out + 16 + i] = d * (((q >> 4) | (((high >>> (i + 16)) & 1) << 4)) - 16);
     }
@@ -135,12 +135,12 @@ function q50(from: DataView, to: Float32Array): void {
 
 /** Decodes blocks of a float16 scale d, a float16 minimum m, 32 fifth bits and 4-bit numbers: `d · q + m`. */
 function q51(from: DataView, to: Float32Array): void {
-  for (let at = 0, out = 0; at < from.byteLength; at += 24, out += 32) {
-    const d = readFloat16(from, at);
-    const m = readFloat16(from, at + 2);
-    const high = from.getUint32(at + 4, true);
+  for (let offset = 0, out = 0; offset < from.byteLength; offset += 24, out += 32) {
+    const d = readFloat16(from, offset);
+    const m = readFloat16(from, offset + 2);
+    const high = from.getUint32(offset + 4, true);
     for (let i = 0; i < 16; i++) {
-      const q = from.getUint8(at + 8 + i);
+      const q = from.getUint8(offset + 8 + i);
       to[out + i] = d * ((q & 15) | (((high >>> i) & 1) << 4)) + m;
       to[out + 16 + i] = d * ((q >> 4) | (((high >>> (i + 16)) & 1) << 4)) + m;
     }
@@ -149,8 +149,8 @@ function q51(from: DataView, to: Float32Array): void {
 
 /** Decodes blocks of a float16 scale d and 32 signed bytes q: `d · q`. */
 function q80(from: DataView, to: Float32Array): void {
-  for (let at = 0, out = 0; at < from.byteLength; at += 34, out += 32) {
-    const d = readFloat16(from, at);
-    for (let i = 0; i < 32; i++) to[out + i] = d * from.getInt8(at + 2 + i);
+  for (let offset = 0, out = 0; offset < from.byteLength; offset += 34, out += 32) {
+    const d = readFloat16(from, offset);
+    for (let i = 0; i < 32; i++) to[out + i] = d * from.getInt8(offset + 2 + i);
   }
 }

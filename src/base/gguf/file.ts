@@ -9,8 +9,9 @@ import { type GgufHeader, type GgufTensor, parseHeader } from "./header.ts";
 
 /** Maximum size of a header in bytes; a vocabulary of 262,000 tokens with merges takes 16 MB. */
 const MAX_HEADER_BYTES = 128 * 2 ** 20;
-/** Bytes that are read at first, and multiplier for longer headers. */
+/** Bytes of the first read of a header. */
 const FIRST_READ_BYTES = 2 * 2 ** 20;
+/** Factor by which each further read of a longer header is larger. */
 const READ_GROWTH = 4;
 /** Approximate number of elements in a piece of a tensor. */
 const PIECE_ELEMENTS = 2 ** 20;
@@ -18,7 +19,7 @@ const PIECE_ELEMENTS = 2 ** 20;
 /** Pattern of the names of files that `llama-gguf-split` writes. */
 const SPLIT_NAME = /-\d{5}-of-\d{5}\.gguf$/u;
 
-/** Open file. */
+/** Open GGUF file. */
 export interface GgufFile extends GgufHeader {
   /** Name of the file without its directory, for error messages. */
   readonly label: string;
@@ -49,7 +50,7 @@ export async function openGguf(path: string): Promise<GgufFile> {
   });
   try {
     const header = await readHeader(file, label);
-    refuseSplit(header, label);
+    requireSingleFile(header, label);
     return {
       ...header,
       label,
@@ -62,13 +63,14 @@ export async function openGguf(path: string): Promise<GgufFile> {
   }
 }
 
+/** Reads the header: more and more bytes from the start of the file, until the header is complete. */
 async function readHeader(file: FileHandle, label: string): Promise<GgufHeader> {
   const { size } = await file.stat();
   for (let bytes = Math.min(size, FIRST_READ_BYTES); ; bytes = Math.min(size, bytes * READ_GROWTH, MAX_HEADER_BYTES)) {
-    const start = Buffer.allocUnsafeSlow(bytes);
-    await readFully(file, label, start, 0);
+    const beginning = Buffer.allocUnsafeSlow(bytes);
+    await readFully(file, label, beginning, 0);
     try {
-      return parseHeader(start, size, label);
+      return parseHeader(beginning, size, label);
     } catch (error) {
       if (!(error instanceof HeaderIncomplete)) throw error;
       if (bytes >= MAX_HEADER_BYTES)
@@ -77,7 +79,8 @@ async function readHeader(file: FileHandle, label: string): Promise<GgufHeader> 
   }
 }
 
-function refuseSplit({ metadata }: GgufHeader, label: string): void {
+/** Requires a model in a single file. @throws UnsupportedError `E_UNSUPPORTED` for a part of a split model. */
+function requireSingleFile({ metadata }: GgufHeader, label: string): void {
   const parts = metadata.number("split.count") ?? 1;
   if (parts > 1 || SPLIT_NAME.test(label))
     throw new UnsupportedError(
@@ -85,13 +88,14 @@ function refuseSplit({ metadata }: GgufHeader, label: string): void {
     );
 }
 
-interface PieceReader {
+/** Parameters of {@link GgufFile.readPieces}. */
+interface PieceParams {
   readonly tensor: GgufTensor;
   readonly unitElements: number;
   readonly visit: (piece: Float32Array, first: number) => void;
 }
 
-async function readPieces(file: FileHandle, label: string, { tensor, unitElements, visit }: PieceReader): Promise<void> {
+async function readPieces(file: FileHandle, label: string, { tensor, unitElements, visit }: PieceParams): Promise<void> {
   const { size, start, name, type } = tensor;
   const unit = leastCommonMultiple(unitElements, type.blockSize);
   const step = Math.min(size, Math.max(1, Math.floor(PIECE_ELEMENTS / unit)) * unit);
@@ -117,6 +121,7 @@ function leastCommonMultiple(a: number, b: number): number {
   return (a / divisor(a, b)) * b;
 }
 
+/** Fills `target` from a position of the file. @throws DataError `E_DATA` if the file ends before. */
 async function readFully(file: FileHandle, label: string, target: Uint8Array, position: number): Promise<void> {
   for (let done = 0; done < target.length;) {
     const { bytesRead } = await file.read(target, done, target.length - done, position + done);

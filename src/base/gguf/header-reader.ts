@@ -11,7 +11,7 @@ export class HeaderReader {
   readonly fileBytes: number;
   /** Name of the file for error messages. */
   readonly label: string;
-  #at = 0;
+  #position = 0;
 
   /**
    * @param bytes - First bytes of the file.
@@ -26,7 +26,7 @@ export class HeaderReader {
 
   /** Position of the next byte. */
   get position(): number {
-    return this.#at;
+    return this.#position;
   }
 
   /**
@@ -37,14 +37,15 @@ export class HeaderReader {
    * @throws HeaderIncomplete if the bytes have not been read yet.
    */
   skip(count: number, field: string): number {
-    const start = this.#at;
+    const start = this.#position;
     if (start + count > this.fileBytes)
       throw new DataError(`${this.label}: ${field}: expected ${count} bytes at byte ${start}, the file has only ${this.fileBytes}`);
     if (start + count > this.bytes.length) throw new HeaderIncomplete();
-    this.#at = start + count;
+    this.#position = start + count;
     return start;
   }
 
+  /** Reads an unsigned 32-bit integer. */
   uint32(field: string): number {
     return this.bytes.readUInt32LE(this.skip(4, field));
   }
@@ -72,10 +73,11 @@ export class HeaderReader {
   skipStrings(count: number, field: string): void {
     const { bytes } = this;
     for (let index = 0; index < count; index++) {
-      const at = this.skip(8, field);
+      const lengthStart = this.skip(8, field);
       // The upper half of a valid length is 0: no header has 4 GiB.
-      if (bytes.readUInt32LE(at + 4) !== 0) throw new DataError(`${this.label}: ${field}: element ${index} has a length of 4 GiB or more`);
-      this.skip(bytes.readUInt32LE(at), field);
+      if (bytes.readUInt32LE(lengthStart + 4) !== 0)
+        throw new DataError(`${this.label}: ${field}: element ${index} has a length of 4 GiB or more`);
+      this.skip(bytes.readUInt32LE(lengthStart), field);
     }
   }
 }

@@ -9,7 +9,7 @@ import { GgufMetadata, type StoredValue, VALUE_TYPES, type ValueType } from "./m
 import { elementTypeOf, type ElementType } from "./element-types.ts";
 import { first } from "../util/values.ts";
 
-/** Tensor of a file. */
+/** Tensor in the table of a file. */
 export interface GgufTensor {
   readonly name: string;
   /** Shape, row-major as in Hugging Face layout; the file has it in reverse order. */
@@ -30,6 +30,7 @@ export interface GgufHeader {
 /** Names of the value types by their number. */
 const TYPE_NAMES = Object.keys(VALUE_TYPES) as readonly ValueType[];
 
+/** "GGUF" as a little-endian number. */
 const MAGIC = 0x46554747;
 const DEFAULT_ALIGNMENT = 32;
 /** Maximum number of metadata keys; published files have less than 100. */

@@ -2,7 +2,7 @@
 import { UnsupportedError } from "../errors.ts";
 import type { GgufMetadata } from "./metadata.ts";
 
-/** Getters that return undefined for a missing key; errors name the full key. */
+/** Getters of the values of one architecture. They return undefined for a missing key; errors name the full key. */
 export class MetadataKeys {
   readonly #metadata: GgufMetadata;
   readonly #architecture: string;
@@ -58,7 +58,7 @@ export class MetadataKeys {
     return first;
   }
 
-  /** @throws UnsupportedError `E_UNSUPPORTED` if a key has another value than 0 or false. */
+  /** Requires that a key is missing, 0 or an array. @throws UnsupportedError `E_UNSUPPORTED` for another number. */
   refuseUnlessZero(key: string): void {
     const name = this.name(key);
     if (!this.#metadata.has(name) || this.#metadata.isArray(name)) return;

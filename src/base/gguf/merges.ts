@@ -2,7 +2,8 @@
 import { TOKEN_TYPES, type GgufVocabulary } from "./vocabulary.ts";
 import { itemAt } from "../util/values.ts";
 
-interface Candidate {
+/** Merge of two tokens, and the score of the token that it makes. */
+interface ScoredMerge {
   readonly pair: readonly [string, string];
   readonly score: number;
 }
@@ -14,9 +15,10 @@ interface Candidate {
  * @source transformers, `generate_merges` in `tokenization_utils_tokenizers.py`.
  */
 export function mergesFromScores({ texts, types, ids }: GgufVocabulary, scores: readonly number[]): (readonly [string, string])[] {
+  /** Whether an id is a token that merges may make or use: not a control, byte or unknown token. */
   const isPiece = (id: number | undefined): id is number =>
     id !== undefined && (types[id] === TOKEN_TYPES.normal || types[id] === TOKEN_TYPES.userDefined || types[id] === TOKEN_TYPES.unused);
-  const candidates: Candidate[] = [];
+  const merges: ScoredMerge[] = [];
   for (const [id, text] of texts.entries()) {
     if (!isPiece(id)) continue;
     const found: { readonly left: number; readonly right: number }[] = [];
@@ -25,9 +27,9 @@ export function mergesFromScores({ texts, types, ids }: GgufVocabulary, scores: 
       if (isPiece(left) && isPiece(right)) found.push({ left, right });
     }
     found.sort((a, b) => a.left - b.left || a.right - b.right);
-    for (const { left, right } of found) candidates.push({ pair: [itemAt(texts, left), itemAt(texts, right)], score: itemAt(scores, id) });
+    for (const { left, right } of found) merges.push({ pair: [itemAt(texts, left), itemAt(texts, right)], score: itemAt(scores, id) });
   }
-  return candidates
+  return merges
     .sort((a, b) => b.score - a.score || b.pair[0].length - a.pair[0].length || b.pair[1].length - a.pair[1].length)
     .map(({ pair }) => pair);
 }

@@ -5,24 +5,24 @@ import { first } from "../util/values.ts";
 /** Size in bytes and reader of a type whose values have a fixed size. */
 interface FixedValue {
   readonly bytes: number;
-  readonly read: (header: Buffer, at: number) => number;
+  readonly read: (header: Buffer, offset: number) => number;
 }
 
-/** Value types in the order of their numbers in the format; null for types of variable size. 64-bit integers beyond 2^53 are rounded. */
+/** Value types in the order of their numbers in the format; null for types of variable size. Integers beyond 2^53 are rounded. */
 export const VALUE_TYPES = {
-  uint8: { bytes: 1, read: (header, at) => header.readUInt8(at) },
-  int8: { bytes: 1, read: (header, at) => header.readInt8(at) },
-  uint16: { bytes: 2, read: (header, at) => header.readUInt16LE(at) },
-  int16: { bytes: 2, read: (header, at) => header.readInt16LE(at) },
-  uint32: { bytes: 4, read: (header, at) => header.readUInt32LE(at) },
-  int32: { bytes: 4, read: (header, at) => header.readInt32LE(at) },
-  float32: { bytes: 4, read: (header, at) => header.readFloatLE(at) },
-  bool: { bytes: 1, read: (header, at) => (header.readUInt8(at) === 0 ? 0 : 1) },
+  uint8: { bytes: 1, read: (header, offset) => header.readUInt8(offset) },
+  int8: { bytes: 1, read: (header, offset) => header.readInt8(offset) },
+  uint16: { bytes: 2, read: (header, offset) => header.readUInt16LE(offset) },
+  int16: { bytes: 2, read: (header, offset) => header.readInt16LE(offset) },
+  uint32: { bytes: 4, read: (header, offset) => header.readUInt32LE(offset) },
+  int32: { bytes: 4, read: (header, offset) => header.readInt32LE(offset) },
+  float32: { bytes: 4, read: (header, offset) => header.readFloatLE(offset) },
+  bool: { bytes: 1, read: (header, offset) => (header.readUInt8(offset) === 0 ? 0 : 1) },
   string: null,
   array: null,
-  uint64: { bytes: 8, read: (header, at) => Number(header.readBigUInt64LE(at)) },
-  int64: { bytes: 8, read: (header, at) => Number(header.readBigInt64LE(at)) },
-  float64: { bytes: 8, read: (header, at) => header.readDoubleLE(at) },
+  uint64: { bytes: 8, read: (header, offset) => Number(header.readBigUInt64LE(offset)) },
+  int64: { bytes: 8, read: (header, offset) => Number(header.readBigInt64LE(offset)) },
+  float64: { bytes: 8, read: (header, offset) => header.readDoubleLE(offset) },
 } as const satisfies Readonly<Record<string, FixedValue | null>>;
 
 /** Name of a value type. */
@@ -64,6 +64,7 @@ export class GgufMetadata {
     return this.#label;
   }
 
+  /** Whether the file has a key. */
   has(key: string): boolean {
     return this.#values.has(key);
   }
@@ -120,6 +121,7 @@ export class GgufMetadata {
     return value;
   }
 
+  /** Returns the elements of a value of an expected type; undefined for a missing key. @throws DataError `E_DATA` for another type. */
   #typed<T extends ValueType>(
     key: string,
     expected: string,
@@ -141,11 +143,11 @@ function isNumeric(type: ValueType | undefined): type is NumericType {
 
 function stringsOf(header: Buffer, { start, count }: Elements<"string">): string[] {
   const strings: string[] = [];
-  let at = start;
+  let offset = start;
   for (let index = 0; index < count; index++) {
-    const length = header.readUInt32LE(at);
-    strings.push(header.toString("utf8", at + 8, at + 8 + length));
-    at += 8 + length;
+    const length = header.readUInt32LE(offset);
+    strings.push(header.toString("utf8", offset + 8, offset + 8 + length));
+    offset += 8 + length;
   }
   return strings;
 }

@@ -8,14 +8,14 @@ import { zip } from "../util/values.ts";
 export type RopeParameters = Readonly<Record<string, unknown>>;
 
 /** Tensor with the divisors of the rotary frequencies of Llama 3.1. */
-const FACTORS = "rope_freqs.weight";
+const LLAMA3_DIVISORS = "rope_freqs.weight";
 /** Tensors with the divisors of type "longrope", for contexts up to the original length and for longer ones. */
-const SHORT_FACTORS = "rope_factors_short.weight";
-const LONG_FACTORS = "rope_factors_long.weight";
-/** Original context length of the published models with {@link FACTORS}, in tokens. */
-const USUAL_ORIGINAL = 8192;
+const SHORT_DIVISORS = "rope_factors_short.weight";
+const LONG_DIVISORS = "rope_factors_long.weight";
+/** Original context length of the published models with {@link LLAMA3_DIVISORS}, in tokens. */
+const USUAL_ORIGINAL_LENGTH = 8192;
 /** `low_freq_factor` and `high_freq_factor` of the published models. */
-const [LOW, HIGH] = [1, 4];
+const [LOW_FREQ_FACTOR, HIGH_FREQ_FACTOR] = [1, 4];
 /** Maximum relative difference of a divisor from its formula, which was computed in float32. */
 const TOLERANCE = 1e-4;
 
@@ -29,10 +29,10 @@ const TOLERANCE = 1e-4;
  */
 export async function ropeParameters(file: GgufFile, keys: MetadataKeys, rotated: number, theta: number): Promise<RopeParameters> {
   const base = { rope_theta: theta };
-  if (file.tensors.has(FACTORS)) return { ...base, ...(await llama3(file, rotated, theta)) };
+  if (file.tensors.has(LLAMA3_DIVISORS)) return { ...base, ...(await llama3(file, rotated, theta)) };
   const legacy = keys.number("rope.scale_linear");
   // The converter writes no type for Phi 3 and 4.
-  const type = file.tensors.has(LONG_FACTORS)
+  const type = file.tensors.has(LONG_DIVISORS)
     ? "longrope"
     : (keys.string("rope.scaling.type") ?? (legacy === undefined ? "none" : "linear"));
   switch (type) {
@@ -55,8 +55,9 @@ export async function ropeParameters(file: GgufFile, keys: MetadataKeys, rotated
 function yarn(keys: MetadataKeys): RopeParameters {
   const factor = keys.requireNumber("rope.scaling.factor");
   const magnitude = 0.1 * Math.log(Math.max(factor, 1)) + 1;
-  const extra = keys.number("rope.scaling.attn_factor");
-  const attention = keys.number("rope.scaling.yarn_attn_factor") ?? (extra === undefined ? undefined : extra * magnitude);
+  // llama.cpp multiplies this value with `magnitude`; transformers expects the product.
+  const relative = keys.number("rope.scaling.attn_factor");
+  const attention = keys.number("rope.scaling.yarn_attn_factor") ?? (relative === undefined ? undefined : relative * magnitude);
   const logMultiplier = keys.number("rope.scaling.yarn_log_multiplier");
   const extrapolation = keys.number("rope.scaling.yarn_ext_factor") ?? 1;
   if (extrapolation !== 1 && extrapolation !== -1)
@@ -77,48 +78,57 @@ async function longRope(file: GgufFile, keys: MetadataKeys, rotated: number): Pr
   const original = keys.requireNumber("rope.scaling.original_context_length");
   const scale = keys.requireNumber("context_length") / original;
   const attention = keys.number("rope.scaling.attn_factor");
-  // The value that transformers computes where `attention_factor` is missing.
-  const usual = scale <= 1 ? 1 : Math.sqrt(1 + Math.log(scale) / Math.log(original));
-  const isUsual = attention === undefined || Math.abs(attention - usual) < 1e-5;
+  // The value that transformers computes if `attention_factor` is missing.
+  const defaultAttention = scale <= 1 ? 1 : Math.sqrt(1 + Math.log(scale) / Math.log(original));
+  const isDefault = attention === undefined || Math.abs(attention - defaultAttention) < 1e-5;
   return {
     rope_type: "longrope",
     original_max_position_embeddings: original,
-    short_factor: await vector(file, SHORT_FACTORS, rotated / 2),
-    long_factor: await vector(file, LONG_FACTORS, rotated / 2),
-    ...(isUsual ? {} : { attention_factor: attention }),
+    short_factor: await vector(file, SHORT_DIVISORS, rotated / 2),
+    long_factor: await vector(file, LONG_DIVISORS, rotated / 2),
+    ...(isDefault ? {} : { attention_factor: attention }),
   };
 }
 
-/** Returns the settings of type "llama3" from the divisors that they give. */
+/** Returns the settings of type "llama3" that result in the divisors of the file, which has no key for them. */
 async function llama3(file: GgufFile, rotated: number, theta: number): Promise<RopeParameters> {
-  const divisors = await vector(file, FACTORS, rotated / 2);
+  const divisors = await vector(file, LLAMA3_DIVISORS, rotated / 2);
   if (divisors.every((divisor) => divisor === 1)) return { rope_type: "default" };
   const factor = Math.max(...divisors);
   const frequencies = divisors.map((_, i) => theta ** ((-2 * i) / rotated));
-  for (const original of [USUAL_ORIGINAL, originalLength(divisors, frequencies, factor)]) {
+  for (const original of [USUAL_ORIGINAL_LENGTH, originalLength(divisors, frequencies, factor)]) {
     if (
       zip(divisors, frequencies).every(
         ([divisor, frequency]) => Math.abs(divisor / llama3Divisor(frequency, factor, original) - 1) < TOLERANCE,
       )
     )
-      return { rope_type: "llama3", factor, low_freq_factor: LOW, high_freq_factor: HIGH, original_max_position_embeddings: original };
+      return {
+        rope_type: "llama3",
+        factor,
+        low_freq_factor: LOW_FREQ_FACTOR,
+        high_freq_factor: HIGH_FREQ_FACTOR,
+        original_max_position_embeddings: original,
+      };
   }
   throw new UnsupportedError(
-    `${file.label}: tensor "${FACTORS}": expected the divisors of rotary scaling of type "llama3" with \`low_freq_factor\` ${LOW} and \`high_freq_factor\` ${HIGH}, got others, which are not supported`,
+    `${file.label}: tensor "${LLAMA3_DIVISORS}": expected the divisors of rotary scaling of type "llama3" with \`low_freq_factor\` ${LOW_FREQ_FACTOR} and \`high_freq_factor\` ${HIGH_FREQ_FACTOR}, got others, which are not supported`,
   );
 }
 
-/** Returns the original context length from a frequency that is neither kept nor divided by the whole factor. */
+/**
+ * Inverts {@link llama3Divisor}: returns the original context length, from a frequency that is neither kept nor divided by the whole
+ * factor.
+ */
 function originalLength(divisors: readonly number[], frequencies: readonly number[], factor: number): number {
   const index = divisors.findIndex((divisor) => divisor > 1 && divisor < factor);
   const kept = (1 / (divisors[index] ?? 1) - 1 / factor) / (1 - 1 / factor);
-  return Math.round(((kept * (HIGH - LOW) + LOW) * 2 * Math.PI) / (frequencies[index] ?? 1));
+  return Math.round(((kept * (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR) + LOW_FREQ_FACTOR) * 2 * Math.PI) / (frequencies[index] ?? 1));
 }
 
 /** Returns the divisor of a frequency. @source Grattafiori et al. 2024, arXiv:2407.21783; transformers, `_compute_llama3_parameters`. */
 function llama3Divisor(frequency: number, factor: number, original: number): number {
   const turns = (original * frequency) / (2 * Math.PI);
-  const kept = Math.min(1, Math.max(0, (turns - LOW) / (HIGH - LOW)));
+  const kept = Math.min(1, Math.max(0, (turns - LOW_FREQ_FACTOR) / (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR)));
   return 1 / ((1 - kept) / factor + kept);
 }
 

@@ -1,4 +1,4 @@
-/** Names of tensors in GGUF files for the tensors of a model in Hugging Face layout. */
+/** Names of the tensors of a model: in Hugging Face layout and in GGUF files. */
 
 /** Names of parts of a layer: Hugging Face → GGUF. */
 export type LayerParts = Readonly<Record<string, string>>;
@@ -32,7 +32,7 @@ export const SANDWICH_NORM_PARTS: LayerParts = { ...POST_NORM_PARTS, pre_feedfor
 export const FUSED_PARTS: LayerParts = { ...PRE_NORM_PARTS, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up" };
 
 /** Names of tensors outside the layers: Hugging Face → GGUF. */
-const OTHERS: ReadonlyMap<string, TensorName> = new Map([
+const OUTSIDE_LAYERS: ReadonlyMap<string, TensorName> = new Map([
   ["model.embed_tokens.weight", { name: "token_embd.weight" }],
   ["model.norm.weight", { name: "output_norm.weight" }],
   ["lm_head.weight", { name: "output.weight" }],
@@ -46,8 +46,8 @@ export interface TensorName {
 }
 
 /** Returns the name in GGUF of a tensor in Hugging Face layout; undefined for a tensor without a counterpart. */
-export function ggufTensorName(file: string, parts: LayerParts): TensorName | undefined {
-  const [, layer, part = "", kind] = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/u.exec(file) ?? [];
-  if (layer === undefined) return OTHERS.get(file);
+export function ggufTensorName(hubName: string, parts: LayerParts): TensorName | undefined {
+  const [, layer, part = "", kind] = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/u.exec(hubName) ?? [];
+  if (layer === undefined) return OUTSIDE_LAYERS.get(hubName);
   return Object.hasOwn(parts, part) ? { name: `blk.${layer}.${parts[part]}.${kind}`, part } : undefined;
 }

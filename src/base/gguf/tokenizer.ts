@@ -69,12 +69,14 @@ function sizeOf(tokens: number, rows: number | undefined, label: string): number
   return rows ?? tokens;
 }
 
+/** Merges in order, as `tokenizer.json` has them: "left right", or both parts. */
 type Merges = readonly (string | readonly [string, string])[];
 
+/** Parts of the tokenizer that depend on its kind (`tokenizer.ggml.model`). */
 interface Kind {
   /** Keys of `tokenizer.json`. */
   readonly file: Json;
-  /** Whether the BOS is added if the file does not say so. */
+  /** Whether the BOS is added if the file has no `tokenizer.ggml.add_bos_token`. */
   readonly addsBos: boolean;
 }
 
@@ -94,6 +96,7 @@ function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
   }
 }
 
+/** Returns a byte-level tokenizer, as in GPT-2. */
 function byteLevel(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
   const preTokenizer = preTokenizerOf(metadata);
   const byteLevelPart = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false };
@@ -126,6 +129,7 @@ function requireMerges(metadata: GgufMetadata): string[] {
   return metadata.required("tokenizer.ggml.merges", metadata.strings("tokenizer.ggml.merges"));
 }
 
+/** Character that stands for a space in the tokens of SentencePiece. */
 const SPACE = "▁";
 
 /** Returns a tokenizer in the style of SentencePiece, which merges neighbors by the scores of the tokens that they make. */
@@ -146,6 +150,7 @@ function mergesOfPieces(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kin
   return { file: pieces(vocabulary, requireMerges(metadata), false), addsBos: true };
 }
 
+/** Returns the keys of `tokenizer.json` of a tokenizer with the pieces of SentencePiece. `hasPrefix`: a space is put before a text. */
 function pieces(vocabulary: GgufVocabulary, merges: Merges, hasPrefix: boolean): Json {
   const replace = { type: "Replace", pattern: { String: " " }, content: SPACE };
   const unknown = vocabulary.texts.find((_, id) => vocabulary.types[id] === TOKEN_TYPES.unknown);
@@ -192,7 +197,7 @@ function vocabularyObject({ texts, types }: GgufVocabulary): Record<string, numb
   return ids;
 }
 
-/** Returns the tokens that are found in a text before it is split. */
+/** Returns the added tokens, which a tokenizer finds in a text before it splits the rest. */
 function addedTokens({ texts, types }: GgufVocabulary): Json[] {
   const isAdded = (type: number | undefined) =>
     type === TOKEN_TYPES.control || type === TOKEN_TYPES.userDefined || type === TOKEN_TYPES.unknown;

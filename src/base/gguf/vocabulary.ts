@@ -10,10 +10,11 @@ export type SpecialName = "bos" | "eos" | "eot" | "unknown" | "padding";
 
 /** Tokens by id. */
 export interface GgufVocabulary {
+  /** Text of each token; `[EMPTY_<id>]` for a token without text. */
   readonly texts: readonly string[];
   /** Type of each token, a value of {@link TOKEN_TYPES}. */
   readonly types: readonly number[];
-  /** Ids of all texts. */
+  /** Id of each text. */
   readonly ids: ReadonlyMap<string, number>;
   /** Ids of the special tokens that the file names. */
   readonly special: Readonly<Partial<Record<SpecialName, number>>>;
@@ -35,7 +36,7 @@ export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
     throw new DataError(`${label}: tokenizer.ggml.token_type: expected ${texts.length} values, one per token, got ${types.length}`);
   const ids = new Map<string, number>();
   for (const [id, text] of texts.entries()) {
-    // As llama.cpp does, gives tokens without text a unique one.
+    // llama.cpp gives tokens without text the same unique text.
     const unique = text === "" ? `[EMPTY_${id}]` : text;
     texts[id] = unique;
     const other = ids.get(unique);

@@ -11,6 +11,7 @@ import { last } from "../util/values.ts";
 export interface GgufWeights {
   /** Name of the file without its directory, for error messages. */
   readonly label: string;
+  /** Returns the shape of a tensor; undefined if the file does not have it. */
   shapeOf(name: string): readonly number[] | undefined;
   /**
    * Reads a tensor as float32 in pieces, in the order of Hugging Face layout.
@@ -50,6 +51,7 @@ export async function openGgufWeights(path: string): Promise<GgufWeights> {
   }
 }
 
+/** Tensor of the file, and the changes that turn it into the tensor in Hugging Face layout. */
 interface FoundTensor {
   readonly tensor: GgufTensor;
   /** Number of heads with rows in the order of interleaved rotation; 0 for other tensors. */
@@ -66,6 +68,7 @@ function tensorFor(file: GgufFile, architecture: GgufArchitecture, keys: Metadat
   return { tensor, heads: architecture.isInterleaved ? headsOf(keys, found.part) : 0, gainOffset: isNorm ? architecture.gainOffset : 0 };
 }
 
+/** Returns the number of heads of a query or key projection; 0 for other parts. */
 function headsOf(keys: MetadataKeys, part: string | undefined): number {
   if (part !== "self_attn.q_proj" && part !== "self_attn.k_proj") return 0;
   const heads = keys.sameInAllLayers("attention.head_count") ?? 0;

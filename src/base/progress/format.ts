@@ -1,3 +1,5 @@
+/** Texts of the progress display. */
+
 import { encodeLine } from "../util/output.ts";
 
 /** Formats a duration with its two largest units: `42 s`, `3 min 5 s`, `2 h 10 min`, `1 d 4 h`. */

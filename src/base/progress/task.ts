@@ -1,3 +1,5 @@
+/** Progress display of one task: in the block of a terminal, as plain lines, or none. */
+
 import { Writable } from "node:stream";
 import { ArgumentError, ConfigError } from "../errors.ts";
 import { encodeLine, standardStreams } from "../util/output.ts";
@@ -52,6 +54,7 @@ export function startProgress(progress: boolean | Writable | undefined, view: Pr
   return sink.isTerminal ? terminalTask(sink.stream, view) : plainTask(sink.stream, view);
 }
 
+/** Starts a task in the block at the bottom of a terminal. */
 function terminalTask(stream: Writable, { block: source }: ProgressView): ProgressTask {
   const block = TerminalBlock.of(stream);
   // Each task is a source of its own, even if two tasks share a view.
@@ -65,6 +68,7 @@ function terminalTask(stream: Writable, { block: source }: ProgressView): Progre
   };
 }
 
+/** Starts a task that prints plain lines. */
 function plainTask(stream: Writable, view: ProgressView): ProgressTask {
   const print = (line: string) => void stream.write(`${encodeLine(line)}\n`);
   const timer = setInterval(() => print(view.line()), PLAIN_INTERVAL_MS).unref();
@@ -82,6 +86,7 @@ function plainTask(stream: Writable, view: ProgressView): ProgressTask {
   };
 }
 
+/** Returns the stream that the option and the environment variable select; null for no display. */
 function sinkOf(progress: boolean | Writable | undefined): Sink | null {
   if (progress !== undefined && typeof progress !== "boolean" && !(progress instanceof Writable)) {
     throw new ArgumentError(`Expected \`progress\` to be true, false or a stream to write to, got ${typeof progress}`, {
@@ -102,7 +107,7 @@ function sinkOf(progress: boolean | Writable | undefined): Sink | null {
   return { stream, isTerminal: isTerminal && (stream !== stderr || canMoveCursor()) };
 }
 
-/** Whether escape sequences have their effect: not on a dumb terminal, and not in the log of a CI service. */
+/** Whether escape sequences move the cursor: they do not on a dumb terminal and in the log of a CI service. */
 function canMoveCursor(): boolean {
   const { TERM: terminal, CI: ci = "" } = process.env;
   return terminal !== "dumb" && ["", "0", "false"].includes(ci);

@@ -1,3 +1,5 @@
+/** Block of progress lines at the bottom of a terminal. */
+
 import { clearScreenDown, cursorTo, moveCursor } from "node:readline";
 import type { Writable } from "node:stream";
 import { encodeLine, standardStreams } from "../util/output.ts";
@@ -15,7 +17,7 @@ interface Terminal extends Writable {
   readonly rows?: number;
 }
 
-/** Source of lines of the block. */
+/** Function that returns the present lines of one task. */
 export type BlockSource = () => readonly string[];
 
 /**
@@ -32,11 +34,15 @@ export class TerminalBlock {
   readonly #sources = new Set<BlockSource>();
   /** Lines on the screen. */
   #drawn: readonly string[] = [];
+  /** Whether the block itself writes, so that the hooks ignore the write. */
   #isWriting = false;
   /** Whether the text above the block ends within a line, so that the block cannot be drawn below it. */
   #isLineOpen = false;
+  /** Timer of the next drawing; null if none is due. */
   #timer: NodeJS.Timeout | null = null;
+  /** Timer of the regular drawings; null while the block has no source. */
   #tick: NodeJS.Timeout | null = null;
+  /** Functions that end the hooks on the streams. */
   #unhook: (() => void)[] = [];
 
   private constructor(stream: Writable) {
@@ -82,6 +88,7 @@ export class TerminalBlock {
     this.#draw();
   }
 
+  /** Starts the hooks and regular drawings, with the first source. */
   #open(): void {
     const { stdout, stderr } = standardStreams();
     const streams = this.#stream === stderr && stdout.isTTY ? [stderr, stdout] : [this.#stream];
@@ -97,6 +104,7 @@ export class TerminalBlock {
     this.#tick = setInterval(() => this.refresh(), TICK_MS).unref();
   }
 
+  /** Ends the hooks and drawings, after the last source. */
   #close(): void {
     for (const unhook of this.#unhook) unhook();
     this.#unhook = [];

@@ -1,3 +1,5 @@
+/** Fields of a chat completion request: one table with type, effect, default and limits of each, from which schemas and checks derive. */
+
 import { z } from "zod";
 import { requestMessage, requestTool } from "./chat.ts";
 import { jsonObject, jsonValue } from "./common.ts";
@@ -59,6 +61,7 @@ export type FieldLimits = Readonly<Record<string, FieldLimit>>;
 export interface NumberRange {
   /** Description for error messages. */
   readonly text: string;
+  /** Whether a number is in the range. */
   readonly has: (value: number) => boolean;
   /** Whether errors name the field in `param`. @default false */
   readonly hasParam?: boolean;
@@ -66,6 +69,7 @@ export interface NumberRange {
 
 /** Changes that make the sampling distribution differ from the plain softmax of the weights. */
 export const SAMPLING_EFFECTS = ["temperature", "truncated", "biased", "grammar"] as const;
+/** One of {@link SAMPLING_EFFECTS}. */
 export type SamplingEffect = (typeof SAMPLING_EFFECTS)[number];
 
 /** Row of {@link CHAT_FIELDS}. */
@@ -76,7 +80,7 @@ export interface ChatField {
    * prompt, length, grammar, logprobs and stream; every other field with an effect is a member of its `ChatRequest`, in camelCase.
    */
   readonly changes: SamplingEffect | "prompt" | "length" | "choices" | "stopping" | "logprobs" | "answer" | "stream" | "execution" | "none";
-  /** @default optional */
+  /** Whether a request must have the field. @default false */
   readonly isRequired?: true;
   /** Whether null counts as absent. @default true */
   readonly isNullable?: false;
@@ -84,12 +88,15 @@ export interface ChatField {
   readonly default?: unknown;
   /** Default where the model's `generation_config.json` has none. */
   readonly modelDefault?: number;
-  /** Test for values without a {@link SamplingEffect}. @default the default has none */
+  /** Whether a value has no {@link SamplingEffect}. @default only the default value has none */
   readonly neutral?: (value: unknown) => boolean;
+  /** Range of a number. @default any number */
   readonly range?: NumberRange;
+  /** Limits of the whole value. @default only the limits of the body */
   readonly limit?: FieldLimit;
   /** Limits of the value's parts, by path below the field. */
   readonly parts?: FieldLimits;
+  /** Whether beam search ignores the field. @default it does not */
   readonly beamSearch?: "ignored";
   /** Other name of the field. */
   readonly alias?: string;
@@ -98,7 +105,8 @@ export interface ChatField {
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-const MESSAGE: FieldLimits = {
+/** Limits of the parts of `messages`. */
+const MESSAGE_LIMITS: FieldLimits = {
   "*.role": { characters: 64 },
   "*.content": { characters: 4 * MIB, items: 4096 },
   "*.name": { characters: 1024, json: 64 * KIB },
@@ -112,13 +120,15 @@ const MESSAGE: FieldLimits = {
   "*.tools": { items: 1024 },
 };
 
-const TOOL: FieldLimits = {
+/** Limits of the parts of `tools`. */
+const TOOL_LIMITS: FieldLimits = {
   "*.function.name": { characters: 256 },
   "*.function.description": { characters: 64 * KIB },
   "*.function.parameters": { json: 256 * KIB },
 };
 
-const OUTPUTS: FieldLimits = {
+/** Limits of the parts of `structured_outputs`. */
+const STRUCTURED_OUTPUT_LIMITS: FieldLimits = {
   json: { json: 256 * KIB },
   regex: { characters: 16 * KIB },
   choice: { items: 16_384, each: 4096, total: 200_000 },
@@ -128,7 +138,7 @@ const OUTPUTS: FieldLimits = {
 };
 
 const FROM_0: NumberRange = { text: "at least 0", has: (value) => value >= 0, hasParam: true };
-const SHARE: NumberRange = { text: "above 0 and at most 1", has: (value) => value > 0 && value <= 1, hasParam: true };
+const ABOVE_0_TO_1: NumberRange = { text: "above 0 and at most 1", has: (value) => value > 0 && value <= 1, hasParam: true };
 const COUNT_OR_ALL: NumberRange = { text: "-1 or more (0 and -1 turn it off)", has: (value) => value >= -1 };
 const FROM_0_TO_1: NumberRange = { text: "from 0 to 1", has: (value) => value >= 0 && value <= 1 };
 const ABOVE_0: NumberRange = { text: "above 0", has: (value) => value > 0 };
@@ -143,11 +153,11 @@ const isAtMost0 = (value: unknown): boolean => Number(value) <= 0;
 /** Fields of a chat completion request: the single list from which all others are derived. */
 export const CHAT_FIELDS = {
   /** Conversation so far. */
-  messages: { type: "messages", changes: "prompt", isRequired: true, limit: { items: 4096 }, parts: MESSAGE },
+  messages: { type: "messages", changes: "prompt", isRequired: true, limit: { items: 4096 }, parts: MESSAGE_LIMITS },
   /** Model to sample: `entity/project/name`, optionally with `:stepN`, or the identifier of a base model. */
   model: { type: "string", changes: "execution", limit: { characters: 1024 } },
   /** Functions that the model may call. */
-  tools: { type: "tools", changes: "prompt", default: [], limit: { items: 1024 }, parts: TOOL },
+  tools: { type: "tools", changes: "prompt", default: [], limit: { items: 1024 }, parts: TOOL_LIMITS },
   /** `none`, `auto`, `required`, or an object that names the function to call. */
   tool_choice: { type: "toolChoice", changes: "grammar", neutral: isUnforced, limit: { json: 1024 } },
   /** Whether an answer may have several tool calls. */
@@ -191,7 +201,7 @@ export const CHAT_FIELDS = {
   /** Divisor of the logits; 0 takes the most likely token. */
   temperature: { type: "number", changes: "temperature", modelDefault: 1, range: FROM_0, beamSearch: "ignored" },
   /** Probability mass of the most likely tokens that are sampled from. */
-  top_p: { type: "number", changes: "truncated", modelDefault: 1, neutral: isAtLeast1, range: SHARE, beamSearch: "ignored" },
+  top_p: { type: "number", changes: "truncated", modelDefault: 1, neutral: isAtLeast1, range: ABOVE_0_TO_1, beamSearch: "ignored" },
   /** Number of the most likely tokens that are sampled from; 0 and -1 for all. */
   top_k: { type: "integer", changes: "truncated", modelDefault: 0, neutral: isAtMost0, range: COUNT_OR_ALL, beamSearch: "ignored" },
   /** Min probability of a sampled token, relative to the most likely token. */
@@ -246,7 +256,7 @@ export const CHAT_FIELDS = {
     neutral: isEmpty,
     beamSearch: "ignored",
     limit: { json: 320 * KIB },
-    parts: OUTPUTS,
+    parts: STRUCTURED_OUTPUT_LIMITS,
   },
 
   /** Whether the answer is a stream of server-sent events. */
@@ -280,6 +290,7 @@ export const CHAT_FIELDS = {
   engine_xargs: { type: "engineArguments", changes: "none", default: {}, limit: { json: 64 * KIB }, alias: "vllm_xargs" },
 } as const satisfies Readonly<Record<string, ChatField>>;
 
+/** Rows of the table by field name. */
 type Rows = typeof CHAT_FIELDS;
 
 /** Name of a field. */

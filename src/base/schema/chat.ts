@@ -1,3 +1,5 @@
+/** Schemas of chat completions: messages, choices, responses and chunks of a stream. "This service" is Whetstone's. */
+
 import { z } from "zod";
 import { jsonObject } from "./common.ts";
 import { isRecord } from "../util/values.ts";

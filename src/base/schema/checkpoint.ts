@@ -1,3 +1,5 @@
+/** Schemas of a model's checkpoints. "Extension" marks routes and fields that this service adds to the interface that it implements. */
+
 import { z } from "zod";
 import { listOf, uuid } from "./common.ts";
 

@@ -1,3 +1,5 @@
+/** Schemas that several resources share: JSON values, names, and pages of lists. */
+
 import { z } from "zod";
 
 /** Schema of {@link JsonValue}. */

@@ -1,3 +1,5 @@
+/** Schemas of `GET /health` and `GET /version`. */
+
 import { z } from "zod";
 
 /** State of one worker of the service's engine. */

@@ -1,3 +1,9 @@
+/**
+ * Schemas of base models and trainable models.
+ *
+ * "Extension" marks routes and fields that this service adds to the interface that it implements.
+ */
+
 import { z } from "zod";
 import { listOf, namePart, newestFirstQuery, uuid } from "./common.ts";
 

@@ -1,3 +1,5 @@
+/** Schemas of sessions. "Extension" marks routes and fields that this service adds to the interface that it implements. */
+
 import { z } from "zod";
 import { chatCompletionRequest } from "./chat-fields.ts";
 import { listOf, newestFirstQuery, uuid } from "./common.ts";
@@ -46,8 +48,8 @@ const metrics = z.record(z.string(), z.union([z.number(), z.boolean()]));
 /** Schema of {@link CreateSessionRequest}. */
 export const createSessionRequest = z.strictObject({
   /**
-   * Model that every request of the session samples, instead of the model that it names: `entity/project/name`, with or without a step, or a
-   * base model.
+   * Model that every request of the session samples, instead of the model that it names: `entity/project/name`, with or without a step, or
+   * a base model.
    */
   model: z.string().min(1),
   /** Fields of requests that do not set them. @default {} */
@@ -162,7 +164,9 @@ export type CreatedSession = z.infer<typeof createdSession>;
 
 /** Schema of {@link SessionWithTrajectory}. */
 export const sessionWithTrajectory = session.extend({
-  /** Trajectory of all requests so far, with token ids and log-probabilities; reward 0 until a reward is set. Null with `trajectory=omit`. */
+  /**
+   * Trajectory of all requests so far, with token ids and log-probabilities; reward 0 until a reward is set. Null with `trajectory=omit`.
+   */
   trajectory: trajectory.nullable(),
 });
 /** Answer of `GET /v1/preview/sessions/{session_id}`. Extension. @interface */

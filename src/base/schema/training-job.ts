@@ -1,3 +1,9 @@
+/**
+ * Schemas of training jobs, their configuration and events.
+ *
+ * "Extension" marks routes and fields that this service adds to the interface that it implements.
+ */
+
 import { z } from "zod";
 import { listOf, newestFirstQuery, uuid } from "./common.ts";
 import { trajectoryGroup } from "./trajectory.ts";
@@ -72,7 +78,7 @@ export const rlConfig = z.strictObject({
   precalculate_logprobs: z.boolean().nullish(),
   /** Extension: upper bound of the importance ratio by which each token's loss is multiplied. @default null, off */
   truncated_importance_sampling: z.number().positive().nullish(),
-  /** Extension: `"art"` reproduces the reference client's computation where it differs from its documentation. @default null */
+  /** Extension: `"art"` reproduces the computation of OpenPipe ART where it differs from ART's documentation. @default null */
   compat: z.literal("art").nullish(),
   /** Extension: accept choices without log-probabilities; their ratio is 1. @default false */
   allow_training_without_logprobs: z.boolean().nullish(),
@@ -101,8 +107,8 @@ export const rlConfig = z.strictObject({
   scale_learning_rate_by_reward_std_dev: z.boolean().nullish(),
 });
 /**
- * `experimental_config` of an RL job. Null means unset. All names except the extensions are the interface's. Unsupported settings are
- * recognized by name, and any value other than the neutral one is rejected.
+ * `experimental_config` of an RL job. Null means unset. All names except the extensions belong to the interface that the service
+ * implements. Unsupported settings are recognized by name, and any value other than the neutral one is rejected.
  *
  * @interface
  */
@@ -291,7 +297,10 @@ export const trainedTrajectory = z.looseObject({
       turn: z.int().min(0),
       /** Advantage of the turn's tokens, as used in the loss; the mean over the trained tokens if they have different advantages. */
       advantage: z.number(),
-      /** Advantage of each sampled token, as used in the loss, 0 for a token that is not trained. Only if the trained tokens have different advantages. */
+      /**
+       * Advantage of each sampled token, as used in the loss, 0 for a token that is not trained. Only if the trained tokens have different
+       * advantages.
+       */
       advantages: z.array(z.number()).optional(),
       /** Log-probability of each sampled token under the weights before the step; null for a token that is not trained. */
       logprobs: z.array(z.number().nullable()),

@@ -1,3 +1,5 @@
+/** Schemas of trajectories and groups, as they are sent and stored. */
+
 import { z } from "zod";
 import { jsonValue } from "./common.ts";
 import { assistantChoice, requestMessage } from "./chat.ts";

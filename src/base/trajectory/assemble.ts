@@ -4,12 +4,14 @@ import type { ChatCompletion, ChatCompletionChunk, Choice, LogprobEntry, ToolCal
 type ChunkChoice = ChatCompletionChunk["choices"][number];
 type Delta = ChunkChoice["delta"];
 
+/** Tool call whose parts have been received so far. */
 interface PartialCall {
   id: string | null;
   name: string;
   arguments: string;
 }
 
+/** Choice whose parts have been received so far. */
 interface PartialChoice {
   role: string;
   /** Text by key of the delta: `content`, `refusal`, `reasoning`, `reasoning_content`. */
@@ -22,11 +24,15 @@ interface PartialChoice {
   stopReason: number | string | null;
 }
 
+/** Keys of a delta whose texts are concatenated. */
 const TEXT_KEYS = ["content", "refusal", "reasoning", "reasoning_content"];
 
-/** Assembler of one stream: takes its chunks in order and returns the completion that the same request would produce without streaming. */
+/**
+ * Assembler of one stream: receives the chunks in order and returns the completion that the same request would produce without streaming.
+ */
 export class CompletionAssembler {
   readonly #choices = new Map<number, PartialChoice>();
+  /** Values that all chunks share, from the first one; null before. */
   #head: Pick<ChatCompletion, "id" | "created" | "model"> | null = null;
   #promptTokenIds: number[] | null = null;
   #unusedTemplateKwargs: string[] | undefined;
@@ -40,7 +46,7 @@ export class CompletionAssembler {
     this.#promptTokenIds ??= chunk.prompt_token_ids ?? null;
     this.#unusedTemplateKwargs ??= chunk.unused_template_kwargs;
     this.#usage = chunk.usage ?? this.#usage;
-    for (const part of chunk.choices) this.#take(part);
+    for (const part of chunk.choices) this.#add(part);
   }
 
   /** Whether all `n` choices have a finish reason, so that no later chunk can change them. */
@@ -62,14 +68,14 @@ export class CompletionAssembler {
     };
   }
 
-  #take(part: ChunkChoice): void {
+  #add(part: ChunkChoice): void {
     const choice = this.#choice(part.index);
     if (part.delta.role !== undefined && part.delta.role !== "") choice.role = part.delta.role;
     for (const key of TEXT_KEYS) {
       const text = part.delta[key];
       if (typeof text === "string") choice.texts.set(key, (choice.texts.get(key) ?? "") + text);
     }
-    takeToolCalls(choice, part.delta);
+    addToolCalls(choice, part.delta);
     const entries = part.logprobs?.content;
     if (entries) {
       choice.hasLogprobs = true;
@@ -99,7 +105,7 @@ export class CompletionAssembler {
   }
 }
 
-function takeToolCalls(choice: PartialChoice, delta: Delta): void {
+function addToolCalls(choice: PartialChoice, delta: Delta): void {
   for (const { index, id, function: called } of delta.tool_calls ?? []) {
     let call = choice.toolCalls.get(index);
     if (call === undefined) choice.toolCalls.set(index, (call = { id: null, name: "", arguments: "" }));

@@ -1,3 +1,5 @@
+/** Builder of a trajectory while its rollout runs. */
+
 import { ConflictError } from "../errors.ts";
 import type { MessageOrChoice } from "../schema/index.ts";
 import { addToScope } from "./builder-scope.ts";
@@ -6,6 +8,7 @@ import { HistoryBuilder, type HistoryOptions } from "./history.ts";
 import { isChoice } from "./messages.ts";
 import { checkMetadata, checkMetrics, checkReward, Trajectory, type Scalar } from "./trajectory.ts";
 
+/** Key that marks builders of every copy of the package. */
 const MARK = Symbol.for("whetstone.trajectory-builder");
 
 /** Initial messages, tools and metadata of the rollout that {@link trajectory} starts. */
@@ -115,8 +118,8 @@ export class TrajectoryBuilder extends HistoryBuilder {
    */
   finishInterrupted(metrics: Readonly<Record<string, number | boolean>>): Trajectory | null {
     const { state, items } = this.#main;
-    const turns = items.findLastIndex(isChoice) + 1;
-    return state.isFinished || turns === 0 ? null : this.#end(items.slice(0, turns), 0, metrics);
+    const end = items.findLastIndex(isChoice) + 1;
+    return state.isFinished || end === 0 ? null : this.#end(items.slice(0, end), 0, metrics);
   }
 
   #end(items: readonly MessageOrChoice[], reward: number, metrics: Readonly<Record<string, number | boolean>>): Trajectory {

@@ -1,4 +1,6 @@
-/** Mutable state of a rollout being recorded: each conversation with its compacted parts and the conversations started from it. */
+/**
+ * Mutable state of a rollout while it is recorded: its conversations, each with its compacted parts and the conversations started from it.
+ */
 import { ArgumentError, ConflictError } from "../errors.ts";
 import type { History, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
 import { deepFreeze } from "./freeze.ts";
@@ -17,13 +19,13 @@ export class RolloutState {
   /** Checkpoint step that sampled the most recently appended choice; null if unknown. */
   finalPolicyVersion: number | null = null;
 
-  /** Checks that the rollout is not finished. @throws ConflictError `E_CONFLICT` after `finish`. */
+  /** Requires that the rollout is not finished. @throws ConflictError `E_CONFLICT` after `finish`. */
   mustBeOpen(): void {
     if (this.isFinished) throw new ConflictError("This trajectory is finished; start a new one with `trajectory()`");
   }
 
   /** Updates the initial and final policy version with the version of an appended choice. */
-  sawVersion(version: number | null | undefined): void {
+  updateVersions(version: number | null | undefined): void {
     if (version === null || version === undefined) return;
     this.initialPolicyVersion = Math.min(this.initialPolicyVersion ?? version, version);
     this.finalPolicyVersion = version;
@@ -34,10 +36,12 @@ export class RolloutState {
 export class RecordedConversation {
   readonly state: RolloutState;
   readonly tools: readonly Tool[];
+  /** Position among the conversations of the rollout, see {@link TurnPosition}. */
   readonly #path: readonly number[];
   readonly #compacted: History[] = [];
   readonly #branches: RecordedConversation[] = [];
   #items: MessageOrChoice[] = [];
+  /** Number of turns sampled in this conversation, compacted ones included. */
   #turns = 0;
   #isSampling = false;
 
@@ -60,7 +64,7 @@ export class RecordedConversation {
 
   /** Appends a copy of an item; later changes to the caller's object have no effect. */
   add(item: MessageOrChoice): void {
-    this.#mustRest("add");
+    this.#requireNotSampling("add");
     this.#append([item]);
   }
 
@@ -73,13 +77,13 @@ export class RecordedConversation {
    * @throws ConflictError `E_CONFLICT` when the trajectory is finished or another turn of this conversation is being sampled.
    */
   async turn<T extends MessageOrChoice>(run: () => Promise<T>, isHandedOver: boolean): Promise<T> {
-    this.#mustRest("sample");
+    this.#requireNotSampling("sample");
     this.#isSampling = true;
     this.state.sampling++;
     try {
       const sampled = checkedItem(await run());
       const choice = isHandedOver ? sampled : structuredClone(sampled);
-      this.#take([choice]);
+      this.#push([choice]);
       this.#turns++;
       return choice;
     } finally {
@@ -90,11 +94,11 @@ export class RecordedConversation {
 
   /** Stores the current items as a separate history and continues with `messages`. */
   compact(messages: readonly RequestMessage[]): void {
-    this.#mustRest("compact");
+    this.#requireNotSampling("compact");
     const before = this.#items;
     this.#items = [];
     try {
-      this.#append(plain(messages));
+      this.#append(withoutChoices(messages));
     } catch (error) {
       this.#items = before;
       throw error;
@@ -105,7 +109,7 @@ export class RecordedConversation {
   /** Starts another conversation of the same rollout, also while this one is being sampled. Both may be sampled concurrently. */
   branch(messages: readonly RequestMessage[], tools: readonly Tool[]): RecordedConversation {
     this.state.mustBeOpen();
-    const branch = new RecordedConversation(this.state, plain(messages), tools, [...this.#path, this.#branches.length]);
+    const branch = new RecordedConversation(this.state, withoutChoices(messages), tools, [...this.#path, this.#branches.length]);
     this.#branches.push(branch);
     return branch;
   }
@@ -125,15 +129,16 @@ export class RecordedConversation {
 
   #append(items: readonly MessageOrChoice[]): void {
     if (!Array.isArray(items)) throw new ArgumentError("Expected `messages` to be an array of messages", { param: "messages" });
-    this.#take(items.map((item) => frozenCopy(checkedItem(item))));
+    this.#push(items.map((item) => frozenCopy(checkedItem(item))));
   }
 
-  #take(items: readonly MessageOrChoice[]): void {
-    for (const item of items) if (isChoice(item)) this.state.sawVersion(item.policy_version);
+  #push(items: readonly MessageOrChoice[]): void {
+    for (const item of items) if (isChoice(item)) this.state.updateVersions(item.policy_version);
     this.#items.push(...items);
   }
 
-  #mustRest(method: string): void {
+  /** Requires that the rollout is not finished and no turn of this conversation is being sampled. */
+  #requireNotSampling(method: string): void {
     this.state.mustBeOpen();
     if (!this.#isSampling) return;
     throw new ConflictError(
@@ -151,8 +156,12 @@ function toolsToWire(tools: readonly Tool[]): Tool[] | null {
   return tools.length === 0 ? null : [...tools];
 }
 
-/** Checks that no item is a choice: a choice in two histories would be trained twice. */
-function plain(messages: readonly RequestMessage[]): readonly RequestMessage[] {
+/**
+ * Returns `messages` if none is a choice: a choice in two histories would be trained twice.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a choice.
+ */
+function withoutChoices(messages: readonly RequestMessage[]): readonly RequestMessage[] {
   if (!Array.isArray(messages) || !messages.some((item) => typeof item === "object" && item !== null && isChoice(item))) return messages;
   throw new ArgumentError(
     "Expected messages, got a choice; it belongs to one history alone. Pass its message, as `t.messages()` gives it",

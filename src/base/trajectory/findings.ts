@@ -1,3 +1,5 @@
+/** Problems that preflight finds in a batch: their codes, severities and messages, and the collector of their occurrences. */
+
 import { WhetstoneError } from "../errors.ts";
 import { TOKEN_VALUE_PROBLEMS, type TokenValueProblem } from "./token-values.ts";
 import { NO_SAMPLED_TURN, TURN_PROBLEMS, type TurnProblem } from "./turn.ts";
@@ -79,8 +81,10 @@ export class PreflightError extends WhetstoneError {
   }
 }
 
+/** Max paths that a finding lists. */
 const MAX_EXAMPLES = 5;
 
+/** Consequence of sampling from another distribution than the plain softmax, a part of several messages. */
 const NOT_PLAIN = "their log-probabilities are not those of the distribution they came from.";
 
 /** Messages of the problems for which a batch is rejected, in report order. */
@@ -126,7 +130,7 @@ const WARNINGS = {
     "Turns were sampled under a grammar (`structured_outputs`, `response_format`, or a `tool_choice` that forces a call): their log-probabilities are those of the allowed tokens alone, the trainer's those of all. Reward the format instead of forcing it.",
 };
 
-/** Message per code, in report order: fatal ones first. */
+/** Message per code, in report order: fatal problems first. */
 export const MESSAGES: Readonly<Record<FindingCode, string>> = { ...FATAL, ...WARNINGS };
 
 /** Returns the severity of a problem. */
@@ -136,19 +140,20 @@ export function severityOf(code: FindingCode): Finding["severity"] {
 
 /** Collector of findings: counts the occurrences of each code and keeps the first paths. */
 export class Findings {
-  readonly #places = new Map<FindingCode, { count: number; readonly examples: string[] }>();
+  readonly #byCode = new Map<FindingCode, { count: number; readonly examples: string[] }>();
 
+  /** Records one occurrence of a problem. */
   note(code: FindingCode, path: string): void {
-    const found = this.#places.get(code) ?? { count: 0, examples: [] };
-    this.#places.set(code, found);
+    const found = this.#byCode.get(code) ?? { count: 0, examples: [] };
+    this.#byCode.set(code, found);
     found.count++;
     if (found.examples.length < MAX_EXAMPLES) found.examples.push(path);
   }
 
-  /** Returns the findings, fatal ones first. */
+  /** Returns the findings in the order of {@link MESSAGES}. */
   list(): Finding[] {
     return (Object.keys(MESSAGES) as FindingCode[]).flatMap((code) => {
-      const found = this.#places.get(code);
+      const found = this.#byCode.get(code);
       return found === undefined ? [] : [{ code, severity: severityOf(code), ...found, message: MESSAGES[code] }];
     });
   }
@@ -160,6 +165,7 @@ export function refuseFatal(findings: Finding[]): Finding[] {
   return findings;
 }
 
+/** Returns the paths of a finding as text, e.g. `at trajectory_groups.3, and 4 more`. */
 function places({ count, examples }: Finding): string {
   const more = count > examples.length ? `, and ${count - examples.length} more` : "";
   return `at ${examples.join(", ")}${more}`;

@@ -1,16 +1,16 @@
-/** Objects already frozen recursively; a long history is not walked again when the trajectory around it is frozen. */
-const whole = new WeakSet<object>();
+/** Objects already frozen recursively, so that a long history is not walked again when the trajectory around it is frozen. */
+const deeplyFrozen = new WeakSet<object>();
 
 /** Freezes a JSON value recursively and returns it. */
 export function deepFreeze<T>(value: T): T {
   freezeInside(value);
-  if (typeof value === "object" && value !== null) whole.add(value);
+  if (typeof value === "object" && value !== null) deeplyFrozen.add(value);
   return value;
 }
 
 function freezeInside(value: unknown): void {
   // `Object.isFrozen` would not suffice: it does not cover nested values.
-  if (typeof value !== "object" || value === null || whole.has(value)) return;
+  if (typeof value !== "object" || value === null || deeplyFrozen.has(value)) return;
   Object.freeze(value);
   // Arrays of numbers (token ids) can be long and have no nested values, so their items are not visited.
   if (Array.isArray(value) && typeof value[0] === "number") return;

@@ -1,3 +1,5 @@
+/** Rewards that compare the rollouts of a group. `scoring.ts` has the rewards of single rollouts. */
+
 import { createHash } from "node:crypto";
 import { ConfigError, isAbort } from "../errors.ts";
 import type { RolloutException } from "../schema/index.ts";
@@ -49,7 +51,9 @@ export interface GroupReward<S> {
   readonly scoreGroup: GroupRewardFunction<S>;
 }
 
-/** Accepted forms of a group reward: a {@link GroupReward} with an optional weight (default 1), or a named function (its name, weight 1). */
+/**
+ * Accepted forms of a group reward: a {@link GroupReward} with an optional weight (default 1), or a named function (its name, weight 1).
+ */
 export type GroupRewardLike<S> =
   | GroupRewardFunction<S>
   | (Omit<GroupReward<S>, "weight"> & {
@@ -102,13 +106,16 @@ export interface GroupScoreParams<S> {
   readonly signal: AbortSignal;
 }
 
-/** Trajectory with the parts of its total reward that are known so far. */
+/** Trajectory that is being scored, with the results of the group rewards so far. */
 interface Scoring {
   readonly trajectory: Trajectory;
+  /** Reward that the rollout had before its group was scored. */
   readonly own: number;
+  /** Total reward so far. */
   total: number;
   readonly metrics: Record<string, number | boolean>;
   readonly logs: string[];
+  /** First error of a group reward for this trajectory; null without one. */
   failure: RewardError | null;
 }
 
@@ -156,6 +163,7 @@ export async function scoredGroup<S>(group: TrajectoryGroup, params: GroupScoreP
   });
 }
 
+/** Adds the score of one group reward to a trajectory, or records its failure. `site` names reward and group for error messages. */
 function addScore(scoring: Scoring, { name, weight }: GroupReward<never>, score: unknown, site: string): void {
   if (score instanceof Error) {
     scoring.failure ??= rewardFailure(site, score);

@@ -1,3 +1,5 @@
+/** Group of rollouts of one scenario as an immutable object, and lists of groups with statistics. */
+
 import { DataError } from "../errors.ts";
 import { trajectoryGroup as groupSchema } from "../schema/index.ts";
 import type { RolloutException, Trajectory as WireTrajectory, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
@@ -6,6 +8,7 @@ import { deepFreeze } from "./freeze.ts";
 import { statisticsOf, type GroupStatistics } from "./statistics.ts";
 import { Trajectory, type Scalar } from "./trajectory.ts";
 
+/** Key that marks groups of every copy of the package. */
 const MARK = Symbol.for("whetstone.trajectory-group");
 
 /** Constructor arguments of {@link TrajectoryGroup}. */

@@ -1,9 +1,9 @@
 /**
  * Reconstruction of conversations from recorded calls.
  *
- * A call continues a sampled turn if its prompt starts with exactly that turn's prompt and completion, token for token; if token ids are
- * unknown, if its messages start with that turn's messages. A turn is continued at most once. A call that continues no turn starts a
- * history of its own, with its messages as context.
+ * A call continues a sampled turn if its prompt starts with the tokens of that turn's prompt and completion. If token ids are unknown, its
+ * messages must start with that turn's messages instead. At most one call continues a turn. A call that continues no turn starts a history
+ * of its own, with its messages as context.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { AssistantChoice, ChatCompletion, ChatCompletionRequest, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
@@ -14,7 +14,7 @@ import { storedChoice } from "./sample.ts";
 import { endOfAnswer, startsWithTurn } from "./same-message.ts";
 import { itemAt } from "../util/values.ts";
 
-/** Completed chat completion. */
+/** Request of a chat completion with its complete response. */
 export interface RecordedCall {
   /** Number of the call in its rollout, in start order. */
   readonly order: number;
@@ -34,20 +34,24 @@ export interface RecordedHistory {
 export interface RecordedHistories {
   /** Histories, the main one first; empty without calls. */
   readonly histories: readonly RecordedHistory[];
-  /** Calls that continue a turn by their messages but not by their token ids: the history was rendered to, or sampled as, other tokens. */
+  /**
+   * Calls whose messages continue a turn but whose token ids do not: the client's history was rendered to other tokens than were sampled.
+   */
   readonly drifted: readonly RecordedCall[];
 }
 
-/** Sampled turn, and the call that continues it. */
+/** Choice of a call, and the call that continues it. */
 interface Turn {
   readonly call: RecordedCall;
   readonly choice: AssistantChoice;
   /** Prompt and completion tokens; null if unknown. */
   readonly tokens: readonly number[] | null;
-  next: Call | null;
+  /** Null while no call continues the turn. */
+  next: CallNode | null;
 }
 
-interface Call {
+/** Call in the tree of calls: each of its turns may be continued by another call. */
+interface CallNode {
   readonly call: RecordedCall;
   readonly tools: readonly Tool[];
   readonly turns: readonly Turn[];
@@ -66,8 +70,9 @@ interface Call {
  * @returns Histories, and the calls with differing token ids.
  */
 export function toHistories(calls: readonly RecordedCall[], step: number | null): RecordedHistories {
+  /** Turns that no call continues yet. */
   const open: Turn[] = [];
-  const roots: Call[] = [];
+  const roots: CallNode[] = [];
   const drifted: RecordedCall[] = [];
   for (const call of calls) {
     const tools = toolsOf(call);
@@ -77,7 +82,8 @@ export function toHistories(calls: readonly RecordedCall[], step: number | null)
     const node = { call, tools, turns, messages };
     if (parent === null) {
       roots.push(node);
-      if (call.completion.prompt_token_ids && open.some((turn) => turn.tokens !== null && goesOn(turn, call))) drifted.push(call);
+      if (call.completion.prompt_token_ids && open.some((turn) => turn.tokens !== null && continuesMessages(turn, call)))
+        drifted.push(call);
     } else {
       parent.turn.next = node;
       open.splice(open.indexOf(parent.turn), 1);
@@ -114,6 +120,7 @@ function toTurn(call: RecordedCall, choice: RecordedCall["completion"]["choices"
   };
 }
 
+/** Turn that a call continues. */
 interface Parent {
   readonly turn: Turn;
   /** Index of the first new message of the call. */
@@ -140,7 +147,7 @@ function endOfTurn(turn: Turn, call: RecordedCall, tools: readonly Tool[]): numb
     if (!startsWith(prompt, turn.tokens)) return null;
     return call.isRaw === true ? 0 : endOfAnswer(call.request.messages, before);
   }
-  return goesOn(turn, call) && isDeepStrictEqual(tools, toolsOf(turn.call)) ? before.length + 1 : null;
+  return continuesMessages(turn, call) && isDeepStrictEqual(tools, toolsOf(turn.call)) ? before.length + 1 : null;
 }
 
 /** Returns the messages of a call after the turn that it continues. */
@@ -157,8 +164,8 @@ function promptText({ request }: RecordedCall): string {
   return textOf(itemAt(request.messages, 0));
 }
 
-/** Whether the call's messages begin with the turn's. */
-function goesOn(turn: Turn, { request }: RecordedCall): boolean {
+/** Whether the call's messages begin with the turn's messages and answer. */
+function continuesMessages(turn: Turn, { request }: RecordedCall): boolean {
   return startsWithTurn(request.messages, turn.call.request.messages, turn.choice.message);
 }
 
@@ -168,10 +175,10 @@ export function startsWith(tokens: readonly number[], prefix: readonly number[])
 }
 
 /** Returns the history that begins with a call, then the histories of the other choices of its calls. */
-function histories(first: Call): RecordedHistory[] {
+function histories(first: CallNode): RecordedHistory[] {
   const items: MessageOrChoice[] = [];
   const others: RecordedHistory[] = [];
-  for (let node: Call | null = first; node !== null;) {
+  for (let node: CallNode | null = first; node !== null;) {
     const { call, messages, tools } = node;
     items.push(...messages);
     const chosen: Turn | undefined = node.turns.find((turn) => turn.next !== null) ?? node.turns[0];

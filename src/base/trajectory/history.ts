@@ -1,3 +1,5 @@
+/** Builder of one conversation of a rollout: the part of a trajectory builder that samples and appends. */
+
 import type { MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
 import type { RecordedConversation } from "./conversation.ts";
 import { deepFreeze } from "./freeze.ts";

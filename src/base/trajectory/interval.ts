@@ -1,3 +1,5 @@
+/** Means with confidence intervals for correlated rollouts. */
+
 import { ArgumentError } from "../errors.ts";
 
 /**
@@ -69,6 +71,7 @@ export function checkLevel(level: number): void {
 export function studentQuantile(freedom: number, level: number): number {
   let low = 0;
   let high = Math.PI / 2;
+  // 60 halvings of the interval exhaust the 53 bits of a double.
   for (let step = 0; step < 60; step++) {
     const middle = (low + high) / 2;
     if (withinAngle(freedom, middle) < level) low = middle;

@@ -1,3 +1,5 @@
+/** Items of a conversation: plain messages and sampled choices. */
+
 import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../schema/index.ts";
 
 /** Whether an item of a history is a sampled turn (choice); all other items are context. */

@@ -21,8 +21,8 @@ export interface Policy {
   /** Step of the checkpoint; null for weights without one, such as a base model. */
   readonly step: number | null;
   /**
-   * Whether `complete` keeps no reference to its result. If true, a trajectory stores the result without copying, which would take longer
-   * than reading it.
+   * Whether `complete` keeps no reference to its result. If true, a trajectory stores the result itself and saves the time of a copy.
+   * Otherwise it stores a copy.
    *
    * @default false
    */
@@ -31,10 +31,10 @@ export interface Policy {
    * Sends one request; its `model` already equals `id`. Errors with `retryable` set are retried if the run has `retries`.
    *
    * @param request - Chat request with `logprobs` and `return_token_ids`, which training needs.
-   * @param options - `signal` aborts the request. `onRateLimit` is called after a 429 response with the wait in milliseconds that the service
-   *   requires, or null; it resolves to true when the request may be sent again, and to false if the error should be thrown. A rollout sets
-   *   it, so that its request waits with the rate limiter of the run. Pass both to `service.chat.completions.create`; a policy that ignores
-   *   `onRateLimit` throws the error, and its rollout starts again.
+   * @param options - `signal` aborts the request. `onRateLimit` is called after a 429 response with the wait in milliseconds that the
+   *   service requires, or null; it resolves to true when the request may be sent again, and to false if the error should be thrown. A
+   *   rollout sets it, so that its request waits with the rate limiter of the run. Pass both to `service.chat.completions.create`; a policy
+   *   that ignores `onRateLimit` throws the error, and its rollout starts again.
    * @returns the completion; the first choice is the sampled turn.
    */
   complete(

@@ -1,3 +1,5 @@
+/** Preflight: checks of trajectory groups before they are submitted to an RL job. */
+
 import { ArgumentError } from "../errors.ts";
 import type { AssistantChoice, Trajectory as WireTrajectory, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
 import { runSteps, type Steps } from "../util/steps.ts";
@@ -79,25 +81,26 @@ export function assertTrainable(groups: readonly PreflightInput[], options: Pref
   return refuseFatal(preflight(groups, options));
 }
 
-/** Runs {@link preflight} in steps of at most one trajectory, so that the caller can yield to other work in between. */
+/** Computes {@link preflight} and yields after each trajectory, so that a caller can run other work on the same thread. */
 export function* preflightSteps(inputs: readonly PreflightInput[], options: PreflightOptions = {}): Steps<Finding[]> {
   checkOptions(options);
   const groups = inputs.map(toWire);
   const findings = new Findings();
   const note: Note = (code, path) => findings.note(code, path);
+  // Groups that can teach something, of these the groups with a row that fits, and the groups with a trajectory that is not truncated.
   let learnable = 0;
   let fitting = 0;
-  let whole = 0;
+  let untruncated = 0;
   for (const [index, group] of groups.entries()) {
     const verdict = yield* examineGroup(group, { path: `trajectory_groups.${index}`, note, options });
     if (verdict.isVaried) learnable++;
     if (verdict.isVaried && verdict.fits) fitting++;
-    if (verdict.isVaried && (options.masksTruncated !== true || group.trajectories.some(isWhole))) whole++;
+    if (verdict.isVaried && (options.masksTruncated !== true || group.trajectories.some(isUntruncated))) untruncated++;
   }
   if (groups.every((group) => group.trajectories.length === 0)) note("no-groups", "trajectory_groups");
   else if (learnable === 0) note("nothing-to-learn", "trajectory_groups");
   else if (fitting === 0) note("only-overlong-rows", "trajectory_groups");
-  else if (whole === 0) note("only-truncated", "trajectory_groups");
+  else if (untruncated === 0) note("only-truncated", "trajectory_groups");
   examineSizes(groups, note);
   if (options.maxBytes !== undefined) yield* examineBytes(groups, options.maxBytes, note);
   return findings.list();
@@ -105,15 +108,15 @@ export function* preflightSteps(inputs: readonly PreflightInput[], options: Pref
 
 type Note = (code: FindingCode, path: string) => void;
 
-/** Position of the value being checked, with the options and the callback that records findings. */
-interface Site {
+/** Context of a check: path of the checked value, callback that records findings, and options. */
+interface CheckContext {
   readonly path: string;
   readonly note: Note;
   readonly options: PreflightOptions;
 }
 
-/** Trainable content of a group or trajectory. */
-interface Rows {
+/** Properties of a trajectory's rows. */
+interface RowProperties {
   /** Whether any turn was sampled. */
   readonly hasTurns: boolean;
   /** Whether at least one row fits the model's context. */
@@ -142,34 +145,43 @@ function checkOptions(options: PreflightOptions): void {
 }
 
 /** Whether a trajectory has sampled turns, and none of them ended at the token limit. */
-function isWhole(trajectory: WireTrajectory): boolean {
+function isUntruncated(trajectory: WireTrajectory): boolean {
   const choices = allChoices(trajectory);
   return choices.length > 0 && choices.every(({ finish_reason: reason }) => reason !== "length");
 }
 
-function* examineGroup(group: WireTrajectoryGroup, site: Site): Steps<{ readonly isVaried: boolean; readonly fits: boolean }> {
+/** Properties of a group's rewards and rows. */
+interface GroupProperties {
+  /** Whether rewards differ, or token advantages are not all 0. */
+  readonly isVaried: boolean;
+  /** Whether at least one row fits the model's context. */
+  readonly fits: boolean;
+}
+
+/** Records the findings of a group and its trajectories, in steps of one trajectory. */
+function* examineGroup(group: WireTrajectoryGroup, context: CheckContext): Steps<GroupProperties> {
   const { trajectories } = group;
-  const { path, note } = site;
+  const { path, note } = context;
   if (trajectories.length === 0) {
     note("empty-group", path);
     return { isVaried: false, fits: false };
   }
-  const seen = new Set<string>();
+  const fingerprints = new Set<string>();
   let hasTurns = false;
   let fits = false;
   for (const [index, trajectory] of trajectories.entries()) {
-    const at = `${path}.trajectories.${index}`;
-    if (!Number.isFinite(trajectory.reward)) note("non-finite-reward", `${at}.reward`);
-    const rows = examineTrajectory(trajectory, { ...site, path: at });
+    const trajectoryPath = `${path}.trajectories.${index}`;
+    if (!Number.isFinite(trajectory.reward)) note("non-finite-reward", `${trajectoryPath}.reward`);
+    const rows = examineTrajectory(trajectory, { ...context, path: trajectoryPath });
     hasTurns ||= rows.hasTurns;
     fits ||= rows.fits;
     const fingerprint = sampledTokens(trajectory);
-    if (fingerprint !== null && seen.has(fingerprint)) note("duplicate-trajectory", at);
-    if (fingerprint !== null) seen.add(fingerprint);
+    if (fingerprint !== null && fingerprints.has(fingerprint)) note("duplicate-trajectory", trajectoryPath);
+    if (fingerprint !== null) fingerprints.add(fingerprint);
     yield;
   }
   if (!hasTurns) note("no-logprobs", path);
-  examineAge(group, site);
+  examineAge(group, context);
   const rewards = trajectories.map((trajectory) => trajectory.reward);
   // A non-finite reward has its own finding; whether the rewards differ is then undecidable, and the group counts as varied.
   const isVaried = isTrainableWire(group) || !rewards.every(Number.isFinite);
@@ -182,7 +194,7 @@ function* examineGroup(group: WireTrajectoryGroup, site: Site): Steps<{ readonly
 /** Min turns of a trajectory for the finding that none continues another: one or two may be separate on purpose. */
 const MIN_SEPARATE_TURNS = 3;
 
-function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: Site): Rows {
+function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: CheckContext): RowProperties {
   let turns = 0;
   let isJoined = false;
   let fits = false;
@@ -190,14 +202,14 @@ function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: 
     let before: AssistantChoice | null = null;
     for (const [index, item] of history.items.entries()) {
       if (!isChoice(item)) continue;
-      const at = `${path}.${history.path}.${index}`;
+      const choicePath = `${path}.${history.path}.${index}`;
       turns++;
-      // One pair is enough, so that few tokens are compared. Without the tokens of its prompt, a turn may continue another.
+      // One pair of joined turns is enough: no further tokens are compared. A turn without prompt tokens may continue another.
       isJoined ||= (item.prompt_token_ids ?? null) === null || (before !== null && continues(before, item));
-      examineChoice(item, at, { note, options });
+      examineChoice(item, choicePath, { note, options });
       if (!isOverlong(item, options)) fits = true;
       // Turns that continue each other form one row, which is reported once.
-      else if (before === null || !isOverlong(before, options) || !continues(before, item)) note("overlong-row", at);
+      else if (before === null || !isOverlong(before, options) || !continues(before, item)) note("overlong-row", choicePath);
       before = item;
     }
   }
@@ -206,7 +218,7 @@ function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: 
   return { hasTurns: turns > 0, fits: fits || turns === 0 };
 }
 
-function examineChoice(choice: AssistantChoice, path: string, { note, options }: Pick<Site, "note" | "options">): void {
+function examineChoice(choice: AssistantChoice, path: string, { note, options }: Pick<CheckContext, "note" | "options">): void {
   const problem = turnProblem(choice);
   // The service renders a choice without token ids; its other problems can be checked only after rendering.
   if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) note("rendered-choice", path);
@@ -218,6 +230,7 @@ function examineChoice(choice: AssistantChoice, path: string, { note, options }:
   for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], path);
 }
 
+/** Finding code of each change of the sampling distribution. */
 const SAMPLING_CODES = {
   temperature: "temperature",
   truncated: "truncated-sampling",
@@ -239,7 +252,7 @@ function continues(before: AssistantChoice, { prompt_token_ids: prompt }: Assist
 }
 
 /** Reports the group as stale if its oldest choice is more than `maxStepsOffPolicy` steps older than `currentStep`. */
-function examineAge(group: WireTrajectoryGroup, { path, note, options: { currentStep, maxStepsOffPolicy = 0 } }: Site): void {
+function examineAge(group: WireTrajectoryGroup, { path, note, options: { currentStep, maxStepsOffPolicy = 0 } }: CheckContext): void {
   if (currentStep === undefined) return;
   const versions = group.trajectories.flatMap((each) => [
     each.initial_policy_version,

@@ -1,4 +1,4 @@
-/** Comparison of the conversation that a client sends with the recorded one, as far as messages allow. */
+/** Comparison of the messages that a client sends with recorded messages, for conversations whose token ids are unknown. */
 import { isDeepStrictEqual } from "node:util";
 import type { RequestMessage, ToolCall } from "../schema/index.ts";
 import { textOf } from "./messages.ts";
@@ -6,18 +6,18 @@ import { itemAt } from "../util/values.ts";
 
 /** Whether `messages` begin with `before`, followed by `answer`. */
 export function startsWithTurn(messages: readonly RequestMessage[], before: readonly RequestMessage[], answer: RequestMessage): boolean {
-  const said = [...before, answer];
-  return messages.length >= said.length && said.every((message, index) => isSameMessage(message, itemAt(messages, index)));
+  const recorded = [...before, answer];
+  return messages.length >= recorded.length && recorded.every((message, index) => isSameMessage(message, itemAt(messages, index)));
 }
 
 /**
- * Returns the index after the answer to `before`: the assistant message that follows the assistant messages of `before`. Only assistant
- * messages are counted, because clients join and split the messages between them. Null without such a message.
+ * Returns the index after the answer to `before`. If `before` has `n` assistant messages, the answer is assistant message `n` (from 0) of
+ * `messages`. Only assistant messages are counted, because clients join and split the messages between them. Null without such a message.
  */
 export function endOfAnswer(messages: readonly RequestMessage[], before: readonly RequestMessage[]): number | null {
-  let left = before.filter(isAssistant).length;
-  const at = messages.findIndex((message) => isAssistant(message) && left-- === 0);
-  return at === -1 ? null : at + 1;
+  let remaining = before.filter(isAssistant).length;
+  const index = messages.findIndex((message) => isAssistant(message) && remaining-- === 0);
+  return index === -1 ? null : index + 1;
 }
 
 function isAssistant({ role }: RequestMessage): boolean {
@@ -45,6 +45,7 @@ function callsOf({ tool_calls: calls }: RequestMessage): object[] {
   }));
 }
 
+/** Parses tool-call arguments; text that is not JSON is compared as it is. */
 function valueOf(given: string | null | undefined): unknown {
   if (given === null || given === undefined || given === "") return {};
   try {

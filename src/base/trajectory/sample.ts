@@ -90,7 +90,10 @@ export function toChoice(completion: ChatCompletion, policy: Policy, request: Ch
   return storedChoice(choice, { completion, request, step: policy.step });
 }
 
-/** Adds to a choice what a trajectory stores of its completion and its request. `step` is for completions that do not report one. */
+/**
+ * Converts a choice to the form that a trajectory stores: with the prompt's token ids, the checkpoint step, and the sampling settings of
+ * the request. `step` applies to completions that do not report a step.
+ */
 export function storedChoice(
   choice: Choice,
   {

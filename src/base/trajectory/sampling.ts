@@ -1,3 +1,5 @@
+/** Sampling settings under which a turn's log-probabilities are not the plain softmax that training computes. */
+
 import { FIELD_ROWS, SAMPLING_EFFECTS, type FieldsWith, type SamplingEffect } from "../schema/chat-fields.ts";
 import type { ChatCompletionRequest } from "../schema/index.ts";
 
@@ -9,7 +11,8 @@ type Key = FieldsWith<{ readonly changes: SamplingEffect }>;
  */
 export type SamplingKeys = { readonly [Name in Key]?: Name extends FieldsWith<{ readonly type: "number" | "integer" }> ? number : true };
 
-const KEYS = FIELD_ROWS.filter(([, { changes }]) => (SAMPLING_EFFECTS as readonly string[]).includes(changes)).map(
+/** Request fields that change the sampling distribution, with the kind of change and a test for values without effect. */
+const SAMPLING_FIELDS = FIELD_ROWS.filter(([, { changes }]) => (SAMPLING_EFFECTS as readonly string[]).includes(changes)).map(
   ([key, { changes, neutral, modelDefault, default: initial = modelDefault }]) => {
     const isEmptied = (value: unknown): boolean => typeof value === "object" && value !== null && Object.keys(value).length === 0;
     const isInitial = typeof initial === "object" ? isEmptied : (value: unknown): boolean => value === initial;
@@ -31,18 +34,18 @@ const KEYS = FIELD_ROWS.filter(([, { changes }]) => (SAMPLING_EFFECTS as readonl
  * ```
  */
 export function samplingOf(request: ChatCompletionRequest): SamplingKeys {
-  const kept: Partial<Record<Key, number | true>> = {};
-  for (const { key, isNeutral } of KEYS) {
+  const effective: Partial<Record<Key, number | true>> = {};
+  for (const { key, isNeutral } of SAMPLING_FIELDS) {
     const value: unknown = request[key];
-    if (value !== undefined && value !== null && !isNeutral(value)) kept[key] = typeof value === "number" ? value : true;
+    if (value !== undefined && value !== null && !isNeutral(value)) effective[key] = typeof value === "number" ? value : true;
   }
-  return kept as SamplingKeys;
+  return effective as SamplingKeys;
 }
 
 /** Returns the kinds of change between a choice's distribution and the plain softmax, according to the sampling settings it carries. */
 export function samplingKinds(choice: Readonly<Record<string, unknown>>): ReadonlySet<SamplingEffect> {
   const kinds = new Set<SamplingEffect>();
-  for (const { key, kind, isNeutral } of KEYS) {
+  for (const { key, kind, isNeutral } of SAMPLING_FIELDS) {
     const value = choice[key];
     if (value !== undefined && value !== null && !isNeutral(value)) kinds.add(kind);
   }

@@ -1,3 +1,5 @@
+/** Rewards of single rollouts: their forms, and the weighted total of a trajectory. `group-scoring.ts` has the rewards of whole groups. */
+
 import { ConfigError, isAbort, WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
 import type { AssistantChoice, RequestMessage } from "../schema/index.ts";
 import { isRetryable } from "../util/retryable.ts";
@@ -79,8 +81,8 @@ export type RewardLike<S> =
     });
 
 /**
- * A reward function threw, or did not return a finite number or a boolean. During a run only the scored rollout fails, recorded as data; the
- * other rollouts of the group continue. Rescoring of stored trajectories stops. `cause` is the value thrown by the reward.
+ * A reward function threw, or did not return a finite number or a boolean. During a run only the scored rollout fails, recorded as data;
+ * the other rollouts of the group continue. Rescoring of stored trajectories stops. `cause` is the value thrown by the reward.
  */
 export class RewardError extends WhetstoneError {
   readonly code = "E_REWARD";
@@ -97,7 +99,7 @@ export class RewardError extends WhetstoneError {
   }
 }
 
-/** Converts a {@link RewardLike} to a {@link Reward}; a named function gets weight 1. @throws ConfigError `E_CONFIG` if invalid. */
+/** Converts a {@link RewardLike} to a {@link Reward}; the default weight is 1. @throws ConfigError `E_CONFIG` if invalid. */
 export function normalizedReward<S>(part: RewardLike<S>): Reward<S> {
   const { name, weight = 1, score } = typeof part === "function" ? { name: part.name, score: part } : part;
   if (typeof name !== "string" || name.trim() === "") {
@@ -181,6 +183,7 @@ export function withScore(
   return trajectory.with({ reward: total, metrics: { ...removed, ...metrics }, logs });
 }
 
+/** Calls a reward and checks its result. @throws RewardError `E_REWARD` if the reward fails; the signal's reason if aborted. */
 async function scoreOf<S>({ name, score }: Reward<S>, input: RewardInput<S>, subject: () => string): Promise<CheckedScore> {
   let value: unknown;
   try {
@@ -219,10 +222,10 @@ export function checkedScore(result: unknown): CheckedScore | string {
   if (typeof value !== "boolean" && !(typeof value === "number" && Number.isFinite(value))) {
     return `must give a finite number or a boolean, got \`${String(value)}\` (${typeof value})`;
   }
-  const named = (metrics ?? {}) as Readonly<Record<string, number | boolean>>;
-  const bad = Object.entries(named).find(([, each]) => typeof each !== "boolean" && !Number.isFinite(each));
+  const checkedMetrics = (metrics ?? {}) as Readonly<Record<string, number | boolean>>;
+  const bad = Object.entries(checkedMetrics).find(([, each]) => typeof each !== "boolean" && !Number.isFinite(each));
   if (bad !== undefined) return `must give metrics that are finite numbers or booleans, got \`${String(bad[1])}\` for \`${bad[0]}\``;
-  return { value: Number(value), metrics: named, logs: (logs ?? []) as readonly string[] };
+  return { value: Number(value), metrics: checkedMetrics, logs: (logs ?? []) as readonly string[] };
 }
 
 /** Adds metrics to `target`: numbers of the same name are added up, any other value replaces the present one. */

@@ -1,3 +1,5 @@
+/** Statistics of rewards, turns, tokens and metrics over trajectory groups. */
+
 import type { AssistantChoice, RolloutException } from "../schema/index.ts";
 import { histogram, type Histogram } from "./histogram.ts";
 import { clusteredMean, type Estimate } from "./interval.ts";
@@ -17,7 +19,7 @@ export interface Summary {
   readonly min: number;
   /** Lower quartile: 25 % of the values are at most this. */
   readonly p25: number;
-  /** Middle of the sorted values; between the middle two, their mean. */
+  /** Middle of the sorted values; the mean of the middle two for an even number of values. */
   readonly median: number;
   /** Upper quartile: 75 % of the values are at most this. */
   readonly p75: number;

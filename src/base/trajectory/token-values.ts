@@ -1,4 +1,7 @@
-/** Advantages and weights that a choice supplies for its sampled tokens: checks shared by preflight and the learner, and functions that set them. */
+/**
+ * Advantages and weights that a choice supplies for its sampled tokens: checks that preflight and the learner share, and functions that set
+ * them.
+ */
 import { ArgumentError } from "../errors.ts";
 import type { AssistantChoice, MessageOrChoice, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
 import { isChoice } from "./messages.ts";
@@ -32,7 +35,7 @@ export function tokenValueProblem({ token_ids: ids, token_advantages: advantages
   return isInvalid || (weights ?? []).some((weight) => weight < 0) ? "invalid-token-value" : null;
 }
 
-/** Whether some choices have token advantages and others have none. */
+/** Whether only some of the choices have token advantages. */
 export function hasMixedAdvantages(choices: readonly Pick<AssistantChoice, "token_advantages">[]): boolean {
   const supplied = choices.filter(hasAdvantages).length;
   return supplied > 0 && supplied < choices.length;
@@ -67,7 +70,7 @@ export type TokenValues = (choice: AssistantChoice, index: number) => readonly n
 
 /**
  * Returns a copy of a trajectory with an advantage for each sampled token. A job uses them in place of the advantages from the group's
- * rewards, and normalizes them over the batch like these. Set them on every trajectory of a group.
+ * rewards, and normalizes them over the batch in the same way. Set them on every trajectory of a group.
  *
  * @param trajectory - Finished rollout. Not modified.
  * @param advantages - Returns the advantages of a choice, one per token id; any finite numbers.
@@ -106,10 +109,10 @@ function withValues(trajectory: Trajectory, name: "token_advantages" | "token_we
   const items = (before: readonly MessageOrChoice[]): MessageOrChoice[] =>
     before.map((item) => {
       if (!isChoice(item)) return item;
-      const at = index++;
-      const changed = { ...item, [name]: [...values(item, at)] };
+      const choiceIndex = index++;
+      const changed = { ...item, [name]: [...values(item, choiceIndex)] };
       const problem = tokenValueProblem(changed);
-      if (problem !== null) throw new ArgumentError(`Choice ${at}: ${TOKEN_VALUE_PROBLEMS[problem]}`, { param: name });
+      if (problem !== null) throw new ArgumentError(`Choice ${choiceIndex}: ${TOKEN_VALUE_PROBLEMS[problem]}`, { param: name });
       return changed;
     });
   const wire = trajectory.toJSON();

@@ -6,7 +6,7 @@ import type { Trajectory } from "./trajectory.ts";
 
 /** Start of the text with which a tool reports an error to the model. */
 export const TOOL_ERROR_PREFIX = "Error: ";
-/** Min number of calls of a tool for a judgment. */
+/** Min number of calls of a tool before {@link toolErrorWarnings} judges it. */
 const MIN_CALLS = 4;
 
 /** Calls of one tool. */
@@ -18,7 +18,7 @@ interface ToolErrors {
   readonly message: string | null;
 }
 
-/** Counts calls and errors of each tool, by the results that follow the turns. */
+/** Counts calls and errors of each tool. A call is an error if its result starts with {@link TOOL_ERROR_PREFIX}. */
 export function toolErrors(trajectories: Iterable<Trajectory>): ToolErrors[] {
   const tools = new Map<string, { calls: number; readonly messages: Map<string, number> }>();
   for (const { messagesAndChoices, additionalHistories } of trajectories) {
@@ -34,9 +34,9 @@ export function toolErrors(trajectories: Iterable<Trajectory>): ToolErrors[] {
     }
   }
   return [...tools].map(([tool, { calls, messages }]) => {
-    const [most] = [...messages].toSorted((a, b) => b[1] - a[1]);
+    const [mostFrequent] = [...messages].toSorted((a, b) => b[1] - a[1]);
     const errors = [...messages.values()].reduce((sum, count) => sum + count, 0);
-    return { tool, calls, errors, message: most?.[0] ?? null };
+    return { tool, calls, errors, message: mostFrequent?.[0] ?? null };
   });
 }
 
@@ -52,7 +52,7 @@ function* resultsOf(items: readonly MessageOrChoice[]): Generator<{ readonly too
   }
 }
 
-/** Returns a warning for each tool of which most calls fail; empty without one. */
+/** Returns a warning for each tool if more than half of its calls fail. `count` is the number of failed calls. */
 export function toolErrorWarnings(groups: readonly TrajectoryGroup[]): { readonly count: number; readonly message: string }[] {
   return toolErrors(groups.flatMap(({ trajectories }) => trajectories))
     .filter(({ calls, errors }) => calls >= MIN_CALLS && errors > calls / 2)

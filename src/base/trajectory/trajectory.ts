@@ -1,3 +1,5 @@
+/** Finished rollout as an immutable object around its wire form, and checks of rewards, metrics and metadata. */
+
 import { ArgumentError, DataError } from "../errors.ts";
 import { trajectory as trajectorySchema } from "../schema/index.ts";
 import type { AssistantChoice, MessageOrChoice, RequestMessage, Tool, Trajectory as WireTrajectory } from "../schema/index.ts";
@@ -5,6 +7,7 @@ import { firstIssue } from "../util/validation.ts";
 import { deepFreeze } from "./freeze.ts";
 import { isChoice, textOf, toMessages } from "./messages.ts";
 
+/** Key that marks trajectories of every copy of the package. */
 const MARK = Symbol.for("whetstone.trajectory");
 
 /** Metadata or metric value. */
@@ -63,7 +66,7 @@ export class Trajectory {
   }
 
   /**
-   * Wraps a value that already has the wire shape, without validation.
+   * Wraps a value that already has the wire shape, without validation, and freezes it.
    *
    * @internal
    */
@@ -198,15 +201,15 @@ export class Trajectory {
       throw new ArgumentError(`Expected \`reward\`, \`metrics\`, \`metadata\` or \`logs\`, got \`${unknown}\``, { param: unknown });
     }
     checkReward(reward);
-    const changed = overlay<number | boolean>(this.metrics, metrics);
-    checkMetrics(changed);
-    const facts = overlay<Scalar>(this.metadata, metadata);
-    checkMetadata(facts);
+    const changedMetrics = overlay<number | boolean>(this.metrics, metrics);
+    checkMetrics(changedMetrics);
+    const changedMetadata = overlay<Scalar>(this.metadata, metadata);
+    checkMetadata(changedMetadata);
     return Trajectory.fromOwned({
       ...this.#wire,
       reward,
-      metrics: changed,
-      metadata: facts,
+      metrics: changedMetrics,
+      metadata: changedMetadata,
       logs: [...this.logs, ...logs],
     });
   }
@@ -221,7 +224,7 @@ export class Trajectory {
 export interface WireHistory {
   readonly items: readonly MessageOrChoice[];
   readonly tools?: readonly Tool[] | null | undefined;
-  /** Path of the items in the wire form of the trajectory. */
+  /** Path of the items in the wire form of the trajectory, e.g. `additional_histories.0.messages_and_choices`. */
   readonly path: string;
 }
 
@@ -274,7 +277,8 @@ export function checkMetadata(metadata: Readonly<Record<string, Scalar>>): void 
   }
 }
 
-function overlay<T>(present: Readonly<Record<string, T>>, over: Readonly<Record<string, T | undefined>>): Record<string, T> {
-  const entries = Object.entries({ ...present, ...over }).filter((entry): entry is [string, T] => entry[1] !== undefined);
+/** Merges `changes` into `present`; an undefined value removes its entry. */
+function overlay<T>(present: Readonly<Record<string, T>>, changes: Readonly<Record<string, T | undefined>>): Record<string, T> {
+  const entries = Object.entries({ ...present, ...changes }).filter((entry): entry is [string, T] => entry[1] !== undefined);
   return Object.fromEntries(entries);
 }

@@ -1,3 +1,5 @@
+/** Problems that keep a sampled turn from being trained, and their messages. */
+
 import type { AssistantChoice } from "../schema/index.ts";
 
 /** Reason why a sampled turn cannot be trained. */

@@ -1,3 +1,5 @@
+/** Fast validation of trajectories: the schema validates everything except the long arrays, which are validated by hand. */
+
 import type { z } from "zod";
 import { trajectory, trajectoryGroup, type Trajectory, type TrajectoryGroup } from "../schema/index.ts";
 import { isRecord } from "../util/values.ts";
@@ -9,19 +11,21 @@ interface Lifted {
   readonly prompt_token_ids?: unknown;
   readonly logprobs?: Json;
 }
-/** Value without its long arrays, and a function that puts the arrays into the schema's parsed result. */
-interface Light {
+/** Value without its long arrays. */
+interface Lightened {
   readonly value: unknown;
+  /** Puts the arrays into the schema's parsed result. */
   readonly restore: (parsed: unknown) => void;
 }
 
-const NOTHING = Object.freeze([]);
+/** Value of absent `top_logprobs`, as the schema's default. */
+const NO_ALTERNATIVES = Object.freeze([]);
 
 /**
  * Validates a value just parsed from JSON like `schema.trajectory`, several times faster.
  *
- * Most of a trajectory is token ids and log-probabilities. These are validated by hand, the rest by the schema. An invalid value is passed
- * to the schema as a whole, so that messages and paths are the schema's. Takes ownership of the value: its arrays become part of the
+ * Most of a trajectory is token ids and log-probabilities. They are validated by hand, the rest by the schema. The schema alone validates a
+ * value that turns out invalid, so that messages and paths are the schema's. Takes ownership of the value: its arrays become part of the
  * result.
  */
 export function validateTrajectory(value: unknown): z.ZodSafeParseResult<Trajectory> {
@@ -33,7 +37,7 @@ export function validateTrajectoryGroup(value: unknown): z.ZodSafeParseResult<Tr
   return validate(trajectoryGroup, value, lightGroup);
 }
 
-function validate<T>(schema: z.ZodType<T>, value: unknown, lighten: (value: Json) => Light | null): z.ZodSafeParseResult<T> {
+function validate<T>(schema: z.ZodType<T>, value: unknown, lighten: (value: Json) => Lightened | null): z.ZodSafeParseResult<T> {
   const light = isRecord(value) ? lighten(value) : null;
   if (light === null) return schema.safeParse(value);
   const result = schema.safeParse(light.value);
@@ -42,20 +46,20 @@ function validate<T>(schema: z.ZodType<T>, value: unknown, lighten: (value: Json
   return result;
 }
 
-function lightGroup(value: Json): Light | null {
+function lightGroup(value: Json): Lightened | null {
   return lightKeys(value, { trajectories: lightTrajectory });
 }
 
-function lightTrajectory(value: Json): Light | null {
+function lightTrajectory(value: Json): Lightened | null {
   return lightKeys(value, { messages_and_choices: lightItem, additional_histories: lightHistory });
 }
 
-function lightHistory(value: Json): Light | null {
+function lightHistory(value: Json): Lightened | null {
   return lightKeys(value, { messages_and_choices: lightItem });
 }
 
 /** Removes the long arrays of the objects in the arrays under some keys; returns null if no array was removed. */
-function lightKeys(value: Json, keys: Readonly<Record<string, (item: Json) => Light | null>>): Light | null {
+function lightKeys(value: Json, keys: Readonly<Record<string, (item: Json) => Lightened | null>>): Lightened | null {
   const changed: Json = {};
   const restores: ((parsed: unknown) => void)[] = [];
   for (const [key, lighten] of Object.entries(keys)) {
@@ -77,7 +81,7 @@ function lightKeys(value: Json, keys: Readonly<Record<string, (item: Json) => Li
  * Removes the long arrays of a choice. Returns null for an item with a `role`: it could also be a message, which has other rules, so the
  * schema decides.
  */
-function lightItem(item: Json): Light | null {
+function lightItem(item: Json): Lightened | null {
   if (!isRecord(item["message"]) || "role" in item) return null;
   const lifted = liftedOf(item);
   if (lifted === null) return null;
@@ -91,7 +95,7 @@ function lightItem(item: Json): Light | null {
       for (const key of idKeys) (parsed as Json)[key] = ids[key];
       if (logprobs === undefined) return;
       const entries = logprobs["content"] as Json[];
-      for (const entry of entries) if (entry["top_logprobs"] === undefined) entry["top_logprobs"] = NOTHING;
+      for (const entry of entries) if (entry["top_logprobs"] === undefined) entry["top_logprobs"] = NO_ALTERNATIVES;
       ((parsed as Json)["logprobs"] as Json)["content"] = entries;
     },
   };

@@ -1,8 +1,10 @@
+/** Abort signals whose listeners and timers are removed when the work has settled. */
+
 import { setMaxListeners } from "node:events";
 
 /**
- * Calls `listener` when `signal` aborts, at once if it already has. Use it for signals of callers: hundreds of operations may share one,
- * and each removes its listener, so their number indicates no leak, and Node prints no warning.
+ * Calls `listener` when `signal` aborts, or at once if it has already aborted. Use it for signals that callers pass. It turns off Node's
+ * warning about many listeners: hundreds of operations may share a signal, and each removes its listener.
  *
  * @param signal - Undefined never aborts.
  * @returns a function that removes the listener. Must be called when the operation has settled, unless the signal ends with it.
@@ -18,7 +20,7 @@ export function onceAborted(signal: AbortSignal | undefined, listener: () => voi
   return () => signal.removeEventListener("abort", listener);
 }
 
-/** An abort signal with an owner. `dispose` removes its listener and timer. */
+/** Abort signal made by {@link linkAbort}, with its controls. */
 export interface LinkedAbort {
   /** Signal that aborts with the parent's reason, with a `TimeoutError` after `timeoutMs`, or with the reason given to `abort`. */
   readonly signal: AbortSignal;

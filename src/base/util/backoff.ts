@@ -15,5 +15,6 @@ export interface BackoffOptions {
  * The jitter keeps clients that failed together from retrying together.
  */
 export function backoffMs(attempt: number, { baseMs = 250, maxMs = 8000, random = Math.random }: BackoffOptions = {}): number {
+  // The exponent is bounded so that the power stays finite.
   return Math.min(maxMs, baseMs * 2 ** Math.min(attempt, 30)) * (0.5 + random() / 2);
 }

@@ -1,13 +1,13 @@
 /**
- * Names of base models: one parser for `base_model` in requests, `baseModel` and `baseModels` in options, and `--base` and `--base-model` on
- * the command line.
+ * Names of base models: one parser for `base_model` in requests, `baseModel` and `baseModels` in options, and `--base` and `--base-model`
+ * on the command line.
  */
 import { homedir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import { ArgumentError } from "../errors.ts";
 import { pathExists } from "./file-system-error.ts";
 
-/** Base model by the place that it is read from. */
+/** Base model, by the kind of source from which its files are read. */
 export type BaseModelSpec =
   /** Identifier that a service or an engine knows. */
   | { readonly kind: "name"; readonly name: string }
@@ -32,16 +32,20 @@ export interface OllamaModel {
 /** Forms of a base model, for error messages. */
 export const BASE_MODEL_FORMS = "a directory, a .gguf file, hf:<owner>/<name>[@revision] or ollama:<name>[:tag]";
 
+/** `owner/name` with an optional `@revision`. */
 const HUB = /^([\w-][\w.-]{0,95}\/[\w-][\w.-]{0,95})(?:@(\w[\w./-]{0,199}))?$/u;
+/** Optional `registry/` and `namespace/`, a name, and an optional `:tag`. */
 const OLLAMA = /^(?:(?:([\w-][\w.:-]{0,349})\/)?([\w-][\w.-]{0,79})\/)?([\w-][\w.-]{0,79})(?::(\w[\w.-]{0,79}))?$/u;
+/** Relative path, path in the home directory, or name of a GGUF file. */
 const PATH = /^(?:\.{1,2}$|\.{1,2}[/\\]|~[/\\])|\.gguf$/iu;
-const [REGISTRY, NAMESPACE, TAG] = ["registry.ollama.ai", "library", "latest"];
+/** Parts that Ollama adds to a name without them. */
+const [DEFAULT_REGISTRY, DEFAULT_NAMESPACE, DEFAULT_TAG] = ["registry.ollama.ai", "library", "latest"];
 
 /**
  * Parses the name of a base model.
  *
- * `hf:` and `ollama:` select hub and store. A path is absolute, starts with `./`, `../../` or `~/`, or ends with `.gguf`. Of the remaining
- * texts, `owner/name` is a model on the hub, and all others are identifiers.
+ * `hf:` and `ollama:` select hub and store. A path is absolute, starts with `./`, `../` or `~/`, or ends with `.gguf`. Any other text is a
+ * model on the hub if it has the form `owner/name`, else an identifier.
  *
  * @param text - Name as a user wrote it.
  * @param param - Option or field named in the error.
@@ -54,7 +58,7 @@ export function parseBaseModel(text: string, param: string): BaseModelSpec {
   const hub = parseHub(scheme === undefined ? text : rest);
   if (hub !== null) return hub;
   if (scheme === undefined) return { kind: "name", name: text };
-  throw new ArgumentError(`Expected \`${param}\` to be hf:<owner>/<name> with an optional @revision, got '${shown(text)}'`, { param });
+  throw new ArgumentError(`Expected \`${param}\` to be hf:<owner>/<name> with an optional @revision, got '${truncated(text)}'`, { param });
 }
 
 /**
@@ -77,15 +81,15 @@ export function formatBaseModel(spec: BaseModelSpec): string {
       return spec.revision === null ? spec.repository : `${spec.repository}@${spec.revision}`;
     case "ollama": {
       const { registry, namespace, name, tag } = spec;
-      const owner = registry === REGISTRY ? (namespace === NAMESPACE ? "" : `${namespace}/`) : `${registry}/${namespace}/`;
-      return `ollama:${owner}${name}${tag === TAG ? "" : `:${tag}`}`;
+      const owner = registry === DEFAULT_REGISTRY ? (namespace === DEFAULT_NAMESPACE ? "" : `${namespace}/`) : `${registry}/${namespace}/`;
+      return `ollama:${owner}${name}${tag === DEFAULT_TAG ? "" : `:${tag}`}`;
     }
   }
 }
 
 /**
- * Returns the name of a base model with absolute paths, for a service on this machine. `owner/name` is a path if the working directory
- * contains such a model.
+ * Returns the name of a base model with absolute paths, for a service on this machine. `owner/name` is a path if the working
+ * directory contains a model at `owner/name`.
  *
  * @throws ArgumentError `E_ARGUMENT` for a malformed name.
  */
@@ -118,15 +122,15 @@ function parseHub(text: string): BaseModelSpec | null {
 }
 
 function parseOllama(text: string, param: string): BaseModelSpec {
-  const [, registry = REGISTRY, namespace = NAMESPACE, name, tag = TAG] = OLLAMA.exec(text) ?? [];
+  const [, registry = DEFAULT_REGISTRY, namespace = DEFAULT_NAMESPACE, name, tag = DEFAULT_TAG] = OLLAMA.exec(text) ?? [];
   if (name === undefined)
     throw new ArgumentError(
-      `Expected \`${param}\` to be ollama:<name> with an optional :tag, such as ollama:smollm2:135m, got '${shown(`ollama:${text}`)}'`,
+      `Expected \`${param}\` to be ollama:<name> with an optional :tag, such as ollama:smollm2:135m, got '${truncated(`ollama:${text}`)}'`,
       { param },
     );
   return { kind: "ollama", registry, namespace, name, tag };
 }
 
-function shown(text: string): string {
+function truncated(text: string): string {
   return text.slice(0, 200);
 }

@@ -5,13 +5,13 @@ export function isFileSystemError(error: unknown): error is NodeJS.ErrnoExceptio
   return error instanceof Error && typeof (error as NodeJS.ErrnoException).syscall === "string";
 }
 
-/** Whether `error` says that a file or directory does not exist. */
+/** Whether `error` reports that a file or directory does not exist. */
 export function isMissingFile(error: unknown): boolean {
   return error instanceof Error && (error as NodeJS.ErrnoException).code === "ENOENT";
 }
 
 /**
- * Whether a path leads to a file or directory that this process can see. A broken link does not.
+ * Whether a path leads to a file or directory that this process can see. A broken symbolic link leads nowhere.
  *
  * @example
  * ```ts

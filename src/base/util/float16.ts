@@ -24,6 +24,7 @@ export function toFloat16(values: Float32Array): Uint16Array {
   return halves;
 }
 
+/** Returns the float16 bits of a number, given its float32 bits. */
 function float16Of(bits: number, value: number): number {
   const sign = (bits >>> 16) & 0x8000;
   const magnitude = Math.abs(value);
@@ -40,12 +41,13 @@ export function firstInfinite(halves: Uint16Array): number {
   return -1;
 }
 
+/** All float16 numbers by their bits; made at the first read. */
 let allValues: Float32Array | undefined;
 
-/** Reads a little-endian float16. */
-export function readFloat16(from: DataView, at: number): number {
+/** Reads a little-endian float16 at a byte offset. */
+export function readFloat16(view: DataView, offset: number): number {
   allValues ??= Float32Array.from({ length: 2 ** 16 }, (_, bits) => float16Value(bits));
-  return allValues[from.getUint16(at, true)]!;
+  return allValues[view.getUint16(offset, true)]!;
 }
 
 /** Returns the number with the given bits. */

@@ -1,6 +1,6 @@
 /**
- * Frees the memory of buffers at once instead of at the next garbage collection, which knows little of memory outside of the heap. The
- * buffers are detached: arrays on them have length 0 afterwards.
+ * Frees the memory of buffers at once. The garbage collector would free them late, because it hardly considers memory outside of the heap.
+ * The buffers are detached: arrays on them have length 0 afterwards.
  */
 export function freeBuffers(buffers: readonly ArrayBuffer[]): void {
   if (buffers.length === 0) return;

@@ -4,6 +4,7 @@ import { ArgumentError } from "../errors.ts";
 /** Max levels of nested arrays and objects in untrusted JSON. Recursive code that walks values relies on this limit. */
 export const MAX_JSON_DEPTH = 128;
 
+/** ASCII codes of the characters that determine the structure of a JSON text. */
 const [QUOTE, BACKSLASH, COMMA, OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x22, 0x5c, 0x2c, 0x5b, 0x5d, 0x7b, 0x7d];
 
 /** Limits of a JSON text in addition to its length. */
@@ -18,9 +19,9 @@ export interface JsonLimit {
 
 /** Returns the index of the closing quote of the string that opens before `start`, or the end of the text if the string is not closed. */
 function endOfString(bytes: Uint8Array, start: number): number {
-  let at = start;
-  for (; at < bytes.length && bytes[at] !== QUOTE; at++) if (bytes[at] === BACKSLASH) at++;
-  return at;
+  let index = start;
+  for (; index < bytes.length && bytes[index] !== QUOTE; index++) if (bytes[index] === BACKSLASH) index++;
+  return index;
 }
 
 /**
@@ -31,15 +32,15 @@ function endOfString(bytes: Uint8Array, start: number): number {
  */
 export function checkJsonSize(bytes: Uint8Array, { depth: maxDepth, values: maxValues, stringBytes }: JsonLimit): void {
   let depth = 0;
-  // Each value except the first of its container follows a comma.
+  // An opening bracket stands for the first value of its container, also of an empty one; each further value follows a comma.
   let values = 1;
-  for (let at = 0; at < bytes.length; at++) {
-    switch (bytes[at]) {
+  for (let index = 0; index < bytes.length; index++) {
+    switch (bytes[index]) {
       case QUOTE: {
-        const end = endOfString(bytes, at + 1);
-        if (end - at - 1 > stringBytes)
-          throw new ArgumentError(`Expected JSON strings of at most ${stringBytes} bytes, got one of ${end - at - 1}`);
-        at = end;
+        const end = endOfString(bytes, index + 1);
+        if (end - index - 1 > stringBytes)
+          throw new ArgumentError(`Expected JSON strings of at most ${stringBytes} bytes, got one of ${end - index - 1}`);
+        index = end;
         break;
       }
       case OPEN_ARRAY:

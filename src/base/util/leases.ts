@@ -1,6 +1,8 @@
+/** Counting of the users of shared resources, which are kept while they have users. */
+
 import { abortable } from "./abort.ts";
 
-/** Counts of holds by key. */
+/** Counter of the users that hold a key, such as the readers of a file. */
 export class Holds<K> {
   readonly #counts = new Map<K, number>();
 
@@ -9,6 +11,7 @@ export class Holds<K> {
     return this.#counts.keys();
   }
 
+  /** Whether a key has at least one hold. */
   isHeld(key: K): boolean {
     return this.#counts.has(key);
   }
@@ -43,20 +46,22 @@ export interface LeasesOptions<K, V> {
 }
 
 interface Entry<V> {
+  /** Value, or its making in progress. */
   readonly made: Promise<V>;
   /** Result of `made`; undefined until it resolves. */
   value: V | undefined;
+  /** Number of leases that are not released. */
   leases: number;
 }
 
 /**
- * Leased values by key. A value is made at its first lease and shared by all later ones. Leased values are kept, and so are the `maxIdle`
- * most recently leased ones without a lease. A failure is not kept: the next lease tries again.
+ * Shared values by key, such as loaded models. A value is made at its first lease and shared by all later ones. Values with a lease are
+ * kept; of the values without a lease, the `maxIdle` most recently leased. If making a value fails, the next lease tries again.
  */
 export class Leases<K, V extends object> {
   readonly #maxIdle: number;
   readonly #dispose: (value: V, key: K) => void;
-  // Ordered by last lease, oldest first.
+  /** Ordered by last lease, oldest first. */
   readonly #entries = new Map<K, Entry<V>>();
 
   constructor({ maxIdle = 0, dispose = () => {} }: LeasesOptions<K, V> = {}) {
@@ -69,6 +74,7 @@ export class Leases<K, V extends object> {
     return this.#entries.get(key)?.value;
   }
 
+  /** Whether the value of a key has a lease that is not released. */
   isLeased(key: K): boolean {
     return (this.#entries.get(key)?.leases ?? 0) > 0;
   }
@@ -120,16 +126,18 @@ export class Leases<K, V extends object> {
     return entry;
   }
 
+  /** Forgets the values without a lease beyond `maxIdle`. */
   #evict(): void {
     const idle = [...this.#entries].filter(([, { leases }]) => leases === 0);
     for (const [key] of idle.slice(0, Math.max(0, idle.length - this.#maxIdle))) this.forget(key);
   }
 
+  /** Disposes of a value, once it is made. */
   #discard(key: K, { value, made }: Pick<Entry<V>, "made" | "value">): void {
     if (value !== undefined) this.#dispose(value, key);
     else
       made.then(
-        (late) => this.#dispose(late, key),
+        (madeValue) => this.#dispose(madeValue, key),
         () => undefined,
       );
   }

@@ -10,7 +10,7 @@ export interface LruLimits {
 export class Lru<K, V> {
   readonly #maxEntries: number;
   readonly #maxWeight: number;
-  // Ordered by last use, least recently used first: a map iterates in insertion order, and a used entry is inserted again.
+  /** Ordered by last use, least recently used first: a map iterates in insertion order, and a used entry is inserted again. */
   readonly #entries = new Map<K, { readonly value: V; readonly weight: number }>();
   #weight = 0;
 
@@ -75,7 +75,9 @@ export class Lru<K, V> {
   }
 }
 
-/** Returns the value of `key`, computed on first use and shared by concurrent callers. A failure is not cached: the next caller tries again. */
+/**
+ * Returns the value of `key`, computed on first use and shared by concurrent callers. A failure is not cached: the next caller tries again.
+ */
 export function remember<K, V>(cache: Lru<K, Promise<V>>, key: K, make: () => Promise<V>): Promise<V> {
   const known = cache.get(key);
   if (known !== undefined) return known;

@@ -1,3 +1,5 @@
+/** Scripts and styles of the report and the dashboard. */
+
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,7 +9,7 @@ import { packageFile } from "./package-file.ts";
 /** Folder of the pages below `src` and, in the build, below `dist`. */
 export const PAGE_FOLDER = "lab/page";
 
-/** Names of the pages in `src/lab/page`. */
+/** Pages in `src/lab/page`: the report of a run, and the dashboard. */
 export const PAGES = ["report", "dashboard"] as const;
 
 /** A page's script, one module without imports, and its styles. */
@@ -17,8 +19,8 @@ export interface PageFiles {
 }
 
 /**
- * Returns the files of a page: `dist/lab/page` of the build, or, if this module runs from source, the same bundle made from `src/lab/page`. esbuild
- * is a dependency of tsx, so a program that runs from source has it.
+ * Returns the files of a page. In the build it reads `dist/lab/page`; if this module runs from source, it makes the same bundle from
+ * `src/lab/page`. A program that runs from source has esbuild, a dependency of tsx.
  */
 export async function pageFiles(name: (typeof PAGES)[number]): Promise<PageFiles> {
   if (import.meta.url.endsWith(".ts")) return bundlePage(name, fileURLToPath(packageFile(".")));

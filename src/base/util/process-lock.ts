@@ -1,3 +1,5 @@
+/** Lock file that gives a directory to one process at a time. */
+
 import { realpath, rename, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { basename, dirname, join } from "node:path";
@@ -5,8 +7,11 @@ import { ConflictError } from "../errors.ts";
 import { isProcessAlive, type LockOwner, readLockOwner } from "./lock-owner.ts";
 import { pathExists } from "./file-system-error.ts";
 
-/** Real paths of the locks that this process holds. A lock file with this process id that is not in the set is from an earlier process. */
-const held = new Set<string>();
+/**
+ * Real paths of the locks that this process holds. Any other lock file with this process id is left from an earlier process with the same
+ * id.
+ */
+const heldLocks = new Set<string>();
 
 /**
  * Locks a directory for this process with a lock file that names the process. The lock of a dead process is taken over.
@@ -22,9 +27,9 @@ export async function takeLock(path: string, subject: { readonly noun: string; r
   for (;;) {
     try {
       await writeFile(path, text, { flag: "wx" });
-      held.add(real);
+      heldLocks.add(real);
       return async () => {
-        held.delete(real);
+        heldLocks.delete(real);
         await rm(path, { force: true });
       };
     } catch (error) {
@@ -44,6 +49,7 @@ export async function lockOwner(path: string): Promise<LockOwner | null> {
   return owner !== null && (owner.host !== hostname() || (await isAlive(owner.pid, path))) ? owner : null;
 }
 
+/** Removes a lock file whose process is dead. @throws ConflictError `E_CONFLICT` if the process is alive. */
 async function removeStale(path: string, { noun, param }: { readonly noun: string; readonly param: string }): Promise<void> {
   if (!(await pathExists(path))) return;
   const other = await lockOwner(path);
@@ -59,7 +65,7 @@ async function removeStale(path: string, { noun, param }: { readonly noun: strin
 }
 
 async function isAlive(pid: number, path: string): Promise<boolean> {
-  return pid === process.pid ? held.has(await realPath(path)) : isProcessAlive(pid);
+  return pid === process.pid ? heldLocks.has(await realPath(path)) : isProcessAlive(pid);
 }
 
 /** Returns the path with the symbolic links of its directory resolved; the file need not exist. */

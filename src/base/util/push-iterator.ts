@@ -16,46 +16,48 @@ export interface PushIterator<T> extends AsyncIterableIterator<T> {
   fail(error: unknown): void;
 }
 
-/** Creates a {@link PushIterator}. `onLeave` runs once, if the reader leaves early, and is awaited. */
+/** Creates a {@link PushIterator}. `onLeave` runs once and is awaited if the reader leaves before the end. */
 export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterator<T> {
   const items: T[] = [];
-  let ended = false;
+  let hasEnded = false;
   let failure: { readonly error: unknown } | undefined;
   /** Reader that waits for an item; while it waits, no item is unread. */
   let reader: Deferred<IteratorResult<T>> | undefined;
+  /** Returns the waiting reader, if any, which the caller must settle. */
   const takeReader = () => {
     const waiting = reader;
     reader = undefined;
     return waiting;
   };
+  /** Callbacks that wake the writers waiting in `room`. */
   const writers = new Set<() => void>();
   const iterator: PushIterator<T> = {
     async room(limit, signal) {
-      while (items.length >= limit && !ended && !signal.aborted) {
+      while (items.length >= limit && !hasEnded && !signal.aborted) {
         await new Promise<void>((resolve) => {
-          const go = () => {
-            writers.delete(go);
+          const wake = () => {
+            writers.delete(wake);
             removeListener();
             resolve();
           };
-          writers.add(go);
-          const removeListener = onceAborted(signal, go);
+          writers.add(wake);
+          const removeListener = onceAborted(signal, wake);
         });
       }
     },
     push(value) {
-      if (ended) return;
+      if (hasEnded) return;
       const waiting = takeReader();
       if (waiting === undefined) items.push(value);
       else waiting.resolve({ done: false, value });
     },
     end() {
-      ended = true;
+      hasEnded = true;
       takeReader()?.resolve({ done: true, value: undefined });
     },
     fail(error) {
-      if (ended) return;
-      ended = true;
+      if (hasEnded) return;
+      hasEnded = true;
       const waiting = takeReader();
       if (waiting === undefined) failure = { error };
       else waiting.reject(error);
@@ -69,18 +71,18 @@ export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterat
       const failed = failure;
       failure = undefined;
       if (failed !== undefined) return Promise.reject(failed.error as Error);
-      if (ended) return Promise.resolve({ done: true, value: undefined });
+      if (hasEnded) return Promise.resolve({ done: true, value: undefined });
       if (reader !== undefined) return reader.promise.then(() => iterator.next());
       reader = deferred();
       return reader.promise;
     },
     async return() {
-      const isLeaving = !ended;
-      ended = true;
+      const isLeaving = !hasEnded;
+      hasEnded = true;
       items.length = 0;
       failure = undefined;
       takeReader()?.resolve({ done: true, value: undefined });
-      for (const writer of writers) writer();
+      for (const wakeWriter of writers) wakeWriter();
       if (isLeaving) await onLeave();
       return { done: true, value: undefined };
     },

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 
 /**
- * Returns the first `length` hexadecimal digits of a random UUID, for ids that are no secrets. Faster than `randomBytes`: Node draws the bytes of
- * many UUIDs at once.
+ * Returns the first `length` hexadecimal digits of a random UUID, for ids that are no secrets. Faster than `randomBytes`: Node draws the
+ * bytes of many UUIDs at once.
  *
  * @param length - 16 digits have 60 random bits, 32 have 122. @default 16
  */

@@ -6,7 +6,7 @@
  */
 const MIN_SECRET_LENGTH = 8;
 
-/** Max nesting of spellings that are redacted, such as JSON inside JSON in a URL. */
+/** Max number of escapes applied one after another that are redacted, such as JSON inside JSON in a URL. */
 const MAX_DEPTH = 3;
 
 function percentEncoded(text: string, characters: RegExp): string {

@@ -55,7 +55,7 @@ export async function readRegularFile(path: string, options: ReadRegularFileOpti
   return (await readRegularFileBytes(path, options)).toString("utf8");
 }
 
-/** Reads a file; see {@link readRegularFile}. */
+/** Reads the bytes of a file; otherwise as {@link readRegularFile}. */
 export async function readRegularFileBytes(path: string, { maxBytes, signal }: ReadRegularFileOptions): Promise<Buffer> {
   const file = await openRegularFile(path);
   try {
@@ -76,8 +76,8 @@ export function parseFileJson(path: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    const [at] = /position \d+/u.exec((error as Error).message) ?? ["its end"];
-    throw new DataError(`${basename(path)}: expected JSON, it does not parse at ${at}`);
+    const [position] = /position \d+/u.exec((error as Error).message) ?? ["its end"];
+    throw new DataError(`${basename(path)}: expected JSON, it does not parse at ${position}`);
   }
 }
 
@@ -88,10 +88,11 @@ export function reasonOf(error: unknown): string {
 }
 
 function isBelow(directory: string, path: string): boolean {
-  const way = relative(directory, path);
-  return way !== "" && way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);
+  const inner = relative(directory, path);
+  return inner !== "" && inner !== ".." && !inner.startsWith(`..${sep}`) && !isAbsolute(inner);
 }
 
+/** Whether a path is in the `blobs` of the model hub's cache that has `directory` in its `snapshots`. */
 function isBlobOf(directory: string, path: string): boolean {
   const snapshots = dirname(directory);
   return basename(snapshots) === "snapshots" && dirname(path) === join(snapshots, "..", "blobs") && BLOB_NAME.test(basename(path));

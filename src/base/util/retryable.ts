@@ -1,3 +1,5 @@
+/** Decision whether a failed operation is worth a retry, for errors of this package and of other clients. */
+
 import { WhetstoneError } from "../errors.ts";
 
 /** Maximum number of nested causes to inspect, e.g. a client's error in a framework's error in a tool's error. */
@@ -28,6 +30,7 @@ export function isRetryable(error: unknown): boolean {
   if (error instanceof Error && error.name === "AbortError") return false;
   for (const each of chainOf(error)) {
     if (WhetstoneError.isInstance(each)) return each.retryable;
+    // Property of the AI SDK's errors.
     if (each["isRetryable"] === true) return true;
     const status = httpStatusOf(each);
     if (status !== null) return isRetryableStatus(status);
@@ -44,6 +47,7 @@ export function* chainOf(error: unknown): Generator<ErrorFields> {
   let each = error;
   for (let depth = 0; depth < MAX_DEPTH && isFields(each); depth++) {
     yield each;
+    // `lastError` is the cause of the AI SDK's error after its last retry.
     each = each["cause"] ?? each["lastError"];
   }
 }
@@ -57,6 +61,7 @@ export function httpStatusOf(error: ErrorFields): number | null {
   return null;
 }
 
+/** Whether a thrown value has properties. */
 export function isFields(value: unknown): value is ErrorFields {
   return typeof value === "object" && value !== null;
 }

@@ -8,6 +8,7 @@ import { ArgumentError } from "../errors.ts";
 /** Four unsigned 32-bit words. */
 export type Philox4x32Block = readonly [number, number, number, number];
 
+/** Multipliers, key increments (Weyl constants) and rounds of Philox4x32-10; see {@link philox4x32} for the source. */
 const MULTIPLIER_0 = 0xd2511f53;
 const MULTIPLIER_1 = 0xcd9e8d57;
 const WEYL_0 = 0x9e3779b9;
@@ -72,8 +73,8 @@ export function uniform(seed: bigint, ...counters: readonly number[]): number {
   if (counters.length > 4) {
     throw new ArgumentError(`Expected at most 4 counters, got ${counters.length}.`, { param: "counters" });
   }
-  for (let at = 0; at < counters.length; at++) {
-    const value = counters[at]!;
+  for (let index = 0; index < counters.length; index++) {
+    const value = counters[index]!;
     // `value >>> 0` equals `value` only for an unsigned 32-bit integer.
     if (value >>> 0 !== value) {
       throw new ArgumentError(`Expected each counter to be an integer in [0, 2^32), got ${value}.`, { param: "counters" });

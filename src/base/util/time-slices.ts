@@ -17,6 +17,7 @@ export class TimeSlices {
   readonly #waiting: Waiting = new Map();
   /** Callers that end work. They continue before `#waiting`. */
   readonly #ending: Waiting = new Map();
+  /** Whether a slice is scheduled or running; callers then wait for it. */
   #isBusy = false;
   /** Number of callers that have continued. */
   #continued = 0;
@@ -26,8 +27,8 @@ export class TimeSlices {
   #postponedSinceMs: number | null = null;
 
   /**
-   * Returns undefined if the caller may continue now: the first caller of a turn of the event loop. For further callers returns a promise that
-   * resolves at the end of the turn, or of a later turn if a time slice has passed.
+   * Returns undefined if the caller may continue now: the first caller of a turn of the event loop. For further callers returns a promise
+   * that resolves at the end of the turn, or of a later turn if a time slice has passed.
    *
    * @param group - Group of the caller, such as the HTTP request that it belongs to. @default a group of its own
    */
@@ -36,16 +37,17 @@ export class TimeSlices {
   }
 
   /**
-   * As {@link enter}, for the end of work, such as a complete response. Precedes all callers of `enter`: the end of a request does not wait for
-   * later requests.
+   * As {@link enter}, for the end of work, such as a complete response. Precedes all callers of `enter`: the end of a request does not wait
+   * for later requests.
    */
   enterToEnd(group: unknown): Promise<void> | undefined {
     return this.#enter(this.#ending, group);
   }
 
   /**
-   * Waits for work that many callers may share, such as loading a model, and then for a time slice, as {@link enter}: all of them would
-   * otherwise continue in the turn in which it ends. A caller keeps its slice if the work ends in it.
+   * Waits for work that many callers may share, such as loading a model, and then for a time slice as {@link enter} does. Without the
+   * second wait, all callers would continue in the turn in which the work ends. If the work ends within the caller's own slice, there is no
+   * second wait.
    *
    * @param group - As for {@link enter}.
    */
@@ -57,9 +59,9 @@ export class TimeSlices {
   }
 
   /**
-   * Leaves this turn of the event loop, and the start of the next one, to other events: no caller continues before the end of the first turn
-   * without a call, or before 50 ms have passed. Call it for each event of a kind that the event loop handles once per turn, such as an
-   * accepted connection: a turn that ends early is the only way to reach the next such event sooner.
+   * Leaves the event loop to other events: no caller continues until a turn of the loop ends without a call of `postpone`, or 50 ms have
+   * passed. Call it for each event of a kind that the loop handles once per turn, such as an accepted connection: only if the turn ends
+   * early does the loop reach the next such event sooner.
    */
   postpone(): void {
     this.#isPostponed = true;

@@ -1,3 +1,5 @@
+/** Validation with zod schemas, and descriptions of mismatches with path, expected and received value. */
+
 import type { z } from "zod";
 import { ArgumentError } from "../errors.ts";
 
@@ -6,22 +8,24 @@ type Issue = z.core.$ZodIssue;
 /** Part of a zod definition needed to list the allowed keys of an object. */
 interface Definition {
   readonly type: string;
-  readonly innerType?: Walked | undefined;
-  readonly element?: Walked | undefined;
-  readonly shape?: Readonly<Record<string, Walked>> | undefined;
+  readonly innerType?: AnySchema | undefined;
+  readonly element?: AnySchema | undefined;
+  readonly shape?: Readonly<Record<string, AnySchema>> | undefined;
 }
-interface Walked {
+/** Zod schema, of which only the internal definition is read. */
+interface AnySchema {
   readonly _zod: { readonly def: unknown };
 }
 
-function definitionOf(schema: Walked): Definition {
+/** Returns the definition of a schema without wrappers such as `optional`. */
+function definitionOf(schema: AnySchema): Definition {
   let definition = schema._zod.def as Definition;
   while (definition.innerType !== undefined) definition = definition.innerType._zod.def as Definition;
   return definition;
 }
 
 /** Returns the keys of the object at `path` in `schema`; empty if a union or a record is on the path. */
-function allowedKeys(schema: Walked, path: readonly PropertyKey[]): string[] {
+function allowedKeys(schema: AnySchema, path: readonly PropertyKey[]): string[] {
   let definition = definitionOf(schema);
   for (const part of path) {
     const next = definition.type === "array" ? definition.element : definition.shape?.[String(part)];
@@ -31,6 +35,7 @@ function allowedKeys(schema: Walked, path: readonly PropertyKey[]): string[] {
   return Object.keys(definition.shape ?? {});
 }
 
+/** Returns a received value as text, cut to 80 characters, with its type. */
 function preview(value: unknown): string {
   if (value === undefined) return "nothing";
   const text = JSON.stringify(value) ?? typeof value;
@@ -39,22 +44,23 @@ function preview(value: unknown): string {
 }
 
 /** Returns the most specific issue. The issue of a union itself is uninformative, so the alternative that matched deepest is reported. */
-function deepest(issue: Issue): Issue {
+function deepestIssue(issue: Issue): Issue {
   if (issue.code !== "invalid_union" || issue.errors.length === 0) return issue;
   const depth = (branch: readonly Issue[]) => Math.max(0, ...branch.map((inner) => inner.path.length));
   const branches = issue.errors.filter((branch) => branch.length > 0);
   const best = branches.reduce((a, b) => (depth(b) > depth(a) ? b : a), branches[0] ?? []);
   const inner = best[0];
   if (inner === undefined || depth(best) === 0) return issue;
-  return deepest({ ...inner, path: [...issue.path, ...inner.path] } as Issue);
+  return deepestIssue({ ...inner, path: [...issue.path, ...inner.path] } as Issue);
 }
 
 /** Max unknown fields named in a message. */
 const MAX_NAMED_KEYS = 10;
 
-function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[], root: string): string {
-  const place = [...at, ...issue.path];
-  const where = place.length === 0 ? root : `\`${place.join(".")}\``;
+/** Describes an issue. `at` is the path of the validated value, and `root` the name of a value whose path is empty. */
+function describe(issue: Issue, schema: AnySchema, at: readonly PropertyKey[], root: string): string {
+  const path = [...at, ...issue.path];
+  const where = path.length === 0 ? root : `\`${path.join(".")}\``;
   if (issue.code === "unrecognized_keys") {
     const allowed = allowedKeys(schema, issue.path);
     const known = allowed.length > 0 ? `; allowed: ${allowed.join(", ")}` : "";
@@ -92,8 +98,8 @@ export function parseWith<S extends z.ZodType>(
 ): { readonly data: z.output<S> } | { readonly mismatch: Mismatch } {
   const result = schema.safeParse(value, { reportInput: true });
   if (result.success) return { data: result.data };
-  const issues = result.error.issues.map(deepest);
-  const shown = issues.slice(0, MAX_ISSUES).map((issue) => describe(issue, schema as unknown as Walked, at, root));
+  const issues = result.error.issues.map(deepestIssue);
+  const shown = issues.slice(0, MAX_ISSUES).map((issue) => describe(issue, schema as unknown as AnySchema, at, root));
   const more = issues.length > MAX_ISSUES ? ` (and ${issues.length - MAX_ISSUES} more)` : "";
   const first = issues[0];
   const path = [...at, ...(first?.code === "unrecognized_keys" ? [...first.path, first.keys[0]] : (first?.path ?? []))];

@@ -64,7 +64,7 @@ interface Entries<Key, Value> {
   set(key: Key, value: Value): unknown;
 }
 
-/** Returns the value of a key, which is made and kept if the map has no entry. `make` may use the map itself. */
+/** Returns the value of a key. If the map has no entry, makes the value and adds it. `make` may use the map itself. */
 export function getOrInsert<Key, Value extends NonNullable<unknown> | null>(map: Entries<Key, Value>, key: Key, make: () => Value): Value {
   const known = map.get(key);
   if (known !== undefined) return known;

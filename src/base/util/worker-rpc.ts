@@ -13,7 +13,7 @@ import { isNoSpace } from "./no-space.ts";
 import { onceAborted } from "./abort.ts";
 import { messageOf } from "./values.ts";
 
-/** Worker as its client sees it: a thread, or a process behind an adapter. */
+/** Worker as its client sees it: a thread, or a process with the interface of a thread. */
 export interface WorkerEnd extends Pick<EventEmitter, "on" | "once"> {
   postMessage(message: unknown, transfer?: readonly ArrayBuffer[]): void;
   ref(): void;
@@ -38,12 +38,16 @@ export interface SentError {
   readonly cause?: SentError;
 }
 
+/** Call of a method. */
 interface Call {
+  /** Number of the call, which its answer repeats. */
   readonly call: number;
   readonly method: string;
   readonly input: unknown;
 }
+/** Message to the worker: a call, the abort of a call by its number, or the request to close. */
 type ToWorker = Call | { readonly abort: number } | { readonly close: true };
+/** Message from the worker: result or error of a call, by its number, or an event. */
 type FromWorker =
   | { readonly answer: number; readonly value: unknown }
   | { readonly answer: number; readonly error: SentError }
@@ -62,7 +66,7 @@ export type MethodInput<M extends Methods, K extends keyof M> = Parameters<M[K]>
 export type MethodOutput<M extends Methods, K extends keyof M> = Received<Awaited<ReturnType<M[K]>>>;
 type Received<T> = T extends Handover<infer V> ? V : T;
 
-/** Return value with buffers that are transferred instead of copied. */
+/** Return value of a method with buffers that are transferred to the caller instead of copied. */
 export class Handover<T = unknown> {
   readonly value: T;
   readonly transfer: readonly ArrayBuffer[];
@@ -87,7 +91,7 @@ export function describeError(error: unknown, maxCauses = MAX_CAUSES): SentError
   };
 }
 
-/** Error of a class that this module does not know, with the fields of the original. */
+/** Error of this package whose class this module does not know, with the fields of the original. */
 class RestoredError extends WhetstoneError {
   readonly code: ErrorCode;
 
@@ -102,7 +106,7 @@ class RestoredError extends WhetstoneError {
  * Reconstructs an error of this package: name, code, message, `param`, `retryable`, stack and causes are equal to the original's. Any other
  * error becomes the cause of a {@link NoSpaceError} if it reports a full disk, else of an {@link EngineError}.
  *
- * @param classes - Error classes to reconstruct besides those of the package.
+ * @param classes - Error classes to reconstruct in addition to the package's.
  */
 export function restoreError(sent: SentError, classes: ErrorClasses = {}): WhetstoneError {
   const { name, message, stack, typed, cause } = sent;
@@ -115,7 +119,9 @@ export function restoreError(sent: SentError, classes: ErrorClasses = {}): Whets
   return Object.assign(known === undefined ? new RestoredError(sent, options) : new known(message, options), { stack });
 }
 
-/** Reconstructs an error as it was; one of another class becomes an `Error` with the name, the code and the causes of the original. */
+/**
+ * Reconstructs an error of this package; any other becomes an `Error` with the name, the code, the stack and the causes of the original.
+ */
 export function restoreCause(sent: SentError): Error {
   const { name, message, stack, code, typed, cause } = sent;
   if (typed !== undefined) return restoreError(sent);
@@ -142,6 +148,7 @@ export function serveCalls(port: MessagePort, methods: Methods): void {
   });
 }
 
+/** Runs one call and posts its result or its error. */
 async function answer(port: MessagePort, methods: Methods, { call, method, input }: Call, signal: AbortSignal): Promise<void> {
   try {
     signal.throwIfAborted();
@@ -154,6 +161,7 @@ async function answer(port: MessagePort, methods: Methods, { call, method, input
   }
 }
 
+/** Functions that settle the promise of a call. */
 interface Pending {
   readonly resolve: (value: never) => void;
   readonly reject: (error: unknown) => void;
@@ -176,8 +184,10 @@ export class WorkerClient<M extends Methods, E = never> {
   readonly #pending = new Map<number, Pending>();
   /** Resolves when the worker has exited. */
   readonly exited: Promise<void>;
+  /** Error of all calls after the worker has exited or died; null before. */
   #failure: Error | null = null;
   #nextCall = 0;
+  /** Number of pending calls and other holds that keep the process alive. */
   #holders = 0;
   #isClosing = false;
 

@@ -1,6 +1,6 @@
 import { messageOf } from "../../base/util/values.ts";
 
-/** Result of one check of the installation. */
+/** Result of one check of the installation or the service. */
 export interface Check {
   readonly name: string;
   /** `warn`: works, but probably not as intended. */
@@ -15,7 +15,7 @@ export function pass(name: string, message: string): Check {
   return { name, status: "pass", message, remedy: null };
 }
 
-/** Returns a check with a remedy. */
+/** Returns a check that failed or gives a warning, with its remedy. */
 export function problem(status: "warn" | "fail", name: string, message: string, remedy: string): Check {
   return { name, status, message, remedy };
 }

@@ -6,9 +6,10 @@ import { DEVICE_FLAGS } from "../engine-options.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
 import { first, messageOf } from "../../base/util/values.ts";
 
+/** Remedy if the GPU cannot be opened. */
 const REMEDY = 'Follow the remedy in the message, or select the device "cpu"';
 
-/** Opens the GPU that the flag `--device` or the environment variables select. Returns no check for the processor. */
+/** Opens the GPU that the flag `--device` or the environment variables select. Returns no check if they select the CPU. */
 export async function checkDevice(option: DeviceChoice | undefined): Promise<Check[]> {
   try {
     const chosen = chooseDevice({ device: option }, DEVICE_FLAGS);
@@ -18,11 +19,12 @@ export async function checkDevice(option: DeviceChoice | undefined): Promise<Che
   }
 }
 
+/** Starts an engine on the GPU and reports the adapter that it uses. */
 async function open({ device, ...options }: ReturnType<typeof chooseDevice>): Promise<Check> {
   const { createOnnxEngine } = await import("../../engine/index.ts");
   const { driverRemedy, isSoftware } = await import("../../engine/onnx/threads/compute-unit.ts");
   const engine = await createOnnxEngine({ ...options, baseModels: {}, device: "webgpu" }).catch((error: unknown) => {
-    // A missing GPU: models run on the processor. A GPU that lacks a feature: large models fail.
+    // Without a GPU, `auto` runs models on the CPU. Other errors fail the check, such as a GPU without a required feature.
     if (device === "auto" && WhetstoneError.isInstance(error) && error.code === "E_ENGINE") return error;
     throw error;
   });

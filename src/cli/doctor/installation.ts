@@ -9,7 +9,7 @@ import { type Check, guarded, pass, problem } from "./check.ts";
 
 /** Free space below which a run may fill the disk, in bytes. */
 const SCARCE_BYTES = 2e9;
-/** Default of the service's `minFreeBytes`. */
+/** Default of the service's `minFreeBytes`, below which it rejects new work. */
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 
 /** Checks the version of Node against `engines` of the package, such as `>=20.19`. */
@@ -38,11 +38,11 @@ export function checkNativePackages(): Promise<Check[]> {
 
 /** Returns the path itself, or its nearest ancestor that exists. */
 async function existing(path: string): Promise<string> {
-  const isThere = await stat(path).then(
+  const doesExist = await stat(path).then(
     () => true,
     () => false,
   );
-  return isThere || dirname(path) === path ? path : existing(dirname(path));
+  return doesExist || dirname(path) === path ? path : existing(dirname(path));
 }
 
 /** Checks that a data directory can be written, has space, and is not locked by a process without a service. Creates nothing. */
@@ -66,6 +66,7 @@ export async function checkDataDirectory(root: string): Promise<Check[]> {
   return [writable, space, ...(isNew ? [] : [await checkLock(directory.root)])];
 }
 
+/** Checks who holds the lock of a data directory. */
 async function checkLock(root: string): Promise<Check> {
   const path = join(root, "service.lock");
   return guarded("lock", "Check the permissions of service.lock", async () => {

@@ -5,17 +5,21 @@ import { messageOf, parseJson } from "../../base/util/values.ts";
 import { healthReport } from "../../base/schema/index.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
 
+/** Timeout of one request, milliseconds. */
 const TIMEOUT_MS = 5000;
 
-/** Address and key of the service that commands use; null if they start one themselves. */
+/** Address and key of the service that commands use. */
 interface Target {
   readonly url: string;
   /** Source of the address, for remedies. */
   readonly source: string;
+  /** API key; empty if none was found. */
   readonly key: string;
+  /** Source of the key: a file or an environment variable. */
   readonly keySource: string;
 }
 
+/** Returns the service of the environment, else the one that runs on the data directory; null if commands start a service themselves. */
 async function findTarget(root: string): Promise<Target | null> {
   const directory = dataDirectoryAt(root);
   const configured = process.env["WHETSTONE_BASE_URL"]?.trim() ?? "";
@@ -57,6 +61,7 @@ export async function checkService(root: string, version: string): Promise<Check
   return [checkHealth(target, health), await checkKey(target), await checkVersion(target, version)];
 }
 
+/** Returns the check of a service that does not answer. */
 function unreachable({ url, source }: Target, error: unknown): Check {
   const reason = messageOf(error instanceof Error ? (error.cause ?? error) : error);
   const message = `${url} (from ${source}) does not answer: ${reason}`;

@@ -1,14 +1,17 @@
 /** Options of the commands that train on an environment: flags for common settings, `--set` and `--config` for all. */
 import type { Command } from "commander";
 import { ArgumentError } from "../../base/errors.ts";
-import { BASE_FORMS, integer, jsonObjectArgument, positive, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "../arguments.ts";
+import { BASE_FORMS, integer, jsonObjectArgument, nonNegative, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "../arguments.ts";
 import { parseSetting, readSettingsFile, withSettings, type NamedValues } from "./read.ts";
 import type { TrainSettings } from "./schema.ts";
 
-/** Steps of a run without the setting `steps`. */
+/** Steps of a run if neither a flag nor the file gives the setting `steps`. */
 const STEPS = 20;
 
-/** Setting of each flag, by the flag's name in the parsed options. */
+/**
+ * Setting of each flag, by the flag's name in the parsed options. Only `train` has the flag `--seed`: a sweep has a list of seeds in its
+ * file.
+ */
 export const FLAGS = {
   base: "base",
   loraRank: "loraRank",
@@ -26,7 +29,10 @@ export const FLAGS = {
   chatTemplateKwargs: "chatTemplateKwargs",
 } as const;
 
-/** Adds the flags of settings, `--config` and `--set` to a command. */
+/**
+ * Adds the flags of settings, `--config` and `--set` to a command. Defaults of the flags are shown in the help, and otherwise ignored: a
+ * setting that no flag gives has the value of the file, or its own default.
+ */
 export function addSettings(command: Command): Command {
   return command
     .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")
@@ -34,23 +40,27 @@ export function addSettings(command: Command): Command {
     .option("--steps <number>", "training steps of the whole run", integer(1), STEPS)
     .option("--scenarios <number>", "scenarios per step", integer(1), 16)
     .option("--group-size <number>", "rollouts per scenario", integer(2), 8)
-    .option("--learning-rate <number>", "learning rate (default: by size of the model and kind of training; printed)", positive)
+    .option("--learning-rate <number>", "learning rate (default: by size of the model and kind of training; printed)", nonNegative)
     .option("--off-policy <number>", "max steps by which rollouts may be ahead of training", integer(0), 0)
     .option("--eval-every <number>", "steps between evaluations on the eval scenarios (default: none)", integer(1))
-    .option("--refill <groups>", "replace groups with equal rewards; max groups that a step samples (default: no replacement)", integer(1))
+    .option(
+      "--refill <groups>",
+      "sample further groups in place of groups with equal rewards; max groups that a step samples (default: none)",
+      integer(1),
+    )
     .option(
       "--curriculum [scenarios]",
       "sample scenarios by pass rate; number of scenarios to sample from if the environment generates them (default: in order)",
       integer(1),
     )
-    .option("--replacements <number>", "max replacements of a failed rollout", integer(0), 0)
+    .option("--replacements <number>", "max new attempts for a rollout that failed", integer(0), 0)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
     .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
     .option("--config <file>", "JSON file with settings; flags and --set override it")
     .option("--set <name=value>", "any setting, such as train.klPenaltyCoef=0.02; can be given again", parseSetting);
 }
 
-/** Parsed options of {@link addSettings}. */
+/** Parsed options of {@link addSettings}, without its flags. */
 export interface SettingsOptions {
   readonly config?: string;
   readonly set?: NamedValues;
@@ -62,7 +72,7 @@ function flagValues(command: Command): Map<string, { readonly flag: string; read
     const key = option.attributeName();
     if (!(key in FLAGS) || command.getOptionValueSource(key) !== "cli") return [];
     const value: unknown = command.getOptionValue(key);
-    // `--curriculum` without a number.
+    // `--curriculum` without a number: the settings of the curriculum keep their defaults.
     const [name, setting] = value === true ? ["curriculum", {}] : [FLAGS[key as keyof typeof FLAGS], value];
     return [[name, { flag: option.long ?? key, value: setting }] as const];
   });

@@ -6,16 +6,16 @@ import { ConfigError, InternalError } from "../../base/errors.ts";
 import { expectationOf, schemaOf, settingTypeOf, trainSettings, unknownSetting, type TrainSettings } from "./schema.ts";
 import { isRecord, parseJson } from "../../base/util/values.ts";
 
-/** Value of a setting by name, such as `train.learningRate`. */
+/** Values of settings by name, such as `train.learningRate`. */
 export type NamedValues = Readonly<Record<string, unknown>>;
 
-/** Settings as a tree, before they are checked. */
+/** Settings as nested objects, before they are checked: `train.learningRate` is the member `learningRate` of `train`. */
 interface Tree {
   [name: string]: unknown;
 }
 
-/** Describes a value that a setting does not accept. */
-function refusal(name: string, value: unknown): string {
+/** Describes a value that a setting does not accept, and the values that it accepts. */
+function describeInvalid(name: string, value: unknown): string {
   const expected = expectationOf(settingTypeOf(name)?.schema ?? {});
   return `expected \`${name}\` to be ${expected}, got ${value === undefined ? "nothing" : JSON.stringify(value)}`;
 }
@@ -35,29 +35,31 @@ function firstProblem({ issues: [issue] }: z.ZodError, value: unknown, prefix: r
   // An element of a list is reported with its list.
   while (path.length > prefix.length && settingTypeOf(path.join(".")) === undefined) path.pop();
   const got = path.slice(prefix.length).reduce<unknown>((inner, part) => (inner as Tree)[part], value);
-  return refusal(path.join("."), got);
+  return describeInvalid(path.join("."), got);
 }
 
 /**
- * Parses `name=value`. The value is JSON, or a text without quotes where the setting is a text.
+ * Parses `name=value` and adds it to the settings before it. The value is JSON; if the setting does not accept the JSON, it is a text
+ * without quotes.
  *
  * @throws InvalidArgumentError for a name or value that the setting does not accept.
  */
 export function parseSetting(text: string, before: NamedValues = {}): NamedValues {
   const [, name = text, written] = /^([^=]*)=(.*)$/su.exec(text) ?? [];
-  if (settingTypeOf(name) === undefined) throw new InvalidArgumentError(capital(unknownSetting(name)));
+  if (settingTypeOf(name) === undefined) throw new InvalidArgumentError(capitalized(unknownSetting(name)));
   if (written === undefined) throw new InvalidArgumentError("Expected name=value, such as train.learningRate=1e-4");
   const parsed = parseJson(written);
   const value = parsed === undefined || problemOf(name, parsed) !== null ? written : parsed;
   if (problemOf(name, value) === null) return { ...before, [name]: value };
-  throw new InvalidArgumentError(capital(problemOf(name, parsed ?? written) ?? ""));
+  throw new InvalidArgumentError(capitalized(problemOf(name, parsed ?? written) ?? ""));
 }
 
-function capital(text: string): string {
+/** Returns a text with a capital first letter. */
+function capitalized(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** Sets a value in a tree; objects are merged. */
+/** Sets the value at a path of a tree. An object is merged into the one that is there. */
 function put(tree: Tree, [name = "", ...rest]: readonly string[], value: unknown): void {
   const before = Object.hasOwn(tree, name) ? tree[name] : undefined;
   const inner = isRecord(before) ? before : {};
@@ -83,7 +85,7 @@ export async function readJsonObject(path: string, param: string): Promise<Reado
 }
 
 /**
- * Returns settings with other values for some of them; objects are merged.
+ * Returns `settings` overridden by `values`; objects are merged.
  *
  * @throws ConfigError `E_CONFIG` for an unknown setting, or a value that a setting does not accept.
  */
@@ -93,7 +95,7 @@ export function withSettings(settings: NamedValues, values: NamedValues): TrainS
   for (const source of [settings, values]) for (const [name, value] of Object.entries(source)) put(tree, name.split("."), value);
   const found = trainSettings.safeParse(tree);
   if (found.success) return found.data;
-  throw new ConfigError(capital(firstProblem(found.error, tree)), { param: "--set" });
+  throw new ConfigError(capitalized(firstProblem(found.error, tree)), { param: "--set" });
 }
 
 /**

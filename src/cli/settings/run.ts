@@ -4,7 +4,7 @@ import { trainRl, type Tracker, type TrainingRun } from "../../training/train/in
 import { openModel, type Connected, type ModelName } from "../connected.ts";
 import type { TrainSettings } from "./schema.ts";
 
-/** Model, environment and directory of a run. */
+/** Model, environment, directory and trackers of a run. */
 export interface RunSubject {
   readonly name: ModelName;
   readonly environment: Environment<unknown>;

@@ -11,7 +11,7 @@ export const trainSettings = z.strictObject({
 /** Settings of a run. */
 export type TrainSettings = z.infer<typeof trainSettings>;
 
-/** Location of the JSON schema of a file, for editors. */
+/** Schema of the member `$schema`, with which a file names its JSON schema for editors. */
 export const schemaAddress = z.string().optional().describe("JSON schema of this file, for editors");
 
 /** Schema of a configuration file. */
@@ -22,6 +22,7 @@ export function editorSchema(schema: z.ZodType): z.core.JSONSchema.BaseSchema {
   return z.toJSONSchema(schema, { io: "input", target: "draft-7" });
 }
 
+/** Part of a JSON schema. */
 type Node = z.core.JSONSchema.BaseSchema;
 
 /** A setting: its type and its description. */
@@ -38,6 +39,7 @@ function withoutNull({ anyOf, type, ...schema }: Node): Node {
   return { ...schema, type: only } as Node;
 }
 
+/** Adds the members of an object schema to `found`, with the members of their objects. */
 function collect(schema: Node, prefix: string, found: Map<string, SettingType>): void {
   for (const [name, property] of Object.entries(schema.properties ?? {})) {
     const path = `${prefix}${name}`;
@@ -54,7 +56,7 @@ export const SETTINGS: ReadonlyMap<string, SettingType> = (() => {
   return found;
 })();
 
-/** Returns the schema of one setting. */
+/** Returns the schema of one setting; any JSON for a member of an object that accepts any members. */
 export function schemaOf(name: string): z.ZodType {
   let schema: z.ZodType = trainSettings;
   for (const part of name.split(".")) {
@@ -65,7 +67,7 @@ export function schemaOf(name: string): z.ZodType {
   return schema;
 }
 
-/** Whether an object of the schema has members of any name. */
+/** Whether a setting is an object that accepts members of any name. */
 function isOpen({ schema }: SettingType): boolean {
   return typeof schema.additionalProperties === "object";
 }
@@ -103,7 +105,7 @@ export function expectationOf({
       return `a list, each ${expectationOf(items as Node)}`;
     case "integer":
     case "number": {
-      // JSON schemas of integers name the bounds of exact numbers.
+      // An integer without bounds has the bounds of safe integers in its JSON schema; they are not worth naming.
       const low = minimum === undefined || minimum === Number.MIN_SAFE_INTEGER ? [] : [`of at least ${minimum}`];
       const high = maximum === undefined || maximum === Number.MAX_SAFE_INTEGER ? [] : [`at most ${maximum}`];
       const bounds = [
@@ -143,16 +145,16 @@ function plain(name: string): string {
   return name.replaceAll(/[_-]/gu, "").toLowerCase();
 }
 
-/** Returns the message that a setting does not exist, with the names that are similar. */
+/** Returns the message that a setting does not exist, with the most similar names. */
 export function unknownSetting(name: string): string {
-  const asked = plain(name);
+  const wanted = plain(name);
   const candidates = [...SETTINGS.keys()]
     .map((path) => {
       // A name without its object, `klPenaltyCoef`, is nearest to the member of this name.
       const forms = [path, path.slice(path.lastIndexOf(".") + 1)];
-      return { path, far: Math.min(...forms.map((form) => distance(asked, plain(form)))) };
+      return { path, far: Math.min(...forms.map((form) => distance(wanted, plain(form)))) };
     })
-    .filter(({ far }) => far <= MAX_DISTANCE * asked.length)
+    .filter(({ far }) => far <= MAX_DISTANCE * wanted.length)
     .sort((a, b) => a.far - b.far);
   const best = candidates.filter(({ far }) => far === candidates[0]?.far).slice(0, MAX_SUGGESTED);
   const hint =

@@ -6,7 +6,7 @@ import { isRecord } from "../../base/util/values.ts";
 import { problemOf, readJsonObject } from "./read.ts";
 import { schemaAddress, schemaOf, SETTINGS } from "./schema.ts";
 
-/** Settings that a sweep may vary. */
+/** Settings that a sweep may vary: all but the seed, which has a list of its own. */
 const VARIED = [...SETTINGS.keys()].filter((name) => name !== "seed");
 
 /** Returns an object schema with one optional member per setting. */
@@ -26,8 +26,9 @@ export const sweepFile = z.strictObject({
 
 /** Combinations of settings, and their seeds. */
 export interface SweepPlan {
-  /** Values of each setting; a list of combinations is the only setting, `settings`. */
+  /** Values of each setting. A list of combinations is a grid with one setting, `settings`, with the combinations as values. */
   readonly grid: Grid;
+  /** Whether the file has `list` instead of `grid`. */
   readonly isList: boolean;
   readonly seeds: readonly number[];
 }

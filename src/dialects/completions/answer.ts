@@ -31,7 +31,7 @@ export interface CompletionContext extends Omit<TranslatedCompletion, "calls"> {
 
 type PromptLogprob = Readonly<Record<string, { readonly logprob: number; readonly decoded_token: string }>>;
 
-/** Adds log-probabilities, token by token, with the number of characters before each. */
+/** Builder of the log-probability lists of a choice, with the number of characters before each token. */
 class LogprobList {
   readonly lists: CompletionLogprobs = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
   #offset: number;
@@ -49,6 +49,7 @@ class LogprobList {
     this.#offset += [...token].length;
   }
 
+  /** Adds the tokens of an echoed prompt. */
   addPrompt({ ids, tokens }: Echo, logprobs: readonly unknown[] | null | undefined): void {
     for (const [index, id] of ids.entries()) {
       const entry = logprobs?.[index] as PromptLogprob | null | undefined;
@@ -57,6 +58,7 @@ class LogprobList {
     }
   }
 
+  /** Adds sampled tokens. */
   addOutput(entries: readonly LogprobEntry[]): this {
     for (const entry of entries) {
       const top = Object.fromEntries([entry, ...entry.top_logprobs].map(({ token, logprob }) => [token, logprob]));
@@ -71,6 +73,7 @@ function completionId(id: string): string {
   return id.replace(/^chatcmpl-/u, "cmpl-");
 }
 
+/** Returns a choice of a text completion. With `isEchoAlone` the text is the prompt, and the one sampled token is left out. */
 function toChoice(context: CompletionContext, call: number, completion: ChatCompletion, choice: Choice): CompletionChoice {
   const { request, isEchoAlone, echoes } = context;
   const echo = echoes?.[call];
@@ -88,6 +91,7 @@ function toChoice(context: CompletionContext, call: number, completion: ChatComp
   };
 }
 
+/** Returns the token counts of all calls together. */
 function sumUsage(usages: readonly (Usage | null | undefined)[], isEchoAlone: boolean): Usage {
   const sum = (count: (usage: Usage) => number): number => usages.reduce((total, usage) => total + (usage ? count(usage) : 0), 0);
   const prompt = sum((usage) => usage.prompt_tokens);
@@ -99,8 +103,8 @@ function sumUsage(usages: readonly (Usage | null | undefined)[], isEchoAlone: bo
 const MAX_WHOLE_BYTES = 256 * 1024;
 
 /**
- * Builder of a text completion. Each completion is converted to JSON when it is finished: a thousand prompts with log-probabilities make a text
- * of hundreds of megabytes.
+ * Builder of a text completion. Each chat completion is converted to JSON when it is finished, because the completions of a thousand
+ * prompts with log-probabilities take hundreds of megabytes of text.
  */
 export class TextCompletionAnswer implements AnswerBuilder {
   readonly #context: CompletionContext;

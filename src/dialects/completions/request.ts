@@ -22,6 +22,7 @@ const OWN_FIELDS = new Set([
   "suffix",
 ]);
 
+/** Returns the prompts of a request: a text, token ids, or a list of either. */
 function promptsOf({ prompt, add_special_tokens: addsSpecialTokens }: CompletionsRequest): RawPrompt[] {
   const list: readonly unknown[] = typeof prompt === "string" ? [prompt] : prompt;
   const prompts = typeof list[0] === "number" ? [list] : list;

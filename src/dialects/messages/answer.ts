@@ -14,7 +14,7 @@ export function signatureOf(thinking: string, isOmitted: boolean): string {
   return isOmitted ? omittedSignature(thinking) : createHash("sha256").update(thinking).digest("base64");
 }
 
-/** Returns the token counts. */
+/** Returns the token counts of the Messages API, where cached prompt tokens are not part of `input_tokens`. */
 export function messagesUsageOf(usage: Usage | null | undefined): MessagesUsage {
   const cached = cachedTokens(usage);
   return {

@@ -4,37 +4,48 @@ import { assistantMessage, chatContent } from "../chat-messages.ts";
 import { BodyError, unsupportedMember, type OnUnsupported } from "../members.ts";
 import { fromOpaque, toOpaque } from "../opaque.ts";
 
-function required(block: MessagesBlock, name: string, at: string): string {
+/** Returns a member of a block that must be a string. @throws BodyError `E_ARGUMENT` if it is not. */
+function required(block: MessagesBlock, name: string, path: string): string {
   const value = block[name];
   if (typeof value === "string") return value;
-  throw new BodyError(`Expected \`${at}.${name}\` of a ${block.type} block to be a string`, { param: `${at}.${name}` });
+  throw new BodyError(`Expected \`${path}.${name}\` of a ${block.type} block to be a string`, { param: `${path}.${name}` });
 }
 
-function textPart(block: MessagesBlock, at: string, onUnsupported: OnUnsupported): MessagesBlock {
-  if (block.type === "text") return { type: "text", text: required(block, "text", at) };
-  onUnsupported(`${at}.type`, block.type, "This model reads text alone; send text blocks");
+/** Returns a text block as a content part; reports a block of another type. */
+function textPart(block: MessagesBlock, path: string, onUnsupported: OnUnsupported): MessagesBlock {
+  if (block.type === "text") return { type: "text", text: required(block, "text", path) };
+  onUnsupported(`${path}.type`, block.type, "This model reads text alone; send text blocks");
   return block;
 }
 
 /** Returns blocks as content of a chat message. Blocks other than text are unsupported; accepted ones stay as they are. */
-export function contentOf(content: string | readonly MessagesBlock[], at: string, onUnsupported: OnUnsupported): RequestMessage["content"] {
+export function contentOf(
+  content: string | readonly MessagesBlock[],
+  path: string,
+  onUnsupported: OnUnsupported,
+): RequestMessage["content"] {
   if (typeof content === "string") return content;
-  return chatContent(content.map((block, index) => textPart(block, `${at}.${index}`, onUnsupported)));
+  return chatContent(content.map((block, index) => textPart(block, `${path}.${index}`, onUnsupported)));
 }
 
 function isBlocks(value: unknown): value is string | readonly MessagesBlock[] {
   return typeof value === "string" || Array.isArray(value);
 }
 
-function toolMessage(block: MessagesBlock, at: string, onUnsupported: OnUnsupported): RequestMessage {
+/** Returns a tool result as a message of the role `tool`. */
+function toolMessage(block: MessagesBlock, path: string, onUnsupported: OnUnsupported): RequestMessage {
   const content = block["content"] ?? "";
   if (!isBlocks(content))
-    throw new BodyError(`Expected \`${at}.content\` to be a string or an array of blocks`, { param: `${at}.content` });
-  return { role: "tool", tool_call_id: required(block, "tool_use_id", at), content: contentOf(content, `${at}.content`, onUnsupported) };
+    throw new BodyError(`Expected \`${path}.content\` to be a string or an array of blocks`, { param: `${path}.content` });
+  return {
+    role: "tool",
+    tool_call_id: required(block, "tool_use_id", path),
+    content: contentOf(content, `${path}.content`, onUnsupported),
+  };
 }
 
 /** Splits the blocks of a user's message into tool results and texts, in order; adjacent texts are one message. */
-function userMessages(blocks: readonly MessagesBlock[], role: string, at: string, onUnsupported: OnUnsupported): RequestMessage[] {
+function userMessages(blocks: readonly MessagesBlock[], role: string, path: string, onUnsupported: OnUnsupported): RequestMessage[] {
   const messages: RequestMessage[] = [];
   let texts: MessagesBlock[] = [];
   const flush = (): void => {
@@ -42,21 +53,22 @@ function userMessages(blocks: readonly MessagesBlock[], role: string, at: string
     texts = [];
   };
   for (const [index, block] of blocks.entries()) {
-    const place = `${at}.${index}`;
+    const blockPath = `${path}.${index}`;
     if (block.type === "tool_result") {
       flush();
-      messages.push(toolMessage(block, place, onUnsupported));
-    } else texts.push(textPart(block, place, onUnsupported));
+      messages.push(toolMessage(block, blockPath, onUnsupported));
+    } else texts.push(textPart(block, blockPath, onUnsupported));
   }
   flush();
   return messages.length > 0 ? messages : [{ role, content: "" }];
 }
 
-function toolCall(block: MessagesBlock, at: string): ToolCall {
-  // A stream is recorded with the text of the arguments.
+/** Returns a `tool_use` block as a tool call. */
+function toolCall(block: MessagesBlock, path: string): ToolCall {
+  // The input of a recorded stream is the text of the arguments.
   const { input = {} } = block as { readonly input?: unknown };
-  const called = { name: required(block, "name", at), arguments: typeof input === "string" ? input : JSON.stringify(input) };
-  return { id: required(block, "id", at), type: "function", function: called };
+  const called = { name: required(block, "name", path), arguments: typeof input === "string" ? input : JSON.stringify(input) };
+  return { id: required(block, "id", path), type: "function", function: called };
 }
 
 /** Start of a signature that contains omitted reasoning. */
@@ -78,17 +90,17 @@ function omittedReasoning(signature: string | undefined): string {
  * @throws BodyError `E_ARGUMENT` for a block without a required member; UnsupportedError `E_UNSUPPORTED` for blocks other than text,
  *   reasoning and tool calls, such as calls of tools that a server runs.
  */
-export function fromAssistantBlocks(blocks: readonly MessagesBlock[], at: string, onUnsupported: OnUnsupported): RequestMessage {
+export function fromAssistantBlocks(blocks: readonly MessagesBlock[], path: string, onUnsupported: OnUnsupported): RequestMessage {
   const texts: MessagesBlock[] = [];
   const calls: ToolCall[] = [];
   const thoughts: string[] = [];
   for (const [index, block] of blocks.entries()) {
-    const place = `${at}.${index}`;
-    if (block.type === "thinking") thoughts.push(required(block, "thinking", place) || omittedReasoning(block.signature));
-    else if (block.type === "tool_use") calls.push(toolCall(block, place));
-    else if (block.type === "text") texts.push(textPart(block, place, onUnsupported));
-    else if (block.type === "redacted_thinking") onUnsupported(`${place}.type`, block.type, "Leave the block out");
-    else throw unsupportedMember(`${place}.type`, block.type, "Expected text, thinking or tool_use; tools run in the client");
+    const blockPath = `${path}.${index}`;
+    if (block.type === "thinking") thoughts.push(required(block, "thinking", blockPath) || omittedReasoning(block.signature));
+    else if (block.type === "tool_use") calls.push(toolCall(block, blockPath));
+    else if (block.type === "text") texts.push(textPart(block, blockPath, onUnsupported));
+    else if (block.type === "redacted_thinking") onUnsupported(`${blockPath}.type`, block.type, "Leave the block out");
+    else throw unsupportedMember(`${blockPath}.type`, block.type, "Expected text, thinking or tool_use; tools run in the client");
   }
   return assistantMessage(chatContent(texts), calls, thoughts.filter((text) => text !== "").join("\n"));
 }
@@ -96,12 +108,14 @@ export function fromAssistantBlocks(blocks: readonly MessagesBlock[], at: string
 /**
  * Returns the chat messages of a message.
  *
- * @param at - Path of the message in the body.
+ * @param path - Path of the message in the body.
  * @throws BodyError `E_ARGUMENT` for a block without a required member; UnsupportedError `E_UNSUPPORTED` for blocks of the assistant that
  *   are not text, reasoning or tool calls.
  */
-export function chatMessages({ role, content }: MessagesMessage, at: string, onUnsupported: OnUnsupported): RequestMessage[] {
+export function chatMessages({ role, content }: MessagesMessage, path: string, onUnsupported: OnUnsupported): RequestMessage[] {
   if (typeof content === "string") return [{ role, content }];
-  const place = `${at}.content`;
-  return role === "assistant" ? [fromAssistantBlocks(content, place, onUnsupported)] : userMessages(content, role, place, onUnsupported);
+  const contentPath = `${path}.content`;
+  return role === "assistant"
+    ? [fromAssistantBlocks(content, contentPath, onUnsupported)]
+    : userMessages(content, role, contentPath, onUnsupported);
 }

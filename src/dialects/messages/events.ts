@@ -24,11 +24,13 @@ interface OpenBlock {
 export class MessageEvents implements EventShaper {
   /** Events since the last call. */
   #events: ServerEvent[] = [];
+  /** Block that the next piece may continue. */
   #block: OpenBlock | null = null;
   /** Number of blocks begun. */
   #count = 0;
   #hasStarted = false;
   #hasCalls = false;
+  /** Last piece of the choice, with its finish reason. */
   #last: ChunkChoice | null = null;
   #usage: Usage | null | undefined = null;
   #promptIds: readonly number[] | null | undefined = null;
@@ -67,6 +69,7 @@ export class MessageEvents implements EventShaper {
     return this.#takeEvents();
   }
 
+  /** Adds the event that begins the message, and a ping. */
   #start({ id, model }: ChatCompletionChunk): void {
     this.#hasStarted = true;
     const usage = messagesUsageOf(this.#usage);
@@ -103,6 +106,7 @@ export class MessageEvents implements EventShaper {
     this.#add("content_block_delta", { index: this.#count - 1, delta });
   }
 
+  /** Adds text to the open block, or to a new block if the open one has another kind. */
   #append(kind: "thinking" | "text", text: string): void {
     const block =
       this.#block?.kind === kind ? this.#block : this.#open(kind, kind === "text" ? { text: "" } : { thinking: "", signature: "" });
@@ -111,6 +115,7 @@ export class MessageEvents implements EventShaper {
     else if (!this.#omitsThinking) this.#delta({ type: "thinking_delta", thinking: text });
   }
 
+  /** Adds a piece of a tool call to its block. */
   #call({ index, id, function: called }: CallDelta): void {
     this.#hasCalls = true;
     if (this.#block?.kind !== "tool_use" || this.#block.call !== index)

@@ -27,7 +27,11 @@ const FINISH_REASONS: Readonly<Record<string, string>> = {
   tool_use: "tool_calls",
 };
 
-/** Returns the chat completion of a message. @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` as for a message in a request. */
+/**
+ * Returns the chat completion of a message.
+ *
+ * @throws BodyError `E_ARGUMENT` and UnsupportedError `E_UNSUPPORTED` as for a message in a request.
+ */
 export function fromMessage(answer: z.output<typeof recordedMessage>): ChatCompletion {
   const { stop_reason: reason, stop_sequence: stop, token_ids, logprobs, tokens } = answer;
   const message = sampledMessage([fromAssistantBlocks(answer.content as readonly MessagesBlock[], "content", accept)]);

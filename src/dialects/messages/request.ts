@@ -32,6 +32,7 @@ function toolFields({ tools, tool_choice: choice }: MessagesRequest, onUnsupport
   const { type = null, name = "" } = choice ?? {};
   const forced = tools?.find((tool) => type === "tool" && tool.name === name && isHostedTool(tool.type));
   if (forced !== undefined) onUnsupported("tool_choice.name", name, RUN_IN_CLIENT);
+  // All tools of the request are hosted and were left out.
   const isBare = tools?.length ? functions.length === 0 : false;
   if (isBare && type === "any") onUnsupported("tool_choice.type", type, RUN_IN_CLIENT);
   const choices = { auto: "auto", any: "required", none: "none", tool: { type: "function", function: { name } } };
@@ -43,8 +44,8 @@ function toolFields({ tools, tool_choice: choice }: MessagesRequest, onUnsupport
 }
 
 /** Fields for the form of the text. */
-function formFields({ output_config: config, output_format: older }: MessagesRequest, onUnsupported: OnUnsupported): Members {
-  const format = (config?.format ?? older ?? null) as Members | null;
+function formFields({ output_config: config, output_format: legacyFormat }: MessagesRequest, onUnsupported: OnUnsupported): Members {
+  const format = (config?.format ?? legacyFormat ?? null) as Members | null;
   const effort = config?.effort === "xhigh" || config?.effort === "max" ? "high" : config?.effort;
   const hasSchema = format?.["type"] === "json_schema";
   if (format !== null && !hasSchema) onUnsupported("output_config.format.type", format["type"], "Expected json_schema");

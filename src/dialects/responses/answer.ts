@@ -64,10 +64,11 @@ export function messageItem(head: ResponsesHead, index: number, parts: readonly 
   };
 }
 
-/** Parts of a function call. */
+/** Function call of a chat completion. */
 export interface CalledFunction {
   readonly id: string;
   readonly name: string;
+  /** Arguments as JSON text. */
   readonly text: string;
 }
 
@@ -91,6 +92,9 @@ export function shownLogprobs(
   return include?.includes("message.output_text.logprobs") || (top ?? 0) > 0 ? (entries ?? []) : [];
 }
 
+/**
+ * Returns the output items in the order of the stream: reasoning, message, calls. Without reasoning and calls, the message may be empty.
+ */
 function outputOf(head: ResponsesHead, completion: ChatCompletion, status: string): ResponsesItem[] {
   const { message, logprobs } = firstChoice(completion);
   const output: ResponsesItem[] = [];

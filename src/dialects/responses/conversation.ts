@@ -1,7 +1,7 @@
 /** Conversation that a request continues: the items of previous responses, and references to items. */
 import type { ResponsesItem, ResponsesRequest } from "../../base/schema/index.ts";
 
-/** Max length of a chain of previous responses. */
+/** Max length of a chain of previous responses. Older ones are left out. */
 const MAX_CHAIN = 4096;
 
 type MaybePromise<T> = T | Promise<T>;
@@ -36,6 +36,7 @@ function itemsOf(input: ResponsesRequest["input"]): readonly ResponsesItem[] {
   return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
+/** Returns the items with references replaced by the items that they name. */
 async function resolved(items: readonly ResponsesItem[], { item: find }: ResponseLookup): Promise<ResponsesItem[]> {
   const found: ResponsesItem[] = [];
   for (const item of items) found.push(item.type === "item_reference" ? await find(item.id ?? "") : item);

@@ -42,10 +42,14 @@ export class ResponseEvents implements EventShaper {
   readonly #onEnd: (response: ResponsesAnswer) => Promise<void>;
   /** Events since the last call. */
   #events: ServerEvent[] = [];
+  /** Number of the next event. */
   #sequence = 0;
-  #start: ChatCompletionChunk | null = null;
+  #firstChunk: ChatCompletionChunk | null = null;
+  /** Closed items. */
   readonly #output: ResponsesItem[] = [];
+  /** Item that the next piece may continue. */
   #item: OpenItem | null = null;
+  /** Last piece of the choice, with its finish reason. */
   #last: ChunkChoice | null = null;
   #usage: Usage | null | undefined = null;
   #promptIds: readonly number[] | null | undefined = null;
@@ -73,11 +77,11 @@ export class ResponseEvents implements EventShaper {
     usage: ResponsesAnswer["usage"],
     more: Members = {},
   ): ResponsesAnswer {
-    const head = { id: this.#head.id, object: "response" as const, created_at: this.#start?.created ?? 0 };
+    const head = { id: this.#head.id, object: "response" as const, created_at: this.#firstChunk?.created ?? 0 };
     return {
       ...head,
       ...end,
-      model: this.#start?.model ?? "",
+      model: this.#firstChunk?.model ?? "",
       output: [...this.#output],
       ...echoedMembers(this.#head),
       usage,
@@ -86,8 +90,8 @@ export class ResponseEvents implements EventShaper {
   }
 
   push(chunk: ChatCompletionChunk): readonly ServerEvent[] {
-    if (this.#start === null) {
-      this.#start = chunk;
+    if (this.#firstChunk === null) {
+      this.#firstChunk = chunk;
       const response = this.#response({ status: "in_progress", incomplete_details: null }, null);
       this.#add("response.created", { response });
       this.#add("response.in_progress", { response });
@@ -98,6 +102,7 @@ export class ResponseEvents implements EventShaper {
     return this.#takeEvents();
   }
 
+  /** Adds the events of a choice's new output. */
   #choice(choice: ChunkChoice): void {
     const entries = choice.logprobs?.content ?? [];
     this.#ids.push(...(choice.token_ids ?? []));
@@ -105,14 +110,14 @@ export class ResponseEvents implements EventShaper {
     if (isGiven(choice.finish_reason)) this.#last = choice;
     const { content, reasoning, tool_calls: calls } = choice.delta;
     if (reasoning) {
-      const item = this.#open("reasoning");
+      const item = this.#ensureOpen("reasoning");
       const { item_id, output_index } = item.place;
       this.#add("response.reasoning_text.delta", { item_id, output_index, content_index: 0, delta: reasoning });
       item.text += reasoning;
     }
     if (content) {
       // Named members, because an object from a spread takes several times as long to create and serialize.
-      const item = this.#open("message");
+      const item = this.#ensureOpen("message");
       const { item_id, output_index } = item.place;
       const logprobs = shownLogprobs(this.#head.request, entries);
       this.#add("response.output_text.delta", { item_id, output_index, content_index: 0, delta: content, logprobs });
@@ -121,16 +126,17 @@ export class ResponseEvents implements EventShaper {
     for (const call of calls ?? []) this.#call(call);
   }
 
-  #openItem(type: OpenItem["type"], call?: OpenItem["call"]): OpenItem {
+  /** Closes the open item and begins the next one, without its events. */
+  #begin(type: OpenItem["type"], call?: OpenItem["call"]): OpenItem {
     this.#close("completed");
     const index = this.#output.length;
     return (this.#item = { type, place: { item_id: itemId(this.#head, type, index), output_index: index }, call, text: "" });
   }
 
-  /** Returns the open item, after opening one unless one of the type is open. */
-  #open(type: "reasoning" | "message"): OpenItem {
+  /** Returns the open item if it has this type; otherwise closes it and opens a new one. */
+  #ensureOpen(type: "reasoning" | "message"): OpenItem {
     if (this.#item?.type === type) return this.#item;
-    const open = this.#openItem(type);
+    const open = this.#begin(type);
     const { output_index } = open.place;
     const item =
       type === "message"
@@ -147,11 +153,12 @@ export class ResponseEvents implements EventShaper {
     return outputTextPart(text, text === "" ? [] : shownLogprobs(this.#head.request, this.#logprobs));
   }
 
+  /** Adds the events of a piece of a function call. */
   #call({ index, id, function: called }: CallDelta): void {
     let open = this.#item;
     if (open?.call?.index !== index) {
       const call = { index, id: id ?? "", name: called?.name ?? "" };
-      open = this.#openItem("function_call", call);
+      open = this.#begin("function_call", call);
       const { output_index } = open.place;
       const item = callItem(this.#head, output_index, { ...call, text: "" }, "in_progress");
       this.#add("response.output_item.added", { output_index, item });
@@ -188,7 +195,7 @@ export class ResponseEvents implements EventShaper {
   async end(): Promise<readonly ServerEvent[]> {
     const end = statusOf(this.#last?.finish_reason);
     // A turn without text is an empty message, so that clients send it back.
-    if (this.#output.length === 0 && this.#item === null) this.#open("message");
+    if (this.#output.length === 0 && this.#item === null) this.#ensureOpen("message");
     this.#close(end.status);
     const tokens = tokenMembers({
       promptIds: this.#promptIds,

@@ -5,17 +5,20 @@ import { BodyError, reject, unsupportedMember, type Members, type OnUnsupported 
 import { fromOpaque } from "../opaque.ts";
 import { chatName } from "./tools.ts";
 
+/** Types of content parts that are text. */
 const TEXT_TYPES = new Set(["input_text", "output_text", "text", "refusal"]);
 
 /** Content of an item. */
 type ItemContent = string | readonly Members[] | null | undefined;
 
-function required(item: ResponsesItem, name: "call_id" | "name" | "arguments" | "role", at: string): string {
+/** Returns a member of an item that must be a string. @throws BodyError `E_ARGUMENT` if it is not. */
+function required(item: ResponsesItem, name: "call_id" | "name" | "arguments" | "role", path: string): string {
   const value = item[name];
   if (typeof value === "string") return value;
-  throw new BodyError(`Expected \`${at}.${name}\` of a ${item.type ?? "message"} item to be a string`, { param: `${at}.${name}` });
+  throw new BodyError(`Expected \`${path}.${name}\` of a ${item.type ?? "message"} item to be a string`, { param: `${path}.${name}` });
 }
 
+/** Returns the texts of parts, one per line; empty for anything but a list. */
 function joinTexts(parts: unknown): string {
   if (!Array.isArray(parts)) return "";
   return (parts as readonly Members[])
@@ -40,21 +43,23 @@ interface AssistantDraft {
 class Messages {
   readonly messages: RequestMessage[] = [];
   readonly #onUnsupported: OnUnsupported;
+  /** Message of the assistant under construction; null without one. */
   #draft: AssistantDraft | null = null;
 
   constructor(onUnsupported: OnUnsupported) {
     this.#onUnsupported = onUnsupported;
   }
 
-  /** Returns the message of the assistant that an item continues, or a new one if `isNext`. */
-  #assistant(isNext: (draft: AssistantDraft) => boolean): AssistantDraft {
-    if (this.#draft === null || isNext(this.#draft)) {
+  /** Returns the assistant's message that an item continues; begins a new one if there is none or `isComplete` holds. */
+  #assistant(isComplete: (draft: AssistantDraft) => boolean): AssistantDraft {
+    if (this.#draft === null || isComplete(this.#draft)) {
       this.flush();
       this.#draft = { reasoning: "", content: null, calls: [] };
     }
     return this.#draft;
   }
 
+  /** Ends the message of the assistant under construction, if there is one. */
   flush(): void {
     const draft = this.#draft;
     this.#draft = null;
@@ -62,17 +67,18 @@ class Messages {
   }
 
   /** Returns the content of a message. Images, files and audio are unsupported; accepted ones stay as they are. */
-  #content(content: ItemContent, at: string): NonNullable<RequestMessage["content"]> {
+  #content(content: ItemContent, path: string): NonNullable<RequestMessage["content"]> {
     if (content === null || content === undefined || typeof content === "string") return content ?? "";
     for (const [index, { type }] of content.entries())
       if (!TEXT_TYPES.has(String(type)))
-        this.#onUnsupported(`${at}.${index}.type`, type, "This model reads text alone; send input_text parts");
+        this.#onUnsupported(`${path}.${index}.type`, type, "This model reads text alone; send input_text parts");
     return chatContent(content);
   }
 
-  #message(item: ResponsesItem, at: string): void {
-    const role = required(item, "role", at);
-    const content = this.#content(item.content, `${at}.content`);
+  /** Adds a message item. */
+  #message(item: ResponsesItem, path: string): void {
+    const role = required(item, "role", path);
+    const content = this.#content(item.content, `${path}.content`);
     if (role === "assistant") {
       this.#assistant((draft) => draft.content !== null || draft.calls.length > 0).content = content;
       return;
@@ -81,32 +87,33 @@ class Messages {
     this.messages.push({ role, content });
   }
 
-  add(item: ResponsesItem, at: string): void {
+  /** Adds an item. `path` is its path in the body. */
+  add(item: ResponsesItem, path: string): void {
     switch (item.type ?? "message") {
       case "message":
-        return this.#message(item, at);
+        return this.#message(item, path);
       case "reasoning":
         this.#assistant((draft) => draft.content !== null || draft.calls.length > 0 || draft.reasoning !== "").reasoning =
           reasoningText(item);
         return;
       case "function_call": {
         const { namespace } = item;
-        const name = { name: required(item, "name", at), ...(typeof namespace === "string" ? { namespace } : {}) };
-        const called = { name: chatName(name), arguments: required(item, "arguments", at) };
-        this.#assistant(() => false).calls.push({ id: required(item, "call_id", at), type: "function", function: called });
+        const name = { name: required(item, "name", path), ...(typeof namespace === "string" ? { namespace } : {}) };
+        const called = { name: chatName(name), arguments: required(item, "arguments", path) };
+        this.#assistant(() => false).calls.push({ id: required(item, "call_id", path), type: "function", function: called });
         return;
       }
       case "function_call_output":
         this.flush();
         this.messages.push({
           role: "tool",
-          tool_call_id: required(item, "call_id", at),
-          content: this.#content(item.output, `${at}.output`),
+          tool_call_id: required(item, "call_id", path),
+          content: this.#content(item.output, `${path}.output`),
         });
         return;
       default:
         throw unsupportedMember(
-          `${at}.type`,
+          `${path}.type`,
           item.type,
           "Expected message, reasoning, function_call, function_call_output or item_reference; tools run in the client",
         );
@@ -117,13 +124,13 @@ class Messages {
 /**
  * Returns the chat messages of items.
  *
- * @param at - Path of the items in the body.
+ * @param path - Path of the items in the body.
  * @throws BodyError `E_ARGUMENT` for an item without a required member; UnsupportedError `E_UNSUPPORTED` for items of hosted tools, and for
  *   images and files unless `onUnsupported` accepts them.
  */
-export function messagesOf(items: readonly ResponsesItem[], onUnsupported: OnUnsupported = reject, at = "input"): RequestMessage[] {
+export function messagesOf(items: readonly ResponsesItem[], onUnsupported: OnUnsupported = reject, path = "input"): RequestMessage[] {
   const converter = new Messages(onUnsupported);
-  for (const [index, item] of items.entries()) converter.add(item, `${at}.${index}`);
+  for (const [index, item] of items.entries()) converter.add(item, `${path}.${index}`);
   converter.flush();
   return converter.messages;
 }

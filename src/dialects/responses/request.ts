@@ -14,6 +14,7 @@ const OWN_FIELDS = new Set([
 ]);
 
 const LOGPROBS = "message.output_text.logprobs";
+/** Values of `include` that are supported. */
 const INCLUDES = [LOGPROBS, "reasoning.encrypted_content"];
 
 /** Additions to the calls of hosted tools, which no response has. */
@@ -36,6 +37,7 @@ const UNSUPPORTED = {
   n: [1],
 };
 
+/** Returns the choice of a tool for chat completions; null for an unsupported one that is accepted. */
 function chatChoice(choice: ResponsesRequest["tool_choice"], onUnsupported: OnUnsupported): unknown {
   if (typeof choice !== "object" || choice === null) return choice;
   const { type, name, namespace } = choice;
@@ -57,6 +59,7 @@ function toolFields({ tools, tool_choice: choice }: ResponsesRequest, onUnsuppor
   return {};
 }
 
+/** Returns `response_format` for the text settings. */
 function responseFormat(text: ResponsesRequest["text"], onUnsupported: OnUnsupported): Members | null {
   const format = text?.format as Members | null | undefined;
   const verbosity = text?.["verbosity"] ?? "medium";
@@ -66,6 +69,7 @@ function responseFormat(text: ResponsesRequest["text"], onUnsupported: OnUnsuppo
   return { type, json_schema: schema };
 }
 
+/** Returns the fields for log-probabilities. */
 function logprobFields({ include, top_logprobs: top, logprobs }: ResponsesRequest, onUnsupported: OnUnsupported): Members {
   const unknown = include?.find((name) => !INCLUDES.includes(name) && !HOSTED_INCLUDES.includes(name));
   if (unknown !== undefined) onUnsupported("include", unknown, `Expected ${INCLUDES.join(" or ")}`);

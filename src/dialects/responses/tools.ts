@@ -14,16 +14,18 @@ export function chatName({ name, namespace }: FunctionName): string {
   return namespace === undefined ? name : `${namespace}.${name}`;
 }
 
-function required(tool: Members, at: string): string {
+/** Returns the name of a tool. @throws BodyError `E_ARGUMENT` without one. */
+function requiredName(tool: Members, path: string): string {
   if (typeof tool["name"] === "string") return tool["name"];
-  throw new BodyError(`Expected \`${at}.name\` to be a string`, { param: `${at}.name` });
+  throw new BodyError(`Expected \`${path}.name\` to be a string`, { param: `${path}.name` });
 }
 
-function chatTool(tool: Members, at: string, onUnsupported: OnUnsupported, namespace?: string): Members[] {
+/** Returns a tool as a list: a function, or nothing for a tool that is left out. */
+function chatTool(tool: Members, path: string, onUnsupported: OnUnsupported, namespace?: string): Members[] {
   const { type, description, parameters } = tool;
   if (type === "function")
-    return [{ type, function: { name: chatName({ name: required(tool, at), namespace }), ...given({ description, parameters }) } }];
-  if (!isHostedTool(type)) onUnsupported(`${at}.type`, type, "Only functions that the client runs are supported");
+    return [{ type, function: { name: chatName({ name: requiredName(tool, path), namespace }), ...given({ description, parameters }) } }];
+  if (!isHostedTool(type)) onUnsupported(`${path}.type`, type, "Only functions that the client runs are supported");
   return [];
 }
 
@@ -40,10 +42,10 @@ function membersOf({ tools }: ResponsesTool): readonly Members[] {
  */
 export function chatTools(tools: readonly ResponsesTool[], onUnsupported: OnUnsupported): Members[] {
   return tools.flatMap((tool, index) => {
-    const at = `tools.${index}`;
-    if (tool.type !== "namespace") return chatTool(tool, at, onUnsupported);
-    const namespace = required(tool, at);
-    return membersOf(tool).flatMap((inner, place) => chatTool(inner, `${at}.tools.${place}`, onUnsupported, namespace));
+    const path = `tools.${index}`;
+    if (tool.type !== "namespace") return chatTool(tool, path, onUnsupported);
+    const namespace = requiredName(tool, path);
+    return membersOf(tool).flatMap((inner, position) => chatTool(inner, `${path}.tools.${position}`, onUnsupported, namespace));
   });
 }
 

@@ -3,7 +3,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { shown } from "../../base/util/shown.ts";
 import { MAX_THREADS } from "./runtime/thread-limits.ts";
 
-/** Numbers of threads and rows; see `OnnxEngineOptions`. */
+/** Numbers of threads, and of sequences sampled at once (rows); see `OnnxEngineOptions`. */
 interface Counts {
   readonly samplers?: number | undefined;
   readonly samplerThreads?: number | undefined;

@@ -62,17 +62,18 @@ export interface OnnxEngineOptions {
   readonly prefixCacheBytes?: number | undefined;
   /**
    * Device that trains and samples: the processor; a GPU through WebGPU, an error without one; or `"auto"`, the GPU for models of more
-   * than 16 M weights if there is one that is not computed by the processor itself. @default "cpu"
+   * than 16 M weights, unless there is none, or only a software adapter, which computes on the processor. @default "cpu"
    */
   readonly device?: DeviceChoice | undefined;
   /**
    * Memory of the GPU in bytes, which WebGPU does not report; at least 1 GB. The bytes that a training batch keeps for its gradient are
-   * proportional to it: with more, fewer layers are recomputed, and more requests run at once. An error with the device `"cpu"`. @default 8 GB
+   * proportional to it: with more, fewer layers are recomputed, and more requests run at once. An error with the device `"cpu"`.
+   * @default 8 GB
    */
   readonly deviceMemory?: number | undefined;
   /**
-   * Type in which a GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and needs an
-   * adapter with the WebGPU feature shader-f16. An error with the device `"cpu"`. @default "float32"
+   * Type in which a GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and needs
+   * an adapter with the WebGPU feature shader-f16. An error with the device `"cpu"`. @default "float32"
    */
   readonly weightPrecision?: WeightPrecision | undefined;
   /**
@@ -91,6 +92,9 @@ export interface OnnxEngineOptions {
 
 /** Maximum of `topLogprobs`, larger than any vocabulary. The service applies the limit for its callers. */
 const MAX_TOP_LOGPROBS = 2 ** 20;
+
+/** Start of the identifiers of policies; the trainer's identifiers of models start otherwise. */
+const POLICY_PREFIX = "policy-";
 
 /**
  * Starts the embedded engine.
@@ -128,6 +132,7 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   return new OnnxEngine(bases, unitsOf(processor, device === "auto" ? startDevice : null));
 }
 
+/** Engine that finds the compute unit of each model, the samplers and the trainer of one device, and forwards calls to it. */
 class OnnxEngine implements Engine {
   readonly #bases: BaseCatalog;
   readonly #inspector = new BaseInspector();
@@ -152,7 +157,7 @@ class OnnxEngine implements Engine {
 
   holds(held: PolicyVersion | ModelHandle): boolean {
     const unit = this.#units.known(held.base);
-    return unit !== undefined && (held.id.startsWith("policy-") ? unit.samplers.holds(held.id) : unit.trainer.holds(held));
+    return unit !== undefined && (held.id.startsWith(POLICY_PREFIX) ? unit.samplers.holds(held.id) : unit.trainer.holds(held));
   }
 
   capabilities(): Capabilities {
@@ -202,7 +207,7 @@ class OnnxEngine implements Engine {
   async forwardBackward(model: ModelHandle, rows: readonly Row[], loss: LossSpec, options: CallOptions = {}) {
     const { trainer, device } = await this.#unitOfModel(model);
     const { logprobs, metrics } = await trainer.call(model, "forwardBackward", (id) => [id, rows, loss], options);
-    // The process of the device does not know the adapter's name.
+    // Adds the adapter's name, which the device's process does not know.
     return { logprobs, metrics: metrics.device ? { ...metrics, device: { ...metrics.device, ...device } } : metrics };
   }
 
@@ -224,13 +229,13 @@ class OnnxEngine implements Engine {
 
   async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const base = await this.#resolve(model.base);
-    const id = `policy-${this.#nextPolicy++}`;
+    const id = `${POLICY_PREFIX}${this.#nextPolicy++}`;
     await (await this.#unitOf(base)).publish(model, id, base, await this.#isSmall(base), { signal });
     return { id, base: model.base };
   }
 
   async loadPolicy(spec: { base: string; state?: StatePath | undefined }, { signal }: CallOptions = {}): Promise<PolicyVersion> {
-    const id = `policy-${this.#nextPolicy++}`;
+    const id = `${POLICY_PREFIX}${this.#nextPolicy++}`;
     const base = await this.#resolve(spec.base);
     await (await this.#unitOf(base)).samplers.loadPolicy(id, base, spec.state, await this.#isSmall(base), { signal });
     return { id, base: spec.base };

@@ -10,22 +10,27 @@ const numbers = z.array(
 );
 const tensor = z.looseObject({ data: numbers });
 
+/** Base models that the server trains and samples. */
 export const capabilitiesAnswer = z.looseObject({
   supported_models: z.array(z.looseObject({ model_name: z.string(), max_context_length: z.number().nullish() })),
 });
 
+/** Result of opening a session. */
 export const sessionAnswer = z.looseObject({ session_id: z.string() });
 
 /** Response to a POST that starts an operation: the identifier of the future. */
 export const submittedAnswer = z.looseObject({ request_id: z.string() });
 
+/** Result of creating a model. `alpha` is the numerator of the adapter's scale. */
 export const createdModelAnswer = z.looseObject({
   model_id: z.string(),
   lora_config: z.looseObject({ rank: z.number(), alpha: z.number().nullish() }).nullish(),
 });
 
+/** Result of a forward or forward-backward pass: log-probabilities `[T − 1]` of each datum. */
 export const passAnswer = z.looseObject({ loss_fn_outputs: z.array(z.looseObject({ logprobs: tensor })) });
 
+/** Result of an optimizer step. */
 export const stepAnswer = z.looseObject({ metrics: z.record(z.string(), z.number().nullable()).nullish() });
 
 /** Result of saving weights under a name. */
@@ -37,6 +42,7 @@ export const samplerAnswer = z.looseObject({ sampling_session_id: z.string() });
 /** Result of an operation without return value. */
 export const doneAnswer = z.looseObject({});
 
+/** Result of sampling: at least one sequence. */
 export const sampleAnswer = z.looseObject({
   sequences: z.array(z.looseObject({ stop_reason: z.enum(["stop", "length"]), tokens: z.array(z.number()), logprobs: numbers })).min(1),
 });

@@ -12,8 +12,9 @@ export interface RemoteBase {
   readonly serverName: string;
 }
 
-const facts = z.looseObject({ vocab_size: z.int().positive(), max_position_embeddings: z.int().positive() });
-const configuration = z.union([facts, z.looseObject({ text_config: facts }).transform((outer) => outer.text_config)]);
+/** Sizes in a `config.json`; models of text and images have them under `text_config`. */
+const sizes = z.looseObject({ vocab_size: z.int().positive(), max_position_embeddings: z.int().positive() });
+const configuration = z.union([sizes, z.looseObject({ text_config: sizes }).transform((outer) => outer.text_config)]);
 
 /**
  * Returns the base models that are available both locally and on the server. The server's name is the identifier, or ends with a slash
@@ -51,6 +52,7 @@ export function findBase(bases: ReadonlyMap<string, RemoteBase>, id: string): Re
   });
 }
 
+/** Reads vocabulary size and context length of a base model from its local configuration. */
 async function describe(id: string, directory: string, maxContext: number): Promise<BaseModelInfo> {
   const name = "config.json";
   try {

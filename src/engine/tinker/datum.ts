@@ -25,7 +25,7 @@ export interface LossCall {
   readonly data: readonly Datum[];
 }
 
-/** Cispo loss with a clipped ratio that is always 1, so that the loss is `−A·n`. */
+/** Cispo loss with a clipped ratio that is always 1: `−A·n` for a token with advantage `A` and new log-probability `n`. */
 const LINEAR = { name: "cispo", config: { clip_low_threshold: 1, clip_high_threshold: 1 } } as const;
 
 /** Whether the old log-probabilities of all trained tokens of a row are unknown. */

@@ -65,6 +65,7 @@ export async function createTinkerEngine(options: TinkerEngineOptions): Promise<
   }
 }
 
+/** Engine whose models and policies are on a server; holds their names and states. */
 class TinkerEngine implements Engine {
   readonly #url: string;
   readonly #bases: Awaited<ReturnType<typeof matchBases>>;
@@ -264,12 +265,14 @@ class TinkerEngine implements Engine {
     return live;
   }
 
+  /** Registers a policy. @param own - Model on the server that is unloaded with the policy. @default none */
   #addPolicy(base: string, target: SamplingTarget, own: ServerModel | null = null): PolicyVersion {
     const id = randomUUID();
     this.#policies.set(id, { base, target, own, requests: 0, running: 0, isReleased: false });
     return { id, base };
   }
 
+  /** Removes a released policy, and its own model on the server, when its last request has ended. */
   async #drop(id: string, live: LivePolicy): Promise<void> {
     if (live.running > 0 || !this.#policies.delete(id)) return;
     await live.own?.unload();

@@ -9,7 +9,10 @@ export interface LiveModel {
   readonly handle: ModelHandle;
   readonly rank: number;
   readonly trainable: Trainable;
-  /** Names of saved weights. The object is replaced when the weights change, so that a save in progress sets the name on the old one. */
+  /**
+   * Names of saved weights. When the weights change, a new object replaces this one, so that a save in progress does not name outdated
+   * weights.
+   */
   saved: SavedNames;
 }
 
@@ -28,7 +31,10 @@ export interface LivePolicy {
   readonly target: SamplingTarget;
   /** Model on the server that only this policy uses; null if the policy needs none. */
   readonly own: ServerModel | null;
+  /** Number of requests so far, also ended ones. */
   requests: number;
+  /** Number of requests that have not ended. */
   running: number;
+  /** Whether new requests are refused. */
   isReleased: boolean;
 }

@@ -26,6 +26,7 @@ const UNSUPPORTED: readonly (readonly [keyof SamplingParams, string, (value: nev
   ["cacheSalt", "cache_salt", () => false],
 ];
 
+/** Parameters that the protocol has. */
 const SUPPORTED: ReadonlySet<string> = new Set(["maxTokens", "temperature", "topP", "topK", "seed", "stopTokenIds", "topLogprobs"]);
 
 /**

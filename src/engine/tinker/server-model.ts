@@ -1,4 +1,4 @@
-/** Model on a Tinker server. Operations are submitted in the order of their sequence numbers. */
+/** Models on a Tinker server. */
 import type { z } from "zod";
 import { NotFoundError } from "../../base/errors.ts";
 import { abortable } from "../../base/util/abort.ts";
@@ -7,6 +7,7 @@ import type { PassAddress } from "./encoding.ts";
 import type { TinkerSession } from "./session.ts";
 import { type TinkerAnswer, type Body, json, type TinkerTransport } from "./transport.ts";
 
+/** Model with an adapter on the server. Its operations are submitted in the order of their sequence numbers. */
 export class ServerModel {
   readonly id: string;
   /** Numerator of the adapter scale on the server; null if the server does not report it. */
@@ -14,25 +15,26 @@ export class ServerModel {
   readonly #transport: TinkerTransport;
   readonly #session: TinkerSession;
   #lastSequence = 0;
+  /** Submission of the latest operation; never rejects. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  private constructor(transport: TinkerTransport, session: TinkerSession, facts: { readonly id: string; readonly alpha: number | null }) {
-    [this.#transport, this.#session, this.id, this.alpha] = [transport, session, facts.id, facts.alpha];
+  private constructor(transport: TinkerTransport, session: TinkerSession, created: { readonly id: string; readonly alpha: number | null }) {
+    [this.#transport, this.#session, this.id, this.alpha] = [transport, session, created.id, created.alpha];
   }
 
   /**
    * Creates a model with an adapter. After an abort the server still creates the model, which is then unloaded.
    *
-   * @param facts - Name of the base on the server, rank of the adapter, and a 31-bit seed.
+   * @param spec - Name of the base on the server, rank of the adapter, and a 31-bit seed.
    */
   static async create(
     transport: TinkerTransport,
     session: TinkerSession,
-    facts: { readonly base: string; readonly rank: number; readonly seed: number },
+    spec: { readonly base: string; readonly rank: number; readonly seed: number },
     signal?: AbortSignal,
   ): Promise<ServerModel> {
     signal?.throwIfAborted();
-    const creating = ServerModel.#create(transport, session, facts);
+    const creating = ServerModel.#create(transport, session, spec);
     try {
       return await abortable(creating, signal);
     } catch (error) {

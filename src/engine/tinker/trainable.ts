@@ -26,8 +26,10 @@ export interface TrainableContext {
   readonly encoding: TinkerEncoding;
 }
 
+/** Whether a row has a token with a non-zero weight. Rows without one are not sent to the server. */
 const isTrained = (row: Row): boolean => row.weights.some((weight) => weight !== 0);
 
+/** Training operations of one model: `forward`, `forwardBackward`, `optimStep` and `resetOptimizer` of the engine port. */
 export class Trainable {
   /** Model on the server. Replaced when a state is loaded, because most servers load only into an unused model. */
   server: ServerModel;
@@ -38,7 +40,9 @@ export class Trainable {
   readonly #context: TrainableContext;
   /** Calls since the last step; the server has accumulated their gradients. */
   #sent: Sent[] = [];
+  /** Number of sequences in `#sent`. */
   #sequences = 0;
+  /** Whether the state of the model on the server is unknown, because a call is running or has failed. */
   #isUncertain = false;
 
   constructor(server: ServerModel, context: TrainableContext) {
@@ -52,6 +56,7 @@ export class Trainable {
     this.#forget();
   }
 
+  /** Computes log-probabilities of the trained tokens of every row; other tokens get 0. */
   async forward(rows: readonly Row[], signal: AbortSignal | undefined): Promise<Logprobs[]> {
     this.#requireCertain();
     const trained = rows.filter(isTrained);
@@ -60,6 +65,7 @@ export class Trainable {
     return logprobs;
   }
 
+  /** Computes log-probabilities and loss of the rows, and adds their gradients on the server. */
   async forwardBackward(rows: readonly Row[], loss: LossSpec, signal: AbortSignal | undefined): ReturnType<Engine["forwardBackward"]> {
     this.#requireCertain();
     requireNoEntropyBonus(loss);
@@ -81,11 +87,11 @@ export class Trainable {
     // The server's bias correction uses its own step count. If a reset made the counts differ, learning rate, ε and weight decay are
     // adjusted so that the update equals one computed with the count here.
     const [own, its] = [this.step + 1, this.serverStep + 1];
-    const second = Math.sqrt((1 - beta2 ** own) / (1 - beta2 ** its));
-    const rate = (learningRate * second * (1 - beta1 ** its)) / (1 - beta1 ** own);
+    const rootRatio = Math.sqrt((1 - beta2 ** own) / (1 - beta2 ** its));
+    const rate = (learningRate * rootRatio * (1 - beta1 ** its)) / (1 - beta1 ** own);
     const decay = rate === 0 ? 0 : (weightDecay * learningRate) / rate;
     const gradNorm = await this.#uncertainUntil(
-      this.#step({ learning_rate: rate, beta1, beta2, eps: epsilon * second, weight_decay: decay, grad_clip_norm: maxGradNorm }, signal),
+      this.#step({ learning_rate: rate, beta1, beta2, eps: epsilon * rootRatio, weight_decay: decay, grad_clip_norm: maxGradNorm }, signal),
     );
     this.step = own;
     return { gradNorm, step: own };
@@ -97,12 +103,13 @@ export class Trainable {
    */
   async resetOptimizer(signal: AbortSignal | undefined): Promise<void> {
     this.#requireCertain();
-    const nothing = { learning_rate: 0, beta1: 0, beta2: 0, eps: ADAM_DEFAULTS.epsilon, weight_decay: 0, grad_clip_norm: 0 };
+    const zeroing = { learning_rate: 0, beta1: 0, beta2: 0, eps: ADAM_DEFAULTS.epsilon, weight_decay: 0, grad_clip_norm: 0 };
     const steps = this.#sent.length > 0 ? 2 : 1;
-    for (let done = 0; done < steps; done++) await this.#uncertainUntil(this.#step(nothing, signal));
+    for (let done = 0; done < steps; done++) await this.#uncertainUntil(this.#step(zeroing, signal));
     this.step = 0;
   }
 
+  /** Takes one optimizer step on the server and returns the gradient norm; NaN if the server does not report it. */
   async #step(adam: object, signal: AbortSignal | undefined): Promise<number> {
     const { metrics } = await this.server.runJson("optim_step", { adam_params: adam }, stepAnswer, signal);
     if (this.#context.traits.reduction === "sum" && Object.keys(metrics ?? {}).some((name) => name.startsWith("skyrl.ai/")))
@@ -165,6 +172,7 @@ export class Trainable {
     return result;
   }
 
+  /** @throws EngineError `E_ENGINE` if the state of the model on the server is unknown. */
   #requireCertain(): void {
     if (this.#isUncertain)
       throw new EngineError(
@@ -172,13 +180,18 @@ export class Trainable {
       );
   }
 
+  /** Forgets the calls since the last step, whose gradients the server no longer has. */
   #forget(): void {
     [this.#sent, this.#sequences, this.#isUncertain] = [[], 0, false];
   }
 }
 
-function withOldLogprobs(rows: readonly Row[], now: readonly Logprobs[]): Row[] {
-  return zip(rows, now).map(([row, found]) => ({ ...row, logprobs: row.logprobs!.map((old, t) => (Number.isNaN(old) ? found[t]! : old)) }));
+/** Replaces unknown old log-probabilities by the current ones. */
+function withOldLogprobs(rows: readonly Row[], current: readonly Logprobs[]): Row[] {
+  return zip(rows, current).map(([row, computed]) => ({
+    ...row,
+    logprobs: row.logprobs!.map((old, t) => (Number.isNaN(old) ? computed[t]! : old)),
+  }));
 }
 
 /** Expands log-probabilities `[T − 1]` of the trained rows to `[T]` of all rows, with 0 where the weight is 0. */

@@ -39,6 +39,7 @@ export interface TinkerAnswer {
   readonly bytes: Uint8Array;
 }
 
+/** Options of a request. */
 interface CallOptions {
   readonly signal?: AbortSignal | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
@@ -53,6 +54,7 @@ const POLL_PAUSE_MS = 100;
 /** Returns a JSON body. */
 export const json = (value: object): Body => ({ contentType: "application/json", bytes: JSON.stringify(value) });
 
+/** Connection to one server. Calls repeat their requests after retryable errors, until `patienceMs` have passed or {@link close}. */
 export class TinkerTransport {
   readonly #options: TinkerTransportOptions;
   readonly #agent = new Agent({ headersTimeout: POLL_TIMEOUT_MS, bodyTimeout: POLL_TIMEOUT_MS, keepAliveTimeout: 30_000 });
@@ -161,6 +163,7 @@ export class TinkerTransport {
     }
   }
 
+  /** Sends a request once. @throws {@link StillPending} for a poll without a result. */
   async #exchange(request: Exchange, { signal, headers = {} }: CallOptions): Promise<TinkerAnswer> {
     const { apiKey, url } = this.#options;
     const { origin, pathname } = new URL(url);
@@ -196,6 +199,7 @@ export class TinkerTransport {
   }
 }
 
+/** One HTTP request. */
 interface Exchange {
   readonly method: "GET" | "POST";
   readonly path: string;
@@ -206,7 +210,7 @@ interface Exchange {
 
 const closedError = (): EngineError => new EngineError("The engine on the Tinker server is closed");
 
-/** Outcome of a poll of a future without result. */
+/** Thrown if a poll ends before the future has a result. */
 class StillPending extends Error {}
 
 /** Parses the body of an answer; null if it is not JSON. */
@@ -224,8 +228,8 @@ const ERRORS: Readonly<Record<number, new (message: string) => WhetstoneError>> 
 
 /** Returns the error for an HTTP status. */
 function toError(status: number, what: string, body: unknown): WhetstoneError {
-  const said = errorAnswer.safeParse(body);
-  const message = `The Tinker server answered ${what} with ${status}${said.success ? `: ${said.data}` : ""}`;
+  const reason = errorAnswer.safeParse(body);
+  const message = `The Tinker server answered ${what} with ${status}${reason.success ? `: ${reason.data}` : ""}`;
   const ErrorClass = ERRORS[status];
   if (ErrorClass !== undefined) return new ErrorClass(message);
   if (status === 401 || status === 403) return new ConfigError(`${message}. Check the API key of the engine`, { param: "engine" });

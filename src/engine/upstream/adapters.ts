@@ -13,11 +13,13 @@ export interface AdapterLease {
   forget(): void;
 }
 
+/** State of an adapter on the upstream. */
 interface Adapter {
   /** False once the adapter is being unloaded, or the upstream has lost it. */
   isLoaded: boolean;
 }
 
+/** Default of `UpstreamOptions.maxIdleAdapters`. */
 const DEFAULT_MAX_IDLE = 8;
 
 /** Loads and unloads the adapters of one upstream. */
@@ -63,6 +65,7 @@ export class UpstreamAdapters {
     throw new EngineError(`The upstream did not load the adapter at ${path}: ${answer.status} ${text.slice(0, 500)}`);
   }
 
+  /** Starts to unload an adapter, unless the upstream has lost it. */
   #dispose(adapter: Adapter, name: string): void {
     if (!adapter.isLoaded) return;
     adapter.isLoaded = false;

@@ -18,10 +18,12 @@ const STANDARD_FIELDS: ReadonlySet<string> = new Set([
 
 /** A value that no field of chat completions accepts: a server that reads the field answers 400 or 422. */
 const INVALID_VALUE = [[{}]];
+/** Name of a field that no server knows. */
 const UNKNOWN_FIELD = "whetstone_unknown_field";
 /** Statuses of a server that is loading, saturated or behind a proxy without it. */
 const TEMPORARY_STATUSES: ReadonlySet<number> = new Set([408, 429, 502, 503, 504]);
 
+/** Part of an OpenAPI document with the fields of chat completion requests, as vLLM serves it. */
 const description = z.looseObject({
   components: z.looseObject({
     schemas: z.looseObject({ ChatCompletionRequest: z.looseObject({ properties: z.record(z.string(), z.unknown()) }) }),
@@ -87,9 +89,10 @@ export class UpstreamCapabilities {
     if (known !== undefined) return known;
     const probe = this.#probe(field, model);
     const result = probe.then(
-      (found) => {
-        if (found === null) this.#probes.delete(field);
-        return found === true;
+      (isSupported) => {
+        // An inconclusive probe is repeated at the next call.
+        if (isSupported === null) this.#probes.delete(field);
+        return isSupported === true;
       },
       (error: unknown) => {
         this.#probes.delete(field);

@@ -62,9 +62,11 @@ export interface Upstream {
     body: string,
     options: { readonly signal?: AbortSignal | undefined; readonly requestId?: string | undefined },
   ): Promise<UpstreamAnswer>;
+  /** Closes the connection; requests in progress fail. */
   close(): Promise<void>;
 }
 
+/** Answer of `/v1/models`, with vLLM's context lengths and, for adapters, their base models. */
 const servedList = z.looseObject({
   data: z.array(z.looseObject({ id: z.string(), parent: z.string().nullish(), max_model_len: z.int().positive().nullish() })),
 });
@@ -163,6 +165,7 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
   }
 }
 
+/** Reads the models that the server lists, and returns the base models to sample there with all entries of the list. */
 async function served(
   get: (path: string) => Promise<{ readonly status: number; readonly body: unknown }>,
   { url, models }: UpstreamOptions,

@@ -10,10 +10,12 @@ import { GGUF_FAMILIES, type GgufFamily, longRopeFactors, type RawConfig, type G
 import type { MetadataValue } from "./writer.ts";
 import { zip } from "../../base/util/values.ts";
 
-/** Tensor of a GGUF file: its name, and its name in Hugging Face layout. */
+/** Tensor of a GGUF file, and the changes that make it from the tensor in Hugging Face layout. */
 export interface MappedTensor {
+  /** Name in the GGUF file. */
   readonly name: string;
-  readonly file: string;
+  /** Name in Hugging Face layout. */
+  readonly hubName: string;
   /** Number of heads whose rows are reordered for interleaved rotation; 0 = none. */
   readonly interleavedHeads: number;
   /** Number to add to the elements. */
@@ -26,7 +28,7 @@ export interface GgufModel {
   readonly name: string;
   readonly metadata: readonly (readonly [string, MetadataValue])[];
   /** Returns the mapping of a tensor in Hugging Face layout. */
-  readonly tensorOf: (file: string) => MappedTensor;
+  readonly tensorOf: (hubName: string) => MappedTensor;
   /** Divisors of the rotary frequencies by tensor name, shape `[d/2]`; none if the metadata describe the frequencies. */
   readonly ropeFactors: ReadonlyMap<string, Float32Array>;
 }
@@ -46,14 +48,14 @@ export async function readRawConfig(base: string): Promise<RawConfig> {
  */
 export function ggufModel(raw: RawConfig, config: ModelConfig): GgufModel {
   const [architecture] = raw["architectures"] as readonly string[];
-  const known = Object.entries(GGUF_FAMILIES).find(([name]) => name === architecture)?.[1];
-  if (known === undefined)
+  const family = Object.entries(GGUF_FAMILIES).find(([name]) => name === architecture)?.[1];
+  if (family === undefined)
     throw new UnsupportedError(
       `Expected an architecture that can be written as GGUF, ${Object.keys(GGUF_FAMILIES).join(", ")}, got ${architecture}; export another format`,
       { param: "format" },
     );
-  requireSupported(known, raw, config);
-  const { name } = known;
+  requireSupported(family, raw, config);
+  const { name } = family;
   const uint32 = (value: number): MetadataValue => ({ type: "uint32", value });
   const float32 = (value: number): MetadataValue => ({ type: "float32", value });
   const settings: GgufSettings = {
@@ -70,7 +72,7 @@ export function ggufModel(raw: RawConfig, config: ModelConfig): GgufModel {
     "rope.dimension_count": uint32(config.headSize),
     "rope.freq_base": float32(config.ropeTheta),
     ...ropeSettings(config),
-    ...known.settings(raw, config),
+    ...family.settings(raw, config),
   };
   return {
     name,
@@ -78,28 +80,29 @@ export function ggufModel(raw: RawConfig, config: ModelConfig): GgufModel {
       ["general.architecture", { type: "string", value: name }],
       ...Object.entries(settings).map(([key, value]) => [`${name}.${key}`, value] as const),
     ],
-    tensorOf: (file) => mapped(file, known, config),
+    tensorOf: (hubName) => mapTensor(hubName, family, config),
     ropeFactors: config.rope.kind === "llama3" ? new Map([["rope_freqs.weight", llama3Factors(config)]]) : longRopeFactors(raw),
   };
 }
 
-function requireSupported(known: GgufFamily, raw: RawConfig, config: ModelConfig): void {
+/** Requires that llama.cpp has the model's settings. @throws UnsupportedError `E_UNSUPPORTED` naming the setting. */
+function requireSupported(family: GgufFamily, raw: RawConfig, config: ModelConfig): void {
   const refuse = (found: string): never => {
-    throw new UnsupportedError(`llama.cpp has no ${known.name} model with ${found}; export another format`, { param: "format" });
+    throw new UnsupportedError(`llama.cpp has no ${family.name} model with ${found}; export another format`, { param: "format" });
   };
   const { attentionBias, hasMlpBias, rope, layers, unrotatedLayers } = config;
-  if (known.biases === "none" && attentionBias !== "none") refuse("biases of the attention layers (`attention_bias`)");
-  if (known.biases === "qkv" && attentionBias === "all") refuse("a bias of the attention output (`attention_bias`)");
-  if (known.biases !== "all" && hasMlpBias) refuse("biases of the feed-forward layers (`mlp_bias`)");
-  if (!known.hasRopeFactors && rope.kind === "llama3") refuse('rotary scaling of type "llama3"');
+  if (family.biases === "none" && attentionBias !== "none") refuse("biases of the attention layers (`attention_bias`)");
+  if (family.biases === "qkv" && attentionBias === "all") refuse("a bias of the attention output (`attention_bias`)");
+  if (family.biases !== "all" && hasMlpBias) refuse("biases of the feed-forward layers (`mlp_bias`)");
+  if (!family.hasRopeFactors && rope.kind === "llama3") refuse('rotary scaling of type "llama3"');
   if (rope.kind === "yarn" && !rope.isTruncated) refuse('rotary scaling of type "yarn" with `truncate: false`');
-  if (known.dividesHiddenSize && config.heads * config.headSize !== config.hiddenSize)
+  if (family.dividesHiddenSize && config.heads * config.headSize !== config.hiddenSize)
     refuse("a `head_dim` other than hidden size / heads");
-  if (known.isUntied && config.isTied) refuse("`tie_word_embeddings: true`");
-  const window = known.hasWindow ? null : windowOf(raw, config);
+  if (family.isUntied && config.isTied) refuse("`tie_word_embeddings: true`");
+  const window = family.hasWindow ? null : windowOf(raw, config);
   if (window !== null) refuse(`a sliding window (\`sliding_window\`: ${window})`);
-  const skipped = Array.from({ length: layers }, (_, layer) => layer).filter((layer) => (layer + 1) % known.unrotatedEvery === 0);
-  if (skipped.join() !== unrotatedLayers.join())
+  const unrotated = Array.from({ length: layers }, (_, layer) => layer).filter((layer) => (layer + 1) % family.unrotatedEvery === 0);
+  if (unrotated.join() !== unrotatedLayers.join())
     refuse(`layers ${unrotatedLayers.join(", ") || "(none)"} without rotation (\`no_rope_layers\`)`);
 }
 
@@ -131,11 +134,16 @@ function llama3Factors(config: ModelConfig): Float32Array {
   return Float32Array.from(zip(plain, ropeFrequencies(config)), ([frequency, scaled]) => frequency / scaled);
 }
 
-function mapped(file: string, { parts, isInterleaved, gainOffset }: GgufFamily, { heads, kvHeads }: ModelConfig): MappedTensor {
-  const found = ggufTensorName(file, parts);
-  if (found === undefined) throw new InternalError(`Tensor ${file} has no name in GGUF`);
-  const rotated = found.part === "self_attn.q_proj" ? heads : found.part === "self_attn.k_proj" ? kvHeads : 0;
-  return { name: found.name, file, interleavedHeads: isInterleaved ? rotated : 0, offset: file.endsWith("norm.weight") ? gainOffset : 0 };
+function mapTensor(hubName: string, { parts, isInterleaved, gainOffset }: GgufFamily, { heads, kvHeads }: ModelConfig): MappedTensor {
+  const found = ggufTensorName(hubName, parts);
+  if (found === undefined) throw new InternalError(`Tensor ${hubName} has no name in GGUF`);
+  const rotatedHeads = found.part === "self_attn.q_proj" ? heads : found.part === "self_attn.k_proj" ? kvHeads : 0;
+  return {
+    name: found.name,
+    hubName,
+    interleavedHeads: isInterleaved ? rotatedHeads : 0,
+    offset: hubName.endsWith("norm.weight") ? gainOffset : 0,
+  };
 }
 
 /**

@@ -14,6 +14,7 @@ export type GgufSettings = Readonly<Record<string, MetadataValue>>;
 export interface GgufFamily {
   /** Value of `general.architecture`. */
   readonly name: string;
+  /** Names of the parts of a layer. */
   readonly parts: LayerParts;
   /** Whether heads are rotated in interleaved pairs `(2i, 2i + 1)` instead of halves `(i, i + d/2)`. */
   readonly isInterleaved: boolean;
@@ -23,7 +24,7 @@ export interface GgufFamily {
   readonly gainOffset: 0 | 1;
   /** Whether llama.cpp reads factors of the rotary frequencies. */
   readonly hasRopeFactors: boolean;
-  /** Every layer with an index of -1 modulo this number is not rotated; 0 = all are. */
+  /** Layers `n`, `2n`, `3n` … (counted from 1) are not rotated, with `n` this number; 0 = all layers are rotated. */
   readonly unrotatedEvery: number;
   /** Whether some or all layers may have a sliding window. */
   readonly hasWindow: boolean;
@@ -48,6 +49,7 @@ const LLAMA: GgufFamily = {
   isUntied: false,
   settings: () => ({}),
 };
+/** Common properties of architectures that rotate heads in halves. */
 const HALVES: GgufFamily = { ...LLAMA, isInterleaved: false, biases: "qkv", hasRopeFactors: false };
 const OLMO: GgufFamily = {
   ...HALVES,
@@ -154,14 +156,14 @@ function ministral(raw: RawConfig): GgufSettings {
   return beta === 0 ? {} : { "attention.temperature_scale": float32(beta) };
 }
 
-function phi(raw: RawConfig, { headSize, contextLength: computed }: ModelConfig): GgufSettings {
-  // The engine computes sequences up to the original context, llama.cpp longer ones, too.
-  const contextLength = (raw["max_position_embeddings"] ?? computed) as number;
+function phi(raw: RawConfig, { headSize, contextLength: engineLength }: ModelConfig): GgufSettings {
+  // The engine computes sequences up to the original context length, llama.cpp also longer ones.
+  const contextLength = (raw["max_position_embeddings"] ?? engineLength) as number;
   const rope = (raw["rope_parameters"] ?? raw["rope_scaling"] ?? {}) as RawConfig;
-  const part = (rope["partial_rotary_factor"] ?? raw["partial_rotary_factor"] ?? 1) as number;
+  const rotatedFraction = (rope["partial_rotary_factor"] ?? raw["partial_rotary_factor"] ?? 1) as number;
   const original = rope["original_max_position_embeddings"] ?? raw["original_max_position_embeddings"] ?? contextLength;
   return {
-    "rope.dimension_count": uint32(Math.trunc(part * headSize)),
+    "rope.dimension_count": uint32(Math.trunc(rotatedFraction * headSize)),
     context_length: uint32(contextLength),
     "rope.scaling.original_context_length": uint32(original),
     // llama.cpp ignores the window of this architecture; 0 disables it.

@@ -37,8 +37,8 @@ export async function exportGguf(path: string, source: GgufSource): Promise<read
     ["general.name", { type: "string", value: name }],
   ];
   const metadata: Metadata = new Map([...model.metadata, ...general, ...typeMetadata(dtype), ...tokenizer.metadata]);
-  const tensors = weights.tensors.map(({ name: file, shape }) =>
-    ggufTensor({ ...model.tensorOf(file), shape, dtype, read: () => weights.read(file) }),
+  const tensors = weights.tensors.map(({ name: hubName, shape }) =>
+    ggufTensor({ ...model.tensorOf(hubName), shape, dtype, read: () => weights.read(hubName) }),
   );
   for (const [tensor, factors] of model.ropeFactors)
     tensors.push(ggufTensor({ name: tensor, shape: [factors.length], dtype, interleavedHeads: 0, offset: 0, read: () => factors }));
@@ -46,4 +46,5 @@ export async function exportGguf(path: string, source: GgufSource): Promise<read
   return tokenizer.warnings;
 }
 
+/** Metadata of a file without tokenizer. */
 const NO_TOKENIZER = { metadata: [["tokenizer.ggml.model", { type: "string", value: "none" }] as const], warnings: [] };

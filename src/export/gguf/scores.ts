@@ -6,8 +6,8 @@ import type { TokenizerFile } from "../../text/tokenizer/files.ts";
  * Returns a score per token, by which SentencePiece merges in the order of the file: minus the rank of the token among the merged tokens, 0
  * for tokens that no merge makes.
  *
- * SentencePiece merges any two neighbors that together are a token, the highest score first. So the merges must contain every way to
- * divide a merged token into two tokens, and all merges of a token must follow each other.
+ * SentencePiece merges any two neighbors that together are a token, the highest score first. Scores can therefore express the merges only
+ * if they contain every way to divide a merged token into two tokens, and if all merges of a token follow each other.
  *
  * @param tokens - Texts of all tokens by id.
  * @throws UnsupportedError `E_UNSUPPORTED` for merges that are not in the style of SentencePiece.
@@ -15,14 +15,14 @@ import type { TokenizerFile } from "../../text/tokenizer/files.ts";
 export function mergeScores({ model: { vocab, merges } }: TokenizerFile, tokens: readonly string[]): number[] {
   const ranks = new Map<string, number>();
   const pairs = new Set<string>();
-  let last = "";
+  let previous = "";
   for (const merge of merges) {
     const [left = "", right = ""] = typeof merge === "string" ? merge.split(" ", 2) : merge;
-    const made = left + right;
-    if (made !== last && ranks.has(made)) refuse(`merges of ${JSON.stringify(made)} that do not follow each other`);
-    if (made !== last) ranks.set(made, ranks.size + 1);
+    const merged = left + right;
+    if (merged !== previous && ranks.has(merged)) refuse(`merges of ${JSON.stringify(merged)} that do not follow each other`);
+    if (merged !== previous) ranks.set(merged, ranks.size + 1);
     pairs.add(`${left} ${right}`);
-    last = made;
+    previous = merged;
   }
   for (const text of ranks.keys()) {
     const characters = [...text];

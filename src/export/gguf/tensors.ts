@@ -4,7 +4,7 @@ import { interleaveHeads } from "./architecture.ts";
 import type { WrittenTensor, MetadataValue } from "./writer.ts";
 import { last } from "../../base/util/values.ts";
 
-/** Numbers of an element type in ggml, and of a file with mostly this type. */
+/** Number of each element type in ggml (`tensor`), and `general.file_type` of a file with mostly this type (`file`). */
 const GGML_TYPES: Readonly<Record<ExportDtype, { readonly tensor: number; readonly file: number }>> = {
   float32: { tensor: 0, file: 0 },
   float16: { tensor: 1, file: 1 },
@@ -31,8 +31,8 @@ export interface TensorSource {
 }
 
 /**
- * Describes a tensor of a file. llama.cpp computes with vectors in float32. Rows that are no whole blocks of Q8_0 are float16, as in
- * llama.cpp's converter.
+ * Describes a tensor of a file. Vectors are float32, as llama.cpp computes with them. Rows that do not divide into blocks of Q8_0 are
+ * float16, as llama.cpp's converter writes them.
  */
 export function ggufTensor({ name, shape, dtype, interleavedHeads, offset, read }: TensorSource): WrittenTensor {
   const isVector = shape.length === 1;

@@ -90,6 +90,7 @@ function strippingWarnings({ added_tokens: added }: TokenizerFile): string[] {
   return [`llama.cpp keeps spaces next to ${stripping.join(", ")}; the model's own tokenizer removes them.`];
 }
 
+/** Warning for a tokenizer that does not put a space in front of every text after a special token. */
 const PREFIX_WARNING =
   "llama.cpp puts a space in front of every text after a special token; this tokenizer does not in all places, so prompts may differ by a space token there.";
 
@@ -100,28 +101,29 @@ function normalizerWarnings({ normalizer }: TokenizerFile): string[] {
   throw new UnsupportedError(`tokenizer.json: expected no normalizer or NFC for GGUF, got ${normalizer.type}`, { param: "format" });
 }
 
-/** Returns texts and types of all tokens by id. */
+/** Returns texts and types of all tokens by id. Ids without a token get the unused token `[PAD<id>]`. */
 function vocabulary(file: TokenizerFile, size: number): { tokens: string[]; types: number[] } {
   const tokens = Array.from({ length: size }, (_, id) => `[PAD${id}]`);
   const types = tokens.map((): number => TOKEN_TYPES.unused);
   const unknown = file.model["unk_token"];
-  const put = (id: number, text: string, type: number) => {
+  const setToken = (id: number, text: string, type: number) => {
     if (id >= size) throw new DataError(`tokenizer.json: expected token ids below ${size}, the rows of the embedding, got ${id}`);
     tokens[id] = text;
     types[id] = type;
   };
   const bytesAreTokens = isByteFallback(file);
   for (const [text, id] of Object.entries(file.model.vocab))
-    put(
+    setToken(
       id,
       text,
       text === unknown ? TOKEN_TYPES.unknown : bytesAreTokens && byteOf(text) !== undefined ? TOKEN_TYPES.byte : TOKEN_TYPES.normal,
     );
   for (const { id, content, special } of file.added_tokens)
-    if (content !== unknown) put(id, content, special ? TOKEN_TYPES.control : TOKEN_TYPES.userDefined);
+    if (content !== unknown) setToken(id, content, special ? TOKEN_TYPES.control : TOKEN_TYPES.userDefined);
   return { tokens, types };
 }
 
+/** Returns the ids of special tokens, and whether BOS and EOS are added to a text. */
 async function specialTokens(
   directory: string,
   { file, config }: TokenizerFiles,
@@ -133,6 +135,7 @@ async function specialTokens(
   const eos = idOf("eos_token") ?? tokenizer.eosTokenIds[0];
   // Without this key, llama.cpp takes token 11 (GPT-2) or 1 (Llama) for the BOS.
   const bos = idOf("bos_token") ?? eos;
+  // The difference between a text encoded with and without special tokens shows the tokens that the post-processor adds.
   const [plain, marked] = [tokenizer.encode("a"), tokenizer.encode("a", { addSpecialTokens: true })];
   const start = marked.findIndex((_, index) => plain.every((id, i) => marked[index + i] === id));
   const [before, after] = [[...marked.slice(0, Math.max(start, 0))], [...marked.slice(start + plain.length)]];
@@ -158,6 +161,7 @@ async function specialTokens(
   ];
 }
 
+/** Returns the chat templates. */
 function templates({ templates: { default: template, toolUse } }: TokenizerFiles): (readonly [string, MetadataValue])[] {
   if (template === undefined) return [];
   const metadata: (readonly [string, MetadataValue])[] = [["tokenizer.chat_template", { type: "string", value: template }]];

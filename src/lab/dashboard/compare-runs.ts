@@ -1,3 +1,4 @@
+/** Comparison of runs by paired differences. `compare.ts` compares two steps of one run. */
 import { ArgumentError } from "../../base/errors.ts";
 import { compare } from "../experiment/compare.ts";
 import { openRun } from "../experiment/open-runs.ts";
@@ -11,6 +12,7 @@ import type { Runs } from "./runs.ts";
 /** Files of a run directory that a comparison reads, apart from the evaluation. */
 const FILES = [RUN_CONFIG_FILE, METRICS_FILE, EVENTS_FILE, CHECKPOINTS_FILE];
 
+/** Run to compare, opened as an experiment. */
 interface Opened {
   readonly reader: RunReader;
   readonly run: Run;
@@ -37,15 +39,15 @@ export async function compareRuns(
     const isShared = opened.some(({ reader }) => reader.run.name === run.name && reader.run.id !== run.id);
     return `${isShared ? run.path : run.name}${step === undefined ? "" : ` after ${step} steps`}`;
   });
-  const subjects = opened.map(({ run, step }, at): Subject => ({ run, step, name: names[at] as string }));
+  const subjects = opened.map(({ run, step }, index): Subject => ({ run, step, name: names[index] as string }));
   const range = by === "step" ? commonSteps(opened) : {};
   const { metric, runs: compared, differences } = await compare(subjects, { by, signal, ...range });
   return {
     metric,
     by,
-    runs: compared.map((estimate, at) => ({
-      run: (opened[at] as Opened).reader.run.id,
-      step: by === "scenario" ? (opened[at] as Opened).run.evaluationStep((opened[at] as Opened).step) : null,
+    runs: compared.map((estimate, index) => ({
+      run: (opened[index] as Opened).reader.run.id,
+      step: by === "scenario" ? (opened[index] as Opened).run.evaluationStep((opened[index] as Opened).step) : null,
       missing: estimate.missing,
       estimate: finite(estimate),
       difference: finite(differences.find(({ name }) => name === estimate.name)),
@@ -53,14 +55,17 @@ export async function compareRuns(
   };
 }
 
+/** Opens the run of a query parameter `id` or `id@step`. */
 async function open(runs: Runs, text: string, signal: AbortSignal): Promise<Opened> {
   const [, id = "", step] = /^([^@]*)(?:@(\d{1,9}))?$/u.exec(text) ?? [];
   if (id === "") throw new ArgumentError(`Expected the id of a run, or id@step, got ${JSON.stringify(text)}`, { param: "run" });
   const reader = await runs.get(id);
+  // Throws for a file that is a link out of the root.
   for (const name of FILES) await isInside(reader.run.root, `${reader.run.path}/${name}`);
   return { reader, run: await openRun(reader.run.path, { signal }), step: step === undefined ? undefined : Number(step) };
 }
 
+/** Throws a DataError if the file of the compared evaluation is a link that leads out of the root. */
 async function checkEvaluation({ reader, run, step }: Opened): Promise<void> {
   await isInside(reader.run.root, `${reader.run.path}/${trajectoryFile("eval", run.evaluationStep(step))}`);
 }
@@ -71,7 +76,7 @@ function commonSteps(opened: readonly Opened[]): { readonly from: number; readon
   return { from: Math.max(...steps.map((each) => each[0] ?? 0)), to: Math.min(...steps.map((each) => each.at(-1) ?? 0)) };
 }
 
-/** Returns the estimate; null without a value. */
+/** Returns the estimate with null for bounds that are not finite; null without a value. */
 function finite(estimate: MeanEstimate | undefined): MeanEstimate | null {
   if (estimate === undefined || estimate.count === 0) return null;
   const { mean, low, high, count } = estimate;

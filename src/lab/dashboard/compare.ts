@@ -1,10 +1,11 @@
+/** Comparison of two steps of one run, scenario by scenario. `compare-runs.ts` compares runs. */
 import type { GroupData } from "../report/page-data.ts";
 import type { ScenarioPair } from "./api.ts";
 import type { RolloutFile, Rollouts } from "./rollouts.ts";
 
 /**
- * Pairs the rollouts of two steps by scenario, in the order of step `a`, then the scenarios that only `b` has. Scenarios of an evaluation
- * are identified by their index in the list of scenarios; in training the index counts over the whole run, so the id of the scenario counts.
+ * Pairs the rollouts of two steps by scenario, in the order of step `a`, then the scenarios that only `b` has. In an evaluation,
+ * the index in the list identifies a scenario. In training, the index counts over the whole run, so that the id identifies the scenario.
  */
 export async function compareSteps(rollouts: Rollouts, a: RolloutFile, b: RolloutFile): Promise<ScenarioPair[]> {
   const groupsOf = async (file: RolloutFile) => {

@@ -36,7 +36,9 @@ export interface Dashboard {
   close(): void;
 }
 
+/** Paths that need neither key nor session. */
 const PUBLIC_PATHS: ReadonlySet<string> = new Set(["/ui", "/ui/", "/ui/login", "/ui/page.js", "/ui/page.css"]);
+/** Paths for which a session is not enough. */
 const KEY_PATHS: ReadonlySet<string> = new Set(["/ui/api/links", "/ui/api/directories"]);
 
 const directoriesBody = z.strictObject({ paths: z.array(z.string().min(1)).max(100) });
@@ -57,8 +59,8 @@ export function createDashboard({ runs: roots, dataDir, now, pollMs }: Dashboard
   const ending = new AbortController();
   const app = new Hono();
   app.use(secureHeaders);
-  let known: Promise<PageFiles> | undefined;
-  const files = () => (known ??= pageFiles("dashboard"));
+  let loaded: Promise<PageFiles> | undefined;
+  const files = () => (loaded ??= pageFiles("dashboard"));
 
   app.get("/ui", (c) => c.redirect("/ui/", 308));
   app.get("/ui/", async (c) => {
@@ -115,7 +117,7 @@ export function createDashboard({ runs: roots, dataDir, now, pollMs }: Dashboard
   };
 }
 
-/** Browsers share the cookies of a host among its ports, so the name contains the port. */
+/** Returns the name of the session cookie. Browsers share the cookies of a host among its ports, so the name contains the port. */
 function cookieName(c: Context): string {
   return `whetstone_${new URL(c.req.url).port || "default"}`;
 }

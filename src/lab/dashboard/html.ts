@@ -7,6 +7,7 @@ interface HtmlPage {
 }
 
 const VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">';
+/** Part of the policy that all pages share: nothing is loaded, and no other page can embed them. */
 const COMMON = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /**

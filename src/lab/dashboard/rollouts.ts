@@ -41,7 +41,9 @@ class RolloutIndex {
   readonly #path: string;
   /** Groups by scenario; of duplicates, the first counts, as in training. */
   #groups = new Map<number, IndexedGroup>();
+  /** End of the last indexed line. */
   #position: LinePosition = { line: 0, end: 0 };
+  /** Inode of the file at the last refresh; 0 before the first. */
   #inode = 0;
   #refreshing: Promise<void> | null = null;
 
@@ -66,6 +68,7 @@ class RolloutIndex {
 
   async #read(): Promise<void> {
     const { size, ino } = await stat(this.#path);
+    // A shorter file, or another file of the same name, is indexed anew.
     if (size < this.#position.end || (ino !== this.#inode && this.#inode !== 0)) {
       this.#groups = new Map();
       this.#position = { line: 0, end: 0 };
@@ -73,6 +76,7 @@ class RolloutIndex {
     this.#inode = ino;
     if (size === this.#position.end) return;
     for await (const { line, scenario, group, isWhole, end } of readGroups(this.#path, { from: this.#position })) {
+      // The run may still be writing the last line.
       if (!isWhole) break;
       const start = this.#position;
       this.#position = { line, end };
@@ -83,12 +87,12 @@ class RolloutIndex {
   }
 }
 
-/** Adds the decision of the run's filters, which is recorded after the groups of the step. */
+/** Returns the data of a group with the decision of the run's filters, which the run records after the groups of the step. */
 function dataOf({ scenario, data }: IndexedGroup, { discarded }: RolloutFile): GroupData {
   return { ...data, isDiscarded: discarded.has(scenario) };
 }
 
-/** Start of the last text that the model wrote. */
+/** Returns the start of the last text that the model wrote. */
 function previewOf({ messages_and_choices: items }: TrajectoryGroup["trajectories"][number]): string {
   const content = items.findLast(isChoice)?.message.content;
   return typeof content === "string" ? content.slice(0, PREVIEW_LENGTH) : "";
@@ -138,7 +142,7 @@ export class Rollouts {
     const turns = trained?.get(`${found.scenario}/${index}`);
     const path = await pathOf(file);
     for await (const { group } of readGroups(path, { from: found.start })) {
-      const withDetail = groupData(group, line, (each, at) => (at === index ? detailData(each, turns) : null));
+      const withDetail = groupData(group, line, (each, position) => (position === index ? detailData(each, turns) : null));
       return {
         ...{ split, step, line, index, hasTrained: trained !== null },
         group: dataOf(found, file),
@@ -160,11 +164,13 @@ export class Rollouts {
   }
 }
 
+/** Reads the token report of a step; null without one. */
 async function trainedOf(run: FoundRun, step: number): ReturnType<typeof readTrained> {
   const path = join(run.path, trainedFile(step));
   return (await isInside(run.root, path)) ? readTrained(path) : null;
 }
 
+/** Returns the path of a trajectory file. @throws NotFoundError `E_NOT_FOUND` if it does not exist inside of the root. */
 async function pathOf({ run, split, step }: RolloutFile): Promise<string> {
   const name = trajectoryFile(split, step);
   const path = join(run.path, name);

@@ -19,7 +19,7 @@ const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;
 /** Max characters of a text to search for. */
 const MAX_TEXT = 500;
-/** Max runs per request; a chart has no more distinguishable colors. */
+/** Max runs per request. A chart of more curves cannot be read. */
 const MAX_RUNS = 32;
 
 /** Max characters of a note. */
@@ -29,6 +29,7 @@ const MAX_TAGS = 20;
 /** Max characters of a tag. */
 const MAX_TAG = 50;
 
+/** Integer of at least 0 in a path or a query. */
 const whole = z.coerce.number().int().min(0);
 const paging = z.object({
   offset: whole.default(0),
@@ -136,10 +137,12 @@ export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Ho
   return app;
 }
 
+/** Returns a page of a list. */
 function pageOf<T>(items: readonly T[], { offset, limit }: z.output<typeof paging>): Page<T> {
   return { total: items.length, offset, items: items.slice(offset, offset + limit) };
 }
 
+/** Returns the rows that match a query, in its order. */
 function selected(rows: readonly TrajectoryRow[], query: z.output<typeof trajectoryQuery>): TrajectoryRow[] {
   const { scenario, min = -Infinity, max = Infinity, sort, order } = query;
   const found = rows.filter((row) => row.reward >= min && row.reward <= max && (scenario === undefined || row.scenario === scenario));

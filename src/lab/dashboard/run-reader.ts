@@ -23,9 +23,10 @@ export class RunReader {
   readonly #events: LineTail<EventRow>;
   readonly #checkpoints: LineTail<RunCheckpoint>;
   readonly #notes: LineTail<NotesRow>;
-  /** Last change of the notes: changes are written one after the other. */
-  #noting: Promise<unknown> = Promise.resolve();
+  /** End of the last change of the notes, so that changes are written one after the other. */
+  #writingNotes: Promise<unknown> = Promise.resolve();
   #config: unknown;
+  /** Inode, size and time of `config.json` when it was read; empty without the file. */
   #configVersion = "";
   #state: RunStateName = "interrupted";
   #problem: string | null = null;
@@ -49,7 +50,10 @@ export class RunReader {
     return formatPosition({ events: this.#events.end, metrics: this.#metrics.end });
   }
 
-  /** Looks for new events and metrics, and refreshes only if there are some: the end of a process without an event is left to `refresh`. */
+  /**
+   * Refreshes only if there are new events or metrics. Does not notice a process that ended without recording an event; {@link refresh}
+   * does. Returns true if the summary has changed.
+   */
   async poll(): Promise<boolean> {
     const changed = await Promise.all([this.#events.hasChanged(), this.#metrics.hasChanged()]);
     return changed.includes(true) && (await this.refresh());
@@ -98,7 +102,7 @@ export class RunReader {
     return kind === "unknown" ? "interrupted" : kind;
   }
 
-  /** Summary of the run as of the last refresh. */
+  /** Returns the summary of the run as of the last refresh. */
   summary(): RunSummary {
     const { id, path, name } = this.run;
     const [metrics, events, checkpoints] = [this.#metrics.rows, this.#events.rows, this.#checkpoints.rows];
@@ -127,7 +131,7 @@ export class RunReader {
     };
   }
 
-  /** Mean reward by step; null for a step without a reward. */
+  /** Returns the mean reward by step; null for a step without a reward. */
   #rewards(split: Split): Map<number, number | null> {
     const name = split === "train" ? "reward/mean" : "eval/reward/mean";
     const rows = this.#metrics.rows.filter((row) => row.split === split);
@@ -151,12 +155,12 @@ export class RunReader {
     };
   }
 
-  /** Metrics as columns. @param names - Names of the metrics; empty for all. */
+  /** Returns metrics as columns. @param names - Names of the metrics; empty for all. */
   metrics(names: readonly string[]): RunMetrics {
     const rows = this.#metrics.rows;
     return {
       run: this.run.id,
-      metrics: { train: chosen(columnsOf(rows, "train"), names), eval: chosen(columnsOf(rows, "eval"), names) },
+      metrics: { train: withColumns(columnsOf(rows, "train"), names), eval: withColumns(columnsOf(rows, "eval"), names) },
       position: this.position,
     };
   }
@@ -164,8 +168,8 @@ export class RunReader {
   /** Records a change of the note or the tags. @throws DataError `E_DATA` if the file cannot be written. */
   async annotate(change: NotesChange): Promise<void> {
     const write = () => appendNotes(this.run, change);
-    this.#noting = this.#noting.then(write, write);
-    await this.#noting;
+    this.#writingNotes = this.#writingNotes.then(write, write);
+    await this.#writingNotes;
   }
 
   /** Returns the trajectory file of a step, with the groups that were discarded as of the last refresh. */
@@ -195,7 +199,8 @@ export class RunReader {
   }
 }
 
-function chosen({ steps, columns }: ColumnsData, names: readonly string[]): ColumnsData {
+/** Returns the columns of some metrics; all columns for an empty list of names. */
+function withColumns({ steps, columns }: ColumnsData, names: readonly string[]): ColumnsData {
   if (names.length === 0) return { steps, columns };
   return { steps, columns: Object.fromEntries(names.flatMap((name) => (columns[name] === undefined ? [] : [[name, columns[name]]]))) };
 }

@@ -79,7 +79,10 @@ export class Runs {
     };
   }
 
-  /** The next poll starts only after the last one has ended, so that a slow file system is not asked faster than it answers. */
+  /**
+   * Starts a poll after the interval. The next poll starts only after the last one has ended, so that a slow file system is not asked
+   * faster than it answers.
+   */
   #schedule(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
@@ -90,15 +93,18 @@ export class Runs {
     this.#timer.unref();
   }
 
+  /** Searches the roots if a search is due; else looks at the active runs. */
   #poll(): Promise<void> {
     return performance.now() >= this.#nextScanMs ? this.#scan() : this.#update(this.#active(), (reader) => reader.poll());
   }
 
+  /** Returns the runs to look at in each poll. */
   #active(): RunReader[] {
     const isWatched = (id: string) => [...this.#subscribers].some(({ watched }) => watched.has(id));
     return [...this.#readers.values()].filter(({ isRunning, run }) => isRunning || isWatched(run.id));
   }
 
+  /** Searches the roots for new and removed runs, then refreshes all runs. */
   async #scan(): Promise<void> {
     const startMs = performance.now();
     const found = await findRunsBelow([...this.#roots]);
@@ -111,8 +117,8 @@ export class Runs {
   }
 
   /**
-   * Refreshes runs and reports the changed ones, also if a request and not the poll caused the refresh. One run after the other: the work is
-   * parsing, which has one thread.
+   * Refreshes runs and reports the changed ones, also if a request and not the poll caused the refresh. One run after the other: the work
+   * is parsing, which has one thread.
    */
   async #update(
     readers: readonly RunReader[],

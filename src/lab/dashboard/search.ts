@@ -12,7 +12,7 @@ import type { RolloutFile, Rollouts } from "./rollouts.ts";
 
 /** Characters of a text that are shown before and after a match. */
 const CONTEXT = { before: 40, after: 120 };
-/** Texts that a JSON file contains unchanged, however its writer escapes characters. */
+/** Texts that a JSON file contains unchanged, however its writer escapes characters: a line without such a text needs no parsing. */
 const PLAIN = /^[\w .,:;!?()[\]{}<>=+*@#$%&|~^'`-]+$/u;
 
 /** Options of {@link searchTrajectories}. */
@@ -51,7 +51,11 @@ export async function searchTrajectories(
   return { items, isComplete: true };
 }
 
-/** Returns the text around the first match of each trajectory, by `line/index`. */
+/**
+ * Returns the text around the first match of each trajectory, by `line/index`.
+ *
+ * @param wanted - Text to find, in lower case.
+ */
 async function matchesIn({ run, split, step }: RolloutFile, wanted: string, signal: AbortSignal): Promise<Map<string, string>> {
   const path = join(run.path, trajectoryFile(split, step));
   const found = new Map<string, string>();
@@ -77,13 +81,14 @@ function jsonOf(text: string, place: string): unknown {
   }
 }
 
+/** Returns the texts of a message that a search reads. */
 function textsOf({ text, reasoning, calls }: ItemData): string[] {
   return [text, reasoning ?? "", ...calls.map(({ name, args }) => `${name} ${args}`)];
 }
 
 /** Returns the first match with the text around it on one line. */
 function around(text: string, wanted: string): string {
-  const at = text.toLowerCase().indexOf(wanted);
-  const [from, to] = [Math.max(0, at - CONTEXT.before), at + wanted.length + CONTEXT.after];
+  const start = text.toLowerCase().indexOf(wanted);
+  const [from, to] = [Math.max(0, start - CONTEXT.before), start + wanted.length + CONTEXT.after];
   return `${from > 0 ? "…" : ""}${text.slice(from, to)}${to < text.length ? "…" : ""}`.replaceAll(/\s+/gu, " ");
 }

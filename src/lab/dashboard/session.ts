@@ -10,7 +10,9 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 /** Headers of a request that identify its session and its sender. */
 export interface SessionRequest {
   readonly method: string;
+  /** Header `Host`. */
   readonly host: string | undefined;
+  /** Value of the session cookie. */
   readonly token: string | undefined;
   /** Header `Origin`. */
   readonly origin: string | undefined;
@@ -27,13 +29,15 @@ interface Session {
 /**
  * Browser sessions of the dashboard, in memory: they end with the service.
  *
- * A one-time code, which only a holder of the API key can create, becomes a session when a browser visits the login page. A session is bound
- * to the host name of the login, so that a name rebound to this address has no session, and to the origin of the page, so that other pages,
- * also those on other ports of the same host, cannot use it.
+ * A one-time code, which only a holder of the API key can create, becomes a session when a browser visits the login page. A session is
+ * bound to the host name of the login, so that a name rebound to this address has no session, and to the origin of the page, so that other
+ * pages, also those on other ports of the same host, cannot use it.
  */
 export class BrowserSessions {
   readonly #now: () => number;
+  /** Expiry of each unused code, in milliseconds since 1970. */
   readonly #codes = new Map<string, number>();
+  /** Sessions by token. */
   readonly #sessions = new Map<string, Session>();
 
   constructor(now: () => number = Date.now) {

@@ -50,6 +50,7 @@ export async function openStream(
   return (stream) => send(stream, { runs, followed, signal });
 }
 
+/** Opens the files of a run to read from a position on. */
 function follow(reader: RunReader, from: RunPosition): Followed {
   return {
     reader,
@@ -58,6 +59,7 @@ function follow(reader: RunReader, from: RunPosition): Followed {
   };
 }
 
+/** Sends the list of runs, then every change, until the client leaves or the signal aborts. */
 async function send(
   stream: SSEStreamingApi,
   { runs, followed, signal }: { readonly runs: Runs; readonly followed: readonly Followed[]; readonly signal: AbortSignal },
@@ -69,7 +71,7 @@ async function send(
   signal.addEventListener("abort", stop);
   const write = <K extends keyof StreamMessages>(event: K, data: StreamMessages[K], id?: string) =>
     stream.writeSSE({ event, data: JSON.stringify(data), ...(id === undefined ? {} : { id }) });
-  const news = async () => {
+  const writeNews = async () => {
     for (const each of followed) {
       const messages = await newsOf(each);
       // Only the last message has an id: a client that loses the connection before gets the run's messages again.
@@ -88,7 +90,7 @@ async function send(
   });
   try {
     await write("runs", first);
-    await news();
+    await writeNews();
     while (!stream.aborted && !signal.aborted) {
       const heartbeat = setTimeout(() => wake.resolve(), HEARTBEAT_MS);
       await wake.promise;
@@ -99,7 +101,7 @@ async function send(
         for (const id of removed) await write("run-remove", { id });
         for (const reader of changed) await write("run", reader.summary());
       }
-      await news();
+      await writeNews();
     }
   } finally {
     unsubscribe();
@@ -107,9 +109,11 @@ async function send(
   }
 }
 
+/** Message about a followed run. */
 type News = readonly ["rows", StreamMessages["rows"]] | readonly ["event", StreamMessages["event"]];
 
-/** Reads the events recorded since the last call. Damage is reported by the summary of the run. */
+/** Reads the metrics and events recorded since the last call. A damaged line ends the reading of its file; the summary of the run
+ * reports it. */
 async function newsOf({ reader, events, metrics }: Followed): Promise<News[]> {
   const run = reader.run.id;
   await Promise.all([events, metrics].map((tail) => tail.read().catch(() => false)));
@@ -121,6 +125,7 @@ async function newsOf({ reader, events, metrics }: Followed): Promise<News[]> {
   ];
 }
 
+/** Returns the position up to which the files of a run were read. */
 function positionOf({ events, metrics }: Followed): string {
   return formatPosition({ events: events.end, metrics: metrics.end });
 }

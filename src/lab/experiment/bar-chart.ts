@@ -13,7 +13,7 @@ export interface Bar {
   readonly low?: number | undefined;
   /** Upper end of the interval. @default no interval */
   readonly high?: number | undefined;
-  /** CSS color that fills the bar. @default the next of seven distinct colors */
+  /** CSS color that fills the bar. @default the color at the index of the bar, of seven distinct colors */
   readonly color?: string | undefined;
 }
 
@@ -27,8 +27,10 @@ export interface BarChartOptions {
   readonly yLabel?: string | undefined;
 }
 
-/** Max share of a bar's slot that the bar fills, and its max width in pixels. */
-const [FILLED, MAX_BAR] = [0.6, 90];
+/** Share of its slot that a bar fills. */
+const FILLED_SHARE = 0.6;
+/** Max width of a bar in pixels. */
+const MAX_BAR_WIDTH = 90;
 
 /**
  * Draws bars from zero, each with an optional interval.
@@ -56,7 +58,7 @@ export function barChart({ bars, title = "", yLabel = "" }: BarChartOptions): Ch
   const range = [Math.min(...values) < 0 ? low : 0, Math.max(...values) > 0 ? high : 0] as const;
   const plot = new Plot({ title, xLabel: "", yLabel, range: range[0] < range[1] ? range : [0, 1], legend: [] });
   const slot = (plot.right - plot.left) / bars.length;
-  const width = Math.min(slot * FILLED, MAX_BAR);
+  const width = Math.min(slot * FILLED_SHARE, MAX_BAR_WIDTH);
   bars.forEach((bar, index) => {
     const middle = plot.left + (index + 0.5) * slot;
     const color = escaped(bar.color ?? (COLORS[index % COLORS.length] as string));
@@ -72,12 +74,14 @@ export function barChart({ bars, title = "", yLabel = "" }: BarChartOptions): Ch
   return new Chart(title, plot.toSvg(`${title || "Bar chart"}: ${label}`));
 }
 
+/** Draws an interval as a vertical line with a short horizontal line at each end. */
 function interval(plot: Plot, x: number, [low, high]: readonly [number, number]): void {
   const style = 'stroke="#27272a" stroke-width="1.5"';
   plot.line([x, plot.y(low)], [x, plot.y(high)], style);
   for (const end of [low, high]) plot.line([x - 6, plot.y(end)], [x + 6, plot.y(end)], style);
 }
 
+/** Shortens a name to a width in pixels, at least to three characters. */
 function shortened(name: string, width: number): string {
   const max = Math.max(3, Math.floor(width / CHARACTER));
   return name.length <= max ? name : `${name.slice(0, max - 1)}…`;

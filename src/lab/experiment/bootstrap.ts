@@ -78,6 +78,7 @@ export function bootstrapMean(
   };
 }
 
+/** Returns the means of the replicates, in the order of their draws. */
 function replicateMeans(values: readonly number[], draws: number, seed: bigint): Float64Array {
   const key = [Number(seed & 0xffff_ffffn), Number(seed >> 32n)] as const;
   const count = values.length;
@@ -87,7 +88,7 @@ function replicateMeans(values: readonly number[], draws: number, seed: bigint):
     for (let from = 0; from < count; from += 4) {
       const words = philox4x32([b, from / 4, 0, BOOTSTRAP_DOMAIN], key);
       const end = Math.min(4, count - from);
-      // The product is exact: both factors are integers, and `count` is far below 2^21.
+      // The product is exact: `count` is far below 2^21, so that the product of both integers is below 2^53.
       for (let j = 0; j < end; j++) sum += values[Math.floor(((words[j] as number) * count) / 2 ** 32)] as number;
     }
     means[b] = sum / count;

@@ -30,7 +30,11 @@ export class Chart extends Displayable {
     await replaceFile(path, this.svg);
   }
 
-  /** Returns the SVG for notebooks, and a line of text for consoles. */
+  /**
+   * Returns the SVG for notebooks, and a line of text for consoles.
+   *
+   * @returns Contents by media type.
+   */
   override toMedia(): MediaBundle {
     return {
       "image/svg+xml": this.svg,

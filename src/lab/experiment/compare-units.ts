@@ -1,31 +1,36 @@
-/** Values to pair: one per scenario of an evaluation, or one per training step. */
+/** Values of the compared runs by unit: one per scenario of an evaluation, or one per training step. */
 import { ConfigError, NotFoundError } from "../../base/errors.ts";
 import type { Units } from "./pairs.ts";
 import type { ScenarioResult, Subject } from "./run.ts";
 
-/** Reads the mean of each scenario over its rollouts. */
+/**
+ * Reads the mean of each scenario over its rollouts. Scenarios with equal ids are one unit.
+ *
+ * @param metric - `reward`, or the name of a trajectory metric.
+ */
 export async function evaluationUnits(subjects: readonly Subject[], metric: string, signal: AbortSignal | undefined): Promise<Units[]> {
   const results = await Promise.all(subjects.map(({ run, step }) => run.evaluation(step, { signal })));
   // A scenario without a successful rollout has no id of its own; the other runs name it by its position in the environment's list.
   const ids = new Map(results.flat().flatMap(({ index, scenario }) => (scenario === null ? [] : [[index, scenario]])));
-  return results.map((scenarios, at) => {
-    const { name } = subjects[at] as Subject;
+  return results.map((scenarios, index) => {
+    const { name } = subjects[index] as Subject;
     const pooled = new Map<string, number[]>();
     for (const each of scenarios) {
       const unit = each.scenario ?? ids.get(each.index) ?? `#${each.index}`;
       pooled.set(unit, [...(pooled.get(unit) ?? []), ...valuesOf(each, metric, name)]);
     }
-    const filled = [...pooled].filter(([, values]) => values.length > 0);
+    const withValues = [...pooled].filter(([, values]) => values.length > 0);
     const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
     return {
       name,
       all: new Set(pooled.keys()),
-      values: new Map(filled.map(([unit, values]) => [unit, mean(values)])),
-      missing: pooled.size - filled.length,
+      values: new Map(withValues.map(([unit, values]) => [unit, mean(values)])),
+      missing: pooled.size - withValues.length,
     };
   });
 }
 
+/** Returns a value per rollout that did not fail. */
 function valuesOf({ rewards, metrics, scenario, index }: ScenarioResult, metric: string, name: string): readonly number[] {
   if (metric === "reward") return rewards;
   return metrics.map((each) => {
@@ -38,7 +43,7 @@ function valuesOf({ rewards, metrics, scenario, index }: ScenarioResult, metric:
   });
 }
 
-/** Returns the metric of each training step. */
+/** Returns the metric of each training step from `from` to `to`; undefined for no limit. */
 export function stepUnits(
   subjects: readonly Subject[],
   metric: string,
@@ -48,8 +53,8 @@ export function stepUnits(
     if (step !== undefined) {
       throw new ConfigError(`\`${name}\` selects an evaluation; pass the run itself to compare training steps`, { param: "by" });
     }
-    const points = run.series(metric).filter(([at]) => at >= from && at <= to);
-    const values = new Map(points.map(([at, value]) => [String(at), value]));
+    const points = run.series(metric).filter(([trainStep]) => trainStep >= from && trainStep <= to);
+    const values = new Map(points.map(([trainStep, value]) => [String(trainStep), value]));
     return { name, all: new Set(values.keys()), values, missing: 0 };
   });
 }

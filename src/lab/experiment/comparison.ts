@@ -6,9 +6,9 @@ import { Table } from "./table.ts";
 
 /** Mean of a run over the scenarios or steps, with an interval of its own. */
 export interface ComparedRun extends BootstrapEstimate {
-  /** Name of the run, of the selected evaluation, or the settings of the cells. */
+  /** Name of the run or of the selected evaluation; in a sweep, the settings of the cells. */
   readonly name: string;
-  /** Units without a value: scenarios of which all rollouts failed, or seeds of which the cell failed. */
+  /** Number of units without a value: scenarios in which all rollouts failed, or seeds with a failed cell. */
   readonly missing: number;
 }
 
@@ -96,12 +96,17 @@ export class Comparison extends Displayable {
     return barChart({ title: `${this.metric}: difference to ${this.baseline}, paired by ${this.by}`, yLabel: "difference", bars });
   }
 
-  /** Returns the table of the comparison for notebooks. */
+  /**
+   * Returns the table of the comparison for notebooks.
+   *
+   * @returns Contents by media type.
+   */
   override toMedia(): MediaBundle {
     return this.table().toMedia();
   }
 }
 
+/** Returns a finite number; null for any other value. */
 function finite(value: number | undefined): number | null {
   return value !== undefined && Number.isFinite(value) ? value : null;
 }

@@ -1,7 +1,7 @@
 import { ArgumentError } from "../../base/errors.ts";
 import { roundTicks, tickText, valueRange } from "../report/axis.ts";
 import { Chart } from "./chart.ts";
-import { COLORS, Plot, rounded } from "./plot.ts";
+import { COLORS, escaped, Plot, rounded } from "./plot.ts";
 
 /** Curve of a line chart. */
 export interface Series {
@@ -11,7 +11,7 @@ export interface Series {
   readonly points: readonly (readonly [x: number, y: number | null])[];
   /** Intervals drawn as a band, in the order of `x`. @default none */
   readonly band?: readonly (readonly [x: number, low: number, high: number])[] | undefined;
-  /** CSS color of line and band. @default the next of seven distinct colors */
+  /** CSS color of line and band. @default the color at the index of the series, of seven distinct colors */
   readonly color?: string | undefined;
 }
 
@@ -39,6 +39,9 @@ export interface LineChartOptions {
   readonly marks?: readonly Mark[] | undefined;
 }
 
+/** Max number of intervals between the ticks of the horizontal axis. */
+const MAX_X_INTERVALS = 8;
+
 /**
  * Draws curves over a common axis, each with an optional band of intervals.
  *
@@ -60,34 +63,43 @@ export function lineChart(options: LineChartOptions): Chart {
   const points = series.flatMap((each) => each.points.filter(isFinitePoint));
   if (points.length === 0) throw new ArgumentError("Expected `series` to have a point with finite numbers, got none", { param: "series" });
   const bands = series.flatMap(({ band = [] }) => band);
-  const xs = extent([...points.map(([x]) => x), ...bands.map(([x]) => x), ...marks.map(({ x }) => x)]);
+  const xExtent = extent([...points.map(([x]) => x), ...bands.map(([x]) => x), ...marks.map(({ x }) => x)]);
   const range = options.range ?? valueRange(...extent([...points.map(([, y]) => y), ...bands.flatMap(([, low, high]) => [low, high])]));
   if (!(range[0] < range[1]))
     throw new ArgumentError(`Expected \`range\` to be ascending, got ${JSON.stringify(range)}`, { param: "range" });
   const colored = series.map((each, index) => ({ ...each, color: each.color ?? (COLORS[index % COLORS.length] as string) }));
   const plot = new Plot({ title, xLabel, yLabel, range, legend: colored });
-  const [low, high] = xs[0] < xs[1] ? xs : [xs[0] - 0.5, xs[1] + 0.5];
+  // A single position is drawn in the middle of the axis.
+  const [low, high] = xExtent[0] < xExtent[1] ? xExtent : [xExtent[0] - 0.5, xExtent[1] + 0.5];
+  /** Returns the horizontal position of a value in pixels. */
   const x = (value: number) => plot.left + ((value - low) / (high - low)) * (plot.right - plot.left);
-  const ticks = roundTicks([low, high], 8, points.every(([at]) => Number.isInteger(at)) ? 1 : 0);
+  // If all positions are integers, they are steps: no tick lies between two steps.
+  const minStep = points.every(([position]) => Number.isInteger(position)) ? 1 : 0;
+  const ticks = roundTicks([low, high], MAX_X_INTERVALS, minStep);
   for (const tick of ticks.values) plot.text([x(tick), plot.bottom + 18], tickText(tick, ticks.step), 'text-anchor="middle"');
   for (const mark of marks) {
     plot.line([x(mark.x), plot.bottom], [x(mark.x), plot.top], 'stroke="#a1a1aa" stroke-dasharray="4 4"');
     plot.text([x(mark.x) + 5, plot.top + 12], mark.label, 'fill="#71717a"');
   }
-  const at = (px: number, value: number) => `${rounded(x(px))},${rounded(plot.y(value))}`;
+  /** Returns a point as SVG coordinates `x,y`. */
+  const svgPoint = (position: number, value: number) => `${rounded(x(position))},${rounded(plot.y(value))}`;
   for (const { band = [], color } of colored) {
     if (band.length === 0) continue;
-    const outline = [...band.map(([px, , top]) => at(px, top)), ...band.toReversed().map(([px, bottom]) => at(px, bottom))];
-    plot.add(`<polygon points="${outline.join(" ")}" fill="${color}" fill-opacity="0.15"/>`);
+    const outline = [
+      ...band.map(([position, , top]) => svgPoint(position, top)),
+      ...band.toReversed().map(([position, bottom]) => svgPoint(position, bottom)),
+    ];
+    plot.add(`<polygon points="${outline.join(" ")}" fill="${escaped(color)}" fill-opacity="0.15"/>`);
   }
   for (const { points: all, color } of colored) {
     for (const piece of pieces(all)) {
+      // A line of one point would be invisible.
       const single = piece.length === 1 ? piece[0] : undefined;
       if (single !== undefined)
-        plot.add(`<circle cx="${rounded(x(single[0]))}" cy="${rounded(plot.y(single[1]))}" r="2.5" fill="${color}"/>`);
+        plot.add(`<circle cx="${rounded(x(single[0]))}" cy="${rounded(plot.y(single[1]))}" r="2.5" fill="${escaped(color)}"/>`);
       else
         plot.add(
-          `<polyline points="${piece.map((point) => at(...point)).join(" ")}" fill="none" stroke="${color}" stroke-width="2" stroke-linejoin="round"/>`,
+          `<polyline points="${piece.map((point) => svgPoint(...point)).join(" ")}" fill="none" stroke="${escaped(color)}" stroke-width="2" stroke-linejoin="round"/>`,
         );
     }
   }
@@ -98,7 +110,7 @@ function isFinitePoint(point: readonly [number, number | null]): point is readon
   return Number.isFinite(point[0]) && Number.isFinite(point[1]);
 }
 
-/** Splits points at gaps. */
+/** Splits points at gaps into pieces of at least one point. */
 function pieces(points: readonly (readonly [number, number | null])[]): (readonly [number, number])[][] {
   const found: (readonly [number, number])[][] = [[]];
   for (const point of points) {

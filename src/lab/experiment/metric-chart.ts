@@ -13,8 +13,8 @@ export interface MetricChartOptions extends BootstrapOptions {
   /** Rows of training steps or of evaluations. @default "train" */
   readonly split?: Split | undefined;
   /**
-   * Returns the name of a run's curve. Runs with the same name become one curve: the mean at each step that all of them have, with a band of
-   * percentile bootstrap intervals over the runs.
+   * Returns the name of a run's curve. Runs with the same name become one curve: the mean at each step that all of them have, with a band
+   * of percentile bootstrap intervals over the runs.
    *
    * @default the name of the run, a curve per run
    */
@@ -55,6 +55,7 @@ export function metricChart(runs: readonly Run[], options: MetricChartOptions = 
   return lineChart({ title, xLabel: split === "train" ? "step" : "completed steps", series });
 }
 
+/** Inserts a null at each missing step, so that the curve has a gap there. */
 function withGaps(points: readonly (readonly [number, number])[]): (readonly [number, number | null])[] {
   const values = new Map(points);
   return consecutive([...values.keys()]).map((step) => [step, values.get(step) ?? null]);

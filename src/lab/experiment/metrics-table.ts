@@ -38,14 +38,14 @@ export function metricsTable(runs: readonly Run[], { metrics, split = "train", s
   }
   const names = metrics ?? known;
   const rows = runs.flatMap((run) => {
-    const { steps: all, columns } = run.metrics(split);
-    const row = (step: number, at: number): Row => ({
+    const { steps: numbers, columns } = run.metrics(split);
+    const row = (step: number, index: number): Row => ({
       run: run.name,
       step,
-      ...Object.fromEntries(names.map((name) => [name, columns[name]?.[at] ?? null])),
+      ...Object.fromEntries(names.map((name) => [name, columns[name]?.[index] ?? null])),
     });
-    const every = all.map(row);
-    return steps === "all" ? every : every.slice(-1);
+    const all = numbers.map(row);
+    return steps === "all" ? all : all.slice(-1);
   });
   return new Table(rows, ["run", "step", ...names]);
 }

@@ -1,4 +1,4 @@
-/** Paired differences of values by unit: scenarios, training steps or seeds. */
+/** Paired differences of values by unit. A unit is a scenario, a training step or a seed. */
 import { ArgumentError, ConfigError } from "../../base/errors.ts";
 import { bootstrapMean, type BootstrapOptions } from "./bootstrap.ts";
 import { Comparison, type ComparedRun, type Difference } from "./comparison.ts";
@@ -52,6 +52,7 @@ export function compareUnits(units: readonly Units[], { metric, by, baseline, bo
   });
 }
 
+/** Pairs the values of a run with the values of the baseline; units without a value in either are left out. */
 function difference(each: Units, reference: Units, bootstrap: BootstrapOptions): Difference {
   const pairs = [...reference.values].flatMap(([unit, value]) => {
     const other = each.values.get(unit);
@@ -64,13 +65,14 @@ function difference(each: Units, reference: Units, bootstrap: BootstrapOptions):
 /** Max number of unpaired units in an error message. */
 const MAX_LISTED = 5;
 
+/** Checks that a run has the same units as the baseline. */
 function checkPairs(each: Units, reference: Units, by: Comparison["by"]): void {
-  const lacks = [...reference.all].filter((unit) => !each.all.has(unit));
-  const adds = [...each.all].filter((unit) => !reference.all.has(unit));
-  if (lacks.length + adds.length === 0) return;
+  const missing = [...reference.all].filter((unit) => !each.all.has(unit));
+  const extra = [...each.all].filter((unit) => !reference.all.has(unit));
+  if (missing.length + extra.length === 0) return;
   const parts = [
-    ...(lacks.length === 0 ? [] : [`\`${each.name}\` lacks ${listed(lacks)}`]),
-    ...(adds.length === 0 ? [] : [`\`${reference.name}\` lacks ${listed(adds)}`]),
+    ...(missing.length === 0 ? [] : [`\`${each.name}\` lacks ${listed(missing)}`]),
+    ...(extra.length === 0 ? [] : [`\`${reference.name}\` lacks ${listed(extra)}`]),
   ];
   const remedy = by === "scenario" ? 'Evaluate both on the same scenarios, or compare `by: "step"`' : commonSteps(each, reference);
   throw new ConfigError(`Expected the same ${by}s in every run, so that differences are paired: ${parts.join("; ")}. ${remedy}`, {
@@ -78,13 +80,14 @@ function checkPairs(each: Units, reference: Units, by: Comparison["by"]): void {
   });
 }
 
-/** Returns the remedy for runs of different length. */
+/** Returns the remedy for runs with different steps. */
 function commonSteps(each: Units, reference: Units): string {
   const common = [...reference.all].filter((unit) => each.all.has(unit)).map(Number);
   if (common.length === 0) return "The runs have no step in common";
   return `Compare the common steps: \`from: ${Math.min(...common)}\`, \`to: ${Math.max(...common)}\``;
 }
 
+/** Returns the number of units, and the first of them. */
 function listed(units: readonly string[]): string {
   const more = units.length > MAX_LISTED ? ", …" : "";
   return `${units.length} of them (${units.slice(0, MAX_LISTED).join(", ")}${more})`;

@@ -1,13 +1,19 @@
 /** Parts that all charts share: frame, value axis, legend and escaped text of an SVG document. */
 import { roundTicks, tickText } from "../report/axis.ts";
 
-/** Size of a chart in pixels, without its legend. */
+/** Width of a chart in pixels. */
 export const WIDTH = 760;
+/** Height of a chart in pixels, without its legend. */
 const HEIGHT = 380;
+/** Space around the plot area in pixels, without the legend. */
 const MARGIN = { left: 64, right: 20, top: 32, bottom: 48 };
-/** Height of a row of the legend. */
+/** Height of a row of the legend in pixels. */
 const LEGEND_ROW = 20;
-/** Estimated width of a character at the font size of the chart, for the layout of the legend and for long names. */
+/** Length of the line of a legend entry in pixels. */
+const LEGEND_LINE = 22;
+/** Space before and after the name of a legend entry in pixels. */
+const LEGEND_GAPS = 30;
+/** Estimated width of a character in pixels at the font size of the chart, for the layout of the legend and for long names. */
 export const CHARACTER = 6.6;
 
 /** Distinct colors for series, also for most color-blind readers. @source Okabe, Ito, Color Universal Design (2008), without yellow. */
@@ -30,6 +36,7 @@ export interface PlotOptions {
 
 /** An SVG document in the making: a plot area with a value axis, to which charts add their own elements. */
 export class Plot {
+  /** Edges of the plot area in pixels. */
   readonly left = MARGIN.left;
   readonly right = WIDTH - MARGIN.right;
   readonly top: number;
@@ -56,7 +63,7 @@ export class Plot {
     this.text([14, middle], yLabel, `text-anchor="middle" transform="rotate(-90 14 ${rounded(middle)})"`);
   }
 
-  /** Returns the vertical position of a value. */
+  /** Returns the vertical position of a value in pixels. */
   y(value: number): number {
     const [low, high] = this.#range;
     return this.bottom - ((value - low) / (high - low)) * (this.bottom - this.top);
@@ -88,26 +95,27 @@ export class Plot {
     ].join("\n");
   }
 
-  #legendRow(row: readonly (LegendEntry & { readonly at: number })[], y: number): void {
-    for (const { name, color, at } of row) {
-      this.line([this.left + at, y], [this.left + at + 22, y], `stroke="${escaped(color)}" stroke-width="3"`);
-      this.text([this.left + at + 28, y + 4], name);
+  #legendRow(row: readonly (LegendEntry & { readonly offset: number })[], y: number): void {
+    for (const { name, color, offset } of row) {
+      this.line([this.left + offset, y], [this.left + offset + LEGEND_LINE, y], `stroke="${escaped(color)}" stroke-width="3"`);
+      this.text([this.left + offset + LEGEND_LINE + 6, y + 4], name);
     }
   }
 }
 
-/** Places the entries of a legend in rows of a width. */
-function legendRows(legend: readonly LegendEntry[], width: number): (LegendEntry & { readonly at: number })[][] {
-  const rows: (LegendEntry & { readonly at: number })[][] = [];
-  let at = Number.POSITIVE_INFINITY;
+/** Places the entries of a legend in rows of at most `width` pixels. `offset` is the distance of an entry from the start of its row. */
+function legendRows(legend: readonly LegendEntry[], width: number): (LegendEntry & { readonly offset: number })[][] {
+  const rows: (LegendEntry & { readonly offset: number })[][] = [];
+  // Larger than any width, so that the first entry starts the first row.
+  let offset = Number.POSITIVE_INFINITY;
   for (const entry of legend) {
-    const size = 52 + entry.name.length * CHARACTER;
-    if (at + size > width) {
+    const size = LEGEND_LINE + LEGEND_GAPS + entry.name.length * CHARACTER;
+    if (offset + size > width) {
       rows.push([]);
-      at = 0;
+      offset = 0;
     }
-    rows.at(-1)?.push({ ...entry, at });
-    at += size;
+    rows.at(-1)?.push({ ...entry, offset });
+    offset += size;
   }
   return rows;
 }

@@ -43,7 +43,10 @@ export interface Subject {
 export interface ScenarioResult {
   /** Index in the list of `eval` scenarios, over all environments of the run. */
   readonly index: number;
-  /** Id of the scenario, `<environment>/<id>` in a run on several environments; null if all its rollouts failed, or if the run stored no ids. */
+  /**
+   * Id of the scenario, `<environment>/<id>` in a run on several environments; null if all its rollouts failed, or if the run stored no
+   * ids.
+   */
   readonly scenario: string | null;
   /** Reward of each rollout that did not fail. */
   readonly rewards: readonly number[];
@@ -261,6 +264,7 @@ export class Run {
   }
 }
 
+/** Returns the state of a status; `unknown` for a reason that this version of the package does not know. */
 function stateName(status: RunStatus): RunState {
   if (status.kind !== "ended") return status.kind;
   return isKnownEnd(status.reason) ? status.reason : "unknown";

@@ -29,6 +29,7 @@ export interface SweepCell<S> {
   readonly seed: number;
 }
 
+/** Schema of `cell.json`. */
 const record = z.strictObject({
   version: z.literal(1),
   settings: z.record(z.string(), z.json()),
@@ -43,7 +44,9 @@ const record = z.strictObject({
 /** Contents of `cell.json`. */
 export type CellRecord = z.infer<typeof record>;
 
+/** Max characters of the settings in the name of a cell, without the hash. */
 const MAX_NAME = 96;
+/** Names that are valid as the name of a directory and of a model. */
 const SAFE = /^[\w-][\w.-]*$/u;
 
 /**
@@ -68,6 +71,7 @@ export function cellsOf<G extends Grid>(dir: string, grid: G, seeds: readonly nu
   );
 }
 
+/** Checks the values of a setting. */
 function checkValues(name: string, values: readonly Setting[]): void {
   const param = `grid.${name}`;
   if (!Array.isArray(values) || values.length === 0)
@@ -88,7 +92,7 @@ function settingsName(settings: Readonly<Record<string, Setting>>): string {
     .sort()
     .map((key) => `${key}-${typeof settings[key] === "string" ? settings[key] : JSON.stringify(settings[key])}_`);
   const name = parts.join("");
-  // A text that reads like another value, such as "1", would have the name of that value.
+  // The text "1" and the number 1 would give the same name. A text that is JSON gets a hash, and so does an object or a list.
   const isPlain = Object.values(settings).every(
     (value) => typeof value !== "object" && !(typeof value === "string" && parseJson(value) !== undefined),
   );
@@ -113,7 +117,7 @@ function canonical(value: unknown): string {
 /**
  * Reads the record of a cell; null if the cell was never started.
  *
- * @throws DataError `E_DATA` for a file that is no record.
+ * @throws DataError `E_DATA` for a file that does not match the schema.
  * @throws ConfigError `E_CONFIG` if the directory belongs to other settings.
  */
 export async function readCell(cell: SweepCell<unknown>): Promise<CellRecord | null> {

@@ -47,7 +47,7 @@ export class SweepResult<S, V> {
     this.cells = cells;
   }
 
-  /** Cells of which `run` threw an error. */
+  /** Cells in which `run` threw an error. */
   get failed(): readonly CellResult<S, V>[] {
     return this.cells.filter(({ state }) => state === "failed");
   }
@@ -68,6 +68,13 @@ export class SweepResult<S, V> {
    * Returns one row per cell: settings, `seed`, `state`, `seconds`, and the returned number or the numbers and texts in the returned object.
    *
    * @returns Table; a setting that is a list or an object is shown as JSON.
+   * @example
+   * ```ts
+   * import { sweep } from "whetstone/experiment";
+   *
+   * const result = await sweep({ dir: "runs/squares", grid: { base: [2, 3] }, run: ({ settings }) => settings.base ** 2 });
+   * console.log(result.table().toMarkdown()); // columns base, seed, state, seconds, value
+   * ```
    */
   table(): Table {
     return new Table(
@@ -85,7 +92,7 @@ export class SweepResult<S, V> {
   /**
    * Compares the combinations of settings by a number per cell. Differences to the baseline are paired by seed, and the bootstrap draws seeds:
    * the intervals cover the randomness of training, while `compare` covers the choice of scenarios. With few seeds a bootstrap
-   * interval is too narrow; use five or more. Seeds of which a cell failed have no pair and are counted in `missing`.
+   * interval is too narrow; use five or more. Seeds with a failed cell have no pair and are counted in `missing`.
    *
    * @param options - Number of a cell, baseline and bootstrap.
    * @returns Mean per combination over its seeds, and paired differences.
@@ -123,6 +130,7 @@ export class SweepResult<S, V> {
   }
 }
 
+/** Returns the number of a completed cell to compare. */
 function numberOf<S, V>(cell: CellResult<S, V>, value: SweepCompareOptions<S, V>["value"]): number {
   const found = typeof value === "function" ? value(cell) : value === undefined ? cell.value : property(cell.value, value);
   if (typeof found === "number" && Number.isFinite(found)) return found;
@@ -136,6 +144,7 @@ function scalars(values: unknown): Row {
   return Object.fromEntries(Object.entries(values as object).map(([name, value]) => [name, scalar(value)]));
 }
 
+/** Returns a value as the cell of a table; a list or an object as JSON. */
 function scalar(value: unknown): Cell {
   return typeof value === "object" && value !== null ? JSON.stringify(value) : ((value ?? null) as Cell);
 }

@@ -21,8 +21,8 @@ export interface SweepOptions<G extends Grid, V> {
   /** Seeds of each combination; distinct integers. @default [0] */
   readonly seeds?: readonly number[] | undefined;
   /**
-   * Runs one cell and returns its result, which is recorded as JSON. Pass `dir` as `runDir` to `trainRl` or `trainSft`, so that an interrupted
-   * cell resumes, and give every cell a model of its own.
+   * Runs one cell and returns its result, which is recorded as JSON. Pass `dir` as `runDir` to `trainRl` or `trainSft`, so that an
+   * interrupted cell resumes, and give every cell a model of its own.
    */
   readonly run: (cell: CellContext<Settings<G>>) => V | Promise<V>;
   /** Max number of cells that run at the same time, at least 1. @default 1 */
@@ -37,9 +37,9 @@ export interface SweepOptions<G extends Grid, V> {
 
 /**
  * Runs a function for every combination of settings and seed. Each cell has a directory with a name made from its settings, and a record
- * `cell.json` in it. The same call with the same directory resumes after any interruption, also after the loss of the process: finished cells
- * are not run again, and interrupted cells are run with the same directory. The grid may change from one call to the next; cells that are in
- * both keep their results, and directories of other cells remain.
+ * `cell.json` in it. The same call with the same directory resumes after any interruption, also after the loss of the process: finished
+ * cells are not run again, and interrupted cells are run with the same directory. The grid may change from one call to the next; cells that
+ * are in both keep their results, and directories of other cells remain.
  *
  * An error of `run` fails its cell and not the sweep: the error is recorded, and the other cells continue.
  *
@@ -83,6 +83,7 @@ export async function sweep<const G extends Grid, V>(options: SweepOptions<G, V>
   }
 }
 
+/** Runs the cells, at most `concurrency` at a time, and returns their results in the order of the cells. */
 async function runCells<G extends Grid, V>(
   cells: readonly SweepCell<Settings<G>>[],
   options: SweepOptions<G, V>,
@@ -108,19 +109,21 @@ async function runCells<G extends Grid, V>(
   return Promise.all(results);
 }
 
+/** Runs a cell and records its start and end. A finished cell is only reported. */
 async function runCell<G extends Grid, V>(
   cell: SweepCell<Settings<G>>,
   { run, retryFailed = true, onCell }: SweepOptions<G, V>,
   signal: AbortSignal,
 ): Promise<CellResult<Settings<G>, V>> {
   const before = await readCell(cell);
-  const finish = (contents: CellRecord): CellResult<Settings<G>, V> => {
+  /** Reports a record to `onCell` and returns it as a result. */
+  const reported = (contents: CellRecord): CellResult<Settings<G>, V> => {
     const { state, attempts, seconds, value, error } = contents;
     const result = { ...cell, state, attempts, seconds, value: value as V | null, error };
     onCell?.(result);
     return result;
   };
-  if (before?.state === "completed" || (before?.state === "failed" && !retryFailed)) return finish(before);
+  if (before?.state === "completed" || (before?.state === "failed" && !retryFailed)) return reported(before);
   const started: CellRecord = {
     version: 1,
     settings: JSON.parse(JSON.stringify(cell.settings)) as CellRecord["settings"],
@@ -132,15 +135,15 @@ async function runCell<G extends Grid, V>(
     error: null,
   };
   await writeCell(cell, started);
-  finish(started);
+  reported(started);
   const startedMs = performance.now();
   const outcome = await outcomeOf(() => run({ ...cell, signal }), signal);
   const ended: CellRecord = { ...started, ...outcome, seconds: (performance.now() - startedMs) / 1000 };
   await writeCell(cell, ended);
-  return finish(ended);
+  return reported(ended);
 }
 
-/** Runs a cell. An abort is rethrown, and the cell stays `running` on disk, so that the next call resumes it. */
+/** Runs the function of a cell. An abort is rethrown, and the cell stays `running` on disk, so that the next call resumes it. */
 async function outcomeOf(run: () => unknown, signal: AbortSignal): Promise<Pick<CellRecord, "state" | "value" | "error">> {
   try {
     const value: unknown = await run();

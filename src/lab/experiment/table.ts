@@ -96,7 +96,11 @@ export class Table extends Displayable {
     return this.rows.map((row) => Object.fromEntries(this.columns.map((name) => [name, row[name] ?? null])));
   }
 
-  /** Returns the table as Markdown, which notebooks render. */
+  /**
+   * Returns the table as Markdown, which notebooks render, and as text.
+   *
+   * @returns Contents by media type.
+   */
   override toMedia(): MediaBundle {
     return { "text/markdown": this.toMarkdown(), "text/plain": this.toString() };
   }
@@ -119,6 +123,7 @@ export class Table extends Displayable {
   }
 }
 
+/** Returns a value as text; numbers with {@link SHOWN_DIGITS} digits. */
 function shown(value: Cell): string {
   if (value === null) return "";
   return typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(SHOWN_DIGITS))) : String(value);

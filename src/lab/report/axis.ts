@@ -3,11 +3,12 @@
 /**
  * Formats a tick with as many digits as distinguish it from the next tick.
  *
- * @param step - Distance between two ticks.
+ * @param step - Distance between two ticks, above 0.
  */
 export function tickText(value: number, step: number): string {
   if (value === 0) return "0";
   const size = Math.abs(value);
+  // Digits after the first one. The tolerance counters the rounding of `log10`.
   const decades = Math.max(0, Math.floor(Math.log10(size)) - Math.floor(Math.log10(step) + 1e-9));
   if (size >= 1e5 || size < 1e-3) return value.toExponential(decades).replace(/\.?0+e/, "e");
   if (size >= 1e4) return `${Number((value / 1e3).toPrecision(decades + 1))}k`;
@@ -33,7 +34,7 @@ export function logRange(min: number | null, max: number | null): [number, numbe
   return [low, high > low ? high : low + power(min)];
 }
 
-/** Returns all integers from the first to the last of `given`, so that a missing step is a gap in the curves. */
+/** Returns all integers from the lowest to the highest of `given`, so that a missing step is a gap in the curves. */
 export function consecutive(given: readonly number[]): number[] {
   if (given.length === 0) return [];
   const first = given.reduce((low, step) => Math.min(low, step));
@@ -48,9 +49,9 @@ export function consecutive(given: readonly number[]): number[] {
  * @param minStep - Min distance between two ticks, e.g. 1 for steps. @default 0
  */
 export function roundTicks([low, high]: readonly [number, number], count: number, minStep = 0): { values: number[]; step: number } {
-  const rough = Math.max((high - low) / count, minStep);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough * (1 - 1e-9)) as number;
+  const minDistance = Math.max((high - low) / count, minStep);
+  const power = 10 ** Math.floor(Math.log10(minDistance));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= minDistance * (1 - 1e-9)) as number;
   // The tolerance keeps a tick at the end of the range in spite of rounding.
   const first = Math.ceil(low / step - 1e-9);
   const last = Math.floor(high / step + 1e-9);

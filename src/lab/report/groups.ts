@@ -12,10 +12,10 @@ import type { TrainedTurn } from "../../run/read-groups.ts";
 import type { DetailData, GroupData, ItemData, TrajectoryData } from "./page-data.ts";
 import { sampledData } from "./tokens.ts";
 
-/** Returns the contents to include of a trajectory, or null to omit them. */
+/** Returns the contents of a trajectory for the page; null to omit them. */
 export type Details = (trajectory: WireTrajectory, index: number) => DetailData | null;
 
-/** Constant added to the standard deviation before division, as in the trainer. */
+/** Constant that is added to the standard deviation of the rewards before the division, as in the trainer. */
 const DEVIATION_EPSILON = 1e-6;
 
 /** Data of a group that its line in the file determines. */
@@ -60,6 +60,7 @@ function trajectoryData(trajectory: WireTrajectory, { advantage, detail }: Pick<
   };
 }
 
+/** Returns the main conversation, then the additional histories. */
 function historiesOf({ messages_and_choices: main, additional_histories: additional }: WireTrajectory): MessageOrChoice[][] {
   return [main, ...additional.map((history: History) => history.messages_and_choices)];
 }
@@ -109,6 +110,7 @@ function contentText(content: WireContent): string {
   return content.map((part) => (typeof part === "string" ? part : (part.text ?? `[${part.type ?? "part"}]`))).join("\n");
 }
 
+/** Content of a message in a file. */
 type WireContent =
   | string
   | readonly (string | { readonly type?: string | undefined; readonly text?: string | null | undefined })[]

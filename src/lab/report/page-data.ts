@@ -18,9 +18,11 @@ export interface SampledData {
   readonly advantage: number | null;
   /** Advantages of the turn's tokens in training; null if all tokens had the turn's advantage. */
   readonly advantages: readonly number[] | null;
+  /** Number of tokens of the prompt; null if the run did not store them. */
   readonly promptTokens: number | null;
+  /** Reason for the end of the turn, such as `stop` or `length`; null if not stored. */
   readonly finish: string | null;
-  /** Step of the checkpoint that sampled the turn. */
+  /** Step of the checkpoint that sampled the turn; null if not stored. */
   readonly policy: number | null;
   /** Messages about data that cannot be shown. */
   readonly notes: readonly string[];
@@ -30,9 +32,12 @@ export interface SampledData {
 export interface ItemData {
   readonly role: string;
   readonly text: string;
+  /** Name of the speaker or of the tool; null if the message has none. */
   readonly name: string | null;
   readonly reasoning: string | null;
+  /** Id of the call that a tool message answers; null for other messages. */
   readonly callId: string | null;
+  /** Tool calls; `args` is JSON as the model wrote it. */
   readonly calls: readonly { readonly id: string | null; readonly name: string; readonly args: string }[];
   /** Tokens of a sampled turn; null for context. */
   readonly sampled: SampledData | null;
@@ -43,8 +48,10 @@ export type Scalars = Readonly<Record<string, number | string | boolean | null>>
 
 /** Contents of a trajectory, shown when it is opened. */
 export interface DetailData {
+  /** Time of the start, ISO 8601; null if not stored. */
   readonly start: string | null;
-  readonly policies: readonly [number | null, number | null];
+  /** Steps of the checkpoints that sampled the first and the last turn; null if not stored. */
+  readonly policies: readonly [first: number | null, last: number | null];
   readonly metrics: Scalars;
   readonly metadata: Scalars;
   readonly logs: readonly string[];
@@ -58,7 +65,9 @@ export interface TrajectoryData {
   readonly reward: number;
   /** `(reward − mean) / (deviation + 1e-6)` within the group; 0 where all rewards are equal. */
   readonly advantage: number;
+  /** Number of sampled tokens over all turns. */
   readonly tokens: number;
+  /** Number of sampled turns. */
   readonly turns: number;
   /** Contents; null if omitted to limit the size of the page. */
   readonly detail: DetailData | null;
@@ -68,9 +77,13 @@ export interface TrajectoryData {
 export interface GroupData {
   /** Line number in the file, from 1. */
   readonly line: number;
+  /** Id of the scenario, else its index, else the line number from 0. */
   readonly id: string;
+  /** Mean reward; null without trajectories. */
   readonly mean: number | null;
+  /** Standard deviation of the rewards; null without trajectories. */
   readonly deviation: number | null;
+  /** Whether training learns from the group: its rewards differ, or its turns have token advantages other than 0. */
   readonly isTrainable: boolean;
   /** Whether the filters of the run discarded the group before training. */
   readonly isDiscarded: boolean;
@@ -101,10 +114,13 @@ export interface PageData {
   readonly title: string;
   /** Time of writing the page, ISO 8601. */
   readonly written: string;
+  /** Summary of the run: model, steps, times, checkpoints. */
   readonly facts: readonly (readonly [name: string, value: string])[];
+  /** Settings of the run by flattened name, such as `evaluation.every`. */
   readonly config: readonly (readonly [name: string, value: string])[];
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
   readonly checkpoints: readonly CheckpointData[];
+  /** Number of recorded events by type. */
   readonly events: readonly (readonly [type: string, count: number])[];
   /** Warnings and failures, newest first; max 100. */
   readonly notices: readonly NoticeData[];

@@ -16,11 +16,11 @@ export interface PageLimits {
 }
 
 /** Remaining budget for trajectory contents in bytes of JSON; reduced as contents are added. */
-interface Room {
+interface ByteBudget {
   bytes: number;
 }
 
-/** Max share of the byte budget per step, so that the first, last and best step of both splits fit. */
+/** Max share of the byte budget per step, so that the first, last and best step of both splits fit: six steps. */
 const LARGEST_SHARE = 1 / 6;
 
 /**
@@ -31,49 +31,51 @@ const LARGEST_SHARE = 1 / 6;
 export async function readSteps(
   runDir: string,
   run: RunFiles,
-  { selection, signal }: { selection: PageLimits; signal: AbortSignal | undefined },
+  { limits, signal }: { limits: PageLimits; signal: AbortSignal | undefined },
 ): Promise<StepData[]> {
-  let left = selection.bytes;
+  let remainingBytes = limits.bytes;
   const steps: StepData[] = [];
-  for (const { split, ...selected } of wantedSteps(run, selection.steps)) {
-    // Steps are ordered by importance, so the steps left when the budget is used up are the least important.
-    const room: Room = { bytes: Math.floor(Math.min(left, selection.bytes * LARGEST_SHARE)) };
-    if (steps.length > 0 && room.bytes <= 0) break;
-    const before = room.bytes;
+  for (const { split, ...selected } of stepsByImportance(run, limits.steps)) {
+    // Steps come in the order of importance, so that the least important ones are left out when the budget is used up.
+    const budget: ByteBudget = { bytes: Math.floor(Math.min(remainingBytes, limits.bytes * LARGEST_SHARE)) };
+    if (steps.length > 0 && budget.bytes <= 0) break;
+    const before = budget.bytes;
     const discarded = split === "train" ? run.discarded.get(selected.step) : undefined;
-    steps.push(await readStep(runDir, split, { selected, discarded, room, signal }));
-    left -= before - room.bytes;
+    steps.push(await readStep(runDir, split, { selected, discarded, budget, signal }));
+    remainingBytes -= before - budget.bytes;
   }
   return steps.sort((a, b) => b.split.localeCompare(a.split, "en") || a.step - b.step);
 }
 
-/** Interleaves the selected steps of the two splits, so that neither uses up the budget of the other. */
-function wantedSteps(run: RunFiles, count: number): (SelectedStep & { split: Split })[] {
-  const of = (split: Split, max: number) =>
+/** Selects steps of both splits, most important first and in turns, so that neither split uses up the budget of the other. */
+function stepsByImportance(run: RunFiles, count: number): (SelectedStep & { split: Split })[] {
+  const select = (split: Split, max: number) =>
     selectSteps(run.trajectories[split], { rewards: rewardsOf(run, split), count: max }).map((selected) => ({ split, ...selected }));
-  const evaluations = of("eval", run.trajectories.train.length === 0 ? count : Math.floor(count / 3));
-  const train = of("train", count - evaluations.length);
-  const longer = Math.max(train.length, evaluations.length);
-  return Array.from({ length: longer }, (_, index) => [train[index], evaluations[index]])
+  const evaluations = select("eval", run.trajectories.train.length === 0 ? count : Math.floor(count / 3));
+  const train = select("train", count - evaluations.length);
+  const length = Math.max(train.length, evaluations.length);
+  return Array.from({ length }, (_, index) => [train[index], evaluations[index]])
     .flat()
     .filter((each) => each !== undefined);
 }
 
+/** Returns the mean reward by step. */
 function rewardsOf({ metrics }: RunFiles, split: Split): Map<number, number> {
   const { steps, columns } = metrics[split];
   const rewards = columns["reward/mean"] ?? [];
   return new Map(steps.flatMap((step, index) => (typeof rewards[index] === "number" ? [[step, rewards[index]]] : [])));
 }
 
+/** Input of {@link readStep}. */
 interface StepOptions {
   readonly selected: SelectedStep;
   /** Scenario indices of the discarded groups. */
   readonly discarded: ReadonlySet<number> | undefined;
-  readonly room: Room;
+  readonly budget: ByteBudget;
   readonly signal: AbortSignal | undefined;
 }
 
-async function readStep(runDir: string, split: Split, { selected, discarded, room, signal }: StepOptions): Promise<StepData> {
+async function readStep(runDir: string, split: Split, { selected, discarded, budget, signal }: StepOptions): Promise<StepData> {
   const file = trajectoryFile(split, selected.step);
   const trained = split === "train" ? await readTrained(join(runDir, trainedFile(selected.step)), signal) : null;
   const found = new Map<number, GroupData>();
@@ -83,8 +85,8 @@ async function readStep(runDir: string, split: Split, { selected, discarded, roo
     const details: Details = (trajectory, index) => {
       const detail = detailData(trajectory, trained?.get(`${scenario}/${index}`));
       const size = Buffer.byteLength(JSON.stringify(detail));
-      if (size > room.bytes) return null;
-      room.bytes -= size;
+      if (size > budget.bytes) return null;
+      budget.bytes -= size;
       return detail;
     };
     found.set(scenario, { ...groupData(group, line, details), isDiscarded: discarded?.has(scenario) === true });

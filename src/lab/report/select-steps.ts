@@ -40,6 +40,7 @@ function bestOf(steps: readonly number[], rewards: ReadonlyMap<number, number>):
   return best;
 }
 
+/** Returns the step with the largest distance to the nearest chosen step; the earliest in case of a tie. */
 function farthestOf(steps: readonly number[], chosen: readonly SelectedStep[]): number {
   const distance = (step: number) => Math.min(...chosen.map((each) => Math.abs(each.step - step)));
   return steps.reduce((far, step) => (distance(step) > distance(far) ? step : far));

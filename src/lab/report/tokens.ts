@@ -9,6 +9,7 @@ import type { SampledData } from "./page-data.ts";
 export function tokenTexts(entries: readonly LogprobEntry[]): string[] {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   return entries.map(({ token, bytes }, index) => {
+    // A token without bytes: the incomplete character before it becomes a replacement character.
     if (!bytes) return decoder.decode() + token;
     const isLast = index === entries.length - 1;
     const text = decoder.decode(Uint8Array.from(bytes), { stream: !isLast });
@@ -26,22 +27,22 @@ export function sampledData(choice: AssistantChoice, trained: TrainedTurn | unde
   const ids = choice.token_ids ?? null;
   const notes: string[] = [];
   if (entries.length === 0) notes.push("The turn was stored without log-probabilities, so its tokens cannot be shown.");
-  const idsFit = ids !== null && ids.length === entries.length;
-  if (ids !== null && entries.length > 0 && !idsFit) {
+  const hasIds = ids !== null && ids.length === entries.length;
+  if (ids !== null && entries.length > 0 && !hasIds) {
     notes.push(`The turn has ${ids.length} token ids and ${entries.length} log-probabilities; the ids are left out.`);
   }
-  const theirs = trained?.logprobs ?? null;
-  const theirsFit = theirs !== null && entries.length > 0 && theirs.length === entries.length;
-  if (theirs !== null && !theirsFit) {
-    notes.push(`The trainer reported ${theirs.length} log-probabilities for ${entries.length} sampled tokens; they are left out.`);
+  const trainerLogprobs = trained?.logprobs ?? null;
+  const hasTrainerLogprobs = trainerLogprobs !== null && entries.length > 0 && trainerLogprobs.length === entries.length;
+  if (trainerLogprobs !== null && !hasTrainerLogprobs) {
+    notes.push(`The trainer reported ${trainerLogprobs.length} log-probabilities for ${entries.length} sampled tokens; they are left out.`);
   }
   return {
     texts: tokenTexts(entries),
-    ids: idsFit ? ids : null,
+    ids: hasIds ? ids : null,
     logprobs: entries.length === 0 ? null : entries.map(({ logprob }) => rounded(logprob)),
-    trained: theirsFit ? theirs.map((value) => (value === null ? null : rounded(value))) : null,
+    trained: hasTrainerLogprobs ? trainerLogprobs.map((value) => (value === null ? null : rounded(value))) : null,
     advantage: trained?.advantage ?? null,
-    advantages: theirsFit && trained?.advantages?.length === entries.length ? trained.advantages : null,
+    advantages: hasTrainerLogprobs && trained?.advantages?.length === entries.length ? trained.advantages : null,
     promptTokens: choice.prompt_token_ids?.length ?? null,
     finish: choice.finish_reason ?? null,
     policy: choice.policy_version ?? null,

@@ -67,13 +67,13 @@ export async function writeReport(runDir: string, options: WriteReportOptions = 
     throw new ArgumentError(`Expected \`runDir\` to be the path of a run directory, got ${JSON.stringify(runDir)}`, { param: "runDir" });
   }
   const { signal } = options;
-  const selection = {
+  const limits = {
     steps: whole("steps", options.steps ?? 24),
     bytes: whole("trajectoryBytes", options.trajectoryBytes ?? 8 * 1024 * 1024),
   };
   signal?.throwIfAborted();
   const run = await readRun(runDir, signal);
-  const steps = await readSteps(runDir, run, { selection, signal });
+  const steps = await readSteps(runDir, run, { limits, signal });
   const html = await reportHtml({
     title: titleOf(run.config, basename(resolve(runDir))),
     written: new Date().toISOString(),
@@ -97,6 +97,7 @@ function rounded({ steps, columns }: ColumnsData): ColumnsData {
   return { steps, columns: Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, round(values)])) };
 }
 
+/** Returns an option after checking that it is an integer of at least 0. */
 function whole(name: "steps" | "trajectoryBytes", value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new ArgumentError(`Expected \`${name}\` to be a whole number from 0, got ${String(value)}`, { param: name });

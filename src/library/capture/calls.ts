@@ -4,7 +4,9 @@ import { ArgumentError, WhetstoneError } from "../../base/errors.ts";
 import type { RecordedCall } from "../../base/trajectory/histories.ts";
 import { errorIdentity, type CaptureScope, type RecordedExchange } from "./scope.ts";
 
-/** Returns the calls of a rollout in start order. A request without a form as chat completion becomes a line in the log. */
+/**
+ * Returns the calls of a rollout in start order. A request that has no translation to chat completions is dropped with a line in the log.
+ */
 export async function recordedCalls(scope: CaptureScope): Promise<RecordedCall[]> {
   const { exchanges } = scope;
   const lookup = lookupIn(exchanges);
@@ -19,24 +21,27 @@ export async function recordedCalls(scope: CaptureScope): Promise<RecordedCall[]
   return calls;
 }
 
-/** Returns access to the responses of a rollout. */
+/**
+ * Returns the lookup by which a Responses request finds the rollout's earlier responses (`previous_response_id`) and their items
+ * (`item_reference`).
+ */
 function lookupIn(exchanges: readonly RecordedExchange[]): ResponseLookup {
   const responses = exchanges.flatMap(({ exchange }) => (exchange.dialect === "responses" ? [exchange] : []));
   return {
     response(id) {
       const found = responses.find(({ answer }) => answer.id === id);
-      if (found === undefined) throw unknown("previous_response_id", "a response", id);
+      if (found === undefined) throw unknownReferenceError("previous_response_id", "a response", id);
       return continued(readResponsesRequest(found.request, accept), found.answer.output);
     },
     item(id) {
       const found = responses.flatMap(({ answer }) => answer.output).find((item) => item["id"] === id);
-      if (found === undefined) throw unknown("input", "a reference to an item of a response", id);
+      if (found === undefined) throw unknownReferenceError("input", "a reference to an item of a response", id);
       return found;
     },
   };
 }
 
-function unknown(param: string, expected: string, id: string): ArgumentError {
+function unknownReferenceError(param: string, expected: string, id: string): ArgumentError {
   return new ArgumentError(
     `\`${param}\`: expected ${expected} that this rollout recorded, got '${id}'. Start the conversation inside of the captured function`,
     { param },

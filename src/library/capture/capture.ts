@@ -104,15 +104,20 @@ export interface Capture {
 export const capture: Capture = { fetch: captureFetch(), wrap: captureFetch, trajectory: captureTrajectory, session: sessionTrajectory };
 
 const SETTLE_TIMEOUT_MS = 30_000;
+/** Delays of Node's timers are below this number of milliseconds. */
+const TIMER_LIMIT_MS = 2 ** 31;
 
+/** Implements `Capture.trajectory`. */
 async function captureTrajectory(
   run: () => CaptureResult | Promise<CaptureResult>,
   { settleTimeoutMs = SETTLE_TIMEOUT_MS, ...options }: CaptureOptions = {},
 ): Promise<Trajectory> {
-  if (!(settleTimeoutMs >= 0 && settleTimeoutMs < 2 ** 31)) refuse("settleTimeoutMs", "at least 0 and below 2147483648", settleTimeoutMs);
+  if (!(settleTimeoutMs >= 0 && settleTimeoutMs < TIMER_LIMIT_MS))
+    refuse("settleTimeoutMs", "at least 0 and below 2147483648", settleTimeoutMs);
   const { signal } = options;
   signal?.throwIfAborted();
   const scope = new CaptureScope(options);
+  // Created before the run, because its creation starts the trajectory's clock.
   const builder = trajectory({ messages: [] });
   try {
     const result = await scopes.run(scope, async () => run());
@@ -132,6 +137,7 @@ function checkedResult(result: CaptureResult): CaptureResult {
   throw new ArgumentError(`Expected the captured function to return \`{ reward }\`, got \`${String(result)}\``, { param: "run" });
 }
 
+/** Finishes the trajectory: the first history becomes the main conversation, the others its additional histories. */
 function toTrajectory(
   scope: CaptureScope,
   builder: ReturnType<typeof trajectory>,
@@ -141,7 +147,7 @@ function toTrajectory(
   const { logs, policy } = scope;
   const { histories, drifted } = toHistories(calls, policy?.step ?? null);
   const [main] = histories;
-  if (main === undefined) throw nothingCaptured(scope);
+  if (main === undefined) throw nothingCapturedError(scope);
   for (const item of main.items) builder.add(item);
   for (const line of logs) builder.log(line);
   for (const call of drifted) builder.log(driftLine(call));
@@ -151,12 +157,12 @@ function toTrajectory(
   return Trajectory.fromWire({ ...wire, ...toHistoryMembers(histories) });
 }
 
-function nothingCaptured({ policy, logs, otherModels }: CaptureScope): ArgumentError {
+function nothingCapturedError({ policy, logs, otherModels }: CaptureScope): ArgumentError {
   const expected = policy === undefined ? "a model address such as `entity/project/name:step7`" : `\`${policy.id}\``;
-  const seen = otherModels.length === 0 ? "no other sampling request was seen" : `seen were calls to ${otherModels.join(", ")}`;
+  const otherCalls = otherModels.length === 0 ? "no other sampling request was seen" : `seen were calls to ${otherModels.join(", ")}`;
   const dropped = logs.length === 0 ? "" : ` ${logs.join(" ")}`;
   return new ArgumentError(
-    `No turn was captured: expected at least one request that samples ${expected}; ${seen}.${dropped} Hand \`capture.fetch\` to the agent's client, and let it sample the policy through \`/chat/completions\`, \`/responses\`, \`/messages\` or \`/completions\`.`,
+    `No turn was captured: expected at least one request that samples ${expected}; ${otherCalls}.${dropped} Hand \`capture.fetch\` to the agent's client, and let it sample the policy through \`/chat/completions\`, \`/responses\`, \`/messages\` or \`/completions\`.`,
     { param: "run" },
   );
 }

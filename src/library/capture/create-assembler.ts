@@ -7,7 +7,7 @@ import type { AnswerAssembler } from "./answer-assembler.ts";
 import { MessageAssembler } from "./message-assembler.ts";
 import { TextAssembler } from "./text-assembler.ts";
 
-/** Creates the assembler for the answer to a request. */
+/** Creates the assembler for the streamed answer to a request. Its `body` states the number of choices that complete the stream. */
 export function createAssembler(dialect: DialectName, body: Members): AnswerAssembler {
   switch (dialect) {
     case "chat":
@@ -17,14 +17,17 @@ export function createAssembler(dialect: DialectName, body: Members): AnswerAsse
     case "messages":
       return new MessageAssembler();
     default:
+      // Responses. Streams of `generate` are not recorded: this assembler finds no response in them.
       return responseAssembler();
   }
 }
 
+/** Returns the option `n`, the number of choices of a prompt. */
 function countOf(n: unknown): number {
   return typeof n === "number" ? n : 1;
 }
 
+/** Returns the number of prompts of a text completion. A text is one prompt, and so is a list of numbers: its token ids. */
 function promptsIn(prompt: unknown): number {
   return Array.isArray(prompt) && typeof prompt[0] !== "number" ? prompt.length : 1;
 }
@@ -46,7 +49,7 @@ interface ResponseEvent {
   readonly response?: unknown;
 }
 
-/** The last event of a response contains the whole response. */
+/** Creates the assembler of the Responses API, whose last event contains the whole response. */
 function responseAssembler(): AnswerAssembler {
   let answer: unknown = null;
   return {

@@ -35,28 +35,31 @@ export function captureFetch(inner?: Fetch): Fetch {
 
 function nothing(): void {}
 
+/** Arguments of a call of the recording fetch, and the fetch that sends it. */
 interface Sending {
   readonly send: Fetch;
   readonly input: FetchInput;
   readonly init: FetchInit | undefined;
 }
 
+/** Sends a request and records it if it belongs to the scope. */
 async function record(scope: CaptureScope, order: number, call: SamplingCall | null, sending: Sending): Promise<Response> {
   const { send, input, init } = sending;
-  const signal = joined(scope.signal, init?.signal ?? (input instanceof Request ? input.signal : undefined));
+  const signal = joinedSignal(scope.signal, init?.signal ?? (input instanceof Request ? input.signal : undefined));
   if (call === null || !scope.accepts(call)) return send(input, { ...init, ...signal });
   const sent = { ...call, body: recordedBody(call, scope) };
   const answer = deferred<RecordedAnswer>();
   void scope.track(order, sent, answer.promise);
   try {
-    return watched(await send(...withBody(input, { ...init, ...signal }, JSON.stringify(sent.body))), sent, answer);
+    return watchedResponse(await send(...withBody(input, { ...init, ...signal }, JSON.stringify(sent.body))), sent, answer);
   } catch (error) {
     answer.reject(error);
     throw error;
   }
 }
 
-function watched(response: Response, call: SamplingCall, answer: ReturnType<typeof deferred<RecordedAnswer>>): Response {
+/** Returns the response for the agent, and settles `answer` with the answer in it. */
+function watchedResponse(response: Response, call: SamplingCall, answer: ReturnType<typeof deferred<RecordedAnswer>>): Response {
   if (!response.ok) {
     // A failed attempt is not a turn; retrying is up to the client.
     answer.reject(new HttpError(`The service answered ${response.status}`, { status: response.status }));
@@ -67,7 +70,8 @@ function watched(response: Response, call: SamplingCall, answer: ReturnType<type
   return copy;
 }
 
-function joined(scope: AbortSignal | undefined, own: AbortSignal | null | undefined): { readonly signal?: AbortSignal } {
+/** Returns the option `signal` of a request that aborts with the scope's signal and with the request's own. */
+function joinedSignal(scope: AbortSignal | undefined, own: AbortSignal | null | undefined): { readonly signal?: AbortSignal } {
   if (scope === undefined) return own ? { signal: own } : {};
   return { signal: own ? AbortSignal.any([scope, own]) : scope };
 }

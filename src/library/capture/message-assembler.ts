@@ -6,7 +6,7 @@ import type { AnswerAssembler } from "./answer-assembler.ts";
 const members = z.record(z.string(), z.unknown());
 const index = z.int().min(0);
 
-/** Schema of the events that contain parts of the message; all other events are ignored. */
+/** Schema of the events that contain parts of the message. Events of other types, such as `ping`, are ignored. */
 const messageEvent = z.discriminatedUnion("type", [
   z.object({ type: z.literal("message_start"), message: members }),
   z.object({ type: z.literal("content_block_start"), index, content_block: members }),
@@ -23,12 +23,13 @@ const messageEvent = z.discriminatedUnion("type", [
   z.looseObject({ type: z.literal("message_delta"), delta: members }),
   z.object({ type: z.literal("message_stop") }),
 ]);
+/** Types of {@link messageEvent}. */
 const TYPES: ReadonlySet<unknown> = new Set(messageEvent.options.flatMap(({ shape }) => [...shape.type.values]));
 
-/** Members of blocks to which deltas append. */
-const TEXTS = ["text", "thinking", "signature"] as const;
+/** Members of a delta that are appended to the member of the same name in its block. */
+const TEXT_MEMBERS = ["text", "thinking", "signature"] as const;
 
-/** Assembler of one message. The arguments of a tool call stay the text that was streamed. */
+/** Assembler of one message. The `input` of a tool call becomes JSON text, because its deltas are pieces of JSON. */
 export class MessageAssembler implements AnswerAssembler {
   #message: Record<string, unknown> | null = null;
   readonly #blocks: Record<string, unknown>[] = [];
@@ -63,13 +64,14 @@ export class MessageAssembler implements AnswerAssembler {
     }
   }
 
-  #append(at: number, delta: { readonly [Name in (typeof TEXTS)[number] | "partial_json"]?: string | undefined }): void {
-    const block = this.#blocks[at];
-    if (block === undefined) throw new ProtocolError(`Expected the start of content block ${at} before its deltas`);
+  /** Appends a delta to the content block at `position`. */
+  #append(position: number, delta: { readonly [Name in (typeof TEXT_MEMBERS)[number] | "partial_json"]?: string | undefined }): void {
+    const block = this.#blocks[position];
+    if (block === undefined) throw new ProtocolError(`Expected the start of content block ${position} before its deltas`);
     const append = (name: string, text: string) => {
       block[name] = (typeof block[name] === "string" ? block[name] : "") + text;
     };
-    for (const name of TEXTS) if (delta[name] !== undefined) append(name, delta[name]);
+    for (const name of TEXT_MEMBERS) if (delta[name] !== undefined) append(name, delta[name]);
     if (delta.partial_json) append("input", delta.partial_json);
   }
 

@@ -48,6 +48,7 @@ interface UndiciRequest {
   readonly method: string;
 }
 
+/** Message of one of undici's `undici:request:*` channels; each channel sets some of the fields. */
 interface Message {
   readonly request: UndiciRequest;
   readonly chunk?: Uint8Array | string;
@@ -56,19 +57,26 @@ interface Message {
 }
 
 /**
- * State of an observed request. Bodies arrive twice if undici has channels for them; the channels then take precedence over the handler.
+ * State of an observed request. Both sources of its bodies are kept: undici's channels, and the request's handler for versions without such
+ * channels. A version with channels reports every chunk twice; the channels then count.
  */
 interface Watched {
   readonly scope: CaptureScope;
+  /** Number of the request in its rollout, in start order. */
   readonly order: number;
   readonly dialect: DialectName;
   readonly url: string;
+  /** Chunks of the request's body. */
   readonly sent: { readonly channel: Buffer[]; readonly handler: Buffer[] };
+  /** Chunks of the response's body. */
   readonly received: { readonly channel: Buffer[]; readonly handler: Buffer[] };
+  /** Status and headers; null until they arrive. */
   response: NonNullable<Message["response"]> | null;
+  /** Called when the request has ended: with its error, or null after a complete response. */
   end(error: unknown): void;
 }
 
+/** Decoders by content encoding. */
 const decoders: Readonly<Record<string, (bytes: Buffer) => Promise<Buffer>>> = {
   gzip: promisify<Buffer, Buffer>(gunzip),
   "x-gzip": promisify<Buffer, Buffer>(gunzip),
@@ -77,8 +85,10 @@ const decoders: Readonly<Record<string, (bytes: Buffer) => Promise<Buffer>>> = {
   identity: (bytes) => Promise.resolve(bytes),
 };
 
+/** Observed requests that have not ended. */
 const watched = new WeakMap<UndiciRequest, Watched>();
-const users = new Set<PassiveCapture>();
+/** Recordings that have not been stopped. */
+const recordings = new Set<PassiveCapture>();
 
 /**
  * Records the calls of clients that accept no custom fetch but use Node's own fetch or undici. Scopes are set by `capture.trajectory`;
@@ -105,27 +115,28 @@ const users = new Set<PassiveCapture>();
  * ```
  */
 export function captureAll(): PassiveCapture {
-  const user: PassiveCapture = {
+  const recording: PassiveCapture = {
     stop() {
-      if (users.delete(user) && users.size === 0) listen("unsubscribe");
+      if (recordings.delete(recording) && recordings.size === 0) listen("unsubscribe");
     },
     [Symbol.dispose]() {
-      user.stop();
+      recording.stop();
     },
   };
   // All recordings share one subscription, so that a request is recorded once.
-  if (users.size === 0) listen("subscribe");
-  users.add(user);
-  return user;
+  if (recordings.size === 0) listen("subscribe");
+  recordings.add(recording);
+  return recording;
 }
 
+/** Listeners by the name of their channel, `undici:request:<name>`. */
 const listeners: Readonly<Record<string, (message: Message) => void>> = {
   create: onCreate,
-  bodyChunkSent: ({ request, chunk }) => keep(watched.get(request)?.sent.channel, chunk),
-  bodyChunkReceived: ({ request, chunk }) => keep(watched.get(request)?.received.channel, chunk),
+  bodyChunkSent: ({ request, chunk }) => append(watched.get(request)?.sent.channel, chunk),
+  bodyChunkReceived: ({ request, chunk }) => append(watched.get(request)?.received.channel, chunk),
   headers: ({ request, response }) => {
-    const seen = watched.get(request);
-    if (seen !== undefined) seen.response = response ?? null;
+    const state = watched.get(request);
+    if (state !== undefined) state.response = response ?? null;
   },
   trailers: ({ request }) => watched.get(request)?.end(null),
   error: ({ request, error }) => watched.get(request)?.end(error ?? new ConnectionError("The request failed")),
@@ -139,7 +150,7 @@ function listen(verb: "subscribe" | "unsubscribe"): void {
   for (const { source, listener } of channels) source[verb](listener);
 }
 
-function keep(chunks: Buffer[] | undefined, chunk: Uint8Array | string | undefined): void {
+function append(chunks: Buffer[] | undefined, chunk: Uint8Array | string | undefined): void {
   // Copied because the owner of the buffer may transfer or reuse it.
   if (chunk !== undefined) chunks?.push(Buffer.from(chunk as Uint8Array));
 }
@@ -152,8 +163,8 @@ function onCreate({ request }: Message): void {
   const dialect = dialectOf(request.method, url);
   if (dialect === undefined) return;
   const order = scope.nextOrder();
-  const isOver = new Promise<unknown>((resolve) => {
-    const seen: Watched = {
+  const end = new Promise<unknown>((resolve) => {
+    const state: Watched = {
       scope,
       order,
       dialect,
@@ -163,25 +174,25 @@ function onCreate({ request }: Message): void {
       response: null,
       end: resolve,
     };
-    watched.set(request, seen);
+    watched.set(request, state);
     watchHandler(request, {
-      onSent: (chunk) => keep(seen.sent.handler, chunk),
-      onReceived: (chunk) => keep(seen.received.handler, chunk),
+      onSent: (chunk) => append(state.sent.handler, chunk),
+      onReceived: (chunk) => append(state.received.handler, chunk),
     });
   });
-  scope.hold(isOver.then((error) => finish(request, error)));
+  scope.hold(end.then((error) => finish(request, error)));
 }
 
-/** Records an ended request if it was a call to the policy, which only the complete sent body shows. */
+/** Records an ended request if it was a call to the policy. Only the complete sent body names the model. */
 async function finish(request: UndiciRequest, error: unknown): Promise<void> {
-  const seen = watched.get(request);
-  if (seen === undefined) return;
+  const state = watched.get(request);
+  if (state === undefined) return;
   watched.delete(request);
-  const { scope, order, dialect, url } = seen;
-  const call = readSamplingCall(dialect, url, whole(seen.sent).toString("utf8"));
+  const { scope, order, dialect, url } = state;
+  const call = readSamplingCall(dialect, url, whole(state.sent).toString("utf8"));
   if (call === null || !scope.accepts(call)) return;
   const [missing] = missingKwargs(call, scope.chatTemplateKwargs);
-  if (missing === undefined) await scope.track(order, call, receivedAnswer(seen, error, call));
+  if (missing === undefined) await scope.track(order, call, receivedAnswer(state, error, call));
   else
     scope.drop(
       call.model,
@@ -189,6 +200,7 @@ async function finish(request: UndiciRequest, error: unknown): Promise<void> {
     );
 }
 
+/** Parses the answer of an ended request. @param error - Error of the request; null after a complete response. */
 async function receivedAnswer({ response, received }: Watched, error: unknown, call: SamplingCall): Promise<RecordedAnswer> {
   if (response !== null && (response.statusCode < 200 || response.statusCode > 299)) {
     throw new HttpError(`The service answered ${response.statusCode}`, { status: response.statusCode });
@@ -197,9 +209,10 @@ async function receivedAnswer({ response, received }: Watched, error: unknown, c
   // A stream abandoned after its choices have ended is complete; any other truncated response is not.
   if (response === null || (error !== null && !isEventStream(type))) throw error ?? new ConnectionError("There was no answer");
   const bytes = await decode(whole(received), header(response, "content-encoding"));
-  return readAnswer(isEventStream(type), one(bytes), call);
+  return readAnswer(isEventStream(type), single(bytes), call);
 }
 
+/** Decodes a body. @param encodings - Value of `content-encoding`; null for none. */
 async function decode(bytes: Buffer, encodings: string | null): Promise<Buffer> {
   // Encodings are listed in order of application and decoded in reverse.
   const names = (encodings ?? "")
@@ -216,16 +229,18 @@ async function decode(bytes: Buffer, encodings: string | null): Promise<Buffer> 
   return plain;
 }
 
-async function* one(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+async function* single(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   yield await Promise.resolve(bytes);
 }
 
-function whole({ channel: told, handler }: Watched["sent"]): Buffer {
-  return Buffer.concat(told.length > 0 ? told : handler);
+/** Returns a body: the chunks of the channel, or without any the chunks of the handler. */
+function whole({ channel: chunks, handler }: Watched["sent"]): Buffer {
+  return Buffer.concat(chunks.length > 0 ? chunks : handler);
 }
 
+/** Returns a header of undici's list, in which names and values alternate; null if it is absent. */
 function header(response: Watched["response"], name: string): string | null {
-  const pairs = (response?.headers ?? []).map((part) => Buffer.from(part as Uint8Array).toString("latin1"));
-  for (let at = 0; at + 1 < pairs.length; at += 2) if (pairs[at]?.toLowerCase() === name) return pairs[at + 1] ?? null;
+  const fields = (response?.headers ?? []).map((part) => Buffer.from(part as Uint8Array).toString("latin1"));
+  for (let index = 0; index + 1 < fields.length; index += 2) if (fields[index]?.toLowerCase() === name) return fields[index + 1] ?? null;
   return null;
 }

@@ -48,12 +48,12 @@ export interface EndedProcess {
   readonly stderr: string;
 }
 
-/** Variables with secrets of this process that an agent does not get, because its session has a key of its own. */
+/** Variables of this process that an agent does not inherit: it samples with the key of its session. */
 const WITHHELD = ["WHETSTONE_API_KEY"];
 /** Name endings of variables with secret values, which are redacted in the outputs. */
 const SECRET_NAME = /(?:KEY|TOKEN|SECRET|PASSWORD)$/u;
 const DEFAULT_MAX_OUTPUT = 65_536;
-/** Time between the request to end and the forced end of a process tree, in milliseconds. */
+/** Time between SIGTERM and SIGKILL for a process tree, in milliseconds. */
 const GRACE_MS = 2000;
 
 /** Returns the variables with which clients of OpenAI and Anthropic, and the coding agents on them, sample a session. */
@@ -107,6 +107,7 @@ export async function runAgentProcess(
     const outputs = { stdout: "", stderr: "" };
     for (const name of ["stdout", "stderr"] as const) {
       child[name].setEncoding("utf8").on("data", (text: string) => {
+        // Twice the returned length, so that a key that is cut at the start of the buffer is outside of the returned text.
         outputs[name] = (outputs[name] + text).slice(-2 * maxOutput);
         relay?.(name, text);
       });
@@ -114,15 +115,19 @@ export async function runAgentProcess(
     // A program that ends without reading its input closes the pipe.
     child.stdin.on("error", () => {}).end(agent.input ?? "");
     const [exitCode, endSignal] = await endOf(child, program, signal);
-    const kept = (text: string) => redact(text).slice(-maxOutput);
-    const ended = { exitCode, signal: endSignal, stdout: kept(outputs.stdout), stderr: kept(outputs.stderr) };
+    const lastOutput = (text: string) => redact(text).slice(-maxOutput);
+    const ended = { exitCode, signal: endSignal, stdout: lastOutput(outputs.stdout), stderr: lastOutput(outputs.stderr) };
     return { ended, score: await scoreOf(reward, ended, rewardFile) };
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
 }
 
-/** Waits for the end of a process and ends its tree; an abort ends it early. */
+/**
+ * Waits for the end of a process, then ends the processes that it left running. An abort ends all of them early.
+ *
+ * @returns Exit code and signal of the process; one of them is null.
+ */
 async function endOf(child: ChildProcess, program: string, signal: AbortSignal): Promise<[number | null, NodeJS.Signals | null]> {
   let forced: NodeJS.Timeout | undefined;
   const stop = () => {
@@ -153,12 +158,14 @@ function endTree(child: ChildProcess, name: "SIGTERM" | "SIGKILL"): void {
     return;
   }
   try {
+    // A negative id addresses the process group.
     process.kill(-child.pid, name);
   } catch {
     // The group has ended.
   }
 }
 
+/** Returns the score of an ended process from the source that `reward` names; undefined if the agent posts the score itself. */
 async function scoreOf(reward: NonNullable<AgentProcess["reward"]>, ended: EndedProcess, file: string): Promise<SessionScore | undefined> {
   if (reward === "agent") return undefined;
   if (reward === "exit-code") return { reward: ended.exitCode === 0 ? 1 : 0 };
@@ -168,17 +175,17 @@ async function scoreOf(reward: NonNullable<AgentProcess["reward"]>, ended: Ended
 }
 
 async function readScore(file: string, ended: EndedProcess): Promise<SessionScore> {
-  const fail = (found: string) =>
+  const scoreError = (found: string) =>
     new AgentProcessError(
       `Expected the agent to write a number or {"reward": …} to the file in WHETSTONE_REWARD_FILE, ${found}. The agent ended with ${ended.signal ?? `exit code ${ended.exitCode}`}; its last output: ${ended.stderr.slice(-500) || ended.stdout.slice(-500) || "none"}`,
       { param: "reward" },
     );
   const text = await readFile(file, "utf8").catch(() => null);
-  if (text === null) throw fail("it wrote none");
+  if (text === null) throw scoreError("it wrote none");
   const score = parseJson(text);
   if (typeof score === "number") return { reward: score };
   if (isRecord(score) && typeof score["reward"] === "number") return score;
-  throw fail(`got ${JSON.stringify(text.slice(0, 200))}`);
+  throw scoreError(`got ${JSON.stringify(text.slice(0, 200))}`);
 }
 
 /** Returns the changes that record a process in its trajectory: the ends of both outputs as logs, and the exit code as a metric. */

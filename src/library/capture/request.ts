@@ -12,7 +12,7 @@ export interface SamplingCall {
   readonly body: Members;
 }
 
-/** Ends of the paths of the routes that sample. */
+/** Endings of the paths of routes that sample. The first match counts: `/chat/completions` also ends in `/completions`. */
 const PATHS: readonly (readonly [RegExp, DialectName])[] = [
   [/\/chat\/completions\/?$/u, "chat"],
   [/\/completions\/?$/u, "completions"],
@@ -35,9 +35,9 @@ export function readSamplingCall(dialect: DialectName, url: string, text: string
   return { dialect, url: new URL(url), model: body.model, body: { ...body } };
 }
 
-/** Fields that are added to recorded requests. */
+/** Fields to add to recorded requests. */
 export interface AddedFields {
-  /** Template variables that a request does not set. A prompt of text or token ids has no template. */
+  /** Variables of the chat template; a variable that a request sets itself is kept. Not added to prompts of text or token ids. */
   readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   /** Whether to request token ids and log-probabilities. */
   readonly tokens: boolean;
@@ -51,15 +51,17 @@ export function recordedBody(call: SamplingCall, { chatTemplateKwargs, tokens }:
 
 function withKwargs({ dialect, body }: SamplingCall, chatTemplateKwargs: Readonly<JsonObject>): Members {
   if (dialect === "completions" || dialect === "generate") return body;
-  const own = body["chat_template_kwargs"] ?? {};
-  if (typeof own !== "object" || Array.isArray(own)) return body;
-  return { ...body, chat_template_kwargs: { ...chatTemplateKwargs, ...own } };
+  const requestKwargs = body["chat_template_kwargs"] ?? {};
+  // An invalid value is left to the service, which rejects it.
+  if (typeof requestKwargs !== "object" || Array.isArray(requestKwargs)) return body;
+  return { ...body, chat_template_kwargs: { ...chatTemplateKwargs, ...requestKwargs } };
 }
 
+/** Adds the fields that request token ids and log-probabilities. A count of 0 requests the sampled tokens without alternatives. */
 function withTokens({ dialect, body }: SamplingCall): Members {
   switch (dialect) {
     case "completions": {
-      // An echoed prompt is not recorded; its log-probabilities would be computed, and are not available in a stream.
+      // An echoed prompt is not recorded. The fields would request its log-probabilities, too, which a stream does not have.
       if (body["echo"] === true) return body;
       return { ...body, logprobs: body["logprobs"] ?? 0, return_token_ids: true };
     }
@@ -72,7 +74,7 @@ function withTokens({ dialect, body }: SamplingCall): Members {
   }
 }
 
-/** Returns the names in `chatTemplateKwargs` that a request with a template does not set. */
+/** Returns the names in `chatTemplateKwargs` that a request does not set; none for a request with a prompt of text or token ids. */
 export function missingKwargs({ dialect, body }: SamplingCall, chatTemplateKwargs: Readonly<JsonObject> = {}): string[] {
   if (dialect === "completions" || dialect === "generate") return [];
   return Object.keys(chatTemplateKwargs).filter((name) => !Object.hasOwn(Object(body["chat_template_kwargs"]), name));

@@ -44,6 +44,7 @@ export function watchResponse(response: Response, call: AnsweredCall): WatchedRe
   return { response: copy, answer: readAnswer(isEventStream(response.headers.get("content-type")), bytes, call) };
 }
 
+/** Returns a stream for the agent with the bytes of `reader`, and copies every chunk to `bytes`. */
 function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, bytes: PushIterator<Uint8Array>): ReadableStream<Uint8Array> {
   let isCancelled = false;
   const pump = async (controller: ReadableByteStreamController): Promise<void> => {

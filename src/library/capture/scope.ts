@@ -35,7 +35,7 @@ export interface ScopeOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Pattern of addresses of trainable models: `entity/project/name`, with or without a step and the beginning of a URI. */
+/** Pattern of addresses of trainable models: `entity/project/name`, with or without a step (`:step7`) and a URI scheme (`scheme:///`). */
 const MODEL_ADDRESS = /^(?:[a-z][a-z0-9+.-]*:\/\/\/)?[^/:\s]+\/[^/:\s]+\/[^/:\s]+(?::step\d+)?$/i;
 
 /** Completed request of a rollout. */
@@ -46,7 +46,9 @@ export interface RecordedExchange {
   readonly exchange: Exchange;
 }
 
-/** Scope of one rollout. Propagated by the async context, so that parallel rollouts stay separate. */
+/**
+ * Recording of one rollout. The async context of the rollout carries it (see {@link scopes}), so that parallel rollouts stay separate.
+ */
 export class CaptureScope {
   readonly signal: AbortSignal | undefined;
   readonly policy: CapturedPolicy | undefined;
@@ -55,11 +57,14 @@ export class CaptureScope {
   /** Whether calls request token ids and log-probabilities. */
   readonly tokens: boolean;
   readonly #baseUrl: string | undefined;
+  /** Completed requests in order of completion. */
   readonly #exchanges: RecordedExchange[] = [];
+  /** Work to wait for at the end of the rollout; see {@link hold}. */
   readonly #pending = new Set<Promise<void>>();
   readonly #logs: string[] = [];
   /** Models of the sampling requests that were not recorded. */
   readonly #otherModels = new Set<string>();
+  /** Number of requests that have started. */
   #started = 0;
   #isClosed = false;
 
@@ -95,7 +100,7 @@ export class CaptureScope {
     return this.#isClosed;
   }
 
-  /** Whether a request that samples `model` at `url` belongs to the rollout. */
+  /** Whether a request that samples `model` at `url` belongs to the rollout; the model of any other request is added to `otherModels`. */
   accepts({ url, model }: Pick<SamplingCall, "url" | "model">): boolean {
     const isPolicy = this.policy === undefined ? MODEL_ADDRESS.test(model) : model === this.policy.id;
     const isAccepted = isPolicy && (this.#baseUrl === undefined || withSlash(url).startsWith(this.#baseUrl));
@@ -128,9 +133,9 @@ export class CaptureScope {
     void work.finally(() => this.#pending.delete(work));
   }
 
-  /** Logs why a request is not recorded as a turn. */
-  drop(model: string, why: string): void {
-    this.log(`capture: a call to ${model} is no turn: ${why}`);
+  /** Logs the reason why a request is not recorded as a turn. */
+  drop(model: string, reason: string): void {
+    this.log(`capture: a call to ${model} is no turn: ${reason}`);
   }
 
   /** Adds a line to the log. */
@@ -140,20 +145,20 @@ export class CaptureScope {
 
   /** Waits for pending responses for at most `timeoutMs`; later ones are dropped. @throws The signal's reason when it has aborted. */
   async settle(timeoutMs: number): Promise<void> {
-    const deadline = new AbortController();
-    const ends = this.signal === undefined ? deadline.signal : AbortSignal.any([deadline.signal, this.signal]);
-    const isOver = delay(timeoutMs, { signal: ends }).then(
+    const timer = new AbortController();
+    const stop = this.signal === undefined ? timer.signal : AbortSignal.any([timer.signal, this.signal]);
+    const timeUp = delay(timeoutMs, { signal: stop }).then(
       () => true,
       () => true,
     );
     try {
       // The end of one call may start another, so repeat until no call is pending.
       while (this.#pending.size > 0) {
-        const isLate = await Promise.race([Promise.all(this.#pending).then(() => false), isOver]);
+        const isLate = await Promise.race([Promise.all(this.#pending).then(() => false), timeUp]);
         if (isLate) break;
       }
     } finally {
-      deadline.abort();
+      timer.abort();
     }
     this.signal?.throwIfAborted();
     if (this.#pending.size > 0)
@@ -168,6 +173,7 @@ export class CaptureScope {
   }
 }
 
+/** Returns the address of a URL with one slash at its end, so that a prefix only matches whole path segments. */
 function withSlash({ origin, pathname }: URL): string {
   return `${origin}${pathname.replace(/\/+$/, "")}/`;
 }
@@ -180,5 +186,5 @@ export function errorIdentity(error: unknown): string {
   return `${error.name}${code}`;
 }
 
-/** Scope of the current async context. */
+/** Scope of the current async context; undefined outside of a rollout. */
 export const scopes = new AsyncLocalStorage<CaptureScope | undefined>();

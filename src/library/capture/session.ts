@@ -15,35 +15,35 @@ export interface SessionRolloutOptions extends CreateSessionOptions {
   ) => SessionScore | void | Promise<SessionScore | void>;
 }
 
-/** See `Capture.session`. */
+/** Implements `Capture.session`: creates a session, runs the agent, waits for the score, and deletes the session. */
 export async function sessionTrajectory(
   service: Pick<Service, "sessions">,
   { run, signal, timeoutMs, ...fields }: SessionRolloutOptions,
 ): Promise<Trajectory> {
   const { sessions } = service;
   const limits = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)].filter((each) => each !== undefined);
-  const ended = new AbortController();
-  const ends = AbortSignal.any([ended.signal, ...limits]);
-  ends.throwIfAborted();
-  const session = await sessions.create({ ...fields, signal: ends });
+  const finished = new AbortController();
+  const stop = AbortSignal.any([finished.signal, ...limits]);
+  stop.throwIfAborted();
+  const session = await sessions.create({ ...fields, signal: stop });
   try {
-    const isOver = sessions.wait(session.id, { signal: ends });
+    const sessionEnd = sessions.wait(session.id, { signal: stop });
     // Without a listener, its rejection after an error of `run` would end the process.
-    isOver.catch(() => {});
-    const started = Promise.resolve(run(session, { signal: ends })).then((score) =>
-      score === undefined || typeof score !== "object" ? isOver : sessions.finish(session.id, score, { signal: ends }),
+    sessionEnd.catch(() => {});
+    const scored = Promise.resolve(run(session, { signal: stop })).then((score) =>
+      score === undefined || typeof score !== "object" ? sessionEnd : sessions.finish(session.id, score, { signal: stop }),
     );
-    const { reward, status } = await started;
-    if (reward === null) throw withoutReward(session, status);
-    return Trajectory.fromJSON(await sessions.trajectory(session.id, { signal: ends }));
+    const { reward, status } = await scored;
+    if (reward === null) throw noRewardError(session, status);
+    return Trajectory.fromJSON(await sessions.trajectory(session.id, { signal: stop }));
   } finally {
-    ended.abort();
+    finished.abort();
     // The record is in the trajectory; deletion also cancels requests of an agent that still runs.
     await sessions.delete(session.id).catch(() => {});
   }
 }
 
-function withoutReward({ id }: SessionInfo, status: SessionInfo["status"]): ArgumentError {
+function noRewardError({ id }: SessionInfo, status: SessionInfo["status"]): ArgumentError {
   const why = status === "timed_out" ? "its time was over before the agent finished it" : "the agent finished it without a reward";
   return new ArgumentError(
     `Session ${id} has no reward: ${why}. Let the agent post {"reward": …} to {urls.session}/finish, or return a score from \`run\``,

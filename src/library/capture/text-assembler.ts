@@ -5,6 +5,7 @@ import type { AnswerAssembler } from "./answer-assembler.ts";
 
 const ids = z.array(z.int()).nullish();
 
+/** Schema of a chunk; the last chunk of a choice has a `finish_reason`. */
 const chunk = z.looseObject({
   id: z.string(),
   model: z.string(),
@@ -21,6 +22,7 @@ const chunk = z.looseObject({
   ),
 });
 
+/** Choice assembled so far. Members that no chunk has had are null. */
 interface PartialChoice {
   readonly index: number;
   text: string;
@@ -34,10 +36,11 @@ interface PartialChoice {
 /** Assembler of one text completion. */
 export class TextAssembler implements AnswerAssembler {
   readonly #count: number;
+  /** Choices by their index. */
   readonly #choices = new Map<number, PartialChoice>();
   #head: { readonly id: string; readonly model: string } | null = null;
 
-  /** @param count - Number of choices of all prompts. */
+  /** @param count - Number of choices of all prompts together. */
   constructor(count: number) {
     this.#count = count;
   }

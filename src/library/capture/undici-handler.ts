@@ -21,6 +21,7 @@ export function watchHandler(request: object, { onSent, onReceived }: BodyListen
   if (typeof Reflect.get(handler, "onData") === "function") addBefore(handler, "onData", onReceived);
 }
 
+/** Replaces a method of a handler by one that reports the chunk first. Adds the method if the handler lacks it. */
 function addBefore(handler: object, name: string, listen: (chunk: Uint8Array) => void): void {
   const before: unknown = Reflect.get(handler, name);
   const method: Method = function (chunk) {

@@ -17,7 +17,7 @@ export function readBaseUrl(text: string, param: string): string {
   return (url.origin + url.pathname).replace(/\/+$/, "");
 }
 
-/** Whether an address is one of this machine. */
+/** Whether a base URL names this machine: `localhost`, `127.*` or `[::1]`. */
 export function isOnThisMachine(baseUrl: string): boolean {
   const { hostname } = new URL(baseUrl);
   return hostname === "localhost" || hostname === "[::1]" || /^127(?:\.\d{1,3}){3}$/u.test(hostname);

@@ -10,15 +10,18 @@ export interface CallOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Options of POST requests that create a resource. Two requests with the same key create one resource. */
+/**
+ * Options of POST requests that create a resource. On a service that honors idempotency keys, two requests with one key create one
+ * resource.
+ */
 export interface CreateOptions extends CallOptions {
   /** Idempotency key of the request. @default a random UUID per call, reused for its retries */
   readonly idempotencyKey?: string | undefined;
 }
 
 /**
- * Extensions of the HTTP interface that the connected service turned out to have; undefined = not known yet. Resources set a property when an
- * answer shows it.
+ * Optional routes and headers that the connected service supports. A property is undefined until an answer shows whether it does; the
+ * resources then set it.
  */
 export interface ServiceFeatures {
   /** Whether the service has the events route of a job. */

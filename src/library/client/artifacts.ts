@@ -160,8 +160,11 @@ export interface Artifacts {
   delete(artifactId: string, options?: CallOptions): Promise<void>;
 }
 
+/** Creates the `artifacts` resource of a connection. */
 export function artifactsResource(api: Api): Artifacts {
+  /** Returns the route of a version. */
   const root = (artifactId: string) => `/v1/preview/artifacts/${encodeURIComponent(artifactId)}`;
+  /** Returns the route of a file. @throws ArgumentError `E_ARGUMENT` if `path` is not a relative path inside the artifact. */
   const file = (artifactId: string, path: string) => {
     const result = artifactPath.safeParse(path);
     if (!result.success) throw new ArgumentError(`Path \`${path}\` ${result.error.issues[0]?.message ?? "is invalid"}`, { param: "path" });
@@ -174,7 +177,7 @@ export function artifactsResource(api: Api): Artifacts {
   return {
     create: async ({ project, name, entity, metadata, idempotencyKey = randomUUID(), ...options }) => {
       const json = toWire(createArtifactRequest, { project, name, entity, metadata });
-      // A repeated request creates at worst an empty open version, which cannot be used.
+      // Safe to repeat: at worst, a second version stays open and empty, which nothing can use.
       return version(await callCreate(api, "/v1/preview/artifacts", { ...options, json, idempotencyKey }, true));
     },
     putFile: async (artifactId, path, body, options = {}) => {

@@ -31,7 +31,7 @@ export interface ChatCompletions {
    */
   create(params: ChatParams & { readonly stream: true }, options?: CallOptions): AsyncIterable<ChatCompletionChunk>;
   /**
-   * Returns one completion. Retried only if the service has certainly not started: after 429, 503 or a failed connection.
+   * Returns one completion. Retried only if the service has certainly not started to sample: after 429, 503 or a failed connection.
    *
    * @param params - Body of the request.
    * @param options - Signal and time limit. `onRateLimit` is called after a 429 response with the wait in milliseconds that the service
@@ -54,6 +54,7 @@ export interface Chat {
   readonly completions: ChatCompletions;
 }
 
+/** Creates the `chat` resource of a connection. */
 export function chatResource(api: Api): Chat {
   function create(params: ChatParams, options: CallOptions = {}): Promise<ChatCompletion> | AsyncIterable<ChatCompletionChunk> {
     const url = `${api.baseUrl}/v1/chat/completions`;

@@ -206,25 +206,28 @@ export interface Checkpoints {
   delete(modelId: string, steps: readonly number[], options?: CallOptions): Promise<DeletedCheckpoints>;
 }
 
+/** Creates the `checkpoints` resource of a connection. */
 export function checkpointsResource(api: Api): Checkpoints {
   const path = (modelId: string) => `/v1/preview/models/${encodeURIComponent(modelId)}/checkpoints`;
-  const one = (modelId: string, answer: unknown) => new ModelCheckpoint(resource, modelId, parseResponse(checkpoint, answer, "checkpoint"));
+  const toCheckpoint = (modelId: string, answer: unknown) =>
+    new ModelCheckpoint(resource, modelId, parseResponse(checkpoint, answer, "checkpoint"));
   const resource: Checkpoints = {
     async list(modelId, { order = "asc", ...options } = {}) {
       const wires = await allPages(api, path(modelId), checkpointList, { order }, "checkpoints", options);
       return wires.map((wire) => new ModelCheckpoint(resource, modelId, wire));
     },
-    get: async (modelId, step, options = {}) => one(modelId, await callJson(api, "GET", `${path(modelId)}/${step}`, options)),
+    get: async (modelId, step, options = {}) => toCheckpoint(modelId, await callJson(api, "GET", `${path(modelId)}/${step}`, options)),
     download: (modelId, step, directory, { includeBase = false, ...options } = {}) => {
       const headers = { accept: "application/x-tar" };
       // The parameter is omitted unless needed, because a service without it may reject it.
       const query = includeBase ? { query: { include: "base" } } : {};
       const url = `${api.baseUrl}${path(modelId)}/${step}/archive`;
-      // The service may have to create a fresh adapter before it sends the first byte.
+      // The service may have to write the files of a new adapter before it sends the first byte.
       return extractTar(api.transport.stream("GET", url, { ...options, ...query, headers, headersTimeoutMs: LONG_CALL_MS }), directory);
     },
-    pin: async (modelId, step, options = {}) => one(modelId, await callJson(api, "PUT", `${path(modelId)}/${step}/pin`, options)),
-    unpin: async (modelId, step, options = {}) => one(modelId, await callJson(api, "DELETE", `${path(modelId)}/${step}/pin`, options)),
+    pin: async (modelId, step, options = {}) => toCheckpoint(modelId, await callJson(api, "PUT", `${path(modelId)}/${step}/pin`, options)),
+    unpin: async (modelId, step, options = {}) =>
+      toCheckpoint(modelId, await callJson(api, "DELETE", `${path(modelId)}/${step}/pin`, options)),
     async delete(modelId, steps, options = {}) {
       const answer = await callJson(api, "DELETE", path(modelId), { ...options, json: { steps } });
       return readFields(deleteCheckpointsResponse, answer, "answer to a deletion of checkpoints");

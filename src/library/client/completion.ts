@@ -7,21 +7,22 @@ type Fields = Readonly<Record<string, unknown>>;
 /**
  * Validates a completion.
  *
- * Arrays with one entry per token are checked in place and kept as received if the schema would not change them, because the schema alone
- * takes longer than `JSON.parse`. The remaining fields, and any unusual input, pass through the schema.
+ * The arrays with one entry per token (token ids and log-probabilities) bypass the schema, which would take longer than `JSON.parse`: plain
+ * loops check them, and they are kept as received. All other fields pass through the schema, and so does a whole completion with an array
+ * that the schema would change or reject.
  *
  * @throws ProtocolError `E_PROTOCOL` if the response does not match the schema.
  */
 export function parseCompletion(answer: unknown): ChatCompletion {
-  if (!isRecord(answer) || !Array.isArray(answer["choices"]) || !isIds(answer["prompt_token_ids"])) return parse(answer);
+  if (!isRecord(answer) || !Array.isArray(answer["choices"]) || !isIntegersOrAbsent(answer["prompt_token_ids"])) return parse(answer);
   const choices: readonly unknown[] = answer["choices"];
-  if (!choices.every(isOrdinary)) return parse(answer);
+  if (!choices.every(hasPlainTokens)) return parse(answer);
   const completion = parse({ ...answer, prompt_token_ids: null, choices: choices.map(withoutTokens) });
   restore(completion, answer, "prompt_token_ids");
   for (const [index, choice] of completion.choices.entries()) {
-    const came = choices[index] as Fields;
-    restore(choice, came, "token_ids");
-    if (choice.logprobs) restore(choice.logprobs, came["logprobs"] as Fields, "content");
+    const received = choices[index] as Fields;
+    restore(choice, received, "token_ids");
+    if (choice.logprobs) restore(choice.logprobs, received["logprobs"] as Fields, "content");
   }
   return completion;
 }
@@ -30,34 +31,33 @@ function parse(answer: unknown): ChatCompletion {
   return parseResponse(chatCompletion, answer, "chat completion");
 }
 
-function isOrdinary(choice: unknown): choice is Fields {
-  if (!isRecord(choice) || !isIds(choice["token_ids"])) return false;
+/** Whether the schema would leave the token ids and log-probabilities of a choice unchanged. */
+function hasPlainTokens(choice: unknown): choice is Fields {
+  if (!isRecord(choice) || !isIntegersOrAbsent(choice["token_ids"])) return false;
   const logprobs = choice["logprobs"];
   if (logprobs === undefined || logprobs === null) return true;
-  return isRecord(logprobs) && Array.isArray(logprobs["content"]) && logprobs["content"].every(isEntry);
+  return isRecord(logprobs) && Array.isArray(logprobs["content"]) && logprobs["content"].every(isPlainEntry);
 }
 
-/**
- * Returns whether the schema would leave an entry of `logprobs.content` unchanged. Entries with alternatives (`top_logprobs`) are validated
- * by the schema.
- */
-function isEntry(entry: unknown): boolean {
+/** Whether the schema would leave an entry of `logprobs.content` unchanged; false for one with alternatives (`top_logprobs`). */
+function isPlainEntry(entry: unknown): boolean {
   if (!isRecord(entry) || typeof entry["token"] !== "string" || !Number.isFinite(entry["logprob"])) return false;
-  return isIds(entry["bytes"]) && Array.isArray(entry["top_logprobs"]) && entry["top_logprobs"].length === 0;
+  return isIntegersOrAbsent(entry["bytes"]) && Array.isArray(entry["top_logprobs"]) && entry["top_logprobs"].length === 0;
 }
 
-/** Returns whether `value` is absent, null, or an array of integers. */
-function isIds(value: unknown): boolean {
+/** Whether `value` is absent, null, or an array of integers. */
+function isIntegersOrAbsent(value: unknown): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.every(Number.isSafeInteger));
 }
 
+/** Returns a choice with null in place of the arrays that {@link restore} adds again. */
 function withoutTokens(choice: unknown): Fields {
   const fields = choice as Fields;
   const logprobs = fields["logprobs"];
   return isRecord(logprobs) ? { ...fields, token_ids: null, logprobs: { ...logprobs, content: null } } : { ...fields, token_ids: null };
 }
 
-/** Restores a field of the received object. An absent field is absent again. */
+/** Copies a field of the received object `source`; a field that it lacks is removed from `target`. */
 function restore(target: Record<string, unknown>, source: Fields, key: string): void {
   if (key in source) target[key] = source[key];
   else delete target[key];

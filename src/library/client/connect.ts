@@ -28,20 +28,20 @@ export interface ConnectOptions {
   readonly connections?: number | undefined;
   /** Max number of retries of a request that is safe to repeat. @default 4 */
   readonly maxRetries?: number | undefined;
-  /** Aborts the search for, or the start of, the embedded service. */
+  /** Aborts the connection while the embedded service is looked up or started, or base models are added. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Connects to a service with injected job following and batch examination. `connect` of the package root is this function with the RxJS
- * follower and preflight.
+ * Connects to a service: to the one at `baseUrl`, else to the embedded service of `dataDir`, which it starts if it does not run. `connect`
+ * of the package root is this function with RxJS and preflight as `ports`.
  *
  * @param ports - Implementations of job following and batch examination.
  * @param options - See {@link ConnectOptions}.
  * @throws ConfigError `E_CONFIG` if the address is not a valid URL, if an address is given without an API key or together with `dataDir`,
  *   or if a count is out of range.
- * @throws ArgumentError `E_ARGUMENT` for a malformed base model; BaseModelError `E_BASE_MODEL` for one that cannot be loaded, HttpError
- *   `E_HTTP` if a running service rejects it.
+ * @throws ArgumentError `E_ARGUMENT` for a malformed base model; BaseModelError `E_BASE_MODEL` if a started service cannot load one,
+ *   HttpError `E_HTTP` if a running service rejects one.
  */
 export async function connectWith(ports: ClientPorts, options: ConnectOptions = {}): Promise<Service> {
   options.signal?.throwIfAborted();
@@ -69,12 +69,12 @@ export async function connectWith(ports: ClientPorts, options: ConnectOptions = 
     return withBaseModels(service, isOnThisMachine(baseUrl) ? localSources(baseModels) : baseModels, options.signal);
   }
   const sources = localSources(baseModels);
-  const local = await localService({ dataDir: options.dataDir, apiKey: givenKey, baseModels: sources, signal: options.signal });
-  const baseUrl = readBaseUrl(local.url, "url").replace(/\/v1$/, "");
-  const { apiKey } = local;
+  const embedded = await localService({ dataDir: options.dataDir, apiKey: givenKey, baseModels: sources, signal: options.signal });
+  const baseUrl = readBaseUrl(embedded.url, "url").replace(/\/v1$/, "");
+  const { apiKey } = embedded;
   const transport = await openTransport({ apiKey, connections, maxRetries });
-  const service = new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey, transport, onClose: () => local.close() });
-  return local.isStarted ? service : withBaseModels(service, sources, options.signal);
+  const service = new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey, transport, onClose: () => embedded.close() });
+  return embedded.isStarted ? service : withBaseModels(service, sources, options.signal);
 }
 
 /** Adds base models to a running service. Closes the connection if one of them is rejected. */
@@ -98,6 +98,7 @@ async function openTransport(options: TransportOptions): Promise<Transport> {
   return new Transport(options);
 }
 
+/** Returns an environment variable; undefined if it is unset or blank. */
 function fromEnvironment(name: string): string | undefined {
   const value = process.env[name]?.trim();
   return value === undefined || value === "" ? undefined : value;

@@ -12,12 +12,12 @@ import { delay } from "../../base/util/delay.ts";
 import { logLine } from "../../base/util/output.ts";
 import { parseJson } from "../../base/util/values.ts";
 
-/** A service on this machine. */
+/** Embedded service: a service on this machine that stores its data in `dataDir`, started by this process or by another one. */
 export interface LocalService {
   readonly url: string;
   readonly apiKey: string;
   readonly dataDir: string;
-  /** Whether this call started the service. */
+  /** Whether the call that returned this object started the service. */
   readonly isStarted: boolean;
   /** Stops the service if this process started it; otherwise does nothing. */
   close(): Promise<void>;
@@ -25,15 +25,19 @@ export interface LocalService {
 
 /** Options of {@link localService}. */
 export interface LocalServiceOptions {
+  /** Data directory. @default {@link defaultDataDir} */
   readonly dataDir?: string | undefined;
+  /** API key. @default the key stored in the data directory */
   readonly apiKey?: string | undefined;
-  /** Base models that a started service has, by identifier. @default none */
+  /** Base models by identifier, for a service that is started; a running service does not get them. @default none */
   readonly baseModels?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Schema of `service.json`, which a running service writes to its data directory. */
 const serviceFile = z.looseObject({ pid: z.int(), url: z.url({ protocol: /^https?$/ }) });
 
+/** Schema of the health report, with the fields used here. */
 const serviceReport = z.looseObject({
   status: z.string(),
   devices: z
@@ -45,8 +49,14 @@ const serviceReport = z.looseObject({
 /** Environment variables that select the device of a service at its start. */
 const DEVICE_VARIABLES = ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION"];
 
-/** Max time in milliseconds that another process may take between acquiring its lock and its first response. */
+/**
+ * Max time in milliseconds to wait for a service that another process is starting: from its lock of the data directory to its first
+ * response.
+ */
 const START_PATIENCE_MS = 15_000;
+/** Pause between two attempts to reach or start a service, in milliseconds. */
+const START_POLL_MS = 200;
+/** Limits of a health check, which may reach another program. */
 const HEALTH_TIMEOUT_MS = 2_000;
 const MAX_HEALTH_BYTES = 2 ** 20;
 
@@ -78,19 +88,20 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, baseMod
       const isTaken = WhetstoneError.isInstance(error) && error.param === "dataDir" && error.retryable;
       if (!isTaken || performance.now() > giveUpAtMs) throw error;
     }
-    await delay(200, { signal });
+    await delay(START_POLL_MS, { signal });
   }
 }
 
+/** Starts the service of a data directory in this process. */
 async function start(
   dataDir: string,
   apiKey: string | undefined,
   baseModels: Readonly<Record<string, string>> | undefined,
 ): Promise<LocalService> {
   const service = await import("../../service/index.ts");
-  // Only the user of this process has the key, in the data directory or in the environment, and reads the same files anyway.
+  // Base models may lie in any directory: only the user of this process has the key, and can read the same files anyway.
   const started = await service.startService({ dataDir, apiKey, baseModels, allowedBaseRoots: "any" });
-  // A script that has finished must not be kept alive by a service that it did not start explicitly.
+  // The script did not start the service explicitly, so that the service must not keep the process alive when the script has finished.
   started.unref();
   return { url: started.url, apiKey: started.apiKey, dataDir: started.dataDir, isStarted: true, close: () => started.close() };
 }
@@ -103,9 +114,9 @@ async function start(
 export async function runningService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService | null> {
   const file = await readFile(join(dataDir, "service.json"), "utf8").catch(() => null);
   if (file === null) return null;
-  const facts = serviceFile.safeParse(parseJson(file));
-  if (!facts.success) return null;
-  const url = facts.data.url.replace(/\/+$/, "");
+  const parsed = serviceFile.safeParse(parseJson(file));
+  if (!parsed.success) return null;
+  const url = parsed.data.url.replace(/\/+$/, "");
   if ((await readHealth(url, signal)) === null) return null;
   const key = apiKey ?? (await readFile(join(dataDir, "api-key"), "utf8").catch(() => "")).trim();
   if (key === "") {
@@ -115,7 +126,7 @@ export async function runningService({ dataDir = defaultDataDir(), apiKey, signa
   return { url, apiKey: key, dataDir, isStarted: false, close: () => Promise.resolve() };
 }
 
-/** Services and devices that a line was printed about. */
+/** Keys of the printed lines (service, requested device, used devices), so that each is printed once per process. */
 const reported = new Set<string>();
 
 /**
@@ -127,7 +138,7 @@ async function checkDevice({ url, dataDir }: LocalService, signal: AbortSignal |
   if (DEVICE_VARIABLES.every((name) => (process.env[name]?.trim() ?? "") === "")) return;
   const { chooseDevice } = await import("../../service/models/device.ts");
   const { device } = chooseDevice({});
-  // With "auto", the devices depend on the models in use.
+  // Nothing to compare without a requested device. With "auto", the devices depend on the models in use.
   if ((process.env["WHETSTONE_DEVICE"]?.trim() ?? "") === "" || device === "auto") return;
   const used = (await readHealth(url, signal))?.devices?.map(({ name }) => name) ?? [];
   const key = `${url} ${device} ${used.join()}`;

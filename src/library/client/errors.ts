@@ -5,7 +5,7 @@ import { isRecord, parseJson } from "../../base/util/values.ts";
 export interface HttpErrorOptions extends WhetstoneErrorOptions {
   /** HTTP status; null for an error inside a stream that had started with 200. */
   readonly status: number | null;
-  /** The service's classification. @default null */
+  /** Error type in the body, e.g. `NotFoundError`. @default null */
   readonly type?: string | null | undefined;
   /** Value of `x-request-id`. @default null */
   readonly requestId?: string | null | undefined;
@@ -34,13 +34,13 @@ export class HttpError extends WhetstoneError {
   readonly code = "E_HTTP";
   /** HTTP status; null for an error inside a stream that had started with 200. */
   readonly status: number | null;
-  /** The service's classification, e.g. `NotFoundError`. */
+  /** Error type in the body, e.g. `NotFoundError`; null if absent. */
   readonly type: string | null;
-  /** Value of `x-request-id`, to quote in a report. */
+  /** Value of `x-request-id`, to quote in a bug report; null if absent. */
   readonly requestId: string | null;
   /** Wait requested by the service (`Retry-After`), in milliseconds; null if absent. */
   readonly retryAfterMs: number | null;
-  /** Error code in the body: `error_code`, such as `E_NOT_FOUND`; for other servers `code`, a string or a number. */
+  /** Error code in the body: `error_code`, such as `E_NOT_FOUND`; for other servers `code`, a string or a number. Null if absent. */
   readonly serviceCode: string | number | null;
   /** The service's own message, without the request; null if the body has none. */
   readonly reason: string | null;
@@ -102,7 +102,7 @@ export class ProtocolError extends WhetstoneError {
   readonly code = "E_PROTOCOL";
 }
 
-/** Fields of an error body, independent of its shape. */
+/** Fields of an error body in any of the shapes that {@link readErrorBody} parses; null for a field that the body lacks. */
 export interface ErrorFacts {
   readonly message: string | null;
   readonly type: string | null;
@@ -115,16 +115,16 @@ export interface ErrorFacts {
  * text.
  */
 export function readErrorBody(text: string): ErrorFacts {
-  const nothing: ErrorFacts = { message: null, type: null, param: null, serviceCode: null };
+  const noFacts: ErrorFacts = { message: null, type: null, param: null, serviceCode: null };
   const body = parseJson(text);
   if (body === undefined) {
-    // An HTML page from a proxy: its first 200 characters are better than no hint.
+    // Plain text, such as an HTML page from a proxy: its first 200 characters are better than no hint.
     const line = text.trim().slice(0, 200);
-    return line === "" ? nothing : { ...nothing, message: line };
+    return line === "" ? noFacts : { ...noFacts, message: line };
   }
-  if (!isRecord(body)) return nothing;
+  if (!isRecord(body)) return noFacts;
   const { error, detail } = body;
-  if (typeof error === "string") return { ...nothing, message: error };
+  if (typeof error === "string") return { ...noFacts, message: error };
   if (isRecord(error)) {
     return {
       message: stringOrNull(error["message"]),
@@ -133,19 +133,20 @@ export function readErrorBody(text: string): ErrorFacts {
       serviceCode: stringOrNull(error["error_code"]) ?? (typeof error["code"] === "number" ? error["code"] : stringOrNull(error["code"])),
     };
   }
-  if (typeof detail === "string") return { ...nothing, message: detail };
+  if (typeof detail === "string") return { ...noFacts, message: detail };
   if (Array.isArray(detail)) {
     const issues = detail.filter(isRecord);
     const first = issues[0]?.["loc"];
     return {
-      ...nothing,
+      ...noFacts,
       message: issues.map((issue) => `${path(issue["loc"])}: ${stringOrNull(issue["msg"]) ?? "invalid"}`).join("; ") || null,
       param: first === undefined ? null : path(first),
     };
   }
-  return nothing;
+  return noFacts;
 }
 
+/** Returns the path of a field from the `loc` of FastAPI, such as `["body", "config", "seed"]`, without `body`. */
 function path(loc: unknown): string {
   return Array.isArray(loc) ? loc.filter((part) => part !== "body").join(".") : "";
 }

@@ -1,7 +1,7 @@
 import type { ExamineOptions } from "./ports.ts";
 import type { RlOptions } from "./wire.ts";
 
-/** Returns the options of the preflight of an RL job with these settings. */
+/** Returns the options of preflight that match the settings of an RL job: it accepts the batches that the job can train. */
 export function examinationOf(config: RlOptions): ExamineOptions {
   // Turns without log-probabilities may come from other services, which do not return token ids either.
   const isLenient = config.allowTrainingWithoutLogprobs === true;

@@ -29,7 +29,7 @@ export function answerText({ pieces }: HttpAnswer): string {
   return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
 }
 
-/** Returns the body in newly allocated memory. A chunk is a view of the socket's read buffer. */
+/** Returns the body in newly allocated memory, because a chunk is only a view of the socket's read buffer. */
 export function bytesOf({ pieces }: HttpAnswer): Uint8Array {
   const bytes = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
   let offset = 0;
@@ -40,7 +40,10 @@ export function bytesOf({ pieces }: HttpAnswer): Uint8Array {
   return bytes;
 }
 
-/** Dispatch handler of one request. A single object without closures, because thousands of requests may be in flight. */
+/**
+ * Dispatch handler of one request; settles the promise of {@link exchange}. It is also the listener of the signal: one object without
+ * closures, because thousands of requests may be in flight.
+ */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #resolve: (answer: HttpAnswer) => void;
   readonly #reject: (reason: unknown) => void;
@@ -105,6 +108,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 }
 
+/** Headers before the response starts. */
 const NO_HEADERS: IncomingHttpHeaders = Object.freeze({});
 
 function isReadable(body: Dispatcher.DispatchOptions["body"]): body is Readable {

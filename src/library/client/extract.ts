@@ -26,6 +26,7 @@ export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: st
     await mkdir(temporary);
     // Imported lazily: most programs never download a checkpoint.
     const { unpackTar } = await import("modern-tar/fs");
+    /** Error of the first entry that is not accepted; `unpackTar` may report another error in its place. */
     let refused: DataError | null = null;
     const filter = ({ name, type }: { readonly name: string; readonly type?: string | undefined }): boolean => {
       refused ??= refusalOf(name, type ?? "file");
@@ -40,6 +41,7 @@ export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: st
       if (WhetstoneError.isInstance(error) || !(error instanceof Error) || error.name === "AbortError") throw error;
       throw new DataError(`The archive cannot be extracted: ${error.message}`, { cause: error });
     }
+    // Removes the empty directory, if there is one: not every platform renames over it.
     await rmdir(target).catch(() => undefined);
     await rename(temporary, target);
   } finally {
@@ -47,8 +49,9 @@ export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: st
   }
 }
 
+/** @throws ArgumentError `E_ARGUMENT` if the target directory contains files, or is a file. */
 async function requireNewOrEmpty(target: string, given: string): Promise<void> {
-  const refuse = (found: string) =>
+  const notEmptyError = (found: string) =>
     new ArgumentError(`Expected \`directory\` to be new or empty, '${given}' ${found}`, { param: "directory" });
   let names: string[];
   try {
@@ -56,11 +59,12 @@ async function requireNewOrEmpty(target: string, given: string): Promise<void> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT") return;
-    throw code === "ENOTDIR" ? refuse("is a file, or lies below one") : error;
+    throw code === "ENOTDIR" ? notEmptyError("is a file, or lies below one") : error;
   }
-  if (names.length > 0) throw refuse("holds files");
+  if (names.length > 0) throw notEmptyError("holds files");
 }
 
+/** Returns the error of an entry that must not be extracted; null for any other entry. */
 function refusalOf(name: string, type: string): DataError | null {
   if (type !== "file" && type !== "directory")
     return new DataError(`The archive holds a ${type}, '${name}': only files and directories are extracted`);

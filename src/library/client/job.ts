@@ -7,7 +7,7 @@ import type { JobEvent, TrainingJobInfo } from "./wire.ts";
 export interface JobResult {
   /** Step of the checkpoint that the job created. */
   readonly step: number;
-  /** Metrics of the last gradient step, overwritten by the metrics of the job's end. Names are the service's. */
+  /** Metrics of the last gradient step; the final metrics of the job replace equal names. Names are the service's. */
   readonly metrics: Readonly<Record<string, number>>;
 }
 
@@ -48,6 +48,7 @@ export class Job {
       /** UUID of the trained model. */
       readonly modelId: string;
       readonly warnings: readonly BatchFinding[];
+      /** Newest step of the model before the job; null if the service has job events, or if the step is unknown. */
       readonly baselineStep: number | null;
     },
   ) {
@@ -91,7 +92,7 @@ export class Job {
         step = event.step;
       }
     }
-    // The interface's own event has no step. The newest checkpoint belongs to this job, because jobs of one model run in order.
+    // Services without the extension report no step. The newest checkpoint is then the job's: jobs of one model run one after the other.
     return { step: step ?? (await this.#service.latestStep(this.modelId, { signal: options.signal })), metrics };
   }
 

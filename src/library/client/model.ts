@@ -34,7 +34,9 @@ export type SftDataset =
       readonly validationUrl: string | null;
     };
 
+/** Options of {@link Model.train} by their wire paths, to name them in errors of the service. */
 const RL_NAMES = optionNames(rlConfig, "experimental_config.");
+/** Options of {@link Model.trainSft} by their wire paths. */
 const SFT_NAMES = new Map([
   ...optionNames(sftConfig, "config."),
   ...optionNames(sftExperimentalConfig, "experimental_config."),
@@ -47,7 +49,7 @@ export interface ModelPolicy {
   readonly id: string;
   /** Step of the checkpoint. */
   readonly step: number;
-  /** True: every response is freshly parsed, so that the caller may keep it without copying. */
+  /** Transfers ownership: every response is freshly parsed, so that the caller may keep and modify it without copying. */
   readonly handsOver: true;
   /**
    * Returns one completion of this checkpoint; `request.model` is replaced by {@link id}.
@@ -72,7 +74,7 @@ export interface ModelPolicy {
   ): Promise<ChatCompletion>;
 }
 
-/** Batch of an RL job in the wire's form, with the warnings of its examination. */
+/** Batch and settings of an RL job in the wire's form, with the warnings of its examination. */
 interface ExaminedBatch {
   readonly wireGroups: WireTrajectoryGroup[];
   readonly experimental: RlConfig;
@@ -176,27 +178,32 @@ export class Model implements ModelInfo {
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   async policy(step?: number, options: CallOptions = {}): Promise<ModelPolicy> {
-    const at = step ?? (await this.step(options));
-    if (!Number.isInteger(at) || at < 0) refuse("step", "an integer of at least 0", at);
+    const sampledStep = step ?? (await this.step(options));
+    if (!Number.isInteger(sampledStep) || sampledStep < 0) refuse("step", "an integer of at least 0", sampledStep);
     if (step !== undefined) await this.#requireCheckpoint(step, options);
-    const id = `${this.#service.modelPrefix}${this.entity}/${this.project}/${this.name}:step${at}`;
+    const id = `${this.#service.modelPrefix}${this.entity}/${this.project}/${this.name}:step${sampledStep}`;
     const { completions } = this.#service.chat;
     return {
       id,
-      step: at,
+      step: sampledStep,
       handsOver: true,
       complete: (request, { signal, onRateLimit } = {}) =>
         completions.create({ ...request, model: id, stream: false }, { signal, onRateLimit }),
     };
   }
 
-  /** Every model has step 0. Looks at the newest step first, because it is the one most often sampled. */
+  /**
+   * Checks that the model has a checkpoint at `step`. Sends no request for step 0, which every model has, and lists all checkpoints only if
+   * `step` is not the newest one, which is sampled most often.
+   *
+   * @throws NotFoundError `E_NOT_FOUND` without such a checkpoint.
+   */
   async #requireCheckpoint(step: number, options: CallOptions): Promise<void> {
     if (step === 0 || step === (await this.step(options))) return;
     const steps = (await this.#service.checkpoints.list(this.id, options)).map((each) => each.step);
     if (steps.includes(step)) return;
-    const known = steps.length > 10 ? `${steps.slice(0, 9).join(", ")} … ${steps.at(-1)}` : steps.join(", ");
-    const message = `Model "${this.project}/${this.name}" has no checkpoint at step ${step}; it has: ${known || "none"}`;
+    const listed = steps.length > 10 ? `${steps.slice(0, 9).join(", ")} … ${steps.at(-1)}` : steps.join(", ");
+    const message = `Model "${this.project}/${this.name}" has no checkpoint at step ${step}; it has: ${listed || "none"}`;
     throw new NotFoundError(message, { param: "step" });
   }
 
@@ -226,7 +233,7 @@ export class Model implements ModelInfo {
   }
 
   /**
-   * Starts a job like {@link train} with a batch that the caller has examined with {@link examinationOf}.
+   * Starts a job like {@link train} with a batch that the caller has already examined with the options of `examinationOf`.
    *
    * @param wireGroups - Groups in the wire's form; not modified, so that repeated requests can share them.
    * @internal

@@ -77,9 +77,10 @@ export interface Models {
   listTrainable(options?: ListModelsOptions): Promise<ModelSummary[]>;
 }
 
-/** Fields of {@link ServedModel}. */
+/** Schema of the wire fields of {@link ServedModel}. */
 const servedFields = servedModel.omit({ object: true, permission: true });
 
+/** Creates the `models` resource of a connection; its models belong to `service`. */
 export function modelsResource(api: Api, service: Service): Models {
   return {
     async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...given }) {

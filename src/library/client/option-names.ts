@@ -2,16 +2,16 @@ import { ArgumentError } from "../../base/errors.ts";
 import { camelCase } from "../../base/util/letter-case.ts";
 import { HttpError } from "./errors.ts";
 
-/** Option of a call by the path of its field on the wire: `experimental_config.learning_rate` → `learningRate`. */
+/** Options of a call by the paths of their fields on the wire: `experimental_config.learning_rate` → `learningRate`. */
 export type OptionNames = ReadonlyMap<string, string>;
 
-/** Returns the options of the fields of a body; `prefix` is the path of the object that contains the fields. */
+/** Returns the options for the fields of `schema`; `prefix` is the path of the object that contains the fields, with a dot at its end. */
 export function optionNames(schema: { readonly shape: object }, prefix = ""): OptionNames {
   return new Map(Object.keys(schema.shape).map((key) => [`${prefix}${key}`, camelCase(key)]));
 }
 
 /**
- * Runs a call whose errors name the options that the caller wrote instead of the fields on the wire, in `param` and in the message.
+ * Runs a call and renames the wire fields in its errors, in `param` and in the message, to the options that the caller wrote.
  *
  * @throws HttpError `E_HTTP` with renamed fields for a status 400 or 422; ArgumentError `E_ARGUMENT` likewise; other errors unchanged.
  */
@@ -23,11 +23,15 @@ export async function withOptionNames<T>(names: OptionNames, call: () => Promise
   }
 }
 
-/** Replaces the wire names of options in a text. A word that is the same in both forms stays, also in another meaning. */
+/**
+ * Replaces wire paths by option names in a text. Fields without an underscore are replaced only if their whole path is given: such a name
+ * may also be an ordinary word.
+ */
 export function withNames(text: string, names: OptionNames): string {
   return text.replaceAll(/(?<![\w.])[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*(?!\w)/gu, (path) => optionOf(path, names) ?? path);
 }
 
+/** Returns an error of the service or of validation with renamed fields; any other error unchanged. */
 function renamed(error: unknown, names: OptionNames): unknown {
   if (error instanceof ArgumentError)
     return new ArgumentError(withNames(error.message, names), { param: paramOf(error.param, names), cause: error.cause });
@@ -42,9 +46,13 @@ function paramOf(param: string | null, names: OptionNames): string | undefined {
   return param === null ? undefined : (optionOf(param, names) ?? param);
 }
 
-/** Returns the option of a wire path, or of a field's name alone if it contains an underscore; components below the field stay. */
+/**
+ * Returns the option of a wire path, or of a field's name alone if it contains an underscore; undefined for any other text. Components
+ * below the field stay.
+ */
 function optionOf(path: string, names: OptionNames): string | undefined {
   const parts = path.split(".");
+  // The longest known beginning of the path is the field.
   for (let count = parts.length; count > 0; count--) {
     const field = parts.slice(0, count).join(".");
     const option = names.get(field) ?? (field.includes("_") ? byName(field, names) : undefined);
@@ -53,6 +61,7 @@ function optionOf(path: string, names: OptionNames): string | undefined {
   return undefined;
 }
 
+/** Returns the option of the field with this name in any object; undefined without one. */
 function byName(name: string, names: OptionNames): string | undefined {
   for (const [path, option] of names) if (path.endsWith(`.${name}`)) return option;
   return undefined;

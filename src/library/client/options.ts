@@ -11,13 +11,14 @@ import { optionNames, withNames } from "./option-names.ts";
  * @throws ArgumentError `E_ARGUMENT` for a name that the schema lacks (the message lists the valid names) or a value outside its bounds.
  */
 export function optionsToWire<T>(schema: z.ZodType<T> & { readonly shape: object }, options: object): T {
-  const known = new Map(Object.keys(schema.shape).map((key) => [camelCase(key), key]));
+  /** Keys of the schema by option name. */
+  const keys = new Map(Object.keys(schema.shape).map((key) => [camelCase(key), key]));
   const body: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options)) {
     if (value === undefined) continue;
-    const key = known.get(name);
+    const key = keys.get(name);
     if (key === undefined) {
-      throw new ArgumentError(`Unknown option \`${name}\`; expected one of ${[...known.keys()].sort().join(", ")}`, { param: name });
+      throw new ArgumentError(`Unknown option \`${name}\`; expected one of ${[...keys.keys()].sort().join(", ")}`, { param: name });
     }
     body[key] = value;
   }
@@ -31,6 +32,7 @@ export function optionsToWire<T>(schema: z.ZodType<T> & { readonly shape: object
 /**
  * Validates a 2xx response.
  *
+ * @param what - Noun for the expected response in the error message, such as `checkpoint`.
  * @throws {@link ProtocolError} `E_PROTOCOL` if the response does not match `schema`.
  */
 export function parseResponse<T>(schema: z.ZodType<T>, value: unknown, what: string): T {

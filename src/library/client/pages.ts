@@ -11,16 +11,18 @@ export interface ListOptions extends CallOptions {
 }
 
 /** Max items of a page. */
-const PAGE = 100;
+const PAGE_SIZE = 100;
 
+/** Page of a list, in the wire's form. */
 interface Page<Item> {
   readonly data: readonly Item[];
+  /** Id of the page's last item, the `after` of the next request; null if the service does not report it. */
   readonly last_id: string | null;
   readonly has_more: boolean;
 }
 
 /**
- * Fetches the pages of a list until it ends, or `max` items are there.
+ * Fetches the pages of a list until the list ends or `max` items are fetched.
  *
  * @param schema - Schema of a page.
  * @param query - Filters and order, sent with every request; undefined members are omitted.
@@ -38,8 +40,8 @@ export async function allPages<Item extends { readonly id: string }>(
   const all: Item[] = [];
   let after: string | undefined;
   while (all.length < max) {
-    const asked = { ...query, after, limit: Math.min(PAGE, max - all.length) };
-    const page = parseResponse(schema, await callJson(api, "GET", path, { ...options, query: asked }), `list of ${items}`);
+    const pageQuery = { ...query, after, limit: Math.min(PAGE_SIZE, max - all.length) };
+    const page = parseResponse(schema, await callJson(api, "GET", path, { ...options, query: pageQuery }), `list of ${items}`);
     all.push(...page.data);
     if (!page.has_more) break;
     const last = page.last_id ?? page.data.at(-1)?.id;

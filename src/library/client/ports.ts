@@ -51,7 +51,7 @@ export interface BatchFinding {
 /** Examines a batch before it is sent and returns the warnings. Throws `E_PREFLIGHT` if the batch cannot be trained. */
 export type ExamineBatch = (groups: readonly WireTrajectoryGroup[], options?: ExamineOptions) => readonly BatchFinding[];
 
-/** Relaxations of a job; see the options of `preflight`. */
+/** Requirements that a job does not have, so that preflight does not check them; see the options of `preflight`. */
 export interface ExamineOptions {
   /** Whether the job trains choices without log-probabilities. @default false */
   readonly allowsUnknownLogprobs?: boolean | undefined;

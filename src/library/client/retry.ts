@@ -48,23 +48,28 @@ export async function withRetries<T>(
       return await attempt();
     } catch (error) {
       if (signal?.aborted || !mayRetry(error, policy)) throw error;
-      if (await isHeldBack(error, onRateLimit)) {
+      if (await mayRetryRateLimited(error, onRateLimit)) {
+        // Cancels the increment of the loop: the retry does not count.
         retry--;
         continue;
       }
       if (retry >= maxRetries) throw error;
-      const asked = error instanceof HttpError ? Math.min(error.retryAfterMs ?? 0, MAX_RETRY_AFTER_MS) : 0;
-      await delay(Math.max(asked, backoffMs(retry)), { signal });
+      const retryAfterMs = error instanceof HttpError ? Math.min(error.retryAfterMs ?? 0, MAX_RETRY_AFTER_MS) : 0;
+      await delay(Math.max(retryAfterMs, backoffMs(retry)), { signal });
     }
   }
 }
 
-/** Waits after a 429 until `onRateLimit` permits a retry. Returns false for another error, and if the callback is absent or denies it. */
-async function isHeldBack(error: unknown, onRateLimit: RateLimitCallback | undefined): Promise<boolean> {
+/**
+ * After a 429, asks `onRateLimit`, which waits before it permits a retry. Returns false for another error, without the callback, and if the
+ * callback denies the retry.
+ */
+async function mayRetryRateLimited(error: unknown, onRateLimit: RateLimitCallback | undefined): Promise<boolean> {
   if (!(error instanceof HttpError) || error.status !== 429) return false;
   return (await onRateLimit?.(error.retryAfterMs)) ?? false;
 }
 
+/** Whether the retry policy permits another attempt after an error. */
 function mayRetry(error: unknown, policy: RetryPolicy): boolean {
   if (policy === "never" || isAbort(error) || !WhetstoneError.isInstance(error)) return false;
   if (error instanceof ConnectionError) return policy === "idempotent" || error.isBeforeSend;

@@ -81,7 +81,7 @@ export interface ListSessionsOptions extends ListOptions {
   readonly model?: string | undefined;
 }
 
-/** Wait of `sessions.get`. */
+/** Options of `sessions.get`. */
 export interface ReadSessionOptions extends CallOptions {
   /** Max seconds to wait until the session is no longer open, 0 to 30. @default 0 */
   readonly waitSeconds?: number | undefined;
@@ -207,10 +207,10 @@ export interface Sessions {
 }
 
 const PATH = "/v1/preview/sessions";
-/** Seconds of one request of {@link Sessions.wait}. */
+/** Seconds for which the service holds one request of {@link Sessions.wait}; its maximum. */
 const WAIT_SECONDS = 30;
 
-/** Fields of {@link SessionInfo}. */
+/** Schema of the wire fields of {@link SessionInfo}. */
 const sessionFields = session.omit({
   sampling_defaults: true,
   sampling_overrides: true,
@@ -223,23 +223,25 @@ function sessionOf(wire: WireSession): SessionInfo {
   return { ...fromWire(sessionFields, wire), urls: fromWire(sessionUrls, wire.urls) };
 }
 
+/** Converts the options of a session to the body of the request. */
 function toBody({ samplingDefaults, samplingOverrides, ...fields }: CreateSessionOptions): object {
   const sampling = { sampling_defaults: samplingToWire(samplingDefaults), sampling_overrides: samplingToWire(samplingOverrides) };
   return { ...toWire(createSessionRequest, fields), ...sampling };
 }
 
-/** Converts all names, also unknown ones, so that the service reports them. */
+/** Converts the names to snake_case, also unknown ones, so that the service can reject them with an error. */
 function samplingToWire(sampling: SessionSampling | undefined): object | undefined {
   return sampling && Object.fromEntries(Object.entries(sampling).map(([name, value]) => [snakeCase(name), value]));
 }
 
+/** Creates the `sessions` resource of a connection. */
 export function sessionsResource(api: Api): Sessions {
-  const one = (id: string): string => `${PATH}/${encodeURIComponent(id)}`;
+  const route = (id: string): string => `${PATH}/${encodeURIComponent(id)}`;
   const info = (answer: unknown): SessionInfo => sessionOf(parseResponse(session, answer, "session"));
   const read = async (id: string, query: Record<string, string | number>, options: CallOptions) =>
     parseResponse(
       sessionWithTrajectory,
-      await callJson(api, "GET", one(id), { ...options, query, headersTimeoutMs: LONG_CALL_MS }),
+      await callJson(api, "GET", route(id), { ...options, query, headersTimeoutMs: LONG_CALL_MS }),
       "session",
     );
   const resource: Sessions = {
@@ -258,24 +260,24 @@ export function sessionsResource(api: Api): Sessions {
     },
     async wait(id, { signal, timeoutMs } = {}) {
       const limits = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)].filter((each) => each !== undefined);
-      const ends = AbortSignal.any(limits);
+      const stop = AbortSignal.any(limits);
       for (;;) {
-        const current = await resource.get(id, { waitSeconds: WAIT_SECONDS, signal: ends });
+        const current = await resource.get(id, { waitSeconds: WAIT_SECONDS, signal: stop });
         if (current.status !== "open") return current;
       }
     },
     async score(id, { reward, metrics }, options = {}) {
       let answer: SessionInfo | null = null;
       if (metrics !== undefined)
-        answer = info(await callJson(api, "POST", `${one(id)}/metrics`, { ...options, json: { metrics }, retry: "idempotent" }));
+        answer = info(await callJson(api, "POST", `${route(id)}/metrics`, { ...options, json: { metrics }, retry: "idempotent" }));
       if (reward !== undefined)
-        answer = info(await callJson(api, "POST", `${one(id)}/reward`, { ...options, json: { reward }, retry: "idempotent" }));
+        answer = info(await callJson(api, "POST", `${route(id)}/reward`, { ...options, json: { reward }, retry: "idempotent" }));
       return answer ?? resource.get(id, options);
     },
     finish: async (id, { reward, metrics } = {}, options = {}) =>
-      info(await callJson(api, "POST", `${one(id)}/finish`, { ...options, json: { reward, metrics }, retry: "idempotent" })),
+      info(await callJson(api, "POST", `${route(id)}/finish`, { ...options, json: { reward, metrics }, retry: "idempotent" })),
     async delete(id, options = {}) {
-      parseResponse(deleteSessionResponse, await callJson(api, "DELETE", one(id), options), "answer to the deletion of a session");
+      parseResponse(deleteSessionResponse, await callJson(api, "DELETE", route(id), options), "answer to the deletion of a session");
     },
   };
   return resource;

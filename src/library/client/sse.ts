@@ -22,7 +22,8 @@ export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGe
  *
  * @throws {@link HttpError} `E_HTTP` (status null) for an `error` payload.
  * @throws {@link ProtocolError} `E_PROTOCOL` for a payload that is not JSON.
- * @throws {@link ConnectionError} `E_CONNECTION` if the bytes end before `[DONE]`, which some APIs do not send.
+ * @throws {@link ConnectionError} `E_CONNECTION` if the bytes end before `[DONE]`. Some APIs never send it; their callers have to catch the
+ *   error.
  */
 export async function* readServerSentEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<unknown, void, undefined> {
   const payloads: string[] = [];
@@ -45,6 +46,7 @@ export async function* readServerSentEvents(bytes: AsyncIterable<Uint8Array>): A
   throw new ConnectionError("The stream ended before `[DONE]`; the answer is incomplete");
 }
 
+/** Parses the payload of an event. @throws HttpError `E_HTTP` for an error of the service, ProtocolError `E_PROTOCOL` for invalid JSON. */
 function readPayload(payload: string): unknown {
   let value: unknown;
   try {

@@ -26,9 +26,9 @@ export interface ListJobsOptions extends ListOptions {
   readonly status?: JobStatus | undefined;
 }
 
-/** Page of events that `trainingJobs.events` requests. */
+/** Options of `trainingJobs.events`: position and size of the page, and long polling. */
 export interface ListEventsOptions extends CallOptions {
-  /** Id of the last event already received. */
+  /** Id of the last event already received. @default the page starts with the first event */
   readonly after?: string | undefined;
   /** Events per page, 1 to 100. @default 100 */
   readonly limit?: number | undefined;
@@ -88,7 +88,7 @@ export interface TrainingJobs {
    */
   createRl(body: CreateRlJobRequest, options?: CreateOptions): Promise<Pick<TrainingJobInfo, "id">>;
   /**
-   * Creates an SFT job over an uploaded artifact. Idempotency is the same as of {@link createRl}.
+   * Creates an SFT job over an uploaded artifact, with an idempotency key as {@link createRl}.
    *
    * @param body - Model, `artifact:///` address and settings.
    * @param options - Signal, time limit and idempotency key.
@@ -155,6 +155,7 @@ export interface TrainingJobs {
   events(jobId: string, options?: ListEventsOptions): Promise<JobEventList>;
 }
 
+/** Creates the `trainingJobs` resource of a connection. */
 export function trainingJobsResource(api: Api): TrainingJobs {
   const path = (jobId: string) => `/v1/preview/training-jobs/${encodeURIComponent(jobId)}`;
   const create = async (route: string, body: unknown, { idempotencyKey = randomUUID(), ...options }: CreateOptions) => {
@@ -187,6 +188,7 @@ export function trainingJobsResource(api: Api): TrainingJobs {
       parseResponse(deleteTokensResponse, answer, "answer to the deletion of a token report");
     },
     events: async (jobId, { after, limit = 100, waitSeconds, ...options } = {}) => {
+      // The usual timeout, plus the time for which the service holds the response.
       const headersTimeoutMs = 60_000 + (waitSeconds ?? 0) * 1000;
       const answer = await callJson(api, "GET", `${path(jobId)}/events`, {
         ...options,

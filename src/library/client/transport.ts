@@ -24,7 +24,7 @@ export interface TransportOptions {
 /** Options of one request. */
 export interface RequestOptions {
   readonly query?: Readonly<Record<string, string | number | undefined>> | undefined;
-  /** Body that is serialized as JSON. */
+  /** Body that is serialized as JSON; takes precedence over `body`. */
   readonly json?: unknown;
   /** Body that is sent unchanged. A function is called once per attempt, so that a retry starts from the beginning. */
   readonly body?: Uint8Array | string | (() => AsyncIterable<Uint8Array>) | undefined;
@@ -45,6 +45,7 @@ export interface RequestOptions {
 
 /** Max time between two body chunks, in milliseconds. A sampler under load may send nothing for minutes. */
 const BODY_TIMEOUT_MS = 600_000;
+/** Default of {@link RequestOptions.headersTimeoutMs}. */
 const HEADERS_TIMEOUT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 
@@ -119,6 +120,7 @@ export class Transport {
     return this.#retrying(method, options, signal, () => this.#send(method, url, options, signal));
   }
 
+  /** Sends a request with retries, within `timeoutMs` for all attempts together. */
   async #callWithin(timeoutMs: number, method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<HttpAnswer> {
     const link = linkAbort(options.signal, { timeoutMs, label: `${method} ${plain(url)}` });
     try {
@@ -128,6 +130,7 @@ export class Transport {
     }
   }
 
+  /** Runs `send` with the retry policy of the request. */
   #retrying<T>(
     method: Dispatcher.HttpMethod,
     options: RequestOptions,
@@ -169,6 +172,7 @@ export class Transport {
     }
   }
 
+  /** Returns the request in the form of undici. */
   #request(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Dispatcher.RequestOptions & { readonly origin: string } {
     const { origin, path } = split(url, options.query);
     const headers: Record<string, string> = { accept: "application/json", ...options.headers };
@@ -225,12 +229,13 @@ export class Transport {
   }
 }
 
+/** Codes of system and undici errors that occur before anything of a request is sent. */
 const BEFORE_SEND = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
 
-/** Splits a URL into the origin and path that undici expects. */
+/** Splits a URL into the origin and path that undici expects, and appends the query to the path. */
 function split(url: string, query: RequestOptions["query"]): { readonly origin: string; readonly path: string } {
-  const known = query === undefined ? addresses.get(url) : undefined;
-  if (known !== undefined) return known;
+  const cached = query === undefined ? addresses.get(url) : undefined;
+  if (cached !== undefined) return cached;
   const target = new URL(url);
   for (const [name, value] of Object.entries(query ?? {})) {
     if (value !== undefined) target.searchParams.set(name, String(value));
@@ -242,6 +247,7 @@ function split(url: string, query: RequestOptions["query"]): { readonly origin: 
 
 /** Cache of parsed URLs: parsing takes as long as sending a small request, and sampling always uses the same URL. */
 const addresses = new Map<string, { readonly origin: string; readonly path: string }>();
+/** Max entries of {@link addresses}; further URLs are parsed every time. */
 const MAX_ADDRESSES = 64;
 
 function isSuccess(status: number): boolean {
@@ -260,19 +266,19 @@ function first(header: string | string[] | undefined): string | undefined {
 function ignore(): void {}
 
 /**
- * Serializes JSON with 64-bit seeds. A bigint is written as an integer, which `JSON.stringify` refuses to do. Only top-level fields are
- * bigints in this interface.
+ * Serializes a body as JSON. Writes a top-level bigint, such as a 64-bit seed, as an integer, which `JSON.stringify` refuses to do; no
+ * other field of this interface is a bigint.
  */
 function toJson(value: unknown): string {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value);
   if (!hasBigint(value)) return JSON.stringify(value);
   const bigints = Object.entries(value).filter(([, field]) => typeof field === "bigint");
-  const rest = JSON.stringify({ ...value, ...Object.fromEntries(bigints.map(([name]) => [name, undefined])) });
+  const withoutBigints = JSON.stringify({ ...value, ...Object.fromEntries(bigints.map(([name]) => [name, undefined])) });
   const written = bigints.map(([name, field]) => `${JSON.stringify(name)}:${String(field)}`).join(",");
-  return rest === "{}" ? `{${written}}` : `{${written},${rest.slice(1)}`;
+  return withoutBigints === "{}" ? `{${written}}` : `{${written},${withoutBigints.slice(1)}`;
 }
 
-/** Returns whether any top-level field is a bigint. A plain loop, because it runs for every request. */
+/** Whether any top-level field is a bigint. A plain loop, because it runs for every request. */
 function hasBigint(value: object): boolean {
   for (const name in value) if (typeof (value as Readonly<Record<string, unknown>>)[name] === "bigint") return true;
   return false;

@@ -101,7 +101,7 @@ export interface ServedModel {
   readonly parameters: number | null;
 }
 
-/** State of a training job. A service that implements only the interface returns just `id`; all other fields are then null. */
+/** State of a training job. A service without the extensions returns just `id`; all other fields are then null. */
 export interface TrainingJobInfo {
   /** UUID of the job. */
   readonly id: string;
@@ -214,6 +214,7 @@ export function toWire<S extends z.ZodRawShape>(
 export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
   switch (type) {
     case "training_started":
+      // The wire's name for the number of gradient steps is `num_sequences`.
       return { type: "training-started", id, gradientSteps: numberOrNull(data["num_sequences"]) };
     case "gradient_step":
       return { type: "gradient-step", id, metrics: numbersOf(data) };
@@ -244,6 +245,7 @@ function numberOrNull(value: unknown): number | null {
   return typeof value === "number" ? value : null;
 }
 
+/** Returns the members that are numbers. */
 function numbersOf(data: Readonly<Record<string, unknown>>): Record<string, number> {
   return Object.fromEntries(Object.entries(data).filter((entry): entry is [string, number] => typeof entry[1] === "number"));
 }

@@ -13,6 +13,7 @@ const NEW_LINE = 0x0a;
 export class JsonLog {
   readonly path: string;
   readonly #file: FileHandle;
+  /** Settles when the last queued operation has ended; never rejects. */
   #tail: Promise<void> = Promise.resolve();
 
   private constructor(path: string, file: FileHandle) {
@@ -20,7 +21,10 @@ export class JsonLog {
     this.#file = file;
   }
 
-  /** Opens or creates the file and truncates a torn last line. The caller must ensure that the file has one writer at a time. */
+  /**
+   * Opens or creates the file, and removes a torn last line (one without a line end). The caller must ensure that the file has one writer
+   * at a time.
+   */
   static async open(path: string): Promise<JsonLog> {
     // Not "a+": Linux then ignores the position of every read and write, and truncating requires reading first.
     const file = await open(path, "r+").catch((error: unknown) => {
@@ -71,6 +75,7 @@ export class JsonLog {
     return this.#inTurn(() => this.#file.close());
   }
 
+  /** Runs an operation after all earlier ones. */
   #inTurn(work: () => Promise<void>): Promise<void> {
     const turn = this.#tail.then(work);
     this.#tail = turn.catch(() => undefined);
@@ -84,8 +89,8 @@ async function lastLineEnd(file: FileHandle, size: number): Promise<number> {
   for (let end = size; end > 0;) {
     const start = Math.max(0, end - buffer.length);
     const { bytesRead } = await file.read(buffer, 0, end - start, start);
-    const at = buffer.subarray(0, bytesRead).lastIndexOf(NEW_LINE);
-    if (at >= 0) return start + at + 1;
+    const newLine = buffer.subarray(0, bytesRead).lastIndexOf(NEW_LINE);
+    if (newLine >= 0) return start + newLine + 1;
     end = start;
   }
   return 0;

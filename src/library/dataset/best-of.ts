@@ -5,7 +5,7 @@ import { Dataset } from "./dataset.ts";
 import { messagesText } from "./keys.ts";
 import { checkOptionCount, rereadable } from "./source.ts";
 
-/** Minimum reward, duplicates and constant groups for {@link bestOf}. */
+/** Options of {@link bestOf}: minimum reward, handling of duplicates and of constant groups. */
 export interface BestOfOptions {
   /** Minimum reward of a selected trajectory; finite. @default no minimum */
   readonly minReward?: number | undefined;
@@ -18,8 +18,8 @@ export interface BestOfOptions {
   readonly distinct?: boolean | undefined;
   /**
    * Whether to select from constant groups, whose rewards are all equal; a group of one trajectory is constant. Equal rewards do not show
-   * whether the rollouts are good: all may have succeeded, or all failed. `minReward` decides this, so that constant groups are included
-   * if it is set; `minReward` applies to them as to any group.
+   * whether the rollouts are good: all may have succeeded, or all failed. With `minReward` the rewards do show it, so that constant groups
+   * are included by default; `minReward` applies to them as to any group.
    *
    * @default true with `minReward`, else false
    */
@@ -68,6 +68,7 @@ export function bestOf(
   });
 }
 
+/** Returns the selected trajectories of one group, the highest reward first. */
 function bestOfGroup(
   { trajectories }: TrajectoryGroup,
   { n, minReward = -Infinity, distinct }: Pick<BestOfOptions, "minReward" | "distinct"> & { readonly n: number },

@@ -28,6 +28,7 @@ export interface ChatExample {
   readonly weight?: number | undefined;
 }
 
+/** Keys of a chat line that {@link ChatExample} names in camelCase. */
 const PARALLEL = "parallel_tool_calls";
 const KWARGS = "chat_template_kwargs";
 
@@ -51,8 +52,8 @@ export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = 
 }
 
 /**
- * Writes `{messages, tools?, parallel_tool_calls?, chat_template_kwargs?, weight?}` per line, the plain format that other trainers read. Atomic: a failed call
- * leaves `path` unchanged.
+ * Writes examples as chat JSON Lines, the plain format that other trainers read: one object `{messages, tools?, parallel_tool_calls?,
+ * chat_template_kwargs?, weight?}` per line. Atomic: a failed call leaves `path` unchanged.
  *
  * A trajectory becomes one line per history, the main one first; additional histories without a trained message are skipped. In a history
  * with sampled turns, assistant messages that were only context get `weight: 0`. Rewards, token ids and log-probabilities are dropped;
@@ -102,6 +103,7 @@ export function trajectoryOf(example: Trajectory | ChatExample, index: number): 
   return Trajectory.fromJSON({ messages_and_choices: messages, tools, ...settings });
 }
 
+/** Chat example in the form of a line. */
 interface ChatLine {
   readonly messages: readonly RequestMessage[];
   readonly tools?: readonly Tool[] | null;
@@ -110,6 +112,7 @@ interface ChatLine {
   readonly weight?: number | null;
 }
 
+/** Validates an example and converts it to a line; absent settings and an empty list of tools are omitted. */
 function toLine(example: ChatExample, where: string): ChatLine {
   const { messages, tools = [], parallelToolCalls, chatTemplateKwargs, weight } = checkedExample(example, where);
   const settings = present({ [PARALLEL]: parallelToolCalls, [KWARGS]: chatTemplateKwargs, weight });
@@ -125,6 +128,7 @@ export function chatExampleOf(value: unknown, where: string): ChatExample {
   return checkedExample(example, where);
 }
 
+/** Returns an example for each history of a trajectory that has a trained message; the main history always becomes one. */
 function examplesOf(trajectory: Trajectory): ChatExample[] {
   const wire = trajectory.toJSON();
   const parallel = wire[PARALLEL];
@@ -134,7 +138,7 @@ function examplesOf(trajectory: Trajectory): ChatExample[] {
   return (
     [wire, ...wire.additional_histories]
       .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls, chatTemplateKwargs, weight }))
-      // An additional history may lack an answer; a trajectory may not.
+      // A main history without a trained message is kept, so that writing it fails instead of dropping it silently.
       .filter(({ messages }, index) => index === 0 || messages.some(isTrained))
   );
 }
@@ -154,6 +158,7 @@ function messagesOf({ messages_and_choices: items }: History): RequestMessage[] 
   });
 }
 
+/** Whether a message is trained: every assistant message, except one of `weight: 0`. */
 function isTrained(message: RequestMessage): boolean {
   return message.role === "assistant" && message["weight"] !== 0;
 }
@@ -163,14 +168,14 @@ function checkedExample(example: ChatExample, where: string): ChatExample {
   const { tools, parallelToolCalls, chatTemplateKwargs, weight } = example;
   if (!Array.isArray(example.messages) || example.messages.length === 0)
     throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
-  const messages = (example.messages as readonly unknown[]).map((value, at) => {
-    const message = parsed(requestMessage, value, `${where}: expected a message with a \`role\` and \`content\` at \`messages.${at}`);
-    checkWeight(message, `${where}: \`messages.${at}.weight\``);
+  const messages = (example.messages as readonly unknown[]).map((value, index) => {
+    const message = parsed(requestMessage, value, `${where}: expected a message with a \`role\` and \`content\` at \`messages.${index}`);
+    checkWeight(message, `${where}: \`messages.${index}.weight\``);
     return message;
   });
   if (tools !== undefined && !Array.isArray(tools)) throw new DataError(`${where}: expected \`tools\` to be an array of function tools`);
-  const readTools = (tools as readonly unknown[] | undefined)?.map((value, at) =>
-    parsed(tool, value, `${where}: expected a function tool at \`tools.${at}`),
+  const readTools = (tools as readonly unknown[] | undefined)?.map((value, index) =>
+    parsed(tool, value, `${where}: expected a function tool at \`tools.${index}`),
   );
   if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
     throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
@@ -185,7 +190,13 @@ function checkedExample(example: ChatExample, where: string): ChatExample {
   return { ...example, messages, ...(readTools === undefined ? {} : { tools: readTools }) };
 }
 
-/** Parses a value with a schema. @throws DataError `E_DATA`: `expected`, then the path inside the value and the schema's message. */
+/**
+ * Parses a value with a schema.
+ *
+ * @param expected - Beginning of the error message. Ends with an opening backtick and the path of the value; the path inside the value and
+ *   the closing backtick follow.
+ * @throws DataError `E_DATA` with `expected`, the path and the schema's message.
+ */
 function parsed<T>(schema: z.ZodType<T>, value: unknown, expected: string): T {
   const { data, error } = schema.safeParse(value);
   if (error === undefined) return data;

@@ -62,7 +62,7 @@ export type RescoreArguments<S> = undefined extends S
   ? [options?: DatasetRescoreOptions<S>]
   : [options: DatasetRescoreOptions<S> & Required<Pick<DatasetRescoreOptions<S>, "scenario">>];
 
-/** Stage name in error messages. */
+/** Name of the stage `rescore` in error messages. */
 const RESCORE = "`Dataset.rescore`";
 
 /**
@@ -155,7 +155,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
   }
 
   /**
-   * Shuffles through a buffer: each trajectory read replaces a random one in the full buffer, which is passed on.
+   * Shuffles through a buffer: once it is full, each trajectory read takes the place of a random one, which is passed on.
    *
    * @param options - Buffer size and seed.
    * @returns Dataset in the new order.
@@ -168,7 +168,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
   }
 
   /**
-   * Keeps the first trajectory of each identity. Stores 16 bytes per distinct trajectory.
+   * Removes duplicates: keeps the first trajectory of each identity. Stores 16 bytes per distinct trajectory.
    *
    * @param options - Identity.
    * @returns Dataset without duplicates.
@@ -234,10 +234,10 @@ export class Dataset implements AsyncIterable<Trajectory> {
   split({ validation, seed = 0, by = "messages" }: SplitOptions): Split {
     if (typeof validation !== "number" || !(validation > 0 && validation < 1)) refuse("validation", "a share between 0 and 1", validation);
     checkIdentity(by);
-    const how = { by, seed: checkedSeed(seed) };
+    const assignment = { by, seed: checkedSeed(seed) };
     return {
-      train: this.filter((trajectory) => !isInShare(trajectory, validation, how)),
-      validation: this.filter((trajectory) => isInShare(trajectory, validation, how)),
+      train: this.filter((trajectory) => !isInShare(trajectory, validation, assignment)),
+      validation: this.filter((trajectory) => isInShare(trajectory, validation, assignment)),
     };
   }
 
@@ -269,6 +269,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
     return this.#records[Symbol.asyncIterator]() as AsyncIterator<Trajectory, void, undefined>;
   }
 
+  /** Returns a dataset that runs `stage` on this one's trajectories, anew for each iteration. */
   #then(stage: (records: AsyncIterable<Trajectory>) => AsyncIterable<Trajectory>): Dataset {
     return new Dataset({ [Symbol.asyncIterator]: () => stage(this.#records)[Symbol.asyncIterator]() });
   }

@@ -1,10 +1,14 @@
-/** Formats of lines with training examples, recognized by their keys and converted to chat lines. */
+/**
+ * Formats of lines with training examples: trajectories and chat lines of this package, and three formats of others (TRL, ShareGPT,
+ * Alpaca), which are converted to chat lines.
+ */
 import { z } from "zod";
 import { DataError } from "../../base/errors.ts";
 
-/** Format of a line. */
+/** Format of a line; `prompt-completion` is TRL's. */
 export type ExampleFormat = "trajectory" | "chat" | "prompt-completion" | "sharegpt" | "alpaca";
 
+/** Schema of TRL: each part is a text or a list of messages. */
 const promptCompletion = z.looseObject({
   prompt: z.union([z.string(), z.array(z.unknown())]),
   completion: z.union([z.string(), z.array(z.unknown())]),
@@ -68,6 +72,7 @@ function checked<T>(schema: z.ZodType<T>, value: unknown, format: ExampleFormat,
   throw new DataError(`${where}: expected a line of the format ${format}, at \`${issue?.path.join(".") ?? ""}\`: ${issue?.message ?? ""}`);
 }
 
+/** Returns the messages of a part; a text becomes one message of `role`. */
 function messagesOf(part: string | readonly unknown[], role: "user" | "assistant"): unknown[] {
   return typeof part === "string" ? [{ role, content: part }] : [...part];
 }
@@ -76,10 +81,12 @@ function isAssistant(message: unknown): message is object {
   return typeof message === "object" && message !== null && "role" in message && message.role === "assistant";
 }
 
+/** Returns the system message in a list; an empty list without content. */
 function systemMessage(content: string | undefined): object[] {
   return content === undefined || content === "" ? [] : [{ role: "system", content }];
 }
 
+/** Returns the role of an author of ShareGPT. @throws DataError `E_DATA` for an unknown author. */
 function roleOf(from: string, where: string): string {
   const role = ROLES[from];
   if (role !== undefined) return role;

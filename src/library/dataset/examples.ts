@@ -10,7 +10,7 @@ import { expandPaths, type Patterns } from "./paths.ts";
 import { unversioned } from "./records.ts";
 import { readRecords, trajectoriesOf } from "./trajectories.ts";
 
-/** A line of a data file that no reader accepts. */
+/** A line of a data file that `readExamples` rejects. */
 export interface InvalidLine {
   /** Path of the file. */
   readonly file: string;
@@ -94,6 +94,7 @@ export async function validateExamples(patterns: Patterns, { signal }: Pick<Read
   return { lines, examples, formats, invalid };
 }
 
+/** Converts a line of any format to its trajectories: several for a group, else one. */
 function examplesOf(value: unknown, where: string): readonly Trajectory[] {
   const format = formatOf(value);
   if (format === "trajectory") return trajectoriesOf(value, where);
@@ -101,6 +102,7 @@ function examplesOf(value: unknown, where: string): readonly Trajectory[] {
   return [trajectoryOf(chatExampleOf(line, where), 0)];
 }
 
+/** Parses the text of a line. @param text - Null if the line is not valid UTF-8. */
 function parsed(text: string | null, where: string): unknown {
   const value = text === null ? undefined : parseJson(text);
   if (value !== undefined) return value;

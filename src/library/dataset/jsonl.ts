@@ -28,7 +28,7 @@ export interface WriteOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Line of a JSON Lines file. */
+/** Parsed line of a JSON Lines file. */
 export interface JsonLine {
   /** Line number, from 1. */
   readonly line: number;
@@ -54,10 +54,10 @@ export interface WrittenFile {
 /**
  * Reads the values of a JSON Lines file, lazily. Decompresses `.gz`; skips a byte order mark and blank lines.
  *
- * Lines are parsed by ndjson. On a whole stream, ndjson ends the stream at a `null` line, reports no line numbers, and either discards rows
- * already parsed or skips invalid ones silently. It therefore receives one line at a time and must return one row per line.
+ * The package ndjson parses the lines, one at a time. Given a whole stream, it would report no line numbers, end at a line `null`, and
+ * either discard rows that are already parsed or skip invalid lines silently.
  *
- * @param options - `from`: position to start at, with the number of lines before it; not for compressed files.
+ * @param options - `from`: position to start at, with the number of lines before it; not for compressed files. @default the start
  * @throws DataError `E_DATA` with file and line for text that is not JSON.
  */
 export async function* readJsonLines(
@@ -102,16 +102,14 @@ async function jsonParser(): Promise<(text: string) => { readonly value: unknown
   };
 }
 
-function notJson(at: { readonly path: string; readonly line: number; readonly isWhole: boolean; readonly isText: boolean }): DataError {
-  const came = at.isText ? "" : "; it is no UTF-8 text";
-  const hint = at.isWhole ? "" : '. The last line has no line end: its writer was probably interrupted; `tornLine: "skip"` leaves it out';
-  return new DataError(`${at.path}:${at.line}: expected one JSON value on the line${came}${hint}`);
+/** Returns the error of a line that is not JSON; `isText` is false for bytes that are not UTF-8. */
+function notJson(line: { readonly path: string; readonly line: number; readonly isWhole: boolean; readonly isText: boolean }): DataError {
+  const detail = line.isText ? "" : "; it is no UTF-8 text";
+  const hint = line.isWhole ? "" : '. The last line has no line end: its writer was probably interrupted; `tornLine: "skip"` leaves it out';
+  return new DataError(`${line.path}:${line.line}: expected one JSON value on the line${detail}${hint}`);
 }
 
-/**
- * Whether an error comes from the file system or from decompression, which set a code. Errors thrown by a consumer of the loop do not pass
- * through here.
- */
+/** Whether an error comes from the file system or from decompression, which set a code. */
 function isSystemError(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && typeof (error as NodeJS.ErrnoException).code === "string";
 }
@@ -138,6 +136,7 @@ export async function writeJsonLines(
       yield Buffer.from(`${encode(value, path, count)}\n`);
     }
   };
+  /** Passes on the bytes of the file and computes their size and hash. */
   const measured = async function* (source: AsyncIterable<Buffer>) {
     for await (const chunk of source) {
       sizeBytes += chunk.length;
@@ -153,7 +152,7 @@ export async function writeJsonLines(
     await rename(temporary, path);
     await syncDirectory(dirname(path));
   } catch (error) {
-    // The pipeline may reject while the file is still being opened; if removed before that, the file would be created again.
+    // The pipeline may reject while the file is still being opened. Opening would create a file again that was removed before.
     if (!sink.closed) await new Promise<void>((resolve) => sink.once("close", () => resolve()));
     await rm(temporary, { force: true });
     throw signal?.aborted ? signal.reason : error;
@@ -161,6 +160,7 @@ export async function writeJsonLines(
   return { path, count, sizeBytes, sha256: hash.digest("hex") };
 }
 
+/** Returns the JSON of an item. @throws DataError `E_DATA` for a value that JSON cannot represent. */
 function encode(value: unknown, path: string, line: number): string {
   try {
     const text = JSON.stringify(value) as string | undefined;
@@ -175,7 +175,9 @@ function encode(value: unknown, path: string, line: number): string {
 }
 
 /**
- * Checks a value for non-finite numbers recursively. A replacer passed to `JSON.stringify` would see the same values, several times slower.
+ * Checks a value for non-finite numbers recursively. A replacer of `JSON.stringify` could do this, but would take several times as long.
+ *
+ * @param key - Key of the value in its object, for the message.
  */
 function refuseNonFinite(value: unknown, key: string): void {
   if (typeof value === "number") {

@@ -31,7 +31,7 @@ export function messagesText(messages: readonly RequestMessage[]): string {
   return JSON.stringify(withNumberedCalls(messages), sortKeys);
 }
 
-/** Replaces each tool-call id by its rank of first appearance in the conversation: servers choose ids at random. */
+/** Replaces each tool-call id by the number of its first appearance in the conversation, because servers choose ids at random. */
 function withNumberedCalls(messages: readonly RequestMessage[]): RequestMessage[] {
   const order = new Map<string, string>();
   const numbered = (id: string): string => {
@@ -60,6 +60,7 @@ export function digestOf(...texts: readonly string[]): Buffer {
   return hash.digest();
 }
 
+/** Replacer of `JSON.stringify` that sorts the keys of objects, so that their order has no influence. */
 function sortKeys(_: string, value: unknown): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)));

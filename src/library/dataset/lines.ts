@@ -16,11 +16,11 @@ export interface TextLine {
   readonly end: number;
 }
 
-/** Position after a line of a text file. */
+/** Position in a text file between two lines. A {@link TextLine} is the position after it. */
 export interface LinePosition {
   /** Number of lines before the position. */
   readonly line: number;
-  /** Offset in bytes of the position. */
+  /** Offset of the position in bytes. */
   readonly end: number;
 }
 
@@ -41,14 +41,15 @@ export async function* readLines(
   { signal, from = { line: 0, end: 0 } }: { readonly signal?: AbortSignal | undefined; readonly from?: LinePosition | undefined } = {},
 ): AsyncGenerator<TextLine, void, undefined> {
   if (from.end > 0 && path.endsWith(".gz")) throw new InternalError(`Expected a file that is not compressed, got ${path}`);
-  // A pipe has no positions, so `start` is only set for one.
-  const start = from.end === 0 ? {} : { start: from.end };
-  const file = createReadStream(path, { ...start, highWaterMark: CHUNK_BYTES, ...(signal === undefined ? {} : { signal }) });
+  // Set only for a later position: a file without positions, such as a pipe, can only be read from its start.
+  const startOption = from.end === 0 ? {} : { start: from.end };
+  const file = createReadStream(path, { ...startOption, highWaterMark: CHUNK_BYTES, ...(signal === undefined ? {} : { signal }) });
   // The callback form of `pipeline` passes an error of the file to the decompressed stream, and reading that stream throws it.
   const source = path.endsWith(".gz") ? pipeline(file, createGunzip({ chunkSize: CHUNK_BYTES }), () => {}) : file;
   let { line, end: offset } = from;
-  /** Chunks of a line without its end so far. */
+  /** Pieces of the current line in earlier chunks. */
   let pieces: Buffer[] = [];
+  /** Returns the line that ends with `piece`. */
   const take = (piece: Buffer, isWhole: boolean): TextLine => {
     const bytes = pieces.length === 0 ? piece : Buffer.concat([...pieces, piece]);
     pieces = [];
@@ -73,6 +74,7 @@ export async function* readLines(
   }
 }
 
+/** Decodes UTF-8; null for invalid bytes. */
 function decode(bytes: Buffer): string | null {
   if (isAscii(bytes)) return bytes.toString("latin1");
   return isUtf8(bytes) ? bytes.toString("utf8") : null;

@@ -8,7 +8,7 @@ import type { WrittenFile } from "./jsonl.ts";
 /** Name of the file that describes the data file in the same directory. */
 export const METADATA_FILE = "metadata.json";
 
-/** Content of `metadata.json`. Has no nested values, because an upload sends it as the metadata of the artifact, which allows none. */
+/** Content of `metadata.json`. Its values are flat: an upload also sends it as the metadata of the artifact, which has no nested values. */
 export interface DatasetMetadata {
   /** Format of the data file: JSON Lines. */
   readonly format: "jsonl";

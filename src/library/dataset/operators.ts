@@ -1,4 +1,7 @@
-/** Stages of a dataset. Each stage pulls one record per request: none reads ahead, and none stores more than its own state. */
+/**
+ * Stages of a `Dataset`, whose methods document them. Each stage pulls one record (a trajectory) per request: none reads ahead, and none
+ * stores more than its own state.
+ */
 import { uniform } from "../../base/util/rng.ts";
 import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
 import { digestOf, identityText, scalarText, type Identity } from "./keys.ts";
@@ -7,19 +10,23 @@ type Records = AsyncIterable<Trajectory>;
 type Stage = AsyncGenerator<Trajectory, void, undefined>;
 
 /** Domains of the random draws, so that stages with the same seed draw independent numbers. */
-const SAMPLE = 1;
-const SHUFFLE = 2;
-const WORD = 2 ** 32;
+const SAMPLE_DOMAIN = 1;
+const SHUFFLE_DOMAIN = 2;
+/** Exclusive upper bound of a counter of `uniform`. */
+const COUNTER_LIMIT = 2 ** 32;
 
+/** Yields the records for which `keep` returns true. */
 export async function* filtered(records: Records, keep: (trajectory: Trajectory) => boolean | Promise<boolean>): Stage {
   for await (const record of records) if (await keep(record)) yield record;
 }
 
+/** Yields the results of `change`, which is called with each record and its index. */
 export async function* mapped(records: Records, change: (trajectory: Trajectory, index: number) => Promise<Trajectory>): Stage {
   let index = 0;
   for await (const record of records) yield await change(record, index++);
 }
 
+/** Yields the first `count` records. */
 export async function* taken(records: Records, count: number): Stage {
   let left = count;
   if (left === 0) return;
@@ -30,40 +37,46 @@ export async function* taken(records: Records, count: number): Stage {
   }
 }
 
+/** Yields each record with probability `fraction`, drawn from its index and the seed. */
 export async function* sampled(records: Records, fraction: number, seed: bigint): Stage {
   let index = 0;
   for await (const record of records) {
-    if (draw(seed, SAMPLE, index++) < fraction) yield record;
+    if (draw(seed, SAMPLE_DOMAIN, index++) < fraction) yield record;
   }
 }
 
-/** Shuffles through a buffer: a record stays in it until a later record draws its position; the last records are drawn at the end. */
+/**
+ * Shuffles through a buffer: once it is full, each record takes the place of a random one, which is yielded; the rest follows at the end.
+ */
 export async function* shuffled(records: Records, bufferSize: number, seed: bigint): Stage {
   const buffer: Trajectory[] = [];
   let index = 0;
-  const place = () => Math.floor(draw(seed, SHUFFLE, index++) * buffer.length);
+  const randomPosition = () => Math.floor(draw(seed, SHUFFLE_DOMAIN, index++) * buffer.length);
   for await (const record of records) {
     if (buffer.length < bufferSize) {
       buffer.push(record);
       continue;
     }
-    const at = place();
-    const drawn = buffer[at] as Trajectory;
-    buffer[at] = record;
+    const position = randomPosition();
+    const drawn = buffer[position] as Trajectory;
+    buffer[position] = record;
     yield drawn;
   }
   while (buffer.length > 0) {
-    const at = place();
-    const drawn = buffer[at] as Trajectory;
+    const position = randomPosition();
+    const drawn = buffer[position] as Trajectory;
+    // The last record fills the gap.
     const last = buffer.pop() as Trajectory;
-    if (at < buffer.length) buffer[at] = last;
+    if (position < buffer.length) buffer[position] = last;
     yield drawn;
   }
 }
 
+/** Yields the first record of each identity. */
 export async function* deduped(records: Records, by: Identity): Stage {
   const seen = new Set<string>();
   for await (const record of records) {
+    // The first 16 bytes of the SHA-256, as one character each.
     const digest = digestOf(identityText(record, by)).toString("latin1", 0, 16);
     if (seen.has(digest)) continue;
     seen.add(digest);
@@ -71,6 +84,7 @@ export async function* deduped(records: Records, by: Identity): Stage {
   }
 }
 
+/** Yields the first `max` records of each class; `by` returns the class of a record. */
 export async function* balanced(records: Records, by: (trajectory: Trajectory) => Scalar | undefined, max: number): Stage {
   const counts = new Map<string, number>();
   for await (const record of records) {
@@ -82,12 +96,14 @@ export async function* balanced(records: Records, by: (trajectory: Trajectory) =
   }
 }
 
-/** Whether a record belongs to the fraction `share`; depends only on its identity and the seed. */
+/** Whether a record belongs to the fraction `share` of all records; depends only on its identity and the seed. */
 export function isInShare(record: Trajectory, share: number, { by, seed }: { readonly by: Identity; readonly seed: bigint }): boolean {
   const digest = digestOf("split", String(seed), identityText(record, by));
+  // The first 48 bits of the hash as a fraction in [0, 1); 48 is the largest size that `readUIntBE` reads.
   return digest.readUIntBE(0, 6) / 2 ** 48 < share;
 }
 
+/** Returns a random number in (0, 1) for a record. @param index - Number of the draw in its stage, split into two counters. */
 function draw(seed: bigint, domain: number, index: number): number {
-  return uniform(seed, domain, index % WORD, Math.floor(index / WORD));
+  return uniform(seed, domain, index % COUNTER_LIMIT, Math.floor(index / COUNTER_LIMIT));
 }

@@ -6,6 +6,7 @@ import { DataError } from "../../base/errors.ts";
 /** Path or glob, or several. */
 export type Patterns = string | readonly string[];
 
+/** Characters that make a pattern a glob. */
 const WILDCARD = /[*?{]/;
 
 /**
@@ -31,28 +32,30 @@ export async function expandPaths(patterns: Patterns): Promise<string[]> {
   return [...all];
 }
 
+/** Returns the files of one pattern; an empty list if it matches nothing. */
 async function expand(pattern: string): Promise<string[]> {
   if (await isFile(pattern)) return [pattern];
   if (!WILDCARD.test(pattern)) return [];
-  const found = await Promise.all(alternatives(pattern).map((each) => walk(each.startsWith("/") ? "/" : "", parts(each))));
+  const found = await Promise.all(alternatives(pattern).map((each) => walk(each.startsWith("/") ? "/" : "", segmentsOf(each))));
   return [...new Set(found.flat())];
 }
 
-function parts(pattern: string): string[] {
+/** Returns the segments of a path, without empty ones and `.`. */
+function segmentsOf(pattern: string): string[] {
   return pattern.split("/").filter((part) => part !== "" && part !== ".");
 }
 
-/** Expands `{a,b}` into its alternatives, starting with the leftmost outermost brace. */
+/** Expands `{a,b}` into its alternatives: the leftmost outermost braces first, then recursively the braces that are left. */
 function alternatives(pattern: string): string[] {
   const start = pattern.indexOf("{");
   if (start === -1) return [pattern];
   const choices = [""];
   let depth = 0;
-  for (let at = start; at < pattern.length; at++) {
-    const letter = pattern.charAt(at);
+  for (let index = start; index < pattern.length; index++) {
+    const letter = pattern.charAt(index);
     if (letter === "{" && depth++ === 0) continue;
     if (letter === "}" && --depth === 0) {
-      const [before, after] = [pattern.slice(0, start), pattern.slice(at + 1)];
+      const [before, after] = [pattern.slice(0, start), pattern.slice(index + 1)];
       return choices.flatMap((choice) => alternatives(before + choice + after));
     }
     if (letter === "," && depth === 1) choices.push("");
@@ -64,25 +67,26 @@ function alternatives(pattern: string): string[] {
 /** Returns the files below `directory` ("" = the working directory) that match the path segments. */
 async function walk(directory: string, [part, ...rest]: readonly string[]): Promise<string[]> {
   if (part === undefined) return [];
-  const at = (name: string) => (directory === "" ? name : join(directory, name));
+  const pathOf = (name: string) => (directory === "" ? name : join(directory, name));
   if (part === "**") {
     const below = (await list(directory)).filter((entry) => entry.isDirectory() && !entry.name.startsWith("."));
-    const deeper = await Promise.all(below.map((entry) => walk(at(entry.name), ["**", ...rest])));
+    const deeper = await Promise.all(below.map((entry) => walk(pathOf(entry.name), ["**", ...rest])));
     // `**` as the last segment matches every file below.
     return [...(await walk(directory, rest.length === 0 ? ["*"] : rest)), ...deeper.flat()];
   }
   if (!WILDCARD.test(part)) {
-    if (rest.length > 0) return walk(at(part), rest);
-    return (await isFile(at(part))) ? [at(part)] : [];
+    if (rest.length > 0) return walk(pathOf(part), rest);
+    return (await isFile(pathOf(part))) ? [pathOf(part)] : [];
   }
   const expression = toExpression(part);
   const names = (await list(directory)).map((entry) => entry.name).filter((name) => expression.test(name));
   const found = await Promise.all(
-    names.map(async (name) => (rest.length > 0 ? walk(at(name), rest) : (await isFile(at(name))) ? [at(name)] : [])),
+    names.map(async (name) => (rest.length > 0 ? walk(pathOf(name), rest) : (await isFile(pathOf(name))) ? [pathOf(name)] : [])),
   );
   return found.flat();
 }
 
+/** Returns the regular expression of a path segment with `*` and `?`. */
 function toExpression(part: string): RegExp {
   const source = part.replaceAll(/[.+^${}()|[\]\\*?]/gu, (letter) => (letter === "*" ? "[^/]*" : letter === "?" ? "[^/]" : `\\${letter}`));
   return new RegExp(`^${part.startsWith(".") ? "" : "(?!\\.)"}${source}$`, "u");

@@ -2,11 +2,12 @@ import { DataError } from "../../base/errors.ts";
 
 /** Format version of records and `metadata.json` (`schema_version`). Increased when the meaning of a field changes. */
 export const SCHEMA_VERSION = 1;
-const KEY = "schema_version";
+/** Key of the version in a record. */
+const VERSION_KEY = "schema_version";
 
-/** Adds the schema version to a record; other readers ignore it like any unknown key. */
+/** Adds the schema version to a record. Readers of other packages ignore it like any unknown key. */
 export function versioned<T extends object>(record: T): T & { readonly schema_version: number } {
-  return { [KEY]: SCHEMA_VERSION, ...record } as T & { readonly schema_version: number };
+  return { [VERSION_KEY]: SCHEMA_VERSION, ...record } as T & { readonly schema_version: number };
 }
 
 /**
@@ -18,8 +19,8 @@ export function versioned<T extends object>(record: T): T & { readonly schema_ve
  * @throws DataError `E_DATA` for a version newer than this build's, or one that is not a positive integer.
  */
 export function unversioned(value: unknown, where: string): unknown {
-  if (typeof value !== "object" || value === null || !(KEY in value)) return value;
-  const { [KEY]: version, ...record } = value;
+  if (typeof value !== "object" || value === null || !(VERSION_KEY in value)) return value;
+  const { [VERSION_KEY]: version, ...record } = value;
   checkVersion(version, where);
   return record;
 }
@@ -27,7 +28,7 @@ export function unversioned(value: unknown, where: string): unknown {
 /** Checks a schema version. @throws DataError `E_DATA` as {@link unversioned}. */
 export function checkVersion(version: unknown, where: string): void {
   if (typeof version !== "number" || !Number.isInteger(version) || version < 1) {
-    throw new DataError(`${where}: expected \`${KEY}\` to be a whole number from 1, got ${JSON.stringify(version)}`);
+    throw new DataError(`${where}: expected \`${VERSION_KEY}\` to be a whole number from 1, got ${JSON.stringify(version)}`);
   }
   if (version > SCHEMA_VERSION) {
     throw new DataError(
@@ -36,7 +37,7 @@ export function checkVersion(version: unknown, where: string): void {
   }
 }
 
-/** Copies members that are neither undefined nor null. */
+/** Returns a copy of an object without the members that are undefined or null. */
 export function present<T extends object>(members: T): { readonly [K in keyof T]?: NonNullable<T[K]> } {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined && value !== null)) as {
     readonly [K in keyof T]?: NonNullable<T[K]>;

@@ -2,8 +2,10 @@ import { ArgumentError, ConflictError, refuse } from "../../base/errors.ts";
 import { Trajectory } from "../../base/trajectory/index.ts";
 
 /**
- * Returns the items of a source, checked one by one; every iteration starts from the beginning. A second iteration over a generator throws
- * ConflictError `E_CONFLICT`: the generator would be exhausted, and the data silently empty.
+ * Returns an iterable over a source that checks each item; every iteration starts from the beginning. A second iteration over a generator
+ * throws ConflictError `E_CONFLICT`: the generator is exhausted, so that the data would silently be empty.
+ *
+ * @param checked - Returns an item unchanged, or throws for an invalid one.
  */
 export function rereadable<T>(source: Iterable<T> | AsyncIterable<T>, checked: (item: T) => T): AsyncIterable<T> {
   const isReadOnce = "next" in source;

@@ -106,11 +106,16 @@ export function writeTrajectoryGroups(
   return writeJsonLines(path, records(groups), options);
 }
 
+/** Yields the wire form of each item, with the schema version. */
 async function* records(items: Iterable<{ toJSON(): object }> | AsyncIterable<{ toJSON(): object }>): AsyncGenerator<object> {
   for await (const item of items) yield versioned(item.toJSON());
 }
 
-/** Reads the values of files without their schema version, and compares their number with `metadata.json`. */
+/**
+ * Reads the values of JSON Lines files, without their schema version.
+ *
+ * @throws DataError `E_DATA` for an invalid line, or if `metadata.json` of a file states another number of lines.
+ */
 export async function* readRecords(
   patterns: Patterns,
   options: ReadOptions,
@@ -138,6 +143,7 @@ export function trajectoriesOf(value: unknown, where: string): readonly Trajecto
   return isGroup(value) ? toGroup(value, where).trajectories : [toTrajectory(value, where)];
 }
 
+/** Whether a parsed line is a group and not a trajectory. */
 function isGroup(value: unknown): boolean {
   return typeof value === "object" && value !== null && "trajectories" in value && !("messages_and_choices" in value);
 }
@@ -147,16 +153,17 @@ function toTrajectory(value: unknown, where: string): Trajectory {
   if (hint !== null) throw new DataError(`${where}: ${hint}`);
   const result = validateTrajectory(value);
   if (result.success) return Trajectory.fromOwned(result.data);
-  throw misfit("trajectory", result.error, where);
+  throw schemaError("trajectory", result.error, where);
 }
 
 function toGroup(value: unknown, where: string): TrajectoryGroup {
   const result = validateTrajectoryGroup(value);
-  if (!result.success) throw misfit("trajectory group", result.error, where);
+  if (!result.success) throw schemaError("trajectory group", result.error, where);
   return TrajectoryGroup.fromOwned(result.data);
 }
 
-function misfit(
+/** Returns the error of a value that the schema rejects, with the first problem. @param what - Noun for the expected value. */
+function schemaError(
   what: string,
   error: { readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[] },
   where: string,

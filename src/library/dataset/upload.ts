@@ -9,7 +9,7 @@ import { writeDataset, type Examples, type WrittenDataset } from "./write-datase
 
 /** Version in an artifact store, with the fields that uploading reads. */
 export interface StoredVersion {
-  /** State of the version; a committed version accepts no more files. */
+  /** State of the version: an open version accepts files, a committed one does not. */
   readonly state: "open" | "committed";
   /** Address of the version. */
   readonly url: string;
@@ -143,12 +143,14 @@ export async function uploadDataset(service: ArtifactUploader, options: UploadDa
   }
 }
 
+/** File to upload; a `body` function creates a new stream for each attempt. */
 interface UploadFile {
   readonly path: string;
   readonly sha256: string;
   readonly body: string | (() => AsyncIterable<Uint8Array>);
 }
 
+/** Uploads a written dataset as one artifact version. @returns its address. */
 async function upload(
   { artifacts }: ArtifactUploader,
   { path, metadata }: WrittenDataset,
@@ -159,6 +161,7 @@ async function upload(
     { path: DATA_FILE, sha256: metadata.sha256, body: () => createReadStream(path) },
     { path: METADATA_FILE, sha256: sha256(text), body: text },
   ];
+  // The same content under the same name has the same key, so that a repeated upload resumes its version.
   const idempotencyKey = `dataset-${sha256(JSON.stringify([entity ?? null, project, name, files.map((file) => file.sha256)]))}`;
   const { id } = await artifacts.create({ project, name, entity, metadata: { ...metadata }, idempotencyKey, signal });
   const before = await artifacts.get(id, { signal });
@@ -176,6 +179,7 @@ async function upload(
   return (await artifacts.commit(id, { signal })).url;
 }
 
+/** Whether a version has a file with the right content. */
 function isStored({ files }: StoredVersion, { path, sha256: expected }: UploadFile): boolean {
   return files.some((file) => file.path === path && file.sha256 === expected);
 }

@@ -5,7 +5,10 @@ import type { Trajectory, TrajectoryBuilder } from "../../base/trajectory/index.
 import { normalizedGroupRewards, type GroupReward, type GroupRewardLike } from "../../base/trajectory/group-scoring.ts";
 import { normalizedRewards, type Reward, type RewardLike } from "../../base/trajectory/scoring.ts";
 
-/** Scenarios: a list, or for an unlimited supply a pure function of the index, so that a resumed run gets the same scenarios. */
+/**
+ * Scenarios: a list, or for an unlimited supply a function of the index. The function is pure, so that a resumed run gets the same
+ * scenarios.
+ */
 export type ScenarioSource<S> = readonly S[] | ((index: number) => S);
 
 /** Second argument of an environment's rollout: the rollout context. Its `policy` is the policy that is trained or evaluated. */
@@ -23,7 +26,7 @@ export interface Environment<S> {
     readonly eval: readonly S[];
   };
   /**
-   * Plays a scenario. Returns the unfinished builder, which is finished with the rewards, or a finished trajectory. If the environment has
+   * Plays a scenario. Returns its trajectory as an unfinished builder, which the rewards then finish, or finished. If the environment has
    * `rewards` or `groupRewards`, they replace the reward of a finished trajectory.
    */
   readonly rollout: (scenario: S, context: EnvironmentContext) => Promise<TrajectoryBuilder | Trajectory>;
@@ -95,7 +98,7 @@ export function defineEnvironment<S>(definition: EnvironmentDefinition<S>): Envi
 }
 
 function checkScenarios(name: string, scenarios: unknown): void {
-  const { train, eval: held } = (typeof scenarios === "object" && scenarios !== null ? scenarios : {}) as {
+  const { train, eval: heldOut } = (typeof scenarios === "object" && scenarios !== null ? scenarios : {}) as {
     readonly train?: unknown;
     readonly eval?: unknown;
   };
@@ -103,7 +106,7 @@ function checkScenarios(name: string, scenarios: unknown): void {
     const message = `Expected \`scenarios.train\` of environment \`${name}\` to be a list with scenarios, or a function of an index`;
     throw new ConfigError(message, { param: "scenarios.train" });
   }
-  if (!Array.isArray(held)) {
+  if (!Array.isArray(heldOut)) {
     const message = `Expected \`scenarios.eval\` of environment \`${name}\` to be a list of scenarios; \`[]\` if there are none`;
     throw new ConfigError(message, { param: "scenarios.eval" });
   }

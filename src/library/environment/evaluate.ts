@@ -35,8 +35,8 @@ export interface EvaluateOptions<S> extends Pick<
   /**
    * Minimum reward of a rollout that passes; finite.
    *
-   * @default the sum of the positive reward weights (the maximum if raw rewards are in [0, 1]), or 1 without rewards; minus 1e-9 relative
-   *   for rounding
+   * @default the sum of the positive reward weights (the maximum if raw rewards are in [0, 1]), or 1 without rewards; lowered by the
+   *   fraction 1e-9 for rounding errors
    */
   readonly threshold?: number | undefined;
   /** Confidence level of the intervals, in (0, 1). @default 0.95 */
@@ -53,7 +53,7 @@ export interface Evaluation {
   readonly policy: string;
   /** Rollouts per scenario. */
   readonly samples: number;
-  /** Temperature at which the turns were sampled. */
+  /** Temperature that the rollouts got as `sampling.temperature`. */
   readonly temperature: number;
   /** Seed from which the rollouts' seeds were derived. */
   readonly seed: number;
@@ -143,9 +143,10 @@ export function evaluationEstimates<S>(
   groups: readonly TrajectoryGroup[],
   { ks, threshold = roundedDown(highestReward(environment)), level }: EstimateSettings,
 ): EvaluationEstimates {
-  const clusters = byScenario(groups).map((same) => same.flatMap((group) => group.trajectories));
-  const estimate = (of: (trajectory: TrajectoryGroup["trajectories"][number]) => number) => {
-    const values = clusters.map((trajectories) => trajectories.map(of));
+  /** Trajectories of each scenario. */
+  const clusters = byScenario(groups).map((groupsOfScenario) => groupsOfScenario.flatMap((group) => group.trajectories));
+  const estimate = (valueOf: (trajectory: TrajectoryGroup["trajectories"][number]) => number) => {
+    const values = clusters.map((trajectories) => trajectories.map(valueOf));
     return withinUnit(clusteredMean(values, { level }), values.flat());
   };
   return {
@@ -170,16 +171,21 @@ function withinUnit(estimate: Estimate, values: readonly number[]): Estimate {
   return { ...estimate, low: Math.max(0, estimate.low), high: Math.min(1, estimate.high) };
 }
 
-/** Lowers the default threshold by 1e-9 relative: 0.7 + 0.2 + 0.1 is less than 1 in floating point, and the best answer must pass. */
+/**
+ * Lowers the default threshold by the fraction 1e-9, at least by 1e-9. The best answer must pass, although a sum of its rewards may be too
+ * low in floating point: 0.7 + 0.2 + 0.1 is less than 1.
+ */
 function roundedDown(highest: number): number {
   return highest - 1e-9 * Math.max(1, Math.abs(highest));
 }
 
+/** Returns the values of `k`, ascending and without duplicates. @throws ArgumentError `E_ARGUMENT` for one outside 1 to `samples`. */
 function checkedKs(k: EvaluateOptions<never>["k"], samples: number): number[] {
   const ks = [...new Set(k === undefined ? [1, samples] : typeof k === "number" ? [k] : k)].sort((a, b) => a - b);
-  const bad = ks.find((each) => !(Number.isInteger(each) && each >= 1 && each <= samples));
-  if (bad === undefined || !(Number.isInteger(samples) && samples >= 1)) return ks;
-  refuse("k", `an integer from 1 to \`samples\` (${samples})`, bad);
+  const invalid = ks.find((each) => !(Number.isInteger(each) && each >= 1 && each <= samples));
+  // An invalid number of samples is reported when the rollouts start.
+  if (invalid === undefined || !(Number.isInteger(samples) && samples >= 1)) return ks;
+  refuse("k", `an integer from 1 to \`samples\` (${samples})`, invalid);
 }
 
 function checkBounds(threshold: number | undefined, level: number | undefined): void {

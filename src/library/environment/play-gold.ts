@@ -1,4 +1,4 @@
-/** Rollouts in which the right answer takes the place of the model, so that the environment's tools run. */
+/** Rollouts in which the right answer (`gold`) takes the place of the model, so that the environment's tools run. */
 import type { RequestMessage } from "../../base/schema/index.ts";
 import { gatherTrajectoryGroups } from "../rollout/index.ts";
 import { textOf } from "../../base/trajectory/messages.ts";
@@ -8,7 +8,7 @@ import { finding } from "./finding.ts";
 import type { ValidationFinding } from "./validate.ts";
 import type { Environment, EnvironmentContext } from "./environment.ts";
 
-/** Failures of a played right answer; null where nothing failed. */
+/** Failures of a played right answer; a member is null if its part did not fail. */
 export interface PlayedGold {
   /** Message of the error that ended the rollout. */
   readonly rollout: string | null;
@@ -16,21 +16,24 @@ export interface PlayedGold {
   readonly tool: string | null;
 }
 
-/** Reports rollouts and tools that fail although the right answer takes the place of the model. */
+/** Returns the findings about rollouts and tools that fail although the right answer takes the place of the model. */
 export function playFindings(
   probes: readonly { readonly scenarioId: string; readonly played: PlayedGold | null }[],
 ): ValidationFinding[][] {
   const failures = (part: keyof PlayedGold) =>
     probes.flatMap(({ scenarioId, played }) => ((played?.[part] ?? null) === null ? [] : [{ scenarioId, text: played?.[part] }]));
-  const found = (part: keyof PlayedGold, message: string) => {
+  const findingAbout = (part: keyof PlayedGold, message: string) => {
     const failed = failures(part);
     const places = failed.map(({ scenarioId }) => scenarioId);
     return finding(`${part}-failed`, "fatal", places, `${message}: ${failed[0]?.text}. Correct the ${part} or \`gold\`.`);
   };
-  return [found("rollout", "The rollout fails with the right answer"), found("tool", "A tool fails on a call of the right answer")];
+  return [
+    findingAbout("rollout", "The rollout fails with the right answer"),
+    findingAbout("tool", "A tool fails on a call of the right answer"),
+  ];
 }
 
-/** Whether a right answer calls tools. */
+/** Whether a right answer calls tools; only then does playing it run the environment's tools. */
 export function callsTools(gold: string | readonly RequestMessage[]): gold is readonly RequestMessage[] {
   return typeof gold !== "string" && gold.some(({ tool_calls: calls }) => (calls ?? []).length > 0);
 }
@@ -55,6 +58,7 @@ export async function playGold<S>(
   };
 }
 
+/** Creates a policy that answers its requests with `answers`, one after the other, and then with empty texts. */
 function goldPolicy(answers: readonly RequestMessage[]): Policy {
   const id = "gold:step0";
   let index = 0;
@@ -79,6 +83,7 @@ function goldPolicy(answers: readonly RequestMessage[]): Policy {
               ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
             },
             finish_reason: toolCalls.length > 0 ? "tool_calls" : "stop",
+            // Placeholders, because a sampled turn has token ids and log-probabilities.
             token_ids: [0],
             logprobs: { content: [{ token: "", logprob: 0, top_logprobs: [] }] },
           },

@@ -49,7 +49,9 @@ export interface ProcessRolloutOptions<S>
 export function processRollout<S>(options: ProcessRolloutOptions<S>): (scenario: S, context: RolloutContext) => Promise<Trajectory> {
   const { service, command, env, input, cwd, reward, maxOutput, timeoutMs, ...session } = options;
   return async (scenario, { policy, sampling: { temperature, seed, chatTemplateKwargs }, signal }) => {
-    const of = <T>(value: T | ((scenario: S) => T)): T => (typeof value === "function" ? (value as (scenario: S) => T)(scenario) : value);
+    /** Returns the value of an option that may be a function of the scenario. */
+    const resolved = <T>(value: T | ((scenario: S) => T)): T =>
+      typeof value === "function" ? (value as (scenario: S) => T)(scenario) : value;
     let ended: EndedProcess | undefined;
     const recorded = await capture.session(service, {
       ...session,
@@ -57,14 +59,15 @@ export function processRollout<S>(options: ProcessRolloutOptions<S>): (scenario:
       samplingDefaults: { temperature, seed, chatTemplateKwargs, ...session.samplingDefaults },
       signal,
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      run: async (opened, { signal: ends }) => {
-        const variables = { WHETSTONE_SCENARIO: JSON.stringify(scenario), ...of(env) };
-        const agent = { command: of(command), env: variables, cwd, input: of(input), reward, maxOutput };
-        const result = await runAgentProcess(agent, opened, { signal: ends });
+      run: async (opened, { signal: stop }) => {
+        const variables = { WHETSTONE_SCENARIO: JSON.stringify(scenario), ...resolved(env) };
+        const agent = { command: resolved(command), env: variables, cwd, input: resolved(input), reward, maxOutput };
+        const result = await runAgentProcess(agent, opened, { signal: stop });
         ({ ended } = result);
         return result.score;
       },
     });
+    // `capture.session` resolves only after `run`, which sets `ended`.
     return recorded.with(agentLogs(ended!));
   };
 }

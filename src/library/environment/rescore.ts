@@ -50,14 +50,15 @@ export async function rescore<S>(
   items: readonly (Trajectory | TrajectoryGroup)[],
   { scenarios = [], signal = new AbortController().signal }: RescoreOptions<S> = {},
 ): Promise<(Trajectory | TrajectoryGroup)[]> {
-  const { train, eval: held } = environment.scenarios;
-  const known = new Map<unknown, S>();
-  for (const scenario of [...(typeof train === "function" ? [] : train), ...held, ...scenarios]) {
-    known.set(scenarioIdOf(environment, scenario), scenario);
+  const { train, eval: heldOut } = environment.scenarios;
+  /** Scenarios by id. */
+  const scenariosById = new Map<unknown, S>();
+  for (const scenario of [...(typeof train === "function" ? [] : train), ...heldOut, ...scenarios]) {
+    scenariosById.set(scenarioIdOf(environment, scenario), scenario);
   }
-  checkKnown(environment.name, items, known);
+  checkKnown(environment.name, items, scenariosById);
   if (environment.groupRewards.length > 0) items.forEach((item) => checkGroup(environment.name, item));
-  const scenarioOf = (trajectory: Trajectory) => known.get(trajectory.metadata["scenario_id"]) as S;
+  const scenarioOf = (trajectory: Trajectory) => scenariosById.get(trajectory.metadata["scenario_id"]) as S;
   const score = (trajectory: Trajectory) => scoreRollout(environment, scenarioOf(trajectory), trajectory, signal);
   const results: (Trajectory | TrajectoryGroup)[] = [];
   for (const item of items) {
@@ -74,9 +75,10 @@ export async function rescore<S>(
   return results;
 }
 
-function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)[], known: ReadonlyMap<unknown, unknown>): void {
+/** @throws DataError `E_DATA` for trajectories of unknown scenarios. */
+function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)[], scenariosById: ReadonlyMap<unknown, unknown>): void {
   const trajectories = items.flatMap((item) => (Trajectory.isInstance(item) ? [item] : item.trajectories));
-  const unknown = trajectories.map(({ metadata }) => metadata["scenario_id"]).filter((id) => !known.has(id));
+  const unknown = trajectories.map(({ metadata }) => metadata["scenario_id"]).filter((id) => !scenariosById.has(id));
   if (unknown.length === 0) return;
   const ids = [...new Set(unknown.map((id) => (id === undefined ? "none" : `\`${id}\``)))];
   const named = ids.slice(0, MAX_NAMED).join(", ") + (ids.length > MAX_NAMED ? ` and ${ids.length - MAX_NAMED} more` : "");
@@ -87,7 +89,7 @@ function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)
   );
 }
 
-/** Checks that a group reward can score an item: a group with one scenario. */
+/** Checks that group rewards can score an item: that it is a group, and that its trajectories have one scenario. */
 function checkGroup(name: string, item: Trajectory | TrajectoryGroup): void {
   if (Trajectory.isInstance(item)) {
     const message = `Environment \`${name}\` has group rewards, which need whole groups: pass trajectory groups`;

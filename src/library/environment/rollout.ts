@@ -45,6 +45,7 @@ export function environmentRollout<S>(environment: Environment<S>, { scoreTimeou
   });
 }
 
+/** Returns a rollout whose timeouts are failures. */
 function plainRollout<S>(environment: Environment<S>): Rollout<S> {
   return async (scenario, context) => {
     const played: unknown = await environment.rollout(scenario, context);
@@ -56,8 +57,8 @@ function plainRollout<S>(environment: Environment<S>): Rollout<S> {
 interface TimedAttempt {
   /** Builders that the rollout has created. */
   readonly builders: TrajectoryBuilder[];
-  /** Result that the rollout returned after its timeout. */
-  late?: unknown;
+  /** Result of a rollout that returned after its timeout, e.g. because it ends on the signal; absent otherwise. */
+  lateResult?: unknown;
   /** Whether the rollout has ended in time and its rewards are being computed. */
   isScoring: boolean;
 }
@@ -69,7 +70,7 @@ function timedRollout<S>(environment: Environment<S>): Rollout<S> {
     const attempt: TimedAttempt = { builders: [], isScoring: false };
     attempts.set(context, attempt);
     const played: unknown = await recordBuilders(attempt.builders, () => environment.rollout(scenario, context));
-    if (context.signal.aborted) attempt.late = played;
+    if (context.signal.aborted) attempt.lateResult = played;
     context.signal.throwIfAborted();
     attempt.isScoring = true;
     const trajectory = await scoreRollout(environment, scenario, finished(environment, played), context.signal);
@@ -83,16 +84,23 @@ function timedRollout<S>(environment: Environment<S>): Rollout<S> {
   return Object.assign(rollout, { afterTimeout });
 }
 
-/** Returns the unscored trajectory of an attempt that has timed out; null if no turn was completed. */
-function interrupted<S>({ rewards, groupRewards }: Environment<S>, { builders, late }: TimedAttempt): Trajectory | null {
+/**
+ * Returns the unscored trajectory of an attempt that has timed out: a late result, else the first builder of the rollout. Null if no turn
+ * was completed, or if there are no rewards to score it.
+ */
+function interrupted<S>({ rewards, groupRewards }: Environment<S>, { builders, lateResult }: TimedAttempt): Trajectory | null {
   const metrics = { timed_out: 1 };
-  if (Trajectory.isInstance(late)) return late.with({ metrics });
+  if (Trajectory.isInstance(lateResult)) return lateResult.with({ metrics });
   if (rewards.length + groupRewards.length === 0) return null;
-  const builder = TrajectoryBuilder.isInstance(late) ? late : builders[0];
+  const builder = TrajectoryBuilder.isInstance(lateResult) ? lateResult : builders[0];
   return builder?.finishInterrupted(metrics) ?? null;
 }
 
-/** Converts the return value of an environment's rollout to a trajectory that is not scored yet. @throws ArgumentError `E_ARGUMENT`. */
+/**
+ * Converts the return value of an environment's rollout to a trajectory that is not scored yet.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for any other value, and for a builder if the environment has no rewards to finish it with.
+ */
 function finished<S>({ name, rewards, groupRewards }: Environment<S>, played: unknown): Trajectory {
   if (Trajectory.isInstance(played)) return played;
   if (!TrajectoryBuilder.isInstance(played)) {
@@ -107,8 +115,8 @@ function finished<S>({ name, rewards, groupRewards }: Environment<S>, played: un
 }
 
 /**
- * Returns a copy of a trajectory scored with the environment's rewards, with `scenario_id` in its metadata. Without rewards, keeps its
- * reward. Group rewards are not computed.
+ * Returns a copy of a trajectory scored with the environment's rewards, with `scenario_id` in its metadata. Without rewards, the copy has
+ * the reward of the trajectory. Group rewards are left to {@link scoreGroup}.
  */
 export async function scoreRollout<S>(
   environment: Environment<S>,
@@ -123,7 +131,10 @@ export async function scoreRollout<S>(
   return result.with({ metadata: { scenario_id: id } });
 }
 
-/** Returns a copy of a group of scored trajectories with the environment's group rewards. Failed trajectories become exceptions. */
+/**
+ * Returns a copy of a group of trajectories scored by {@link scoreRollout}, with the environment's group rewards. Trajectories on which a
+ * group reward fails become exceptions.
+ */
 export async function scoreGroup<S>(
   environment: Environment<S>,
   scenario: S,

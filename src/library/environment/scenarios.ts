@@ -35,16 +35,17 @@ export function trainScenarios<S>(source: ScenarioSource<S>, { seed = 0, from = 
   checkInteger("count", count, 0);
   if (typeof source === "function") return Array.from({ length: count }, (_, index) => source(from + index));
   if (source.length === 0) throw new ArgumentError("There are no scenarios to take from: the list is empty", { param: "scenarios" });
-  const taken: S[] = [];
-  while (taken.length < count) {
-    const at = from + taken.length;
-    const pass = orderOf(source, seed, Math.floor(at / source.length));
-    taken.push(...pass.slice(at % source.length, (at % source.length) + count - taken.length));
+  const scenarios: S[] = [];
+  while (scenarios.length < count) {
+    const next = from + scenarios.length;
+    const order = orderOf(source, seed, Math.floor(next / source.length));
+    const start = next % source.length;
+    scenarios.push(...order.slice(start, start + count - scenarios.length));
   }
-  return taken;
+  return scenarios;
 }
 
-/** Returns the list in the order of one pass (Fisher-Yates shuffle). */
+/** Returns the list in the order of one pass over it (Fisher-Yates shuffle). @param pass - Number of the pass, from 0. */
 function orderOf<S>(source: readonly S[], seed: number, pass: number): S[] {
   const order = [...source];
   for (let last = order.length - 1; last > 0; last--) {
@@ -74,6 +75,7 @@ export function scenarioIdOf<S>(environment: Pick<Environment<S>, "name" | "scen
   throw new ArgumentError(message, { param: "scenarioId" });
 }
 
+/** Returns the id of a scenario without `scenarioId`; undefined for a value that has no JSON form. */
 function ownId(scenario: unknown): string | undefined {
   if (typeof scenario === "object" && scenario !== null && "id" in scenario && typeof scenario.id === "string") return scenario.id;
   const json: string | undefined = JSON.stringify(scenario);

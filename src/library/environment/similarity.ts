@@ -1,7 +1,10 @@
-/** Block of equal code points: start in `a`, start in `b`, and length. */
+/** Block of code points that both texts have. */
 interface Block {
+  /** Start in `a`. */
   readonly a: number;
+  /** Start in `b`. */
   readonly b: number;
+  /** Length. */
   readonly size: number;
 }
 
@@ -33,25 +36,26 @@ export function similarity(a: string, b: string): number {
 
 /** Returns the positions of each code point in `b`, without the popular code points of a long text. */
 function positionsOf(b: readonly string[]): ReadonlyMap<string, readonly number[]> {
-  const places = new Map<string, number[]>();
+  const positions = new Map<string, number[]>();
   b.forEach((point, index) => {
-    const known = places.get(point);
-    if (known === undefined) places.set(point, [index]);
-    else known.push(index);
+    const indices = positions.get(point);
+    if (indices === undefined) positions.set(point, [index]);
+    else indices.push(index);
   });
-  if (b.length < AUTOJUNK_LENGTH) return places;
+  if (b.length < AUTOJUNK_LENGTH) return positions;
   const maxOccurrences = Math.floor(b.length / 100) + 1;
-  for (const [point, indices] of places) if (indices.length > maxOccurrences) places.delete(point);
-  return places;
+  for (const [point, indices] of positions) if (indices.length > maxOccurrences) positions.delete(point);
+  return positions;
 }
 
 /** Counts the code points in all matching blocks. */
-function matched(a: readonly string[], b: readonly string[], places: ReadonlyMap<string, readonly number[]>): number {
+function matched(a: readonly string[], b: readonly string[], positions: ReadonlyMap<string, readonly number[]>): number {
   let total = 0;
+  /** Ranges to compare: start and end in `a`, start and end in `b`. */
   const pending: [number, number, number, number][] = [[0, a.length, 0, b.length]];
   for (let range = pending.pop(); range !== undefined; range = pending.pop()) {
     const [aStart, aEnd, bStart, bEnd] = range;
-    const block = grown(a, b, longestBlock(a, places, range), range);
+    const block = grown(a, b, longestBlock(a, positions, range), range);
     if (block.size === 0) continue;
     total += block.size;
     if (aStart < block.a && bStart < block.b) pending.push([aStart, block.a, bStart, block.b]);
@@ -63,15 +67,15 @@ function matched(a: readonly string[], b: readonly string[], places: ReadonlyMap
 /** Finds the longest common block inside a range. Ties are resolved by the first start in `a`, then in `b`. */
 function longestBlock(
   a: readonly string[],
-  places: ReadonlyMap<string, readonly number[]>,
+  positions: ReadonlyMap<string, readonly number[]>,
   [aStart, aEnd, bStart, bEnd]: readonly [number, number, number, number],
 ): Block {
   let best: Block = { a: aStart, b: bStart, size: 0 };
-  // Length of the block that ends at each position of `b` and at the previous code point of `a`. Sparse: most positions match nothing.
+  // Lengths of the common blocks that end at the previous code point of `a`, by their end in `b`. Sparse: most positions match nothing.
   let before = new Map<number, number>();
   for (let i = aStart; i < aEnd; i++) {
     const here = new Map<number, number>();
-    for (const j of places.get(a[i] as string) ?? []) {
+    for (const j of positions.get(a[i] as string) ?? []) {
       if (j < bStart) continue;
       if (j >= bEnd) break;
       const size = (before.get(j - 1) ?? 0) + 1;

@@ -61,8 +61,9 @@ export function regexReward<S>(pattern: RegExp | ((scenario: S) => RegExp), opti
   }
   // `search` starts at 0 and ignores `lastIndex`: with `test`, a global pattern would match only every second time.
   return textReward("regex", options, (text, scenario) => {
-    const own = typeof pattern === "function" ? pattern(scenario) : pattern;
-    return text.search(own.sticky ? new RegExp(own.source, own.flags.replace("y", "")) : own) >= 0;
+    const expression = typeof pattern === "function" ? pattern(scenario) : pattern;
+    // A sticky pattern would only match at the start of the text.
+    return text.search(expression.sticky ? new RegExp(expression.source, expression.flags.replace("y", "")) : expression) >= 0;
   });
 }
 
@@ -130,6 +131,7 @@ export function jsonSchemaReward<S>(schema: JsonObject, options: TextRewardOptio
   });
 }
 
+/** Compiles a JSON Schema. @throws ConfigError `E_CONFIG` for an invalid one. */
 async function compile(schema: JsonObject): Promise<ValidateFunction> {
   // Imported lazily: only programs that score by schema load the validator.
   const isDraft7 = typeof schema["$schema"] === "string" && schema["$schema"].includes("draft-07");
@@ -143,6 +145,7 @@ async function compile(schema: JsonObject): Promise<ValidateFunction> {
   }
 }
 
+/** Creates a reward of the last text, or of the part that `extract` returns. */
 function textReward<S>(
   kind: string,
   { name = kind, extract }: TextRewardOptions<S>,
@@ -154,6 +157,7 @@ function textReward<S>(
   });
 }
 
+/** @throws ConfigError `E_CONFIG` if the first argument of the reward `what` is not a function. */
 function checkFunction(what: string, value: unknown): void {
   if (typeof value === "function") return;
   throw new ConfigError(`Expected \`${what}\` to get a function of the scenario, got ${typeof value}`, { param: "rewards" });

@@ -22,7 +22,7 @@ export interface ValidateOptions {
    * @default the sum of the positive reward weights; the highest total of a right answer if a raw value is outside [0, 1]
    */
   readonly expected?: number | undefined;
-  /** Max difference of an answer's total reward between the two orders of a group; at least 0. @default 0.05 */
+  /** Max difference of an answer's total reward between the two orders in which group rewards score it; at least 0. @default 0.05 */
   readonly orderTolerance?: number | undefined;
   /** Stops the validation, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
@@ -82,7 +82,7 @@ export interface Validation {
   readonly scores: readonly GoldScore[];
 }
 
-/** Max number of right answers that are played. */
+/** Max number of right answers that are played; a rollout may take long. */
 const MAX_PLAYED = 10;
 
 /**
@@ -127,9 +127,9 @@ export async function validate<S>(environment: Environment<S>, options: Validate
     const { right, empty } = await probe(environment, scenario, answers, signal);
     const reversed = environment.groupRewards.length === 0 ? null : await probe(environment, scenario, answers, signal, true);
     const answer = gold(scenario);
-    const result = callsTools(answer) && plays++ < MAX_PLAYED ? await playGold(environment, scenario, answer, signal) : null;
+    const played = callsTools(answer) && plays++ < MAX_PLAYED ? await playGold(environment, scenario, answer, signal) : null;
     probes.push({
-      played: result,
+      played,
       split,
       scenarioId: scenarioIdOf(environment, scenario),
       right,
@@ -154,13 +154,15 @@ export async function validate<S>(environment: Environment<S>, options: Validate
   };
 }
 
-/** Score of an answer, or the message of the error that prevented it in `failure`. */
+/** Score of an answer. If a reward failed on it, `reward` is null, `values` is empty, and `failure` is the error's message. */
 interface Outcome {
   readonly reward: number | null;
+  /** Raw value of each reward by name. */
   readonly values: Readonly<Record<string, number>>;
   readonly failure: string | null;
 }
 
+/** Scenario with the scores of its two answers, the right one and an empty one. */
 interface Probe {
   /** Failures of the played right answer; null if it was not played. */
   readonly played: PlayedGold | null;
@@ -168,16 +170,17 @@ interface Probe {
   readonly scenarioId: string;
   readonly right: Outcome;
   readonly empty: Outcome;
-  /** Largest difference of an answer's total reward between the two orders of the group; 0 without group rewards. */
+  /** Largest difference of an answer's total reward between the two orders of the answers in their group; 0 without group rewards. */
   readonly orderChange: number;
 }
 
+/** Returns the first `count` scenarios of each split. @throws ConfigError `E_CONFIG` without scenarios. */
 function scenariosOf<S>({ scenarios, name }: Environment<S>, count: number): { split: "train" | "eval"; scenario: S }[] {
-  const { train, eval: held } = scenarios;
+  const { train, eval: heldOut } = scenarios;
   const first = typeof train === "function" ? trainScenarios(train, { count }) : train.slice(0, count);
   const all = [
     ...first.map((scenario) => ({ split: "train" as const, scenario })),
-    ...held.slice(0, count).map((scenario) => ({ split: "eval" as const, scenario })),
+    ...heldOut.slice(0, count).map((scenario) => ({ split: "eval" as const, scenario })),
   ];
   if (all.length > 0) return all;
   throw new ConfigError(`Environment \`${name}\` has no scenarios`, { param: "scenarios" });
@@ -186,7 +189,7 @@ function scenariosOf<S>({ scenarios, name }: Environment<S>, count: number): { s
 type Answers = Readonly<Record<"right" | "empty", readonly MessageOrChoice[]>>;
 type Outcomes = Readonly<Record<"right" | "empty", Outcome>>;
 
-/** Scores the two answers, as a group if the environment has group rewards. */
+/** Scores the two answers, as one group if the environment has group rewards. @param isReversed - Whether the empty answer is the first. */
 async function probe<S>(
   environment: Environment<S>,
   scenario: S,
@@ -204,9 +207,10 @@ async function probe<S>(
     } catch (error) {
       if (isAbort(error)) throw error;
       signal.throwIfAborted();
-      outcomes[name] = failed(messageOf(error));
+      outcomes[name] = failedOutcome(messageOf(error));
     }
   }
+  // Marked, because a failed trajectory is missing in the scored group.
   const marked = scored.map(({ name, trajectory }) => trajectory.with({ metadata: { [ANSWER]: name } }));
   const group = await scoreGroup(environment, scenario, new TrajectoryGroup({ trajectories: marked }), signal);
   const parts = [...environment.rewards, ...environment.groupRewards];
@@ -214,17 +218,19 @@ async function probe<S>(
     const values = Object.fromEntries(parts.map(({ name }) => [name, Number(metrics[REWARD_PREFIX + name])]));
     outcomes[metadata[ANSWER] as "right" | "empty"] = { reward, values, failure: null };
   }
-  const rest = failed(group.exceptions[0]?.message ?? "");
-  return { right: outcomes.right ?? rest, empty: outcomes.empty ?? rest };
+  const groupFailure = failedOutcome(group.exceptions[0]?.message ?? "");
+  return { right: outcomes.right ?? groupFailure, empty: outcomes.empty ?? groupFailure };
 }
 
-/** Metadata that names the answer of a probe's trajectory. */
+/** Metadata that marks the trajectory of an answer, `right` or `empty`. */
 const ANSWER = "answer";
 
-function failed(failure: string): Outcome {
+/** Returns the outcome of an answer on which a reward failed. */
+function failedOutcome(failure: string): Outcome {
   return { reward: null, values: {}, failure };
 }
 
+/** Returns the largest change of an answer's total reward; 0 without a second order, and for answers that failed in one of them. */
 function orderChange(first: Outcomes, reversed: Outcomes | null): number {
   if (reversed === null) return 0;
   const changes = (["right", "empty"] as const).map((name) => {
@@ -245,18 +251,20 @@ function toChoice(message: RequestMessage): AssistantChoice {
   return { index: 0, message: { ...message, content: textOf(message) }, finish_reason: calls.length > 0 ? "tool_calls" : "stop" };
 }
 
+/** Returns the default of `expected`: the maximum of rewards in [0, 1], else the highest total that a right answer got. */
 function expectedOf(environment: Pick<Environment<never>, "rewards" | "groupRewards">, probes: readonly Probe[]): number {
   const isUnit = probes.every(({ right }) => Object.values(right.values).every((value) => value >= 0 && value <= 1));
-  const seen = probes.flatMap(({ right }) => (right.reward === null ? [] : [right.reward]));
-  return isUnit || seen.length === 0 ? highestReward(environment) : Math.max(...seen);
+  const totals = probes.flatMap(({ right }) => (right.reward === null ? [] : [right.reward]));
+  return isUnit || totals.length === 0 ? highestReward(environment) : Math.max(...totals);
 }
 
+/** Returns the findings about the scores of the answers and about the played ones. */
 function findingsOf(probes: readonly Probe[], expected: number, rewards: readonly { readonly name: string; readonly weight: number }[]) {
   const ids = (isFound: (probe: Probe) => boolean) => probes.filter(isFound).map(({ scenarioId }) => scenarioId);
   const failure = probes.map(({ right, empty }) => right.failure ?? empty.failure).find((text) => text !== null);
   const scoredProbes = probes.filter(({ right, empty }) => right.reward !== null && empty.reward !== null);
   // Penalties (negative weights) are left out: neither a right answer nor an empty one makes the penalized mistake.
-  const idle = rewards.filter(
+  const indifferent = rewards.filter(
     ({ name, weight }) =>
       weight > 0 && scoredProbes.length > 0 && scoredProbes.every(({ right, empty }) => right.values[name] === empty.values[name]),
   );
@@ -271,6 +279,7 @@ function findingsOf(probes: readonly Probe[], expected: number, rewards: readonl
     finding(
       "gold-below-expected",
       "fatal",
+      // `isTrainableGroup` ignores differences in the size of rounding errors.
       ids(({ right }) => right.reward !== null && isTrainableGroup([right.reward, expected]) && right.reward < expected),
       `The right answer earns less than ${expected}. Mend the reward or \`gold\`; if less is the most there is, pass \`expected\`.`,
     ),
@@ -283,12 +292,13 @@ function findingsOf(probes: readonly Probe[], expected: number, rewards: readonl
     finding(
       "reward-without-difference",
       "warning",
-      idle.map(({ name }) => name),
+      indifferent.map(({ name }) => name),
       "A reward gives the right answer and an empty one the same in every scenario. Set its weight to 0 if it is only to be recorded.",
     ),
   ].flat();
 }
 
+/** Returns the finding about group rewards that depend on the order of the rollouts. */
 function orderFindings(probes: readonly Probe[], tolerance: number): ValidationFinding[] {
   const isChanged = ({ orderChange: change }: Probe) => change > tolerance;
   return finding(
@@ -299,15 +309,16 @@ function orderFindings(probes: readonly Probe[], tolerance: number): ValidationF
   );
 }
 
-/** Checks that scenario ids are unambiguous: ids group trajectories and identify the scenario in `rescore`. */
+/** Returns the findings about ids: different scenarios with one id, and scenarios in both splits. `rescore` finds a scenario by its id. */
 function idFindings<S>(environment: Environment<S>, count: number): ValidationFinding[] {
+  /** Contents of the scenarios by split and id, as JSON. */
   const splits = { train: new Map<string, Set<string>>(), eval: new Map<string, Set<string>>() };
   for (const { split, scenario } of scenariosOf(environment, count)) {
     const id = scenarioIdOf(environment, scenario);
     const contents = splits[split].get(id) ?? new Set();
     splits[split].set(id, contents.add(JSON.stringify(scenario) ?? ""));
   }
-  const both = [...splits.eval.keys()].filter((id) => splits.train.has(id));
+  const shared = [...splits.eval.keys()].filter((id) => splits.train.has(id));
   const ids = new Set([...splits.train.keys(), ...splits.eval.keys()]);
   const ambiguous = [...ids].filter((id) => new Set([...(splits.train.get(id) ?? []), ...(splits.eval.get(id) ?? [])]).size > 1);
   return [
@@ -320,7 +331,7 @@ function idFindings<S>(environment: Environment<S>, count: number): ValidationFi
     finding(
       "in-both-splits",
       "warning",
-      both,
+      shared,
       "An `eval` scenario is also trained on: evaluation would measure memory. Take it out of one of the two.",
     ),
   ].flat();

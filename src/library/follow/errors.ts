@@ -1,8 +1,8 @@
 import { WhetstoneError, type WhetstoneErrorOptions } from "../../base/errors.ts";
 
-/** Base class of the errors of a job. */
+/** Base class of the errors with which following a job ends. */
 abstract class JobError extends WhetstoneError {
-  /** Id of the job; null if several jobs were watched. */
+  /** Id of the job; null for the error of `watchCheckpoints`, which watches all jobs of a model. */
   readonly jobId: string | null;
 
   /**

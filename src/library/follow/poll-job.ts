@@ -5,7 +5,7 @@ import type { FollowJob } from "../client/ports.ts";
 import { jobEventFromWire } from "../client/wire.ts";
 import { delay } from "../../base/util/delay.ts";
 import { JobCancelledError, JobFailedError, JobTimeoutError } from "./errors.ts";
-import { iterate, observe, persevering } from "./rx.ts";
+import { iterate, observe, pollWithRetries } from "./rx.ts";
 
 /** Parts of a service that polling uses. */
 export type JobSource = Pick<Service, "trainingJobs" | "checkpoints" | "features">;
@@ -26,9 +26,9 @@ export interface PollJobOptions extends FollowOptions {
  * Follows a training job: emits its events from the first one on and completes after `training-ended`.
  *
  * Uses long polling if the service supports it, else short polling; retries transient errors. If the service has no events route (404 or
- * 405), the job's status is polled; if it reports no status, the newest checkpoint of the job's model. The latter requires `baseline`, and
- * a failed job then looks like one that never ends, so pass `timeoutMs`. Unsubscribing stops the polling, never the job. All errors are
- * errors of the Observable, after the corresponding event.
+ * 405), the job's status is polled. If the service reports no status either, the newest checkpoint of the job's model is polled. This
+ * requires `baseline`; pass `timeoutMs`, too, because a failed job then creates no checkpoint and would be followed forever. Unsubscribing
+ * stops the polling, never the job. All errors are errors of the Observable, after the corresponding event.
  *
  * @param service - Service that runs the job.
  * @param jobId - ID of the job.
@@ -62,6 +62,7 @@ export function pollJob(service: JobSource, jobId: string, options: PollJobOptio
   return observe(follow, { signal, timeout: { ms: timeoutMs, error: () => new JobTimeoutError(tooLate, { jobId }) } });
 }
 
+/** Service, job and resolved options of one call of {@link pollJob}. */
 interface Context {
   readonly service: JobSource;
   readonly jobId: string;
@@ -72,7 +73,7 @@ interface Context {
   readonly baseline: FollowOptions["baseline"];
 }
 
-/** Polls page after page of the job's events; without an events route, the job's status. */
+/** Yields page after page of the job's events; without an events route, the events of {@link statusPages}. Never ends by itself. */
 async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<readonly JobEvent[], void> {
   const { service, jobId } = context;
   let { waitSeconds } = context;
@@ -83,11 +84,13 @@ async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<
     return service.trainingJobs.events(jobId, { after, signal: stop, ...(waitSeconds > 0 ? { waitSeconds } : {}) });
   };
   for (;;) {
-    const page = await persevering(poll, stop, context).catch((error: unknown) => {
+    // An `HttpError` is a value here, because some statuses only mean that the service lacks an extension.
+    const page = await pollWithRetries(poll, stop, context).catch((error: unknown) => {
       if (error instanceof HttpError) return error;
       throw error;
     });
     if (page instanceof HttpError) {
+      // 404 may also mean that the job does not exist; `statusPages` then throws the same error.
       const isRouteMissing = page.status === 405 || (page.status === 404 && service.features.jobEvents !== true);
       if (isRouteMissing) return yield* statusPages(context, stop);
       const isWaitRefused = waitSeconds > 0 && (page.status === 400 || page.status === 422);
@@ -96,18 +99,19 @@ async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<
       continue;
     }
     service.features.jobEvents = true;
-    // An empty response at once comes from a service without long polling; a late one is the regular end of a long poll.
-    const isHeld = waitSeconds > 0 && performance.now() - startedAtMs > waitSeconds * 500;
+    // An empty response after at least half of the requested time is the regular end of a long poll. An earlier one comes from a service
+    // without long polling.
+    const isHeld = waitSeconds > 0 && performance.now() - startedAtMs > (waitSeconds / 2) * 1000;
     yield page.data.map(jobEventFromWire);
     after = page.last_id || page.data.at(-1)?.id || after;
     if (page.data.length === 0 && !isHeld) await delay(jittered(context.intervalMs), { signal: stop });
   }
 }
 
-/** Polls the job's status again and again. */
+/** Polls the job's status and yields the events that it implies. Never ends by itself. */
 async function* statusPages(context: Context, stop: AbortSignal): AsyncGenerator<readonly JobEvent[], void> {
   for (let hasStarted = false; ;) {
-    const events = await persevering(() => statusEvents(context, stop, hasStarted), stop, context);
+    const events = await pollWithRetries(() => statusEvents(context, stop, hasStarted), stop, context);
     hasStarted ||= events.length > 0;
     yield events;
     await delay(jittered(context.intervalMs), { signal: stop });
@@ -143,6 +147,7 @@ async function statusEvents({ service, jobId, baseline }: Context, signal: Abort
   }
 }
 
+/** Varies a pause by up to ±25 %. */
 function jittered(ms: number): number {
   return ms * (0.75 + Math.random() / 2);
 }

@@ -7,7 +7,8 @@ import { backoffMs } from "../../base/util/backoff.ts";
 import { delay } from "../../base/util/delay.ts";
 
 /**
- * Returns an Observable that runs `work` for each subscription and completes or errors with it. Unsubscribing aborts the signal of `work`.
+ * Returns an Observable that runs `work` for each subscription, and completes or errors when `work` resolves or rejects. Unsubscribing
+ * aborts the signal `stop` of `work`.
  *
  * @param limits - An abort of `signal` errors with the signal's own reason; after `timeout.ms`, the Observable errors with `timeout.error()`.
  */
@@ -31,8 +32,12 @@ export function observe<T>(
   });
 }
 
-/** Calls `poll` until it succeeds; transient errors are retried after a growing pause, at most `maxFailures` times. */
-export async function persevering<T>(
+/**
+ * Calls `poll` until it succeeds, and returns its result. Retryable errors are retried after a growing pause, at most `maxFailures` times.
+ *
+ * @throws the first other error of `poll`, the last error after `maxFailures` retries, or the signal's reason.
+ */
+export async function pollWithRetries<T>(
   poll: () => Promise<T>,
   signal: AbortSignal,
   { maxFailures, onRetry }: { readonly maxFailures: number; readonly onRetry?: (error: WhetstoneError) => void },

@@ -6,9 +6,8 @@ type RxJs = typeof RxJsModule;
 let loaded: RxJs | undefined;
 
 /**
- * Returns RxJS, loaded on first use, because most scripts do not need its two hundred files and loading them would slow down importing the
- * package considerably. In Node, `import` and `require` return the same module, so Observables created here are instances of the caller's
- * class.
+ * Returns RxJS. It is loaded on first use, because its two hundred files would slow down importing the package, and most scripts do not
+ * need them. In Node, `import` and `require` return the same module, so Observables created here are instances of the caller's class.
  */
 export function rxjs(): RxJs {
   return (loaded ??= createRequire(import.meta.url)("rxjs") as RxJs);

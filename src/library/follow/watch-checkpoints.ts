@@ -3,7 +3,7 @@ import type { ModelCheckpoint, Service } from "../client/index.ts";
 import { backoffMs } from "../../base/util/backoff.ts";
 import { delay } from "../../base/util/delay.ts";
 import { JobTimeoutError } from "./errors.ts";
-import { observe, persevering } from "./rx.ts";
+import { observe, pollWithRetries } from "./rx.ts";
 
 /** Parts of a service that watching uses. */
 export type CheckpointSource = Pick<Service, "checkpoints">;
@@ -52,26 +52,27 @@ export function watchCheckpoints(
 ): Observable<ModelCheckpoint> {
   const { afterStep = -1, intervalMs = 1000, maxIntervalMs = 15_000, timeoutMs = Infinity, maxFailures = 10, signal } = options;
   const watch = async (emit: (checkpoint: ModelCheckpoint) => void, stop: AbortSignal): Promise<void> => {
-    let newest = afterStep;
-    let idleLooks = 0;
+    let newestStep = afterStep;
+    /** Consecutive polls without a new checkpoint. */
+    let idlePolls = 0;
     let lastNewsMs = performance.now();
     for (;;) {
-      const all = await persevering(() => service.checkpoints.list(modelId, { signal: stop }), stop, { maxFailures });
-      const fresh = all.filter(({ step }) => step > newest).sort((a, b) => a.step - b.step);
+      const all = await pollWithRetries(() => service.checkpoints.list(modelId, { signal: stop }), stop, { maxFailures });
+      const fresh = all.filter(({ step }) => step > newestStep).sort((a, b) => a.step - b.step);
       fresh.forEach(emit);
-      newest = fresh.at(-1)?.step ?? newest;
-      idleLooks = fresh.length > 0 ? 0 : idleLooks + 1;
+      newestStep = fresh.at(-1)?.step ?? newestStep;
+      idlePolls = fresh.length > 0 ? 0 : idlePolls + 1;
       const nowMs = performance.now();
       if (fresh.length > 0) lastNewsMs = nowMs;
       const leftMs = lastNewsMs + timeoutMs - nowMs;
-      if (leftMs <= 0) throw timeoutOf(modelId, timeoutMs);
-      await delay(Math.min(leftMs, backoffMs(idleLooks, { baseMs: intervalMs, maxMs: maxIntervalMs })), { signal: stop });
+      if (leftMs <= 0) throw timeoutError(modelId, timeoutMs);
+      await delay(Math.min(leftMs, backoffMs(idlePolls, { baseMs: intervalMs, maxMs: maxIntervalMs })), { signal: stop });
     }
   };
   return observe(watch, { signal });
 }
 
-function timeoutOf(modelId: string, timeoutMs: number): JobTimeoutError {
+function timeoutError(modelId: string, timeoutMs: number): JobTimeoutError {
   return new JobTimeoutError(`Model ${modelId} had no new checkpoint for ${timeoutMs} ms. Its jobs go on; look again, or cancel them`, {
     jobId: null,
   });

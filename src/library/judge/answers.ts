@@ -5,49 +5,58 @@ import { isRecord } from "../../base/util/values.ts";
 /** Result of parsing an answer: the value, or a description of every problem for the judge. */
 export type Parsed<T> = { readonly value: T } | { readonly problem: string };
 
-/** Form of an answer. */
+/** Form of a judge's answer; `T` is the value that parsing returns. */
 export interface AnswerForm<T> {
   /** Name of the schema in `response_format`. */
   readonly name: string;
+  /** JSON schema of the answer, for `response_format`. */
   readonly schema: JsonObject;
   /** Example of the JSON, for the prompt. */
   readonly example: string;
+  /** Checks and converts the parsed JSON of an answer. */
   readonly parse: (value: unknown) => Parsed<T>;
 }
 
 /** Score of one candidate or criterion. */
 export interface JudgedScore {
+  /** Score in [0, 1]. */
   readonly score: number;
+  /** Reason for the score; `""` without an explanation. */
   readonly explanation: string;
 }
 
 /** Ranking of candidates with an explanation. */
 export interface JudgedRanking {
-  /** Ids, the best first. */
+  /** Ids of the candidates, the best first. */
   readonly ranking: readonly string[];
   readonly explanation: string;
 }
 
-/** Verdict on an answer. */
+/** Verdict on an answer that was compared with a reference answer. */
 export interface JudgedVerdict {
+  /** Whether both answers state the same result. */
   readonly equivalent: boolean;
   readonly explanation: string;
 }
 
 const EXPLANATION = { type: "string", description: "One or two sentences." };
 
-/** Creates the form `{"scores": [{"id", "explanation", "score"}, …]}` with exactly one entry per id. */
+/**
+ * Creates the form `{"scores": [{"id", "explanation", "score"}, …]}` with exactly one entry per id.
+ *
+ * @param explain - Whether the form asks for explanations; also in the other forms.
+ */
 export function scoresForm(ids: readonly string[], explain: boolean): AnswerForm<ReadonlyMap<string, JudgedScore>> {
   const properties = {
     id: { type: "string", enum: [...ids] },
     ...(explain ? { explanation: EXPLANATION } : {}),
     score: { type: "number", minimum: 0, maximum: 1 },
   };
-  const entry = object(properties);
+  const entry = objectSchema(properties);
   const shape = explain ? '{"id": "…", "explanation": "…", "score": 0.0}' : '{"id": "…", "score": 0.0}';
   return {
     name: "scores",
-    schema: object({ scores: { type: "array", items: entry, minItems: ids.length, maxItems: ids.length } }),
+    schema: objectSchema({ scores: { type: "array", items: entry, minItems: ids.length, maxItems: ids.length } }),
     example: `{"scores": [${shape}${ids.length > 1 ? ", …" : ""}]}`,
     parse: (value) => {
       const list = isRecord(value) ? value["scores"] : undefined;
@@ -74,7 +83,7 @@ export function rankingForm(ids: readonly string[], explain: boolean): AnswerFor
   const ranking = { type: "array", items: { type: "string", enum: [...ids] }, minItems: ids.length, maxItems: ids.length };
   return {
     name: "ranking",
-    schema: object({ ...(explain ? { explanation: EXPLANATION } : {}), ranking }),
+    schema: objectSchema({ ...(explain ? { explanation: EXPLANATION } : {}), ranking }),
     example: explain ? '{"explanation": "…", "ranking": ["best id", …, "worst id"]}' : '{"ranking": ["best id", …, "worst id"]}',
     parse: (value) => {
       const list = isRecord(value) ? value["ranking"] : undefined;
@@ -90,7 +99,7 @@ export function rankingForm(ids: readonly string[], explain: boolean): AnswerFor
 export function verdictForm(explain: boolean): AnswerForm<JudgedVerdict> {
   return {
     name: "verdict",
-    schema: object({ ...(explain ? { explanation: EXPLANATION } : {}), equivalent: { type: "boolean" } }),
+    schema: objectSchema({ ...(explain ? { explanation: EXPLANATION } : {}), equivalent: { type: "boolean" } }),
     example: explain ? '{"explanation": "…", "equivalent": true}' : '{"equivalent": true}',
     parse: (value) => {
       const equivalent = isRecord(value) ? value["equivalent"] : undefined;
@@ -103,8 +112,8 @@ export function verdictForm(explain: boolean): AnswerForm<JudgedVerdict> {
 }
 
 /**
- * Parses the text of an answer: JSON alone, in a code fence, or between other text, and after reasoning in `<think>` tags. Text with several
- * JSON objects is not valid.
+ * Parses the text of an answer. The JSON object may stand alone, in a code fence, between other text, or after reasoning in `<think>` tags.
+ * Text with several JSON objects is not valid.
  */
 export function parseJudgement<T>(text: string, form: AnswerForm<T>): Parsed<T> {
   const reasoningEnd = text.lastIndexOf(REASONING_END);
@@ -136,7 +145,7 @@ function idProblems(got: readonly unknown[], ids: readonly string[]): string[] {
   ].flat();
 }
 
-/** Max ids or problems named in one message. */
+/** Max number of ids of each kind, and of problems, that a message names. */
 const MAX_NAMED = 8;
 
 function joined(problems: readonly string[]): string {
@@ -144,10 +153,11 @@ function joined(problems: readonly string[]): string {
 }
 
 /** Returns the JSON schema of an object with exactly these properties. */
-function object(properties: JsonObject): JsonObject {
+function objectSchema(properties: JsonObject): JsonObject {
   return { type: "object", properties, required: Object.keys(properties), additionalProperties: false };
 }
 
+/** Returns a value as messages show it: JSON, cut to 80 characters. */
 function shown(value: unknown): string {
   return `\`${(JSON.stringify(value) ?? "nothing").slice(0, 80)}\``;
 }

@@ -4,7 +4,10 @@ import { dirname, join } from "node:path";
 import { replaceFile } from "../../base/util/replace-file.ts";
 import { parseJson } from "../../base/util/values.ts";
 
-/** Stored answers of judges, one file per answer. A file is written atomically, so that a reader never sees a part of it. */
+/**
+ * Stored answers of judges, one file per answer at `<directory>/<first two digits of the key>/<key>.json`. A file is written atomically, so
+ * that a reader never sees a part of it.
+ */
 export class AnswerCache {
   readonly #directory: string;
 
@@ -12,7 +15,7 @@ export class AnswerCache {
     this.#directory = directory;
   }
 
-  /** Returns the stored text of an answer; null if the cache has no valid file for it. */
+  /** Returns the stored text of an answer, see {@link cacheKey}; null if the cache has no valid file for it. */
   async read(key: string): Promise<string | null> {
     const stored = await readFile(this.#path(key), "utf8").catch((error: unknown) => {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return "";

@@ -1,4 +1,7 @@
-/** Presentation of rollouts to a judge: shared parts once, equal rollouts as one candidate, ids and order from the content and a seed. */
+/**
+ * Presentation of rollouts to a judge. Parts that all rollouts share are shown once, and equal rollouts are one candidate. Ids and order of
+ * the candidates depend on their content and a seed alone.
+ */
 import { createHash } from "node:crypto";
 import type { RequestMessage, Tool } from "../../base/schema/index.ts";
 import { isChoice, toMessages } from "../../base/trajectory/messages.ts";
@@ -6,30 +9,30 @@ import type { Trajectory, TrajectoryHistory } from "../../base/trajectory/trajec
 import { itemAt } from "../../base/util/values.ts";
 
 /** Rollout with the parts that a judge sees. */
-export type Shown = Pick<Trajectory, "messagesAndChoices" | "additionalHistories" | "tools">;
+export type ShownRollout = Pick<Trajectory, "messagesAndChoices" | "additionalHistories" | "tools">;
 
 /** Rollouts of one group, prepared for a judge. */
 export interface CandidateSet {
-  /** JSON of the messages that all rollouts begin with; null without any. */
+  /** JSON of the messages with which all rollouts begin; null if there are none. */
   readonly context: string | null;
-  /** JSON of the tools, if all rollouts have the same; null without any. */
+  /** JSON of the tools that all rollouts have; null without tools, and if the rollouts have different ones, which `contents` then shows. */
   readonly tools: string | null;
-  /** JSON of each distinct rollout, without the shared parts. */
+  /** JSON of each distinct rollout without `context` and `tools`. */
   readonly contents: readonly string[];
-  /** Position in `contents` of each rollout. */
+  /** For each rollout, the index of its content in `contents`. */
   readonly contentOf: readonly number[];
 }
 
-/** Content with its id. */
+/** Content of {@link CandidateSet} with its id. */
 export interface Candidate {
   readonly id: string;
-  /** Position in `contents`. */
+  /** Index in `contents`. */
   readonly index: number;
   readonly content: string;
 }
 
 /** Prepares rollouts. Two rollouts are the same candidate if their messages, tools and additional histories are equal. */
-export function candidateSet(rollouts: readonly Shown[]): CandidateSet {
+export function candidateSet(rollouts: readonly ShownRollout[]): CandidateSet {
   const parts = rollouts.map((rollout) => ({
     messages: toMessages(rollout.messagesAndChoices).map(jsonLine),
     tools: toolsJson(rollout.tools),
@@ -39,15 +42,16 @@ export function candidateSet(rollouts: readonly Shown[]): CandidateSet {
   const hasSameTools = new Set(parts.map(({ tools }) => tools)).size <= 1;
   const contentFrom = (start: number, { messages, tools, additional }: (typeof parts)[number]) =>
     contentJson(messages.slice(start), hasSameTools ? null : tools, additional);
-  const wholes = parts.map((each) => contentFrom(0, each));
-  const distinct = [...new Set(wholes)];
+  const fullContents = parts.map((each) => contentFrom(0, each));
+  const distinct = [...new Set(fullContents)];
+  // Equal rollouts share all messages; their context then ends where sampling began.
   const length = prefixLength(histories, distinct.length === 1 ? turnStart(itemAt(rollouts, 0)) : Infinity);
-  const contents = distinct.map((whole) => contentFrom(length, itemAt(parts, wholes.indexOf(whole))));
+  const contents = distinct.map((full) => contentFrom(length, itemAt(parts, fullContents.indexOf(full))));
   return {
     context: length === 0 ? null : `[${itemAt(histories, 0).slice(0, length).join(",")}]`,
     tools: hasSameTools ? (parts[0]?.tools ?? null) : null,
     contents,
-    contentOf: wholes.map((whole) => distinct.indexOf(whole)),
+    contentOf: fullContents.map((full) => distinct.indexOf(full)),
   };
 }
 
@@ -77,8 +81,8 @@ function idOf(text: string): string {
 }
 
 /**
- * Returns the number of leading messages that all histories share. Of several histories, each keeps at least one message of its own; a
- * single one keeps the messages from position `max`.
+ * Returns the number of leading messages that all histories share: at most `max`, and fewer than the shortest history has, so that each
+ * keeps at least one message of its own.
  */
 function prefixLength(histories: readonly (readonly string[])[], max: number): number {
   const [first = []] = histories;
@@ -91,10 +95,11 @@ function prefixLength(histories: readonly (readonly string[])[], max: number): n
 }
 
 /** Returns the position of the first sampled turn; 0 without one. */
-function turnStart({ messagesAndChoices }: Shown): number {
+function turnStart({ messagesAndChoices }: ShownRollout): number {
   return Math.max(0, messagesAndChoices.findIndex(isChoice));
 }
 
+/** Returns the JSON of a rollout. `messages`, `tools` and `additional` are JSON texts. */
 function contentJson(messages: readonly string[], tools: string | null, additional: readonly string[]): string {
   const parts = [
     `"messages":[${messages.join(",")}]`,
@@ -104,6 +109,7 @@ function contentJson(messages: readonly string[], tools: string | null, addition
   return `{${parts.join(",")}}`;
 }
 
+/** Returns the JSON of an additional history. */
 function historyJson({ messagesAndChoices, tools }: TrajectoryHistory): string {
   return contentJson(toMessages(messagesAndChoices).map(jsonLine), toolsJson(tools), []);
 }

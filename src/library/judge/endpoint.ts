@@ -22,9 +22,13 @@ export interface JudgeEndpointOptions {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Prices of the model's tokens. @default none: costs are unknown */
   readonly prices?: JudgePrices | undefined;
-  /** Limit of the cost of all requests in US dollars; needs `prices`. Requests that run when it is reached still end. @default no limit */
+  /**
+   * Limit of the cost of all requests in US dollars; needs `prices`. When it is reached, running requests still finish.
+   *
+   * @default no limit
+   */
   readonly maxCostUsd?: number | undefined;
-  /** Limit of the prompt and completion tokens of all requests. Requests that run when it is reached still end. @default no limit */
+  /** Limit of the prompt and completion tokens of all requests. When it is reached, running requests still finish. @default no limit */
   readonly maxTotalTokens?: number | undefined;
   /** Max number of concurrent requests; further requests wait. @default 16 */
   readonly concurrency?: number | undefined;
@@ -96,8 +100,8 @@ export class JudgeEndpoint implements JudgeModel {
   }
 
   /**
-   * Sends one request. Transient failures are retried with backoff, and after 429 and 503 at least as long after as `Retry-After` requests. A
-   * retried attempt whose answer was lost may have been billed; `usage` counts answers only.
+   * Sends one request. Transient failures are retried with backoff, not before the time that `Retry-After` requests. `usage` counts answers
+   * only: an attempt without an answer may have been billed all the same.
    *
    * @param request - Chat request; its `model` is replaced by `id`.
    * @param options - Signal that aborts the request, also while it waits in the queue.
@@ -157,6 +161,7 @@ export class JudgeEndpoint implements JudgeModel {
       return await this.#transport.json("POST", url, {
         json: request,
         headers,
+        // `#send` retries, because a timeout has to be retried, too.
         retry: "never",
         timeoutMs,
         headersTimeoutMs: timeoutMs,
@@ -169,7 +174,11 @@ export class JudgeEndpoint implements JudgeModel {
     }
   }
 
-  /** Adds the fields that some servers leave out. @throws ProtocolError `E_PROTOCOL` without token counts if a limit needs them. */
+  /**
+   * Adds the fields `id`, `model` and `usage`, which some servers leave out.
+   *
+   * @throws ProtocolError `E_PROTOCOL` without token counts if a limit needs them.
+   */
   #withDefaults(answer: unknown): unknown {
     if (typeof answer !== "object" || answer === null || Array.isArray(answer)) return answer;
     const { id, model, usage, ...rest } = answer as { readonly [K in "id" | "model" | "usage"]?: ChatCompletion[K] | null };
@@ -180,6 +189,7 @@ export class JudgeEndpoint implements JudgeModel {
     return { ...rest, id: id ?? "", model: model ?? this.id, usage: usage ?? {} };
   }
 
+  /** @throws JudgeLimitError `E_JUDGE_LIMIT` if a limit is used up. */
   #checkLimits(): void {
     const { maxCostUsd, maxTotalTokens } = this.#options;
     const { promptTokens, completionTokens, costUsd } = this.usage;

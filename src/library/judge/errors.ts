@@ -1,8 +1,8 @@
 import { WhetstoneError } from "../../base/errors.ts";
 
 /**
- * A judge gave no valid answer: its second answer was invalid, too, or it ended a request with a timeout. The scored rollouts fail and are
- * recorded as data; no reward is invented. The message names the problem of each answer.
+ * A judge gave no valid answer: both of its answers were invalid, or its model ended a request with a timeout. The scored rollouts fail and
+ * are recorded as data; no reward is invented. The message names the problem of each answer.
  */
 export class JudgeError extends WhetstoneError {
   readonly code = "E_JUDGE";

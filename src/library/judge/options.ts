@@ -2,7 +2,7 @@ import { ConfigError } from "../../base/errors.ts";
 import type { ChatCompletionRequest } from "../../base/schema/index.ts";
 import type { JudgeModel } from "./model.ts";
 
-/** Form in which a judge is asked for JSON. */
+/** Form in which a judge is asked for JSON; see {@link JudgeOptions.output}. */
 export type JudgeOutput = "auto" | "schema" | "text";
 
 /** Options shared by all judges. */
@@ -35,14 +35,14 @@ export type JudgeRequestFields = Partial<
   Omit<ChatCompletionRequest, "model" | "messages" | "n" | "stream" | "response_format" | "tools" | "tool_choice">
 >;
 
-/** Fields of a request that the judge sets. */
+/** Fields of a request that the judge sets; the fields that {@link JudgeRequestFields} omits. */
 const RESERVED = ["model", "messages", "n", "stream", "response_format", "tools", "tool_choice"];
 const OUTPUTS: readonly unknown[] = ["auto", "schema", "text"];
 
 /** Checked options with defaults. */
 export type ResolvedJudgeOptions = Readonly<ReturnType<typeof resolvedOptions>>;
 
-/** Checks the options shared by all judges. @throws ConfigError `E_CONFIG` for an invalid option. */
+/** Checks the options shared by all judges and adds the defaults. @throws ConfigError `E_CONFIG` for an invalid option. */
 export function resolvedOptions(options: JudgeOptions, defaultName: string) {
   const { model, name = defaultName, weight = 1, samples = 1, explain = true, output = "auto", request = {}, cacheDir } = options;
   const fail = (param: string, expected: string, value: unknown): never => {

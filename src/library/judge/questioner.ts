@@ -15,18 +15,19 @@ export interface Question<T> {
   readonly form: AnswerForm<T>;
 }
 
-/** Scope of one value of a judge. */
+/** Context of the questions for one value of a judge. */
 export interface AskContext {
+  /** Counts of requests and tokens, which asking increases. */
   readonly spending: Spending;
   readonly signal: AbortSignal;
 }
 
-/** Number of answers that a judge may give to a question: the second one follows the problems of the first. */
+/** Max number of answers to a question. Before the second answer, the judge is shown the problems of the first. */
 const MAX_ANSWERS = 2;
 /** Statuses with which servers reject a `response_format` that they do not support. */
-const REJECTED: readonly (number | null)[] = [400, 422];
+const SCHEMA_REJECTION_STATUSES: readonly (number | null)[] = [400, 422];
 
-/** Asks a model and accepts valid answers only. */
+/** Asks a model and accepts valid answers only. A question that was answered before is answered from the cache, if there is one. */
 export class Questioner {
   readonly #options: ResolvedJudgeOptions;
   readonly #cache: AnswerCache | null;
@@ -39,8 +40,10 @@ export class Questioner {
   }
 
   /**
-   * Asks as often as `samples` says, concurrently; `questionOf` returns the question of each sample.
+   * Asks `samples` questions concurrently.
    *
+   * @param questionOf - Returns the question of a sample, given its index.
+   * @returns the values of the answers, in the order of the samples.
    * @throws the error of the first sample without a valid answer, after all have ended.
    */
   async sample<T>(questionOf: (sample: number) => Question<T>, context: AskContext): Promise<T[]> {
@@ -89,6 +92,7 @@ export class Questioner {
     throw new JudgeError(`Judge \`${model.id}\` gave no valid answer in ${MAX_ANSWERS} attempts; ${listed}`);
   }
 
+  /** Returns the value of a stored answer; null without one, or if it does not match the form. */
   async #stored<T>(key: string, form: AnswerForm<T>): Promise<{ readonly value: T } | null> {
     const text = (await this.#cache?.read(key)) ?? null;
     if (text === null) return null;
@@ -96,7 +100,7 @@ export class Questioner {
     return "value" in parsed ? parsed : null;
   }
 
-  /** Sends a request with the schema if the model accepts one. */
+  /** Sends a request, with the schema unless the option `output` or an earlier rejection rules it out. */
   async #complete<T>(request: ChatCompletionRequest, { name, schema }: AnswerForm<T>, signal: AbortSignal): Promise<ChatCompletion> {
     const { output } = this.#options;
     const format = { type: "json_schema", json_schema: { name, strict: true, schema } };
@@ -104,9 +108,14 @@ export class Questioner {
     try {
       return await this.#send({ ...request, response_format: format }, signal);
     } catch (error) {
-      if (output !== "auto" || signal.aborted || ![...chainOf(error)].some((each) => REJECTED.includes(httpStatusOf(each)))) throw error;
+      if (
+        output !== "auto" ||
+        signal.aborted ||
+        ![...chainOf(error)].some((each) => SCHEMA_REJECTION_STATUSES.includes(httpStatusOf(each)))
+      )
+        throw error;
       const completion = await this.#send(request, signal);
-      // Only now: another defect of the request would have been rejected again.
+      // Recorded only after this success: a request with another defect would have been rejected again.
       this.#rejectsSchema = true;
       return completion;
     }
@@ -131,7 +140,7 @@ export class Questioner {
   }
 }
 
-/** Stands for an empty answer in the repeated question, because some servers reject messages without text. */
+/** Text in place of an empty answer in the repeated question, because some servers reject messages without text. */
 const NO_TEXT = "(no text)";
 /** Max characters of an invalid answer that are shown to the judge again. */
 const MAX_QUOTED = 8000;
@@ -142,6 +151,7 @@ function textOf(completion: ChatCompletion): string {
   return typeof content === "string" ? content : "";
 }
 
+/** Parses the text of a completion. An answer that was cut off is not valid, even if its beginning is. */
 function parsedOf<T>(completion: ChatCompletion, text: string, form: AnswerForm<T>): Parsed<T> {
   if (completion.choices?.[0]?.finish_reason === "length")
     return { problem: "the answer was cut off at its token limit; answer more briefly" };

@@ -55,8 +55,8 @@ export function referenceJudge<S>({ reference, extract, ...options }: ReferenceJ
     if (answer.trim() === right.trim()) return { value: 1, metrics: spending.metrics() };
     const { context } = attemptOf(trajectory);
     const questionOf = (sample: number) => {
-      const shown = first(labeled({ contents: [jsonLine(answer)], context, tools: null }, `reference:${sample}`));
-      return { messages: referenceMessages(shown, { reference: jsonLine(right), context, example: form.example }), form };
+      const candidate = first(labeled({ contents: [jsonLine(answer)], context, tools: null }, `reference:${sample}`));
+      return { messages: referenceMessages(candidate, { reference: jsonLine(right), context, example: form.example }), form };
     };
     const verdicts = await questioner.sample(questionOf, { spending, signal });
     const judged = verdicts.map(({ equivalent, explanation }) => ({ score: Number(equivalent), explanation }));

@@ -21,7 +21,7 @@ export interface RelativeJudgeOptions<S> extends JudgeOptions {
   readonly form?: "scores" | "ranking" | undefined;
 }
 
-/** Scores by position in `contents`, with explanations. */
+/** Scores with explanations, in the order of the `contents` of a {@link CandidateSet}. */
 type Scores = readonly JudgedScore[];
 
 /**
@@ -59,19 +59,22 @@ export function relativeJudge<S>(options: RelativeJudgeOptions<S>): GroupReward<
   const { name, weight, model, explain } = resolved;
   const questioner = new Questioner(resolved);
   const scoreGroup: GroupReward<S>["scoreGroup"] = async ({ scenario, trajectories, seed, signal }) => {
-    const set = candidateSet(trajectories);
+    const candidates = candidateSet(trajectories);
     const spending = new Spending(model.prices);
     const text = typeof rubric === "function" ? rubric(scenario) : rubric;
-    const questionOf = (sample: number) => questionAbout(labeled(set, `relative:${seed}:${sample}`), set, { rubric: text, form, explain });
-    const isTrivial = form === "ranking" && set.contents.length === 1;
+    const questionOf = (sample: number) =>
+      questionAbout(labeled(candidates, `relative:${seed}:${sample}`), candidates, { rubric: text, form, explain });
+    const isTrivial = form === "ranking" && candidates.contents.length === 1;
     const samples = isTrivial ? [[TIE]] : await questioner.sample(questionOf, { spending, signal });
-    return toGroupScores(name, set, samples, spending);
+    return toGroupScores(name, candidates, samples, spending);
   };
   return Object.freeze({ name, weight, scoreGroup });
 }
 
+/** Score of every rollout if a ranking has only one candidate. */
 const TIE: JudgedScore = { score: 0.5, explanation: "all rollouts of the group are equal" };
 
+/** Settings of a question about candidates: grading standards, form of the answer, and whether to ask for explanations. */
 interface QuestionSettings {
   readonly rubric: string;
   readonly form: "scores" | "ranking";
@@ -79,7 +82,11 @@ interface QuestionSettings {
 }
 
 /** Returns the question about all candidates. The value of its answer has the scores in the order of the contents. */
-function questionAbout(candidates: readonly Candidate[], set: CandidateSet, { rubric, form, explain }: QuestionSettings): Question<Scores> {
+function questionAbout(
+  candidates: readonly Candidate[],
+  shared: CandidateSet,
+  { rubric, form, explain }: QuestionSettings,
+): Question<Scores> {
   const ids = candidates.map(({ id }) => id);
   const ordered = candidates.toSorted((a, b) => a.index - b.index);
   const answer =
@@ -88,9 +95,10 @@ function questionAbout(candidates: readonly Candidate[], set: CandidateSet, { ru
       : converted(rankingForm(ids, explain), ({ ranking, explanation }) =>
           ordered.map(({ id }) => ({ score: 1 - ranking.indexOf(id) / (ranking.length - 1), explanation })),
         );
-  return { messages: relativeMessages(candidates, set, { rubric, form, example: answer.example }), form: answer };
+  return { messages: relativeMessages(candidates, shared, { rubric, form, example: answer.example }), form: answer };
 }
 
+/** Returns a form with the same answers, parsed to scores. */
 function converted<T>(form: AnswerForm<T>, toScores: (value: T) => Scores): AnswerForm<Scores> {
   const parse = (value: unknown): Parsed<Scores> => {
     const parsed = form.parse(value);
@@ -99,6 +107,7 @@ function converted<T>(form: AnswerForm<T>, toScores: (value: T) => Scores): Answ
   return { ...form, parse };
 }
 
+/** Returns the median score of each rollout over the samples, and the metrics of the group. */
 function toGroupScores(name: string, { contentOf }: CandidateSet, samples: readonly Scores[], spending: Spending): GroupScores {
   const scores = contentOf.map((index) => {
     const judged = samples.map((sample) => itemAt(sample, index));

@@ -50,11 +50,11 @@ export function rubricJudge<S = unknown>({ criteria, ...options }: RubricJudgeOp
   );
   const total = criteria.reduce((sum, criterion) => sum + (criterion.weight ?? 1), 0);
   const score: Reward<S>["score"] = async ({ trajectory, signal }: RewardInput<S>) => {
-    const set = attemptOf(trajectory);
+    const shared = attemptOf(trajectory);
     const spending = new Spending(model.prices);
     const questionOf = (sample: number) => {
-      const attempt = first(labeled(set, `rubric:${sample}`));
-      return { messages: rubricMessages(attempt, set, { criteria, example: form.example }), form };
+      const attempt = first(labeled(shared, `rubric:${sample}`));
+      return { messages: rubricMessages(attempt, shared, { criteria, example: form.example }), form };
     };
     const samples = await questioner.sample(questionOf, { spending, signal });
     const results = criteria.map((criterion) => {
@@ -71,7 +71,7 @@ export function rubricJudge<S = unknown>({ criteria, ...options }: RubricJudgeOp
   return Object.freeze({ name, weight, score });
 }
 
-/** Prepares one rollout for a judge: its messages before the first sampled turn are the context. */
+/** Prepares one rollout for a judge. Its messages before the first sampled turn are the context, its other messages the only content. */
 export function attemptOf(trajectory: ScoredTrajectory): CandidateSet {
   if (Trajectory.isInstance(trajectory)) return candidateSet([trajectory]);
   return candidateSet([{ messagesAndChoices: trajectory.messages(), additionalHistories: [], tools: [] }]);

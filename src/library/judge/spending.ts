@@ -1,7 +1,7 @@
 import type { Usage } from "../../base/schema/index.ts";
 import { costOf, type JudgePrices } from "./model.ts";
 
-/** Counts of the requests for one value of a judge. */
+/** Tokens, cached answers and repeated questions of one value of a judge; a value may take several requests. */
 export class Spending {
   readonly #prices: JudgePrices | undefined;
   #promptTokens = 0;

@@ -107,6 +107,7 @@ export async function validateJudge<S>(
   const judged: JudgedCase[] = [];
   for (const [index, each] of cases.entries()) {
     signal.throwIfAborted();
+    // The cases have disjoint ranges of seeds, because each order of a case has the next seed.
     judged.push(await judgedCase(reward, each, { orders, seed: seed + index * (orders + 1), signal }));
   }
   const calls = judged.flatMap(({ calls: all }) => all);
@@ -135,11 +136,13 @@ export async function validateJudge<S>(
 type Call = readonly number[] | string;
 
 interface JudgedCase {
+  /** Known quality of each rollout; higher is better. */
   readonly quality: readonly number[];
   /** Scores of one call per order, then of a second call with the first order. */
   readonly calls: readonly Call[];
 }
 
+/** Judges a case in all orders. @param seed - Seed of the case; order `k` is judged with `seed + k`. */
 async function judgedCase<S>(
   reward: GroupReward<S>,
   { scenario, trajectories, quality }: JudgeCase<S>,
@@ -162,6 +165,7 @@ async function judgedCase<S>(
   return { quality: quality ?? trajectories.map((_, index) => -index), calls };
 }
 
+/** Returns the values of a result; the problem if one of them is missing or not a valid score. */
 function valuesOf(result: GroupRewardResult, count: number): Call {
   const scores = "scores" in result ? result.scores : result;
   if (scores.length !== count) return `expected ${count} values, got ${scores.length}`;
@@ -180,16 +184,17 @@ function permutation(count: number, seed: number, order: number): number[] {
 
 /** Compares all pairs of different known quality. @source Kendall, Rank Correlation Methods (1948): τ-b, corrected for ties. */
 function agreementOf(quality: readonly number[], scores: readonly number[]) {
+  // `ties` are compared pairs with equal scores; `scoredPairs` are all pairs with different scores, also of equal quality.
   let [pairs, concordant, ties, scoredPairs] = [0, 0, 0, 0];
   const rated = zip(quality, scores);
   for (const [index, [qualityA, scoreA]] of rated.entries()) {
     for (const [qualityB, scoreB] of rated.slice(0, index)) {
-      const [known, given] = [Math.sign(qualityA - qualityB), Math.sign(scoreA - scoreB)];
-      if (given !== 0) scoredPairs++;
-      if (known === 0) continue;
+      const [knownSign, scoreSign] = [Math.sign(qualityA - qualityB), Math.sign(scoreA - scoreB)];
+      if (scoreSign !== 0) scoredPairs++;
+      if (knownSign === 0) continue;
       pairs++;
-      if (given === 0) ties++;
-      else if (given === known) concordant++;
+      if (scoreSign === 0) ties++;
+      else if (scoreSign === knownSign) concordant++;
     }
   }
   const discordant = pairs - ties - concordant;
@@ -197,19 +202,23 @@ function agreementOf(quality: readonly number[], scores: readonly number[]) {
   return { pairs, concordant, ties, tau: scale === 0 ? 0 : (concordant - discordant) / scale };
 }
 
-/** Returns the change of scores over the calls of each case; failed calls are left out. */
+/**
+ * Returns how much the scores of a rollout differ between the calls of its case. Failed calls are left out, and cases with fewer than two
+ * others.
+ */
 function changeOf(cases: readonly (readonly Call[])[]): ScoreChange {
   const changes = cases.flatMap((calls) => {
     const scores = calls.filter((call) => typeof call !== "string");
     if (scores.length < 2) return [];
     return first(scores).map((_, index) => {
-      const own = scores.map((call) => itemAt(call, index));
-      return Math.max(...own) - Math.min(...own);
+      const scoresOfRollout = scores.map((call) => itemAt(call, index));
+      return Math.max(...scoresOfRollout) - Math.min(...scoresOfRollout);
     });
   });
   return { mean: mean(changes), max: changes.length === 0 ? Number.NaN : Math.max(...changes) };
 }
 
+/** Returns the findings about failed calls, agreement and dependence on the order. */
 function findingsOf(
   { pairwiseAccuracy, orderChange, noise }: Pick<JudgeValidation, "pairwiseAccuracy" | "orderChange" | "noise">,
   limits: { readonly failures: readonly Call[]; readonly total: number; readonly minAccuracy: number; readonly orderTolerance: number },

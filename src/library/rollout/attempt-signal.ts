@@ -1,17 +1,20 @@
 import { setMaxListeners } from "node:events";
 
-/** Signal of one attempt; aborts after `timeoutMs` of active time. Time spent waiting after a 429 does not count. */
+/** Signal of one attempt; aborts with a `TimeoutError` after `timeoutMs` of active time. Time spent waiting after a 429 does not count. */
 export class AttemptSignal {
   readonly #controller = new AbortController();
   readonly #timeoutMs: number | undefined;
   readonly #label: string;
+  /** Active time that was left when the timer last started. */
   #leftMs: number;
+  /** Time at which the timer last started. */
   #startedAtMs = 0;
   #timer: NodeJS.Timeout | undefined;
-  /** Number of the attempt's requests that are waiting. */
+  /** Number of the attempt's requests that wait after a 429. */
   #halts = 0;
   #isDisposed = false;
 
+  /** @param label - Name of the attempt in the timeout's message. */
   constructor(timeoutMs: number | undefined, label: string) {
     // A rollout may have hundreds of concurrent requests, each with a listener.
     setMaxListeners(0, this.#controller.signal);
@@ -29,7 +32,7 @@ export class AttemptSignal {
     this.#controller.abort(reason);
   }
 
-  /** Pauses the timeout until `go` has been called as often as `halt`. */
+  /** Pauses the timeout until `go` has been called as often as `halt`: several requests may wait at a time. */
   halt(): void {
     if (this.#halts++ > 0 || this.#timer === undefined) return;
     clearTimeout(this.#timer);
@@ -41,7 +44,7 @@ export class AttemptSignal {
     if (--this.#halts === 0) this.#start();
   }
 
-  /** Ends the timeout. Pauses that end later do not restart it. */
+  /** Cancels the timeout. Pauses that end later do not restart it. */
   dispose(): void {
     clearTimeout(this.#timer);
     this.#isDisposed = true;

@@ -11,19 +11,22 @@ import type { GatherOptions, Rollout, RolloutContext } from "./options.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import { rolloutSeed } from "./seed.ts";
 
-/** Maximum number of waits per rollout for a service that responds 429; a further 429 counts as a failure. */
+/** Maximum number of waits per rollout after responses 429; a further 429 counts as a failure. */
 const MAX_SLOW_DOWNS = 50;
 
-/** Result of a rollout, with the number of its last attempt and the failures of the rollouts that it replaces. */
+/** Result of a rollout, or of the last rollout that replaced it. `replaced` has the failures of the replaced ones, oldest first. */
 export type Outcome = Result & { readonly replaced: readonly RolloutException[] };
 
+/** Result of a rollout after its retries: a trajectory or the last failure. `attempt` is the number of its last attempt. */
 type Result = { readonly attempt: number } & (
   | { readonly trajectory: Trajectory; readonly exception?: undefined }
   | { readonly trajectory?: undefined; readonly exception: RolloutException }
 );
 
+/** Failed attempt, with the thrown value. */
 type AttemptFailure = { readonly trajectory?: undefined; readonly error: unknown };
 
+/** Result of one attempt. */
 type AttemptResult = { readonly trajectory: Trajectory } | AttemptFailure;
 
 /** Attempt of a rollout with the seed of the rollout. */
@@ -42,7 +45,7 @@ export interface AttemptsInit<S> {
   readonly onEvent: (event: RolloutStartEvent | RolloutRetryEvent | RolloutReplaceEvent) => void;
 }
 
-/** Runner of rollouts: repeats each until it succeeds or may not be retried. */
+/** Runner of single rollouts: retries a failed rollout, then replaces it by a rollout with another seed, as far as the options allow. */
 export class Attempts<S> {
   readonly #init: AttemptsInit<S>;
   /**
@@ -68,6 +71,7 @@ export class Attempts<S> {
     const slowDowns = new SlowDowns(rateLimiter);
     const replaced: RolloutException[] = [];
     for (;;) {
+      // Replacement k has the seed of the rollout at `index + groupSize · k`, an index that no rollout of the group has.
       const seed = rolloutSeed(this.#init.seed, group, index + groupSize * replaced.length);
       const result = await this.#withRetries(scenario, { group, index, seed }, slowDowns);
       if (result.exception === undefined || replaced.length >= (options.replacements ?? 0)) return { ...result, replaced };
@@ -88,9 +92,9 @@ export class Attempts<S> {
         rateLimiter.succeeded();
         return { attempt, trajectory: result.trajectory };
       }
-      const refusal = rateLimitOf(result.error);
+      const rateLimit = rateLimitOf(result.error);
       // A 429 is not a failure, because the service has not started the work. The attempt does not count.
-      if (refusal !== null && (await slowDowns.wait(refusal.retryAfterMs, signal))) continue;
+      if (rateLimit !== null && (await slowDowns.wait(rateLimit.retryAfterMs, signal))) continue;
       const exception = toException(result.error);
       if (attempt >= limit || !when(result.error, attempt)) return { attempt, exception };
       const waitMs = backoffMs(attempt);
@@ -100,40 +104,43 @@ export class Attempts<S> {
     }
   }
 
+  /** Runs one attempt. If it times out, the rollout's `afterTimeout` may still return a trajectory, within a timeout of its own. */
   async #attempt(scenario: S, id: Attempt, slowDowns: SlowDowns): Promise<AttemptResult> {
     const { rollout, options, signal, onEvent } = this.#init;
     onEvent({ type: "rollout-start", ...id });
     signal.throwIfAborted();
-    const own = new AttemptSignal(options.timeoutMs, `rollout ${id.index} of group ${id.group}`);
-    const context = contextOf(id, own.signal, options, slowDowns.of(own));
-    const result = await this.#limited(own, async () => checked(await rollout(scenario, context)));
+    const attemptSignal = new AttemptSignal(options.timeoutMs, `rollout ${id.index} of group ${id.group}`);
+    const context = contextOf(id, attemptSignal.signal, options, slowDowns.callbackFor(attemptSignal));
+    const result = await this.#withinTimeout(attemptSignal, async () => checked(await rollout(scenario, context)));
     const { afterTimeout } = rollout;
-    if (result.trajectory !== undefined || !own.signal.aborted || afterTimeout === undefined) return result;
-    const scoring = new AttemptSignal(options.timeoutMs, `scoring of rollout ${id.index} of group ${id.group}`);
-    const scored = await this.#limited(scoring, async () => {
-      const trajectory = await afterTimeout(scenario, context, scoring.signal);
+    if (result.trajectory !== undefined || !attemptSignal.signal.aborted || afterTimeout === undefined) return result;
+    const scoringSignal = new AttemptSignal(options.timeoutMs, `scoring of rollout ${id.index} of group ${id.group}`);
+    const scored = await this.#withinTimeout(scoringSignal, async () => {
+      const trajectory = await afterTimeout(scenario, context, scoringSignal.signal);
       return trajectory === null ? null : checked(trajectory);
     });
     if (scored.trajectory === undefined) return scored;
     return scored.trajectory === null ? result : { trajectory: scored.trajectory };
   }
 
-  /** Runs a part of an attempt within the time of its signal. */
-  async #limited<T>(own: AttemptSignal, run: () => Promise<T>): Promise<{ readonly trajectory: T } | AttemptFailure> {
+  /**
+   * Runs a part of an attempt within the time of its signal. Returns errors, and throws only errors that end the whole run.
+   */
+  async #withinTimeout<T>(attemptSignal: AttemptSignal, run: () => Promise<T>): Promise<{ readonly trajectory: T } | AttemptFailure> {
     const { signal } = this.#init;
-    this.#running.add(own);
+    this.#running.add(attemptSignal);
     try {
       const trajectory = await run();
       // A result after the deadline counts as a timeout.
-      own.signal.throwIfAborted();
+      attemptSignal.signal.throwIfAborted();
       return { trajectory };
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnfinishedError) throw new ArgumentError(error.message);
-      return { error: own.signal.aborted && isAbort(error) ? own.signal.reason : error };
+      return { error: attemptSignal.signal.aborted && isAbort(error) ? attemptSignal.signal.reason : error };
     } finally {
-      this.#running.delete(own);
-      own.dispose();
+      this.#running.delete(attemptSignal);
+      attemptSignal.dispose();
     }
   }
 }
@@ -141,13 +148,14 @@ export class Attempts<S> {
 /** Budget of 429 waits of one rollout, shared by all its attempts. */
 class SlowDowns {
   readonly #rateLimiter: RateLimiter;
+  /** Number of waits that are left. */
   #left = MAX_SLOW_DOWNS;
 
   constructor(rateLimiter: RateLimiter) {
     this.#rateLimiter = rateLimiter;
   }
 
-  /** Waits after a 429. @returns False, without waiting, if the budget is used up. */
+  /** Waits after a 429 until the request may be repeated. @returns false, without waiting, if the budget is used up. */
   async wait(retryAfterMs: number | null, signal: AbortSignal): Promise<boolean> {
     if (this.#left-- <= 0) return false;
     await this.#rateLimiter.slowDown(retryAfterMs, signal);
@@ -155,7 +163,7 @@ class SlowDowns {
   }
 
   /** Returns the `onRateLimit` of the requests of an attempt: they wait after a 429 and repeat, instead of failing the attempt. */
-  of(attempt: AttemptSignal): (retryAfterMs: number | null) => Promise<boolean> {
+  callbackFor(attempt: AttemptSignal): (retryAfterMs: number | null) => Promise<boolean> {
     return async (retryAfterMs) => {
       attempt.halt();
       try {
@@ -167,6 +175,7 @@ class SlowDowns {
   }
 }
 
+/** Returns the context that the rollout function gets. */
 function contextOf(
   { group, index, attempt, seed }: Attempt,
   signal: AbortSignal,
@@ -174,25 +183,27 @@ function contextOf(
   onRateLimit: (retryAfterMs: number | null) => Promise<boolean>,
 ): RolloutContext {
   const sampling = { temperature, seed, signal, ...(chatTemplateKwargs === undefined ? {} : { chatTemplateKwargs }) };
-  if (policy !== undefined) return { signal, seed, index, group, attempt, policy: limited(policy, onRateLimit), sampling };
+  if (policy !== undefined) return { signal, seed, index, group, attempt, policy: rateLimitedPolicy(policy, onRateLimit), sampling };
   const context = { signal, seed, index, group, attempt, sampling };
   // Not enumerable, so that spreading a context without a policy does not throw.
   return Object.defineProperty(context, "policy", { get: noPolicy }) as typeof context & Pick<RolloutContext, "policy">;
 }
 
 /** Returns a policy whose requests wait with the rate limiter after a 429. */
-function limited(policy: Policy, onRateLimit: (retryAfterMs: number | null) => Promise<boolean>): Policy {
+function rateLimitedPolicy(policy: Policy, onRateLimit: (retryAfterMs: number | null) => Promise<boolean>): Policy {
   const { id, step, handsOver } = policy;
   return { ...policy, id, step, handsOver, complete: (request, options) => policy.complete(request, { ...options, onRateLimit }) };
 }
 
+/** Getter of `context.policy` in a run without a policy. */
 function noPolicy(): never {
   throw new ArgumentError("The rollout reads `context.policy`, but none was given; pass the option `policy`", { param: "policy" });
 }
 
-/** Programming error rather than a failure of one rollout: ends the run regardless of `maxExceptions`. */
+/** Error of a rollout function that returns no trajectory. A programming error: it ends the run regardless of `maxExceptions`. */
 class UnfinishedError extends Error {}
 
+/** Returns the result of a rollout function. @throws UnfinishedError for any other value than a trajectory. */
 function checked(value: unknown): Trajectory {
   if (Trajectory.isInstance(value)) return value;
   throw new UnfinishedError("Expected the rollout to return a finished trajectory: `return t.finish({ reward })`");

@@ -2,6 +2,9 @@ import { checkInteger, refuse } from "../../base/errors.ts";
 import { checkProgress } from "../../base/progress/index.ts";
 import type { GatherOptions } from "./options.ts";
 
+/** Delays of Node's timers are at most this number of milliseconds. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** Checks the options before anything runs. @throws ArgumentError `E_ARGUMENT` for an option out of range. */
 export function checkGatherOptions(options: GatherOptions, scenarios: number): void {
   checkOptionalInteger("groupSize", options.groupSize, 1);
@@ -13,7 +16,7 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
   if (typeof retries === "object") checkOptionalInteger("retries.limit", retries.limit, 0);
   else checkOptionalInteger("retries", retries, 0);
   const { timeoutMs, maxExceptions, temperature, chatTemplateKwargs: kwargs } = options;
-  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= 2 ** 31 - 1))
+  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS))
     refuse("timeoutMs", "above 0 and at most 2147483647", timeoutMs);
   if (maxExceptions !== undefined && !(maxExceptions >= 0 && (maxExceptions < 1 || Number.isInteger(maxExceptions))))
     refuse("maxExceptions", "a count, or a fraction below 1", maxExceptions);
@@ -25,12 +28,12 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
   checkProgress(options.progress);
 }
 
-/** Checks that all indices are different: scenarios with the same index would use the same seeds and be indistinguishable afterwards. */
+/** Checks that all indices differ: scenarios with the same index would use the same seeds, and their groups could not be distinguished. */
 function checkIndices(indices: readonly number[] | undefined, scenarios: number): void {
   if (indices === undefined) return;
   if (indices.length !== scenarios) refuse("indices", `one index per scenario (${scenarios})`, `${indices.length} of them`);
-  const bad = indices.find((index) => !(Number.isSafeInteger(index) && index >= 0));
-  if (bad !== undefined) refuse("indices", "integers of at least 0", bad);
+  const invalid = indices.find((index) => !(Number.isSafeInteger(index) && index >= 0));
+  if (invalid !== undefined) refuse("indices", "integers of at least 0", invalid);
   const seen = new Set<number>();
   for (const index of indices) {
     if (seen.has(index)) refuse("indices", "all different", `${index} twice`);
@@ -38,6 +41,7 @@ function checkIndices(indices: readonly number[] | undefined, scenarios: number)
   }
 }
 
+/** Checks an option unless it is absent. */
 function checkOptionalInteger(param: string, value: number | undefined, min: number): void {
   if (value !== undefined) checkInteger(param, value, min);
 }

@@ -2,8 +2,8 @@ import { WhetstoneError, type WhetstoneErrorOptions } from "../../base/errors.ts
 import type { RolloutException } from "../../base/schema/index.ts";
 
 /**
- * Error for more failed rollouts than `maxExceptions` allows. Raised after the other rollouts were aborted and have settled; `cause` is the
- * last failure.
+ * Error for more failed rollouts than `maxExceptions` allows. Thrown when the other rollouts have been aborted and have settled; `cause` is
+ * the last failure.
  *
  * @example
  * ```ts

@@ -1,6 +1,6 @@
 import type { RolloutException } from "../../base/schema/index.ts";
 
-/** Identity of an attempt of a rollout. */
+/** Identity of an attempt of a rollout: a group has the rollouts of one scenario. */
 export interface RolloutId {
   /** Index of the scenario. */
   readonly group: number;
@@ -48,13 +48,13 @@ export interface RolloutReplaceEvent extends RolloutId {
   readonly replacement: number;
 }
 
-/** Response 429 of a service: the concurrency is reduced, and no rollout starts before the wait is over. */
+/** Response 429 of a service: the run reduces its concurrency, and starts no rollout before the wait is over. */
 export interface SlowDownEvent {
   /** Discriminant of {@link RolloutEvent}. */
   readonly type: "slow-down";
   /** Maximum concurrent rollouts from now on. */
   readonly concurrency: number;
-  /** Milliseconds to wait, including the service's `Retry-After`. */
+  /** Milliseconds to wait: the back-off, or the service's `Retry-After` if it is longer. */
   readonly waitMs: number;
 }
 

@@ -4,8 +4,8 @@ import type { RolloutException } from "../../base/schema/index.ts";
 import { userLocation } from "../../base/util/user-location.ts";
 import { chainOf, isFields, httpStatusOf, type ErrorFields } from "../../base/util/retryable.ts";
 
-/** Thrown values by recorded exception; the exceptions themselves are plain data. */
-const causes = new WeakMap<RolloutException, unknown>();
+/** Thrown values by the exception that records them; exceptions themselves are plain data for files. */
+const thrownValues = new WeakMap<RolloutException, unknown>();
 
 /** Converts a thrown value to plain data; {@link causeOf} returns the value again. */
 export function toException(error: unknown): RolloutException {
@@ -13,13 +13,13 @@ export function toException(error: unknown): RolloutException {
     error instanceof Error
       ? { type: error.name, message: error.message, traceback: error.stack ?? "" }
       : { type: typeof error, message: String(error), traceback: "" };
-  causes.set(exception, error);
+  thrownValues.set(exception, error);
   return exception;
 }
 
-/** Returns the thrown value of a recorded exception. */
+/** Returns the thrown value that {@link toException} converted; undefined for another exception, e.g. one from a file. */
 export function causeOf(exception: RolloutException): unknown {
-  return causes.get(exception);
+  return thrownValues.get(exception);
 }
 
 /**
@@ -35,14 +35,15 @@ export function rateLimitOf(error: unknown): { readonly retryAfterMs: number | n
   return null;
 }
 
+/** Returns the wait that an error of any client carries, as a member or in the headers of its response; null without one. */
 function retryAfterOf(error: ErrorFields): number | null {
   if (typeof error["retryAfterMs"] === "number") return error["retryAfterMs"];
   const response = error["response"];
   for (const headers of [error["headers"], error["responseHeaders"], isFields(response) ? response["headers"] : null]) {
     const milliseconds = Number(headerOf(headers, "retry-after-ms") ?? NaN);
     if (milliseconds >= 0) return milliseconds;
-    const announced = readRetryAfter(headerOf(headers, "retry-after"));
-    if (announced !== null) return announced;
+    const retryAfterMs = readRetryAfter(headerOf(headers, "retry-after"));
+    if (retryAfterMs !== null) return retryAfterMs;
   }
   return null;
 }
@@ -55,6 +56,6 @@ function headerOf(headers: unknown, name: string): string | undefined {
 
 /** Describes a failure in one line: type, message, and the position in the user's code, if known. */
 export function describeException({ type, message, traceback }: RolloutException): string {
-  const at = userLocation(traceback);
-  return `${type}: ${message}${at === null ? "" : ` (${at})`}`;
+  const location = userLocation(traceback);
+  return `${type}: ${message}${location === null ? "" : ` (${location})`}`;
 }

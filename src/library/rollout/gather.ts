@@ -5,8 +5,8 @@ import { pushIterator } from "../../base/util/push-iterator.ts";
 import type { GatherOptions, Rollout, StreamOptions } from "./options.ts";
 import { runRollouts, type RolloutsOptions } from "./runner.ts";
 
-/** Default maximum number of unread groups before rollouts wait for the reader. */
-const UNREAD_GROUPS = 64;
+/** Default of `maxUnread`. */
+const DEFAULT_MAX_UNREAD = 64;
 
 /**
  * Runs every scenario `groupSize` times and gathers the trajectories into groups, one per scenario, in scenario order.
@@ -84,7 +84,7 @@ export async function gatherGroups<S>(
 export function streamTrajectoryGroups<S>(
   scenarios: Iterable<S>,
   rollout: Rollout<S>,
-  { maxUnread = UNREAD_GROUPS, ...options }: StreamOptions<S> = {},
+  { maxUnread = DEFAULT_MAX_UNREAD, ...options }: StreamOptions<S> = {},
 ): AsyncIterable<TrajectoryGroup> {
   checkInteger("maxUnread", maxUnread, 1);
   return {

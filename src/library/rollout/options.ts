@@ -45,8 +45,8 @@ export interface Rollout<S> {
   /** Runs one attempt at a scenario; a rejection is a failure of this rollout only. */
   (scenario: S, context: RolloutContext): Trajectory | Promise<Trajectory>;
   /**
-   * Scores the rollouts of one scenario relative to each other; called once per group, after its last rollout. Trajectories that it moves
-   * to `exceptions` count as failed. `environmentRollout` sets it for environments with group rewards.
+   * Scores the rollouts of one scenario relative to each other; called once per group, after its last rollout. Trajectories that the
+   * returned group has as `exceptions` instead count as failed. `environmentRollout` sets it for environments with group rewards.
    *
    * @default keeps the group
    */

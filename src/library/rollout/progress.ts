@@ -22,18 +22,19 @@ export class RolloutDisplay {
     this.#task.refresh();
   }
 
-  /** Shows the failure of a rollout: its message once per type, then only the count. */
+  /** Shows the failure of a rollout. Only the first one of a type is printed with its message; later ones are counted. */
   warn({ type, message }: RolloutException): void {
     if (this.#warnings.add(type)) this.#task.print(`${this.#title}: rollout failed with ${type}: ${message}`);
   }
 
-  /** Ends the display with the final state. `failure` is absent if all rollouts have ended. */
+  /** Ends the display with the final state. @param failure - Reason for an early end; absent if all rollouts have ended. */
   end(failure?: "stopped" | "ended by an error"): void {
     const warnings = this.#warnings.summary();
     const ending = failure === undefined ? "" : `, ${failure}`;
     this.#task.end(`${this.#line()}, ${duration(this.#seconds())}${warnings === null ? "" : `; failures: ${warnings}`}${ending}`);
   }
 
+  /** Lines of the display on a terminal. */
   #block(): string[] {
     const { completed, total } = this.#progress;
     const fraction = total === 0 ? 1 : completed / total;
@@ -44,6 +45,7 @@ export class RolloutDisplay {
     return [head, `  ${this.#state()}`, ...(warnings === null ? [] : [`  failures: ${warnings}`])];
   }
 
+  /** Line of the display elsewhere. */
   #line(): string {
     return `${this.#title}: ${this.#state()}`;
   }

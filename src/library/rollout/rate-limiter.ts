@@ -12,82 +12,93 @@ const RECOVERY = 0.1;
 const MAX_WAIT_MS = 10 * 60_000;
 
 /**
- * Adaptive rate limiter of a run. Halves the queue's concurrency when a service responds 429 and raises it by a tenth of the full
- * concurrency for each round of rollouts without a 429. A `Retry-After` pauses everything; rejected requests then continue first.
+ * Adaptive rate limiter of a run.
  *
- * Rejected requests keep their queue slots while they wait, so that no other rollout starts in their place.
+ * After a 429, it pauses the queue for the back-off or the service's `Retry-After`, and halves the queue's concurrency. Requests that were
+ * answered 429 are repeated first. Then the concurrency rises by a tenth of the full one for each round of successful rollouts, i.e. as
+ * many as run concurrently.
+ *
+ * A rollout whose request waits keeps its slot in the queue, so that no other rollout starts in its place.
  */
 export class RateLimiter {
   readonly #queue: PQueue;
-  readonly #full: number;
+  /** Concurrency without a rate limit. */
+  readonly #fullConcurrency: number;
   readonly #onChange: (event: SlowDownEvent | SpeedUpEvent) => void;
-  readonly #refused = new Set<Deferred<void>>();
-  #current: number;
+  /** Requests that wait after a 429, oldest first; each resolves when its request may be repeated. */
+  readonly #waiting = new Set<Deferred<void>>();
+  /** Concurrency now. */
+  #concurrency: number;
+  /** End of the pause, by `performance.now()`. */
   #pausedUntilMs = 0;
+  /** Timer of the end of the pause; undefined without a pause. */
   #timer: NodeJS.Timeout | undefined;
   /** Number of slow-downs since a rollout last succeeded. */
-  #inARow = 0;
+  #slowDowns = 0;
+  /** Number of successful rollouts since the concurrency last changed. */
   #successes = 0;
 
   constructor(queue: PQueue, onChange: (event: SlowDownEvent | SpeedUpEvent) => void) {
     this.#queue = queue;
-    this.#full = this.#current = queue.concurrency;
+    this.#fullConcurrency = this.#concurrency = queue.concurrency;
     this.#onChange = onChange;
     queue.on("next", () => this.#release());
   }
 
   /**
-   * Waits as long as a service that responded 429 requires.
+   * Slows the run down after a response 429, and waits until its request may be repeated.
    *
+   * @param retryAfterMs - Wait that the service requested; null if unspecified.
    * @throws The signal's reason if it aborts first.
    */
   async slowDown(retryAfterMs: number | null, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     const turn = deferred<void>();
     const removeListener = onceAborted(signal, () => turn.reject(signal.reason));
-    this.#refused.add(turn);
+    this.#waiting.add(turn);
     try {
       this.#pause(retryAfterMs);
       await turn.promise;
     } finally {
       removeListener();
-      this.#refused.delete(turn);
+      this.#waiting.delete(turn);
     }
   }
 
   /** Records a successful rollout: resets the back-off, and raises the concurrency after enough of them. */
   succeeded(): void {
     if (this.#isPaused()) return;
-    this.#inARow = 0;
-    if (this.#current === this.#full) return;
-    if (++this.#successes < this.#current) return;
+    this.#slowDowns = 0;
+    if (this.#concurrency === this.#fullConcurrency) return;
+    if (++this.#successes < this.#concurrency) return;
     this.#successes = 0;
-    this.#set(Math.min(this.#full, this.#current + Math.max(1, Math.ceil(this.#full * RECOVERY))));
-    this.#onChange({ type: "speed-up", concurrency: this.#current });
+    this.#setConcurrency(Math.min(this.#fullConcurrency, this.#concurrency + Math.max(1, Math.ceil(this.#fullConcurrency * RECOVERY))));
+    this.#onChange({ type: "speed-up", concurrency: this.#concurrency });
   }
 
-  /** Removes all limits: the queued tasks of an aborted run must still settle. */
+  /** Ends a pause, because the queued tasks of an aborted run must still settle. */
   dispose(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#queue.start();
   }
 
+  /** Starts a pause, or extends the current one. Only the start reduces the concurrency. */
   #pause(retryAfterMs: number | null): void {
     const nowMs = performance.now();
-    // Requests rejected during a pause belong to the same episode, which reduces the concurrency only once.
+    // Only the first 429 of a pause reduces the concurrency. The others show the load before the pause, not the reduced one.
     const isNew = !this.#isPaused();
-    const waitMs = Math.min(MAX_WAIT_MS, Math.max(retryAfterMs ?? 0, backoffMs(isNew ? this.#inARow : 0)));
+    const waitMs = Math.min(MAX_WAIT_MS, Math.max(retryAfterMs ?? 0, backoffMs(isNew ? this.#slowDowns : 0)));
     if (!isNew && nowMs + waitMs <= this.#pausedUntilMs) return;
     this.#pausedUntilMs = nowMs + waitMs;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#resume(), waitMs);
     if (!isNew) return;
     this.#queue.pause();
-    this.#inARow++;
+    this.#slowDowns++;
     this.#successes = 0;
-    this.#set(Math.max(1, Math.floor(Math.min(this.#current, this.#queue.pending) * DECREASE)));
-    this.#onChange({ type: "slow-down", concurrency: this.#current, waitMs });
+    this.#setConcurrency(Math.max(1, Math.floor(Math.min(this.#concurrency, this.#queue.pending) * DECREASE)));
+    this.#onChange({ type: "slow-down", concurrency: this.#concurrency, waitMs });
   }
 
   #resume(): void {
@@ -96,12 +107,13 @@ export class RateLimiter {
     this.#queue.start();
   }
 
-  /** Resumes rejected requests, oldest first, as far as the concurrency allows. */
+  /** Lets waiting requests be repeated, oldest first, as far as the concurrency allows. */
   #release(): void {
     if (this.#isPaused()) return;
-    for (const turn of this.#refused) {
-      if (this.#queue.pending - this.#refused.size >= this.#current) return;
-      this.#refused.delete(turn);
+    for (const turn of this.#waiting) {
+      // `pending` counts all running rollouts, also those whose requests wait.
+      if (this.#queue.pending - this.#waiting.size >= this.#concurrency) return;
+      this.#waiting.delete(turn);
       turn.resolve();
     }
   }
@@ -110,8 +122,8 @@ export class RateLimiter {
     return this.#timer !== undefined;
   }
 
-  #set(concurrency: number): void {
-    this.#current = concurrency;
+  #setConcurrency(concurrency: number): void {
+    this.#concurrency = concurrency;
     this.#queue.concurrency = concurrency;
     this.#release();
   }

@@ -36,15 +36,18 @@ export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>
   options.signal?.throwIfAborted();
   // Loaded on first use, so that importing the package stays fast.
   const { default: Queue } = await import("p-queue");
-  await new Run(list, rollout, options, Queue).all();
+  await new Run(list, rollout, options, Queue).run();
 }
 
 /** Group with unfinished rollouts. */
 interface OpenGroup {
+  /** Outcomes by the index of the rollout; sparse until the group is complete. */
   readonly outcomes: Outcome[];
+  /** Number of unfinished rollouts. */
   left: number;
 }
 
+/** One call of {@link runRollouts}. `position` is a scenario's place in the list; `index` a rollout's in its group. */
 class Run<S> {
   readonly #scenarios: readonly S[];
   readonly #rollout: Rollout<S>;
@@ -60,11 +63,13 @@ class Run<S> {
   /**
    * Unfinished groups by position, from the start of the first rollout until the group is passed on; finished groups use no memory here.
    */
-  readonly #open = new Map<number, OpenGroup>();
+  readonly #openGroups = new Map<number, OpenGroup>();
+  /** Failures so far, also those of group rewards. */
   readonly #exceptions: RolloutException[] = [];
   #running = 0;
   #completed = 0;
   #completionTokens = 0;
+  /** Sum of the rewards of the successful rollouts so far. */
   #rewardSum = 0;
 
   constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RolloutsOptions<S>, Queue: typeof PQueue) {
@@ -89,7 +94,8 @@ class Run<S> {
     return this.#scenarios.length * this.#groupSize;
   }
 
-  async all(): Promise<void> {
+  /** Plays all rollouts; may be called once. */
+  async run(): Promise<void> {
     try {
       await this.#playAll();
       // Queued tasks are not cleared: they run and return at once because of this signal. The promise of a cleared task would never settle.
@@ -112,42 +118,45 @@ class Run<S> {
     const { concurrencyBy, concurrency = 32 } = this.#options;
     const total = this.#total;
     const enqueue =
-      concurrencyBy === undefined ? (_: number, task: () => Promise<void>) => this.#queue.add(task) : this.#lanes(concurrencyBy);
+      concurrencyBy === undefined ? (_: number, task: () => Promise<void>) => this.#queue.add(task) : this.#keyQueues(concurrencyBy);
     const end = deferred<void>();
-    let next = 0;
+    /** Number of rollouts that were added to the queue. */
+    let added = 0;
+    /** Number of rollouts that have not ended. */
     let left = total;
-    const feed = () => {
-      const position = Math.floor(next / this.#groupSize);
-      const index = next++ % this.#groupSize;
-      void enqueue(position, () => this.#one(position, index)).then(ended, (error: unknown) => end.reject(error));
+    const addNext = () => {
+      const position = Math.floor(added / this.#groupSize);
+      const index = added++ % this.#groupSize;
+      void enqueue(position, () => this.#playOne(position, index)).then(onEnd, (error: unknown) => end.reject(error));
     };
-    const ended = () => {
+    const onEnd = () => {
       if (--left === 0) end.resolve();
-      else if (next < total) feed();
+      else if (added < total) addNext();
     };
     if (total === 0) end.resolve();
-    // As many tasks are queued as run, so that a free slot is filled at once.
-    const first = concurrencyBy === undefined ? Math.min(total, 2 * concurrency) : total;
-    while (next < first) feed();
+    // Besides the running tasks, as many are queued, so that a free slot is filled at once. Per-key limits need all tasks: the next one of
+    // the list may not be allowed to start.
+    const initialCount = concurrencyBy === undefined ? Math.min(total, 2 * concurrency) : total;
+    while (added < initialCount) addNext();
     await end.promise;
   }
 
   /** Returns a function that adds a rollout to the queue of its key, from which it enters the main queue. */
-  #lanes(concurrencyBy: ConcurrencyByKey<S>): (position: number, task: () => Promise<void>) => Promise<void> {
-    const lanes = new Map<string, PQueue>();
+  #keyQueues(concurrencyBy: ConcurrencyByKey<S>): (position: number, task: () => Promise<void>) => Promise<void> {
+    const queues = new Map<string, PQueue>();
     return (position, task) => {
       const key = concurrencyBy.key(this.#scenarios[position] as S);
-      const lane = lanes.get(key) ?? new this.#Queue({ concurrency: concurrencyBy.limit });
-      lanes.set(key, lane);
-      return lane.add(() => this.#queue.add(task));
+      const queue = queues.get(key) ?? new this.#Queue({ concurrency: concurrencyBy.limit });
+      queues.set(key, queue);
+      return queue.add(() => this.#queue.add(task));
     };
   }
 
   /** Runs one rollout. Never rejects: an error that ends the whole run aborts the signal. */
-  async #one(position: number, index: number): Promise<void> {
+  async #playOne(position: number, index: number): Promise<void> {
     const { signal } = this.#link;
     if (signal.aborted) return;
-    const open = this.#begun(position);
+    const open = this.#groupFor(position);
     if (open === undefined) return;
     try {
       const group = this.#indexOf(position);
@@ -158,26 +167,28 @@ class Run<S> {
       open.outcomes[index] = outcome;
       open.left--;
       this.#record(group, index, outcome);
-      if (open.left === 0) await this.#handOver(position, open.outcomes);
+      if (open.left === 0) await this.#passOn(position, open.outcomes);
     } catch (error) {
       if (!signal.aborted) this.#link.abort(error);
     }
   }
 
-  /** Returns the group of a rollout; undefined if the rollout would start a new group after a stop. */
-  #begun(position: number): OpenGroup | undefined {
-    let open = this.#open.get(position);
+  /** Returns the group of a rollout that starts; undefined if it would be the first of its group after a stop. */
+  #groupFor(position: number): OpenGroup | undefined {
+    let open = this.#openGroups.get(position);
     if (open === undefined && !this.#options.stopSignal?.aborted) {
       open = { outcomes: [], left: this.#groupSize };
-      this.#open.set(position, open);
+      this.#openGroups.set(position, open);
     }
     return open;
   }
 
+  /** Returns the index of a scenario for seeds and records; see the option `indices`. */
   #indexOf(position: number): number {
     return this.#options.indices?.[position] ?? position;
   }
 
+  /** Counts and reports a finished rollout. @throws TooManyExceptionsError `E_TOO_MANY_EXCEPTIONS` */
   #record(group: number, index: number, { attempt, trajectory, exception, replaced }: Outcome): void {
     this.#completed++;
     replaced.forEach((each) => this.#display.warn(each));
@@ -207,6 +218,7 @@ class Run<S> {
     };
   }
 
+  /** @throws TooManyExceptionsError `E_TOO_MANY_EXCEPTIONS` for more failures than `maxExceptions` allows. */
   #checkBudget(): void {
     const { maxExceptions = 0 } = this.#options;
     const total = this.#total;
@@ -218,9 +230,10 @@ class Run<S> {
     throw new TooManyExceptionsError(message, { exceptions: [...exceptions], cause: causeOf(last) });
   }
 
-  async #handOver(position: number, outcomes: readonly Outcome[]): Promise<void> {
+  /** Scores a complete group, reports it, and passes on the groups that `afterEach` makes of it. */
+  async #passOn(position: number, outcomes: readonly Outcome[]): Promise<void> {
     const index = this.#indexOf(position);
-    this.#open.delete(position);
+    this.#openGroups.delete(position);
     const group = await this.#scored(
       position,
       new TrajectoryGroup({
@@ -238,11 +251,12 @@ class Run<S> {
     await this.#options.onGroups(groups, position);
   }
 
-  /** Applies the group rewards. Rollouts that fail in it count as failures of the run. */
+  /** Applies the group rewards. Rollouts that a group reward fails count as failures of the run. */
   async #scored(position: number, group: TrajectoryGroup): Promise<TrajectoryGroup> {
     const { scoreGroup } = this.#rollout;
     if (scoreGroup === undefined) return group;
     const scored = await scoreGroup(this.#scenarios[position] as S, group, this.#link.signal);
+    // `scoreGroup` appends its failures to the exceptions of the group.
     const failures = scored.exceptions.slice(group.exceptions.length);
     this.#exceptions.push(...failures);
     failures.forEach((exception) => this.#display.warn(exception));

@@ -1,7 +1,7 @@
 import { hash, randomInt } from "node:crypto";
 
-/** Exclusive upper bound of seeds, which are exact in JavaScript and in every JSON reader. */
-const SEEDS = 2 ** 48;
+/** Exclusive upper bound of seeds. Below 2^53, so that a seed is exact in JavaScript and in every reader of JSON. */
+const SEED_LIMIT = 2 ** 48;
 
 /**
  * Derives the seed of a rollout: the first 48 bits of SHA-256 over the arguments. Does not depend on execution order.
@@ -21,5 +21,6 @@ export function rolloutSeed(seed: number, scenario: number, rollout: number): nu
 
 /** Returns a random seed. */
 export function randomSeed(): number {
-  return randomInt(SEEDS - 1);
+  // `randomInt` accepts ranges below 2^48 only.
+  return randomInt(SEED_LIMIT - 1);
 }

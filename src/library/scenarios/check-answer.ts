@@ -23,7 +23,7 @@ export interface Rejection {
 
 type Problem = Omit<Rejection, "request">;
 
-/** Rules for the scenarios of an answer. */
+/** Rules for the scenarios of one answer of the model. */
 export interface AnswerRules {
   /** Requested number of scenarios. */
   readonly size: number;
@@ -41,7 +41,10 @@ export interface CheckedAnswer {
   readonly problems: readonly Problem[];
 }
 
-/** Checks an answer. Valid scenarios are accepted even if the answer has others; at most `rules.size` are accepted. */
+/**
+ * Checks the model's answer to a request for scenarios. Valid scenarios are accepted even if the answer has others; at most `rules.size`
+ * are accepted.
+ */
 export function checkedAnswer({ choices: [choice] }: ChatCompletion, rules: AnswerRules): CheckedAnswer {
   const text = choice?.message.content ?? "";
   const values = scenariosIn(text);
@@ -74,26 +77,31 @@ function scenariosIn(text: string): readonly unknown[] | null {
   return isRecord(value) && Array.isArray(value["scenarios"]) ? (value["scenarios"] as unknown[]) : null;
 }
 
-function checkedScenario(value: unknown, at: string, { toolNames, difficulty: { min, max }, known }: AnswerRules): ToolScenario | Problem {
+/** Returns a scenario, or the first problem of a value. @param path - Path of the value in the answer, for messages. */
+function checkedScenario(
+  value: unknown,
+  path: string,
+  { toolNames, difficulty: { min, max }, known }: AnswerRules,
+): ToolScenario | Problem {
   if (typeof value !== "object" || value === null)
-    return { reason: "format", message: `\`${at}\`: expected an object, got ${shown(value)}` };
+    return { reason: "format", message: `\`${path}\`: expected an object, got ${shown(value)}` };
   const { task, difficulty, tools = [] } = value as { readonly task?: unknown; readonly difficulty?: unknown; readonly tools?: unknown };
-  if (typeof task !== "string") return { reason: "format", message: `\`${at}.task\`: expected a string, got ${shown(task)}` };
+  if (typeof task !== "string") return { reason: "format", message: `\`${path}.task\`: expected a string, got ${shown(task)}` };
   if (typeof difficulty !== "number" || !Number.isInteger(difficulty)) {
-    return { reason: "format", message: `\`${at}.difficulty\`: expected an integer, got ${shown(difficulty)}` };
+    return { reason: "format", message: `\`${path}.difficulty\`: expected an integer, got ${shown(difficulty)}` };
   }
   if (!Array.isArray(tools) || !tools.every((name): name is string => typeof name === "string")) {
-    return { reason: "format", message: `\`${at}.tools\`: expected a list of tool names, got ${shown(tools)}` };
+    return { reason: "format", message: `\`${path}.tools\`: expected a list of tool names, got ${shown(tools)}` };
   }
   const text = normalizedTask(task);
-  if (text === "") return { reason: "empty", message: `\`${at}.task\`: expected an instruction, got ${shown(task)}` };
+  if (text === "") return { reason: "empty", message: `\`${path}.task\`: expected an instruction, got ${shown(task)}` };
   if (difficulty < min || difficulty > max) {
-    return { reason: "difficulty", message: `\`${at}.difficulty\`: expected an integer from ${min} to ${max}, got ${difficulty}` };
+    return { reason: "difficulty", message: `\`${path}.difficulty\`: expected an integer from ${min} to ${max}, got ${difficulty}` };
   }
   const unknown = tools.find((name) => !toolNames.has(name));
   if (unknown !== undefined) {
-    return { reason: "tool", message: `\`${at}.tools\`: expected names of the agent's tools, got ${shown(unknown)}` };
+    return { reason: "tool", message: `\`${path}.tools\`: expected names of the agent's tools, got ${shown(unknown)}` };
   }
-  if (known.has(text)) return { reason: "duplicate", message: `\`${at}.task\`: expected a new task, got ${shown(task)} again` };
+  if (known.has(text)) return { reason: "duplicate", message: `\`${path}.task\`: expected a new task, got ${shown(task)} again` };
   return Object.freeze({ id: taskId(task), task: task.trim(), difficulty, tools: Object.freeze([...new Set(tools)]) });
 }

@@ -65,7 +65,12 @@ export async function readScenarios(patterns: Patterns, options: ReadOptions = {
   return scenarios;
 }
 
-/** Returns a function that checks scenarios one after the other. @throws DataError `E_DATA` that starts with the given place. */
+/**
+ * Returns a function that checks one scenario after the other, also against all earlier ones.
+ *
+ * The function throws DataError `E_DATA` for an invalid scenario, or a repeated id or task; its message starts with `where`, the position
+ * of the scenario.
+ */
 function scenarioCheck(): (value: unknown, where: string) => ToolScenario {
   const ids = new Map<string, string>();
   const tasks = new Map<string, string>();
@@ -82,8 +87,9 @@ function scenarioCheck(): (value: unknown, where: string) => ToolScenario {
   };
 }
 
-function register(seen: Map<string, string>, key: string, { name, where }: { readonly name: string; readonly where: string }): void {
-  const earlier = seen.get(key);
+/** Records the position of an id or task. @throws DataError `E_DATA` if an earlier scenario has it. */
+function register(positions: Map<string, string>, key: string, { name, where }: { readonly name: string; readonly where: string }): void {
+  const earlier = positions.get(key);
   if (earlier !== undefined) throw new DataError(`${where}: expected a new ${name}, got the ${name} of ${earlier} again: \`${key}\``);
-  seen.set(key, where);
+  positions.set(key, where);
 }

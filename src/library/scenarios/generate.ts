@@ -82,7 +82,7 @@ export class TooFewScenariosError extends WhetstoneError {
   }
 }
 
-/** Requests that the default budget adds to two per batch. */
+/** Requests that the default of `maxRequests` adds to two per batch. */
 const SPARE_REQUESTS = 2;
 
 /**
@@ -123,7 +123,7 @@ export async function generateScenarios(options: GenerateScenariosOptions): Prom
   const known = new Set(existing.map(({ task }) => normalizedTask(task)));
   let requests = 0;
 
-  /** Sends one request and records its scenarios and rejections. */
+  /** Sends one request for `size` scenarios, and records the accepted and the rejected ones. */
   const ask = async (messages: RequestMessage[], size: number): Promise<CheckedAnswer> => {
     signal?.throwIfAborted();
     const body: ChatCompletionRequest = {
@@ -161,11 +161,11 @@ export async function generateScenarios(options: GenerateScenariosOptions): Prom
     await ask([...messages, { role: "assistant", content: text }, correction], missing);
   }
   const result = { scenarios, rejected, requests };
-  if (scenarios.length < count && !allowFewer) throw tooFew(result, count);
+  if (scenarios.length < count && !allowFewer) throw tooFewError(result, count);
   return result;
 }
 
-function tooFew(result: GeneratedScenarios, count: number): TooFewScenariosError {
+function tooFewError(result: GeneratedScenarios, count: number): TooFewScenariosError {
   const { scenarios, rejected, requests } = result;
   const counts = new Map<string, number>();
   for (const { reason } of rejected) counts.set(reason, (counts.get(reason) ?? 0) + 1);

@@ -11,13 +11,15 @@ export interface DifficultyRange {
 
 /** Max earlier tasks in a prompt: the newest ones, so that the prompt of a large dataset has a bounded length. */
 const MAX_EARLIER_TASKS = 100;
-/** Max problems of an answer in the prompt of its retry. */
+/** Max problems of an answer that the request for its correction lists. */
 const MAX_PROBLEMS = 20;
 
 /** Parameters of {@link batchMessages}. */
 export interface BatchParams extends Sources {
+  /** Number of scenarios to ask for. */
   readonly size: number;
   readonly difficulty: DifficultyRange;
+  /** Further instructions of the caller; undefined for none. */
   readonly instructions: string | undefined;
   /** Tasks accepted so far, oldest first. */
   readonly earlier: readonly string[];
@@ -47,15 +49,15 @@ export function batchMessages({ tools, resources, size, difficulty, instructions
 
 /** Returns the message that asks for replacements: the problems of the answer, and the number of scenarios still missing. */
 export function retryMessage(problems: readonly string[], accepted: number, missing: number): RequestMessage {
-  const more = problems.length > MAX_PROBLEMS ? [`- and ${problems.length - MAX_PROBLEMS} more`] : [];
-  const shown = [...problems.slice(0, MAX_PROBLEMS).map((problem) => `- ${problem}`), ...more];
-  const kept =
+  const omitted = problems.length > MAX_PROBLEMS ? [`- and ${problems.length - MAX_PROBLEMS} more`] : [];
+  const shown = [...problems.slice(0, MAX_PROBLEMS).map((problem) => `- ${problem}`), ...omitted];
+  const acceptedNote =
     accepted === 0 ? "No scenario of the answer was accepted." : `The other ${accepted} scenarios were accepted; do not repeat them.`;
   const form = `Answer again with a JSON object of the same form, with exactly ${missing} new ${entries(missing)}.`;
-  return { role: "user", content: `The answer has problems:\n${shown.join("\n")}\n\n${kept} ${form}` };
+  return { role: "user", content: `The answer has problems:\n${shown.join("\n")}\n\n${acceptedNote} ${form}` };
 }
 
-/** Returns the `response_format` of a request for `size` scenarios. Every property is required, as strict modes demand. */
+/** Returns the `response_format` of a request for `size` scenarios. Every property is required, as the strict modes of endpoints demand. */
 export function responseFormat(size: number, toolNames: readonly string[], { min, max }: DifficultyRange): JsonObject {
   const scenario = {
     type: "object",
@@ -76,6 +78,7 @@ export function responseFormat(size: number, toolNames: readonly string[], { min
   return { type: "json_schema", json_schema: { name: "scenarios", strict: true, schema } };
 }
 
+/** Returns the JSON of each value on a line of its own. */
 function lines(values: readonly unknown[]): string {
   return values.map((value) => JSON.stringify(value)).join("\n");
 }

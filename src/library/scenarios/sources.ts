@@ -17,7 +17,7 @@ export interface ScenarioResource {
 
 /**
  * Required part of a connected `Client` of `@modelcontextprotocol/sdk`; any object of this shape works. Resources are listed if the client
- * has `listResources` and, in case it has `getServerCapabilities`, the server offers them.
+ * has `listResources`, unless its `getServerCapabilities` says that the server offers none.
  *
  * @example
  * ```ts
@@ -113,16 +113,19 @@ export async function sourcesOf({
   };
 }
 
+/** Lists the tools of an MCP server. */
 async function toolsOf(client: ScenarioClient, signal: AbortSignal | undefined): Promise<DescribedTool[]> {
   const pages = await allMcpPages("tools", (params) => client.listTools(params, signal === undefined ? {} : { signal }));
   return pages.flatMap(({ tools }) =>
     tools.map(({ name, description, inputSchema }) => {
+      // The model does not need the version of JSON Schema.
       const { $schema: _, ...parameters } = inputSchema;
       return { name, description, parameters };
     }),
   );
 }
 
+/** Lists the resources of an MCP server; none if the client or the server does not support them. */
 async function resourcesOf(client: ScenarioClient, signal: AbortSignal | undefined): Promise<ScenarioResource[]> {
   const isUnsupported = client.getServerCapabilities !== undefined && client.getServerCapabilities()?.resources === undefined;
   if (isUnsupported || client.listResources === undefined) return [];

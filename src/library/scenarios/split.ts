@@ -41,6 +41,7 @@ export function splitScenarios<S extends Pick<ToolScenario, "id">>(
   if (!Number.isSafeInteger(seed)) refuse("seed", "an integer", seed);
   const split: ScenarioSplit<S> = { train: [], eval: [] };
   for (const scenario of scenarios) {
+    // The first 48 bits of the hash as a fraction in [0, 1); 48 is the largest size that `readUIntBE` reads.
     const isHeldOut = digestOf("scenarios", String(seed), scenario.id).readUIntBE(0, 6) / 2 ** 48 < fraction;
     (isHeldOut ? split.eval : split.train).push(scenario);
   }

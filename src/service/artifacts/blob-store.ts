@@ -20,7 +20,7 @@ export class BlobStore {
   readonly #blobs: string;
   readonly #temporary: string;
   // Placing and holding a blob is one queued step, removing it another, so that a removal never deletes a blob that was just written.
-  readonly #turns = new PQueue({ concurrency: 1 });
+  readonly #queue = new PQueue({ concurrency: 1 });
   readonly #holds = new Holds<string>();
 
   /** Blobs are stored in `blobs`, uploads in progress in `temporary`; both must be on the same file system. */
@@ -63,7 +63,7 @@ export class BlobStore {
         await file.close();
       }
       const sha256 = hash.digest("hex");
-      release = await this.#turns.add(() => this.#place(upload, sha256));
+      release = await this.#queue.add(() => this.#place(upload, sha256));
       await syncDirectory(dirname(this.path(sha256)));
       await syncDirectory(this.#blobs);
       return { sha256, sizeBytes, release };
@@ -76,7 +76,7 @@ export class BlobStore {
 
   /** Removes a blob unless a row references it (`isReferenced`) or an upload of the same content holds it. */
   removeUnreferenced(sha256: string, isReferenced: () => Promise<boolean>): Promise<void> {
-    return this.#turns.add(async () => {
+    return this.#queue.add(async () => {
       if (this.#holds.isHeld(sha256) || (await isReferenced())) return;
       await remove(this.path(sha256));
     });

@@ -5,6 +5,7 @@ import { eventStream } from "./answer/chunk-source.ts";
 import type { ChatForwarder, ForwardedAnswer } from "./forward/forward.ts";
 import type { ChatAnswer, ChatCall, ChatPipeline } from "./pipeline.ts";
 
+/** Converts the answer of the other server to an answer of the pipeline. */
 function toAnswer(forwarded: ForwardedAnswer): ChatAnswer {
   switch (forwarded.kind) {
     case "refusal":

@@ -5,11 +5,12 @@ import { clientGone } from "./request/client-signal.ts";
 import { ShutdownError } from "./request/errors.ts";
 
 /** Resources of one request. */
-export class Held {
+export class HeldResources {
   readonly #releases: (() => void)[] = [];
+  /** Aborts the request. */
   readonly abort = new AbortController();
 
-  /** Adds a resource. `release` is called once, by {@link Held.release}. */
+  /** Adds a resource. `release` is called once, by {@link HeldResources.release}. */
   add(release: () => void): void {
     this.#releases.push(release);
   }
@@ -50,9 +51,9 @@ export class RunningRequests {
    * @throws OverloadedError `E_OVERLOADED` without capacity.
    * @throws ShutdownError During the shutdown.
    */
-  enter(client: AbortSignal, choices: number): Held {
+  enter(client: AbortSignal, choices: number): HeldResources {
     if (this.#service?.aborted) throw new ShutdownError();
-    const held = new Held();
+    const held = new HeldResources();
     held.add(this.#admission.enter(choices));
     held.add(onceAborted(client, () => held.abort.abort(clientGone())));
     this.#running.add(held.abort);

@@ -25,7 +25,10 @@ export interface RenderCall {
   readonly requestId: string | undefined;
   /** Credential that authenticated the request; sampled ids are not shared between credentials. */
   readonly credential: string;
-  /** Conversations with different names share no sampled ids, and together the memory of their credential. @default the empty name */
+  /**
+   * Name of the conversation. Conversations with different names share no sampled ids, but all of them share the memory budget of their
+   * credential. @default the empty name
+   */
   readonly conversation?: string | undefined;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;

@@ -42,7 +42,7 @@ import { CompletionStream } from "./answer/stream.ts";
 import { newGroup, type ChatAnswer, type ChatCall, type ChatPipeline, type RenderCall, type RenderedCall } from "./pipeline.ts";
 import type { ChatReadOptions } from "./request/opened-chat.ts";
 import { wholeAnswer } from "./answer/whole-answer.ts";
-import { RunningRequests, type Held } from "./held-resources.ts";
+import { RunningRequests, type HeldResources } from "./held-resources.ts";
 import { IgnoredParts } from "./request/ignored-fields.ts";
 import { first } from "../../base/util/values.ts";
 
@@ -68,12 +68,15 @@ export class ChatService implements ChatPipeline {
   readonly #dependencies: ChatDependencies;
   readonly #limits: ResolvedChatLimits;
   readonly #running: RunningRequests;
+  /** Sampled ids of earlier turns, by API key. */
   readonly #sampledIds: SampledIdsByKey;
   readonly #recentPrompts = new RecentPrompts();
+  /** Logger of request parts that have no effect. */
   readonly #ignored: IgnoredParts;
   readonly #outputGrammars: OutputGrammars;
   readonly #work: ChatWork;
   readonly #slices: TimeSlices;
+  /** Sampling defaults by model directory. */
   readonly #defaults = new Lru<string, Promise<GenerationDefaults>>();
 
   constructor(dependencies: ChatDependencies) {
@@ -97,7 +100,7 @@ export class ChatService implements ChatPipeline {
     this.#running.requireRoom();
   }
 
-  /** Returns how requests are read: alike for every credential. */
+  /** Returns the options with which requests are read, the same for every credential. */
   readOptions(): Promise<ChatReadOptions> {
     return Promise.resolve({ needs: { parsesReasoning: this.#limits.reasoningParser !== "none" }, session: null, isForwardable: false });
   }
@@ -161,7 +164,7 @@ export class ChatService implements ChatPipeline {
   }
 
   /** Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. */
-  async #open(call: RenderCall, request: ChatRequest, held: Held) {
+  async #open(call: RenderCall, request: ChatRequest, held: HeldResources) {
     const { signal } = held.abort;
     const resolve = async () => {
       const lease = await this.#dependencies.policies.resolvePolicy(request.model, { signal });
@@ -187,11 +190,12 @@ export class ChatService implements ChatPipeline {
         ? await renderPrompt(request, { recent: this.#recentPrompts, splice, encoder })
         : await encodeRawPrompt(prompt, request, encoder);
     signal.throwIfAborted();
+    // `whole` is the prompt before its truncation.
     return { lease, tokenizer, splice, encoder, whole, prompt: truncatePrompt(whole, length), isRaw };
   }
 
   /** Converts a request into a plan. */
-  async #prepare(call: ChatCall, request: ChatRequest, held: Held): Promise<ChatRun> {
+  async #prepare(call: ChatCall, request: ChatRequest, held: HeldResources): Promise<ChatRun> {
     const { engine } = this.#dependencies;
     const { signal } = held.abort;
     const { lease, tokenizer, splice, encoder, whole, prompt, isRaw } = await this.#open(call, request, held);
@@ -284,7 +288,8 @@ export class ChatService implements ChatPipeline {
     return message;
   }
 
-  #stream(run: ChatRun, held: Held): CompletionStream {
+  /** Starts the generation of a streamed answer. The stream releases the resources of the request when it ends. */
+  #stream(run: ChatRun, held: HeldResources): CompletionStream {
     const { usage, useBeamSearch } = run.plan.request;
     const { signal } = held.abort;
     const stream = new CompletionStream({

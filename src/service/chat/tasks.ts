@@ -34,4 +34,5 @@ export function createChatTasks(tokenizers: TokenizerSource) {
   } as const;
 }
 
+/** Tasks that {@link createChatTasks} creates. */
 export type ChatTasks = ReturnType<typeof createChatTasks>;

@@ -27,7 +27,7 @@ const SMALL_TEXT_LENGTH = 16_384;
 /** Options of {@link ChatWork}. */
 export interface ChatWorkOptions {
   readonly pool: WorkPool;
-  /** Grammars have a thread of their own, so that prompts do not wait for them. */
+  /** Threads that compile grammars, separate from `pool` so that prompts do not wait for grammars. */
   readonly grammars: WorkPool;
   readonly tokenizers: SharedTokenizers;
 }
@@ -35,6 +35,7 @@ export interface ChatWorkOptions {
 type Name = MethodName<ChatTasks>;
 type Output<N extends Name> = Promise<MethodOutput<ChatTasks, N>>;
 
+/** Runs the slow steps of chat requests, on the serving thread or a work thread depending on the size of the input. */
 export class ChatWork {
   readonly #options: ChatWorkOptions;
 

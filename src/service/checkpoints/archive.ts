@@ -51,6 +51,7 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
       );
     }
     const isWhole = !isAdapter || includesBase;
+    // The weights of a full model are in its state.
     const withWeights = stored.length === 0 || isAdapter;
     const folder = isAdapter ? `${BASE_FOLDER}/` : "";
     for (const each of isWhole ? await baseFilesOf(base.directory, withWeights) : []) {
@@ -79,6 +80,7 @@ function content(target: string, text: string): TarSource {
   return { type: "content", target, content: text, mode: 0o644 };
 }
 
+/** Opens a file for the archive. Its handle is added to `closers`, and `read` may verify it while it is read. */
 async function file(
   target: string,
   path: string,

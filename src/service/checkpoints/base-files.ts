@@ -36,6 +36,7 @@ export async function baseFilesOf(path: string, withWeights: boolean): Promise<B
   return (await isGgufPath(path)) ? madeFiles(path, withWeights) : storedFiles(path, withWeights);
 }
 
+/** Returns the files of a directory in Hugging Face layout. */
 async function storedFiles(directory: string, withWeights: boolean): Promise<BaseFile[]> {
   const names = (await readdir(directory)).filter((name) => MODEL_FILES.includes(name) || (withWeights && WEIGHTS.test(name)));
   return Promise.all(
@@ -47,6 +48,7 @@ async function storedFiles(directory: string, withWeights: boolean): Promise<Bas
   );
 }
 
+/** Returns files made from a GGUF file. */
 async function madeFiles(path: string, withWeights: boolean): Promise<BaseFile[]> {
   const files: BaseFile[] = [];
   for (const name of GGUF_MODEL_FILES) {
@@ -73,13 +75,13 @@ async function weightsOf(path: string): Promise<BaseFile> {
       names.push(name);
     }
   }
-  const first = safetensorsHeader(header);
+  const headerBytes = safetensorsHeader(header);
   const pieces = async function* () {
-    yield first;
+    yield headerBytes;
     for (const name of names) {
       const values = await source.read(name);
       yield new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
     }
   };
-  return { kind: "pieces", name: WEIGHTS_FILE, size: first.length + end, pieces: pieces(), close: () => source.close() };
+  return { kind: "pieces", name: WEIGHTS_FILE, size: headerBytes.length + end, pieces: pieces(), close: () => source.close() };
 }

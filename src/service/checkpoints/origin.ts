@@ -87,6 +87,7 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
   return /:v\d+$/u.test(from) ? importAdapter(context, model, from) : forkCheckpoint(context, model, from);
 }
 
+/** Prepares step 0 as a copy of the checkpoint that `from` names. Its files are hard links where the file system allows. */
 async function forkCheckpoint(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
   const { store, directory, bases, uses, files } = context;
   const { request } = model;
@@ -108,7 +109,7 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   const release = uses.hold(checkpoint.id);
   // Retention skips held checkpoints, but a deletion by a user, the end of a job and an unpin do not. They change the row before the files,
   // so the row is checked again.
-  const stillWhole = async () => {
+  const requireUnchanged = async () => {
     const found = await findCheckpoint(store, `${source.id}:step${checkpoint.step}`, {
       bases: bases.ids,
       param: "from",
@@ -116,18 +117,18 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
     if (keepsOptimizer) requireOptimizer(source, found.checkpoint);
   };
   try {
-    await stillWhole();
+    await requireUnchanged();
     const { path, digests, discard } = await makeState(context, model, async (temporary) => {
       const copy = async (sourcePath: string) => {
         for (const name of await readdir(sourcePath)) {
-          if (name !== OPTIMIZER_FILE || keepsOptimizer) await share(join(sourcePath, name), join(temporary, name));
+          if (name !== OPTIMIZER_FILE || keepsOptimizer) await linkOrCopy(join(sourcePath, name), join(temporary, name));
         }
       };
       try {
         await files.useCheckpoint(source, checkpoint, copy, { withOptimizer: keepsOptimizer });
       } finally {
         // A changed row explains a failure better than a missing file, and a copy without one of the files may even succeed.
-        await stillWhole();
+        await requireUnchanged();
       }
     });
     return { ...columns, seed: model.seed, state_dir: relative(directory.root, path), digests, discard };
@@ -145,6 +146,7 @@ function requireOptimizer(source: ModelRow, { step, optimizer_kind: kind }: Chec
   );
 }
 
+/** Prepares step 0 from the adapter in the artifact version that `from` names. */
 async function importAdapter(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
   const { store, directory, engine, files } = context;
   const { request, id, seed } = model;
@@ -156,7 +158,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   await mkdir(staging, { mode: 0o700 });
   try {
     for (const name of [ADAPTER_CONFIG_FILE, ADAPTER_FILE])
-      await share(await files.blobPath(artifact, fileOf(artifact, name)), join(staging, name));
+      await linkOrCopy(await files.blobPath(artifact, fileOf(artifact, name)), join(staging, name));
     const lora = await readAdapterConfig(join(staging, ADAPTER_CONFIG_FILE), `${from}: ${ADAPTER_CONFIG_FILE}`, "from");
     requireSameAdapter(request, lora, from);
     const handle = await engine
@@ -199,6 +201,11 @@ function ofArtifact(from: string, cause: unknown): unknown {
   return cause.code === "E_UNSUPPORTED" ? new UnsupportedError(message, { cause, param: "from" }) : cause;
 }
 
+/**
+ * Returns a file of a committed artifact version.
+ *
+ * @throws ConflictError `E_CONFLICT` for an open version, DataError `E_DATA` if it has no such file.
+ */
 function fileOf(artifact: StoredArtifact, name: string): ArtifactFileRow {
   const url = artifactUrl(artifact);
   if (artifact.state === "open") {
@@ -259,7 +266,7 @@ async function makeState(
  * Creates a second name for a file by a hard link, or by a copy if the file system has no hard links. Safe because files of a state never
  * change.
  */
-async function share(from: string, to: string): Promise<void> {
+async function linkOrCopy(from: string, to: string): Promise<void> {
   try {
     await link(from, to);
   } catch {

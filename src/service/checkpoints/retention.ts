@@ -46,6 +46,7 @@ export class Retention {
   }
 }
 
+/** Deletes the oldest checkpoints that nothing needs; see {@link Retention.enforceBudget}. */
 async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]> {
   const { store, directory, policies, limits, logger } = context;
   const budget = limits.maxCheckpointBytes;
@@ -98,7 +99,7 @@ function deleteIdle(
     if (row === undefined) return "gone";
     const newest = await newestStep(transaction, modelId);
     if (row.pinned === 1 || step === 0 || step === newest) return "needed";
-    if (await isReferred(transaction, { modelId, step, newest: newest ?? 0 })) return "needed";
+    if (await isKlReference(transaction, { modelId, step, newest: newest ?? 0 })) return "needed";
     // A request that looks up the checkpoint from here on finds it deleted.
     if (uses.isHeld(id) || policies.isLeased(id)) return "needed";
     await transaction.deleteFrom("checkpoints").where("id", "=", id).execute();
@@ -106,6 +107,7 @@ function deleteIdle(
   });
 }
 
+/** Returns the step of the newest checkpoint of a model; null if all were deleted. */
 async function newestStep(store: Store, modelId: string): Promise<number | null> {
   const { newest } = await store
     .selectFrom("checkpoints")
@@ -116,7 +118,7 @@ async function newestStep(store: Store, modelId: string): Promise<number | null>
 }
 
 /** Whether an unfinished RL job of the model may use the step as KL reference. */
-async function isReferred(
+async function isKlReference(
   store: Store,
   { modelId, step, newest }: { readonly modelId: string; readonly step: number; readonly newest: number },
 ): Promise<boolean> {

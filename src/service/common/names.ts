@@ -16,11 +16,13 @@ export type PolicyName =
   | { readonly kind: "id"; readonly id: string; readonly step: number | null }
   | ({ readonly kind: "path"; readonly step: number | null } & QualifiedName);
 
+/** Optional prefix of a name, such as `model:///` or `artifact:///`. */
 const SCHEME = /^[a-z][a-z0-9+.-]*:\/\/\//i;
 const PATH = /^([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+?)(?::(?:step(\d{1,9})|(latest)))?$/;
 const ID = /^([0-9a-f-]{36})(?::(?:step(\d{1,9})|(latest)))?$/i;
 const ARTIFACT = /^([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+):v(\d{1,9})$/;
-const FETCHED = new Set(["http", "https", "file", "ftp", "data", "s3", "gs"]);
+/** Schemes of URLs that a client may expect the service to fetch. */
+const FETCH_SCHEMES = new Set(["http", "https", "file", "ftp", "data", "s3", "gs"]);
 
 /** Returns `entity/project/name`. */
 export function pathOf({ entity, project, name }: QualifiedName): string {
@@ -62,7 +64,7 @@ export function artifactUrl(artifact: QualifiedName & { readonly version: number
  */
 export function parseArtifactUrl(url: string, param: string): QualifiedName & { readonly version: number } {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
-  if (scheme !== undefined && FETCHED.has(scheme)) {
+  if (scheme !== undefined && FETCH_SCHEMES.has(scheme)) {
     throw new ArgumentError(
       `Expected \`${param}\` to be the URL of an artifact of this service, got a '${scheme}' URL. The service fetches nothing: upload the data as an artifact and pass 'artifact:///entity/project/name:vN'`,
       { param },

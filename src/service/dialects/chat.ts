@@ -2,6 +2,7 @@
 import type { Dialect } from "./dialect.ts";
 import type { Opened, Translated } from "./translations.ts";
 
+/** Dialect of chat completions. */
 export const chatDialect: Dialect<Opened<Translated<"chat">>, "chat"> = {
   name: "chat",
   open({ calls }) {

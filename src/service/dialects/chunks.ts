@@ -51,7 +51,7 @@ export interface ShapedStreamOptions {
   readonly shaper: EventShaper;
   /** Event that keeps an idle connection open. @default a comment */
   readonly ping?: ServerEvent | undefined;
-  /** @default 10 000 */
+  /** Milliseconds without an event after which the connection gets a ping. @default 10 000 */
   readonly pingMs?: number | undefined;
   /** Returns the error body of a failure. */
   readonly explain: (error: unknown) => ErrorBody;

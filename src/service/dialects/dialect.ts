@@ -12,7 +12,7 @@ export interface Translation {
   readonly bodies: readonly ChatBody[];
 }
 
-/** Builder of a response body that is not streamed, from whole answers. */
+/** Builder of a response body that is not streamed. Unlike an `AnswerBuilder`, it can use the JSON of an answer without parsing it. */
 export interface BodyBuilder {
   /** Takes the answer of a chat completion. `call` is its index; a later one may finish first. */
   push(answer: WholeAnswer, call: number): void | Promise<void>;
@@ -20,7 +20,7 @@ export interface BodyBuilder {
   end(): unknown;
 }
 
-/** Returns the builder of a response to a request with one call. */
+/** Returns the builder of a response to a request with one call. `toBody` converts its answer. */
 export function singleAnswer(toBody: (completion: ChatCompletion) => unknown): BodyBuilder {
   let body: unknown;
   return {
@@ -31,7 +31,7 @@ export function singleAnswer(toBody: (completion: ChatCompletion) => unknown): B
   };
 }
 
-/** Returns the builder of a response that is made of completions. */
+/** Adapts a builder that needs the answers as objects. */
 export function builtAnswer(builder: AnswerBuilder): BodyBuilder {
   return { push: ({ completion }, call) => builder.push(completion(), call), end: () => builder.end() };
 }

@@ -16,18 +16,19 @@ import type { Opened, Translated, TranslationName } from "./translations.ts";
 import type { Translator } from "./translator.ts";
 import { first } from "../../base/util/values.ts";
 
+/** Headers of an event stream. `x-accel-buffering` keeps nginx from collecting events before it sends them. */
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
 /** Name of a dialect that is translated to chat completions. */
 export type SampledName = DialectName & TranslationName;
 
-/** A request of any dialect. */
-interface OpenCall {
+/** A request of any dialect whose body was read. */
+interface ReadRequest {
   /** Body of the request. */
   readonly bytes: Uint8Array;
   /** Options for reading the body. */
   readonly options: ChatReadOptions;
-  /** Members of the call of a pipeline for each chat completion of the request. */
+  /** Members that the pipeline calls of all chat completions of the request have in common. */
   readonly shared: Omit<RenderCall, "request">;
 }
 
@@ -47,11 +48,11 @@ function jsonResponse(body: unknown, headers: Readonly<Record<string, string>>):
 }
 
 /** Reads the body of a request. @throws BodyError `E_ARGUMENT` for another media type than JSON. */
-async function openCall(pipeline: ChatPipeline, context: ServiceRequest): Promise<OpenCall> {
-  const { req } = context;
-  const bytes = await readBytes(context);
+async function readRequest(pipeline: ChatPipeline, c: ServiceRequest): Promise<ReadRequest> {
+  const { req } = c;
+  const bytes = await readBytes(c);
   checkMediaType(req.header("content-type"));
-  const credential = presentedKey(context.env.incoming.headers) ?? "";
+  const credential = presentedKey(c.env.incoming.headers) ?? "";
   return {
     bytes,
     options: await pipeline.readOptions(credential),
@@ -59,16 +60,20 @@ async function openCall(pipeline: ChatPipeline, context: ServiceRequest): Promis
   };
 }
 
-/** Answer after its completion was passed on. */
+/** Stands for a whole answer that was passed to the builder of the response. */
 const PUSHED = { kind: "pushed" } as const;
 
 type StartedAnswer = Exclude<ChatAnswer, { kind: "whole" }> | typeof PUSHED;
 
-function refused(answers: readonly StartedAnswer[]): Extract<StartedAnswer, { kind: "refusal" }> | undefined {
+/** Returns the first refusal among answers. */
+function refusalIn(answers: readonly StartedAnswer[]): Extract<StartedAnswer, { kind: "refusal" }> | undefined {
   return answers.find((answer) => answer.kind === "refusal");
 }
 
-/** Starts all completions of a request, and passes on those that are not streamed. If one is rejected, the others are cancelled. */
+/**
+ * Starts all completions of a request, and passes whole answers to the builder of the response. If one fails or is refused, the streams of
+ * the others are cancelled.
+ */
 async function start(
   { calls, answer }: OpenRequest,
   complete: (call: OpenedChat, index: number) => Promise<ChatAnswer>,
@@ -82,7 +87,7 @@ async function start(
   const settled = await Promise.allSettled(calls.map(run));
   const answers = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
   const failure = settled.find((each) => each.status === "rejected");
-  if (failure !== undefined || refused(answers) !== undefined)
+  if (failure !== undefined || refusalIn(answers) !== undefined)
     for (const each of answers) if (each.kind === "stream") await each.stream.chunks().cancel();
   if (failure !== undefined) throw failure.reason;
   return answers;
@@ -107,14 +112,14 @@ export function failedResponse(pipeline: ChatPipeline, error: unknown, idHeader:
 export async function answerDialect<N extends SampledName>(
   { pipeline, translator, slices }: DialectContext,
   dialect: Dialect<Opened<Translated<N>>, N>,
-  context: ServiceRequest,
+  c: ServiceRequest,
 ): Promise<Response> {
-  const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
+  const idHeader = pipeline.requestIdHeader(c.req.header("x-request-id"));
   try {
-    const { bytes, options, shared } = await openCall(pipeline, context);
+    const { bytes, options, shared } = await readRequest(pipeline, c);
     const { credential, signal } = shared;
     pipeline.requireRoom(credential);
-    const source = sourceOf(dialect.name, bytes, context.req.header("x-stainless-retry-count"));
+    const source = sourceOf(dialect.name, bytes, c.req.header("x-stainless-retry-count"));
     const sourceAt = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
     const translated = await translator.open(dialect.name, bytes, options, signal);
     const opened = await dialect.open(translated, {
@@ -131,7 +136,7 @@ export async function answerDialect<N extends SampledName>(
       if (index > 0) await slices.enter(shared.group);
       return pipeline.complete({ ...shared, request, source: sourceAt(index) });
     });
-    const refusal = refused(answers);
+    const refusal = refusalIn(answers);
     if (refusal !== undefined) {
       const retry = refusal.retryAfter === null ? {} : { "retry-after": refusal.retryAfter };
       return Response.json(refusal.body, { status: refusal.status, headers: { ...idHeader, ...retry } });
@@ -144,12 +149,13 @@ export async function answerDialect<N extends SampledName>(
   }
 }
 
+/** Returns the server-sent events of the response. */
 function eventsOf(
   streams: readonly AnswerStream[],
   { shaper }: OpenRequest,
   { pipeline, dialect }: { readonly pipeline: ChatPipeline; readonly dialect: Pick<Dialect<never>, "ping"> },
 ): ReadableStream<Uint8Array> {
-  // Chat completions have one call.
+  // A request of the dialect of chat completions has one call, whose events are sent unchanged.
   if (shaper === "chunks" || shaper === null) return first(streams).events();
   const explain = (error: unknown) => pipeline.explain(error).body;
   return shapedStream(
@@ -169,11 +175,11 @@ export interface RenderedRequest<N extends TranslationName> {
 export async function answerRendered<N extends TranslationName>(
   { pipeline, translator }: DialectContext,
   { name, answer }: RenderedRequest<N>,
-  context: ServiceRequest,
+  c: ServiceRequest,
 ): Promise<Response> {
-  const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
+  const idHeader = pipeline.requestIdHeader(c.req.header("x-request-id"));
   try {
-    const { bytes, options, shared } = await openCall(pipeline, context);
+    const { bytes, options, shared } = await readRequest(pipeline, c);
     const translated = await translator.open(name, bytes, options, shared.signal);
     const rendered = await pipeline.render({ ...shared, request: first(translated.calls) });
     return jsonResponse(answer(rendered, translated), idHeader);

@@ -17,6 +17,7 @@ export const messagesErrors: MiddlewareHandler<ServiceEnvironment> = async (c, n
   if (res.status < 400 || !isJson || !isMessagesPath(c.req.path)) return;
   const { success, data } = errorBody.safeParse(await res.clone().json());
   if (!success) return;
+  // Hono copies the headers of a response that is still set into the new one.
   c.res = undefined;
   c.res = Response.json(toMessagesError(data), { status: res.status, headers: withoutLength(res.headers) });
 };

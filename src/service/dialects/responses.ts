@@ -51,8 +51,8 @@ export async function inputItemsOf(stored: StoredResponses, owner: string, id: s
   });
 }
 
-/** Throws the error of a response that could not be stored. */
-function explainFullDisk(error: unknown): never {
+/** Throws the error of a response that could not be stored: on a full disk, one that names the remedies. */
+function throwStorageError(error: unknown): never {
   if (!isNoSpace(error)) throw error;
   throw new NoSpaceError(
     "The service's disk is full: the response was sampled and cannot be stored. Send the request with `store: false`, or make room on the file system of the data directory",
@@ -74,10 +74,11 @@ export function responsesDialect(stored: StoredResponses, ownerOf: OwnerOf): Dia
       }
       const inputText = input;
       const head = { id: `resp_${randomHex(32)}`, request };
+      /** Stores the response, unless the request opts out. */
       const keep = async (response: ResponsesAnswer, text?: string): Promise<void> => {
         if (request.store === false) return;
         const texts = { input: inputText, response: text ?? JSON.stringify(response) };
-        await stored.save({ id: response.id, owner, previous_id: request.previous_response_id ?? null, ...texts }).catch(explainFullDisk);
+        await stored.save({ id: response.id, owner, previous_id: request.previous_response_id ?? null, ...texts }).catch(throwStorageError);
       };
       return {
         calls,

@@ -14,6 +14,7 @@ interface OpenInput {
   readonly options: ChatReadOptions;
 }
 
+/** Tasks that open requests; `Translator` calls them and converts their results back with `fromSentChat`. */
 export const DIALECT_TASKS = {
   open: async ({ name, bytes, options }: OpenInput): Promise<Handover<SentOpened<TranslationName>>> => {
     const opened = await openBody(name, bytes, options);
@@ -27,4 +28,5 @@ export const DIALECT_TASKS = {
   },
 } as const;
 
+/** Type of {@link DIALECT_TASKS}. */
 export type DialectTasks = typeof DIALECT_TASKS;

@@ -79,6 +79,7 @@ export function responsesCall(request: ResponsesRequest, items: readonly Respons
   return chatBody(responsesToChat(request, request, items), request.stream === true);
 }
 
+/** Lookup for a request that refers to no stored response, so that it is never called. */
 function unstored(): never {
   throw new InternalError("A request without references to stored responses needs one");
 }

@@ -110,6 +110,7 @@ export async function writeServiceFile(directory: DataDirectory, url: string): P
   await writeDurably(directory.serviceFile, `${JSON.stringify(contents)}\n`);
 }
 
+/** Removes `service.json`, so that clients no longer find the service. */
 export function removeServiceFile(directory: DataDirectory): Promise<void> {
   return remove(directory.serviceFile);
 }

@@ -1,3 +1,4 @@
+/** SHA-256 digests of stored files. */
 import { createHash } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { readdir, type FileHandle } from "node:fs/promises";
@@ -11,7 +12,7 @@ import { isInnerPath } from "../../base/util/inner-path.ts";
 import { parseJson } from "../../base/util/values.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
 
-/** Bytes hashed per chunk. The event loop runs between two chunks. */
+/** Bytes of the pieces in which files are read. The event loop runs between two pieces. */
 export const PIECE_BYTES = 1 << 20;
 
 /** Identity of a file's contents. */
@@ -77,7 +78,11 @@ export async function digestOpenFile(file: FileHandle): Promise<FileDigest> {
   return { sha256: hash.digest("hex"), size_bytes: size };
 }
 
-/** Writes bytes to a new file, and returns their digest. `isFlushed`: whether they are on disk when it returns. */
+/**
+ * Writes bytes to a new file, and returns their digest.
+ *
+ * @param isFlushed - Whether the bytes are flushed to disk before the function returns.
+ */
 export async function writeDigested(source: Readable, path: string, isFlushed: boolean): Promise<FileDigest> {
   const hash = createHash("sha256");
   let size = 0;
@@ -98,8 +103,10 @@ export function piecesOf(file: FileHandle): AsyncIterable<Buffer> {
 }
 
 /**
- * Returns the digests of all files below `path`, keyed by their current or future path below `place`, which is relative to the data
- * directory.
+ * Returns the digests of all files below a directory, by their paths relative to the data directory.
+ *
+ * @param path - The directory, which may still have a temporary name.
+ * @param storedPath - Final path of the directory, relative to the data directory.
  */
 export async function digestDirectory(path: string, storedPath: string): Promise<Digests> {
   const digests: Record<string, FileDigest> = {};

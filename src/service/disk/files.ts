@@ -1,3 +1,4 @@
+/** Durable changes of files and directories: complete or absent, even after a power failure. */
 import { randomUUID } from "node:crypto";
 import { open, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";

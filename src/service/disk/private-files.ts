@@ -12,10 +12,10 @@ const FOREIGN = 0o077;
 export async function makePrivate(path: string): Promise<void> {
   // Windows has no such permissions.
   if (process.platform === "win32") return;
-  const facts = await lstat(path).catch(() => null);
-  if (facts === null || facts.isSymbolicLink()) return;
-  if ((facts.mode & FOREIGN) !== 0) await chmod(path, facts.mode & 0o700);
-  if (facts.isDirectory()) for (const name of await readdir(path)) await makePrivate(join(path, name));
+  const stats = await lstat(path).catch(() => null);
+  if (stats === null || stats.isSymbolicLink()) return;
+  if ((stats.mode & FOREIGN) !== 0) await chmod(path, stats.mode & 0o700);
+  if (stats.isDirectory()) for (const name of await readdir(path)) await makePrivate(join(path, name));
 }
 
 /**
@@ -25,8 +25,8 @@ export async function makePrivate(path: string): Promise<void> {
  */
 export async function createPrivateFile(path: string): Promise<void> {
   try {
-    const facts = await stat(path).catch(() => null);
-    if (facts !== null && !facts.isFile()) throw new Error("it is a directory, FIFO, socket or device");
+    const stats = await stat(path).catch(() => null);
+    if (stats !== null && !stats.isFile()) throw new Error("it is a directory, FIFO, socket or device");
     await (await open(path, "a", 0o600)).close();
   } catch (cause) {
     if (isNoSpace(cause)) throw cause;

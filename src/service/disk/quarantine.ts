@@ -9,6 +9,9 @@ import type { ServiceLogger } from "../common/logger.ts";
 /** Name of a quarantine: the time of its creation with `-` for `:`, and a suffix. */
 const NAME = /^(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d\.\d{3}Z)-[0-9a-f]{8}$/u;
 
+/** Max paths in a log entry. */
+const MAX_LOGGED_PATHS = 20;
+
 /** Deletes quarantines that are older than `maxAgeMs`. @returns their number. */
 export async function deleteOldQuarantines({ quarantine }: Pick<DataDirectory, "quarantine">, maxAgeMs: number): Promise<number> {
   let deleted = 0;
@@ -44,14 +47,14 @@ export class Quarantine {
    */
   async add(path: string): Promise<void> {
     if ((await lstat(path).catch(() => null)) === null) return;
-    const place = relative(this.#directory.root, path);
+    const storedPath = relative(this.#directory.root, path);
     try {
-      await mkdir(dirname(join(this.#target, place)), { recursive: true, mode: 0o700 });
-      await rename(path, join(this.#target, place));
-      this.#moved.push(place);
+      await mkdir(dirname(join(this.#target, storedPath)), { recursive: true, mode: 0o700 });
+      await rename(path, join(this.#target, storedPath));
+      this.#moved.push(storedPath);
     } catch (error) {
       this.#logger.warn("A file that the database does not mention could not be moved to the quarantine", {
-        path: place,
+        path: storedPath,
         error: messageOf(error),
       });
     }
@@ -63,7 +66,7 @@ export class Quarantine {
     this.#logger.warn("Files that the database does not mention were moved to the quarantine; delete them there once nobody misses them", {
       quarantine: this.#directory.quarantine,
       count: this.#moved.length,
-      paths: this.#moved.slice(0, 20),
+      paths: this.#moved.slice(0, MAX_LOGGED_PATHS),
     });
   }
 }

@@ -1,3 +1,4 @@
+/** Free disk space of a service: its minimum, waiting for it, and its reserve. */
 import { statfs } from "node:fs/promises";
 import { NoSpaceError } from "../../base/errors.ts";
 import { delay } from "../../base/util/delay.ts";
@@ -41,7 +42,9 @@ function inMegabytes(bytes: number): string {
 /** Disk space of the data directory's file system: checks for new work, waits for running work, and a reserve for deletions. */
 export class DiskSpace {
   readonly #options: DiskSpaceOptions;
+  /** Whether the last check found too little space. */
   #wasLow = false;
+  /** Whether the reserve is filled. */
   #hasReserve = false;
   #filling: Promise<void> | null = null;
 
@@ -51,7 +54,7 @@ export class DiskSpace {
 
   /** Returns whether less than the minimum is free. An unknown amount counts as enough. */
   async isLow(): Promise<boolean> {
-    return (await this.#look()).isLow;
+    return (await this.#checkFree()).isLow;
   }
 
   /**
@@ -61,7 +64,7 @@ export class DiskSpace {
    * @throws NoSpaceError `E_NO_SPACE` if less than the minimum would remain free.
    */
   async requireSpace(bytes = 0): Promise<void> {
-    const { freeBytes, isLow } = await this.#look();
+    const { freeBytes, isLow } = await this.#checkFree();
     if (!isLow && freeBytes - bytes >= this.#requiredBytes) return;
     const asked = bytes === 0 ? "" : `, and the request brings up to ${inMegabytes(bytes)}`;
     throw new NoSpaceError(
@@ -117,16 +120,17 @@ export class DiskSpace {
     return (await probe(root)) ?? Number.POSITIVE_INFINITY;
   }
 
-  async #look(): Promise<{ readonly freeBytes: number; readonly isLow: boolean }> {
+  /** Measures the free space, and fills a released reserve once there is room for it. */
+  async #checkFree(): Promise<{ readonly freeBytes: number; readonly isLow: boolean }> {
     const freeBytes = await this.#measure();
     const isRefilled = !this.#hasReserve && freeBytes >= this.#options.minFreeBytes + RESERVE_BYTES;
     if (isRefilled) await this.refill();
     const left = isRefilled && this.#hasReserve ? freeBytes - RESERVE_BYTES : freeBytes;
-    return { freeBytes: left, isLow: this.#note(left) };
+    return { freeBytes: left, isLow: this.#checkAndLog(left) };
   }
 
-  /** Compares the free bytes with the minimum and logs each change between enough and too little once. */
-  #note(freeBytes: number): boolean {
+  /** Returns whether the free bytes are below the minimum, and logs each change between enough and too little once. */
+  #checkAndLog(freeBytes: number): boolean {
     const { minFreeBytes, logger } = this.#options;
     const isLow = freeBytes < this.#requiredBytes;
     if (isLow !== this.#wasLow) {

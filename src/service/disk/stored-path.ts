@@ -21,6 +21,7 @@ function requireId(id: unknown, noun: string): string {
   throw new DataCorruptedError(`The database is damaged: expected the id of a ${noun}, found ${shown(id)}. ${REMEDY}`);
 }
 
+/** Returns a value for an error message, shortened. */
 function shown(value: unknown): string {
   return typeof value === "string" ? `'${value.slice(0, 200)}'` : String(value).slice(0, 200);
 }
@@ -35,17 +36,29 @@ export function jobDirectory({ jobs }: Pick<DataDirectory, "jobs">, jobId: strin
   return join(jobs, requireId(jobId, "training job"));
 }
 
-/** Returns the path of a job's groups, relative to the data directory. @throws DataCorruptedError `E_DATA_CORRUPTED` for such an id. */
+/**
+ * Returns the path of a job's groups, relative to the data directory.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for an id that is not a file name.
+ */
 export function storedGroups(jobId: string): string {
   return `jobs/${requireId(jobId, "training job")}/groups.jsonl`;
 }
 
-/** Returns the path of a job's token report, relative to the data directory. @throws DataCorruptedError `E_DATA_CORRUPTED` for such an id. */
+/**
+ * Returns the path of a job's token report, relative to the data directory.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for an id that is not a file name.
+ */
 export function storedReport(jobId: string): string {
   return `tokens/${requireId(jobId, "training job")}.json`;
 }
 
-/** Returns the path of a blob, relative to the data directory. @throws DataCorruptedError `E_DATA_CORRUPTED` like {@link blobName}. */
+/**
+ * Returns the path of a blob (the contents of an artifact file), relative to the data directory.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for anything but a SHA-256 digest.
+ */
 export function storedBlob(sha256: string): string {
   return `artifacts/blobs/${blobName(sha256)}`;
 }
@@ -116,11 +129,13 @@ export function digestsOfJob({ id, digests }: { readonly id: string; readonly di
   return parseDigests(digests, { subject: `training job '${id}'`, places });
 }
 
+/** Returns a number of steps that a row may have. @throws DataCorruptedError `E_DATA_CORRUPTED` for any other value. */
 function requireCount(value: unknown): number {
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
   throw new DataCorruptedError(`The database is damaged: expected a number of steps, found ${shown(value)}. ${REMEDY}`);
 }
 
+/** Returns the only valid path of an object's files. @throws DataCorruptedError `E_DATA_CORRUPTED` if its row has another. */
 function requirePlace(expected: string, found: unknown, subject: string): string {
   // Windows stores its own separator.
   if (typeof found === "string" && found.replaceAll("\\", "/") === expected) return expected;

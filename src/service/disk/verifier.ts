@@ -1,3 +1,4 @@
+/** Verification of stored files against their digests. */
 import { closing } from "./files.ts";
 import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
@@ -66,8 +67,8 @@ export class Verifier {
   }
 
   /**
-   * Reads an open file from its start, also if it was verified before. The last piece follows when the whole contents match the digest, so a
-   * reader of a damaged file never receives all of its bytes; the file counts as damaged from then on. The file stays open.
+   * Reads an open file from its start, also if it was verified before. The last piece follows when the whole contents match the digest, so
+   * a reader of a damaged file never receives all of its bytes; the file counts as damaged from then on. The file stays open.
    *
    * @param expected - Digest of the file.
    * @param subject - Name of the file for the error message, without its path.

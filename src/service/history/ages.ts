@@ -7,25 +7,25 @@ import { LIVE_STATUSES } from "../store/jobs.ts";
 import { deleteArtifact, deleteJob, type DeletionContext } from "./deletion.ts";
 
 /** Milliseconds between two cleanups. */
-const LOOK_MS = 60 * 60_000;
+const CLEANUP_MS = 60 * 60_000;
 
-/** Context of {@link keepAges}. */
+/** Context of {@link startAgeCleanup}. */
 export type AgesContext = DeletionContext & {
   readonly limits: Pick<ServiceLimits, "maxJobAgeMs" | "maxArtifactAgeMs" | "maxQuarantineAgeMs">;
 };
 
 /**
- * Deletes finished jobs, artifact versions and files in the quarantine that are older than the limits, now and every hour. A version that an unfinished job reads is
- * deleted by a later cleanup.
+ * Deletes finished jobs, artifact versions and files in the quarantine that are older than the limits, now and every hour. A version that
+ * an unfinished job reads is deleted by a later cleanup.
  *
  * @returns a function that stops the cleanups and waits for a running one.
  */
-export function keepAges(context: AgesContext): () => Promise<void> {
+export function startAgeCleanup(context: AgesContext): () => Promise<void> {
   const { maxJobAgeMs, maxArtifactAgeMs, maxQuarantineAgeMs } = context.limits;
   if (maxJobAgeMs === null && maxArtifactAgeMs === null && maxQuarantineAgeMs === null) return () => Promise.resolve();
   let isClosed = false;
-  const look = () => deleteOld(context, () => isClosed).catch(logFailure(context.logger, "Old jobs and artifacts could not be deleted"));
-  const stop = repeat(look, LOOK_MS);
+  const cleanUp = () => deleteOld(context, () => isClosed).catch(logFailure(context.logger, "Old jobs and artifacts could not be deleted"));
+  const stop = repeat(cleanUp, CLEANUP_MS);
   return () => {
     isClosed = true;
     return stop();
@@ -44,10 +44,10 @@ async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise
       .selectFrom("jobs")
       .select("id")
       .where("status", "not in", LIVE_STATUSES)
-      .where("training_end", "<", before(limits.maxJobAgeMs));
+      .where("training_end", "<", timeBefore(limits.maxJobAgeMs));
     for (const { id } of await old.orderBy("seq").execute()) {
       if (isClosed()) return;
-      if (await succeeds(() => deleteJob(context, id))) deleted.jobs++;
+      if (await tryDelete(() => deleteJob(context, id))) deleted.jobs++;
     }
   }
   if (limits.maxArtifactAgeMs !== null) {
@@ -55,21 +55,22 @@ async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise
       .selectFrom("artifacts")
       .select("id")
       .where("state", "!=", "deleted")
-      .where("created_at", "<", before(limits.maxArtifactAgeMs));
+      .where("created_at", "<", timeBefore(limits.maxArtifactAgeMs));
     for (const { id } of await old.orderBy("created_at").execute()) {
       if (isClosed()) return;
-      if (await succeeds(() => deleteArtifact(context, id))) deleted.artifacts++;
+      if (await tryDelete(() => deleteArtifact(context, id))) deleted.artifacts++;
     }
   }
   if (deleted.jobs + deleted.artifacts > 0) logger.info("Old jobs and artifacts were deleted", deleted);
 }
 
-function before(ageMs: number): string {
+/** Returns the time `ageMs` milliseconds ago. */
+function timeBefore(ageMs: number): string {
   return new Date(Date.now() - ageMs).toISOString();
 }
 
 /** Runs a deletion. Returns false if the object is already deleted, or a job needs it. */
-async function succeeds(deletion: () => Promise<unknown>): Promise<boolean> {
+async function tryDelete(deletion: () => Promise<unknown>): Promise<boolean> {
   try {
     await deletion();
     return true;

@@ -9,8 +9,8 @@ function digest(text: string): Buffer {
 }
 
 /**
- * Returns the API key of a request: of the header `Authorization: Bearer <key>`, or without that header of `x-api-key`, which clients of the
- * Messages API send. Undefined for neither header, and for an `Authorization` of another form.
+ * Returns the API key of a request: of the header `Authorization: Bearer <key>`, or without that header of `x-api-key`, which clients of
+ * the Messages API send. Undefined for neither header, and for an `Authorization` of another form.
  */
 export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   const { authorization, "x-api-key": key } = headers;
@@ -18,25 +18,30 @@ export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   return typeof key === "string" ? key : undefined;
 }
 
-/** Requests that {@link requireKey} accepts without the API key. */
+/** Requests that {@link requireKey} accepts without the API key of the service. */
 export interface KeyExceptions {
+  /** Returns true for paths that need no key. */
   readonly open: (path: string) => boolean;
+  /**
+   * Decides about a request with another key: true if it is the key of an agent's session that permits the request, the reason if the
+   * session does not permit it, or null if it is the key of no session.
+   */
   readonly permits: (c: ServiceRequest, key: string) => Promise<true | string | null>;
-  readonly session: (c: ServiceRequest) => true | string | null;
+  /**
+   * Decides about a request without a key: true if a session of the dashboard authorizes it, the reason if the session does not, or null
+   * without such a session.
+   */
+  readonly dashboardSession: (c: ServiceRequest) => true | string | null;
 }
 
 /**
  * Creates a middleware that rejects requests without `Authorization: Bearer <key>` or `x-api-key: <key>` with 401. Digests are compared in
- * constant time, so that timing reveals neither the key nor its length. A session of the dashboard replaces the key where `session` allows
- * it, and the key of an agent's session where `permits` does; with such a key, other requests are answered 403.
+ * constant time, so that timing reveals neither the key nor its length. {@link KeyExceptions} are accepted, too; a request that the key of
+ * an agent's session does not permit is answered 403.
  *
  * @param key - The API key of the service.
- * @param open - Returns true for paths that need no key.
- * @param permits - Returns true if the key is one of an agent's session that permits the request, the reason if it does not, or null for
- *   any other key.
- * @param session - Returns true if a session of the dashboard authorizes the request, the reason if it does not, or null without a session.
  */
-export function requireKey(key: string, { open, permits, session }: KeyExceptions): MiddlewareHandler<ServiceEnvironment> {
+export function requireKey(key: string, { open, permits, dashboardSession }: KeyExceptions): MiddlewareHandler<ServiceEnvironment> {
   const expected = digest(key);
   return async function requireKeyMiddleware(c, next) {
     const { headers } = c.env.incoming;
@@ -46,7 +51,7 @@ export function requireKey(key: string, { open, permits, session }: KeyException
     const permitted = token === undefined ? null : await permits(c, token);
     if (permitted === true) return next();
     if (permitted !== null) return errorResponse(403, { message: permitted, code: "E_FORBIDDEN" });
-    const allowed = header === undefined ? session(c) : null;
+    const allowed = header === undefined ? dashboardSession(c) : null;
     if (allowed === true) return next();
     const message =
       allowed !== null

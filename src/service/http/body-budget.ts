@@ -33,7 +33,7 @@ export class BodyBudget {
    * @throws the signal's reason if `signal` aborts during the wait.
    */
   async enter(bytes: number, signal: AbortSignal): Promise<() => void> {
-    if (this.#waiting.length > 0 || !this.#hasCapacity(bytes)) await this.#turn(bytes, signal);
+    if (this.#waiting.length > 0 || !this.#hasCapacity(bytes)) await this.#waitForCapacity(bytes, signal);
     else this.#heldBytes += bytes;
     return () => {
       this.#heldBytes -= bytes;
@@ -41,7 +41,8 @@ export class BodyBudget {
     };
   }
 
-  #turn(bytes: number, signal: AbortSignal): Promise<void> {
+  /** Waits in line until {@link BodyBudget} admits the bytes, which then count as held. */
+  #waitForCapacity(bytes: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const leave = () => {
         this.#waiting.splice(this.#waiting.indexOf(entry), 1);

@@ -13,9 +13,10 @@ import type { BodyReader } from "./body-reader.ts";
 export interface ServiceEnvironment {
   Bindings: HttpBindings;
 }
+/** Hono context of a request, by convention named `c`. */
 export type ServiceRequest = Context<ServiceEnvironment>;
 
-function tooLarge(maxBytes: number): TooLargeError {
+function tooLargeError(maxBytes: number): TooLargeError {
   return new TooLargeError(`Expected a body of at most ${maxBytes} bytes. Send less at once, or raise the service's limit`);
 }
 
@@ -41,10 +42,10 @@ export function limitBody(maxBytes: (path: string) => number): MiddlewareHandler
     const { headers } = c.env.incoming;
     const max = maxBytes(c.req.path);
     const onError = () => {
-      throw tooLarge(max);
+      throw tooLargeError(max);
     };
     if (headers["transfer-encoding"] !== undefined) return bodyLimit({ maxSize: max, onError })(c, next);
-    if (Number(headers["content-length"] ?? 0) > max) throw tooLarge(max);
+    if (Number(headers["content-length"] ?? 0) > max) throw tooLargeError(max);
     return next();
   };
 }

@@ -16,7 +16,7 @@ export interface Creation {
   readonly undo?: (() => Promise<void>) | undefined;
 }
 
-// Requests with the same key run one after the other: a concurrent duplicate waits and gets the response of the first.
+/** Running requests by route and key. Requests with the same key run one after the other: a duplicate gets the response of the first. */
 const running = new WeakMap<Store, Map<string, Promise<unknown>>>();
 
 /**
@@ -34,21 +34,21 @@ export async function create(
   { digest, prepare }: { readonly digest: string; readonly prepare: () => Promise<Creation> },
 ): Promise<Response> {
   const key = c.env.incoming.headers["idempotency-key"];
-  if (key === undefined) return c.json((await carryOut(store, await prepare(), null)) as object);
+  if (key === undefined) return c.json((await execute(store, await prepare(), null)) as object);
   if (typeof key !== "string" || !/^[\x21-\x7e]{1,255}$/.test(key)) {
     throw new ArgumentError("Expected the header 'Idempotency-Key' to be 1 to 255 visible ASCII characters", { param: "Idempotency-Key" });
   }
   const route = c.req.path;
   // Echoing the key confirms that it is honored. Without this header, a client must not repeat a request after losing the response.
   c.header("Idempotency-Key", key);
-  const turns = running.get(store) ?? new Map<string, Promise<unknown>>();
-  running.set(store, turns);
-  const turnKey = `${route} ${key}`;
-  const before = turns.get(turnKey);
-  const turn = (async () => {
-    await before?.catch(() => undefined);
+  const answers = running.get(store) ?? new Map<string, Promise<unknown>>();
+  running.set(store, answers);
+  const requestKey = `${route} ${key}`;
+  const previous = answers.get(requestKey);
+  const current = (async () => {
+    await previous?.catch(() => undefined);
     const known = await findAnswer(store, route, key);
-    if (known === undefined) return carryOut(store, await prepare(), { route, key, digest });
+    if (known === undefined) return execute(store, await prepare(), { route, key, digest });
     if (known.digest !== digest) {
       throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", {
         param: "Idempotency-Key",
@@ -56,15 +56,16 @@ export async function create(
     }
     return JSON.parse(known.body) as unknown;
   })();
-  turns.set(turnKey, turn);
+  answers.set(requestKey, current);
   try {
-    return c.json((await turn) as object);
+    return c.json((await current) as object);
   } finally {
-    if (turns.get(turnKey) === turn) turns.delete(turnKey);
+    if (answers.get(requestKey) === current) answers.delete(requestKey);
   }
 }
 
-async function carryOut(
+/** Runs the steps of a creation, and stores the response under `answer`; null stores none. Returns the response body. */
+async function execute(
   store: Store,
   creation: Creation,
   answer: { readonly route: string; readonly key: string; readonly digest: string } | null,

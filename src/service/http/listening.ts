@@ -48,6 +48,8 @@ export function startListening(server: Server, { host, port }: { readonly host: 
   });
 }
 
+/** Milliseconds between two closings of idle connections during a shutdown. */
+const IDLE_CLOSE_MS = 20;
 /** Milliseconds between cutting off requests and closing their connections, for the final bytes. */
 const CUT_MS = 1000;
 
@@ -88,18 +90,19 @@ export function limitSilence(server: Server, silenceMs: number): void {
   server.on("request", (request: IncomingMessage) => {
     const { socket, headers } = request;
     if (headers["transfer-encoding"] === undefined && Number(headers["content-length"] ?? 0) === 0) return;
-    let seen = socket.bytesRead;
+    let lastBytes = socket.bytesRead;
     let lastMs = performance.now();
     const timer = setInterval(() => {
       if (request.complete || socket.destroyed) return clearInterval(timer);
       // A full read buffer means that this process is slow, not the client.
-      if (socket.bytesRead !== seen || request.readableLength >= request.readableHighWaterMark) {
-        seen = socket.bytesRead;
+      if (socket.bytesRead !== lastBytes || request.readableLength >= request.readableHighWaterMark) {
+        lastBytes = socket.bytesRead;
         lastMs = performance.now();
       } else if (performance.now() - lastMs >= silenceMs) {
         clearInterval(timer);
         server.emit("clientError", Object.assign(new Error("Request timeout"), { code: "ERR_HTTP_REQUEST_TIMEOUT" }), socket);
       }
+      // Four checks per period: a request ends at most a quarter of the period late.
     }, silenceMs / 4).unref();
   });
 }
@@ -120,7 +123,7 @@ export async function closeServer(
   onCut();
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // `close` would wait seconds for keep-alive connections that become idle later, so idle connections are closed continuously.
-  const idle = setInterval(() => server.closeIdleConnections(), 20);
+  const idle = setInterval(() => server.closeIdleConnections(), IDLE_CLOSE_MS);
   const cut = setTimeout(() => server.closeAllConnections(), Math.min(graceMs, CUT_MS));
   await closed;
   clearInterval(idle);

@@ -1,6 +1,6 @@
 /**
- * Limits of every body, list and string of a request; `CHAT_FIELDS` has the limits of chat fields. `docs/reference/limits.md` has the same tables; one test compares them, and another
- * sends each field at its limit.
+ * Limits of every body, list and string of a request; `CHAT_FIELDS` has the limits of chat fields. `docs/reference/limits.md` has the same
+ * tables; one test compares them, and another sends each field at its limit.
  */
 import { ArgumentError } from "../../base/errors.ts";
 import { FIELD_ROWS, type FieldLimit, type FieldLimits } from "../../base/schema/chat-fields.ts";
@@ -22,7 +22,9 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 
 const SMALL_BODY: BodyLimit = { bytes: 4 * MIB, depth: MAX_JSON_DEPTH, values: 200_000, stringBytes: 64 * KIB };
+/** Max characters of a name. */
 const NAME = 128;
+/** Max characters of a reference to another object: its address, path or qualified name. */
 const REFERENCE = 1024;
 
 /** Returns `limits` with `prefix` added to each path. */
@@ -137,26 +139,28 @@ interface Node {
   readonly inner: Map<string, Node>;
 }
 
+/** Trees of the limits that were used so far. */
 const trees = new WeakMap<FieldLimits, Node>();
 
+/** Returns the limits as a tree of path segments, so that a body is walked once. */
 function treeOf(limits: FieldLimits): Node {
   const known = trees.get(limits);
   if (known !== undefined) return known;
   const root: Node = { limit: null, inner: new Map() };
   for (const [path, limit] of Object.entries(limits)) {
-    let at = root;
+    let node = root;
     for (const part of path.split(".")) {
-      let next = at.inner.get(part);
-      if (next === undefined) at.inner.set(part, (next = { limit: null, inner: new Map() }));
-      at = next;
+      let next = node.inner.get(part);
+      if (next === undefined) node.inner.set(part, (next = { limit: null, inner: new Map() }));
+      node = next;
     }
-    at.limit = limit;
+    node.limit = limit;
   }
   trees.set(limits, root);
   return root;
 }
 
-function tooMuch(param: string, expected: string, got: number): ArgumentError {
+function limitError(param: string, expected: string, got: number): ArgumentError {
   return new ArgumentError(`Expected \`${param}\` to have at most ${expected}, got ${got}`, { param });
 }
 
@@ -164,30 +168,31 @@ function checkStrings(strings: readonly unknown[], { each = Infinity, total = In
   let sum = 0;
   for (const text of strings) {
     if (typeof text !== "string") continue;
-    if (text.length > each) throw tooMuch(param, `${each} characters in each ${what}`, text.length);
+    if (text.length > each) throw limitError(param, `${each} characters in each ${what}`, text.length);
     sum += text.length;
   }
-  if (sum > total) throw tooMuch(param, `${total} characters in all`, sum);
+  if (sum > total) throw limitError(param, `${total} characters in all`, sum);
 }
 
 /** Checks string and list lengths first, so that a value is only serialized to JSON when its parts are within their limits. */
 function checkValue(value: unknown, limit: FieldLimit, param: string): void {
   const { characters = Infinity, items = Infinity, json } = limit;
   if (typeof value === "string") {
-    if (value.length > characters) throw tooMuch(param, `${characters} characters`, value.length);
-    if (json !== undefined && value.length > json) throw tooMuch(param, `${json} characters`, value.length);
+    if (value.length > characters) throw limitError(param, `${characters} characters`, value.length);
+    if (json !== undefined && value.length > json) throw limitError(param, `${json} characters`, value.length);
     return;
   }
   if (typeof value !== "object" || value === null) return;
   const isList = Array.isArray(value);
   const entries: readonly unknown[] = isList ? value : Object.keys(value);
-  if (entries.length > items) throw tooMuch(param, `${items} ${isList ? "items" : "members"}`, entries.length);
+  if (entries.length > items) throw limitError(param, `${items} ${isList ? "items" : "members"}`, entries.length);
   if (limit.each !== undefined || limit.total !== undefined) checkStrings(entries, limit, param, isList ? "item" : "key");
   if (json === undefined) return;
   const { length } = JSON.stringify(value);
-  if (length > json) throw tooMuch(param, `${json} characters as JSON`, length);
+  if (length > json) throw limitError(param, `${json} characters as JSON`, length);
 }
 
+/** Checks a value and the fields below it. `param` is its path in the body. */
 function checkNode(value: unknown, { limit, inner }: Node, param: string): void {
   if (limit !== null) checkValue(value, limit, param);
   if (inner.size === 0 || typeof value !== "object" || value === null) return;
@@ -206,9 +211,9 @@ function checkNode(value: unknown, { limit, inner }: Node, param: string): void 
  * Checks the lists and strings of a parsed body before any other validation. A value of an unexpected type is ignored; schema validation
  * reports it.
  *
- * @param at - Path of `value` in the body. @default the body itself
+ * @param path - Path of `value` in the body. @default the body itself
  * @throws ArgumentError `E_ARGUMENT` naming the first field over its limit, the limit and the size received.
  */
-export function checkFieldLimits(value: unknown, limits: FieldLimits, at = ""): void {
-  checkNode(value, treeOf(limits), at);
+export function checkFieldLimits(value: unknown, limits: FieldLimits, path = ""): void {
+  checkNode(value, treeOf(limits), path);
 }

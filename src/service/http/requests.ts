@@ -26,6 +26,7 @@ import { requireValid } from "../../base/util/validation.ts";
 const rlEnvelope = createRlJobRequest.extend({
   trajectory_groups: z.array(trajectoryGroup.extend({ trajectories: z.array(z.unknown()) })).min(1),
 });
+/** RL request with trajectories that are not validated yet. */
 export type RlEnvelope = z.output<typeof rlEnvelope>;
 
 const SCHEMAS = {
@@ -60,8 +61,8 @@ const decoder = new TextDecoder();
  * Checks the size and nesting of a body and decodes it, without its byte order mark.
  *
  * @throws ArgumentError `E_ARGUMENT` for a body over a limit.
- * @throws UnreadableBodyError `E_ARGUMENT`, status 400, for invalid UTF-8 and for half of a surrogate pair as escape sequence, which decoding
- *   and encoding would silently replace.
+ * @throws UnreadableBodyError `E_ARGUMENT`, status 400, for invalid UTF-8 and for half of a surrogate pair as escape sequence, which
+ *   decoding and encoding would silently replace.
  */
 export function bodyText(kind: RequestKind, bytes: Uint8Array): string {
   checkJsonSize(bytes, REQUEST_LIMITS[kind].body);

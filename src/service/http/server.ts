@@ -78,8 +78,8 @@ interface HttpServerOptions {
 /**
  * Creates the HTTP server of an app. The server does not listen yet.
  *
- * Requests other than probes share the event loop in time slices. The event loop accepts one connection per turn, so a slice in each turn would
- * delay the last of 1,000 waiting connections by 1,000 slices; an accepted connection therefore postpones the slices.
+ * Requests other than probes share the event loop in time slices. An accepted connection postpones the slices: the event loop accepts one
+ * connection per turn, so a slice in each turn would delay the last of 1,000 waiting connections by 1,000 slices.
  *
  * @param fetch - Handler of the requests that can be parsed.
  * @param options - `prepare`: changes a request before it is handled. @default changes nothing. `slices`: time slices that the requests
@@ -97,6 +97,7 @@ export function createHttpServer(
   const listener = getRequestListener(fetch, { errorHandler });
   /** Response in progress, by connection. Bytes written to the socket directly would corrupt it. */
   const responses = new WeakMap<Duplex, ServerResponse>();
+  /** Connections whose request was answered with an error of the parser. */
   const refused = new WeakSet<Duplex>();
   const server = createServer(
     { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false },
@@ -121,6 +122,7 @@ export function createHttpServer(
     const response = responses.get(socket);
     // The response to a whole request comes before the error of the next one.
     const isPending = response !== undefined && !response.writableFinished && (response.writableEnded || response.req.complete);
+    // Bytes between the headers and the end of a response would corrupt it.
     const isAnswering = response?.headersSent === true && !response.writableEnded;
     if (error.code === "ECONNRESET" || !socket.writable || isAnswering || refused.has(socket)) {
       socket.destroy(error);

@@ -22,12 +22,12 @@ const OPTIONAL = ["generation_config.json", "tokenizer_config.json", "special_to
  * @returns the names to fetch, or the name of a missing file.
  */
 export function filesToFetch(names: readonly string[]): { readonly files: readonly string[] } | { readonly missing: string } {
-  const there = new Set(names);
-  const missing = REQUIRED.find((name) => !there.has(name));
+  const present = new Set(names);
+  const missing = REQUIRED.find((name) => !present.has(name));
   if (missing !== undefined) return { missing };
-  const weights = there.has(WEIGHTS) ? [WEIGHTS] : there.has(INDEX) ? [INDEX, ...names.filter((name) => SHARD.test(name))] : null;
+  const weights = present.has(WEIGHTS) ? [WEIGHTS] : present.has(INDEX) ? [INDEX, ...names.filter((name) => SHARD.test(name))] : null;
   if (weights === null) return { missing: `${WEIGHTS} or ${INDEX}` };
-  return { files: [...REQUIRED, ...OPTIONAL.filter((name) => there.has(name)), ...weights] };
+  return { files: [...REQUIRED, ...OPTIONAL.filter((name) => present.has(name)), ...weights] };
 }
 
 /** Whether a directory has all files of a base model. */
@@ -39,15 +39,15 @@ export async function isWhole(directory: string): Promise<boolean> {
 export async function missingFrom(directory: string): Promise<string | null> {
   for (const name of REQUIRED) if (!(await pathExists(join(directory, name)))) return name;
   if (await pathExists(join(directory, WEIGHTS))) return null;
-  let parts: Set<string>;
+  let shards: Set<string>;
   try {
     const { weight_map: map } = JSON.parse(await readRegularFile(join(directory, INDEX), { maxBytes: MAX_INDEX_BYTES })) as {
       weight_map: Record<string, string>;
     };
-    parts = new Set(Object.values(map));
+    shards = new Set(Object.values(map));
   } catch {
     return `an ${INDEX} that can be read`;
   }
-  for (const name of parts) if (!SHARD.test(name) || !(await pathExists(join(directory, name)))) return name;
+  for (const name of shards) if (!SHARD.test(name) || !(await pathExists(join(directory, name)))) return name;
   return null;
 }

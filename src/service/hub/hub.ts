@@ -11,7 +11,7 @@ import { messageOf } from "../../base/util/values.ts";
 import { digestFile, type FileDigest } from "../disk/digests.ts";
 import { Verifier } from "../disk/verifier.ts";
 import { filesToFetch, isWhole, missingFrom } from "./files.ts";
-import { keep, removeAbandoned } from "./incomplete.ts";
+import { removeAbandoned, storeDownload } from "./incomplete.ts";
 import { recordSnapshot, snapshotDigests } from "./recorded-digests.ts";
 import { pathExists } from "../../base/util/file-system-error.ts";
 
@@ -48,10 +48,13 @@ export interface Hub {
   close(): Promise<void>;
 }
 
+/** Commit id of Git. */
 const COMMIT = /^[0-9a-f]{40}$/u;
+/** Milliseconds to connect to the hub. */
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Milliseconds without a received byte after which a request to the hub fails. */
 const SILENCE_TIMEOUT_MS = 60_000;
+/** Last sentence of the error about a damaged file. */
 const REFETCH = "Remove the file from the cache of base models and start the service again, and it is fetched again";
 
 /** Model on the hub: `owner/name`, optionally with `@revision` (a branch, tag or commit; default `main`). */
@@ -60,6 +63,7 @@ interface Repository {
   readonly revision: string;
 }
 
+/** Options of the hub client with their defaults. */
 interface Settings {
   readonly url: string;
   readonly cacheDir: string;
@@ -87,6 +91,7 @@ export function createHub(
     token: hubToken({ token }),
     logger,
   };
+  /** Directories by hub path; checked once per process. */
   const known = new Map<string, Promise<string>>();
   const agent = new Agent({
     connect: { timeout: CONNECT_TIMEOUT_MS },
@@ -97,13 +102,13 @@ export function createHub(
     async directoryOf(base) {
       const repository = parseRepository(base);
       if (repository === null) return null;
-      const before = known.get(base);
-      if (before !== undefined) return before;
-      const finding = find(repository, settings, agent);
-      known.set(base, finding);
+      const earlier = known.get(base);
+      if (earlier !== undefined) return earlier;
+      const lookup = find(repository, settings, agent);
+      known.set(base, lookup);
       // A failed lookup is removed, so that the next call retries.
-      finding.catch(() => known.delete(base));
-      return finding;
+      lookup.catch(() => known.delete(base));
+      return lookup;
     },
     async isKept(base) {
       const repository = parseRepository(base);
@@ -118,6 +123,7 @@ function parseRepository(base: string): Repository | null {
   return spec.kind === "hub" ? { name: spec.repository, revision: spec.revision ?? "main" } : null;
 }
 
+/** Returns the folder of a model in the cache. */
 function storageOf({ name }: Repository, { cacheDir }: Settings): string {
   return join(cacheDir, `models--${name.replace("/", "--")}`);
 }
@@ -133,6 +139,7 @@ async function findKept(repository: Repository, settings: Settings): Promise<str
   return COMMIT.test(commit) && (await isWhole(kept)) ? kept : null;
 }
 
+/** Returns the directory of a model: verified from the cache, or fetched. */
 async function find(repository: Repository, settings: Settings, agent: Agent): Promise<string> {
   const { name, revision } = repository;
   const storage = storageOf(repository, settings);
@@ -166,6 +173,7 @@ async function verifySnapshot(name: string, storage: string, directory: string, 
     );
 }
 
+/** Fetches a model into the cache and returns its directory. Files that are there already are not fetched again. */
 async function fetchModel(
   { name, revision }: Repository,
   { url: hubUrl, token, logger, storage, agent }: Settings & { readonly storage: string; readonly agent: Agent },
@@ -208,7 +216,7 @@ async function fetchModel(
     }
     const blob = await downloadFile({ ...common, repo, path, revision: commit });
     if (blob === null) throw new DataError(`The hub lists ${path} of '${name}' and does not have it`);
-    digests[path] = await keep(blob, target, listed.get(path) ?? { size: blob.size, sha256: null });
+    digests[path] = await storeDownload(blob, target, listed.get(path) ?? { size: blob.size, sha256: null });
   }
   const missing = await missingFrom(directory);
   if (missing !== null) {
@@ -230,23 +238,23 @@ async function fetchModel(
 function explain(error: unknown, { name, revision }: Repository, { url, token, cacheDir, logger }: Settings): unknown {
   if (WhetstoneError.isInstance(error)) return error;
   const status = error instanceof Error && "statusCode" in error && typeof error.statusCode === "number" ? error.statusCode : null;
-  const says = (text: string) => new NotFoundError(text, { cause: error, param: "base_model" });
-  if (isOfDisk(error)) {
+  const notFound = (text: string) => new NotFoundError(text, { cause: error, param: "base_model" });
+  if (isDiskError(error)) {
     logger.warn("The cache of base models cannot be written", { cacheDir, error: error.message });
-    return says(
+    return notFound(
       `The base model '${name}' cannot be kept in the cache of this service: ${reasonOf(error)}. Make room for it there, or name a directory that can be written with HF_HUB_CACHE`,
     );
   }
-  if (status === 404) return says(`The hub at ${url} has no model '${name}' with a revision '${revision}'`);
+  if (status === 404) return notFound(`The hub at ${url} has no model '${name}' with a revision '${revision}'`);
   if (status === 401 || status === 403) {
     const why =
       token === undefined
         ? "Set HF_TOKEN to one that may read it"
         : "The token of HF_TOKEN may not read it, or its owner has not agreed to its terms";
-    return says(`The hub at ${url} does not give out '${name}': it does not exist, is private, or asks for consent. ${why}`);
+    return notFound(`The hub at ${url} does not give out '${name}': it does not exist, is private, or asks for consent. ${why}`);
   }
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  return says(
+  return notFound(
     `The base model '${name}' cannot be fetched: the hub at ${url} ${status === null ? "is not there" : `answered ${status}`} (${messageOf(cause)}). Ask again when it is, name another with HF_ENDPOINT, or use a directory`,
   );
 }
@@ -255,7 +263,7 @@ function explain(error: unknown, { name, revision }: Repository, { url, token, c
 const DISK_CODES = ["ENOSPC", "EDQUOT", "EIO", "EROFS"];
 
 /** Whether the error comes from the file system rather than from the hub. */
-function isOfDisk(error: unknown): error is NodeJS.ErrnoException {
+function isDiskError(error: unknown): error is NodeJS.ErrnoException {
   if (!(error instanceof Error) || !("syscall" in error)) return false;
   return "path" in error || DISK_CODES.includes((error as NodeJS.ErrnoException).code ?? "");
 }

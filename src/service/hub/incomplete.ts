@@ -19,7 +19,7 @@ const ABANDONED_AFTER_MS = 3_600_000;
  * @returns the digest of the file.
  * @throws DataError `E_DATA` if size or digest differ from `expected`.
  */
-export async function keep(
+export async function storeDownload(
   blob: Blob,
   target: string,
   expected: { readonly size: number; readonly sha256: string | null },

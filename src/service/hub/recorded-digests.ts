@@ -27,15 +27,15 @@ export async function snapshotDigests(storage: string, commit: string): Promise<
     text = await readRegularFile(join(storage, FOLDER, `${commit}.json`), { maxBytes: MAX_INDEX_BYTES });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-    if (error instanceof DataError) throw damaged(storage, commit, error);
+    if (error instanceof DataError) throw damagedError(storage, commit, error);
     throw error;
   }
   const digests = parseDigestsText(text);
   if (digests !== null) return digests;
-  throw damaged(storage, commit);
+  throw damagedError(storage, commit);
 }
 
-function damaged(storage: string, commit: string, cause?: unknown): DataCorruptedError {
+function damagedError(storage: string, commit: string, cause?: unknown): DataCorruptedError {
   return new DataCorruptedError(
     `The digests of the base model in '${basename(storage)}' at ${commit} are damaged. Delete its folder, and it is fetched again`,
     { cause },

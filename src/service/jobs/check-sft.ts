@@ -15,7 +15,7 @@ interface SftRequest {
   readonly config: SftJobConfig;
 }
 
-/** Runs all checks that are possible before a job is accepted, and returns the job's plan. */
+/** Runs all checks of an SFT request that are possible before its job is accepted, and returns the job's plan. */
 export async function checkSftData(
   { engine, data, files }: { readonly engine: Engine; readonly data: DataWork; readonly files: Pick<StoredFiles, "blobPath"> },
   { model, artifact, validation, config }: SftRequest,

@@ -1,3 +1,4 @@
+/** Checks that training steps result in finite numbers and in a usable model. */
 import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engine/port.ts";
 import { NonFiniteError, WhetstoneError } from "../../base/errors.ts";
 import { first } from "../../base/util/values.ts";
@@ -59,8 +60,8 @@ const UNIFORM_TOLERANCE = 1e-6;
  * follows it.
  *
  * @param rows - Rows of the step. The log-probabilities of the first one's beginning are computed.
- * @param before - Log-probabilities of the rows before the update. A model that was uniform already, such as one without a trained head, may
- *   stay so.
+ * @param before - Log-probabilities of the rows before the update. A model that was uniform already, such as one without a trained head,
+ *   may stay so.
  * @throws NonFiniteError `E_NON_FINITE` in both cases.
  */
 export async function requireUsableModel(
@@ -73,13 +74,17 @@ export async function requireUsableModel(
   const tokens = row.tokens.slice(0, PROBE_TOKENS);
   // Log-probabilities are computed where the weight is not 0. The first token has none.
   const probe = { tokens, weights: new Float32Array(tokens.length).fill(1, 1) };
-  const unusable = (problem: string, cause?: unknown) => new NonFiniteError(`The update makes the model unusable. ${problem}`, { cause });
+  const unusableError = (problem: string, cause?: unknown) =>
+    new NonFiniteError(`The update makes the model unusable. ${problem}`, { cause });
   const results = await engine.forward(handle, [probe], { signal }).catch((error: unknown) => {
-    throw WhetstoneError.isInstance(error) && error.code === "E_NON_FINITE" ? unusable(error.message, error) : error;
+    throw WhetstoneError.isInstance(error) && error.code === "E_NON_FINITE" ? unusableError(error.message, error) : error;
   });
+  // Each token of the uniform distribution has the log-probability `-uniform`.
   const uniform = Math.log(vocabularySize);
   const isUniform = (values: Logprobs) => values.every((value) => Math.abs(value + uniform) <= UNIFORM_TOLERANCE * uniform);
   const computed = first(results).subarray(1);
   if (isUniform(computed) && !isUniform(first(before).filter((_, t) => row.weights[t] !== 0)))
-    throw unusable(`Expected log-probabilities that depend on the prompt, got the uniform distribution for all ${computed.length} tokens`);
+    throw unusableError(
+      `Expected log-probabilities that depend on the prompt, got the uniform distribution for all ${computed.length} tokens`,
+    );
 }

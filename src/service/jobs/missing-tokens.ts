@@ -1,14 +1,19 @@
 /** Warning about training data with bytes that the vocabulary of the base model has no token for. */
 import type { JobScope } from "./run-job.ts";
 
-/** Number of parts of the data, and their noun. */
+/** Parts of the data, such as examples, with such bytes: their number, and the noun for one and for many. */
 interface Parts {
   readonly count: number;
   readonly one: string;
   readonly many: string;
 }
 
-/** Emits the warning `missing-tokens` of a job, unless its data have no such bytes. `parts` are the parts of the data that have some. */
+/**
+ * Emits the warning `missing-tokens` of a job, unless its data have no such bytes.
+ *
+ * @param bytes - Number of bytes without a token.
+ * @param parts - Parts of the data that have such bytes.
+ */
 export async function warnOfMissingTokens({ emit }: Pick<JobScope, "emit">, bytes: number, parts: Parts): Promise<void> {
   if (bytes === 0) return;
   const shown = ({ count, one, many }: Parts) => `${count} ${count === 1 ? one : many}`;

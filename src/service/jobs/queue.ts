@@ -14,10 +14,13 @@ const CANCEL_PATIENCE_MS = 20_000;
 /** Milliseconds until the queue retries jobs after a failure to record their end. */
 const RETRY_MS = 60_000;
 
-interface Running {
+/** Job that the queue runs now. */
+interface RunningJob {
   readonly jobId: string;
   readonly controller: AbortController;
+  /** Resolves when the job has stopped and its end is recorded. */
   readonly settled: Promise<void>;
+  /** Whether the job ends as cancelled, rather than resuming at the next start. */
   isCancelled: boolean;
 }
 
@@ -28,7 +31,7 @@ class TrainerDeaths {
   #count = 0;
 
   /** Counts a crash during `job`. Returns the crashes since the job last committed progress in this process. */
-  note({ id, committed_steps: committedSteps }: JobRow): number {
+  record({ id, committed_steps: committedSteps }: JobRow): number {
     if (id !== this.#jobId || committedSteps !== this.#committedSteps) this.#count = 0;
     this.#jobId = id;
     this.#committedSteps = committedSteps;
@@ -40,10 +43,12 @@ class TrainerDeaths {
 export class JobQueue {
   readonly #context: RunContext;
   readonly #deaths = new TrainerDeaths();
-  #running: Running | null = null;
+  #running: RunningJob | null = null;
+  /** Loop that runs the jobs; null while it does not run. */
   #loop: Promise<void> | null = null;
   /** Controller that ends a wait for disk space. */
   #pause: AbortController | null = null;
+  /** Whether {@link wake} was called since the loop last looked for jobs. */
   #isWoken = false;
   #isClosed = false;
 
@@ -122,6 +127,7 @@ export class JobQueue {
     await this.#loop;
   }
 
+  /** Runs jobs until none is left. A job that ran out of disk space is run again after a pause that grows with each attempt. */
   async #work(): Promise<void> {
     while (this.#isWoken && !this.#isClosed) {
       this.#isWoken = false;
@@ -147,25 +153,25 @@ export class JobQueue {
   async #runOne(job: JobRow): Promise<boolean> {
     const controller = new AbortController();
     let settle: () => void = () => undefined;
-    const mine: Running = { jobId: job.id, controller, isCancelled: false, settled: new Promise((resolve) => (settle = resolve)) };
+    const running: RunningJob = { jobId: job.id, controller, isCancelled: false, settled: new Promise((resolve) => (settle = resolve)) };
     // The cancellation was requested earlier, but a full disk or a shutdown prevented recording it.
-    if (job.cancel_requested === 1) mine.isCancelled = true;
-    this.#running = mine;
+    if (job.cancel_requested === 1) running.isCancelled = true;
+    this.#running = running;
     try {
-      if (mine.isCancelled) throw new DOMException("The training job was cancelled", "AbortError");
+      if (running.isCancelled) throw new DOMException("The training job was cancelled", "AbortError");
       await runJob(this.#context, job, controller.signal);
     } catch (error) {
       // A shutdown leaves the row at `running`; the next start resumes the job.
-      if (this.#isClosed && !mine.isCancelled) return true;
-      if (mine.isCancelled) await this.#end(mine, () => settleCancelled(this.#context.store, job.id));
-      else if (error instanceof UnavailableError) await this.#resumeOrFail(mine, error);
+      if (this.#isClosed && !running.isCancelled) return true;
+      if (running.isCancelled) await this.#end(running, () => settleCancelled(this.#context.store, job.id));
+      else if (error instanceof UnavailableError) await this.#resumeOrFail(running, error);
       else if (isNoSpace(error)) {
         this.#context.logger.warn("A training job ran out of disk space; it waits and resumes from its last committed step", {
           job: job.id,
           error: messageOf(error),
         });
         return false;
-      } else await this.#fail(mine, error);
+      } else await this.#fail(running, error);
     } finally {
       this.#running = null;
       settle();
@@ -175,54 +181,57 @@ export class JobQueue {
   }
 
   /** Records the end of a job. Waits for disk space if there is not even enough for the record. */
-  async #record(mine: Running, settle: () => Promise<unknown>): Promise<void> {
+  async #record(running: RunningJob, settle: () => Promise<unknown>): Promise<void> {
     for (let shortages = 1; ; shortages++) {
       try {
         // The job may have been cancelled during the wait.
-        await this.#context.space.freeing(() => (mine.isCancelled ? settleCancelled(this.#context.store, mine.jobId) : settle()));
+        await this.#context.space.freeing(() => (running.isCancelled ? settleCancelled(this.#context.store, running.jobId) : settle()));
         return;
       } catch (error) {
         if (!isNoSpace(error) || this.#isClosed) throw error;
-        this.#context.logger.warn("The end of a training job waits for disk space to be recorded", { job: mine.jobId });
+        this.#context.logger.warn("The end of a training job waits for disk space to be recorded", { job: running.jobId });
         await this.#waitForSpace(shortages);
       }
     }
   }
 
-  async #end(mine: Running, settle: () => Promise<unknown>): Promise<void> {
-    await this.#record(mine, settle);
-    await this.#cleanUp(mine.jobId);
+  /** Records the end of a job and removes its files. */
+  async #end(running: RunningJob, settle: () => Promise<unknown>): Promise<void> {
+    await this.#record(running, settle);
+    await this.#cleanUp(running.jobId);
   }
 
+  /** Waits for disk space, or until {@link cancel} or {@link close} ends the wait. `failures` counts shortages in a row. */
   async #waitForSpace(failures: number): Promise<void> {
     this.#pause = new AbortController();
     await this.#context.space.waitForSpace({ failures, signal: this.#isClosed ? AbortSignal.abort() : this.#pause.signal });
     this.#pause = null;
   }
 
+  /** Wakes the queue in a minute. */
   #wakeLater(): void {
     setTimeout(() => this.wake(), RETRY_MS).unref();
   }
 
-  async #fail(mine: Running, error: unknown): Promise<void> {
-    this.#context.logger.error("A training job failed", { job: mine.jobId, error: traceOf(error) });
-    await this.#end(mine, () => settleFailed(this.#context.store, mine.jobId, error));
+  async #fail(running: RunningJob, error: unknown): Promise<void> {
+    this.#context.logger.error("A training job failed", { job: running.jobId, error: traceOf(error) });
+    await this.#end(running, () => settleFailed(this.#context.store, running.jobId, error));
   }
 
   /** Requeues a job after a trainer crash. The job resumes from its last committed step, unless it has reached `maxJobAttempts`. */
-  async #resumeOrFail(mine: Running, error: UnavailableError): Promise<void> {
-    const { jobId } = mine;
-    const count = this.#deaths.note(await getJob(this.#context.store, jobId));
+  async #resumeOrFail(running: RunningJob, error: UnavailableError): Promise<void> {
+    const { jobId } = running;
+    const count = this.#deaths.record(await getJob(this.#context.store, jobId));
     if (count >= this.#context.limits.maxJobAttempts) {
       const message = `The trainer died ${count} times during the job, which made no progress in between. Send less data at once, or give the service more memory. The last death: ${error.message}`;
-      await this.#fail(mine, new EngineError(message, { cause: error }));
+      await this.#fail(running, new EngineError(message, { cause: error }));
       return;
     }
     this.#context.logger.warn("The trainer died during a training job; the job resumes from its last committed step", {
       job: jobId,
       deaths: count,
     });
-    await this.#record(mine, () =>
+    await this.#record(running, () =>
       this.#context.store.transaction().execute(async (transaction) => requeueNow(transaction, await getJob(transaction, jobId))),
     );
   }
@@ -234,6 +243,7 @@ export class JobQueue {
   }
 }
 
+/** Checks that a job can be cancelled. @throws ConflictError `E_CONFLICT` if it has succeeded or failed. */
 function requireCancellable(job: JobRow): void {
   if (job.status === "succeeded" || job.status === "failed") {
     throw new ConflictError(`Training job '${job.id}' has already ${job.status} and cannot be cancelled`, { param: "training_job_id" });
@@ -275,6 +285,7 @@ export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow
   return { ...job, ...changed };
 }
 
+/** Ends a running job as cancelled; has no effect on a job that has ended. */
 function settleCancelled(store: Store, jobId: string): Promise<unknown> {
   return store.transaction().execute(async (transaction) => {
     const job = await getJob(transaction, jobId);
@@ -288,6 +299,7 @@ export async function requeueNow(transaction: Store, job: JobRow): Promise<void>
   else await transaction.updateTable("jobs").set({ status: "queued" }).where("id", "=", job.id).execute();
 }
 
+/** Ends a job as failed. */
 function settleFailed(store: Store, jobId: string, error: unknown): Promise<void> {
   const message = messageOf(error);
   return store.transaction().execute(async (transaction) => {

@@ -1,3 +1,4 @@
+/** Clean-up of a data directory after an interruption. */
 import { readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { BlobStore } from "../artifacts/blob-store.ts";
@@ -12,6 +13,7 @@ import { findStateDirectory } from "../disk/stored-path.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
 import { requeueNow } from "./queue.ts";
 
+/** Parts of the service that {@link recover} needs, and the quarantine of this start. */
 interface Sweep {
   readonly store: Store;
   readonly directory: DataDirectory;
@@ -44,6 +46,7 @@ export async function recover({ blobs, ...context }: Omit<Sweep, "quarantine"> &
   if (requeued + removed > 0) logger.info("Recovered after an interruption", { requeued, removed });
 }
 
+/** Returns interrupted jobs to the queue. Returns their number. */
 function requeueJobs(store: Store): Promise<number> {
   return store.transaction().execute(async (transaction) => {
     const interrupted = await transaction.selectFrom("jobs").selectAll().where("status", "=", "running").orderBy("seq").execute();
@@ -52,6 +55,7 @@ function requeueJobs(store: Store): Promise<number> {
   });
 }
 
+/** Returns the names in a directory; empty if it does not exist. */
 async function entriesOf(path: string): Promise<string[]> {
   return readdir(path).catch(() => []);
 }
@@ -92,6 +96,7 @@ async function removeTemporary(directory: DataDirectory): Promise<number> {
   return removed;
 }
 
+/** Removes the files of finished jobs and superseded progress. Quarantines unknown jobs and progress that no row mentions. */
 async function sweepJobs({ store, directory, quarantine }: Sweep): Promise<number> {
   const rows = await store.selectFrom("jobs").select(["id", "status", "progress_dir", "committed_steps"]).execute();
   const jobs = new Map(rows.map((job) => [job.id, job]));
@@ -119,6 +124,11 @@ async function sweepJobs({ store, directory, quarantine }: Sweep): Promise<numbe
   return removed;
 }
 
+/**
+ * Quarantines directories that no checkpoint mentions, and removes optimizer states that were dropped.
+ *
+ * @returns the number of removed files.
+ */
 async function sweepCheckpoints({ store, directory, quarantine, logger }: Sweep): Promise<number> {
   const rows = await store
     .selectFrom("checkpoints")
@@ -144,11 +154,13 @@ async function sweepCheckpoints({ store, directory, quarantine, logger }: Sweep)
   return removed;
 }
 
+/** Quarantines token reports of unknown jobs. */
 async function sweepTokens({ store, directory, quarantine }: Sweep): Promise<void> {
   const jobs = new Set((await store.selectFrom("jobs").select("id").execute()).map(({ id }) => `${id}.json`));
   for (const name of await entriesOf(directory.tokens)) if (!jobs.has(name)) await quarantine.add(join(directory.tokens, name));
 }
 
+/** Quarantines blobs that no artifact file references. */
 async function sweepBlobs({ store, quarantine }: Sweep, blobs: BlobStore): Promise<void> {
   const rows = await store.selectFrom("artifact_files").select("sha256").distinct().execute();
   const referenced = new Set(rows.map(({ sha256 }) => sha256));

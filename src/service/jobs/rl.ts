@@ -1,3 +1,4 @@
+/** Trainer of RL jobs. */
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { policyDiagnosticsSteps, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
 import { runStepsInSlices } from "../../base/util/steps.ts";
@@ -22,12 +23,12 @@ function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]):
   let sum = 0;
   let count = 0;
   for (const [index, row] of rows.entries()) {
-    const fresh = logprobs[index];
-    if (fresh === undefined || row.logprobs === undefined) continue;
+    const computed = logprobs[index];
+    if (computed === undefined || row.logprobs === undefined) continue;
     for (let t = 0; t < row.tokens.length; t++) {
       const sampled = row.logprobs[t] ?? NaN;
       if (row.weights[t] === 0 || Number.isNaN(sampled)) continue;
-      const difference = Math.abs((fresh[t] ?? NaN) - sampled);
+      const difference = Math.abs((computed[t] ?? NaN) - sampled);
       max = Math.max(max, difference);
       sum += difference;
       count++;
@@ -44,9 +45,10 @@ export async function runRlStep(scope: JobScope): Promise<Trained> {
   await verifyGroups(context.files, job);
   const batch = await context.data.rlBatch({ directory, jobId: job.id, config: config.experimental_config, base }, signal);
   const { warnings = [] } = config;
+  // `num_sequences` of this event is the number of optimizer steps of the job.
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
-  const withMissing = { count: batch.trajectoriesWithMissingBytes, one: "trajectory", many: "trajectories" };
-  await warnOfMissingTokens(scope, batch.missingBytes, withMissing);
+  const partsWithMissing = { count: batch.trajectoriesWithMissingBytes, one: "trajectory", many: "trajectories" };
+  await warnOfMissingTokens(scope, batch.missingBytes, partsWithMissing);
   const step = `Step ${scope.model.next_step}`;
   const startedMs = performance.now();
   const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
@@ -90,13 +92,13 @@ export async function runRlStep(scope: JobScope): Promise<Trained> {
       tokens_per_second: numTokens / Math.max(seconds, 1e-9),
     }),
   );
-  const raised = trainingWarnings(data, await recentRlSteps(store, job.model_id, WARNING_HISTORY));
+  const stepWarnings = trainingWarnings(data, await recentRlSteps(store, job.model_id, WARNING_HISTORY));
   return {
     metrics: data,
     digests,
     events: [
       { key: "step:1", type: "gradient_step", data: { gradient_step: 1, ...data } },
-      ...raised.map((warning) => ({ key: `warning:1:${warning.code}`, type: "warning" as const, data: { ...warning } })),
+      ...stepWarnings.map((warning) => ({ key: `warning:1:${warning.code}`, type: "warning" as const, data: { ...warning } })),
     ],
   };
 }

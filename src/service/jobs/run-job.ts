@@ -1,3 +1,4 @@
+/** Execution of one training job, from its start in the queue to its committed and published checkpoint. */
 import { messageOf } from "../../base/util/values.ts";
 import { logFailure } from "../common/logger.ts";
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
@@ -102,12 +103,13 @@ function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow |
     .finally(() => changes.notify());
 }
 
-function scopeOf(context: RunContext, facts: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal">): JobScope {
-  const { job, handle, signal } = facts;
+/** Returns the context of a running job. `commitProgress` keeps the row that the next commit builds on. */
+function scopeOf(context: RunContext, given: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal">): JobScope {
+  const { job, handle, signal } = given;
   let current = job;
   return {
     context,
-    ...facts,
+    ...given,
     async emit(event) {
       await context.store.transaction().execute((transaction) => appendEvent(transaction, job.id, event));
       context.changes.notify();

@@ -1,3 +1,4 @@
+/** Trainer of SFT jobs. */
 import { setImmediate } from "node:timers/promises";
 import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
@@ -29,8 +30,8 @@ export async function runSftSteps(scope: JobScope): Promise<Trained> {
     num_dropped_sequences: data.droppedSequences,
     num_dropped_tokens: data.droppedTokens,
   };
-  const measured = work.validationExamples === 0 ? {} : { num_validation_trajectories: work.validationExamples };
-  await emit({ key: "start", type: "training_started", data: { num_sequences: plan.stepCount, ...counts, ...measured } });
+  const validationCounts = work.validationExamples === 0 ? {} : { num_validation_trajectories: work.validationExamples };
+  await emit({ key: "start", type: "training_started", data: { num_sequences: plan.stepCount, ...counts, ...validationCounts } });
   await warnOfMissingTokens(scope, data.missingBytes, { count: data.examplesWithMissingBytes, one: "example", many: "examples" });
   let done = job.committed_steps;
   for (const step of plan.steps(done)) {
@@ -49,9 +50,10 @@ export async function runSftSteps(scope: JobScope): Promise<Trained> {
     // The final checkpoint commits the last step.
     if (done % context.limits.commitEverySteps === 0 && done < plan.stepCount) await scope.commitProgress(done);
   }
-  return { metrics: { ...(await summarize(context.store, job.id)), ...counts, ...measured }, events: [] };
+  return { metrics: { ...(await summarize(context.store, job.id)), ...counts, ...validationCounts }, events: [] };
 }
 
+/** Reads the data of a job. Without a validation artifact, the examples that the plan holds out are the validation data. */
 async function readWork({ context, job, base, signal }: JobScope): Promise<SftWork> {
   const { store, data: reader, files } = context;
   const { artifact_id, validation_artifact_id, config, experimental_config } = JSON.parse(job.config) as SftJobConfig;
@@ -82,6 +84,7 @@ interface SftStepMetrics {
   readonly "tokens/padding_share": number;
 }
 
+/** Trains one optimizer step and returns its metrics. The weights are checked after the last step. */
 async function trainStep(
   { context, handle, base, signal }: JobScope,
   data: SftData,
@@ -125,6 +128,7 @@ async function measure({ context, handle, signal }: JobScope, sequences: readonl
   return { "validation/loss": loss, "validation/tokens": trainedTokens };
 }
 
+/** Metrics of steps that are summed over a job. */
 const SUMMED = ["loss", "grad_norm", "num_trajectories", "num_tokens", "num_trainable_tokens"] as const;
 /** Events per database query. A job may have a million. */
 const EVENTS_PAGE = 1000;

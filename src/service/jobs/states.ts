@@ -1,3 +1,4 @@
+/** Commits of a training job: its progress, and the checkpoint with which it ends. */
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
@@ -22,6 +23,7 @@ export interface CommitContext extends SaveContext {
 
 /** Event reported by a trainer. */
 export interface NewEvent {
+  /** Key unique within the job: an event with the key of an earlier one is not stored again. */
   readonly key: string;
   readonly type: JobEventRow["type"];
   readonly data: Readonly<Record<string, unknown>>;
@@ -108,11 +110,12 @@ export async function commitCheckpoint(
     pinned: 0,
     digests: JSON.stringify(saved),
   };
-  let older: Pick<CheckpointRow, "model_id" | "step" | "state_dir">[];
+  let withOldOptimizer: Pick<CheckpointRow, "model_id" | "step" | "state_dir">[];
   try {
-    older = await store.transaction().execute(async (transaction) => {
+    withOldOptimizer = await store.transaction().execute(async (transaction) => {
       const { status } = await getJob(transaction, job.id);
       if (status !== "running") throw new InternalError(`Training job '${job.id}' is ${status} and cannot end now`);
+      // Only a model's newest checkpoint and its pinned ones keep their optimizer state.
       const outdated = await transaction
         .updateTable("checkpoints")
         .set({ optimizer_kind: null })
@@ -147,7 +150,7 @@ export async function commitCheckpoint(
     throw error;
   }
   // After the commit no error may fail the job. Leftover files are removed at the next start.
-  for (const outdated of older) {
+  for (const outdated of withOldOptimizer) {
     const state = findStateDirectory(directory, outdated);
     if (state !== null) await remove(join(state, OPTIMIZER_FILE)).catch(() => undefined);
   }

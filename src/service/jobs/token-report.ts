@@ -1,3 +1,4 @@
+/** Token reports: per-token log-probabilities and advantages of an RL job that requested them, stored as a file. */
 import { unlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logprobs, Row } from "../../engine/port.ts";
@@ -18,17 +19,17 @@ import type { JobRow } from "../store/tables.ts";
  * not trained. Turns whose trained tokens have different advantages also have one advantage per token.
  */
 export function tokenReport(sources: readonly RowSource[], rows: readonly Row[], logprobs: readonly Logprobs[]): TrainedTokens {
-  const found = new Map<string, TrainedTrajectory>();
+  const trajectories = new Map<string, TrainedTrajectory>();
   for (const [index, { group, trajectory, turns }] of sources.entries()) {
     const key = `${group}.${trajectory}`;
-    const entry = found.get(key) ?? { group, trajectory, turns: [] };
-    found.set(key, entry);
+    const entry = trajectories.get(key) ?? { group, trajectory, turns: [] };
+    trajectories.set(key, entry);
     const row = rows[index];
     for (const { turn, start, length } of turns) {
-      const positions = Array.from({ length }, (_, at) => start + at);
+      const positions = Array.from({ length }, (_, offset) => start + offset);
       const isTrained = (t: number) => (row?.weights[t] ?? 0) !== 0;
       const advantages = positions.map((t) => row?.advantages?.[t] ?? 0);
-      const trained = advantages.filter((_, at) => isTrained(start + at));
+      const trained = advantages.filter((_, offset) => isTrained(start + offset));
       const isEqual = trained.every((advantage) => advantage === trained[0]);
       const mean = trained.reduce((sum, advantage) => sum + advantage, 0) / trained.length;
       entry.turns.push({
@@ -39,7 +40,7 @@ export function tokenReport(sources: readonly RowSource[], rows: readonly Row[],
       });
     }
   }
-  return { object: "list", data: [...found.values()] };
+  return { object: "list", data: [...trajectories.values()] };
 }
 
 /** Serializes a report as JSON, one trajectory per step. */

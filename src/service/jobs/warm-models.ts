@@ -48,8 +48,8 @@ export class WarmModels {
   }
 
   /**
-   * Returns a model for exclusive use, with the weights of the checkpoint or the progress, and optimizer moments of the job's own kind or
-   * zero.
+   * Returns a model for exclusive use, from the cache or loaded from disk. It leaves the cache until {@link keep}. Its weights are the
+   * job's progress or else the checkpoint. Its optimizer moments are zero if a job of the other kind (RL or SFT) wrote them.
    */
   async acquire(options: AcquireOptions): Promise<ModelHandle> {
     const { model, checkpoint, job, signal } = options;
@@ -69,6 +69,7 @@ export class WarmModels {
     for (const { handle } of this.#warm.set(modelId, model)) await this.#engine.unload(handle);
   }
 
+  /** Unloads a model and removes it from the cache, if it is there. */
   async forget(modelId: string): Promise<void> {
     const kept = this.#warm.get(modelId);
     if (kept === undefined) return;
@@ -76,6 +77,7 @@ export class WarmModels {
     await this.#engine.unload(kept.handle);
   }
 
+  /** Loads a model from the progress of the job, else from the checkpoint, else from the base model. */
   async #load({ model, checkpoint, job, signal }: AcquireOptions): Promise<ModelHandle> {
     const spec = { base: model.base_model, ...loraOf(model), seed: model.seed };
     const createFrom = (path: string) => this.#engine.createModel({ ...spec, from: path }, { signal });

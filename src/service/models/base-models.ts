@@ -54,8 +54,8 @@ export class BaseModels {
   }
 
   /**
-   * Returns the name of a base model that a chat request can sample: a known identifier, a path, a model in Ollama's store, or a model of the
-   * hub that is on this machine. Null for any other name.
+   * Returns the name of a base model that a chat request can sample: a known identifier, a path, a model in Ollama's store, or a model of
+   * the hub that is on this machine. Null for any other name.
    */
   async servable(name: string): Promise<string | null> {
     if (this.ids.includes(name)) return name;
@@ -69,10 +69,10 @@ export class BaseModels {
   /**
    * Makes a base model known: fetches it from the hub if necessary, checks its files, and gives it an identifier.
    *
-   * @param id - Identifier; null = the source itself, which needs none.
+   * @param id - Identifier; null if requests will name the model by its source.
    * @returns the name for `model` and `base_model`.
    * @throws NotFoundError `E_NOT_FOUND` for a source that does not exist or is not allowed.
-   * @throws BaseModelError `E_BASE_MODEL` for one that cannot be loaded.
+   * @throws BaseModelError `E_BASE_MODEL` for a base model that cannot be loaded.
    * @throws ConflictError `E_CONFLICT` if the identifier belongs to another base model.
    * @throws UnsupportedError `E_UNSUPPORTED` if the engine takes no identifiers.
    */
@@ -108,7 +108,7 @@ export class BaseModels {
    *
    * @param options - Extent of the check. @default everything
    * @throws NotFoundError `E_NOT_FOUND` for an unknown base model.
-   * @throws BaseModelError `E_BASE_MODEL` for one that cannot be loaded.
+   * @throws BaseModelError `E_BASE_MODEL` for a base model that cannot be loaded.
    */
   async requireUsable(base: string, options: VerifyBaseOptions = {}): Promise<void> {
     const { engine, tokenizers } = this.#options;

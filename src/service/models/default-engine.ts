@@ -3,7 +3,7 @@ import type { OnnxEngineOptions } from "../../engine/onnx/engine.ts";
 import { BaseCatalog } from "../../engine/onnx/model/base-catalog.ts";
 import type { Engine } from "../../engine/port.ts";
 import { ConfigError } from "../../base/errors.ts";
-import { chooseDevice, warnOfFallbacks, warnOfMissingDevice } from "./device.ts";
+import { chooseDevice, fallbackWarning, missingGpuWarning } from "./device.ts";
 import type { Hub, HubOptions } from "../hub/hub.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
@@ -38,6 +38,7 @@ export async function checkEngine(options: EngineOptions): Promise<StartEngine |
   return null;
 }
 
+/** Rejects options of the embedded engine that a given engine would ignore. @throws ConfigError `E_CONFIG` */
 function rejectIgnored(options: EngineOptions): void {
   const { baseModels, allowedBaseRoots, samplers, samplerThreads, trainerThreads, device, deviceMemory, weightPrecision } = options;
   // Without a hub, no engine fetches a base model.
@@ -66,8 +67,8 @@ async function checkDefaultEngine(options: DefaultEngineOptions): Promise<StartE
       baseModels,
       allowedRoots: allowedBaseRoots,
       ...device,
-      onFallback: warnOfFallbacks(logger),
-      onDeviceUnavailable: warnOfMissingDevice(logger, device.weightPrecision),
+      onFallback: fallbackWarning(logger),
+      onDeviceUnavailable: missingGpuWarning(logger, device.weightPrecision),
       onWorkerDeath: (death) => logger.error("A worker of the engine died; it is restarted", { ...death }),
       resolveBase: hub === null ? undefined : (base) => hub.directoryOf(base),
       samplers,

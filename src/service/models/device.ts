@@ -1,4 +1,4 @@
-/** Device of the embedded engine: its choice, and warnings if it is missing or lacks operators. */
+/** Device of the embedded engine: its choice, and warnings about a missing GPU or about operators that the GPU lacks. */
 import type { DeviceChoice, WeightPrecision } from "../../engine/engine-info.ts";
 import type { OnnxEngineOptions } from "../../engine/onnx/engine.ts";
 import {
@@ -12,26 +12,30 @@ import { ConfigError } from "../../base/errors.ts";
 import { parseBytes } from "../../base/util/units.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 
+/** Returns an environment variable; undefined if it is not set or blank. */
 function variable(name: string): string | undefined {
   return process.env[name]?.trim() || undefined;
 }
 
 /**
  * Returns the device options to use: each option, else its environment variable `WHETSTONE_DEVICE`, `WHETSTONE_DEVICE_MEMORY` or
- * `WHETSTONE_WEIGHT_PRECISION`, else its default. The last two variables have no effect with the device "cpu".
+ * `WHETSTONE_WEIGHT_PRECISION`, else its default.
  *
- * @param names - Names of the options in messages.
+ * With the device "cpu", the last two variables are ignored: an environment may set them for all programs of a machine. The options of the
+ * same names are rejected, because a caller who gives them expects an effect.
+ *
+ * @param names - Names of the options in messages; they differ between the library and the command line.
  * @throws ConfigError `E_CONFIG` for an option or variable that is not valid; the message names it.
  */
 export function chooseDevice(options: DeviceOptions, names: DeviceOptionNames = DEVICE_OPTION_NAMES): CheckedDevice {
   const device = options.device ?? (variable("WHETSTONE_DEVICE") as DeviceChoice | undefined);
-  const isProcessor = device === undefined || device === "cpu";
+  const isCpu = device === undefined || device === "cpu";
   return checkedDevice(
     {
       device,
-      deviceMemory: options.deviceMemory ?? (isProcessor ? undefined : memoryOfVariable()),
+      deviceMemory: options.deviceMemory ?? (isCpu ? undefined : memoryOfVariable()),
       weightPrecision:
-        options.weightPrecision ?? (isProcessor ? undefined : (variable("WHETSTONE_WEIGHT_PRECISION") as WeightPrecision | undefined)),
+        options.weightPrecision ?? (isCpu ? undefined : (variable("WHETSTONE_WEIGHT_PRECISION") as WeightPrecision | undefined)),
     },
     {
       device: options.device === undefined ? "WHETSTONE_DEVICE" : names.device,
@@ -41,6 +45,7 @@ export function chooseDevice(options: DeviceOptions, names: DeviceOptionNames = 
   );
 }
 
+/** Returns `WHETSTONE_DEVICE_MEMORY` in bytes. @throws ConfigError `E_CONFIG` for a value that is not a size. */
 function memoryOfVariable(): number | undefined {
   const param = "WHETSTONE_DEVICE_MEMORY";
   const text = variable(param);
@@ -51,11 +56,13 @@ function memoryOfVariable(): number | undefined {
 }
 
 /**
- * Returns a callback of the engine that logs that large models run on the processor, because the device "auto" found no GPU.
+ * Returns a callback of the engine for the device "auto" without a usable GPU. It logs that large models run on the processor.
+ *
+ * Large models are those above `MAX_SMALL` in `engine/onnx/model/size.ts`; with "auto", smaller ones always run on the processor.
  *
  * @param weightPrecision - Precision of the weights on a GPU; the processor stores float32.
  */
-export function warnOfMissingDevice(
+export function missingGpuWarning(
   logger: ServiceLogger,
   weightPrecision: WeightPrecision,
 ): NonNullable<OnnxEngineOptions["onDeviceUnavailable"]> {
@@ -63,8 +70,8 @@ export function warnOfMissingDevice(
   return (reason) => logger.warn(`No GPU can be used: models of more than 16 M weights run on the processor${weights}`, { reason });
 }
 
-/** Returns a callback of the engine that logs one warning per operator that the processor computes in place of the device. */
-export function warnOfFallbacks(logger: ServiceLogger): NonNullable<OnnxEngineOptions["onFallback"]> {
+/** Returns a callback of the engine that logs one warning per operator that the processor computes in place of the GPU. */
+export function fallbackWarning(logger: ServiceLogger): NonNullable<OnnxEngineOptions["onFallback"]> {
   const logged = new Set<string>();
   return ({ program, onProcessor }) => {
     for (const [operator, nodes] of Object.entries(onProcessor)) {

@@ -1,3 +1,4 @@
+/** Policies that requests sample: resolution of model names, and the leases that keep weights loaded. */
 import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../../engine/port.ts";
 import { NotFoundError } from "../../base/errors.ts";
 import type { BaseModels } from "./base-models.ts";
@@ -86,7 +87,7 @@ export class Policies implements PolicyResolver {
     } catch (error) {
       // The checkpoint may have been deleted while its files were read.
       if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
-        throw missingStep(model, checkpoint.step, "model");
+        throw missingStepError(model, checkpoint.step, "model");
       throw error;
     }
   }
@@ -98,7 +99,7 @@ export class Policies implements PolicyResolver {
     this.#leases.adopt(key, policy);
   }
 
-  /** Drops the policies of deleted checkpoints. Running requests keep their weights. */
+  /** Drops the policies of deleted checkpoints. Requests that still lease one keep its weights until they end. */
   forget(checkpointIds: readonly string[]): void {
     for (const id of checkpointIds) this.#leases.forget(keyOf(id));
   }
@@ -108,6 +109,7 @@ export class Policies implements PolicyResolver {
     return this.#leases.isLeased(keyOf(checkpointId));
   }
 
+/** Leases a base model. */
   async #leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
     const { engine, bases } = this.#options;
     const base = await engine.describeBase(id).catch((error: unknown) => {
@@ -139,11 +141,13 @@ export class Policies implements PolicyResolver {
   }
 }
 
+/** Returns the key of a checkpoint's policy among the leases. */
 function keyOf(checkpointId: string): string {
   return `checkpoint:${checkpointId}`;
 }
 
-function missingStep(model: ModelRow, step: number | null, param: string): NotFoundError {
+/** Returns the error for a step that does not exist; for a model without checkpoints, `step` is null. */
+function missingStepError(model: ModelRow, step: number | null, param: string): NotFoundError {
   const what =
     step === null
       ? `Model '${pathOf(model)}' has no checkpoint: all were deleted`
@@ -200,6 +204,6 @@ export async function findCheckpoint(
     });
   }
   const checkpoint = parsed.step === null ? await newestCheckpoint(store, model.id) : await checkpointAt(store, model.id, parsed.step);
-  if (checkpoint === undefined) throw missingStep(model, parsed.step, param);
+  if (checkpoint === undefined) throw missingStepError(model, parsed.step, param);
   return { model, checkpoint };
 }

@@ -12,6 +12,7 @@ export type DocumentPart = { readonly [key: string]: unknown };
 /** Headers that are always sent with an error, by status. */
 const ERROR_HEADERS: Partial<Readonly<Record<ErrorStatus, string>>> = { 401: "WWW-Authenticate", 429: "Retry-After" };
 
+/** Schema of a step in a path. */
 const STEP = { type: "string", pattern: "^(?:[0-9]{1,9}|latest)$" };
 
 /** Description and schema by path parameter. */
@@ -58,7 +59,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   const [requests, answers] = [requestSchemas(), answerSchemas()];
   const media = (contents: Contents, schemas: typeof requests): DocumentPart => {
     if (contents === "text") return { schema: { type: "string" } };
-    return contents === "binary" ? {} : { schema: schemas.at(contents) };
+    return contents === "binary" ? {} : { schema: schemas.schemaOf(contents) };
   };
 
   function parametersFor(spec: RouteSpec): DocumentPart[] {
@@ -66,10 +67,10 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
       const parameter = PATH_PARAMETERS[name];
       if (parameter === undefined) throw new Error(`The path parameter {${name}} has no description`);
       const { description, schema } = parameter;
-      return { name, in: "path", required: true, description, schema: schema instanceof z.ZodType ? requests.at(schema) : schema };
+      return { name, in: "path", required: true, description, schema: schema instanceof z.ZodType ? requests.schemaOf(schema) : schema };
     });
     const inQuery = Object.entries(spec.query?.shape ?? {}).map(([name, schema]) => {
-      const { description, ...rest } = requests.at(schema as z.ZodType);
+      const { description, ...rest } = requests.schemaOf(schema as z.ZodType);
       return { name, in: "query", required: false, ...(description === undefined ? {} : { description }), schema: rest };
     });
     return [...inPath, ...inQuery, ...(spec.isIdempotent === true ? [IDEMPOTENCY_KEY] : [])];
@@ -112,7 +113,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   });
   const { components, forRequest } = joined(
     requests.reachable(operations.map(({ request }) => request)),
-    answers.reachable([routes.map((spec) => answers.at(spec.errorBody ?? errorBody)), operations.map(({ successes }) => successes)]),
+    answers.reachable([routes.map((spec) => answers.schemaOf(spec.errorBody ?? errorBody)), operations.map(({ successes }) => successes)]),
   );
   const paths: Record<string, Record<string, DocumentPart>> = {};
   for (const { spec, request, successes } of operations) {
@@ -122,7 +123,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
       status,
       spec.errorBody === undefined
         ? { $ref: `#/components/responses/${ERRORS[status].type}${status}` }
-        : errorPart(status, answers.at(spec.errorBody)),
+        : errorPart(status, answers.schemaOf(spec.errorBody)),
     ]);
     (paths[spec.path] ??= {})[spec.method.toLowerCase()] = {
       operationId: spec.id,
@@ -160,6 +161,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   };
 }
 
+/** Returns the description of an error response. */
 function errorPart(status: ErrorStatus, schema: DocumentPart = { $ref: "#/components/schemas/ErrorBody" }): DocumentPart {
   const header = ERROR_HEADERS[status];
   return {

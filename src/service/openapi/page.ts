@@ -27,6 +27,7 @@ ${pieces.map((piece) => {
 })}</pre>`;
 }
 
+/** Renders the contents of a body by media type. */
 function contentRows(content: unknown): Html[] {
   return Object.entries(asPart(content)).map(([type, media]) => {
     const { schema } = asPart(media);
@@ -55,6 +56,7 @@ function parameterRow(parameter: unknown): Html {
   </tr>`;
 }
 
+/** Renders an operation with its parameters, body and answers, folded. */
 function operation(path: string, method: string, value: unknown, document: DocumentPart): Html {
   const { operationId, summary, description, parameters, requestBody, responses, security } = asPart(value);
   return html`<details id="${asText(operationId)}">

@@ -69,7 +69,7 @@ class DirectedSchemas {
   }
 
   /** Returns the schema to use in the document: a reference to a component, or an inline schema if it has no name. */
-  at(schema: z.ZodType): JsonSchema {
+  schemaOf(schema: z.ZodType): JsonSchema {
     const name = this.#names.get(schema);
     if (name !== undefined) return { $ref: COMPONENTS + name };
     return tidied(z.toJSONSchema(schema, { io: this.#io, unrepresentable: "any" })) as JsonSchema;

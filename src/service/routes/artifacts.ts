@@ -164,7 +164,10 @@ export function artifactRoutes(context: ServiceContext): Route[] {
   ];
 }
 
-/** Opens the content of a file, which ends with an error before its last byte if it is damaged. Replacing the file afterwards does not affect the reader. */
+/**
+ * Opens the content of a file. The content of a damaged file ends with an error before its last byte. Replacing the file afterwards does
+ * not affect the reader.
+ */
 async function openFile(
   { store, files }: Pick<ServiceContext, "store" | "files">,
   id: string,
@@ -193,6 +196,7 @@ function fileAt(artifact: StoredArtifact, path: string): ArtifactFileRow {
   );
 }
 
+/** Creates the next version of an artifact, which is open. */
 function openVersion(request: CreateArtifactRequest): Creation {
   return {
     async commit(store) {
@@ -224,6 +228,7 @@ function requireOpen(artifact: StoredArtifact): void {
   );
 }
 
+/** Stores the body of a request as a file of an open version, and removes the blob that it replaces. */
 async function putFile(context: ServiceContext, c: ServiceRequest, id: string | undefined): Promise<ArtifactFile> {
   const { store, blobs, limits, space } = context;
   const path = filePath(c);
@@ -239,6 +244,7 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
   const body = c.req.raw.body ?? new Blob([]).stream();
   const blob = await blobs.write(body as AsyncIterable<Uint8Array>, { maxBytes: limits.maxArtifactFileBytes });
   const { sha256, sizeBytes } = blob;
+  // Blob to remove afterwards: the new one, or the one that it replaced once the row is committed.
   let unused: string | undefined = sha256;
   try {
     return await store.transaction().execute(async (transaction) => {
@@ -260,6 +266,7 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
   }
 }
 
+/** Commits a version. Has no effect on a committed one. */
 function commitVersion({ store }: ServiceContext, id: string): Promise<StoredArtifact> {
   return store.transaction().execute(async (transaction) => {
     const artifact = await getArtifact(transaction, id);

@@ -91,7 +91,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       id: "getCheckpoint",
       summary: "Read a checkpoint",
       answer: checkpoint,
-      handle: async (c) => c.json(await withSize((await findAsked(store, c)).checkpoint)),
+      handle: async (c) => c.json(await withSize((await findRequested(store, c)).checkpoint)),
     },
     {
       ...extension,
@@ -107,7 +107,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
         headers: { "Content-Disposition": "The name of the file." },
       },
       handle: async (c) => {
-        const { model, checkpoint: found } = await findAsked(store, c);
+        const { model, checkpoint: found } = await findRequested(store, c);
         const { include } = readQuery(c, archiveQuery);
         const archive = await download(context, model, found, include === "base");
         return c.body(webStream(archive), 200, {
@@ -138,7 +138,8 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
   ];
 }
 
-function findAsked(store: Store, c: ServiceRequest): ReturnType<typeof find> {
+/** Finds the model and the checkpoint in the path of a request. */
+function findRequested(store: Store, c: ServiceRequest): ReturnType<typeof find> {
   return find(store, pathParameter(c, "model_id"), pathParameter(c, "step"));
 }
 
@@ -169,9 +170,9 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
   };
   // Retention skips held checkpoints, but a deletion by a user does not. It deletes the row before the files, so the files exist as long as
   // the row does.
-  const stillThere = () => find(context.store, model.id, String(checkpoint.step));
+  const requireExisting = () => find(context.store, model.id, String(checkpoint.step));
   try {
-    await stillThere();
+    await requireExisting();
     const isAdapter = model.lora !== null;
     // A newly initialized adapter has no files; its seed recreates it.
     const fresh = async () => (isAdapter ? { path: await saveFresh(engine, model, scratch), read: readUnverified } : null);
@@ -189,22 +190,24 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
       includesBase,
     });
     archive.once("close", () => void finish());
-    await stillThere().catch((error: unknown) => {
+    await requireExisting().catch((error: unknown) => {
       archive.destroy();
       throw error;
     });
     return archive;
   } catch (error) {
     await finish();
-    await stillThere();
+    await requireExisting();
     throw error;
   }
 }
 
+/** Reads a file that was just written and has no digest. */
 function readUnverified(_name: string, file: FileHandle): AsyncIterable<Uint8Array> {
   return piecesOf(file);
 }
 
+/** Saves the newly initialized adapter of a model, which its seed determines, and returns its directory. */
 async function saveFresh(engine: Engine, model: ModelRow, path: string): Promise<string> {
   await mkdir(path, { mode: 0o700 });
   const handle = await engine.createModel({ base: model.base_model, ...loraOf(model), seed: model.seed });
@@ -216,6 +219,7 @@ async function saveFresh(engine: Engine, model: ModelRow, path: string): Promise
   }
 }
 
+/** Pins a checkpoint, so that retention keeps it with its optimizer state. */
 function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
   return store.transaction().execute(async (transaction) => {
     const { checkpoint } = await find(transaction, id, step);
@@ -228,18 +232,19 @@ function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
 async function unpin({ store, directory, retention, space }: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
   const change = async (transaction: Store) => {
     const { checkpoint } = await find(transaction, id, step);
-    const outdated = (await newestCheckpoint(transaction, checkpoint.model_id))?.id !== checkpoint.id;
-    const changed = { pinned: 0, optimizer_kind: outdated ? null : checkpoint.optimizer_kind };
+    const isNewest = (await newestCheckpoint(transaction, checkpoint.model_id))?.id === checkpoint.id;
+    const changed = { pinned: 0, optimizer_kind: isNewest ? checkpoint.optimizer_kind : null };
     await transaction.updateTable("checkpoints").set(changed).where("id", "=", checkpoint.id).execute();
-    return { row: { ...checkpoint, ...changed }, isOutdated: outdated };
+    return { row: { ...checkpoint, ...changed }, isNewest };
   };
-  const { row, isOutdated } = await space.freeing(() => store.transaction().execute(change));
+  const { row, isNewest } = await space.freeing(() => store.transaction().execute(change));
   const state = findStateDirectory(directory, row);
-  if (isOutdated && state !== null) await remove(join(state, OPTIMIZER_FILE));
+  if (!isNewest && state !== null) await remove(join(state, OPTIMIZER_FILE));
   await retention.enforceBudget();
   return row;
 }
 
+/** Deletes the checkpoints at the given steps: first their rows, then their files. */
 async function deleteCheckpoints(
   { store, policies, directory, space }: ServiceContext,
   id: string,

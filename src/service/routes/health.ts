@@ -54,6 +54,7 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
   ];
 }
 
+/** Returns the status of sampling: `ok` with all workers, `unavailable` only if no model can be sampled. */
 function statusOf(workers: readonly WorkerStatus[], hasUpstream: boolean): HealthReport["status"] {
   const isRunning = ({ state }: WorkerStatus) => state === "running";
   if (workers.every(isRunning)) return "ok";

@@ -128,10 +128,11 @@ function requireOffered({ engine }: ServiceContext, lora: LoraConfig | null): vo
   throw new UnsupportedError(`The engine "${name}" of this service trains ${other}`, { param: "lora" });
 }
 
+/** Validates a request for a model and prepares its step 0; or, with `return_existing`, finds the model. */
 async function prepareModel(context: ServiceContext, asked: CreateModelRequest): Promise<Creation> {
   const request: CreateModelRequest = { ...asked, base_model: context.bases.canonical(asked.base_model) };
   const name: QualifiedName = { entity: request.entity ?? DEFAULT_ENTITY, project: request.project, name: request.name };
-  const existing = async (store: Store): Promise<ModelRow | undefined> => {
+  const findExisting = async (store: Store): Promise<ModelRow | undefined> => {
     const model = await findModel(store, name);
     if (model === undefined || request.return_existing === true) return model;
     throw new ConflictError(`Model '${pathOf(name)}' exists already. Choose another name, or pass \`return_existing: true\``, {
@@ -143,21 +144,21 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
   // A model that can never be trained or sampled must not exist.
   await context.bases.requireUsable(request.base_model);
   // Checked before the preparation and again at the commit, because two requests may create the same model concurrently.
-  const known = await existing(context.store);
-  if (known !== undefined) return { commit: async (store) => toWire((await existing(store)) ?? (await getModel(store, known.id))) };
+  const known = await findExisting(context.store);
+  if (known !== undefined) return { commit: async (store) => toWire((await findExisting(store)) ?? (await getModel(store, known.id))) };
   await context.space.requireSpace();
   const id = randomUUID();
   const origin = await prepareOrigin(context, { id, seed: seedOf(name), request });
-  let isMade = false;
+  let isCreated = false;
   return {
     async commit(store) {
-      const other = await existing(store);
+      const other = await findExisting(store);
       if (other !== undefined) return toWire(other);
-      isMade = true;
+      isCreated = true;
       return toWire(await insertModel(store, { id, name, request, origin }));
     },
     afterwards: () => {
-      const work = isMade ? context.retention.enforceBudget() : origin.discard();
+      const work = isCreated ? context.retention.enforceBudget() : origin.discard();
       work.catch(logFailure(context.logger, "A new model's files could not be put in order"));
     },
     undo: origin.discard,
@@ -199,6 +200,7 @@ async function insertModel(
   return row;
 }
 
+/** Cancels the jobs of a model, then deletes its rows and its files. */
 async function deleteModel({ store, jobs, policies, directory, space }: ServiceContext, id: string): Promise<DeleteModelResponse> {
   const model = await getModel(store, id);
   for (;;) {

@@ -25,11 +25,11 @@ function permissionOf(id: string, created: number, { allowsTraining }: { readonl
 }
 
 /** Converts milliseconds to whole seconds. */
-function toSeconds(time: number): number {
-  return Math.floor(time / 1000);
+function toSeconds(timeMs: number): number {
+  return Math.floor(timeMs / 1000);
 }
 
-/** Size of a base model. */
+/** Size of a base model: its context length and number of parameters, null if unknown. */
 type Size = Pick<ServedModel, "max_model_len" | "parameters">;
 
 /**
@@ -37,7 +37,7 @@ type Size = Pick<ServedModel, "max_model_len" | "parameters">;
  * `GET /v1/models/{model}`, an entry of this list. Steps are not listed.
  */
 export function servedModelRoutes({ engine, bases, upstream, store }: ServiceContext): Route[] {
-  const startedAt = toSeconds(Date.now());
+  const startedSeconds = toSeconds(Date.now());
 
   /** Returns the size of a base model; nulls if the model is not on this machine, because listing must not fetch models. */
   async function sizeOf(base: string): Promise<Size> {
@@ -70,7 +70,7 @@ export function servedModelRoutes({ engine, bases, upstream, store }: ServiceCon
       const source = { owned_by: model.entity, root: stepName(model, model.latest_step ?? 0), parent: model.base_model };
       return entry(pathOf(model), toSeconds(Date.parse(model.created_at)), source);
     });
-    return [...untrained.map((id) => entry(id, startedAt, { owned_by: "whetstone", root: id, parent: null })), ...trained];
+    return [...untrained.map((id) => entry(id, startedSeconds, { owned_by: "whetstone", root: id, parent: null })), ...trained];
   }
 
   const common = { method: "GET", tag: "Models" } as const;

@@ -176,6 +176,7 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
   ];
 }
 
+/** Returns a page of events. If it would be empty, waits up to `wait` seconds for an event or the end of the job. */
 async function eventsOf(
   { store, jobs }: ServiceContext,
   id: string,
@@ -204,6 +205,7 @@ async function requireStart(store: Store, model: ModelRow): Promise<void> {
   });
 }
 
+/** Validates an RL request and stores its groups. */
 async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest): Promise<Creation> {
   const { store, engine, bases, directory, jobs } = context;
   const model = await getModel(store, head.modelId);
@@ -233,6 +235,7 @@ async function prepareRl(context: ServiceContext, { head, accept }: OpenRlReques
   };
 }
 
+/** Validates an SFT request, its data included. */
 async function prepareSft(context: ServiceContext, request: CreateSftJobRequest): Promise<Creation> {
   const { store, jobs } = context;
   const model = await getModel(store, request.model_id);

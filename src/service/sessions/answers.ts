@@ -4,7 +4,10 @@ import { chunkStream } from "../chat/answer/chunk-source.ts";
 import type { ChatAnswer } from "../chat/pipeline.ts";
 import type { Asked } from "../chat/request/effective-request.ts";
 
-/** Sets the token ids and log-probabilities to null that the agent did not ask for; as in an answer without them. */
+/**
+ * Returns the answer for the agent: token ids and log-probabilities that it did not ask for are null. A session records both for every
+ * request.
+ */
 export function withoutUnasked(completion: ChatCompletion, { logprobs, tokenIds }: Asked): ChatCompletion {
   if (logprobs && tokenIds) return completion;
   const choices = completion.choices.map((choice) => ({
@@ -16,9 +19,9 @@ export function withoutUnasked(completion: ChatCompletion, { logprobs, tokenIds 
 }
 
 /**
- * Sets the parts of a chunk to null that the agent did not ask for.
+ * Returns a chunk for the agent, like {@link withoutUnasked}.
  *
- * @returns null for a chunk that has no other parts.
+ * @returns null for a chunk that has only parts that the agent did not ask for.
  */
 export function chunkWithoutUnasked(chunk: ChatCompletionChunk, { logprobs, tokenIds }: Asked): ChatCompletionChunk | null {
   if (logprobs && tokenIds) return chunk;
@@ -32,6 +35,7 @@ export function chunkWithoutUnasked(chunk: ChatCompletionChunk, { logprobs, toke
   return { ...chunk, choices, ...(tokenIds || !chunk.prompt_token_ids ? {} : { prompt_token_ids: null }) };
 }
 
+/** Whether a choice of a chunk has nothing that the agent asked for. */
 function isEmptyChoice({ delta, finish_reason: end, logprobs }: ChatCompletionChunk["choices"][number]): boolean {
   return !end && !logprobs && Object.values(delta).every((value) => value === "" || value === null);
 }

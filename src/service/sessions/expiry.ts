@@ -5,17 +5,17 @@ import { deleteExpired } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
 
 /** Milliseconds between two cleanups. Expired sessions are invisible at once. */
-const LOOK_MS = 60_000;
+const CLEANUP_MS = 60_000;
 
 /**
  * Deletes expired sessions with their turns, now and every minute.
  *
  * @returns a function that stops the cleanups and waits for a running one.
  */
-export function keepSessions({ store, logger }: { readonly store: Store; readonly logger: ServiceLogger }): () => Promise<void> {
-  const look = async (): Promise<void> => {
+export function startSessionExpiry({ store, logger }: { readonly store: Store; readonly logger: ServiceLogger }): () => Promise<void> {
+  const cleanUp = async (): Promise<void> => {
     const deleted = await deleteExpired(store);
     if (deleted > 0) logger.info("Expired sessions were deleted", { sessions: deleted });
   };
-  return repeat(() => look().catch(logFailure(logger, "Expired sessions could not be deleted")), LOOK_MS);
+  return repeat(() => cleanUp().catch(logFailure(logger, "Expired sessions could not be deleted")), CLEANUP_MS);
 }

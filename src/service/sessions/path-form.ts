@@ -1,4 +1,4 @@
-/** Addresses of sessions in the path, for agents that cannot send another API key. */
+/** URLs with a session in their path, for agents that can be given a URL but no API key. */
 import { timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { presentedKey } from "../http/auth.ts";
@@ -9,7 +9,8 @@ import type { StoredSessions } from "./sessions.ts";
 const PREFIX = /^\/sessions\/(?<session>[^/?]+)(?<rest>\/[^?]*(?:\?.*)?)$/u;
 
 /**
- * Returns a function that turns a request to `/sessions/{session}/…` into the request to `/…` with the key of the session.
+ * Returns a function that turns a request to `/sessions/{session}/…`, such as `/sessions/whs-…/v1/chat/completions`, into the request to
+ * `/…` with the key of the session.
  *
  * `{session}` is the key of a session, and other keys of the request are ignored; or its id, and the request has the key of the session or
  * of the service. All other requests stay unchanged.

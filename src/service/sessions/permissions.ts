@@ -18,8 +18,8 @@ function patternOf(path: string): RegExp {
 }
 
 /**
- * Creates the `permits` of {@link requireKey}: the key of a session permits only the routes marked with `isForSessions`, and of routes with a
- * session's id only its own.
+ * Creates the `permits` of {@link requireKey}: the key of a session permits only the routes marked with `isForSessions`, and of routes with
+ * a session's id only its own.
  */
 export function sessionPermissions(routes: readonly GuardedRoute[], sessions: Pick<StoredSessions, "idOfKey">): KeyExceptions["permits"] {
   const permitted = routes

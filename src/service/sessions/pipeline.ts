@@ -63,10 +63,12 @@ function fieldsOf(session: SessionRow): SessionFields {
   };
 }
 
+/** Returns the call for the inner pipeline, where the session is a conversation. */
 function innerCall<C extends RenderCall>(call: C, session: SessionRow): C {
   return { ...call, credential: SESSIONS, conversation: session.id };
 }
 
+/** Samples and records a request of a session, or answers a repeated one from the record. */
 async function complete(inner: ChatPipeline, sessions: StoredSessions, session: SessionRow, call: ChatCall): Promise<ChatAnswer> {
   requireOpen(session);
   const { dialect, digest, retryCount } = call.source;
@@ -82,7 +84,7 @@ async function complete(inner: ChatPipeline, sessions: StoredSessions, session: 
   const detach = turn.attach(call.signal);
   try {
     const maxOutputTokens = await sessions.reserve(session, turn, { choices: Math.max(asked.n, 1), maxTokens: request.maxTokens });
-    const recording = { sessions, turn, recorded: withTokenLimit(request.json(), request.limits, maxOutputTokens) };
+    const recording = { sessions, turn, requestJson: withTokenLimit(request.json(), request.limits, maxOutputTokens) };
     const answer = await inner.complete({
       ...innerCall(call, session),
       signal: turn.signal,
@@ -119,24 +121,28 @@ function shownAnswer(completion: ChatCompletion, text: string, asked: Asked): Wh
   return { completion: () => shown, json: () => JSON.stringify(shown) };
 }
 
-/** Waits for the turn that a request repeats, or reads it from the record. Null without one. */
+/**
+ * Returns the recorded turn that a request repeats, and waits for it if it is still sampled. Null for a request that repeats no turn, or
+ * one that failed: it must be sampled.
+ */
 async function repeat(sessions: StoredSessions, key: TurnKey, call: ChatCall): Promise<SessionTurnRow | null> {
   if (sessions.takeFailure(key)) return null;
-  const orphan = sessions.findRunning(key);
-  // A turn that is being recorded without a client may be joined, too.
-  if (orphan !== undefined && orphan.clients === 0) return delivered(sessions, await join(orphan, call));
+  const running = sessions.findRunning(key);
+  // A turn without a client comes first: the client that repeats the request is most likely the one that has lost it.
+  if (running !== undefined && running.clients === 0) return delivered(sessions, await join(running, call));
   const recorded = await findTurn(sessions.store, key);
   if (recorded !== undefined && recorded.is_delivered === 0) return delivered(sessions, recorded);
-  if (orphan !== undefined) return delivered(sessions, await join(orphan, call));
+  if (running !== undefined) return delivered(sessions, await join(running, call));
   return recorded ?? null;
 }
 
-/** Marks a turn as delivered, unless it is. */
+/** Marks a turn as delivered, unless it is marked already, and returns it. */
 async function delivered(sessions: StoredSessions, turn: SessionTurnRow): Promise<SessionTurnRow> {
   if (turn.is_delivered === 0) await markDelivered(sessions.store, turn);
   return turn;
 }
 
+/** Waits for the record of a running turn, as one of its clients. */
 async function join(turn: RunningTurn, { signal }: ChatCall): Promise<SessionTurnRow> {
   const detach = turn.attach(signal);
   turn.onJoin();
@@ -158,6 +164,7 @@ function textOf(completion: ChatCompletion): string {
   return JSON.stringify({ ...completion, usage: usage.total_tokens > 0 ? usage : counted });
 }
 
+/** Returns the number of sampled tokens. */
 function tokensOf({ choices }: ChatCompletion): number {
   return choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);
 }
@@ -167,7 +174,7 @@ interface Recording {
   readonly sessions: StoredSessions;
   readonly turn: RunningTurn;
   /** Body of the request, as JSON. */
-  readonly recorded: string;
+  readonly requestJson: string;
 }
 
 /**
@@ -176,13 +183,13 @@ interface Recording {
  * @param answer - The completion, also as JSON.
  */
 function record(
-  { sessions, turn, recorded }: Recording,
+  { sessions, turn, requestJson }: Recording,
   { completion, text }: { readonly completion: ChatCompletion; readonly text: string },
 ): Promise<void> {
   const row: SessionTurnRow = {
     ...turn.key,
     seq: turn.seq,
-    request: recorded,
+    request: requestJson,
     completion: text,
     is_delivered: turn.clients > 0 ? 1 : 0,
     created_at: new Date().toISOString(),
@@ -195,10 +202,14 @@ interface StreamContext extends Recording {
   readonly asked: Asked;
   /** Releases the client. */
   readonly detach: () => void;
-  /** Whether the stream is sampled at the pace of the engine: other requests wait for its tokens, whether or not the client reads. */
+  /**
+   * Whether the stream is read as fast as the engine samples, even if the client reads slowly or not at all. True if the turn has reserved
+   * tokens of its session, because other requests of the session may wait for them.
+   */
   readonly isDrained: boolean;
 }
 
+/** Returns the stream of a turn, which is recorded before its end is sent. */
 function stream(inner: ChatPipeline, source: ChunkSource, context: StreamContext): ChunkSource {
   const { turn, asked, detach, isDrained } = context;
   const chunks = new TurnStream(source, {

@@ -23,6 +23,7 @@ export async function recordedTrajectory(store: Store, session: SessionRow): Pro
   };
 }
 
+/** Converts a recorded turn. A prompt without messages becomes a message of the user. */
 function toCall({ seq, request, completion }: Pick<SessionTurnRow, "seq" | "request" | "completion">): RecordedCall {
   const body = JSON.parse(request) as { readonly prompt?: RawPrompt; readonly messages?: unknown };
   const isRaw = body.messages === undefined;

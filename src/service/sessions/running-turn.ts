@@ -79,6 +79,7 @@ export class RunningTurn {
   }
 
   #end(): void {
+    // The number never returns to 0, so that a later disconnection starts no grace period.
     this.#clients = Infinity;
     if (this.#grace !== null) clearTimeout(this.#grace);
   }

@@ -29,22 +29,27 @@ const MAX_KEYS = 10_000;
 const MAX_COUNTS = 10_000;
 /** Max failed requests that are remembered, so that their repetitions are sampled. */
 const MAX_FAILURES = 10_000;
+/** Limits of a session that its creation does not set. */
 const DEFAULTS = { maxRequests: 1000, maxSeconds: 3600, expiresInSeconds: 86_400 };
 
 /** Requests of one session that run now. */
 interface Activity {
+  /** Greatest `seq` that a turn has got. */
   lastSeq: number;
   readonly running: Set<RunningTurn>;
   readonly reservations: TokenReservations;
+  /** Whether the session is being finished or deleted, so that no turn may begin. */
   isFinishing: boolean;
 }
 
+/** Sessions of a service. */
 export class StoredSessions {
   readonly store: Store;
   readonly #writer: TurnWriter;
   readonly #graceMs: number;
   /** Sessions by hash of their key, so that authorization needs no query. */
   readonly #keys = new Lru<string, Pick<SessionRow, "id" | "expires_at">>({ maxEntries: MAX_KEYS });
+  /** Callbacks that end the calls of {@link untilOver}, by session. */
   readonly #waiting = new Map<string, Set<() => void>>();
   #isClosed = false;
   readonly #activities = new Map<string, Activity>();
@@ -75,11 +80,12 @@ export class StoredSessions {
     const hash = hashSessionKey(key);
     const row = await findSessionByKey(this.store, hash);
     if (row !== undefined) return row;
+    // The keys for the holder of the service's key are only in memory.
     const id = this.#keys.get(hash)?.id;
     return id === undefined ? undefined : findSession(this.store, id);
   }
 
-  /** Returns the owner of the stored responses of a credential. All keys of a session have the same owner, and no other credential has it. */
+  /** Returns the owner of a credential's stored responses. All keys of a session have the same owner, which no other credential has. */
   async ownerOf(credential: string): Promise<string> {
     const session = isSessionKey(credential) ? await this.ofKey(credential) : undefined;
     return session?.key ?? createHash("sha256").update(credential).digest("hex");
@@ -151,7 +157,7 @@ export class StoredSessions {
     activity.isFinishing = true;
     try {
       await updateSession(this.store, row.id, () => ({ finished_at: new Date().toISOString() }));
-      await this.#cancel(activity, finished());
+      await this.#cancel(activity, finishedError());
     } finally {
       this.#drop(row.id, activity);
       this.#wake(row.id);
@@ -159,7 +165,7 @@ export class StoredSessions {
     return this.get(id);
   }
 
-  /** Waits until a session is no longer open, the time has passed, the signal is aborted or the service shuts down. */
+  /** Waits until a session is no longer open, but at most `ms` milliseconds, and not after the signal aborts or the service shuts down. */
   async untilOver(id: string, ms: number, signal: AbortSignal): Promise<void> {
     const row = await this.get(id);
     const remainingMs = new Date(row.open_until).getTime() - Date.now();
@@ -194,7 +200,7 @@ export class StoredSessions {
     activity.isFinishing = true;
     this.#keys.delete(row.key);
     try {
-      await this.#cancel(activity, finished());
+      await this.#cancel(activity, finishedError());
       return (await deleteSession(this.store, row.id)) ?? 0;
     } finally {
       this.#drop(row.id, activity);
@@ -211,7 +217,7 @@ export class StoredSessions {
   begin(session: SessionRow, key: TurnKey): RunningTurn {
     requireOpen(session);
     const activity = this.#activity(session.id);
-    if (activity.isFinishing) throw finished();
+    if (activity.isFinishing) throw finishedError();
     const { max_requests: max } = session;
     const { requests, last_seq: lastSeq } = this.#countsOf(session);
     if (requests + activity.running.size >= max) {
@@ -224,7 +230,7 @@ export class StoredSessions {
     const turn = new RunningTurn(key, activity.lastSeq, this.#graceMs);
     activity.running.add(turn);
     const remainingMs = new Date(session.open_until).getTime() - Date.now();
-    const timer = setTimeout(() => turn.cancel(timedOut(session)), remainingMs).unref();
+    const timer = setTimeout(() => turn.cancel(timedOutError(session)), remainingMs).unref();
     const end = (): void => {
       clearTimeout(timer);
       activity.running.delete(turn);
@@ -240,8 +246,8 @@ export class StoredSessions {
   }
 
   /**
-   * Reserves output tokens for a turn before it is sampled. Waits while the demand and the reservations of other turns exceed the limit. The
-   * end of the turn releases the tokens that it did not sample.
+   * Reserves output tokens for a turn before it is sampled. Waits while the demand and the reservations of other turns exceed the limit.
+   * The end of the turn releases the tokens that it did not sample.
    *
    * @returns Max tokens of each choice; null for a session without a limit.
    * @throws ForbiddenError `E_FORBIDDEN` if the session has no tokens left.
@@ -268,6 +274,7 @@ export class StoredSessions {
     turn.succeed(recorded.row);
   }
 
+  /** Returns the newest counts of a session: of its row, or of a turn that was recorded after the row was read. */
   #countsOf(session: SessionRow): SessionCounts {
     const known = this.#counts.get(session.id);
     return known === undefined || known.requests < session.requests ? session : known;
@@ -287,18 +294,21 @@ export class StoredSessions {
     return turns.find(({ clients }) => clients === 0) ?? turns.at(-1);
   }
 
+  /** Cancels all turns and waits until they have ended. */
   async #cancel({ running }: Activity, reason: ForbiddenError): Promise<void> {
     const turns = [...running];
     for (const turn of turns) turn.cancel(reason);
     await Promise.allSettled(turns.map(({ recorded }) => recorded));
   }
 
+  /** Returns the activity of a session, created if none of its requests runs. */
   #activity(id: string): Activity {
     let activity = this.#activities.get(id);
     if (activity === undefined) this.#activities.set(id, (activity = newActivity()));
     return activity;
   }
 
+  /** Removes the activity of a session, unless one of its requests runs. */
   #drop(id: string, activity: Activity): void {
     if (activity.running.size === 0) this.#activities.delete(id);
   }
@@ -316,21 +326,22 @@ function withResolve(): { readonly promise: Promise<void>; readonly resolve: () 
 
 type Metrics = Readonly<Record<string, number | boolean>>;
 
+/** Returns the key of a request in maps. */
 function nameOf({ session_id: id, dialect, digest }: TurnKey): string {
   return `${id} ${dialect} ${digest}`;
 }
 
 /** Checks that a session accepts requests. @throws ForbiddenError `E_FORBIDDEN` otherwise. */
 export function requireOpen(session: SessionRow): void {
-  if (session.finished_at !== null) throw finished();
-  if (session.open_until <= new Date().toISOString()) throw timedOut(session);
+  if (session.finished_at !== null) throw finishedError();
+  if (session.open_until <= new Date().toISOString()) throw timedOutError(session);
 }
 
-function finished(): ForbiddenError {
+function finishedError(): ForbiddenError {
   return new ForbiddenError("The session is finished: it accepts no more requests. Create another session");
 }
 
-function timedOut({ open_until: until }: SessionRow): ForbiddenError {
+function timedOutError({ open_until: until }: SessionRow): ForbiddenError {
   return new ForbiddenError(`The session accepted requests until ${until}. Create another session, or raise \`max_seconds\``, {
     param: "max_seconds",
   });

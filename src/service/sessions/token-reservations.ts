@@ -12,12 +12,14 @@ export interface TokenDemand {
 /** Reserved output tokens of one session. Requests reserve in the order of their arrival. */
 export class TokenReservations {
   readonly #events = new EventEmitter();
+  /** Number of tokens reserved now. */
   #reserved = 0;
+  /** Last call of {@link reserve}, after which the next one waits. */
   #last: Promise<unknown> = Promise.resolve();
 
   /**
-   * Reserves tokens once the demand and the reservations of running requests are within the limit. Without another reservation, a demand that does not fit
-   * gets the tokens that remain.
+   * Reserves tokens once the demand and the reservations of running requests are within the limit. Without another reservation, a demand
+   * that does not fit gets the tokens that remain.
    *
    * @param remaining - Returns the number of tokens that the session may still sample, reserved tokens included.
    * @param signal - Ends the wait.

@@ -27,13 +27,17 @@ export class TurnStream implements ChunkSource {
   readonly #options: TurnStreamOptions;
   readonly #source: ChunkSource;
   readonly #assembler = new CompletionAssembler();
-  /** Chunks to send now, and chunks that follow the record. */
+  /** Chunks that the client may read now. */
   #chunks: ChatCompletionChunk[] = [];
+  /** Chunks of the end, which follow once the turn is recorded. */
   #held: ChatCompletionChunk[] = [];
   #failure: ErrorBody | null = null;
   #isConnected = true;
+  /** Whether the source has ended and its completion was recorded, or the stream has failed. */
   #isEnded = false;
-  #step: Promise<void> = Promise.resolve();
+  /** Last read of a batch. */
+  #lastRead: Promise<void> = Promise.resolve();
+  /** Whether the source is read to its end regardless of the client. */
   #isDraining = false;
 
   constructor(source: ChunkSource, options: TurnStreamOptions) {
@@ -67,8 +71,8 @@ export class TurnStream implements ChunkSource {
 
   /** Reads one batch of the source after the previous one. */
   #read(): Promise<void> {
-    this.#step = this.#step.then(() => this.#readBatch());
-    return this.#step;
+    this.#lastRead = this.#lastRead.then(() => this.#readBatch());
+    return this.#lastRead;
   }
 
   async #readBatch(): Promise<void> {
@@ -85,6 +89,7 @@ export class TurnStream implements ChunkSource {
     if (!this.#isConnected) this.#chunks = [];
   }
 
+  /** Adds a chunk of the source: to the completion, and without unasked parts to the chunks for the client. */
   #take(chunk: ChatCompletionChunk): void {
     this.#assembler.push(chunk);
     const shown = chunkWithoutUnasked(chunk, this.#options.asked);
@@ -99,6 +104,7 @@ export class TurnStream implements ChunkSource {
     this.#failure = this.#options.onFailure(failure);
   }
 
+  /** Records the completion, then releases the chunks of the end. */
   async #end(): Promise<void> {
     const completion = this.#failure === null ? this.#assembler.toCompletion() : null;
     try {

@@ -20,6 +20,7 @@ const MAX_TURNS = 64;
 /** Milliseconds after a transaction at which the disk is synchronized. */
 const SYNCHRONIZE_MS = 5000;
 
+/** Writer of turns to the database. */
 export class TurnWriter {
   readonly #store: Store;
   #waiting: Waiting[] = [];
@@ -67,11 +68,11 @@ export class TurnWriter {
 
   #synchronize(): void {
     this.#synchronization = null;
-    // The next synchronized transaction includes all earlier ones, so a failure is not lost turns.
+    // The next synchronized transaction includes all earlier ones, so that a failure here loses no turns.
     synchronize(this.#store).catch(() => {});
   }
 
-  /** Ends the synchronization; closing the store synchronizes everything. */
+  /** Cancels the next synchronization; closing the store synchronizes everything. */
   close(): void {
     if (this.#synchronization !== null) clearTimeout(this.#synchronization);
   }

@@ -13,10 +13,12 @@ export interface StoredArtifact extends ArtifactRow {
 
 type ExistingRow = ArtifactRow & Pick<StoredArtifact, "state">;
 
+/** Whether a row was found and is not deleted. */
 function exists(row: ArtifactRow | undefined): row is ExistingRow {
   return row !== undefined && row.state !== "deleted";
 }
 
+/** Returns a version with its files. */
 async function withFiles(store: Store, row: ExistingRow): Promise<StoredArtifact> {
   const files = await store.selectFrom("artifact_files").selectAll().where("artifact_id", "=", row.id).orderBy("path").execute();
   return { ...row, files };

@@ -1,3 +1,4 @@
+/** Connections to SQLite, and locks that are SQLite transactions. */
 import { isBuiltin } from "node:module";
 import { ConfigError, EngineMissingError } from "../../base/errors.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
@@ -20,7 +21,7 @@ interface SqliteModule {
   readonly DatabaseSync: new (path: string, options: { timeout: number; readOnly: boolean }) => SqliteConnection;
 }
 
-/** Loads the module of SQLite: of Node, or of a package for a Node without. */
+/** Loads SQLite: the module of Node, or a package for versions of Node without that module. */
 export async function loadSqlite(): Promise<SqliteModule> {
   // The name is computed so that bundlers and compilers for Node 20 do not try to resolve a missing module.
   const name = isBuiltin("node:sqlite") ? "node:sqlite" : "@photostructure/sqlite";

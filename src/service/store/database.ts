@@ -1,3 +1,4 @@
+/** Metadata database of a service: opening, snapshots, and transactions without synchronization. */
 import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
 import { ConfigError, InternalError, NoSpaceError } from "../../base/errors.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
@@ -24,7 +25,10 @@ const revisions = new WeakMap<Store, { count: number }>();
 /** Connection and transactions of each store that can be written to. */
 const writers = new WeakMap<Store, { readonly connection: SqliteConnection; readonly transactions: Transactions }>();
 
-/** Returns a revision number that differs after every change outside {@link unsynchronized}. A value read at the same revision is still current. */
+/**
+ * Returns a revision number that differs after every change outside {@link unsynchronized}. A value read at the same revision is still
+ * current.
+ */
 export function revisionOf(store: Store): number {
   return revisions.get(store)?.count ?? 0;
 }
@@ -82,9 +86,14 @@ class TransactionalAdapter extends SqliteAdapter {
 /** Connection settings: with WAL and full synchronization, a committed transaction is durable. */
 const SETTINGS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON";
 /** Setting that keeps the WAL index in memory instead of a file. */
-const WITHOUT_FILES = "PRAGMA locking_mode = EXCLUSIVE";
+const EXCLUSIVE_LOCKING = "PRAGMA locking_mode = EXCLUSIVE";
 /** Statements that turn an exclusive connection into a shared one, which is only possible outside WAL mode. */
-const SHARED_AGAIN = ["PRAGMA journal_mode = DELETE", "PRAGMA locking_mode = NORMAL", "PRAGMA journal_mode = WAL", "SELECT 1 FROM models"];
+const RETURN_TO_SHARED = [
+  "PRAGMA journal_mode = DELETE",
+  "PRAGMA locking_mode = NORMAL",
+  "PRAGMA journal_mode = WAL",
+  "SELECT 1 FROM models",
+];
 
 /** Options of {@link openStore}. */
 export interface OpenStoreOptions {
@@ -122,7 +131,7 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
   }
   const connection = await openConnection(path, BUSY_TIMEOUT_MS);
   try {
-    if (isExclusive) connection.exec(WITHOUT_FILES);
+    if (isExclusive) connection.exec(EXCLUSIVE_LOCKING);
     requireIntact(connection, path);
     await requireMarked(path, connection);
     connection.exec(SETTINGS);
@@ -156,14 +165,14 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
 /** Closes a connection that has changed nothing, and leaves the write-ahead log as it is. */
 async function closeUnchanged(connection: SqliteConnection, path: string): Promise<void> {
   // The last connection to close copies the log into the database and removes it, unless it is read-only.
-  const last = await openConnection(path, 0, { isReadOnly: true });
+  const lastConnection = await openConnection(path, 0, { isReadOnly: true });
   try {
-    last.exec("SELECT 1 FROM sqlite_master");
+    lastConnection.exec("SELECT 1 FROM sqlite_master");
   } catch {
     // A database that cannot be read is not changed either.
   }
   connection.close();
-  last.close();
+  lastConnection.close();
 }
 
 /**
@@ -202,7 +211,7 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
   const connection = await openConnection(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
   try {
     requireIntact(connection, path);
-    if (requireKnown(connection, path) === 0) throw noDatabase(path);
+    if (requireKnown(connection, path) === 0) throw noDatabaseError(path);
   } catch (error) {
     connection.close();
     throw error;
@@ -250,16 +259,16 @@ export async function isSnapshot(store: Store): Promise<boolean> {
 
 /** Checks that a database exists. @throws ConfigError `E_CONFIG` if it does not. */
 export async function requireDatabase(path: string): Promise<void> {
-  if ((await sizeOf(path)) === 0) throw noDatabase(path);
+  if ((await sizeOf(path)) === 0) throw noDatabaseError(path);
 }
 
-function noDatabase(path: string): ConfigError {
+function noDatabaseError(path: string): ConfigError {
   return new ConfigError(`Expected a data directory with a database, found none at '${path}'`, { param: "dataDir" });
 }
 
 /** Makes a database opened with `isExclusive` available to other processes. @throws if the disk still has no room. */
 export async function shareStore(store: Store): Promise<void> {
   await store.connection().execute(async (connection) => {
-    for (const statement of SHARED_AGAIN) await sql.raw(statement).execute(connection);
+    for (const statement of RETURN_TO_SHARED) await sql.raw(statement).execute(connection);
   });
 }

@@ -50,6 +50,7 @@ export async function openStoreAnyway(
   }
 }
 
+/** Opens the database for other processes once there is disk space. */
 async function shareStoreWhenSpaceAllows(store: Store, { space, logger, signal }: Waiting): Promise<void> {
   for (let failures = 0; ; failures++) {
     await space.waitForSpace({ failures, signal });

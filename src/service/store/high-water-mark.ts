@@ -20,6 +20,7 @@ const DIGITS = 16;
 /** Max size of the file that is read. */
 const MAX_BYTES = 1024;
 
+/** Statement that counts a transaction. */
 const INCREMENT = "UPDATE transaction_count SET count = count + 1, committed_at = ? RETURNING count";
 
 /** Last transaction of a database. */
@@ -38,7 +39,9 @@ export function markOf(path: string): string {
 export class HighWaterMark {
   readonly #connection: SqliteConnection;
   readonly #path: string;
+  /** Prepared {@link INCREMENT}; null before {@link start}, when the table may not exist. */
   #increment: ReturnType<SqliteConnection["prepare"]> | null = null;
+  /** Descriptor of the open file; null before the first write. */
   #file: number | null = null;
 
   /** @param path - Path of the database. */
@@ -69,6 +72,7 @@ export class HighWaterMark {
     if (isComplete) rmSync(this.#path, { force: true });
   }
 
+  /** Writes the mark. */
   #write(count: number): void {
     try {
       this.#file ??= openSync(this.#path, constants.O_WRONLY | constants.O_CREAT, 0o600);

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { IdempotencyKeyRow, Store } from "./tables.ts";
 
-/** Milliseconds for which a response is kept. */
+/** Milliseconds for which the response to a request with an idempotency key is stored. */
 export const RETENTION_MS = 24 * 60 * 60 * 1000;
 /** Max number of stored responses. */
 export const RETENTION_COUNT = 10_000;

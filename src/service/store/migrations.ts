@@ -108,6 +108,7 @@ async function lineage(db: Kysely<unknown>): Promise<void> {
     .execute();
 }
 
+/** Creates the tables of the first version. */
 async function initial(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable("models")

@@ -20,10 +20,12 @@ export interface ResponseLimits {
 /** A response to store. `owner` is the digest of its credential. */
 export type NewResponse = Omit<ResponseRow, "created_at" | "size_bytes">;
 
+/** Adds the size of both JSON texts. */
 function withSize<T extends Pick<ResponseRow, "input" | "response">>(texts: T): T & Pick<ResponseRow, "size_bytes"> {
   return { ...texts, size_bytes: Buffer.byteLength(texts.input) + Buffer.byteLength(texts.response) };
 }
 
+/** Parses stored input items. */
 function itemsIn(input: string): readonly unknown[] {
   return JSON.parse(input) as readonly unknown[];
 }
@@ -57,6 +59,7 @@ export class StoredResponses {
     return this.#writing;
   }
 
+  /** Writes the pending responses in one transaction. */
   async #write(): Promise<void> {
     await setImmediate();
     const rows = this.#pending;
@@ -69,6 +72,7 @@ export class StoredResponses {
     });
   }
 
+  /** Deletes responses that are too old, then the oldest beyond the count and the total size. */
   async #prune(store: Store, oldest: string): Promise<void> {
     await store
       .deleteFrom("responses")

@@ -24,12 +24,16 @@ export function findSession(store: Store, id: string): Promise<SessionRow | unde
   return unexpired(store).selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
 }
 
-/** Returns the session with a hash of its key; undefined for an unknown or expired one. In SQL, because every request of a session needs it. */
+/**
+ * Returns the session with a hash of its key; undefined for an unknown or expired one. The query is written in SQL, because every request
+ * of a session needs it and building it would take longer than running it.
+ */
 export async function findSessionByKey(store: Store, hash: string): Promise<SessionRow | undefined> {
   const query = sql<SessionRow>`select * from sessions where key = ${hash} and expires_at > ${new Date().toISOString()}`;
   return (await query.execute(store)).rows[0];
 }
 
+/** Returns a query for sessions that have not expired. */
 function unexpired(store: Store) {
   return store.selectFrom("sessions").where("expires_at", ">", new Date().toISOString());
 }
@@ -68,8 +72,8 @@ const INSERT_TURN =
   "insert into session_turns (session_id, seq, dialect, digest, request, completion, is_delivered, created_at) values (?, ?, ?, ?, ?, ?, ?, ?)";
 
 /**
- * Inserts turns and adds them to the counts of their sessions. Call in a transaction. Turns of deleted sessions are dropped. In SQL, because
- * a turn is short, and building the queries would cost more than running them.
+ * Inserts turns and adds them to the counts of their sessions. Call in a transaction. Turns of deleted sessions are dropped. The queries
+ * are written in SQL, because building them would take longer than running them.
  *
  * @returns Counts of the session after each turn; null for a deleted session.
  */
@@ -94,7 +98,7 @@ export function deliveredTurns(store: Store, id: string): Promise<Pick<SessionTu
     .execute();
 }
 
-/** Request that a repeated request is compared with. */
+/** Columns that identify a request: a repeated request has the same values. */
 export type TurnKey = Pick<SessionTurnRow, "session_id" | "dialect" | "digest">;
 
 /** Returns the recorded turn of a request: one that no client received, otherwise the newest. */

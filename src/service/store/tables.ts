@@ -17,6 +17,7 @@ export interface Tables {
 /** Database connection, or a transaction on it. */
 export type Store = Kysely<Tables>;
 
+/** Trainable model. */
 export interface ModelRow {
   id: string;
   entity: string;
@@ -32,6 +33,7 @@ export interface ModelRow {
   created_at: string;
 }
 
+/** Checkpoint of a model. */
 export interface CheckpointRow {
   id: string;
   model_id: string;
@@ -47,12 +49,13 @@ export interface CheckpointRow {
   /** 1 if retention must keep the checkpoint, else 0. */
   pinned: number;
   /**
-   * Digests of the checkpoint's files as JSON, see `stored-files/digests.ts`. Null without files, and for checkpoints created before
+   * Digests of the checkpoint's files as JSON, see `disk/digests.ts`. Null without files, and for checkpoints created before
    * digests were recorded, until their first use. May list an optimizer state that has been deleted; `optimizer_kind` is authoritative.
    */
   digests: string | null;
 }
 
+/** Training job. */
 export interface JobRow {
   id: string;
   /** Position in the order of creation over all jobs. */
@@ -83,6 +86,7 @@ export interface JobRow {
   training_end: string | null;
 }
 
+/** Event in the history of a training job. */
 export interface JobEventRow {
   id: string;
   job_id: string;
@@ -95,6 +99,7 @@ export interface JobEventRow {
   created_at: string;
 }
 
+/** Version of an artifact. */
 export interface ArtifactRow {
   id: string;
   entity: string;
@@ -107,6 +112,7 @@ export interface ArtifactRow {
   created_at: string;
 }
 
+/** File of an artifact version. Its contents are the blob with the digest `sha256`. */
 export interface ArtifactFileRow {
   artifact_id: string;
   path: string;
@@ -130,6 +136,7 @@ export interface ResponseRow {
   created_at: string;
 }
 
+/** Stored response to a request with an idempotency key. */
 export interface IdempotencyKeyRow {
   route: string;
   key: string;
@@ -140,14 +147,16 @@ export interface IdempotencyKeyRow {
   created_at: string;
 }
 
+/** Session of an agent. */
 export interface SessionRow {
   id: string;
   /** Hash of the session's API key: SHA-256, hexadecimal. */
   key: string;
   /** Model that every request samples, as named at the creation. */
   model: string;
-  /** Chat fields as JSON: for requests that do not set them, and for all requests. */
+  /** Chat fields as JSON, for requests that do not set them. */
   sampling_defaults: string;
+  /** Chat fields as JSON, for all requests; they replace fields that a request sets. */
   sampling_overrides: string;
   /** Labels of the trajectory as JSON. */
   metadata: string;
@@ -157,8 +166,9 @@ export interface SessionRow {
   max_requests: number;
   /** Max sampled tokens; null = no limit. */
   max_tokens: number | null;
-  /** Number of recorded turns, and of their sampled tokens. */
+  /** Number of recorded turns. */
   requests: number;
+  /** Number of sampled tokens of the recorded turns. */
   tokens: number;
   /** Greatest `seq` of a recorded turn; 0 without turns. */
   last_seq: number;
@@ -170,12 +180,14 @@ export interface SessionRow {
   finished_at: string | null;
 }
 
+/** Recorded turn of a session: a request and its answer. */
 export interface SessionTurnRow {
   session_id: string;
   /** Number of the turn in its session, in order of the requests' starts. */
   seq: number;
-  /** API dialect of the request, and the digest of its body: a repeated request has the same. */
+  /** API dialect of the request. */
   dialect: string;
+  /** Digest of the request's body, see `CallSource.digest`. A repeated request has the same dialect and digest. */
   digest: string;
   /** Sampled chat completion request as JSON, with the session's fields. */
   request: string;

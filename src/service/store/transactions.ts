@@ -1,4 +1,4 @@
-/** Transactions on the connection of a store. Those that change data are counted by the {@link HighWaterMark}. */
+/** Transactions on the connection of a store. The {@link HighWaterMark} counts the transactions that change data. */
 import type { SqliteConnection } from "./connection.ts";
 import type { HighWaterMark } from "./high-water-mark.ts";
 
@@ -72,9 +72,9 @@ export class Transactions {
     this.#begin.run();
     try {
       const result = body();
-      const committed = isCounted(result) ? this.#mark.increment() : null;
+      const writeMark = isCounted(result) ? this.#mark.increment() : null;
       this.#commit.run();
-      committed?.();
+      writeMark?.();
       return result;
     } catch (error) {
       this.#rollback.run();
@@ -106,10 +106,10 @@ export class Transactions {
         };
       case "commit":
         return (statement) => {
-          const committed = this.#hasChanged === true ? this.#mark.increment() : null;
+          const writeMark = this.#hasChanged === true ? this.#mark.increment() : null;
           const result = statement();
           this.#hasChanged = null;
-          committed?.();
+          writeMark?.();
           return result;
         };
       case "rollback":

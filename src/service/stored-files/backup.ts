@@ -1,3 +1,4 @@
+/** Backup of a data directory. */
 import { copyFile, link, mkdir, readdir, stat } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { ConfigError, DataCorruptedError, DataError } from "../../base/errors.ts";
@@ -12,11 +13,11 @@ import { HUB, storedFiles, type StoredFile } from "./inventory.ts";
 import { DATABASE, FORMAT, KEY_FILE, MANIFEST } from "./manifest.ts";
 import { openStaging } from "./staging.ts";
 
-/** Max number of times a backup reads the database before it gives up. Each reading only captures files that are new since the last one. */
+/** Max number of times a backup reads the database before it gives up. Each reading captures only the files that are not copied yet. */
 const MAX_READINGS = 1000;
 /**
- * Readings that must reference a nonexistent file before it counts as missing: contents may be deleted, uploaded and deleted again
- * meanwhile.
+ * Number of readings in which the database must reference a nonexistent file before the file counts as missing. One reading is not enough:
+ * contents may be deleted, uploaded and deleted again meanwhile.
  */
 const MAX_MISSES = 5;
 
@@ -69,12 +70,12 @@ async function copyStored(directory: DataDirectory, target: string): Promise<Cop
       await remove(database);
       await copyDatabase(directory.database, database);
       const files = await readFiles(database, directory);
-      const left = [...files.values()].filter(({ path: storedPath }) => !Object.hasOwn(copied, storedPath));
-      const gone = await capture(directory, staging, left);
+      const remaining = [...files.values()].filter(({ path: storedPath }) => !Object.hasOwn(copied, storedPath));
+      const gone = await capture(directory, staging, remaining);
       for (const { path: storedPath } of gone) misses.set(storedPath, (misses.get(storedPath) ?? 0) + 1);
       const lost = gone.filter(({ path: storedPath }) => (misses.get(storedPath) ?? 0) >= MAX_MISSES);
-      if (lost.length > 0) throw damaged(lost, "missing");
-      if (gone.length > 0 || !(await copyCaptured(staging, target, left, copied))) continue;
+      if (lost.length > 0) throw damagedError(lost, "missing");
+      if (gone.length > 0 || !(await copyCaptured(staging, target, remaining, copied))) continue;
       const unneeded = Object.keys(copied).filter((storedPath) => !files.has(storedPath));
       for (const storedPath of unneeded) {
         await remove(join(target, storedPath));
@@ -89,6 +90,7 @@ async function copyStored(directory: DataDirectory, target: string): Promise<Cop
   }
 }
 
+/** Lists the files that a copied database references. */
 async function readFiles(database: string, directory: DataDirectory): Promise<Map<string, StoredFile>> {
   const store = await openStoreReadOnly(database);
   try {
@@ -114,7 +116,7 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
         return copyFile(from, to);
       });
     } catch (error) {
-      if (error instanceof DataError) throw damaged([file], "damaged");
+      if (error instanceof DataError) throw damagedError([file], "damaged");
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
       gone.push(file);
     }
@@ -128,24 +130,25 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
  * @returns false if a captured file is gone.
  */
 async function copyCaptured(staging: string, target: string, files: readonly StoredFile[], copied: CopiedDigests): Promise<boolean> {
-  const bad: StoredFile[] = [];
+  const different: StoredFile[] = [];
   for (const file of files) {
     const { path: storedPath, digest } = file;
     try {
       const found = await copyFileDurably(staging, storedPath, target);
       copied[storedPath] = found;
-      if (digest !== null && (found.sha256 !== digest.sha256 || found.size_bytes !== digest.size_bytes)) bad.push(file);
+      if (digest !== null && (found.sha256 !== digest.sha256 || found.size_bytes !== digest.size_bytes)) different.push(file);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
       await remove(join(target, storedPath));
       return false;
     }
   }
-  if (bad.length > 0) throw damaged(bad, "damaged");
+  if (different.length > 0) throw damagedError(different, "damaged");
   return true;
 }
 
-function damaged(files: readonly StoredFile[], state: string): DataCorruptedError {
+/** Returns the error for files that are missing or damaged. */
+function damagedError(files: readonly StoredFile[], state: string): DataCorruptedError {
   const list = files.map(({ path: storedPath, subject }) => `${storedPath} (${subject})`).join(", ");
   return new DataCorruptedError(
     `The data directory cannot be backed up, because files are ${state}: ${list}. Delete the objects that need them, or restore the files`,
@@ -164,7 +167,7 @@ async function hubFiles(directory: DataDirectory): Promise<string[]> {
 
 function isFile(path: string): Promise<boolean> {
   return stat(path).then(
-    (facts) => facts.isFile(),
+    (stats) => stats.isFile(),
     () => false,
   );
 }

@@ -90,6 +90,7 @@ function unlessMissing(error: NodeJS.ErrnoException): void {
   if (error.code !== "ENOENT") throw error;
 }
 
+/** Checks that a path is a directory or does not exist. @throws ConfigError `E_CONFIG` otherwise. */
 async function requireDirectory(path: string, param: string): Promise<void> {
   try {
     await readdir(path);
@@ -99,6 +100,7 @@ async function requireDirectory(path: string, param: string): Promise<void> {
   }
 }
 
+/** Whether a name is the temporary name of a directory that is being filled. */
 function isIncomplete(name: string): boolean {
   return name.startsWith(`${INCOMPLETE}.`) && isTemporaryName(name);
 }

@@ -1,3 +1,4 @@
+/** Lists of stored files: referenced by the database, and found on disk. */
 import { last } from "../../base/util/values.ts";
 import { readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
@@ -116,6 +117,7 @@ async function filesBelow(directory: DataDirectory, path: string): Promise<strin
     .map((entry) => toStoredPath(relative(directory.root, join(entry.parentPath, entry.name))));
 }
 
+/** Lists the files of a checkpoint, without a dropped optimizer state. */
 async function ofCheckpoint(directory: DataDirectory, row: CheckpointRow, model: ModelRow): Promise<StoredFile[]> {
   if (row.state_dir === null) return [];
   const digests = digestsOfCheckpoint(row);
@@ -126,6 +128,7 @@ async function ofCheckpoint(directory: DataDirectory, row: CheckpointRow, model:
   return row.optimizer_kind === null ? files.filter(({ path }) => !path.endsWith(`/${OPTIMIZER_FILE}`)) : files;
 }
 
+/** Lists the files of a job. */
 async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[]> {
   const subject = `training job '${row.id}'`;
   const digests = digestsOfJob(row);

@@ -32,6 +32,7 @@ const manifestSchema = z.object({
 /** Names that a backup writes into its directory, the manifest included. */
 export const BACKUP_NAMES: readonly string[] = [...PLACES, ...FILES, MANIFEST];
 
+/** Whether a backup may contain a file with this path. */
 function isPlace(path: string): boolean {
   return FILES.includes(path) || PLACES.some((place) => path.startsWith(`${place}/`));
 }

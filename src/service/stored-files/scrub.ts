@@ -43,17 +43,19 @@ export function keepScrubbing(context: ScrubContext): () => Promise<void> {
   };
 }
 
+/** Verifies all files once a day. */
 async function scrub(context: ScrubContext, signal: AbortSignal): Promise<void> {
   for (;;) {
     const startedMs = performance.now();
     await scrubOnce(context, signal);
-    await rest(startedMs + ROUND_MS - performance.now(), signal);
+    await pause(startedMs + ROUND_MS - performance.now(), signal);
   }
 }
 
+/** Verifies every file once. */
 async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<void> {
   const { store, directory, files, limits, logger } = context;
-  const pace = (bytes: number) => rest((bytes / limits.scrubBytesPerSecond) * 1000, signal);
+  const pace = (bytes: number) => pause((bytes / limits.scrubBytesPerSecond) * 1000, signal);
   // Deletions remove the row before the file.
   const isDeleted = async ({ path }: StoredFile) => {
     for await (const file of eachStoredFile(store, directory, () => undefined)) if (file.path === path) return false;
@@ -72,13 +74,13 @@ async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<vo
         const finding = isMissing ? "the file is missing" : messageOf(error);
         logger.error("A stored file is damaged", { path: join(directory.root, file.path), finding, expected: file.digest });
       }
-      // The last piece of a damaged file was read without a rest.
+      // No pause followed the last piece of a damaged file.
       await pace(Math.min(file.digest?.size_bytes ?? 0, PIECE_BYTES));
     }
   }
 }
 
 /** Waits without keeping the process alive. @throws an `AbortError` if `signal` aborts. */
-async function rest(ms: number, signal: AbortSignal): Promise<void> {
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
   if (ms > 0) await delay(Math.min(ms, MAX_DELAY_MS), undefined, { signal, ref: false });
 }

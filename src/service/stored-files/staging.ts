@@ -1,4 +1,6 @@
-/** Directories of running backups below `tmp/` of a data directory. They hold links to files, so that deletions do not affect the backup. */
+/**
+ * Directories of running backups below `tmp/` of a data directory. They hold links to files, so that deletions do not affect the backup.
+ */
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";

@@ -35,12 +35,14 @@ export interface StoredFilesContext {
 export function createStoredFiles({ store, directory, logger }: StoredFilesContext) {
   const verifier = new Verifier(logger);
 
+  /** Verifies files against their digests; all of them, or those that `isNeeded` accepts by name. */
   async function verifyAll(digests: Digests, subject: string, isNeeded: (name: string) => boolean = () => true): Promise<void> {
     for (const [storedPath, digest] of Object.entries(digests)) {
       const name = basename(storedPath);
       if (isNeeded(name)) await verifier.check({ root: directory.root, storedPath }, digest, `${subject} (${name})`);
     }
   }
+  /** Runs `use`. Converts `E_DATA` into `E_DATA_CORRUPTED`: the files belong to the service and are not the caller's data. */
   async function attempt<T>(subject: string, path: string, use: () => Promise<T>): Promise<T> {
     try {
       return await use();
@@ -78,12 +80,12 @@ export function createStoredFiles({ store, directory, logger }: StoredFilesConte
 
   return {
     /**
-     * Calls `use` with the verified state directory of a checkpoint, and with a function that verifies its files again while reading them. For a checkpoint without recorded digests, records them at its first
-     * use.
+     * Calls `use` with the verified state directory of a checkpoint, and with a function that verifies its files again while reading them.
+     * Records the digests of a checkpoint without recorded digests at its first use.
      *
      * @param row - Checkpoint with a non-null `state_dir`.
-     * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs, or if `use` rejects with `E_DATA`,
-     *   because these files belong to the service and are not the caller's data.
+     * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs, or if `use` rejects with
+     *   `E_DATA`, because these files belong to the service and are not the caller's data.
      */
     async useCheckpoint<T>(
       model: ModelRow,

@@ -37,7 +37,8 @@ export interface Verification {
 type State = "intact" | "missing" | "damaged" | "unknown";
 
 /**
- * Verifies every file of a data directory against its digest, and a backup also against its manifest. Changes nothing, and may run while a service uses the directory.
+ * Verifies every file of a data directory against its digest, and a backup also against its manifest. Changes nothing, and may run while a
+ * service uses the directory.
  *
  * @param root - Data directory to verify.
  * @returns counts, and the files that are missing, damaged, unknown or unreferenced.
@@ -59,10 +60,10 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
       bytes += file.digest?.size_bytes ?? 0;
     }
     // A running service may have changed rows and files meanwhile, so only findings confirmed by a second reading are reported.
-    const now = withListed(await storedFiles(store, directory), listed);
+    const laterFiles = withListed(await storedFiles(store, directory), listed);
     const findings: Record<State, FileFinding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
     for (const [storedPath, state] of states) {
-      const file = now.get(storedPath);
+      const file = laterFiles.get(storedPath);
       if (file === undefined || state === "intact") continue;
       findings[state === "unknown" ? state : await stateOf(directory.root, file)].push({ path: storedPath, subject: file.subject });
     }
@@ -74,7 +75,7 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
       missing: findings.missing,
       damaged: findings.damaged,
       unknown: findings.unknown,
-      unreferenced: onDisk.filter((storedPath) => !files.has(storedPath) && !now.has(storedPath)).toSorted(),
+      unreferenced: onDisk.filter((storedPath) => !files.has(storedPath) && !laterFiles.has(storedPath)).toSorted(),
     };
   } finally {
     await store.destroy();
@@ -118,6 +119,7 @@ interface CheckedFile extends StoredFile {
   readonly state?: State | undefined;
 }
 
+/** Returns the state of a file, by reading it unless its state is known. */
 async function stateOf(root: string, { path: storedPath, digest, state }: CheckedFile): Promise<State> {
   if (state !== undefined) return state;
   const path = join(root, storedPath);

@@ -26,6 +26,7 @@ const BATCH_BYTES = 64 * 1024 * 1024;
 
 type DataThread = TaskThread<DataTasks & TokenizerTasks>;
 
+/** Runs the slow steps of training data, on the serving thread or a work thread depending on the size of the input. */
 export class DataWork {
   readonly #pool: WorkPool;
   readonly #tokenizers: SharedTokenizers;

@@ -1,3 +1,4 @@
+/** Files of an unfinished RL job: its trajectory groups, which are its payload. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DataCorruptedError } from "../../base/errors.ts";
@@ -56,6 +57,7 @@ export async function readJobGroups(directory: DataDirectory, jobId: string): Pr
   }
 }
 
+/** Serializes groups as lines of JSON, one group per step. */
 function* toLines(groups: readonly TrajectoryGroup[]): Steps<string> {
   let text = "";
   for (const group of groups) {
@@ -65,6 +67,7 @@ function* toLines(groups: readonly TrajectoryGroup[]): Steps<string> {
   return text;
 }
 
+/** Parses lines of JSON, one group per step. */
 function* fromLines(text: string): Steps<TrajectoryGroup[]> {
   const groups: TrajectoryGroup[] = [];
   for (const line of text.trimEnd().split("\n")) {

@@ -18,6 +18,7 @@ import { requireValid } from "../../base/util/validation.ts";
 
 /** RL request without its groups. */
 export interface RlHead {
+  /** Model to train. */
   readonly modelId: string;
   readonly config: RlConfig | null;
   /** SHA-256 of the body, hexadecimal. */
@@ -45,6 +46,7 @@ export interface AcceptedGroups {
   readonly batch: RlBatch;
 }
 
+/** Validates the trajectories of an RL request one by one, so that the work can be divided into time slices. */
 function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGroup[]> {
   const groups: TrajectoryGroup[] = [];
   for (const [groupIndex, group] of given.entries()) {
@@ -82,8 +84,8 @@ export async function acceptGroups(
   tokenizers: TokenizerSource,
 ): Promise<AcceptedGroups> {
   const { allowsUnknownLogprobs, masksTruncated, turnRewards: usesTurnRewards } = checkRlConfig(config);
-  const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true, masksTruncated, usesTurnRewards };
-  const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, examined)));
+  const preflightOptions = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true, masksTruncated, usesTurnRewards };
+  const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, preflightOptions)));
   // Groups that cannot be trained must be rejected before the job is accepted.
   const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
   const batch = await runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }));

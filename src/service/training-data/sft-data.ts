@@ -1,3 +1,4 @@
+/** Reading of SFT training data: from the files of an artifact version to token sequences. */
 import { createReadStream } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { isUtf8 } from "node:buffer";
@@ -16,6 +17,7 @@ import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { ArtifactFileRow } from "../store/tables.ts";
 import { messageOf } from "../../base/util/values.ts";
 
+/** Request field that names the training artifact. */
 const PARAM = "training_data_url";
 /** Request field that names a validation artifact. */
 export const VALIDATION_PARAM = "experimental_config.validation_data_url";
@@ -129,6 +131,7 @@ export async function readSftData(source: SftSource, { tokenizer, signal }: SftR
   return { examples, droppedSequences, droppedTokens, droppedExamples, missingBytes, examplesWithMissingBytes };
 }
 
+/** Returns the data file of an artifact version. @throws the errors of {@link sftSource} */
 function dataFile(artifact: StoredArtifact, param: string): ArtifactFileRow {
   const url = artifactUrl(artifact);
   if (artifact.state === "open") {
@@ -194,6 +197,7 @@ async function* numberedLines(
   }
 }
 
+/** Parses and tokenizes one line; `text` is null for a line that is not UTF-8. Errors of the data name the line as `where`. */
 function readLine(
   text: string | null,
   where: string,

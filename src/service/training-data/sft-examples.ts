@@ -27,11 +27,11 @@ export function packSftData({ examples, ...counts }: SftData): PackedSftData {
     tokens: new Int32Array(total),
     mask: new Uint8Array(total),
   };
-  let at = 0;
+  let offset = 0;
   for (const { tokens, mask } of sequences) {
-    packed.tokens.set(tokens, at);
-    packed.mask.set(mask, at);
-    at += tokens.length;
+    packed.tokens.set(tokens, offset);
+    packed.mask.set(mask, offset);
+    offset += tokens.length;
   }
   return packed;
 }
@@ -44,17 +44,17 @@ export function buffersOf({ counts, lengths, weights, tokens, mask }: PackedSftD
 /** Unpacks training data in time slices, so that the event loop is not blocked. */
 export async function unpackSftData({ counts, lengths, weights, tokens, mask, ...rest }: PackedSftData): Promise<SftData> {
   function* unpacked(): Steps<TokenSequence[][]> {
-    let [sequence, at] = [0, 0];
+    let [sequence, offset] = [0, 0];
     const examples: TokenSequence[][] = [];
     for (const count of counts) {
       const example: TokenSequence[] = [];
       for (let index = 0; index < count; index++, sequence++) {
-        const end = at + lengths[sequence]!;
+        const end = offset + lengths[sequence]!;
         const weight = weights[sequence]!;
         // Copied, because a view would be sent to the training thread with its whole underlying array.
-        const own = { tokens: tokens.slice(at, end), mask: mask.slice(at, end) };
+        const own = { tokens: tokens.slice(offset, end), mask: mask.slice(offset, end) };
         example.push(Number.isNaN(weight) ? own : { ...own, weight });
-        at = end;
+        offset = end;
       }
       examples.push(example);
       yield;

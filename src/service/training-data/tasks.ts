@@ -20,6 +20,7 @@ export function createDataTasks(tokenizers: TokenizerSource) {
       return head;
     },
 
+    /** Validates and stores the groups of an open RL request; see `acceptGroups`. */
     acceptRl: async ({ id, plan }: { readonly id: number; readonly plan: RlJobPlan }): Promise<Handover<AcceptedGroups>> => {
       const groups = open.get(id);
       if (groups === undefined)
@@ -28,15 +29,18 @@ export function createDataTasks(tokenizers: TokenizerSource) {
       return new Handover(accepted, batchBuffers(accepted.batch));
     },
 
+    /** Frees the groups of an RL request. */
     closeRl: (id: number): void => {
       open.delete(id);
     },
 
+    /** Builds the batch of an accepted job from its file; see `batchOf`. */
     rlBatch: async (plan: RlJobPlan, signal: AbortSignal): Promise<Handover<RlBatch>> => {
       const batch = await batchOf(plan, tokenizers, signal);
       return new Handover(batch, batchBuffers(batch));
     },
 
+    /** Reads training data; see `readSftData`. `unpackSftData` unpacks the result. */
     sftData: async (source: SftSource, signal: AbortSignal): Promise<Handover<PackedSftData>> => {
       const tokenizer = await tokenizers(source.base.directory);
       const packed = packSftData(await readSftData(source, { tokenizer, signal }));
@@ -45,4 +49,5 @@ export function createDataTasks(tokenizers: TokenizerSource) {
   } as const;
 }
 
+/** Tasks that {@link createDataTasks} creates. */
 export type DataTasks = ReturnType<typeof createDataTasks>;

@@ -29,7 +29,7 @@ export interface TaskOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Worker thread as the owner of the tasks `T` sees it. */
+/** Worker thread for one owner of tasks, with the tasks `T` of that owner. */
 export interface TaskThread<T extends Methods> {
   readonly isAlive: boolean;
   /**
@@ -91,7 +91,7 @@ export class WorkThread implements TaskThread<Methods> {
     { signal, transfer, timeoutMs }: TaskOptions = {},
   ): Promise<MethodOutput<Methods, N>> {
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
+    const timeout = new Promise<never>((_, reject) => {
       if (timeoutMs === undefined) return;
       timer = setTimeout(() => {
         reject(
@@ -102,9 +102,9 @@ export class WorkThread implements TaskThread<Methods> {
         void this.end();
       }, timeoutMs);
     });
-    late.catch(() => undefined);
+    timeout.catch(() => undefined);
     try {
-      return await Promise.race([this.#client.call(name, input, { signal, transfer }), late]);
+      return await Promise.race([this.#client.call(name, input, { signal, transfer }), timeout]);
     } catch (error) {
       // The aborted task may still run; the next task must not wait for it.
       if (signal?.aborted === true) void this.end();
@@ -129,6 +129,7 @@ export class WorkPool {
   readonly #options: WorkPoolOptions;
   readonly #queue: PQueue;
   readonly #idle: { readonly thread: WorkThread; readonly timer: NodeJS.Timeout }[] = [];
+  /** All living threads, in use or idle. */
   readonly #all = new Set<WorkThread>();
   #isClosed = false;
 
@@ -143,7 +144,7 @@ export class WorkPool {
    * @throws the signal's reason if it aborts while waiting for a thread.
    */
   async use<T extends Methods, R>(work: (thread: TaskThread<T>) => Promise<R>, signal?: AbortSignal): Promise<R> {
-    const leased = async (): Promise<R> => {
+    const task = async (): Promise<R> => {
       if (this.#isClosed) throw new EngineError("The service is closed");
       const thread = this.#acquire();
       try {
@@ -152,7 +153,7 @@ export class WorkPool {
         this.#release(thread);
       }
     };
-    return this.#queue.add(leased, signal === undefined ? {} : { signal });
+    return this.#queue.add(task, signal === undefined ? {} : { signal });
   }
 
   /** Terminates all threads. Work in progress fails. */
@@ -163,10 +164,10 @@ export class WorkPool {
   }
 
   #acquire(): WorkThread {
-    for (let known = this.#idle.pop(); known !== undefined; known = this.#idle.pop()) {
-      clearTimeout(known.timer);
-      if (known.thread.isAlive) return known.thread;
-      this.#all.delete(known.thread);
+    for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
+      clearTimeout(idle.timer);
+      if (idle.thread.isAlive) return idle.thread;
+      this.#all.delete(idle.thread);
     }
     const thread = new WorkThread(this.#options);
     this.#all.add(thread);

@@ -50,14 +50,18 @@ export interface ReferenceEngine extends Engine {
 
 /** A model with its trained parameters and optimizer state. Plain data: a copy is a policy, its serialized bytes are a saved state. */
 interface LiveModel extends ReferenceModel {
+  /** Identifier of the base model. */
   readonly base: string;
+  /** Trained parameters: the adapter's, or all. */
   readonly trained: Parameters;
   /** First and second moment by parameter name, for parameters with at least one optimizer step. */
   readonly moments: Map<string, readonly [Float64Array, Float64Array]>;
+  /** Number of optimizer steps. */
   step: number;
 }
 
 const MAX_TOP_LOGPROBS = 20;
+/** File of a saved state in its directory. */
 const STATE_FILE = "reference.bin";
 
 /**
@@ -90,8 +94,8 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     const layout = baseLayout(config);
     const full = matrices(await readBaseWeights(directory, layout), layout);
     const lora = spec && { rank: spec.rank, alpha: spec.alpha ?? 2 * spec.rank };
-    const low = lora && adapterLayout(config, lora.rank);
-    const adapter = low && matrices(initialAdapter(low, seed), low);
+    const loraLayout = lora && adapterLayout(config, lora.rank);
+    const adapter = loraLayout && matrices(initialAdapter(loraLayout, seed), loraLayout);
     const parameters = new Map([...full, ...(adapter ?? [])]);
     return { base, lora, config, parameters, trained: adapter ?? full, moments: new Map(), step: 0 };
   }
@@ -190,9 +194,10 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
         const isFull = outputs.length + 1 >= maxTokens || tokens.length + 1 >= maxLength;
         const finish = stopTokenIds.includes(id) ? "stop" : isFull ? "length" : undefined;
         const token: SampledToken = { id, logprob: logprobs[id]!, top: bestTokens(logprobs, topLogprobs), finish };
-        const ranked = (count: number) => tokens.slice(1).map((of, t) => rankToken(referenceLogSoftmax(logitsAfter(t), t + 1), of, count));
-        const first = promptLogprobs === undefined ? { cachedTokens: 0 } : { cachedTokens: 0, prompt: ranked(promptLogprobs) };
-        yield outputs.length > 0 ? token : { ...token, ...first };
+        const ranked = (count: number) =>
+          tokens.slice(1).map((next, t) => rankToken(referenceLogSoftmax(logitsAfter(t), t + 1), next, count));
+        const firstTokenFields = promptLogprobs === undefined ? { cachedTokens: 0 } : { cachedTokens: 0, prompt: ranked(promptLogprobs) };
+        yield outputs.length > 0 ? token : { ...token, ...firstTokenFields };
         if (finish !== undefined) return;
         constraint?.record(id);
         outputs.push(id);
@@ -207,6 +212,7 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
   };
 }
 
+/** Converts flat weights to matrices by parameter name. */
 function matrices(flat: Float32Array, layout: Layout): Parameters {
   const matrix = (rows: number, data: Float32Array) => createMatrix(rows, data.length / rows, Float64Array.from(data));
   return new Map(

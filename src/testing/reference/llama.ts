@@ -27,24 +27,24 @@ export function nextLogits(model: ReferenceModel, tokens: ArrayLike<number>, tap
   const rotate = rotationsOf(config, tape, tokens.length);
   const scaled = (y: Matrix, factor: number) => (factor === 1 ? y : tape.scale(y, factor));
   let x = scaled(tape.rows(getOrThrow(parameters, "model.embed_tokens.weight"), tokens), scales.embedding);
-  const before = (y: Matrix, name: string) => (norms === "after" ? y : norm(y, name));
-  const addBranch = (y: Matrix, name: string) => tape.add(x, scaled(norms === "before" ? y : norm(y, name), scales.residual));
+  const normBefore = (y: Matrix, name: string) => (norms === "after" ? y : norm(y, name));
+  const addResidual = (y: Matrix, name: string) => tape.add(x, scaled(norms === "before" ? y : norm(y, name), scales.residual));
   for (let layer = 0; layer < config.layers; layer++) {
-    const at = `model.layers.${layer}`;
-    const { queries, keys, values } = projections(model, tape, before(x, `${at}.input_layernorm`), at);
+    const prefix = `model.layers.${layer}`;
+    const { queries, keys, values } = projections(model, tape, normBefore(x, `${prefix}.input_layernorm`), prefix);
     const { headSize: d } = config;
     const window = isWindowed(config, layer) ? config.window!.size : Infinity;
-    const [q, k] = [norm(queries, `${at}.self_attn.q_norm`), norm(keys, `${at}.self_attn.k_norm`)];
-    const mixed = tape.attention(rotate(q, layer, "queries"), rotate(k, layer, "keys"), values, { d, scale: scales.attention, window });
-    x = addBranch(linear(mixed, `${at}.self_attn.o_proj`), `${at}.post_attention_layernorm`);
-    const inner = before(x, `${at}.${norms === "both" ? "pre_feedforward" : "post_attention"}_layernorm`);
-    const mlp = `${at}.${modules.mlp}`;
+    const [q, k] = [norm(queries, `${prefix}.self_attn.q_norm`), norm(keys, `${prefix}.self_attn.k_norm`)];
+    const attended = tape.attention(rotate(q, layer, "queries"), rotate(k, layer, "keys"), values, { d, scale: scales.attention, window });
+    x = addResidual(linear(attended, `${prefix}.self_attn.o_proj`), `${prefix}.post_attention_layernorm`);
+    const inner = normBefore(x, `${prefix}.${norms === "both" ? "pre_feedforward" : "post_attention"}_layernorm`);
+    const mlp = `${prefix}.${modules.mlp}`;
     const [gate, up] =
       modules.fusedGateUp === null
         ? [linear(inner, `${mlp}.gate_proj`), linear(inner, `${mlp}.up_proj`)]
         : halves(tape, linear(inner, `${mlp}.${modules.fusedGateUp}`));
     const product = config.activation === "silu" ? tape.gated(gate, up) : tape.geluGated(gate, up);
-    x = addBranch(linear(product, `${mlp}.${modules.down}`), `${at}.post_feedforward_layernorm`);
+    x = addResidual(linear(product, `${mlp}.${modules.down}`), `${prefix}.post_feedforward_layernorm`);
   }
   const head = getOrThrow(parameters, config.isTied ? "model.embed_tokens.weight" : "lm_head.weight");
   return tape.linear(norm(x, "model.norm"), head, scales.logits);
@@ -71,15 +71,15 @@ function layersOf({ config, parameters, lora }: ReferenceModel, tape: Tape) {
 
 /** Returns the function that rotates the queries or keys of a layer in a sequence of `length` tokens. */
 function rotationsOf(config: ModelConfig, tape: Tape, length: number) {
-  const place = { d: config.headSize, r: config.rotarySize, first: tableStart(config, length) };
+  const rotation = { d: config.headSize, r: config.rotarySize, first: tableStart(config, length) };
   const tables = new Map(
     Object.entries(rotaryTables(config)).map(([name, table]) => [name, createMatrix(1, table.length, Float64Array.from(table))]),
   );
   return (x: Matrix, layer: number, part: "queries" | "keys"): Matrix => {
-    const sets = rotationOf(config, layer);
-    if (sets === null) return x;
-    const set = sets[part];
-    return tape.rotate(x, place, getOrThrow(tables, `${set}cos`), getOrThrow(tables, `${set}sin`));
+    const tablePrefixes = rotationOf(config, layer);
+    if (tablePrefixes === null) return x;
+    const tablePrefix = tablePrefixes[part];
+    return tape.rotate(x, rotation, getOrThrow(tables, `${tablePrefix}cos`), getOrThrow(tables, `${tablePrefix}sin`));
   };
 }
 
@@ -112,7 +112,7 @@ export function passRows(model: ReferenceModel, rows: readonly Row[], loss: Loss
   const logprobs = rows.map(({ tokens, weights, logprobs: old, advantages }) => {
     const tape = new Tape();
     const logits = nextLogits(model, tokens.subarray(0, -1), tape);
-    const found = new Float32Array(tokens.length);
+    const newLogprobs = new Float32Array(tokens.length);
     for (const [t, weight] of weights.entries()) {
       if (weight === 0) continue;
       const start = (t - 1) * logits.columns;
@@ -122,7 +122,7 @@ export function passRows(model: ReferenceModel, rows: readonly Row[], loss: Loss
         oldLogprob: old?.[t] ?? NaN,
         advantage: advantages?.[t] ?? 0,
       });
-      found[t] = logprob;
+      newLogprobs[t] = logprob;
       sums.tokens++;
       sums.entropy += entropy;
       sums.weightedEntropy += weight * entropy;
@@ -130,7 +130,7 @@ export function passRows(model: ReferenceModel, rows: readonly Row[], loss: Loss
       for (const [v, derivative] of gradient.entries()) logits.gradient[start + v] = weight * derivative;
     }
     if (loss !== null) tape.backward();
-    return found;
+    return newLogprobs;
   });
   const { weightedEntropy, ...metrics } = sums;
   return { logprobs, metrics: entropyCoefficientOf(loss) > 0 ? { ...metrics, weightedEntropy } : metrics };

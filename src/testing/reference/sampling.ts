@@ -1,6 +1,6 @@
 /**
- * Token selection of the reference engine: every sampling parameter by its definition in {@link SamplingParams}, in float64, with sorted lists
- * and without shortcuts. Shares no code with the selection of the embedded engine.
+ * Token selection of the reference engine: every sampling parameter by its definition in {@link SamplingParams}, in float64, with sorted
+ * lists and without shortcuts. Shares no code with the selection of the embedded engine.
  */
 import { NonFiniteError, UnsupportedError } from "../../base/errors.ts";
 import { uniform } from "../../base/util/rng.ts";
@@ -33,7 +33,7 @@ export function bestTokens(logprobs: Float64Array, count: number): TokenLogprob[
     .slice(0, count);
 }
 
-/** Returns a token with its rank and the `count` best tokens. */
+/** Returns a token with its rank (1 = the most likely token) and the `count` best tokens. */
 export function rankToken(logprobs: Float64Array, id: number, count: number): PromptToken {
   const { [id]: logprob = NaN } = logprobs;
   return { id, logprob, rank: logprobs.filter((other) => other >= logprob).length, top: bestTokens(logprobs, count) };
@@ -42,10 +42,13 @@ export function rankToken(logprobs: Float64Array, id: number, count: number): Pr
 /** Whether `outputs` followed by `id` ends with `sequence`. */
 function completes(sequence: readonly number[], outputs: readonly number[], id: number): boolean {
   const end = [...outputs, id].slice(-sequence.length);
-  return end.length === sequence.length && end.every((token, at) => token === sequence[at]);
+  return end.length === sequence.length && end.every((token, index) => token === sequence[index]);
 }
 
-/** Returns the logits after the rules of a request: allowed tokens, banned sequences, late tokens, bias and penalties, in this order. */
+/**
+ * Returns the logits after the rules of a request, in this order: allowed tokens, banned sequences, tokens that may not be sampled before
+ * `minTokens` (`lateTokenIds`), bias, and penalties.
+ */
 function ruledLogits(logits: Float64Array, params: SamplingParams, { prompt, outputs }: Context): Float64Array {
   const { allowedTokenIds, bannedSequences = [], minTokens = 0, lateTokenIds = [], logitBias } = params;
   const { repetitionPenalty = 1, frequencyPenalty = 0, presencePenalty = 0 } = params;
@@ -55,14 +58,14 @@ function ruledLogits(logits: Float64Array, params: SamplingParams, { prompt, out
     if (outputs.length < minTokens && lateTokenIds.includes(id)) return -Infinity;
     const biased = logit + (logitBias?.get(id) ?? 0);
     const count = outputs.filter((token) => token === id).length;
-    const isSeen = count > 0 || Array.from(prompt).includes(id);
-    const repeated = !isSeen ? biased : biased > 0 ? biased / repetitionPenalty : biased * repetitionPenalty;
+    const hasOccurred = count > 0 || Array.from(prompt).includes(id);
+    const repeated = !hasOccurred ? biased : biased > 0 ? biased / repetitionPenalty : biased * repetitionPenalty;
     return repeated - frequencyPenalty * count - (count > 0 ? presencePenalty : 0);
   });
 }
 
-/** Returns the probabilities after temperature, min-p, top-k and top-p; tokens that cannot be drawn have 0. */
-function drawable(logits: Float64Array, { temperature, minP = 0, topK, topP }: SamplingParams): Float64Array {
+/** Returns the relative probabilities after temperature, min-p, top-k and top-p; tokens that cannot be drawn have 0. */
+function drawWeights(logits: Float64Array, { temperature, minP = 0, topK, topP }: SamplingParams): Float64Array {
   const max = Math.max(...logits);
   let kept = Array.from(logits, (logit, id) => ({ id, weight: Math.exp((logit - max) / temperature) }))
     .filter(({ weight }) => weight > 0 && weight >= minP)
@@ -96,7 +99,7 @@ export function chooseReferenceToken(logits: Float64Array, params: SamplingParam
   if (max === -Infinity)
     throw new UnsupportedError(`The rules of the request leave no token to sample after ${context.outputs.length}; allow more tokens`);
   if (params.temperature === 0) return ruled.indexOf(max);
-  const weights = drawable(ruled, params);
+  const weights = drawWeights(ruled, params);
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   let rest = uniform(params.seed, context.outputs.length) * total;
   const drawn = weights.findIndex((weight) => (rest -= weight) < 0);

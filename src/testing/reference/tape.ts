@@ -1,4 +1,7 @@
-/** Reverse-mode differentiation over float64 matrices: each operation computes its result and records how a gradient goes back. */
+/**
+ * Reverse-mode differentiation over float64 matrices: each operation computes its result and records how to propagate a gradient to its
+ * inputs.
+ */
 
 import { itemAt } from "../../base/util/values.ts";
 
@@ -46,15 +49,15 @@ export class Tape {
   }
 
   /** Applies an elementwise function, given by its values and derivatives at the elements of `x`. */
-  #map(x: Matrix, values: Float64Array, slopes: Float64Array): Matrix {
+  #map(x: Matrix, values: Float64Array, derivatives: Float64Array): Matrix {
     const y = createMatrix(x.rows, x.columns, values);
-    this.#steps.push(() => slopes.forEach((slope, i) => (x.gradient[i]! += slope * itemAt(y.gradient, i))));
+    this.#steps.push(() => derivatives.forEach((derivative, i) => (x.gradient[i]! += derivative * itemAt(y.gradient, i))));
     return y;
   }
 
-  /** Computes `y[i] = x[i]·z[at(i)]`. */
-  #scaled(x: Matrix, z: Matrix, at: (i: number) => number): Matrix {
-    return this.#addProducts(createMatrix(x.rows, x.columns), x, z, (add) => x.data.forEach((_, i) => add(i, i, at(i))));
+  /** Computes `y[i] = x[i]·z[index(i)]`. */
+  #scaled(x: Matrix, z: Matrix, index: (i: number) => number): Matrix {
+    return this.#addProducts(createMatrix(x.rows, x.columns), x, z, (add) => x.data.forEach((_, i) => add(i, i, index(i))));
   }
 
   /** Computes `y[r, o] = scale · Σ_i x[r, i]·w[o, i]`: a linear layer with its matrix `[out, in]`, as in weight files. */
@@ -78,8 +81,8 @@ export class Tape {
   /** Returns columns `[start, start + width)`. */
   columns(x: Matrix, start: number, width: number): Matrix {
     const y = createMatrix(x.rows, width);
-    const at = (i: number) => Math.floor(i / width) * x.columns + start + (i % width);
-    return this.#addProducts(y, x, this.#one, (add) => y.data.forEach((_, i) => add(i, at(i), 0)));
+    const index = (i: number) => Math.floor(i / width) * x.columns + start + (i % width);
+    return this.#addProducts(y, x, this.#one, (add) => y.data.forEach((_, i) => add(i, index(i), 0)));
   }
 
   /** Gathers rows of a table (embedding lookup). */
@@ -100,8 +103,8 @@ export class Tape {
     const totals = createMatrix(x.rows, 1);
     this.#addProducts(totals, exponentials, this.#one, (add) => values.forEach((_, i) => add(row(i), i, 0)));
     const inverse = totals.data.map((total) => 1 / total);
-    const slopes = inverse.map((share) => -(share ** 2));
-    return this.#scaled(exponentials, this.#map(totals, inverse, slopes), row);
+    const derivatives = inverse.map((value) => -(value ** 2));
+    return this.#scaled(exponentials, this.#map(totals, inverse, derivatives), row);
   }
 
   /** Computes `gelu(x)·z`, with `gelu(x) = ½·x·(1 + tanh u)` and `u = √(2/π)·(x + 0.044715·x³)`. */
@@ -109,34 +112,34 @@ export class Tape {
     const c = Math.sqrt(2 / Math.PI);
     const tanh = x.data.map((a) => Math.tanh(c * (a + 0.044715 * a ** 3)));
     const gelu = x.data.map((a, i) => 0.5 * a * (1 + itemAt(tanh, i)));
-    const slopes = x.data.map(
+    const derivatives = x.data.map(
       (a, i) => 0.5 * (1 + itemAt(tanh, i)) + 0.5 * a * (1 - itemAt(tanh, i) ** 2) * c * (1 + 3 * 0.044715 * a ** 2),
     );
-    return this.#scaled(this.#map(x, gelu, slopes), z, (i) => i);
+    return this.#scaled(this.#map(x, gelu, derivatives), z, (i) => i);
   }
 
   /** Computes `silu(x)·z`, with `silu(x) = x·σ(x)`. */
   gated(x: Matrix, z: Matrix): Matrix {
     const sigmoid = x.data.map((a) => 1 / (1 + Math.exp(-a)));
     const silu = x.data.map((a, i) => a * itemAt(sigmoid, i));
-    const slopes = silu.map((value, i) => value + itemAt(sigmoid, i) * (1 - value));
-    return this.#scaled(this.#map(x, silu, slopes), z, (i) => i);
+    const derivatives = silu.map((value, i) => value + itemAt(sigmoid, i) * (1 - value));
+    return this.#scaled(this.#map(x, silu, derivatives), z, (i) => i);
   }
 
   /** Computes `x / √(mean(x²) + ε) · gain` over segments of the width of `gain`: a whole row, or one head. */
   rmsNorm(x: Matrix, gain: Matrix, epsilon: number): Matrix {
     const n = gain.columns;
-    const stretch = (i: number) => Math.floor(i / n);
+    const segment = (i: number) => Math.floor(i / n);
     const means = createMatrix(x.data.length / n, 1);
-    this.#addProducts(means, x, x, (add) => x.data.forEach((_, i) => add(stretch(i), i, i, 1 / n)));
+    this.#addProducts(means, x, x, (add) => x.data.forEach((_, i) => add(segment(i), i, i, 1 / n)));
     const inverse = means.data.map((mean) => (mean + epsilon) ** -0.5);
-    const slopes = inverse.map((value) => -0.5 * value ** 3);
-    return this.#scaled(this.#scaled(x, this.#map(means, inverse, slopes), stretch), gain, (i) => i % n);
+    const derivatives = inverse.map((value) => -0.5 * value ** 3);
+    return this.#scaled(this.#scaled(x, this.#map(means, inverse, derivatives), segment), gain, (i) => i % n);
   }
 
   /**
-   * Rotates each pair `(x[i], x[i + r/2])` of the first `r` elements of a head of width `d` by the angle of its position (RoPE). `cos`, `sin`:
-   * `[positions, r/2]`, from the row of the first token on.
+   * Rotates each pair `(x[i], x[i + r/2])` of the first `r` elements of a head of width `d` by the angle of its position (RoPE). `cos`,
+   * `sin`: `[positions, r/2]`, from the row of the first token on.
    */
   rotate(x: Matrix, { d, r, first }: { readonly d: number; readonly r: number; readonly first: number }, cos: Matrix, sin: Matrix): Matrix {
     const half = r / 2;
@@ -150,8 +153,8 @@ export class Tape {
   }
 
   /**
-   * Computes causal attention, `softmax(scale·q·kᵀ)·v`, per head of width `d`, over at most `window` tokens. With fewer key heads than query
-   * heads, query heads share key heads (GQA).
+   * Computes causal attention, `softmax(scale·q·kᵀ)·v`, per head of width `d`, over at most `window` tokens. With fewer key heads than
+   * query heads, query heads share key heads (GQA).
    */
   attention(
     q: Matrix,

@@ -1,12 +1,12 @@
 /** Operations on sets of code points, represented as ranges. */
 import { LAST_CODE_POINT, type CodePointRange } from "./expression.ts";
 
-/** Returns the same set as sorted ranges that neither overlap nor touch. */
+/** Returns the same set as sorted ranges that neither overlap nor adjoin. A range from a higher to a lower code point is empty. */
 export function normalized(ranges: readonly CodePointRange[]): CodePointRange[] {
   const result: [number, number][] = [];
   for (const [first, last] of [...ranges].sort((a, b) => a[0] - b[0])) {
-    const before = result.at(-1);
-    if (before !== undefined && first <= before[1] + 1) before[1] = Math.max(before[1], last);
+    const previous = result.at(-1);
+    if (previous !== undefined && first <= previous[1] + 1) previous[1] = Math.max(previous[1], last);
     else if (first <= last) result.push([first, last]);
   }
   return result;

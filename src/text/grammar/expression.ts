@@ -1,4 +1,7 @@
-/** Grammars of the Engine port: expressions over code points, with rules that can call each other. */
+/**
+ * Grammars that constrain sampled texts, as engines receive them: expressions over code points, with rules that can call each other.
+ * Schemas, regular expressions and grammar notations are compiled to this form.
+ */
 import { first } from "../../base/util/values.ts";
 
 /** Range of code points, including both ends. */
@@ -75,7 +78,7 @@ export function sequence(...parts: readonly Expression[]): Expression {
   return sequenceOf(parts);
 }
 
-/** Returns the {@link sequence} of a list of any length; a call is limited to some ten thousand arguments. */
+/** Returns the {@link sequence} of a list, which may be long: a call with spread arguments is limited to some ten thousand. */
 export function sequenceOf(parts: readonly Expression[]): Expression {
   return parts.length === 1 ? first(parts) : { kind: "sequence", parts };
 }
@@ -85,7 +88,7 @@ export function oneOfThese(...options: readonly Expression[]): Expression {
   return choiceOf(options);
 }
 
-/** Returns the {@link oneOfThese} of a list of any length. */
+/** Returns the {@link oneOfThese} of a list, which may be long. */
 export function choiceOf(options: readonly Expression[]): Expression {
   return options.length === 1 ? first(options) : { kind: "choice", options };
 }
@@ -102,18 +105,22 @@ export function optional(body: Expression): Expression {
 
 /** Builds the rules of one grammar. */
 export class GrammarBuilder {
+  /** Rules by index; the place of rule 0, the root, is reserved for {@link build}. */
   readonly #rules: Expression[] = [MATCHES_NOTHING];
 
-  /** Declares a rule that can be used before it is defined; an undefined rule matches no text. */
+  /**
+   * Declares a rule that can be used before it is defined: `rule` is an expression that calls it, `define` sets its expression. A rule that
+   * is never defined matches no text.
+   */
   declare(): { readonly rule: Expression; readonly define: (expression: Expression) => void } {
     const index = this.#rules.push(MATCHES_NOTHING) - 1;
     return { rule: { kind: "rule", index }, define: (expression) => void (this.#rules[index] = expression) };
   }
 
-  /** Defines a rule that can call itself: `define` receives the rule's reference. */
-  rule(define: (self: Expression) => Expression): Expression {
+  /** Adds a rule and returns an expression that calls it. `body` receives this expression too, so that the rule can call itself. */
+  rule(body: (self: Expression) => Expression): Expression {
     const declared = this.declare();
-    declared.define(define(declared.rule));
+    declared.define(body(declared.rule));
     return declared.rule;
   }
 

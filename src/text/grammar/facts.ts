@@ -1,15 +1,19 @@
-/** Properties of the parts of a grammar (matches the empty text, matches any text, number of states), computed without compiling it. */
+/**
+ * Properties of the parts of a grammar, computed without compiling it: nullable (matches the empty text), productive (matches at least one
+ * text), and the estimated number of automaton states.
+ */
 import type { Expression, Grammar } from "./expression.ts";
 import { getOrInsert, itemAt } from "../../base/util/values.ts";
 
 type Repetition = Extract<Expression, { kind: "repeat" }>;
 
-/** Condition of a property of an expression other than a rule call: always true, always false, or determined by parts. */
+/** Condition under which an expression has a property: always, never, or if all or any of its parts have the property. */
 type Condition = boolean | { readonly needs: "all" | "any"; readonly parts: readonly Expression[] };
+/** Returns the condition of an expression other than a rule call, which has the property if its rule has it. */
 type ConditionOf = (expression: Exclude<Expression, { kind: "rule" }>) => Condition;
 
-/** Maximum number of states of a bounded repetition that is unrolled; larger ones are matched with a counter. */
-const MAX_WRITTEN_OUT = 64;
+/** Maximum number of states of a bounded repetition that is unrolled; larger repetitions are matched with a counter. */
+const MAX_UNROLLED_STATES = 64;
 
 const isSurrogate = (point: number): boolean => point >= 0xd800 && point <= 0xdfff;
 
@@ -47,56 +51,60 @@ const productiveWhere: ConditionOf = (expression) => {
   }
 };
 
-/** Part of a rule with an unknown property. */
+/** Part of a rule that is not known to have the property yet. */
 interface Waiting {
-  /** Number of parts that must still be found true. */
+  /** Number of its parts that must still be found to have the property. */
   pending: number;
-  /** Enclosing part, or the index of the rule. */
-  readonly of: Waiting | number;
+  /** Enclosing part, or the index of the rule if the part is the whole rule. */
+  readonly parent: Waiting | number;
 }
 
 /**
  * Computes, for each rule, whether a property holds (least fixed point).
  *
- * Each part found true is propagated to the parts that depend on it, so every part is visited once, in any order of rule calls.
+ * A part that is found to have the property is reported to its parent, and a rule to its callers. So every part is visited once, in any
+ * order of rule calls.
  *
  * @source Dowling and Gallier, "Linear-time algorithms for testing the satisfiability of propositional Horn formulae", 1984.
  */
 function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
-  const known = rules.map(() => false);
+  const holds = rules.map(() => false);
+  /** Parts that call each rule. */
   const callers = rules.map((): Waiting[] => []);
-  /** Queue of parts to notify: each entry stands for one more part found true. */
-  const told: Waiting[] = [];
-  const left = rules.map((expression, index) => ({ expression, of: { pending: 1, of: index } as Waiting }));
-  for (let next = left.pop(); next !== undefined; next = left.pop()) {
-    const { expression, of } = next;
+  /** Parts to notify: each entry stands for one more of their parts that has the property. */
+  const notified: Waiting[] = [];
+  const unvisited = rules.map((expression, index) => ({ expression, parent: { pending: 1, parent: index } as Waiting }));
+  for (let next = unvisited.pop(); next !== undefined; next = unvisited.pop()) {
+    const { expression, parent } = next;
     if (expression.kind === "rule") {
-      itemAt(callers, expression.index).push(of);
+      itemAt(callers, expression.index).push(parent);
       continue;
     }
     const condition = conditionOf(expression);
-    if (condition === true) told.push(of);
+    if (condition === true) notified.push(parent);
     if (typeof condition === "boolean") continue;
     const { needs, parts } = condition;
-    if (needs === "all" && parts.length === 0) told.push(of);
-    const waiting: Waiting = { pending: needs === "all" ? parts.length : 1, of };
-    for (const part of parts) left.push({ expression: part, of: waiting });
+    if (needs === "all" && parts.length === 0) notified.push(parent);
+    const waiting: Waiting = { pending: needs === "all" ? parts.length : 1, parent };
+    for (const part of parts) unvisited.push({ expression: part, parent: waiting });
   }
-  for (let waiting = told.pop(); waiting !== undefined; waiting = told.pop()) {
+  for (let waiting = notified.pop(); waiting !== undefined; waiting = notified.pop()) {
     if (--waiting.pending !== 0) continue;
-    const { of } = waiting;
-    if (typeof of !== "number") told.push(of);
+    const { parent } = waiting;
+    if (typeof parent !== "number") notified.push(parent);
     else {
-      known[of] = true;
-      for (const caller of itemAt(callers, of)) told.push(caller);
+      holds[parent] = true;
+      for (const caller of itemAt(callers, parent)) notified.push(caller);
     }
   }
-  return known;
+  return holds;
 }
 
-/** Computes properties of a grammar's parts and caches them per part, because callers that traverse a grammar query every level. */
+/** Properties of a grammar's parts, cached per part: callers that traverse a grammar ask at every level. */
 export class GrammarFacts {
+  /** Whether each rule is nullable. */
   readonly #nullable: readonly boolean[];
+  /** Whether each rule is productive. */
   readonly #productive: readonly boolean[];
   readonly #nullableParts = new Map<Expression, boolean>();
   readonly #productiveParts = new Map<Expression, boolean>();
@@ -120,12 +128,14 @@ export class GrammarFacts {
     return this.#holds(expression, productiveWhere, this.#productive, this.#productiveParts);
   }
 
-  #holds(expression: Expression, conditionOf: ConditionOf, rules: readonly boolean[], kept: Map<Expression, boolean>): boolean {
+  /** Whether an expression has the property of `conditionOf`, which each rule has as in `rules`. */
+  #holds(expression: Expression, conditionOf: ConditionOf, rules: readonly boolean[], cache: Map<Expression, boolean>): boolean {
     if (expression.kind === "rule") return itemAt(rules, expression.index);
-    return getOrInsert(kept, expression, () => {
+    if (expression.kind === "text" || expression.kind === "set") return conditionOf(expression) === true;
+    return getOrInsert(cache, expression, () => {
       const condition = conditionOf(expression);
       if (typeof condition === "boolean") return condition;
-      const isTrue = (part: Expression) => this.#holds(part, conditionOf, rules, kept);
+      const isTrue = (part: Expression) => this.#holds(part, conditionOf, rules, cache);
       return condition.needs === "all" ? condition.parts.every(isTrue) : condition.parts.some(isTrue);
     });
   }
@@ -134,7 +144,7 @@ export class GrammarFacts {
   isWrittenOut({ body, min, max }: Repetition): boolean {
     const times = max ?? min;
     // A body that can match the empty text cannot be counted.
-    return times <= 1 || times * this.statesOf(body) <= MAX_WRITTEN_OUT || this.isNullable(body);
+    return times <= 1 || times * this.statesOf(body) <= MAX_UNROLLED_STATES || this.isNullable(body);
   }
 
   /** Estimates the number of states of an expression without the rules that it calls. The empty text takes one state. */

@@ -1,47 +1,52 @@
 /**
- * Added tokens inside a text.
+ * Finds added tokens such as `<|im_end|>` in a text. They are matched as literal text; only the sections between them are cut into words
+ * and merged.
  *
  * @source Hugging Face `tokenizers` 0.23, `tokenizer/added_vocabulary.rs`.
  */
 
-/** A token of `added_tokens`. */
+/** A token of `added_tokens` in `tokenizer.json`. */
 export interface AddedToken {
   readonly id: number;
   readonly content: string;
   /** Whether the token is structure, not text. */
   readonly special: boolean;
-  /** Whether the token is only recognized between characters that are not part of a word. */
+  /** Whether the token is only recognized as a whole word: no word character stands directly before or after it. */
   readonly singleWord: boolean;
   /** Whether the token includes the white space before it. */
   readonly lstrip: boolean;
   /** Whether the token includes the white space after it. */
   readonly rstrip: boolean;
-  /** Whether the token is recognized in normalized text. */
+  /** Whether the token is recognized in the normalized text, instead of in the text as given. */
   readonly normalized: boolean;
 }
 
 /** A section of a text between added tokens, or an added token. */
 export interface Section {
+  /** Text of the section; for an added token its content, without the white space that it includes. */
   readonly text: string;
   /** Position of the section in the text, in UTF-16 units. */
   readonly start: number;
+  /** The added token; null for a section between added tokens. */
   readonly token: AddedToken | null;
 }
 
-interface Node {
-  readonly children: Map<number, Node>;
+/** Node of a trie of token texts; children by UTF-16 unit. */
+interface TrieNode {
+  readonly children: Map<number, TrieNode>;
+  /** Token with the text that leads to this node; null if no token has it. */
   token: AddedToken | null;
 }
 
 // `\s` and `\w` of Rust's regular expressions.
 const SPACE = /\p{White_Space}/u;
-const WORD = String.raw`[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]`;
-const ENDS_WITH_WORD = new RegExp(`${WORD}$`, "u");
-const STARTS_WITH_WORD = new RegExp(`^${WORD}`, "u");
+const WORD_CHARACTER = String.raw`[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]`;
+const ENDS_WITH_WORD = new RegExp(`${WORD_CHARACTER}$`, "u");
+const STARTS_WITH_WORD = new RegExp(`^${WORD_CHARACTER}`, "u");
 
-/** Finder of added tokens: at each position the longest. */
+/** Finds added tokens in texts. Where several match at one position, the longest counts. */
 export class AddedTokenFinder {
-  readonly #root: Node = { children: new Map(), token: null };
+  readonly #root: TrieNode = { children: new Map(), token: null };
 
   /** @param tokens - Pairs of the text to find and its token. */
   constructor(tokens: Iterable<readonly [string, AddedToken]>) {
@@ -61,8 +66,9 @@ export class AddedTokenFinder {
   /** Divides a text into its added tokens and the sections between them. Empty sections are left out. */
   split(text: string): Section[] {
     const sections: Section[] = [];
+    /** End of the last section. */
     let done = 0;
-    const upTo = (end: number): void => {
+    const addTextUpTo = (end: number): void => {
       if (end > done) sections.push({ text: text.slice(done, end), start: done, token: null });
     };
     for (let at = 0; at < text.length;) {
@@ -75,16 +81,17 @@ export class AddedTokenFinder {
       const { token } = found;
       if (!token.singleWord || isSingleWord(text, at, end)) {
         const from = token.lstrip ? Math.max(at - spacesBefore(text, at), done) : at;
-        upTo(from);
+        addTextUpTo(from);
         done = token.rstrip ? end + spacesAfter(text, end) : end;
         sections.push({ text: token.content, start: from, token });
       }
       at = end;
     }
-    upTo(text.length);
+    addTextUpTo(text.length);
     return sections;
   }
 
+  /** Returns the longest token that begins at `from`, with the length of the matched text. */
   #longest(text: string, from: number): { readonly token: AddedToken; readonly length: number } | null {
     let node = this.#root.children.get(text.charCodeAt(from));
     let found: AddedToken | null = null;
@@ -101,6 +108,7 @@ export class AddedTokenFinder {
   }
 }
 
+/** Whether no word character adjoins `text[from..to)`. A character has at most two UTF-16 units. */
 function isSingleWord(text: string, from: number, to: number): boolean {
   return !ENDS_WITH_WORD.test(text.slice(Math.max(0, from - 2), from)) && !STARTS_WITH_WORD.test(text.slice(to, to + 2));
 }

@@ -32,12 +32,14 @@ export class BpeChatTokenizer implements ChatTokenizer {
   readonly hasChatTemplate: boolean;
   readonly #data: TokenizerData;
   readonly #texts: TextTable;
-  readonly #words: WordEncoder;
+  readonly #wordEncoder: WordEncoder;
   readonly #encoder: PipelineEncoder;
   /** Encodes text that continues other text; made when it is first needed. */
   #continuation: PipelineEncoder | null = null;
-  readonly #addedTokens: ReadonlyMap<number, string>;
-  readonly #addedToken: AddedTokenFinder | null;
+  /** Contents of the added tokens by id. */
+  readonly #addedTexts: ReadonlyMap<number, string>;
+  /** Finds the added tokens that end a continuation; null if text after them is encoded like a continuation. */
+  readonly #restartFinder: AddedTokenFinder | null;
   readonly #template: ChatTemplate | undefined;
   readonly #toolTemplate: ChatTemplate | undefined;
 
@@ -51,12 +53,14 @@ export class BpeChatTokenizer implements ChatTokenizer {
     this.maxTokenBytes = data.maxTokenBytes;
     this.eosTokenIds = data.eosTokenIds;
     this.specialTokenIds = new Set(data.addedTokens.filter((token) => token.special).map((token) => token.id));
-    this.#addedTokens = new Map(data.addedTokens.map((token) => [token.id, token.content]));
+    this.#addedTexts = new Map(data.addedTokens.map((token) => [token.id, token.content]));
     this.#texts = new TextTable(data.texts);
     this.byteTokenIds = this.#byteTokens();
-    this.#words = new WordEncoder({ texts: this.#texts, merges: new MergeTable(data.merges) }, data.model);
-    this.#encoder = new PipelineEncoder(this.#words, data.kind.pipeline, data.addedTokens);
-    this.#addedToken = data.kind.restartsAfterTokens ? new AddedTokenFinder(data.addedTokens.map((token) => [token.content, token])) : null;
+    this.#wordEncoder = new WordEncoder({ texts: this.#texts, merges: new MergeTable(data.merges) }, data.model);
+    this.#encoder = new PipelineEncoder(this.#wordEncoder, data.kind.pipeline, data.addedTokens);
+    this.#restartFinder = data.kind.restartsAfterTokens
+      ? new AddedTokenFinder(data.addedTokens.map((token) => [token.content, token]))
+      : null;
     const { templates } = data;
     this.#template = compiled(templates.file, templates.default);
     this.#toolTemplate = compiled(templates.file, templates.toolUse);
@@ -71,20 +75,23 @@ export class BpeChatTokenizer implements ChatTokenizer {
     const parts = this.#parts(text, follows);
     if (tail === undefined) for (const [encoder, part] of parts) encoder.encode(part, ids);
     else {
-      const end = new Tail(tail);
-      for (const [encoder, part] of parts.toReversed()) if (!end.isFull) encoder.encodeTail(part, end);
-      end.appendTo(ids);
+      const lastIds = new Tail(tail);
+      for (const [encoder, part] of parts.toReversed()) if (!lastIds.isFull) encoder.encodeTail(part, lastIds);
+      lastIds.appendTo(ids);
     }
     for (const token of after) ids.push(this.#addedId(token));
     return ids.toArray(tail === undefined ? 0 : Math.max(0, ids.length - tail));
   }
 
-  /** Returns the parts of a text with the encoder of each. */
+  /**
+   * Returns the parts of a text with the encoder of each. A text that continues other text is a continuation up to its end, or up to its
+   * first added token if the tokenizer encodes text after added tokens like the beginning of a text.
+   */
   #parts(text: string, follows: EncodeOptions["follows"]): (readonly [PipelineEncoder, string])[] {
     const { continuation, restartsAfterTokens } = this.#data.kind;
     if (continuation === null || follows === undefined || (follows === "token" && restartsAfterTokens)) return [[this.#encoder, text]];
-    this.#continuation ??= new PipelineEncoder(this.#words, continuation, this.#data.addedTokens);
-    const restart = this.#addedToken?.split(text).find(({ token }) => token !== null)?.start ?? text.length;
+    this.#continuation ??= new PipelineEncoder(this.#wordEncoder, continuation, this.#data.addedTokens);
+    const restart = this.#restartFinder?.split(text).find(({ token }) => token !== null)?.start ?? text.length;
     return [
       [this.#continuation, text.slice(0, restart)],
       [this.#encoder, text.slice(restart)],
@@ -114,7 +121,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
       throw new ArgumentError(`Expected a token id in [0, ${this.vocabularySize}), got ${id}.`);
     }
     const { name } = this.#data.kind;
-    const added = this.#addedTokens.get(id);
+    const added = this.#addedTexts.get(id);
     if (added === undefined) return bytesOfText(this.#texts.text(id), name);
     // In the style of SentencePiece, added tokens may be runs of spaces too (`▁▁`).
     return name === "byte-fallback" ? bytesOfPiece(added) : new TextEncoder().encode(added);
@@ -151,11 +158,11 @@ export class BpeChatTokenizer implements ChatTokenizer {
     let done = "";
     const missing = { all: 0, trained: 0 };
     const encoded = segments.map(({ text, trained }) => {
-      const before = this.#words.missingBytes;
-      const ids = this.encode(text, { follows: this.#endOf(done) });
-      const more = this.#words.missingBytes - before;
-      missing.all += more;
-      if (trained) missing.trained += more;
+      const missingBefore = this.#wordEncoder.missingBytes;
+      const ids = this.encode(text, { follows: this.#endKind(done) });
+      const missingHere = this.#wordEncoder.missingBytes - missingBefore;
+      missing.all += missingHere;
+      if (trained) missing.trained += missingHere;
       done += text;
       return ids;
     });
@@ -171,14 +178,17 @@ export class BpeChatTokenizer implements ChatTokenizer {
     return { ids, mask, missingBytes: missing.all, missingTrainedBytes: missing.trained };
   }
 
-  /** Returns what text after `text` follows. */
-  #endOf(text: string): EncodeOptions["follows"] {
+  /** Returns the option `follows` for text after `text`: the kind of its end; undefined if it is empty. */
+  #endKind(text: string): EncodeOptions["follows"] {
     if (text === "") return undefined;
-    for (const content of this.#addedTokens.values()) if (text.endsWith(content)) return "token";
+    for (const content of this.#addedTexts.values()) if (text.endsWith(content)) return "token";
     return "text";
   }
 
-  /** The template for a conversation with these tools, and the tools as the template is given them. */
+  /**
+   * Returns the template for a conversation: from `source` if given, else the model's own for conversations with or without tools. Also
+   * returns the tools that the template receives: null instead of none or an empty list.
+   */
   #templateFor(
     given: RenderChatOptions["tools"],
     source?: string,
@@ -194,13 +204,15 @@ export class BpeChatTokenizer implements ChatTokenizer {
     return { tools, template };
   }
 
+  /** Returns the ids of the tokens of one byte (`<0x0A>`) that byte fallback uses; none for a byte-level tokenizer. */
   #byteTokens(): ReadonlySet<number> {
     if (this.#data.kind.name === "byte-level") return new Set();
     const ids = Array.from({ length: 256 }, (_, byte) => this.#texts.findText(byteToken(byte)));
-    return new Set(ids.filter((id) => id >= 0 && !this.#addedTokens.has(id)));
+    return new Set(ids.filter((id) => id >= 0 && !this.#addedTexts.has(id)));
   }
 }
 
+/** Compiles a template of the file `name`, which its error names; undefined without a template. */
 function compiled(name: string, source: string | undefined): ChatTemplate | undefined {
   if (source === undefined) return undefined;
   try {

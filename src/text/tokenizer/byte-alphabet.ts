@@ -5,11 +5,11 @@
  * @source Radford et al., "Language Models are Unsupervised Multitask Learners", 2019 (the GPT-2 encoder).
  */
 
-/** Bytes by the code points of their characters; -1 for other code points. */
+/** Bytes by the code points of their characters, the largest of which is U+0143; -1 for other code points. */
 const BYTE_OF_CODE_POINT = new Int16Array(0x200).fill(-1);
 for (const [byte, character] of byteAlphabet().entries()) BYTE_OF_CODE_POINT[character.charCodeAt(0)] = byte;
 
-/** The 256 characters, indexed by byte. */
+/** Returns the 256 characters, indexed by byte. */
 export function byteAlphabet(): string[] {
   const characters: string[] = [];
   let shifted = 0;

@@ -6,11 +6,15 @@
 import { UnsupportedError } from "../../base/errors.ts";
 import { component, type Component, type TokenizerConfigFile, type TokenizerFile } from "./files.ts";
 
+/** Character that stands for a space in the texts of tokens. */
 const SPACE = "▁";
 const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
 const encoder = new TextEncoder();
 
-/** Sections of a text that get a space in front; added tokens divide a text into sections. */
+/**
+ * Sections of a text that get a space in front; added tokens divide a text into sections. `first` is the section at the beginning of the
+ * text: none if the text begins with an added token.
+ */
 export type SpacePrefix = "always" | "first" | "never";
 
 /** Pipeline of a byte-fallback tokenizer. */
@@ -18,9 +22,9 @@ export interface ByteFallbackPipeline {
   readonly prefix: SpacePrefix;
   /** Whether the file's own normalizer puts the space in front, also of text that begins with a space. */
   readonly hasOwnNormalizer: boolean;
-  /** File with the normalizer and pre-tokenizer in use. */
+  /** `tokenizer.json` with the normalizer and pre-tokenizer to use. */
   readonly file: TokenizerFile;
-  /** The same without spaces in front: for text that continues other text. */
+  /** The same file without spaces in front: for text that continues other text. */
   readonly continuation: TokenizerFile;
 }
 
@@ -29,13 +33,13 @@ export function isByteFallback(file: TokenizerFile): boolean {
   return (file.model.type ?? "BPE") === "BPE" && file.model["byte_fallback"] === true;
 }
 
-/** Returns the bytes of a token. */
+/** Returns the bytes that a token stands for: one byte for `<0x0A>`, otherwise its text with spaces instead of `▁`. */
 export function bytesOfPiece(token: string): Uint8Array {
   const byte = byteOf(token);
   return byte === undefined ? encoder.encode(token.replaceAll(SPACE, " ")) : Uint8Array.of(byte);
 }
 
-/** Returns the byte of a token of one byte; undefined for other tokens. */
+/** Returns the byte of a token of one byte such as `<0x0A>`; undefined for other tokens. */
 export function byteOf(token: string): number | undefined {
   const hex = BYTE_TOKEN.exec(token)?.[1];
   return hex === undefined ? undefined : Number.parseInt(hex, 16);
@@ -44,8 +48,8 @@ export function byteOf(token: string): number | undefined {
 /**
  * Reads the pipeline of a byte-fallback tokenizer.
  *
- * Like transformers 5, a `tokenizer_class` of Llama replaces the file's own pipeline: a space goes in front of the whole text, with `legacy`
- * also in front of each part after an added token, and with `add_prefix_space: false` nowhere.
+ * Like transformers 5, a `tokenizer_class` of Llama replaces the file's own pipeline: a space goes in front of the whole text, with
+ * `legacy` also in front of each part after an added token, and with `add_prefix_space: false` nowhere.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` naming the part that is not supported.
  */
@@ -57,31 +61,35 @@ export function byteFallbackPipeline(file: TokenizerFile, config: TokenizerConfi
     normalizer: null,
     pre_tokenizer: { type: "Metaspace", replacement: SPACE, prepend_scheme: scheme, split: false },
   });
-  // `Prepend` puts a space in front of text that begins with one, too; `Metaspace` does not. So the file's own normalizer stays.
-  const isOwn = !isLlamaClass(config) && isUnused(file.pre_tokenizer);
+  // The file's own normalizer stays, because `Metaspace` is not equivalent: only `Prepend` puts a space also in front of text that begins
+  // with one.
+  const hasOwnNormalizer = !isLlamaClass(config) && isUnused(file.pre_tokenizer);
   return {
     prefix,
-    hasOwnNormalizer: isOwn,
-    file: isOwn ? file : withPrefix(prefix),
-    continuation: isOwn ? { ...file, normalizer: REPLACE } : withPrefix("never"),
+    hasOwnNormalizer,
+    file: hasOwnNormalizer ? file : withPrefix(prefix),
+    continuation: hasOwnNormalizer ? { ...file, normalizer: REPLACE_SPACES } : withPrefix("never"),
   };
 }
 
-const REPLACE: Component = { type: "Replace", pattern: { String: " " }, content: SPACE };
+/** Normalizer that replaces spaces by `▁`. */
+const REPLACE_SPACES: Component = { type: "Replace", pattern: { String: " " }, content: SPACE };
 
 function isLlamaClass(config: TokenizerConfigFile): boolean {
   return config["tokenizer_class"] === "LlamaTokenizer" || config["tokenizer_class"] === "LlamaTokenizerFast";
 }
 
+/** Returns the prefix that the settings of a Llama tokenizer class ask for. */
 function llamaPrefix(config: TokenizerConfigFile): SpacePrefix {
   if (config["add_prefix_space"] === false) return "never";
   return config["legacy"] === true ? "always" : "first";
 }
 
+/** Returns the prefix that the normalizer or pre-tokenizer of the file produces. */
 function filePrefix(file: TokenizerFile): SpacePrefix {
   const normalizers = partsOf(file.normalizer, "normalizers");
   const last = normalizers.at(-1);
-  const replaces = normalizers.length > 0 && last?.type === "Replace" && replaced(last) === " " && last["content"] === SPACE;
+  const replaces = normalizers.length > 0 && last?.type === "Replace" && searchedText(last) === " " && last["content"] === SPACE;
   const prepends = normalizers[0]?.type === "Prepend" && normalizers[0]["prepend"] === SPACE;
   const pre = file.pre_tokenizer;
   if (isUnused(pre) && replaces && normalizers.length === (prepends ? 2 : 1)) return prepends ? "always" : "never";
@@ -96,29 +104,33 @@ function filePrefix(file: TokenizerFile): SpacePrefix {
 
 /** Whether a pre-tokenizer has no effect: null, or Gemma's, which cuts at spaces that the normalizer has replaced. */
 function isUnused(part: Component | null): boolean {
-  return part === null || (part.type === "Split" && replaced(part) === " ");
+  return part === null || (part.type === "Split" && searchedText(part) === " ");
 }
 
+/** Returns the parts of a `Sequence`, which holds them under the key `list`; a list of the part itself for other parts. */
 function partsOf(part: Component | null, list: string): readonly Component[] {
   if (part === null) return [];
   if (part.type !== "Sequence") return [part];
   return component.array().safeParse(part[list]).data ?? [];
 }
 
+/** Returns the types of parts, for messages. */
 function listed(parts: readonly Component[]): string {
   return parts.length === 0 ? "`none`" : parts.map(({ type }) => `\`${type}\``).join(", ");
 }
 
-function replaced(part: Component): unknown {
+/** Returns the text that a part searches for; undefined if it searches for a regular expression or nothing. */
+function searchedText(part: Component): unknown {
   return (part["pattern"] as { readonly String?: unknown } | undefined)?.String;
 }
 
+/** @throws UnsupportedError `E_UNSUPPORTED` for a decoder other than the one of SentencePiece. */
 function requireDecoder(decoder: Component | null): void {
   const parts = partsOf(decoder, "decoders");
   const [replace, bytes, fuse, strip, ...rest] = parts;
   const isKnown =
     replace?.type === "Replace" &&
-    replaced(replace) === SPACE &&
+    searchedText(replace) === SPACE &&
     replace["content"] === " " &&
     bytes?.type === "ByteFallback" &&
     fuse?.type === "Fuse" &&

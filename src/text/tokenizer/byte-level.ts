@@ -13,7 +13,7 @@ export function requireByteLevel(file: TokenizerFile): void {
   if (type === "BPE" && endsWithByteLevel(file.pre_tokenizer) && hasByteLevel(file.decoder)) return;
   throw new UnsupportedError(
     `tokenizer.json: expected a BPE tokenizer with \`byte_fallback\`, or a byte-level one (last pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
-      `pre-tokenizer \`${named(file.pre_tokenizer, "pretokenizers")}\`, decoder \`${named(file.decoder, "decoders")}\`.`,
+      `pre-tokenizer \`${describe(file.pre_tokenizer, "pretokenizers")}\`, decoder \`${describe(file.decoder, "decoders")}\`.`,
   );
 }
 
@@ -21,7 +21,10 @@ function listOf(part: Component, key: string): readonly Component[] {
   return z.array(component).safeParse(part[key]).data ?? [];
 }
 
-/** Bytes become characters in `ByteLevel`, so that parts after it would cut other characters than the text's. */
+/**
+ * Whether `ByteLevel` is the last part and no earlier one. It turns bytes into characters of the byte alphabet, so a part after it would
+ * cut these instead of the characters of the text.
+ */
 function endsWithByteLevel(part: Component | null): boolean {
   if (part === null) return false;
   if (part.type === "ByteLevel") return true;
@@ -30,12 +33,14 @@ function endsWithByteLevel(part: Component | null): boolean {
   return parts.slice(0, -1).every((one) => !hasByteLevel(one, "pretokenizers")) && endsWithByteLevel(parts.at(-1) ?? null);
 }
 
+/** Whether `ByteLevel` is a part, or a part of a `Sequence`, which holds its parts under `key`. */
 function hasByteLevel(part: Component | null, key = "decoders"): boolean {
   if (part === null) return false;
   return part.type === "ByteLevel" || (part.type === "Sequence" && listOf(part, key).some((one) => hasByteLevel(one, key)));
 }
 
-function named(part: Component | null, key: string): string {
+/** Returns the type of a part, and of the parts of a `Sequence`, for messages. */
+function describe(part: Component | null, key: string): string {
   if (part === null) return "none";
   return part.type === "Sequence"
     ? `Sequence of ${listOf(part, key)

@@ -1,7 +1,7 @@
 /**
- * Chat templates with limits. A template comes with a base model, which may be somebody else's, and renders on the thread that serves
- * requests. Every operation of a template is counted, and the counts end a rendering before it can hold up the thread or exhaust memory.
- * The limits are deterministic: the same conversation is always rendered, or never.
+ * Chat templates (Jinja) with limits. A template comes with a base model, which may be somebody else's, and renders on the thread that
+ * serves requests. Every operation of a template is counted, and a rendering fails at its limit before it can block the thread or exhaust
+ * memory. The limits do not depend on time: the same conversation always renders, or always fails.
  */
 
 import { ArgumentError, DataError, UnsupportedError } from "../../base/errors.ts";
@@ -14,9 +14,13 @@ const MAX_TEMPLATE_LENGTH = 65_536;
 
 /** Limits of one rendering. */
 export interface TemplateLimits {
-  /** Length of the rendered text and of every text on the way, in UTF-16 units. @default 4194304 */
+  /** Max length of the rendered text and of every intermediate text, in UTF-16 units. @default 4194304 */
   readonly maxOutputLength?: number | undefined;
-  /** Steps of one rendering: statements, loop iterations, calls, list elements made, and 32 characters of text searched. @default 1000000 */
+  /**
+   * Max steps of one rendering. A step is a statement, a loop iteration, a call, a created list element, or 32 characters of text to
+   * search.
+   * @default 1000000
+   */
   readonly maxWork?: number | undefined;
 }
 
@@ -36,17 +40,19 @@ export interface ChatTemplate {
   render(variables: Readonly<Record<string, unknown>>): string;
 }
 
-/** Compiled templates: requests may bring their own template, mostly the same one. */
-const compiled = new Lru<string, CachedTemplate>({ maxEntries: 16 });
+/** Compiled templates by source. Requests may bring their own template, and most bring the same one. */
+const templates = new Lru<string, CachedTemplate>({ maxEntries: 16 });
 
 interface CachedTemplate {
   readonly template: Template;
+  /** Absent until they are needed: finding them takes many renderings. */
   forms?: MessageForms;
 }
 
 /** Limits of a rendering that finds out the forms of messages: its conversation has at most three messages. */
 const PROBE_LIMITS = { maxSteps: 20_000, maxTextLength: 65_536 };
 
+/** Returns the forms of messages that a template renders; found by rendering at the first call. */
 function formsOf(known: CachedTemplate): MessageForms {
   known.forms ??= probeForms((variables) =>
     known.template.render({ bos_token: "", eos_token: "", documents: null, add_generation_prompt: false, ...variables }, PROBE_LIMITS),
@@ -86,12 +92,13 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   };
 }
 
+/** Returns the compiled template of a source, compiled at its first use. */
 function cached(source: string): CachedTemplate {
-  const known = compiled.get(source);
+  const known = templates.get(source);
   if (known !== undefined) return known;
   try {
     const fresh: CachedTemplate = { template: compile(source) };
-    compiled.set(source, fresh);
+    templates.set(source, fresh);
     return fresh;
   } catch (error) {
     throw new DataError(`The chat template does not parse: ${(error as Error).message}`, { cause: error });

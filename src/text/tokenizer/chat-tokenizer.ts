@@ -46,13 +46,14 @@ export interface EncodeOptions {
   /** Whether to add the tokens of the post-processor (a BOS). Chat templates contain them. @default false */
   readonly addSpecialTokens?: boolean | undefined;
   /**
-   * Kind of the part before the text: other text, or an added token. A tokenizer in the style of SentencePiece puts a space in front of a text, which
-   * must not come between its parts. @default nothing: the text is whole
+   * Kind of the part before the text, if the text is encoded in parts: other text, or an added token. A tokenizer in the style of
+   * SentencePiece puts a space in front of a text, which must not come between its parts. @default nothing: the text is whole
    */
   readonly follows?: "text" | "token" | undefined;
   /**
-   * Number of ids to return from the end of the text, at most. They equal the last ids of the whole text; words before them are not encoded.
-   * A word of more than 524,288 characters among them is an `ArgumentError`, because it can only be encoded as a whole. @default all ids
+   * Number of ids to return from the end of the text, at most. They equal the last ids of the whole text; words before them are not
+   * encoded. A word of more than 524,288 characters among them is an `ArgumentError`, because it can only be encoded as a whole.
+   * @default all ids
    */
   readonly tail?: number | undefined;
 }
@@ -63,7 +64,7 @@ export interface RenderedTraining {
   readonly ids: Int32Array;
   /** Shape `[T]`; 1 for tokens of assistant turns, including the closing token, else 0. */
   readonly mask: Uint8Array;
-  /** Bytes of the text that the vocabulary has no token for: left out of `ids`, or part of an unknown token. */
+  /** Number of bytes of the text without a token: left out of `ids`, or part of an unknown token. */
   readonly missingBytes: number;
   /** `missingBytes` of the assistant turns. */
   readonly missingTrainedBytes: number;
@@ -71,29 +72,30 @@ export interface RenderedTraining {
 
 /** A tokenizer with its chat template. Immutable; safe to share between requests. */
 export interface ChatTokenizer {
-  /** Rows of the model's embedding: every id is below it. May exceed the number of tokens (padding). */
+  /** Number of rows of the model's embedding; every id is smaller. May exceed the number of tokens, because of padding rows. */
   readonly vocabularySize: number;
   /** Bytes of the longest token. */
   readonly maxTokenBytes: number;
-  /** Ids that end a turn: the tokenizer's own first, then the ones in the generation config. Not empty only if the files name one. */
+  /** Ids that end a turn: the tokenizer's own first, then the ones in the generation config. Empty if the files name none. */
   readonly eosTokenIds: readonly number[];
   /** Ids of tokens that carry structure, not text; left out by `skipSpecialTokens`. */
   readonly specialTokenIds: ReadonlySet<number>;
   /** Ids of tokens that stand for one byte of a character outside the vocabulary; empty for byte-level tokenizers. */
   readonly byteTokenIds: ReadonlySet<number>;
+  /** Whether the model has a chat template. Without one, {@link renderChat} needs the option `template`. */
   readonly hasChatTemplate: boolean;
 
   /**
-   * Text to token ids. Text that spells an added token becomes that token, as the model's own tokenizer has it. Bytes that the vocabulary has
-   * no token for become its unknown token, or are left out if it has none.
+   * Encodes a text as token ids. Text that spells an added token becomes that token, as in the model's own tokenizer. Bytes without a token
+   * become the unknown token, or are left out if the vocabulary has none.
    *
    * @throws DataError `E_DATA` when the post-processor adds a token that does not exist.
    */
   encode(text: string, options?: EncodeOptions): Int32Array;
 
   /**
-   * Token ids to text: their bytes as UTF-8, U+FFFD where they are not. Tokens of SentencePiece keep the space in front of a word also at the
-   * beginning, because sampled tokens continue a prompt.
+   * Decodes token ids: their bytes as UTF-8, with U+FFFD for bytes that are not valid UTF-8. Tokens of SentencePiece keep the space in
+   * front of the first word, because sampled tokens continue a prompt.
    *
    * @param options - `skipSpecialTokens`: leave special tokens out. Default false.
    * @throws ArgumentError `E_ARGUMENT` for an id outside the vocabulary.
@@ -101,7 +103,7 @@ export interface ChatTokenizer {
   decode(ids: ArrayLike<number>, options?: { readonly skipSpecialTokens?: boolean | undefined }): string;
 
   /**
-   * The exact bytes of one token, possibly a part of a character. Empty for a padding row of the embedding. Do not modify.
+   * Returns the exact bytes of one token, possibly a part of a character. Empty for a padding row of the embedding. Do not modify.
    *
    * @throws ArgumentError `E_ARGUMENT` for an id outside the vocabulary.
    */
@@ -135,7 +137,7 @@ export interface ChatTokenizer {
    * Renders a finished conversation to tokens, with a mask of the assistant turns.
    *
    * Each assistant turn is encoded as sampling meets it: the prompt with its generation header, then the completion up to
-   * and including its closing token. What follows the last trained turn is left out: nothing in it is trained.
+   * and including its closing token. The text after the last trained turn is left out: nothing in it is trained.
    *
    * @throws DataError `E_DATA` without an assistant message to train, or when the template rewrites earlier turns, so that a
    *   conversation does not extend its own beginning, or leaves out the tool calls of a trained message.

@@ -1,18 +1,18 @@
-/** Token ids to text, one at a time. */
+/** Decoding of a stream of token ids, one at a time. */
 
 import type { ChatTokenizer } from "./chat-tokenizer.ts";
 
 /** See {@link createDetokenizer}. One per stream. */
 export interface Detokenizer {
-  /** The text that became certain with this token; `""` while a character is incomplete. */
+  /** Returns the text that became certain with this token; `""` while a character is incomplete. */
   push(id: number): string;
   /** Returns the withheld text, with U+FFFD for bytes that are not a whole character. Call once, at the end. */
   flush(): string;
 }
 
 /**
- * An incremental {@link ChatTokenizer.decode}: the pieces, joined, are exactly what `decode` gives for all ids at once, and
- * no piece ever ends inside a character.
+ * Creates an incremental {@link ChatTokenizer.decode}: the pieces, joined, equal the result of `decode` for all ids at once. No piece ends
+ * inside a character.
  *
  * @example
  * ```ts

@@ -6,17 +6,17 @@ import { DataError, UnsupportedError, WhetstoneError } from "../../base/errors.t
 import { parseFileJson, readRegularFileBytes, reasonOf } from "../../base/util/regular-file.ts";
 import { first } from "../../base/util/values.ts";
 
-/** Size of the largest file that is read, in bytes: `tokenizer.json` of 256,000 tokens has 34 MB. */
+/** Max size of a file, in bytes; the `tokenizer.json` of a vocabulary of 256,000 tokens has 34 MB. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
-/** A named part of the pipeline. */
+/** A normalizer, pre-tokenizer, post-processor or decoder of `tokenizer.json`. The keys other than `type` are its settings. */
 export const component = z.looseObject({ type: z.string() });
 export type Component = z.infer<typeof component>;
 
 /**
- * Validates the settings of a part.
+ * Validates the settings of a part of the pipeline.
  *
- * @param kind - Kind of the part, for messages.
+ * @param kind - Kind of the part for messages, such as `pre-tokenizer`.
  * @throws UnsupportedError `E_UNSUPPORTED` naming the part and the setting.
  */
 export function settingsOf<T extends z.ZodType>(kind: string, schema: T, part: Component): z.infer<T> {
@@ -54,6 +54,7 @@ export const tokenizerFile = z.looseObject({
 
 export type TokenizerFile = z.infer<typeof tokenizerFile>;
 
+/** A special token: its text, or an object with the text in `content`. */
 const tokenText = z
   .union([z.string(), z.looseObject({ content: z.string() })])
   .transform((value) => (typeof value === "string" ? value : value.content));
@@ -67,6 +68,7 @@ export const tokenizerConfigFile = z.looseObject({
 });
 export type TokenizerConfigFile = z.infer<typeof tokenizerConfigFile>;
 
+/** One token id or a list; parsed to a list. */
 const tokenIds = z
   .union([
     z
@@ -81,7 +83,11 @@ export const generationConfigFile = z.looseObject({ eos_token_id: tokenIds });
 /** `config.json`, as far as the tokenizer needs it. */
 export const modelConfigFile = z.looseObject({ eos_token_id: tokenIds, vocab_size: z.int().min(1).nullish() });
 
-/** Returns the contents of a file; undefined if the file does not exist. */
+/**
+ * Returns the contents of a file; undefined if the file does not exist.
+ *
+ * @throws DataError `E_DATA` for a file that is too large or cannot be read.
+ */
 export async function readOptional(path: string, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
   try {
     return await readRegularFileBytes(path, { maxBytes: MAX_FILE_BYTES, signal });

@@ -1,7 +1,10 @@
-/** Parts of the npm library's tokenizer: normalizers, and the translation of regular expressions from Oniguruma to JavaScript. */
+/**
+ * Parts of the npm package `@huggingface/tokenizers`: normalizers, and the translation of regular expressions from Oniguruma to JavaScript.
+ */
 import { Tokenizer } from "@huggingface/tokenizers";
 import type { Component } from "./files.ts";
 
+/** Creates a tokenizer with an empty vocabulary, for the sake of its two compiled parts. */
 function libraryTokenizer(normalizer: Component | null, preTokenizer: Component | null): Tokenizer {
   const model = { type: "BPE", vocab: {}, merges: [] };
   return new Tokenizer(
@@ -24,7 +27,7 @@ export function libraryNormalizer(part: Component): (text: string) => string {
  * Translates a regular expression of a tokenizer.
  *
  * @param source - In the syntax of Oniguruma.
- * @returns with the flags `gu`.
+ * @returns an expression with the flags `gu`.
  * @throws SyntaxError for an expression that cannot be translated.
  */
 export function translateRegex(source: string): RegExp {

@@ -64,7 +64,7 @@ export async function readTokenizerData(directory: string, signal?: AbortSignal)
     tables,
     config,
     vocabularySize: model.vocab_size ?? undefined,
-    // As in the reference layout, the model's own config speaks where no generation config does.
+    // As in transformers, the end tokens of `config.json` count only if there is no `generation_config.json`.
     eosIds: (generation === undefined ? model.eos_token_id : generation.eos_token_id) ?? [],
     templates,
   });
@@ -83,8 +83,8 @@ export interface TokenizerFiles {
 }
 
 /**
- * Reads and validates the files of a tokenizer's directory, `tokenizer.json` with its whole vocabulary, without a check that the tokenizer is
- * supported. Throws like {@link loadTokenizer}.
+ * Reads and validates the files of a tokenizer's directory, `tokenizer.json` with its whole vocabulary, without a check that the tokenizer
+ * is supported. Throws like {@link loadTokenizer}.
  */
 export async function readTokenizerFiles(directory: string, signal?: AbortSignal): Promise<TokenizerFiles> {
   const texts = await readTexts(directory, signal);
@@ -101,7 +101,7 @@ interface TokenizerTexts {
   readonly template: string | undefined;
 }
 
-/** Returns the metadata of a GGUF file as the contents of files. */
+/** Returns the metadata of a GGUF file as the contents of the files of a directory. */
 async function readGgufTexts(path: string): Promise<TokenizerTexts> {
   const { tokenizer, config, generation, size } = await readGgufTokenizer(path);
   return {
@@ -140,6 +140,7 @@ function parseSmallFiles({ config: configText, generation, model, template }: To
   };
 }
 
+/** Returns the chat templates: `chat_template.jinja` if it exists, else the templates of `tokenizer_config.json`. */
 function templateSources(file: string | undefined, configured: TokenizerConfigFile["chat_template"]): TemplateSources {
   if (file !== undefined) return { file: "chat_template.jinja", default: file };
   const name = "tokenizer_config.json";

@@ -1,7 +1,7 @@
 /**
  * Forms of messages that a chat template renders. Templates disagree: some concatenate `arguments` as text, some skip tool calls unless
  * `content` is null, some iterate over the parts of `content`. The forms are found by rendering small conversations, as llama.cpp does
- * (common/jinja/caps.cpp), so they depend on the template alone.
+ * (common/jinja/caps.cpp), and searching the results for the texts of the messages. So they depend on the template alone.
  */
 
 /** Forms in which a template renders the parts of a message. */
@@ -14,9 +14,9 @@ export interface MessageForms {
   readonly toolArguments: "object" | "text";
   /** Content of an assistant message that has tool calls and no text. */
   readonly emptyContent: "" | null;
-  /** Reads content that is a list of parts, for messages of this role. */
+  /** Whether content that is a list of parts is rendered, by the role of the message. */
   readonly readsParts: Readonly<Record<FormRole, boolean>>;
-  /** Reads content that is a text, for messages of this role. */
+  /** Whether content that is a text is rendered, by the role of the message. */
   readonly readsText: Readonly<Record<FormRole, boolean>>;
   /** Place of the reasoning: fields of the message, or a part of type `thinking` at the start of its content. */
   readonly reasoning: "fields" | "part";
@@ -30,6 +30,7 @@ type Message = Readonly<Record<string, unknown>>;
 /** Renders a conversation; throws if the template fails. */
 type Render = (variables: { readonly messages: readonly Message[]; readonly tools: readonly unknown[] | null }) => string;
 
+// Texts of the messages. A form is supported if the rendering contains them: no template contains them itself.
 const FIRST = "firstneedle";
 const SECOND = "secondneedle";
 const ARGUMENT = "argumentneedle";
@@ -58,7 +59,7 @@ export function formRole(role: unknown): FormRole {
  * @param render - Renders the template.
  */
 export function probeForms(render: Render): MessageForms {
-  const attempt = (messages: readonly Message[], tools: readonly unknown[] | null): string => {
+  const attempt: Attempt = (messages, tools) => {
     try {
       return render({ messages, tools });
     } catch {
@@ -66,20 +67,20 @@ export function probeForms(render: Render): MessageForms {
     }
   };
   const calls = callForms(attempt);
-  const conversation = (role: FormRole, content: unknown): string => {
+  const renderContent = (role: FormRole, content: unknown): string => {
     const message = { role, content };
     if (role === "tool")
-      return attempt([...called(calls.toolArguments, calls.emptyContent), { ...message, tool_call_id: CALL_ID, name: "lookup" }], [TOOL]);
+      return attempt([...withCall(calls.toolArguments, calls.emptyContent), { ...message, tool_call_id: CALL_ID, name: "lookup" }], [TOOL]);
     if (role === "assistant") return attempt([QUESTION, message], null);
     return attempt(role === "system" ? [message, QUESTION] : [message], null);
   };
   const parts = [textPart(FIRST), textPart(SECOND)];
-  const readsParts = byRole((role) => concatenates(conversation(role, parts)));
+  const readsParts = byRole((role) => concatenates(renderContent(role, parts)));
   return {
     ...calls,
     rendersTools: attempt([QUESTION], [TOOL]).includes(TOOL.function.name),
     readsParts,
-    readsText: byRole((role) => !readsParts[role] || conversation(role, FIRST).includes(FIRST)),
+    readsText: byRole((role) => !readsParts[role] || renderContent(role, FIRST).includes(FIRST)),
     reasoning: reasoningForm(attempt),
   };
 }
@@ -89,29 +90,32 @@ export function textPart(text: string): { readonly type: "text"; readonly text: 
   return { type: "text", text };
 }
 
-function byRole(read: (role: FormRole) => boolean): Readonly<Record<FormRole, boolean>> {
-  return { system: read("system"), user: read("user"), assistant: read("assistant"), tool: read("tool") };
+/** Returns the result of a test for each role. */
+function byRole(test: (role: FormRole) => boolean): Readonly<Record<FormRole, boolean>> {
+  return { system: test("system"), user: test("user"), assistant: test("assistant"), tool: test("tool") };
 }
 
-function called(form: MessageForms["toolArguments"], content: MessageForms["emptyContent"]): readonly Message[] {
+/** Returns a question and an assistant message that answers it with a tool call. */
+function withCall(form: MessageForms["toolArguments"], content: MessageForms["emptyContent"]): readonly Message[] {
   const given = form === "object" ? ARGUMENTS : JSON.stringify(ARGUMENTS);
   const call = { id: CALL_ID, type: "function", function: { name: "lookup", arguments: given } };
   return [QUESTION, { role: "assistant", content, tool_calls: [call] }];
 }
 
+/** Renders a conversation; returns "" if the template fails. */
 type Attempt = (messages: readonly Message[], tools: readonly unknown[] | null) => string;
 
+/** Finds the form of tool calls: the first combination of arguments and content that the template renders. */
 function callForms(attempt: Attempt): Pick<MessageForms, "rendersToolCalls" | "toolArguments" | "emptyContent"> {
   const result = { role: "tool", tool_call_id: CALL_ID, name: "lookup", content: "found" };
   for (const toolArguments of ["object", "text"] as const) {
-    const [empty, absent] = (["", null] as const).map((content) => attempt([...called(toolArguments, content), result], [TOOL])) as [
-      string,
-      string,
-    ];
-    // A template that prints null as `None` expects a text; one that prints more for "" than for null would write an empty turn.
-    const takesNull = showsArguments(absent) && absent !== empty && !absent.includes("None");
+    const [withEmpty, withNull] = (["", null] as const).map((content) =>
+      attempt([...withCall(toolArguments, content), result], [TOOL]),
+    ) as [string, string];
+    // A template that prints null as `None` expects a text. If "" and null give different texts, null is right: "" would add an empty turn.
+    const takesNull = showsArguments(withNull) && withNull !== withEmpty && !withNull.includes("None");
     if (takesNull) return { rendersToolCalls: true, toolArguments, emptyContent: null };
-    if (showsArguments(empty)) return { rendersToolCalls: true, toolArguments, emptyContent: "" };
+    if (showsArguments(withEmpty)) return { rendersToolCalls: true, toolArguments, emptyContent: "" };
   }
   return { rendersToolCalls: false, toolArguments: "object", emptyContent: "" };
 }
@@ -127,8 +131,9 @@ function concatenates(rendered: string): boolean {
   return between !== undefined && !/['"]/.test(between);
 }
 
+/** Finds the form of reasoning: fields, also where no rendering shows it; a part only if the template renders it as plain text. */
 function reasoningForm(attempt: Attempt): MessageForms["reasoning"] {
-  const [, call] = called("object", "");
+  const [, call] = withCall("object", "");
   const fields = { reasoning_content: FIRST, thinking: FIRST, reasoning: FIRST };
   const shows = (message: Message): boolean => attempt([QUESTION, message], [TOOL]).includes(FIRST);
   if (shows({ role: "assistant", content: "answer", ...fields }) || shows({ ...call, ...fields })) return "fields";

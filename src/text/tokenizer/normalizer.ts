@@ -5,11 +5,11 @@ import { component, type Component } from "./files.ts";
 import { libraryNormalizer } from "./library.ts";
 import { FORMS, normalizeText } from "./unicode.ts";
 
-/** Rewrites a text. */
+/** Returns the normalized text. */
 export type Normalizer = (text: string) => string;
 
 /**
- * Compiles a normalizer.
+ * Compiles a normalizer; null means that texts stay as they are.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` for a normalizer that does not exist or has no valid settings.
  */
@@ -17,8 +17,8 @@ export function compileNormalizer(part: Component | null): Normalizer | null {
   if (part === null) return null;
   if (FORMS.has(part.type)) return (text) => normalizeText(text, part.type);
   if (part.type === "Sequence") {
-    const parts = read(part);
-    return (text) => parts.reduce((done, normalize) => normalize(done), text);
+    const parts = normalizersOf(part);
+    return (text) => parts.reduce((current, normalize) => normalize(current), text);
   }
   try {
     return libraryNormalizer(part);
@@ -29,7 +29,8 @@ export function compileNormalizer(part: Component | null): Normalizer | null {
   }
 }
 
-function read(part: Component): Normalizer[] {
+/** Compiles the parts of a `Sequence`. */
+function normalizersOf(part: Component): Normalizer[] {
   const result = z.array(component).safeParse(part["normalizers"]);
   if (!result.success) throw new UnsupportedError("tokenizer.json: the normalizer `Sequence` is not supported without `normalizers`.");
   return result.data.flatMap((inner) => compileNormalizer(inner) ?? []);

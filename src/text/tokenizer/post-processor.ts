@@ -3,20 +3,24 @@ import { z } from "zod";
 import { UnsupportedError } from "../../base/errors.ts";
 import { component, type Component, settingsOf } from "./files.ts";
 
-/** Tokens around a text. */
+/** Tokens around a text, in order. */
 export interface AddedAround {
   readonly before: readonly string[];
   readonly after: readonly string[];
 }
 
 const NOTHING: AddedAround = { before: [], after: [] };
+/**
+ * Settings of `TemplateProcessing`. Of them only `single` is used, the template for one text: special tokens around the text (`Sequence`).
+ */
 const template = z.object({
   single: z.array(
     z.union([z.object({ SpecialToken: z.object({ id: z.string() }) }), z.object({ Sequence: z.object({ id: z.string() }) })]),
   ),
 });
-const named = z.tuple([z.string(), z.int()]);
-const roberta = z.object({ cls: named, sep: named });
+/** A token's text and id. */
+const textAndId = z.tuple([z.string(), z.int()]);
+const roberta = z.object({ cls: textAndId, sep: textAndId });
 
 /**
  * Returns the tokens that a post-processor adds around one text.
@@ -30,6 +34,7 @@ export function addedAround(part: Component | null): AddedAround {
       return NOTHING;
     case "Sequence": {
       const parts = settingsOf("post-processor", z.object({ processors: z.array(component) }), part).processors.map(addedAround);
+      // Each processor adds its tokens around the result of the processors before it.
       return parts.reduce(
         (inner, outer) => ({
           before: [...outer.before, ...inner.before],
@@ -40,9 +45,9 @@ export function addedAround(part: Component | null): AddedAround {
     }
     case "TemplateProcessing": {
       const { single } = settingsOf("post-processor", template, part);
-      const at = single.findIndex((item) => "Sequence" in item);
+      const textAt = single.findIndex((item) => "Sequence" in item);
       const tokens = (items: typeof single): string[] => items.flatMap((item) => ("SpecialToken" in item ? [item.SpecialToken.id] : []));
-      return { before: tokens(single.slice(0, at)), after: tokens(single.slice(at + 1)) };
+      return { before: tokens(single.slice(0, textAt)), after: tokens(single.slice(textAt + 1)) };
     }
     case "BertProcessing":
     case "RobertaProcessing": {

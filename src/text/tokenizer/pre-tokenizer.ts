@@ -1,8 +1,8 @@
 /**
  * Pre-tokenizers: they cut a text into words, within which a BPE model merges.
  *
- * @source Hugging Face `tokenizers` 0.23, `pre_tokenizers/` and `tokenizer/normalizer.rs`. The npm library translates the regular expressions;
- *   its own splitting ignores most of the `behavior`s.
+ * @source Hugging Face `tokenizers` 0.23, `pre_tokenizers/` and `tokenizer/normalizer.rs`. The npm library translates the regular
+ *   expressions; its own splitting ignores most of the `behavior`s.
  */
 import { z } from "zod";
 import { UnsupportedError } from "../../base/errors.ts";
@@ -10,13 +10,19 @@ import { component, type Component, settingsOf } from "./files.ts";
 import { translateRegex } from "./library.ts";
 import { asMatched } from "./unicode.ts";
 
-/** Cuts a text into words. `start` is the position of the text in the whole text. */
+/**
+ * Cuts a text into words. `start` is the position of the text in the whole text; only whether it is 0 matters (`prepend_scheme: first`).
+ */
 export type PreTokenizer = (text: string, start: number) => readonly string[];
 
 /** Words of the pre-tokenizer `ByteLevel` (GPT-2). */
 const BYTE_LEVEL_WORDS = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 const SPACE = " ";
 
+// Settings of pre-tokenizers as in `tokenizer.json`.
+/**
+ * Treatment of the matches of a pattern: dropped, words of their own, joined to the word before or after, or joined to adjacent matches.
+ */
 const behavior = z.enum(["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]);
 type Behavior = z.infer<typeof behavior>;
 const pattern = z.union([z.object({ Regex: z.string() }), z.object({ String: z.string() })]);
@@ -30,11 +36,11 @@ const metaspace = z.object({
   split: z.boolean().default(true),
 });
 
-/** Settings of a part. */
+/** Regular expression, or literal text. */
 type Pattern = z.infer<typeof pattern>;
 
 /**
- * Compiles a pre-tokenizer. `ByteLevel` cuts words; the bytes become tokens in the model.
+ * Compiles a pre-tokenizer; null means that a text is one word. `ByteLevel` only cuts words here: the model maps their bytes to tokens.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` naming the part that is not supported.
  */
@@ -69,6 +75,7 @@ export function compilePreTokenizer(part: Component | null): PreTokenizer {
   }
 }
 
+/** Applies each part to the words of the part before it. */
 function inSequence(parts: readonly PreTokenizer[]): PreTokenizer {
   return (text, start) => {
     let words: readonly string[] = [text];
@@ -88,11 +95,13 @@ function inSequence(parts: readonly PreTokenizer[]): PreTokenizer {
   };
 }
 
+/** Puts a space in front of a text without one if `add_prefix_space` is set, and cuts words as GPT-2 does if `use_regex` is set. */
 function byteLevelWords({ add_prefix_space: addsSpace, use_regex: usesRegex }: z.infer<typeof byteLevel>): PreTokenizer {
   const cut = usesRegex ? splitting({ Regex: BYTE_LEVEL_WORDS }, "Isolated") : (text: string) => [text];
   return (text, start) => cut(addsSpace && !text.startsWith(SPACE) ? SPACE + text : text, start);
 }
 
+/** Replaces spaces by a mark (`▁`), puts one in front as the scheme says, and cuts before each mark if `split` is set. */
 function spaceMarks({ replacement, prepend_scheme: scheme, split: isSplit }: z.infer<typeof metaspace>): PreTokenizer {
   const cut = isSplit ? splitting({ String: replacement }, "MergedWithNext") : (text: string) => [text];
   return (text, start) => {
@@ -115,13 +124,15 @@ function patternRegex(given: Pattern): RegExp {
   }
 }
 
+/** Returns a pre-tokenizer that cuts at the matches of a pattern; if inverted, at the text between them. */
 function splitting(given: Pattern, kind: Behavior, isInverted = false): PreTokenizer {
   const regex = patternRegex(given);
-  // By far the most frequent case.
+  // By far the most frequent case, so it has a function of its own. Inversion changes nothing: all stretches become words.
   if (kind === "Isolated") return (text) => isolated(text, regex);
   return (text) => grouped(text, regex, kind, isInverted);
 }
 
+/** Cuts a text into its matches and the stretches between them. */
 function isolated(text: string, regex: RegExp): string[] {
   const words: string[] = [];
   let done = 0;
@@ -134,13 +145,14 @@ function isolated(text: string, regex: RegExp): string[] {
   return words;
 }
 
-/** A stretch of a text that matches or does not match. */
+/** A stretch of a text. `isMatch` is the opposite if the pattern is inverted. */
 interface Stretch {
   start: number;
   end: number;
   readonly isMatch: boolean;
 }
 
+/** Returns the matches of a text and the stretches between them, in order. */
 function stretches(text: string, regex: RegExp, isInverted: boolean): Stretch[] {
   const found: Stretch[] = [];
   let done = 0;
@@ -153,6 +165,7 @@ function stretches(text: string, regex: RegExp, isInverted: boolean): Stretch[] 
   return found;
 }
 
+/** Cuts a text into words: its stretches, of which matches are dropped or joined. */
 function grouped(text: string, regex: RegExp, kind: Exclude<Behavior, "Isolated">, isInverted: boolean): string[] {
   const all = stretches(text, regex, isInverted);
   const words =
@@ -160,6 +173,7 @@ function grouped(text: string, regex: RegExp, kind: Exclude<Behavior, "Isolated"
   return words.filter(({ start, end }) => end > start).map(({ start, end }) => text.slice(start, end));
 }
 
+/** Joins each match to the stretch before it, unless that is a match; with `Contiguous`, all adjacent stretches of one kind. */
 function merged(all: readonly Stretch[], kind: "MergedWithPrevious" | "Contiguous"): Stretch[] {
   const words: Stretch[] = [];
   let wasMatch = false;
@@ -173,6 +187,7 @@ function merged(all: readonly Stretch[], kind: "MergedWithPrevious" | "Contiguou
   return words;
 }
 
+/** Joins each match to the stretch after it, unless that is a match. */
 function mergedWithNext(all: readonly Stretch[]): Stretch[] {
   const words: Stretch[] = [];
   let wasMatch = false;

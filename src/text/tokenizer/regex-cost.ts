@@ -1,38 +1,45 @@
-/** The cost of a tokenizer's regular expressions, which JavaScript matches by backtracking. */
+/**
+ * Bound on the cost of a tokenizer's regular expressions. JavaScript matches by backtracking, so that an expression from an untrusted file
+ * could take exponential time.
+ */
 import { RegExpParser, type AST } from "@eslint-community/regexpp";
 import { UnsupportedError } from "../../base/errors.ts";
 
-/** Longest expression, in UTF-16 units. */
+/** Max length of an expression, in UTF-16 units. */
 const MAX_LENGTH = 4096;
-/** Repetitions up to this many multiply the ways of a match; more count as unbounded. */
+/** Max upper bound of a quantifier that counts as bounded, so that it multiplies the ways of a match; larger ones count as unbounded. */
 const MAX_REPEATS = 64;
-/** Ways in which the bounded parts of one alternative may match. */
+/** Max ways in which the bounded parts of an expression can match. */
 const MAX_WAYS = 4096;
 
 const parser = new RegExpParser({ ecmaVersion: 2025 });
 
 /** Cost of a part of an expression. */
 interface Cost {
-  /** Unbounded repetitions on the way through it. */
+  /** Max number of unbounded repetitions on one way through the part. */
   readonly unbounded: number;
-  /** Unbounded repetitions before the last place at which it can fail: each multiplies the work of a start by the text's length. */
+  /**
+   * Number of unbounded repetitions that are retried: they stand before the last place at which the part can fail. Each multiplies the work
+   * at one start position by the text's length.
+   */
   readonly retried: number;
-  /** Ways in which its bounded parts can match. */
+  /** Number of ways in which the bounded parts can match. */
   readonly ways: number;
+  /** Whether the part may not match, so that the matcher goes back to earlier choices. */
   readonly canFail: boolean;
 }
 
 const NOTHING: Cost = { unbounded: 0, retried: 0, ways: 1, canFail: false };
+/** Cost of a part that matches one way or fails: a character, a class, an anchor. */
 const CHARACTER: Cost = { ...NOTHING, canFail: true };
 
 /**
- * Refuses an expression that may take more than the square of a text's length. From each start of a match at most one unbounded
- * repetition may be retried, which the expressions of all supported model families satisfy: `\s+(?!\S)`, `\s*[\r\n]+`. Refused are
- * repeated groups with choices or repetitions inside (`(a+)+`), two unbounded repetitions before another part that can fail
- * (`a*a*b`), references to groups, and expressions that do not parse.
+ * Requires that matching an expression takes at most quadratic time in the length of the text: from each start position at most one
+ * unbounded repetition may be retried. The expressions of all supported models satisfy this: `\s+(?!\S)`, `\s*[\r\n]+`.
  *
- * @param where - Names the expression in the message.
- * @throws UnsupportedError `E_UNSUPPORTED`.
+ * @param where - Place of the expression, for the message.
+ * @throws UnsupportedError `E_UNSUPPORTED` for repeated groups with choices or repetitions inside (`(a+)+`), two unbounded repetitions
+ *   before another part that can fail (`a*a*b`), references to groups, and expressions that do not parse.
  */
 export function requireBoundedRegex(source: string, where: string): void {
   const refuse = (why: string): never => {
@@ -48,6 +55,7 @@ export function requireBoundedRegex(source: string, where: string): void {
   if (ways > MAX_WAYS) refuse(`can match in more than ${MAX_WAYS} ways`);
 }
 
+/** Parses an expression; null if it does not parse. */
 function parse(source: string): AST.Pattern | null {
   // Escapes of Oniguruma, such as `\h`, are plain characters without the flag `u`; the structure is the same.
   for (const unicode of [true, false]) {
@@ -60,8 +68,10 @@ function parse(source: string): AST.Pattern | null {
   return null;
 }
 
+/** Throws the error for the whole expression. */
 type Refuse = (why: string) => never;
 
+/** Returns the cost of alternatives: of the most expensive one, and the sum of all ways. */
 function choiceCost(alternatives: readonly AST.Alternative[], refuse: Refuse): Cost {
   const costs = alternatives.map(({ elements }) => sequenceCost(elements, refuse));
   return {
@@ -72,6 +82,7 @@ function choiceCost(alternatives: readonly AST.Alternative[], refuse: Refuse): C
   };
 }
 
+/** Returns the cost of parts that follow each other: a part that can fail retries the unbounded repetitions before it. */
 function sequenceCost(elements: readonly AST.Element[], refuse: Refuse): Cost {
   let { unbounded, retried, ways } = NOTHING;
   for (const element of elements) {
@@ -100,7 +111,7 @@ function elementCost(element: AST.Element, refuse: Refuse): Cost {
   }
 }
 
-/** Lookarounds are matched once per place, and nothing inside is retried once they have matched. */
+/** Returns the cost of a lookaround, which is matched once per position. Once it has matched, nothing inside it is retried. */
 function assertionCost({ alternatives }: AST.LookaroundAssertion, refuse: Refuse): Cost {
   const { unbounded, retried, ways } = choiceCost(alternatives, refuse);
   return { unbounded: 0, retried: Math.max(unbounded, retried), ways, canFail: true };

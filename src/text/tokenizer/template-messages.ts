@@ -1,15 +1,16 @@
-/** From messages as clients write them to messages as chat templates read them. */
+/** Conversion of messages from the form of requests to the forms that chat templates read. */
 
 import { DataError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import type { ChatMessage, ChatToolCall } from "./chat-tokenizer.ts";
 import { Dict, jsonText, parseJsonValue } from "./jinja/index.ts";
 import { formRole, type MessageForms, textPart } from "./message-forms.ts";
 
-const TEXT_PARTS: ReadonlySet<string> = new Set(["text", "input_text", "output_text", "refusal", "thinking"]);
+/** Types of content parts that are text. */
+const TEXT_PART_TYPES: ReadonlySet<string> = new Set(["text", "input_text", "output_text", "refusal", "thinking"]);
 
 /**
- * Copies of `messages` in the forms that a template renders: content as one text or as parts, tool call arguments as objects or as JSON
- * text, and reasoning under each of its names. Keys this function does not know are kept.
+ * Returns copies of `messages` in the forms that a template renders: content as one text or as parts, tool call arguments as objects or as
+ * JSON text, and reasoning under each of its names. Unknown keys are kept.
  *
  * @param forms - Forms that the template renders.
  * @throws DataError `E_DATA` for tool call arguments that are not the JSON text of an object.
@@ -36,7 +37,10 @@ export function templateMessages(messages: readonly ChatMessage[], forms: Messag
   });
 }
 
-/** Writes the reasoning under the names that templates read, of which transformers fills the first two, and returns it. */
+/**
+ * Writes the reasoning of a message under all three names that templates read, and returns it; undefined if the message has none. The
+ * message's own fields take precedence over thoughts among the parts of its content.
+ */
 function addReasoning(result: Record<string, unknown>, thoughts: readonly string[]): string | undefined {
   const given = result["reasoning_content"] ?? result["thinking"] ?? result["reasoning"];
   const reasoning: unknown = given ?? (thoughts.length > 0 ? thoughts.join("\n") : undefined);
@@ -47,24 +51,31 @@ function addReasoning(result: Record<string, unknown>, thoughts: readonly string
   return reasoning;
 }
 
-/** Returns content as the template reads it for this role: a text, or a list of parts. */
-function contentForm(texts: string | readonly string[], role: string, forms: MessageForms, thought: string | undefined): unknown {
+/**
+ * Returns content as the template reads it for this role: a text, or a list of parts.
+ *
+ * @param reasoning - Reasoning for a part at the start of the content; undefined if there is none, or if it is in fields of the message.
+ */
+function contentForm(texts: string | readonly string[], role: string, forms: MessageForms, reasoning: string | undefined): unknown {
   const form = formRole(role);
   const isList = typeof texts !== "string";
-  if (thought !== undefined && form === "assistant") {
+  if (reasoning !== undefined && form === "assistant") {
     const answer = (isList ? texts : [texts]).filter((text) => text !== "");
-    return [{ type: "thinking", thinking: thought }, ...answer.map(textPart)];
+    return [{ type: "thinking", thinking: reasoning }, ...answer.map(textPart)];
   }
   if (isList) return texts.length > 0 && forms.readsParts[form] ? texts.map(textPart) : texts.join("\n");
   return forms.readsText[form] ? texts : [textPart(texts)];
 }
 
-/** Texts of content, and the thoughts that stand among the parts of an assistant message. */
+/** Content of a message, taken apart. */
 interface ContentTexts {
+  /** Text of the content, or texts of its parts. */
   readonly texts: string | readonly string[];
+  /** Texts of the parts of type `thinking` in an assistant message. */
   readonly thoughts: readonly string[];
 }
 
+/** Takes content apart; `where` names it in messages. */
 function contentTexts(content: ChatMessage["content"], role: string, where: string): ContentTexts {
   if (content === null || content === undefined) return { texts: "", thoughts: [] };
   if (typeof content === "string") return { texts: content, thoughts: [] };
@@ -76,10 +87,10 @@ function contentTexts(content: ChatMessage["content"], role: string, where: stri
       continue;
     }
     const type = part.type ?? "text";
-    if (!TEXT_PARTS.has(type)) {
+    if (!TEXT_PART_TYPES.has(type)) {
       throw new UnsupportedError(`${where}[${index}]: this model reads text only, got a part of type \`${type}\`.`, { param: "messages" });
     }
-    // A refusal or a thought has its text under its own name.
+    // A refusal or a thought has its text under the name of its type: `{ type: "refusal", refusal: "…" }`.
     const own: unknown = (part as Readonly<Record<string, unknown>>)[type];
     const text = part.text ?? own;
     if (typeof text === "string") (type === "thinking" && role === "assistant" ? thoughts : texts).push(text);
@@ -99,7 +110,7 @@ function templateToolCall(call: ChatToolCall, where: string, forms: MessageForms
   };
 }
 
-/** Returns the JSON text of arguments: the client's own, if it is one. */
+/** Returns the JSON text of arguments: the client's own text if it sent a text, otherwise of the parsed object. */
 function argumentsText(given: unknown, parsed: unknown, where: string): string {
   if (typeof given === "string" && given !== "") return given;
   try {
@@ -113,6 +124,7 @@ function argumentsError(where: string, problem: string, cause: unknown): DataErr
   return new DataError(`${where}.function.arguments: ${problem}`, { cause, param: "messages" });
 }
 
+/** Returns the object of tool call arguments that are an object or its JSON text; `{}` if absent or empty. */
 function argumentsObject(value: unknown, where: string): unknown {
   if (value === undefined || value === null || value === "") return {};
   let parsed: unknown = value;

@@ -1,4 +1,4 @@
-/** Encoding of whole texts: added tokens, normalizer, pre-tokenizer, merges. */
+/** Encoding of whole texts, in order: added tokens, normalizer, pre-tokenizer, merges. */
 import { ArgumentError } from "../../base/errors.ts";
 import { AddedTokenFinder, type AddedToken, type Section } from "./added-tokens.ts";
 import { IdList } from "./bpe/ids.ts";
@@ -10,32 +10,35 @@ import type { Pipeline } from "./tokenizer-data.ts";
 /** Max length of a word at the end of a truncated text, in UTF-16 units; encoding it takes about two seconds. */
 const MAX_TAIL_WORD = 524_288;
 
-/** Text to cut into words, or an added token. */
-interface Words {
+/** Piece of a normalized text: text to cut into words, or an added token. */
+interface Piece {
   readonly text: string;
+  /** Position in the whole text, in UTF-16 units; only whether it is 0 matters. */
   readonly start: number;
   /** Id of the added token; null for text. */
   readonly id: number | null;
 }
 
-/** The last ids of a text, collected from its end. */
+/** List of the last ids of a text, collected from the end of the text by {@link PipelineEncoder.encodeTail}. */
 export class Tail {
   readonly #length: number;
+  /** Ids of the parts of the text, the last part first. */
   readonly #parts: Int32Array[] = [];
+  /** List for `encode` in {@link add}, reused. */
   readonly #part = new IdList();
   #collected = 0;
 
-  /** @param length - Number of ids to collect, at least. */
+  /** @param length - Number of ids from which on the tail is full. It may hold more, because whole words are added. */
   constructor(length: number) {
     this.#length = length;
   }
 
-  /** Whether enough ids are collected. */
+  /** Whether at least the wanted number of ids is collected. */
   get isFull(): boolean {
     return this.#collected >= this.#length;
   }
 
-  /** Puts the ids that `encode` appends in front of the ids so far. */
+  /** Puts the ids that `encode` appends to its list in front of the ids collected so far. */
   add(encode: (ids: IdList) => void): void {
     this.#part.cut(0);
     encode(this.#part);
@@ -51,72 +54,81 @@ export class Tail {
 
 /** Encoder of texts through one pipeline. */
 export class PipelineEncoder {
-  readonly #words: WordEncoder;
+  readonly #wordEncoder: WordEncoder;
   readonly #normalize: Normalizer | null;
   readonly #preTokenize: PreTokenizer;
-  /** Added tokens in the text as given, and in normalized text. */
-  readonly #given: AddedTokenFinder;
-  readonly #normalized: AddedTokenFinder | null;
+  /** Finds the added tokens that are recognized in the text as given. */
+  readonly #tokensInGiven: AddedTokenFinder;
+  /** Finds the added tokens that are recognized in the normalized text; null if there are none. */
+  readonly #tokensInNormalized: AddedTokenFinder | null;
 
   /** @throws UnsupportedError `E_UNSUPPORTED` naming a part of the pipeline that is not supported. */
-  constructor(words: WordEncoder, { normalizer, preTokenizer }: Pipeline, addedTokens: readonly AddedToken[]) {
-    this.#words = words;
+  constructor(wordEncoder: WordEncoder, { normalizer, preTokenizer }: Pipeline, addedTokens: readonly AddedToken[]) {
+    this.#wordEncoder = wordEncoder;
     const normalize = compileNormalizer(normalizer);
     this.#normalize = normalize;
     this.#preTokenize = compilePreTokenizer(preTokenizer);
-    this.#given = new AddedTokenFinder(addedTokens.filter(({ normalized }) => !normalized).map((token) => [token.content, token]));
-    const late = addedTokens.filter(({ normalized }) => normalized);
-    this.#normalized =
-      late.length === 0 ? null : new AddedTokenFinder(late.map((token) => [normalize?.(token.content) ?? token.content, token]));
+    this.#tokensInGiven = new AddedTokenFinder(addedTokens.filter(({ normalized }) => !normalized).map((token) => [token.content, token]));
+    const inNormalized = addedTokens.filter(({ normalized }) => normalized);
+    this.#tokensInNormalized =
+      inNormalized.length === 0
+        ? null
+        : new AddedTokenFinder(inNormalized.map((token) => [normalize?.(token.content) ?? token.content, token]));
   }
 
   /** Appends the ids of a text. */
   encode(text: string, ids: IdList): void {
-    for (const section of this.#given.split(text)) {
+    for (const section of this.#tokensInGiven.split(text)) {
       if (section.token !== null) ids.push(section.token.id);
-      else for (const words of this.#sections(section)) this.#encodeAll(words, ids);
+      else for (const piece of this.#pieces(section)) this.#encodeAll(piece, ids);
     }
   }
 
   /**
-   * Adds the ids of a text from its end, until the tail is full. Words are independent of each other, so the ids equal the last ids of the whole
-   * text.
+   * Adds the ids of a text from its end, until the tail is full. Words are independent of each other, so the ids equal the last ids of the
+   * whole text.
    *
    * @throws ArgumentError `E_ARGUMENT` for a word of the tail that is too long to be encoded.
    */
   encodeTail(text: string, tail: Tail): void {
-    for (const section of this.#given.split(text).reverse()) {
+    for (const section of this.#tokensInGiven.split(text).reverse()) {
       if (tail.isFull) return;
       const { token } = section;
       if (token !== null) tail.add((ids) => ids.push(token.id));
-      else for (const words of this.#sections(section).reverse()) this.#encodeEnd(words, tail);
+      else for (const piece of this.#pieces(section).reverse()) this.#encodeEnd(piece, tail);
     }
   }
 
-  /** Cuts a text without tokens in the text as given at tokens in the normalized text. */
-  #sections({ text: given, start }: Pick<Section, "text" | "start">): Words[] {
+  /**
+   * Normalizes a section between the added tokens of the given text, and splits it at the added tokens that are found only after
+   * normalization.
+   */
+  #pieces({ text: given, start }: Pick<Section, "text" | "start">): Piece[] {
     const text = this.#normalize?.(given) ?? given;
-    if (this.#normalized === null) return [{ text, start, id: null }];
-    return this.#normalized
+    if (this.#tokensInNormalized === null) return [{ text, start, id: null }];
+    return this.#tokensInNormalized
       .split(text)
       .map(({ text: part, start: at, token }) => ({ text: part, start: start + at, id: token?.id ?? null }));
   }
 
-  #encodeAll({ text, start, id }: Words, ids: IdList): void {
+  /** Appends all ids of a piece. */
+  #encodeAll({ text, start, id }: Piece, ids: IdList): void {
     if (id !== null) ids.push(id);
-    else if (text !== "") for (const word of this.#preTokenize(text, start)) if (word !== "") this.#words.encode(word, ids);
+    else if (text !== "") for (const word of this.#preTokenize(text, start)) if (word !== "") this.#wordEncoder.encode(word, ids);
   }
 
-  #encodeEnd({ text, start, id }: Words, tail: Tail): void {
-    if (tail.isFull || text === "") return;
+  /** Adds the ids of a piece from its end, until the tail is full. */
+  #encodeEnd({ text, start, id }: Piece, tail: Tail): void {
+    if (tail.isFull) return;
     if (id !== null) return tail.add((ids) => ids.push(id));
+    if (text === "") return;
     for (const word of this.#preTokenize(text, start).toReversed()) {
       if (tail.isFull) return;
       if (word.length > MAX_TAIL_WORD)
         throw new ArgumentError(
           `Expected words of at most ${MAX_TAIL_WORD} characters at the end of a text that is truncated, got one of ${word.length}; send less text`,
         );
-      if (word !== "") tail.add((ids) => this.#words.encode(word, ids));
+      if (word !== "") tail.add((ids) => this.#wordEncoder.encode(word, ids));
     }
   }
 }

@@ -1,4 +1,4 @@
-/** A tokenizer as data: everything that encoding needs, checked, and cheap to send to another thread. */
+/** A tokenizer as plain data: everything that encoding and decoding need, validated and cheap to send to another thread. */
 import { join } from "node:path";
 import { DataError, UnsupportedError } from "../../base/errors.ts";
 import type { AddedToken } from "./added-tokens.ts";
@@ -12,7 +12,7 @@ import type { Component, TokenizerConfigFile, TokenizerFile } from "./files.ts";
 import { addedAround, type AddedAround } from "./post-processor.ts";
 import { requireByteLevel } from "./byte-level.ts";
 
-/** Parts of a pipeline that a text passes before its words are merged. */
+/** Parts of `tokenizer.json` that process a text before its words are merged. */
 export interface Pipeline {
   readonly normalizer: Component | null;
   readonly preTokenizer: Component | null;
@@ -20,8 +20,9 @@ export interface Pipeline {
 
 /** Sources of chat templates. */
 export interface TemplateSources {
-  /** File of the templates, for messages. */
+  /** Name of the file with the templates, for messages. */
   readonly file: string;
+  /** Undefined if the model has no chat template. */
   readonly default?: string | undefined;
   /** Used instead of `default` if the conversation has tools. */
   readonly toolUse?: string | undefined;
@@ -31,9 +32,9 @@ export interface TemplateSources {
 export interface TokenizerKind {
   readonly name: "byte-level" | "byte-fallback";
   readonly pipeline: Pipeline;
-  /** Pipeline for text that continues other text; null = the same. */
+  /** Pipeline for text that continues other text; null = `pipeline`. */
   readonly continuation: Pipeline | null;
-  /** Whether text after an added token is encoded like the beginning of a text. */
+  /** Whether text after an added token is encoded like the beginning of a text, not like a continuation. */
   readonly restartsAfterTokens: boolean;
 }
 
@@ -49,22 +50,30 @@ export interface TokenizerData {
   readonly model: BpeModel;
   readonly kind: TokenizerKind;
   readonly addedTokens: readonly AddedToken[];
+  /** Tokens that the post-processor adds around a text. */
   readonly around: AddedAround;
+  /** Number of rows of the model's embedding. */
   readonly vocabularySize: number;
   /** Bytes of the longest token. */
   readonly maxTokenBytes: number;
   readonly eosTokenIds: readonly number[];
   readonly templates: TemplateSources;
+  /**
+   * Special tokens by the names under which templates read them, such as `bos_token`; undefined for one that the tokenizer does not have.
+   */
   readonly templateVariables: Readonly<Record<string, string | undefined>>;
 }
 
-/** Files of a tokenizer's directory, with the vocabulary and merges of `file` in `tables`. */
+/** Parsed files of a tokenizer's directory. */
 export interface TokenizerSources {
   readonly directory: string;
+  /** `tokenizer.json` without its vocabulary and merges. */
   readonly file: TokenizerFile;
+  /** Vocabulary and merges of `tokenizer.json`. */
   readonly tables: BpeTables;
+  /** `tokenizer_config.json`. */
   readonly config: TokenizerConfigFile;
-  /** `vocab_size` of `config.json`; undefined = as many rows as the tokenizer has ids. */
+  /** `vocab_size` of `config.json`; undefined = the largest id plus 1. */
   readonly vocabularySize: number | undefined;
   /** Ids of `generation_config.json` or `config.json` that end a turn. */
   readonly eosIds: readonly number[];
@@ -82,11 +91,11 @@ export function tokenizerData(sources: TokenizerSources): TokenizerData {
   const kind = kindOf(file, config);
   const alsoSpecial = SPECIAL_BY_CLASS.get(String(config["tokenizer_class"]).replace(/Fast$/u, ""));
   const addedTokens = file.added_tokens.map((token) => addedTokenOf(token, token.content === alsoSpecial));
-  const needed = addedTokens.reduce((size, { id }) => Math.max(size, id + 1), tables.texts.size);
-  const vocabularySize = sources.vocabularySize ?? needed;
-  if (vocabularySize < needed)
+  const minSize = addedTokens.reduce((size, { id }) => Math.max(size, id + 1), tables.texts.size);
+  const vocabularySize = sources.vocabularySize ?? minSize;
+  if (vocabularySize < minSize)
     throw new DataError(
-      `${join(directory, "config.json")}: \`vocab_size\` is ${vocabularySize}, but tokenizer.json has ids up to ${needed - 1}.`,
+      `${join(directory, "config.json")}: \`vocab_size\` is ${vocabularySize}, but tokenizer.json has ids up to ${minSize - 1}.`,
     );
   const data = {
     directory,
@@ -104,11 +113,16 @@ export function tokenizerData(sources: TokenizerSources): TokenizerData {
   return { ...data, eosTokenIds, maxTokenBytes: maxTokenBytes(tables, kind.name, addedTokens) };
 }
 
-/** Returns the bytes of a token of the vocabulary from the UTF-8 of its text. */
+/**
+ * Returns the bytes that a token of the vocabulary stands for.
+ *
+ * @param text - UTF-8 of the token's text in `tokenizer.json`.
+ */
 export function bytesOfText(text: Uint8Array, kind: TokenizerKind["name"]): Uint8Array {
   return kind === "byte-level" ? (bytesOfToken(text) ?? text.slice()) : bytesOfPiece(Buffer.from(text).toString());
 }
 
+/** Returns the kind of a tokenizer, byte-level or byte-fallback. */
 function kindOf(file: TokenizerFile, config: TokenizerConfigFile): TokenizerKind {
   if (!isByteFallback(file)) {
     requireByteLevel(file);
@@ -124,6 +138,7 @@ function kindOf(file: TokenizerFile, config: TokenizerConfigFile): TokenizerKind
   };
 }
 
+/** Returns the settings of the BPE model. */
 function modelOf({ model }: TokenizerFile, kind: TokenizerKind["name"]): BpeModel {
   for (const key of ["dropout", "continuing_subword_prefix", "end_of_word_suffix"]) {
     const value = model[key] ?? "";
@@ -140,7 +155,7 @@ function modelOf({ model }: TokenizerFile, kind: TokenizerKind["name"]): BpeMode
   };
 }
 
-/** Tokens of the configuration that templates may read. */
+/** Keys of `tokenizer_config.json` with tokens that templates may read. */
 const TEMPLATE_TOKENS = ["bos_token", "eos_token", "unk_token", "pad_token"] as const;
 
 /** Tokens that the tokenizer class of transformers makes special, regardless of the file. */
@@ -151,16 +166,18 @@ function addedTokenOf(entry: TokenizerFile["added_tokens"][number], isAlsoSpecia
   return { id, content, special: special || isAlsoSpecial, singleWord, lstrip, rstrip, normalized: normalized ?? !special };
 }
 
+/** Returns the number of bytes of the longest token. */
 function maxTokenBytes({ texts }: BpeTables, kind: TokenizerKind["name"], addedTokens: readonly AddedToken[]): number {
   let max = addedTokens.reduce((length, { content }) => Math.max(length, Buffer.byteLength(content)), 1);
   const { starts, ends } = texts.data;
   for (let id = 0; id < texts.size; id++) {
-    // A token has at most as many bytes as its text.
+    // A token has at most as many bytes as its text, so shorter texts need no decoding.
     if (ends[id]! - starts[id]! > max) max = Math.max(max, bytesOfText(texts.text(id), kind).length);
   }
   return max;
 }
 
+/** Returns the ids that end a turn: the tokenizer's `eos_token` first, then `eosIds`, without duplicates. */
 function resolveEos(
   { directory, tables, config, eosIds }: TokenizerSources,
   added: readonly AddedToken[],

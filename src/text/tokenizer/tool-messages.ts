@@ -1,7 +1,7 @@
 /**
- * Tool use with chat templates that do not support it: their definitions become text of the system message, tool calls become text of the
- * assistant's message, and tool results become user messages. The format is Hermes (`<tools>`, `<tool_call>`, `<tool_response>`),
- * which the service's parser of tool calls reads, and in which most models without a format of their own were trained.
+ * Tool use with chat templates that do not support it: tool definitions become text of the system message, tool calls become text of the
+ * assistant's message, and tool results become user messages. The format is Hermes (`<tools>`, `<tool_call>`, `<tool_response>`): the
+ * service's parser of tool calls reads it, and most models without a format of their own were trained with it.
  *
  * @source https://github.com/NousResearch/Hermes-Function-Calling
  */
@@ -11,6 +11,7 @@ import type { ChatMessage } from "./chat-tokenizer.ts";
 import type { MessageForms } from "./message-forms.ts";
 import { templateMessages } from "./template-messages.ts";
 
+/** Template of a system message with tool definitions, after the given system prompt. */
 const DEFINITIONS = compileTemplate(
   `{% if system %}{{ system }}
 
@@ -23,15 +24,17 @@ const DEFINITIONS = compileTemplate(
 To call a tool, write its name and arguments as JSON: <tool_call>{"name": "…", "arguments": {…}}</tool_call>`,
 );
 
+/** Template of an assistant message with tool calls, after its content. */
 const CALLS = compileTemplate(
   `{{ content }}{% for call in tool_calls %}{{ '\\n' if content or not loop.first }}<tool_call>{"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}</tool_call>{% endfor %}`,
 );
 
+/** Template of a user message with tool results. */
 const RESULTS = compileTemplate(
   `{% for result in results %}{{ '\\n' if not loop.first }}<tool_response>{{ result }}</tool_response>{% endfor %}`,
 );
 
-/** Forms of messages with a single text as content. */
+/** Forms for {@link templateMessages} in which the content of every message is a single text, as the templates above read it. */
 const TEXT_FORMS: MessageForms = {
   rendersTools: true,
   rendersToolCalls: true,
@@ -43,10 +46,10 @@ const TEXT_FORMS: MessageForms = {
 };
 
 /**
- * Expresses tools as text where a template does not render them; returns other messages unchanged.
+ * Expresses tool calls, results and definitions as text if the template does not render them; otherwise returns the messages unchanged.
  *
- * @param tools - Tool definitions; null = none. For a template that does not render them, they are appended to the first message if its role
- *   is `system` or `developer`, else to a new system message in front.
+ * @param tools - Tool definitions; null = none. For a template that does not render them, they are appended to the first message if its
+ *   role is `system` or `developer`, else to a new system message in front.
  * @param forms - Forms of messages that the template renders.
  */
 export function supportTools(
@@ -58,7 +61,7 @@ export function supportTools(
   return rendersTools || tools === null ? calls : withDefinitions(calls, tools);
 }
 
-/** Returns messages with tool calls in the content of assistant messages, and the results of one turn as one user message. */
+/** Moves tool calls into the content of assistant messages, and the tool results of one turn into one user message. */
 function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   if (!messages.some(({ role, tool_calls: calls }) => role === "tool" || (calls ?? []).length > 0)) return messages;
   const result: ChatMessage[] = [];
@@ -87,6 +90,7 @@ interface TextMessage {
   readonly tool_calls?: readonly unknown[];
 }
 
+/** Appends tool definitions to the system message, or puts a system message with them in front. */
 function withDefinitions(messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
   const [first, ...rest] = messages;
   const hasSystem = first?.role === "system" || first?.role === "developer";

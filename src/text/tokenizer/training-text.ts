@@ -1,4 +1,4 @@
-/** Split of a rendered conversation into context and assistant turns, found by rendering it turn by turn. */
+/** Splits the text of a conversation into context and the assistant turns to train, by rendering it turn by turn. */
 
 import { DataError } from "../../base/errors.ts";
 import type { ChatMessage } from "./chat-tokenizer.ts";
@@ -6,7 +6,7 @@ import type { ChatMessage } from "./chat-tokenizer.ts";
 /** A stretch of a conversation's text. */
 export interface TextSegment {
   readonly text: string;
-  /** Whether the assistant says it. */
+  /** Whether the text is a completion to train on; otherwise it is context. */
   readonly trained: boolean;
 }
 
@@ -14,9 +14,9 @@ export interface TextSegment {
 type Render = (messages: readonly ChatMessage[], addGenerationPrompt: boolean) => string;
 
 /**
- * Cuts a conversation into context and completions, in turns. For every assistant message, the messages before it are
- * rendered with the generation header (the prompt) and the messages up to it without: the difference is the completion.
- * It ends at its last closing text; the next context is all that the next prompt has after it.
+ * Cuts a conversation into alternating contexts and completions. For every trained assistant message it renders the messages before it with
+ * the generation header (the prompt), and the messages up to and including it without: the difference is the completion, which is cut off
+ * after its last closing text. The context is the part of the prompt after the previous completion.
  *
  * @param render - Renders the first messages of the conversation.
  * @param closings - Texts of the tokens that end a turn; none = a completion is the whole difference.
@@ -31,6 +31,7 @@ export function trainingSegments(
   isTrained: (index: number) => boolean = () => true,
 ): TextSegment[] {
   const segments: TextSegment[] = [];
+  /** Text of the segments so far. */
   let done = "";
   for (const [index, message] of messages.entries()) {
     if (message.role !== "assistant" || !isTrained(index)) continue;
@@ -66,6 +67,7 @@ function requireToolCalls(before: readonly ChatMessage[], message: ChatMessage, 
   );
 }
 
+/** Returns the part of a prompt after the text of the segments so far, with which the prompt must begin. */
 function afterTurns(done: string, prompt: string, index: number): string {
   if (prompt.startsWith(done)) return prompt.slice(done.length);
   throw new DataError(
@@ -75,6 +77,7 @@ function afterTurns(done: string, prompt: string, index: number): string {
   );
 }
 
+/** Returns the completion: the part of the rendered turn after its prompt, with which it must begin. */
 function afterPrompt(prompt: string, whole: string, index: number): string {
   if (whole.startsWith(prompt)) return whole.slice(prompt.length);
   let at = 0;
@@ -87,6 +90,7 @@ function afterPrompt(prompt: string, whole: string, index: number): string {
   );
 }
 
+/** Returns the end of the last closing text in a completion; the length of the completion if there is none. */
 function completionEnd(completion: string, closings: readonly string[]): number {
   let end = -1;
   for (const closing of closings) {

@@ -1,7 +1,7 @@
 /**
- * Differences between the Unicode version of Node and the versions in Hugging Face's library: Unicode 16 in regular expressions (Oniguruma),
- * Unicode 12 in normalizers. Found by comparing `tokenizers` 0.23.3 with Node 20.20 (Unicode 17) for every code point; without effect on a Node with
- * an older version.
+ * Unicode as in the reference, Hugging Face's `tokenizers`, although Node has a later version. The reference has Unicode 16 in regular
+ * expressions (Oniguruma) and Unicode 12 in normalizers. The tables below were found by comparing `tokenizers` 0.23.3 with Node 20.20
+ * (Unicode 17) for every code point; they have no effect on a Node with an older version.
  */
 
 /** Code points that Unicode 17 assigns, in hexadecimal. */
@@ -23,6 +23,7 @@ const NORMALIZED_LATER =
 /** Code points that have a compatibility decomposition since Unicode 12.1. */
 const COMPATIBLE_LATER = "32ff a7f1-a7f4 ab69 10781-10785 10787-107b0 107b2-107ba 1ccd6-1ccf9 1e030-1e06d 1f16c 1fbf0-1fbf9";
 
+/** Returns the class of a regular expression with these code points, as for {@link ASSIGNED_LATER}. */
 function characterClass(ranges: string): string {
   const escaped = ranges.split(" ").map((range) =>
     range
@@ -33,15 +34,19 @@ function characterClass(ranges: string): string {
   return `[${escaped.join("")}]`;
 }
 
-// Noncharacters, which are never assigned, with as many UTF-16 units as the character; and a lowercase letter for one that has become caseless.
-const later = new RegExp(characterClass(ASSIGNED_LATER), "gu");
+const assignedLater = new RegExp(characterClass(ASSIGNED_LATER), "gu");
+// Noncharacters, which no version of Unicode assigns, of one and of two UTF-16 units.
 const UNASSIGNED = "\ufdd0";
 const UNASSIGNED_SUPPLEMENTARY = "\u{1fffe}";
+// U+0295 was a lowercase letter in Unicode 16 and has become caseless; U+0250 still is a lowercase letter.
 const [CASELESS, LOWERCASE] = ["\u0295", "\u0250"];
 
-/** Replaces the characters that have other properties in the reference's regular expressions, keeping the length of the text. */
+/**
+ * Returns a text of the same length for matching with regular expressions: characters with other properties in the reference are replaced
+ * by characters with the reference's properties.
+ */
 export function asMatched(text: string): string {
-  const known = text.replace(later, (character) => (character.length === 1 ? UNASSIGNED : UNASSIGNED_SUPPLEMENTARY));
+  const known = text.replace(assignedLater, (character) => (character.length === 1 ? UNASSIGNED : UNASSIGNED_SUPPLEMENTARY));
   return known.includes(CASELESS) ? known.replaceAll(CASELESS, LOWERCASE) : known;
 }
 
@@ -51,7 +56,12 @@ const compatible = new RegExp(`(${characterClass(`${NORMALIZED_LATER} ${COMPATIB
 /** Normalization forms by the names of normalizers. */
 export const FORMS: ReadonlySet<string> = new Set(["NFC", "NFD", "NFKC", "NFKD"]);
 
-/** Normalizes a text as the reference does. Characters that it does not know stay as they are, and nothing moves or composes across them. */
+/**
+ * Normalizes a text as the reference does. Characters that the reference does not know stay as they are, and the text before and after them
+ * is normalized separately.
+ *
+ * @param form - One of {@link FORMS}.
+ */
 export function normalizeText(text: string, form: string): string {
   const unknown = form.startsWith("NFK") ? compatible : canonical;
   if (!unknown.test(text)) return text.normalize(form);

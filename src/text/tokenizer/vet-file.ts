@@ -1,21 +1,22 @@
-/** Checks of `tokenizer.json` that keep its use within bounds. */
+/** Limits on the parts of a `tokenizer.json`, which may come from somebody else: they bound the time and memory of encoding. */
 import { DataError } from "../../base/errors.ts";
 import type { TokenizerFile } from "./files.ts";
 import { requireBoundedRegex } from "./regex-cost.ts";
 
-/** Levels of parts inside parts. */
+/** Max levels of nested values in a part, including the parts inside of it. */
 const MAX_DEPTH = 16;
-/** Parts of a pipeline. */
+/** Max number of parts of the whole pipeline. */
 const MAX_PARTS = 256;
-/** Longest text that a part inserts for each match, in UTF-16 units. */
+/** Max length of a text that a part searches for or inserts for each match, in UTF-16 units. */
 const MAX_INSERTED = 256;
 
 /**
- * Checks the normalizer, pre-tokenizer and decoder of a file: how deep and how many their parts are, how long the
- * texts are that they insert, and the cost of their regular expressions.
+ * Checks the normalizer, pre-tokenizer and decoder of a file: depth and number of their parts, length of the texts that they insert, and
+ * cost of their regular expressions.
  *
- * @param path - Names the file in messages.
- * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` naming the part.
+ * @param path - Path of the file, for messages.
+ * @throws DataError `E_DATA` naming the part that exceeds a limit.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming a regular expression that is too costly.
  */
 export function vetTokenizerFile(path: string, file: TokenizerFile): void {
   let parts = 0;

@@ -44,31 +44,34 @@ export function csvTracker({ path, name = "csv" }: CsvOptions = {}): Tracker {
 }
 
 /**
- * Opens the table of a run. The state of the tracker is the `seq` of the last event in the file; the file is written anew at each start.
+ * Opens the table of a run. Each start writes the file anew from the recorded events, so that an interrupted delivery leaves no row twice.
+ *
+ * @param lastSeq - Saved state of the tracker: `seq` of the last confirmed event; null at the first start.
  */
 async function openTable(file: string, run: TrackedRun, lastSeq: number | null): Promise<TrackerSession> {
   const rows: Row[] = [];
-  if (lastSeq !== null) for await (const event of run.events(lastSeq)) rows.push(...rowOf(event));
+  if (lastSeq !== null) for await (const event of run.events(lastSeq)) rows.push(...rowsOf(event));
   const columns = new Set<string>([...COLUMNS, ...rows.flatMap((row) => [...row.keys()])]);
-  const textOf = (some: readonly Row[]) =>
-    some.map((row) => `${[...columns].map((column) => quoted(row.get(column) ?? "")).join(",")}\n`).join("");
-  const writeAll = () => replaceFile(file, `${[...columns].map(quoted).join(",")}\n${textOf(rows)}`);
+  const linesOf = (selected: readonly Row[]) =>
+    selected.map((row) => `${[...columns].map((column) => quoted(row.get(column) ?? "")).join(",")}\n`).join("");
+  const writeAll = () => replaceFile(file, `${[...columns].map(quoted).join(",")}\n${linesOf(rows)}`);
   await writeAll();
   return {
     async log(events) {
-      const added = events.flatMap(rowOf);
-      const known = columns.size;
+      const added = events.flatMap(rowsOf);
+      const knownColumns = columns.size;
       for (const row of added) for (const column of row.keys()) columns.add(column);
       rows.push(...added);
-      if (columns.size > known) await writeAll();
-      else if (added.length > 0) await appendFile(file, textOf(added));
+      if (columns.size > knownColumns) await writeAll();
+      else if (added.length > 0) await appendFile(file, linesOf(added));
       return last(events).event.seq;
     },
     close: async () => {},
   };
 }
 
-function rowOf({ event, step, metrics }: TrackedEvent): Row[] {
+/** Returns the row of an event; none for an event without metrics. */
+function rowsOf({ event, step, metrics }: TrackedEvent): Row[] {
   if (Object.keys(metrics).length === 0) return [];
   const values = Object.entries(metrics).map(([name, value]) => [name, String(value)] as const);
   return [new Map([["time", event.time], ["event", event.type], ["step", String(step)], ...values])];

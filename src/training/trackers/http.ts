@@ -25,7 +25,7 @@ export interface TrackerRequest {
   /** Address with path and query. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** JSON body of a POST; a GET without. */
+  /** JSON body. The request is a POST with a body, and a GET without one. */
   readonly body?: unknown;
   readonly signal: AbortSignal;
 }
@@ -53,6 +53,7 @@ export async function sendToTracker({ url, headers, body, signal }: TrackerReque
 /**
  * Checks the address of a tracking server and returns it without a slash at the end.
  *
+ * @param variable - Environment variable that the error message names as the other source of the address.
  * @throws ConfigError `E_CONFIG` without an address, or for one that is not http or https.
  */
 export function serverUrl(url: string | undefined, variable: string): string {
@@ -63,6 +64,7 @@ export function serverUrl(url: string | undefined, variable: string): string {
   return url.replace(/\/+$/u, "");
 }
 
+/** Returns the value of a JSON text; any other text unchanged. */
 function parsed(text: string): unknown {
   const value = parseJson(text);
   return value === undefined ? text : value;

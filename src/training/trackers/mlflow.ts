@@ -13,30 +13,38 @@ export interface MlflowOptions {
   /** Display name of the run on the server; need not be unique. @default the last component of the run directory */
   readonly runName?: string | undefined;
   /**
-   * Secret for the header `Authorization: Bearer …`. @default `MLFLOW_TRACKING_TOKEN`; without it, `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD`, or no
-   * authentication
+   * Secret for the header `Authorization: Bearer …`.
+   *
+   * @default `MLFLOW_TRACKING_TOKEN`; without it, `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD` as basic authentication, or
+   *   none
    */
   readonly token?: string | undefined;
-  /** Max rollouts per step and per evaluation to store as traces. Traces need a server that accepts OTLP as JSON, such as MLflow 3.17. @default 8 */
+  /**
+   * Max rollouts per step and per evaluation to store as traces. Traces need a server that accepts OTLP as JSON, such as MLflow 3.17.
+   * @default 8
+   */
   readonly rollouts?: number | undefined;
   /** Name of the tracker; runs with two MLflow trackers need two names. @default "mlflow" */
   readonly name?: string | undefined;
 }
 
-/** State of the tracker. */
+/** State of the tracker: ids of the experiment and of the run on the server. */
 interface State {
   readonly experimentId: string;
   readonly runId: string;
 }
 
-/** Limits of the server for one request `runs/log-batch`. */
+/** Max metrics that the server accepts in one request `runs/log-batch`. */
 const MAX_METRICS = 1_000;
+/** Max parameters that the server accepts in one request `runs/log-batch`. */
 const MAX_PARAMETERS = 100;
 /** Max characters of a parameter's value. */
 const MAX_PARAMETER_CHARACTERS = 6_000;
+/** Max characters of the name of a metric or parameter. */
+const MAX_KEY_CHARACTERS = 250;
 /** Tag with the id of the run, so that a start without saved state finds the run on the server. */
 const ID_TAG = "whetstone.run_id";
-/** Statuses of a server that has no endpoint for traces, or not for JSON. */
+/** HTTP statuses of a server that has no endpoint for traces, or whose endpoint does not accept JSON. */
 const NO_TRACES = new Set([400, 404, 405, 415, 501]);
 
 /**
@@ -74,8 +82,8 @@ export function mlflowTracker(options: MlflowOptions = {}): Tracker {
     name,
     async open(run, state, signal) {
       const server = { url, headers: authorization(token) };
-      const open = (state as State | null) ?? (await findOrCreate(server, run, { experiment, runName: runName ?? run.name }, signal));
-      return sessionOf(server, run, open, traces);
+      const serverRun = (state as State | null) ?? (await findOrCreate(server, run, { experiment, runName: runName ?? run.name }, signal));
+      return sessionOf(server, run, serverRun, traces);
     },
   };
 }
@@ -132,7 +140,7 @@ async function findOrCreate(
     { key: "mlflow.source.type", value: "LOCAL" },
     { key: "mlflow.source.name", value: run.runDir },
   ];
-  const startTime = await startOf(run);
+  const startTime = await startTimeOf(run);
   const body = { experiment_id: experimentId, run_name: runName, start_time: startTime, tags };
   const created = await post<{ run: { info: { run_id: string } } }>(server, "runs/create", body, signal);
   return { experimentId, runId: created.run.info.run_id };
@@ -149,14 +157,15 @@ async function createExperiment(server: Server, name: string, signal: AbortSigna
   }
 }
 
-async function startOf(run: TrackedRun): Promise<number> {
+/** Returns the time of the run's first event in milliseconds since 1970; now if the run has no event. */
+async function startTimeOf(run: TrackedRun): Promise<number> {
   for await (const { event } of run.events(0)) return Date.parse(event.time);
   return Date.now();
 }
 
 /** Returns the session of a run on the server. */
 function sessionOf(server: Server, run: TrackedRun, state: State, traces: TraceSetting): TrackerSession {
-  /** Sends values of a run in requests of at most `max` of them. */
+  /** Sends metrics or parameters of the run, at most `max` in each request. */
   const logBatches = async (name: "metrics" | "params", values: readonly object[], max: number, signal: AbortSignal) => {
     for (let from = 0; from < values.length; from += max)
       await post(server, "runs/log-batch", { run_id: state.runId, [name]: values.slice(from, from + max) }, signal);
@@ -174,6 +183,10 @@ function sessionOf(server: Server, run: TrackedRun, state: State, traces: TraceS
   };
 }
 
+/**
+ * Sends the rollouts of an event as traces. After a server has refused traces, sets `traces.count` to 0, so that the failure is reported
+ * once and the repeated delivery succeeds without traces.
+ */
 async function logRollouts(
   { url, headers }: Server,
   run: TrackedRun,
@@ -209,7 +222,10 @@ function metricsOf({ event, step, metrics }: TrackedEvent) {
   return Object.entries(metrics).map(([name, value]) => ({ key: keyOf(name), value, timestamp, step }));
 }
 
-/** Returns the status of the run that an event implies. A stopped run is `KILLED`, because it can be resumed. */
+/**
+ * Returns the status of the run that an event implies; empty for events that change none. A stopped run is `KILLED`, because it can be
+ * resumed.
+ */
 function statusOf({ event }: TrackedEvent) {
   const end_time = Date.parse(event.time);
   if (event.type === "run-start" || event.type === "run-resume") return [{ status: "RUNNING" }];
@@ -220,5 +236,5 @@ function statusOf({ event }: TrackedEvent) {
 /** Replaces the characters that MLflow does not allow in names of metrics and parameters, and empty or relative path components. */
 function keyOf(name: string): string {
   const parts = name.split("/").map((part) => part.replaceAll(/[^\w\-. ]/gu, "_").replace(/^\.*$/u, "_"));
-  return parts.join("/").slice(0, 250);
+  return parts.join("/").slice(0, MAX_KEY_CHARACTERS);
 }

@@ -13,6 +13,7 @@ interface Attribute {
  * Converts rollouts to a request `ExportTraceServiceRequest` in OTLP/JSON: one trace with one span per rollout, with the attributes of the
  * OpenTelemetry conventions for generative AI. The ids are hashes of run, step and rollout, so that a rollout sent twice is one trace.
  *
+ * @param extra - Returns further attributes of a rollout's span.
  * @see https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
  */
 export function otlpRequest(
@@ -31,7 +32,8 @@ function spanOf(run: TrackedRun, rollout: TracedRollout, extra: Readonly<Record<
   const startMs = trajectory.startTime === null ? 0 : Date.parse(trajectory.startTime);
   const durationMs = Number(trajectory.metrics["duration"] ?? 0) * 1000;
   const name = String(run.config["environment"] ?? run.name);
-  const lastSampled = trajectory.messages().length - 1;
+  // The last message is the output; all messages before it are the input.
+  const outputIndex = trajectory.messages().length - 1;
   return {
     traceId: id.slice(0, 32),
     spanId: id.slice(32, 48),
@@ -44,8 +46,8 @@ function spanOf(run: TrackedRun, rollout: TracedRollout, extra: Readonly<Record<
       "gen_ai.operation.name": "invoke_agent",
       "gen_ai.agent.name": name,
       "gen_ai.request.model": String(run.config["model"] ?? ""),
-      "gen_ai.input.messages": JSON.stringify(trajectory.messages().slice(0, lastSampled).map(genAiMessage)),
-      "gen_ai.output.messages": JSON.stringify(trajectory.messages().slice(lastSampled).map(genAiMessage)),
+      "gen_ai.input.messages": JSON.stringify(trajectory.messages().slice(0, outputIndex).map(genAiMessage)),
+      "gen_ai.output.messages": JSON.stringify(trajectory.messages().slice(outputIndex).map(genAiMessage)),
       "whetstone.run.id": run.id,
       "whetstone.split": split,
       "whetstone.step": step,

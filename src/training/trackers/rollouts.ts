@@ -11,7 +11,7 @@ export interface TracedRollout {
   readonly split: "train" | "eval";
   /** Step of the run. */
   readonly step: number;
-  /** Index of the scenario within the run; for `eval`, in the list of the environment. */
+  /** Index of the scenario within the run; for `eval`, in the `eval` lists of all environments, one after the other. */
   readonly scenarioIndex: number;
   /** Index of the rollout in its group. */
   readonly index: number;
@@ -20,7 +20,7 @@ export interface TracedRollout {
 
 /**
  * Returns the rollouts of a finished step or evaluation to store: the first of each group, then the second of each, and so on, up to
- * `count`. Empty for other events.
+ * `count`. Empty for other events, and for a supervised run without an environment.
  */
 export async function rolloutsOf(run: TrackedRun, { event }: TrackedEvent, count: number): Promise<TracedRollout[]> {
   if (count === 0 || (event.type !== "step-end" && event.type !== "evaluation-end") || run.config["environment"] === null) return [];

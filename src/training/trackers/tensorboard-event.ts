@@ -1,3 +1,4 @@
+/** Encoder of the events in a TensorBoard file. Field numbers are those in the `.proto` file of the named message. */
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 
 /** Value of a summary: a scalar, a Markdown text, or the start or end of a session of the plugin `hparams`. */
@@ -18,11 +19,13 @@ export type EventContent = { readonly timeMs: number } & (
   | { readonly step: number; readonly values: readonly SummaryValue[] }
 );
 
-/** Data types of `tensorflow.DataType`. */
+/** `tensorflow.DataType` of a tensor of numbers. */
 const DT_FLOAT = 1;
+/** `tensorflow.DataType` of a tensor of texts. */
 const DT_STRING = 7;
-/** Status of `tensorboard.hparams.SessionEndInfo`. */
+/** `tensorboard.hparams.Status` of a session that has completed. */
 const STATUS_SUCCESS = 1;
+/** `tensorboard.hparams.Status` of a session that has failed. */
 const STATUS_FAILURE = 2;
 
 /**
@@ -112,10 +115,12 @@ function writeParameter(writer: BinaryWriter, name: string, value: string | numb
   });
 }
 
+/** Writes a field of type string. */
 function string(writer: BinaryWriter, field: number, text: string): void {
   writer.tag(field, WireType.LengthDelimited).string(text);
 }
 
+/** Writes a field whose value is a message; `body` writes the fields of the message. */
 function message(writer: BinaryWriter, field: number, body: (writer: BinaryWriter) => void): void {
   writer.tag(field, WireType.LengthDelimited).fork();
   body(writer);

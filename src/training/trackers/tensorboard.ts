@@ -14,7 +14,7 @@ export interface TensorboardOptions {
   readonly name?: string | undefined;
 }
 
-/** State of the tracker: the last confirmed event and the size of the file up to it. */
+/** State of the tracker: `seq` of the last confirmed event, and size of the file up to it in bytes. */
 interface State {
   readonly seq: number;
   readonly bytes: number;
@@ -46,7 +46,7 @@ export function tensorboardTracker({ logDir, name = "tensorboard" }: Tensorboard
   };
 }
 
-/** Opens the event file. The bytes after the last confirmed event, from an interrupted delivery, are cut off at the start. */
+/** Opens the event file. Cuts off the bytes after the last confirmed event, which an interrupted delivery has left. */
 async function openFile(path: string, run: TrackedRun, { seq, bytes }: State): Promise<TrackerSession> {
   const size = await stat(path).then(
     (found) => found.size,
@@ -54,11 +54,12 @@ async function openFile(path: string, run: TrackedRun, { seq, bytes }: State): P
   );
   // A file that lost confirmed events, for example a deleted one, is written anew.
   let written = size < bytes ? 0 : bytes;
-  const isAnew = written < bytes;
+  const isRewritten = written < bytes;
   if (size > written) await truncate(path, written);
   const file = await open(path, "a");
   const log = async (events: readonly TrackedEvent[]): Promise<State> => {
     const records = events.flatMap((each) => recordsOf(run, each));
+    // TensorBoard expects the version of the format in the first record.
     if (written === 0 && records.length > 0) {
       const timeMs = Date.parse(first(events).event.time);
       records.unshift(tfRecord(eventBytes({ timeMs, fileVersion: "brain.Event:2" })));
@@ -68,10 +69,11 @@ async function openFile(path: string, run: TrackedRun, { seq, bytes }: State): P
     written += added.length;
     return { seq: last(events).event.seq, bytes: written };
   };
-  if (isAnew) for await (const event of run.events(seq)) await log([event]);
+  if (isRewritten) for await (const event of run.events(seq)) await log([event]);
   return { log, close: () => file.close() };
 }
 
+/** Returns the records of an event; none for an event without metrics that neither starts nor ends the run. */
 function recordsOf({ config, name }: TrackedRun, { event, step, metrics }: TrackedEvent): Uint8Array[] {
   const timeMs = Date.parse(event.time);
   const values: SummaryValue[] = Object.entries(metrics).map(([tag, value]) => ({ type: "scalar", tag, value }));

@@ -6,7 +6,7 @@ import { crc32c } from "./crc32c.ts";
  * @see https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
  */
 export function tfRecord(data: Uint8Array): Uint8Array {
-  const record = new Uint8Array(data.length + 16);
+  const record = new Uint8Array(data.length + FRAME_BYTES);
   const view = new DataView(record.buffer);
   view.setBigUint64(0, BigInt(data.length), true);
   view.setUint32(8, masked(crc32c(record.subarray(0, 8))), true);
@@ -15,7 +15,12 @@ export function tfRecord(data: Uint8Array): Uint8Array {
   return record;
 }
 
-/** Masks a checksum, so that the checksum of data that contain checksums stays useful. */
+/** Constant of the mask, as in TensorFlow. */
+const MASK_DELTA = 0xa282ead8;
+/** Bytes of a frame besides the data: the length (8) and two checksums (4 each). */
+const FRAME_BYTES = 16;
+
+/** Masks a checksum as TensorFlow does: a checksum of data that itself contains checksums would be weak. */
 function masked(crc: number): number {
-  return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
+  return (((crc >>> 15) | (crc << 17)) + MASK_DELTA) >>> 0;
 }

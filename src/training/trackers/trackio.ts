@@ -6,7 +6,10 @@ import { checkRollouts, DEFAULT_ROLLOUTS, rolloutsOf } from "./rollouts.ts";
 export interface TrackioOptions {
   /** Address of the trackio server. @default the environment variable `TRACKIO_SERVER_URL` */
   readonly url?: string | undefined;
-  /** Secret that the server prints at its start and expects in every request. @default the parameter `write_token` of the address, or `TRACKIO_WRITE_TOKEN` */
+  /**
+   * Secret that the server prints at its start and expects in every request. @default the parameter `write_token` of the address, or
+   * `TRACKIO_WRITE_TOKEN`
+   */
   readonly token?: string | undefined;
   /** Name of the project. @default "whetstone" */
   readonly project?: string | undefined;
@@ -53,6 +56,7 @@ export function trackioTracker(options: TrackioOptions = {}): Tracker {
   return { name, open: async (run) => sessionOf(run, { url, headers, project, runName: runName ?? run.name, rollouts }) };
 }
 
+/** Destination of a run's metrics on the server. */
 interface Target {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -75,6 +79,7 @@ function sessionOf(run: TrackedRun, { url, headers, project, runName, rollouts }
   };
 }
 
+/** Returns the entries of an event: its metrics, then up to `count` rollouts as traces. Empty for an event without metrics. */
 async function entriesOf(run: TrackedRun, tracked: TrackedEvent, count: number): Promise<LogEntry[]> {
   const { event, step, metrics } = tracked;
   if (Object.keys(metrics).length === 0) return [];

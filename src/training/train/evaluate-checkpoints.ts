@@ -28,8 +28,8 @@ export interface EvaluateCheckpointsOptions<S>
  * evaluations of a training run. If the evaluation is interrupted, the same call resumes it: finished checkpoints are skipped, and of an
  * unfinished one only the missing scenarios are played. A later call may add checkpoints.
  *
- * In the files, the step of an evaluation is the step of its checkpoint. Up to 5 % of the rollouts may fail; a rollout is retried twice after a
- * transient failure.
+ * In the files, the step of an evaluation is the step of its checkpoint. Up to 5 % of the rollouts may fail; a rollout is retried twice
+ * after a transient failure.
  *
  * @param options - Model, environment, checkpoints and run directory; all other options have defaults.
  * @returns The started run; its `done` resolves when all checkpoints are evaluated.
@@ -59,6 +59,7 @@ export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): 
   return new TrainingRun(Promise.resolve({ config: configOf(options), count: 0, checkpoints: progress, loop }), options);
 }
 
+/** Returns the settings for `config.json`. */
 function configOf<S>({ model, environment, checkpoints, ...options }: EvaluateCheckpointsOptions<S>): RunConfig {
   const { samples = 1, temperature = samples === 1 ? 0 : 1, seed = 0, concurrency = 64, timeoutMs = null } = options;
   return {

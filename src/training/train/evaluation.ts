@@ -12,13 +12,13 @@ export interface Measurement {
   /** Environments to play, at least one. */
   readonly environments: readonly Environment<unknown>[];
   readonly seed: number;
-  /** Completed steps of the run. */
+  /** Completed steps of the run; in `evaluateCheckpoints`, the step of the checkpoint. */
   readonly step: number;
   readonly checkpointStep: number;
   readonly signal: AbortSignal;
 }
 
-/** Max failed rollouts of an evaluation, as a fraction. */
+/** Max failed rollouts of an evaluation, as a fraction of all its rollouts. */
 const MAX_EXCEPTIONS = 0.05;
 
 /** Plays the environments' `eval` scenarios with one checkpoint and records the metrics, named `eval/…` (timings `time/eval/…`). */

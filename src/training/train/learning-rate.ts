@@ -6,7 +6,10 @@ import type { Model } from "../../library/client/index.ts";
 import type { Metrics } from "../../run/events.ts";
 import type { CompletedStep } from "../../run/resume-state.ts";
 
-/** Rates by the largest number of parameters of the base model; docs/explanation/training.md has the sources. */
+/**
+ * Default rates for base models of at most `maxParameters` parameters: `all` to train all weights, `adapter` to train a LoRA adapter.
+ * docs/explanation/training.md has the sources.
+ */
 const RATES = [
   { maxParameters: 16e6, all: { rl: 3e-4, sft: 1e-3 }, adapter: { rl: 3e-3, sft: 1e-3 } },
   { maxParameters: 1e9, all: { rl: 5e-5, sft: 1e-4 }, adapter: { rl: 5e-4, sft: 1e-3 } },
@@ -19,7 +22,10 @@ export interface DefaultRate {
   readonly reason: string;
 }
 
-/** Reads the rate that a run directory has recorded, chosen or given: null for the service's default; undefined for a new run. */
+/**
+ * Reads the rate of a run that has started before, whether it was a default or given by the caller. Null if the run uses the service's
+ * default; undefined if the directory holds no run.
+ */
 async function recordedRate(runDir: string): Promise<number | null | undefined> {
   const text = await readFile(join(runDir, RUN_CONFIG_FILE), "utf8").catch(() => null);
   if (text === null) return undefined;
@@ -47,7 +53,7 @@ export async function defaultLearningRate(
   return chosenRate(model, kind, signal);
 }
 
-/** Returns the rate for a model by its size; null if the service does not report the size. */
+/** Returns the default rate for a model by its size; null if the service does not report the size. */
 export async function chosenRate(model: Model, kind: "rl" | "sft", signal: AbortSignal | undefined): Promise<DefaultRate | null> {
   const served = await model.service.models.list({ signal });
   const parameters = served.find(({ id }) => id === model.baseModel)?.parameters ?? null;
@@ -81,7 +87,7 @@ export function rateNote({ rate, reason }: DefaultRate): string {
 export const STALL_STEPS = 10;
 /** Fraction of the standard deviation of rewards that the mean must move by. */
 const MIN_MOVE = 0.1;
-/** Fraction of the default rate below which updates are tiny. */
+/** Fraction of the default rate below which updates count as tiny. */
 export const TINY_RATE = 0.1;
 
 /** Whether the mean reward has not moved over the last ten steps: the means of both halves differ by less than 0.1 standard deviations. */
@@ -93,6 +99,7 @@ export function isStalled(steps: readonly CompletedStep[]): boolean {
   return change < MIN_MOVE * mean(recent, "reward/std");
 }
 
+/** Returns the mean of a metric; NaN if a row lacks it. */
 function mean(rows: readonly Metrics[], name: string): number {
   return rows.reduce((sum, metrics) => sum + (metrics[name] ?? Number.NaN), 0) / rows.length;
 }

@@ -93,13 +93,17 @@ export class RunLoop<P> {
   readonly #plan: StepPlan<P>;
   /** Checkpoints that are being sampled from. */
   readonly #leases = new Holds<number>();
-  readonly #ahead = new Map<number, AbortController>();
+  /** Stop signals of the steps in preparation, by step. */
+  readonly #preparing = new Map<number, AbortController>();
   /** Number of trained steps, from the first step of the run on. */
   #version: number;
   /** Resolves at the next change of `#version` or `#stopAfter`. */
   #changed = deferred<void>();
+  /** Last step to train. */
   #stopAfter = Number.POSITIVE_INFINITY;
+  /** Reason of an early end; null if the run ends after its last step, or by {@link stop}. */
   #end: RunEndReason | null = null;
+  /** Deletion of checkpoints in the background; null if none is pending. */
   #deletion: Promise<void> | null = null;
   #signal: AbortSignal = new AbortController().signal;
   /** Step that is being trained, evaluated or cleaned up after; null between steps. */
@@ -115,7 +119,7 @@ export class RunLoop<P> {
   /** Ends the run after the current step. */
   stop(): void {
     this.#stopAfter = Math.min(this.#stopAfter, this.#completing ?? this.#version);
-    for (const [step, controller] of this.#ahead) if (step > this.#stopAfter) controller.abort();
+    for (const [step, controller] of this.#preparing) if (step > this.#stopAfter) controller.abort();
     this.#notify();
   }
 
@@ -195,9 +199,10 @@ export class RunLoop<P> {
     this.#changed = deferred();
   }
 
+  /** Prepares a step and protects its checkpoint from deletion meanwhile. Null if the preparation was stopped. */
   async #prepare(step: number, signal: AbortSignal): Promise<P | null> {
     const controller = new AbortController();
-    this.#ahead.set(step, controller);
+    this.#preparing.set(step, controller);
     const { maxAhead, isLagExact = false } = this.#plan;
     const { steps } = this.#directory.state;
     const policyVersion = isLagExact ? Math.max(0, step - maxAhead) : steps.length;
@@ -207,10 +212,11 @@ export class RunLoop<P> {
       return await this.#plan.prepare(step, { policyVersion, checkpointStep, signal, stopSignal: controller.signal });
     } finally {
       release();
-      this.#ahead.delete(step);
+      this.#preparing.delete(step);
     }
   }
 
+  /** Trains a step, then evaluates, deletes what is not kept, and decides whether the run ends. */
   async #complete(step: number, input: P, signal: AbortSignal): Promise<void> {
     this.#completing = step;
     await this.#plan.train(step, input, signal);
@@ -229,17 +235,18 @@ export class RunLoop<P> {
     // After the last requested step, `nothing-to-learn` is reported as `completed`.
     if (step < this.#plan.count - 1 || reason === "early-stop") this.#end = reason;
     this.#stopAfter = Math.min(this.#stopAfter, step);
-    for (const controller of this.#ahead.values()) controller.abort();
+    for (const controller of this.#preparing.values()) controller.abort();
   }
 
+  /** Evaluates the newest checkpoint if an evaluation is due, and returns its metrics; null if none is due. */
   async #evaluateIfDue(signal: AbortSignal): Promise<Metrics | null> {
     const { evaluation } = this.#options;
     const { steps, evaluations } = this.#directory.state;
     const completed = steps.length;
     if (evaluation === undefined || (completed % (evaluation.every ?? 10) !== 0 && completed !== this.#plan.count)) return null;
-    const known = evaluations.find(({ step }) => step === completed);
-    if (known !== undefined) return known.metrics;
-    const checkpointStep = this.#checkpoint();
+    const recorded = evaluations.find(({ step }) => step === completed);
+    if (recorded !== undefined) return recorded.metrics;
+    const checkpointStep = this.#newestCheckpoint();
     const release = this.#leases.hold(checkpointStep);
     try {
       await this.#plan.evaluate(completed, checkpointStep, signal);
@@ -277,7 +284,7 @@ export class RunLoop<P> {
       if (previous[split] % keepTrajectories.every !== 0) await this.#directory.removeGroups(split, previous[split]);
   }
 
-  #checkpoint(): number {
+  #newestCheckpoint(): number {
     return newestCheckpointStep(this.#directory.state) ?? 0;
   }
 }

@@ -6,7 +6,7 @@ import type { Metrics } from "../../run/events.ts";
 /** Names of metrics that differ between runs of the same work. Their prefix becomes `time/`, so that all other metrics are comparable. */
 const TIMED = /(^|_)(duration|seconds|tokens_per_second)$/;
 /** Names of a job's engine metrics, which depend on the machine. */
-const OF_THE_ENGINE = /^engine\//;
+const ENGINE_METRIC = /^engine\//;
 
 /**
  * Computes the metrics of groups for a row of `metrics.jsonl`: rewards, failures, tokens, each trajectory metric's mean as `metric/<name>`,
@@ -27,7 +27,7 @@ export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {
     "rollout/exceptions": stats.exceptions,
     "rollout/completion_tokens": tokens.completion,
     "rollout/completion_tokens_mean": tokens.completionPerTrajectory.mean,
-    ...Object.fromEntries(Object.entries(stats.metrics).map(([name, summary]) => [timed(name) ?? `metric/${name}`, summary.mean])),
+    ...Object.fromEntries(Object.entries(stats.metrics).map(([name, summary]) => [timedName(name) ?? `metric/${name}`, summary.mean])),
     ...groupMeans(groups),
   });
 }
@@ -37,11 +37,11 @@ function groupMeans(groups: readonly TrajectoryGroup[]): Metrics {
   const byName = new Map<string, number[]>();
   for (const { metrics } of groups) {
     for (const [name, value] of Object.entries(metrics)) {
-      // Metrics of the runner have rows of their own.
+      // The rollout runner counts in `rollout/…`; `batchMetrics` sums these counts instead of averaging them.
       if (!name.startsWith("rollout/")) byName.set(name, [...(byName.get(name) ?? []), Number(value)]);
     }
   }
-  return Object.fromEntries([...byName].map(([name, values]) => [timed(name) ?? `group/${name}`, summarize(values).mean]));
+  return Object.fromEntries([...byName].map(([name, values]) => [timedName(name) ?? `group/${name}`, summarize(values).mean]));
 }
 
 /**
@@ -89,15 +89,17 @@ export function jobMetrics(metrics: Metrics): Metrics {
   const { ["reward/mean"]: _mean, ["reward/std"]: _std, gradient_step: _gradientStep, step: _step, ...rest } = metrics;
   return finite(
     Object.fromEntries(
-      Object.entries(rest).map(([name, value]) => [timed(name) ?? (OF_THE_ENGINE.test(name) ? `time/${name}` : name), value]),
+      Object.entries(rest).map(([name, value]) => [timedName(name) ?? (ENGINE_METRIC.test(name) ? `time/${name}` : name), value]),
     ),
   );
 }
 
-function timed(name: string): string | null {
+/** Returns the name of a timing with the prefix `time/`; null for any other metric. */
+function timedName(name: string): string | null {
   return TIMED.test(name) ? `time/${name}` : null;
 }
 
+/** Returns the metrics without non-finite numbers. */
 function finite(metrics: Readonly<Record<string, number>>): Metrics {
   return Object.fromEntries(Object.entries(metrics).filter(([, value]) => Number.isFinite(value)));
 }

@@ -45,7 +45,7 @@ export interface RunOptions {
   readonly keepTrajectories?: KeepTrajectories | undefined;
   /** Called after each step; returning true ends the run with the reason `early-stop`. @default never */
   readonly stopWhen?: ((progress: StepProgress) => boolean) | undefined;
-  /** Retries of a step's failed job, at least 0. @default 0 */
+  /** Max new jobs for a step whose job failed, at least 0. @default 0 */
   readonly jobRetries?: number | undefined;
   /**
    * Milliseconds to look for a job's checkpoint after a request without a clear response, before the request is sent again, on
@@ -127,8 +127,8 @@ export interface TrainRlOptions<S> extends RunOptions, BatchOptions<S> {
 /** Datasets and settings of a supervised run, see `trainSft`. */
 export interface TrainSftOptions<S> extends RunOptions {
   /**
-   * Datasets, one job each: addresses (`artifact:///…`) or results of `uploadDataset`, whose validation half each job measures the loss
-   * on; or a function that makes and uploads the dataset of a job right before the job (requires `jobs`).
+   * Datasets, one job each: addresses (`artifact:///…`), or results of `uploadDataset`; a job also measures the loss on the validation half
+   * of such a result. Or a function that creates and uploads the dataset of a job right before the job (requires `jobs`).
    */
   readonly data: SftDataset | readonly SftDataset[] | ((job: number) => Promise<SftDataset>);
   /** Number of jobs if `data` is a function. */
@@ -208,6 +208,11 @@ export function checkSftOptions<S>(options: TrainSftOptions<S>): void {
   if (options.evaluation !== undefined) checkEvaluation(options.evaluation, options.environment);
 }
 
+/**
+ * Checks that the environment of evaluations has `eval` scenarios.
+ *
+ * @throws ArgumentError `E_ARGUMENT` without an environment or without scenarios, unless `evaluation` is undefined.
+ */
 export function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, environment: Environment<S> | undefined): void {
   if (evaluation === undefined) return;
   if (environment === undefined) throw new ArgumentError("`evaluation` needs an `environment` to measure on", { param: "environment" });
@@ -218,6 +223,11 @@ export function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, en
   }
 }
 
+/**
+ * Checks an option that is an integer.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for another value than an integer of at least `min`, and for undefined if the option is required.
+ */
 export function checkIntegerOption(param: string, value: number | undefined, min: number, isRequired = false): void {
   if (value === undefined && !isRequired) return;
   if (Number.isSafeInteger(value) && (value as number) >= min) return;

@@ -14,7 +14,7 @@ const REMINDER_MS = 60_000;
 type BatchEnd = RunEvent & { readonly type: "batch-end" };
 type RolloutProgress = LiveEventBody & { readonly type: "rollout-progress" };
 
-/** Title, number of steps and recorded state of the run of a {@link RunDisplay}. */
+/** Run that a {@link RunDisplay} shows. */
 export interface DisplayedRun {
   /** Directory of the run, as the caller wrote it. */
   readonly runDir: string;
@@ -34,18 +34,27 @@ export class RunDisplay {
   readonly #count: number;
   readonly #unit: DisplayedRun["unit"];
   readonly #startedMs = performance.now();
+  /** Completed fraction of the run at the start of the display. */
   readonly #startFraction: number;
   readonly #warnings = new WarningCounts();
+  /** Mean reward of each step; empty for a run without rewards. */
   readonly #rewards: number[];
   readonly #task: ProgressTask;
   #completed: number;
+  /** Metrics of the newest step; in a run without rewards, of the newest gradient step. */
   #metrics: Metrics;
+  /** Rollouts in progress; null between them. */
   #rollouts: RolloutProgress | null = null;
   #rolloutsStartedMs = 0;
+  /** Newest batch; null before the first. */
   #batch: BatchEnd | null = null;
+  /** Job of the current step; null before its first gradient step. */
   #job: (LiveEventBody & { readonly type: "job-progress" }) | null = null;
+  /** Newest speed in tokens per second as text. */
   #speed: string | null = null;
+  /** Recorded reason of the end; null while the run proceeds. */
   #reason: RunEndReason | null = null;
+  /** Time of the last line about an unavailable service, in milliseconds of `performance.now()`. */
   #remindedMs = -Infinity;
 
   constructor({ runDir, count, completed, unit, state }: DisplayedRun, option: RunOptions["progress"]) {
@@ -82,6 +91,7 @@ export class RunDisplay {
     this.#task.end(`${this.#title}: ${text}${warnings === null ? "" : `; warnings: ${warnings}`}`);
   }
 
+  /** Updates the fields from an event. */
   #apply(event: RunEvent): void {
     switch (event.type) {
       case "rollout-progress":
@@ -152,7 +162,7 @@ export class RunDisplay {
     }
   }
 
-  /** Returns whether the last line about an unavailable service is long enough ago. */
+  /** Returns whether the last line about an unavailable service is long enough ago. If so, the time counts anew from now. */
   #isReminderDue(): boolean {
     const nowMs = performance.now();
     if (nowMs - this.#remindedMs < REMINDER_MS) return false;
@@ -160,6 +170,7 @@ export class RunDisplay {
     return true;
   }
 
+  /** Returns the lines of the display on a terminal. */
   #block(): string[] {
     const fraction = this.#fraction();
     const left = this.#timeLeft();
@@ -169,6 +180,7 @@ export class RunDisplay {
     return [head, ...(state.length === 0 ? [] : [`  ${state.join(", ")}`]), ...(warnings === null ? [] : [`  warnings: ${warnings}`])];
   }
 
+  /** Returns the display as one line. */
   #current(): string {
     return [this.#steps(), this.#activity(), this.#result(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
   }
@@ -210,6 +222,10 @@ export class RunDisplay {
     return reasons.length === 0 ? null : `kept ${grouped(kept)} of ${grouped(sampled)} groups (${reasons.join(", ")})`;
   }
 
+  /**
+   * Returns the completed fraction of the run. The current step counts by its gradient steps in a supervised run, else by its rollouts;
+   * rollouts for later steps do not count.
+   */
   #fraction(): number {
     const job = this.#job === null ? 0 : this.#job.completed / this.#job.total;
     const { split, step, completed, total } = this.#rollouts ?? { split: "eval", step: -1, completed: 0, total: 1 };

@@ -23,15 +23,15 @@ export interface KeepCheckpoints {
 }
 
 /**
- * Retention policy of a run's rollouts: the files of the other steps in `trajectories/` are deleted after the next step. The newest step and
- * the newest evaluation are always kept. Metrics and events of all steps are kept.
+ * Retention policy of a run's rollouts: the files of the other steps in `trajectories/` are deleted after the next step. The newest step
+ * and the newest evaluation are always kept. Metrics and events of all steps are kept.
  */
 export interface KeepTrajectories {
   /** Interval in steps, at least 1: keeps the rollouts of steps 0, `every`, 2 · `every` …, and of evaluations after so many steps. */
   readonly every: number;
 }
 
-/** Returns the value of a metric for each checkpoint; of several values, the last counts. */
+/** Returns the value of a metric for each checkpoint step; of several values, the last counts. */
 export function checkpointScores(state: ResumeState, metric: string): Map<number, number> {
   const scores = new Map<number, number>();
   for (const { policyStep, metrics } of state.steps) {
@@ -46,13 +46,13 @@ export function checkpointScores(state: ResumeState, metric: string): Map<number
 }
 
 /**
- * Returns the checkpoint steps of the run that may be deleted, ascending.
+ * Returns the checkpoint steps of the run that may be deleted, ascending. Of checkpoints with equal scores, newer ones rank higher.
  *
- * @param leased Checkpoint steps that rollouts or an evaluation use at the moment.
+ * @param leased - Checkpoint steps that rollouts or an evaluation use at the moment.
  */
 export function checkpointsToDelete(state: ResumeState, keep: KeepCheckpoints, leased: ReadonlySet<number>): number[] {
-  const made = [...new Set(state.steps.map(({ checkpointStep }) => checkpointStep))].sort((a, b) => a - b);
-  const kept = new Set([...leased, ...(keep.pinned ?? []), ...made.slice(-keep.recent)]);
+  const own = [...new Set(state.steps.map(({ checkpointStep }) => checkpointStep))].sort((a, b) => a - b);
+  const kept = new Set([...leased, ...(keep.pinned ?? []), ...own.slice(-keep.recent)]);
   if (keep.best !== undefined) {
     const { metric, count, mode = "max" } = keep.best;
     const sign = mode === "max" ? -1 : 1;
@@ -61,5 +61,5 @@ export function checkpointsToDelete(state: ResumeState, keep: KeepCheckpoints, l
       .sort((a, b) => sign * (a[1] - b[1]) || b[0] - a[0]);
     for (const [step] of ranked.slice(0, count)) kept.add(step);
   }
-  return made.filter((step) => step !== 0 && step !== state.startCheckpoint && !kept.has(step) && !state.deletedCheckpoints.has(step));
+  return own.filter((step) => step !== 0 && step !== state.startCheckpoint && !kept.has(step) && !state.deletedCheckpoints.has(step));
 }

@@ -39,8 +39,8 @@ const MAX_SKIPPED_STEPS = 10;
  * The run starts immediately. If it is interrupted, the same call with the same `runDir` resumes it: it re-attaches to a running job and
  * does not replay finished groups. With `maxStepsOffPolicy` 0 the result is the same as without the interruption.
  *
- * By default a step trains on `scenariosPerStep` groups, with scenarios in order. `refill`, `filters`, `curriculum`, several environments and
- * `replacements` select other groups and rollouts, see {@link BatchOptions}.
+ * By default a step trains on `scenariosPerStep` groups, with scenarios in order. `refill`, `filters`, `curriculum`, several environments
+ * and `replacements` select other groups and rollouts, see {@link BatchOptions}.
  *
  * @param options - Model, environment, number of steps and run directory; all other options have defaults.
  * @returns The started run; its `done` resolves to the result.
@@ -62,7 +62,7 @@ export function trainRl<S>(options: TrainRlOptions<S>): TrainingRun {
   return new TrainingRun(prepare(options), options);
 }
 
-/** Chooses the learning rate if the options have none. */
+/** Returns the definition of the run; its options get a default learning rate if they have none. */
 async function prepare<S>(given: TrainRlOptions<S>): Promise<RunKind> {
   const { train, model, runDir, signal } = given;
   const isGiven = typeof train === "object" && (train.learningRate ?? null) !== null;
@@ -73,6 +73,7 @@ async function prepare<S>(given: TrainRlOptions<S>): Promise<RunKind> {
   return { config, count: options.steps, loop, notes: chosen === null ? [] : [rateNote(chosen)] };
 }
 
+/** Returns the settings for `config.json`: a resume with other `fixed` settings is rejected. */
 function configOf<S>(options: TrainRlOptions<S>, chosen: DefaultRate | null): RunConfig {
   const { model, environment, train } = options;
   const { scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, maxStepsOffPolicy = 0 } = options;
@@ -129,6 +130,7 @@ function batchConfig<S>({
   };
 }
 
+/** Returns how the loop prepares, trains and evaluates the steps. */
 function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPlan<PreparedBatch> {
   const { seed = 0, maxStepsOffPolicy = 0 } = options;
   const environments = weightedEnvironments(options.environment).map(({ environment }) => environment);
@@ -161,8 +163,8 @@ async function trainStep<S>(
   // Examination and every request of the job share this conversion.
   const wireGroups = groups.map((group) => group.toJSON());
   // If the job was requested before a crash, its batch has already passed preflight.
-  const isAskedFor = directory.state.openJob?.step === step;
-  const findings = isAskedFor ? [] : examine(wireGroups, settings);
+  const isRequested = directory.state.openJob?.step === step;
+  const findings = isRequested ? [] : examine(wireGroups, settings);
   if (findings.some(isFatal)) {
     const message =
       discardMessage(batch) ??
@@ -203,19 +205,21 @@ async function warnOfTinyUpdates<S>(
   if ((step + 1) % STALL_STEPS !== 0 || !isStalled(steps)) return;
   const rate = steps.at(-1)?.metrics["learning_rate"];
   // A warning must not end the run.
-  const usual = await chosenRate(model, "rl", signal).catch(() => null);
-  if (rate === undefined || usual === null || rate >= TINY_RATE * usual.rate) return;
-  const message = `The reward has not moved in ${STALL_STEPS} steps, and the learning rate ${rate} makes tiny updates. Set \`train.learningRate\` near ${usual.rate}, the ${usual.reason}.`;
+  const defaultRate = await chosenRate(model, "rl", signal).catch(() => null);
+  if (rate === undefined || defaultRate === null || rate >= TINY_RATE * defaultRate.rate) return;
+  const message = `The reward has not moved in ${STALL_STEPS} steps, and the learning rate ${rate} makes tiny updates. Set \`train.learningRate\` near ${defaultRate.rate}, the ${defaultRate.reason}.`;
   await directory.record({ type: "warning", step, code: "tiny-updates", count: 1, message });
 }
 
-/** Batch without its stale groups, and the metrics of its rollouts. */
+/** Batch without its stale groups, which are older than `maxStepsOffPolicy`, and the metrics of its rollouts. */
 interface ReadBatch {
   readonly groups: readonly TrajectoryGroup[];
+  /** Newest checkpoint that a group was sampled from. */
   readonly policyStep: number;
   readonly metrics: Metrics;
 }
 
+/** Leaves out stale groups, computes the metrics of the rollouts and records `rollouts-end`. */
 async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>, step: number, batch: PreparedBatch): Promise<ReadBatch> {
   const { maxStepsOffPolicy = 0 } = options;
   const { sampled, kept, seconds } = batch;
@@ -252,10 +256,11 @@ function examine(groups: readonly WireTrajectoryGroup[], settings: RlOptions): F
 function settingsOf<S>({ model, environment, train = {} }: TrainRlOptions<S>, step: number): RlOptions {
   const settings = typeof train === "function" ? train(step) : train;
   const isScoped = weightedEnvironments(environment).length > 1 && settings.lossReduction !== "constant";
-  // Other services do not know the setting.
+  // Only services of this package are known to support idempotency keys; other services do not know the setting.
   return isScoped && model.service.features.idempotencyKeys === true ? { advantageScope: "environment", ...settings } : settings;
 }
 
+/** Whether the job of a step stores a token report: only on services that are known to support the extension. */
 function hasTokenReport<S>({ model, tokenReportEvery = 10, steps }: TrainRlOptions<S>, step: number): boolean {
   const isDue = tokenReportEvery > 0 && (step % tokenReportEvery === 0 || step === steps - 1);
   return isDue && model.service.features.idempotencyKeys === true;

@@ -40,8 +40,10 @@ export interface PlayOptions {
   };
   /** Whether rollouts that time out are scored. @default false */
   readonly scoreTimeouts?: boolean | undefined;
+  /** Called with each group before it is stored; returns the group to store. @default stores the group as it is */
   readonly scoreGroup?: ((group: TrajectoryGroup) => TrajectoryGroup | Promise<TrajectoryGroup>) | undefined;
   readonly signal: AbortSignal;
+  /** After its abort no further group starts; {@link playGroups} then returns the finished groups. @default no stop */
   readonly stopSignal?: AbortSignal | undefined;
 }
 
@@ -97,10 +99,10 @@ async function playMissing(options: PlayOptions, missing: readonly number[], sto
   for await (const group of groups) {
     const environment = scenarios.get(scenarioIndex(group))?.environment.name;
     const label = isLabeled && environment !== undefined ? { environment } : {};
-    const kept = withMetadata(group, { ...label, step, checkpoint_step: checkpointStep, policy_version: policyVersion });
-    await directory.addGroup(split, step, kept);
-    const { rewards, exceptions } = kept;
-    directory.report({ type: "group-end", step, split, scenarioIndex: scenarioIndex(kept), rewards, exceptions: exceptions.length });
+    const labeled = withMetadata(group, { ...label, step, checkpoint_step: checkpointStep, policy_version: policyVersion });
+    await directory.addGroup(split, step, labeled);
+    const { rewards, exceptions } = labeled;
+    directory.report({ type: "group-end", step, split, scenarioIndex: scenarioIndex(labeled), rewards, exceptions: exceptions.length });
   }
 }
 
@@ -113,20 +115,21 @@ function exceptionsLeft({ gather: { maxExceptions, groupSize }, scenarios }: Pla
 /** Returns a rollout that plays each scenario with its environment. */
 function rolloutOf(scoreTimeouts: boolean | undefined): Rollout<EnvironmentScenario> {
   const rollouts = new Map<Environment<unknown>, Rollout<unknown>>();
-  const of = (environment: Environment<unknown>) => {
+  const rolloutFor = (environment: Environment<unknown>) => {
     const rollout = rollouts.get(environment) ?? environmentRollout(environment, { scoreTimeouts });
     rollouts.set(environment, rollout);
     return rollout;
   };
-  const rollout: Rollout<EnvironmentScenario> = ({ environment, scenario }, context) => of(environment)(scenario, context);
+  const rollout: Rollout<EnvironmentScenario> = ({ environment, scenario }, context) => rolloutFor(environment)(scenario, context);
   return Object.assign(rollout, {
     scoreGroup: async ({ environment, scenario }: EnvironmentScenario, group: TrajectoryGroup, signal: AbortSignal) =>
-      (await of(environment).scoreGroup?.(scenario, group, signal)) ?? group,
+      (await rolloutFor(environment).scoreGroup?.(scenario, group, signal)) ?? group,
     afterTimeout: async ({ environment, scenario }: EnvironmentScenario, context: RolloutContext, signal: AbortSignal) =>
-      (await of(environment).afterTimeout?.(scenario, context, signal)) ?? null,
+      (await rolloutFor(environment).afterTimeout?.(scenario, context, signal)) ?? null,
   });
 }
 
+/** Adds metadata to a group, with the id of its scenario if a trajectory has it. */
 function withMetadata(group: TrajectoryGroup, added: Readonly<Record<string, number | string>>): TrajectoryGroup {
   const scenarioId = group.trajectories[0]?.metadata["scenario_id"];
   return group.with({ metadata: { ...group.metadata, ...(scenarioId === undefined ? {} : { scenario_id: scenarioId }), ...added } });

@@ -19,7 +19,7 @@ export interface JobStep {
   readonly step: number;
   /** The model's newest checkpoint before the job. */
   readonly baselineStep: number;
-  /** Retries of a step's failed job. */
+  /** Max new jobs after a failed one. */
   readonly jobRetries: number;
   /** Milliseconds to look for the checkpoint of a job that may exist on the service. */
   readonly orphanWaitMs: number;
@@ -51,7 +51,7 @@ export interface JobOutcome {
 export async function awaitJob(step: JobStep): Promise<JobOutcome> {
   for (;;) {
     const known = openJob(step);
-    const open = known ?? (await intend(step));
+    const open = known ?? (await recordIntent(step));
     try {
       if (open.jobId !== null) return await follow(step, open, open.jobId);
       // An intent found on disk may already have been sent by the process that recorded it.
@@ -65,19 +65,25 @@ export async function awaitJob(step: JobStep): Promise<JobOutcome> {
   }
 }
 
+/** Returns the requested but unfinished job of the step; null if the run has none. */
 function openJob({ directory, step }: JobStep): OpenJob | null {
   const { openJob: open } = directory.state;
   return open?.step === step ? open : null;
 }
 
-async function intend(step: JobStep): Promise<OpenJob> {
+/** Records that the job will be requested, with its idempotency key. */
+async function recordIntent(step: JobStep): Promise<OpenJob> {
   const { directory, baselineStep } = step;
   const attempt = directory.state.failedAttempts;
   const state = await directory.record({ type: "job-intent", step: step.step, attempt, key: randomUUID(), baselineStep });
   return state.openJob as OpenJob;
 }
 
-/** Requests the job and follows it. `isUnclear`: the job may have been requested before. */
+/**
+ * Requests the job and follows it.
+ *
+ * @param isUnclear - Whether an earlier process may have requested the job already.
+ */
 async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<JobOutcome> {
   const sent = await submit(step, open, isUnclear);
   if (typeof sent !== "string") return sent;
@@ -115,6 +121,7 @@ async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise
   }
 }
 
+/** Waits for the end of a running job. Records its gradient steps and warnings; a resumed run skips the recorded ones by their ids. */
 async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobOutcome> {
   const { directory, model, signal } = step;
   const gradientSteps: Metrics[] = [];
@@ -149,17 +156,17 @@ async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobO
 }
 
 /**
- * Waits for the checkpoint of a job with an unknown id. Returns null if none appears within `orphanWaitMs`; the job is then assumed not
- * to exist.
+ * Waits for the checkpoint of a job with an unknown id (an orphan). Returns null if none appears within `orphanWaitMs`; the job is then
+ * assumed not to exist.
  */
 async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineStep }: OpenJob): Promise<JobOutcome | null> {
   const startedMs = performance.now();
-  for (let looks = 0; ; looks++) {
+  for (let attempts = 0; ; attempts++) {
     const [newest] = await model.service.checkpoints.list(model.id, { order: "desc", max: 1, signal });
     if (newest !== undefined && newest.step > baselineStep)
       return { jobId: null, checkpointStep: newest.step, metrics: newest.metrics, gradientSteps: [] };
     if (performance.now() - startedMs > orphanWaitMs) return null;
-    await delay(backoffMs(looks, { maxMs: 5_000 }), { signal });
+    await delay(backoffMs(attempts, { maxMs: 5_000 }), { signal });
   }
 }
 

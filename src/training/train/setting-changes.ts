@@ -15,8 +15,9 @@ function flattened(settings: Settings, prefix = ""): Map<string, unknown> {
 }
 
 /**
- * Returns the settings that differ between two starts of a run. Settings that only one of two versions of the package records are no
- * difference, and neither is `default_learning_rate`, which `train.learning_rate` contains.
+ * Returns the settings that differ between two starts of a run. A setting that only one of the two starts has recorded
+ * does not count: another version of the package may have written it. Neither does `default_learning_rate`, which `train.learning_rate`
+ * contains.
  */
 export function settingChanges(before: Settings, after: Settings): SettingChange[] {
   const shared = Object.keys(after).filter((key) => key in before && key !== "default_learning_rate");

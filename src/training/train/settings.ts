@@ -3,7 +3,7 @@ import { z } from "zod";
 import { jsonObject, rlConfig } from "../../base/schema/index.ts";
 import { camelCase, type CamelCase } from "../../base/util/letter-case.ts";
 
-/** Settings of a job; without the settings that the service only recognizes and rejects. */
+/** Settings of a job, without the ones that the service only knows in order to reject them. */
 const jobSettings = rlConfig.omit({
   kl_ref_adapter_path: true,
   logprob_calculation_chunk_size: true,
@@ -62,7 +62,9 @@ const train = z.strictObject(
   ) as JobSettings,
 );
 
+/** Schema of an optional integer of at least `min`. */
 const count = (min: number, text: string) => z.int().min(min).optional().describe(text);
+/** Schema of an optional boolean. */
 const flag = (text: string) => z.boolean().optional().describe(text);
 
 const keepCheckpoints = z.strictObject({
@@ -95,7 +97,7 @@ export const rlSettings = z.strictObject({
     .optional()
     .describe("timeout of one attempt of a rollout in milliseconds (default: no limit)"),
   retries: count(0, "retries of a rollout that failed with a transient error (default: 0)"),
-  replacements: count(0, "max replacements of a failed rollout (default: 0)"),
+  replacements: count(0, "max new attempts for a rollout that failed (default: 0)"),
   maxExceptions: z.number().min(0).optional().describe("max failed rollouts per step, a count or, below 1, a fraction (default: 0.05)"),
   scoreTimeouts: flag("score a rollout that times out instead of failing it (default: false)"),
   chatTemplateKwargs: jsonObject.optional().describe("variables of the chat template for every turn (default: none)"),

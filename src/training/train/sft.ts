@@ -33,7 +33,7 @@ export function trainSft<S>(options: TrainSftOptions<S>): TrainingRun {
   return new TrainingRun(prepare(options, count), options);
 }
 
-/** Chooses the learning rate if the options have none. */
+/** Returns the definition of the run; its options get a default learning rate if they have none. */
 async function prepare<S>(given: TrainSftOptions<S>, count: number): Promise<RunKind> {
   const { train, model, runDir, signal } = given;
   const isGiven = typeof train === "object" && (train.learningRate ?? null) !== null;
@@ -43,6 +43,7 @@ async function prepare<S>(given: TrainSftOptions<S>, count: number): Promise<Run
   return { config: configOf(options, count, chosen), count, loop, notes: chosen === null ? [] : [rateNote(chosen)] };
 }
 
+/** Returns the settings for `config.json`: a resume with other `fixed` settings is rejected. */
 function configOf<S>(options: TrainSftOptions<S>, jobs: number, chosen: DefaultRate | null): RunConfig {
   const { model, data, train, environment } = options;
   return {
@@ -69,11 +70,12 @@ function configOf<S>(options: TrainSftOptions<S>, jobs: number, chosen: DefaultR
   };
 }
 
-/** Returns the list of datasets with their addresses. */
+/** Returns the datasets as a list, each with its addresses. */
 function datasets(data: SftDataset | readonly SftDataset[]): UploadedDataset[] {
   return (Array.isArray(data) ? (data as readonly SftDataset[]) : [data as SftDataset]).map(addresses);
 }
 
+/** Returns a dataset with its addresses; a text is the address of a dataset without validation half. */
 function addresses(dataset: SftDataset): UploadedDataset {
   return typeof dataset === "string" ? { url: dataset, validationUrl: null } : dataset;
 }
@@ -101,6 +103,7 @@ function sftPlan<S>(directory: RunDirectory, options: TrainSftOptions<S>, count:
   };
 }
 
+/** Runs the job of a step and records the result. */
 async function trainJob<S>(
   directory: RunDirectory,
   options: TrainSftOptions<S>,

@@ -22,17 +22,20 @@ export async function keepTokenReport(
 ): Promise<void> {
   const entries = await model.service.trainingJobs.tokens(jobId, { signal });
   const stored = new Map(sampled.map((group) => [scenarioIndex(group), group]));
-  const lines = entries.map(({ group: at, trajectory, turns }) => {
-    const group = groups[at] as TrajectoryGroup;
+  const lines = entries.map(({ group: groupIndex, trajectory, turns }) => {
+    const group = groups[groupIndex] as TrajectoryGroup;
     const index = scenarioIndex(group);
-    // A filtered group shares its trajectories with the stored group.
+    // A filtered group contains the same objects as the stored group, so that `indexOf` finds the index before filtering.
     const position = stored.get(index)?.trajectories.indexOf(group.trajectories[trajectory] as Trajectory) ?? -1;
     return { scenario_index: index, trajectory_index: position === -1 ? trajectory : position, turns: byChoice(turns) };
   });
   await directory.writeTrained(step, lines, signal);
 }
 
-/** Returns one entry per choice of a trajectory; nulls for a turn that was too long to train. */
+/**
+ * Returns one entry per sampled turn of a trajectory, up to the last trained one; its values are null for a turn that was too long to
+ * train.
+ */
 function byChoice(turns: TrainedTrajectory["turns"]): TrainedLine["turns"] {
   const known = new Map(turns.map((each) => [each.turn, each]));
   return Array.from({ length: Math.max(-1, ...known.keys()) + 1 }, (_, turn) => {

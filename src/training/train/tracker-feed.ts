@@ -49,16 +49,19 @@ export interface TrackerFeeds {
   readonly finish: () => Promise<void>;
 }
 
-/** Starts the deliveries with the first event that a tracker has not confirmed. Call it while no event is being recorded. */
+/**
+ * Starts the deliveries with the first event that a tracker has not confirmed. Call it while no event is being recorded, so that none falls
+ * between the recorded events and the live ones.
+ */
 export async function feedTrackers(directory: RunDirectory, trackers: readonly Tracker[]): Promise<TrackerFeeds> {
   const onFailure = (name: string, error: unknown) =>
     void directory.record(warning(directory, name, 1, messageOf(error))).catch(() => undefined);
   const feeds = await Promise.all(
     trackers.map(async (tracker) => new Feed(directory, tracker, await readTrackerPosition(directory.path, tracker.name), onFailure)),
   );
-  const scalars = new Scalars();
+  const eventMetrics = new EventMetrics();
   const push = (event: RecordedEvent) => {
-    const tracked = scalars.of(event);
+    const tracked = eventMetrics.of(event);
     for (const feed of feeds) feed.push(tracked);
   };
   if (feeds.length > 0) for await (const event of readEvents(directory.path)) push(event);
@@ -70,16 +73,18 @@ export async function feedTrackers(directory: RunDirectory, trackers: readonly T
       await Promise.all(feeds.map((feed) => feed.finish()));
       subscription.unsubscribe();
       for (const { name, failures, undelivered, lastError } of feeds) {
+        // `onFailure` has recorded the first failure; the warning at the end counts the others.
         if (failures < 2 && undelivered === 0) continue;
         const reason = failures === 0 ? "it was too slow" : messageOf(lastError);
-        const left =
+        const outcome =
           undelivered === 0 ? "All events were delivered in the end" : `${undelivered} events are left; start the run again to send them`;
-        await directory.record(warning(directory, name, Math.max(1, failures - 1), `${reason}. ${left}`));
+        await directory.record(warning(directory, name, Math.max(1, failures - 1), `${reason}. ${outcome}`));
       }
     },
   };
 }
 
+/** Returns the event of a warning about a tracker. */
 function warning({ state }: RunDirectory, name: string, count: number, message: string) {
   return {
     type: "warning",
@@ -90,7 +95,7 @@ function warning({ state }: RunDirectory, name: string, count: number, message: 
   } as const;
 }
 
-/** Deliveries to one tracker. */
+/** Queue of the events that one tracker has not confirmed, and their delivery in order. */
 class Feed {
   readonly name: string;
   readonly #tracker: Tracker;
@@ -98,13 +103,17 @@ class Feed {
   readonly #onFailure: OnFailure;
   /** `seq` of the last confirmed event. */
   #position: number;
+  /** Value that the tracker returned for the last confirmed event. */
   #state: unknown;
+  /** Events that are not confirmed, oldest first. */
   #pending: TrackedEvent[] = [];
   #session: TrackerSession | null = null;
+  /** Delivery of the pending events; null while there are none. */
   #working: Promise<void> | null = null;
   /** Aborts the wait before the next attempt. */
   #retryNow = new AbortController();
   #isFinishing = false;
+  /** Aborts deliveries that have not ended in time after the end of the run. */
   readonly #stop = new AbortController();
   failures = 0;
   lastError: unknown;
@@ -193,8 +202,10 @@ class Feed {
   }
 }
 
+/** Called at the first failure of a tracker. */
 type OnFailure = (name: string, error: unknown) => void;
 
+/** Returns the run as trackers see it. */
 async function trackedRun(directory: RunDirectory): Promise<TrackedRun> {
   const runDir = directory.path;
   const config = (await readRunConfig(join(runDir, RUN_CONFIG_FILE))) as Readonly<Record<string, unknown>>;
@@ -206,18 +217,18 @@ async function trackedRun(directory: RunDirectory): Promise<TrackedRun> {
     runDir,
     config,
     async *events(lastSeq) {
-      const scalars = new Scalars();
+      const eventMetrics = new EventMetrics();
       for await (const event of readEvents(runDir)) {
         if (event.seq > lastSeq) return;
-        yield scalars.of(event);
+        yield eventMetrics.of(event);
       }
     },
     groups: (split, step) => directory.groups(split, step),
   };
 }
 
-/** Metrics of the events of a run, given in order. */
-class Scalars {
+/** Adds to recorded events, given in the order of the run, the metrics and the step that trackers plot. */
+class EventMetrics {
   #isSupervised = false;
   #gradientSteps = 0;
 

@@ -12,15 +12,15 @@ import type { ResumeState } from "../../run/resume-state.ts";
 import { feedTrackers, type TrackerFeeds } from "./tracker-feed.ts";
 import { messageOf } from "../../base/util/values.ts";
 
-/** Definition of one kind of run, RL or SFT. */
+/** Definition of a run: RL, SFT, or the evaluation of checkpoints. */
 export interface RunKind {
   /** Settings written to the run directory. */
   readonly config: RunConfig;
   /** Steps of the whole run. */
   readonly count: number;
-  /** Facts about the settings to print at the start. @default none */
+  /** Lines about the settings to print at the start. @default none */
   readonly notes?: readonly string[] | undefined;
-  /** Returns the number of checkpoints of an evaluation, in all and already evaluated. @default a run of steps */
+  /** Returns the number of checkpoints to evaluate, and of those already evaluated. Absent for a run of training steps. */
   readonly checkpoints?: (state: ResumeState) => { readonly count: number; readonly completed: number };
   /** Creates the loop that runs the steps. */
   readonly loop: (directory: RunDirectory) => Pick<RunLoop<unknown>, "run" | "stop">;
@@ -119,7 +119,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     const { count, completed } = kind.checkpoints?.(directory.state) ?? { count: kind.count, completed: directory.state.steps.length };
     const unit = kind.checkpoints === undefined ? "steps" : "checkpoints";
     const display = new RunDisplay({ runDir: this.runDir, count, completed, unit, state: directory.state }, options.progress);
-    const shown = directory.live$.subscribe((event) => display.update(event));
+    const subscription = directory.live$.subscribe((event) => display.update(event));
     for (const note of kind.notes ?? []) display.note(note);
     let failure: "stopped" | "ended by an error" | undefined;
     let feeds: TrackerFeeds | undefined;
@@ -155,12 +155,13 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     } finally {
       if (report) await this.#report(directory);
       await feeds?.finish();
-      shown.unsubscribe();
+      subscription.unsubscribe();
       display.end(failure);
       await directory.close();
     }
   }
 
+  /** Writes the report. A failure is recorded as a warning, because it must not fail the run. */
   async #report(directory: RunDirectory): Promise<void> {
     try {
       // Imported lazily so that scripts do not load the page and its charts at startup.

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { startService } from "../../../src/service/index.ts";
-import { chooseDevice, warnOfFallbacks } from "../../../src/service/models/device.ts";
+import { chooseDevice, fallbackWarning } from "../../../src/service/models/device.ts";
 import { deviceMetrics } from "../../../src/service/jobs/metrics.ts";
 import { createScriptedEngine } from "../../../src/testing/index.ts";
 import { jobMetrics } from "../../../src/training/train/metrics.ts";
@@ -138,7 +138,7 @@ test("an engine that does not report its devices has none in /health", async () 
 test("logs one warning per operator that the processor computes in place of the device", () => {
   const warnings: unknown[] = [];
   const warn = (_message: string, fields?: Readonly<Record<string, unknown>>) => void warnings.push(fields);
-  const onFallback = warnOfFallbacks({ info: () => {}, warn, error: () => {} });
+  const onFallback = fallbackWarning({ info: () => {}, warn, error: () => {} });
   onFallback({ program: "train-ppo", onDevice: 9, integers: 2, onProcessor: { LogSoftmax: 1, FusedMatMul: 40 } });
   onFallback({ program: "decode", onDevice: 5, integers: 1, onProcessor: { LogSoftmax: 2, Einsum: 3 } });
   expect(warnings).toEqual([

@@ -1,3 +1,4 @@
+/** Reverse-mode differentiation of a graph. Gradients are further nodes of the same graph. */
 import { ShapeError } from "../../../base/errors.ts";
 import type { Node, Value } from "./graph.ts";
 import { add } from "./ops/elementwise.ts";
@@ -8,8 +9,8 @@ import { first, itemAt } from "../../../base/util/values.ts";
  *
  * @param target - Scalar, shape `[]`.
  * @param wrt - Inputs or intermediate values of the same graph.
- * @param start - For graph inputs among `wrt`, the value that the gradient is added to, for accumulation over several runs.
- * @returns One gradient per `wrt`, of the same shape.
+ * @param start - For values among `wrt`, the value that the gradient is added to, for accumulation over several runs.
+ * @returns One gradient for each value of `wrt`, of its shape.
  * @throws ShapeError `E_SHAPE` if the target is not a scalar or does not depend on one of `wrt`.
  */
 export function differentiate(target: Value, wrt: readonly Value[], start: ReadonlyMap<Value, Value> = new Map()): Value[] {
@@ -26,7 +27,7 @@ export function differentiate(target: Value, wrt: readonly Value[], start: Reado
  * @param cotangents - At least one target, each with its gradient, of the same shape.
  * @param wrt - Inputs or intermediate values of the same graph. They are independent variables: no gradient flows through one to another.
  * @param start - For values among `wrt`, the value that the gradient is added to.
- * @returns One gradient per `wrt`, of the same shape.
+ * @returns One gradient for each value of `wrt`, of its shape.
  * @throws ShapeError `E_SHAPE` if no target depends on one of `wrt`.
  */
 export function pullback(
@@ -37,6 +38,7 @@ export function pullback(
   const forward = [...first(wrt).graph.nodes];
   const active = dependents(forward, wrt);
   const gradients = new Map<Value, Value>([...cotangents, ...start]);
+  /** Variables with a contribution to their gradient. A start value alone does not prove a path from the target. */
   const reached = new Set<Value>();
   const variables = new Set(wrt);
 

@@ -59,6 +59,7 @@ function ruleOf({ op, inputs, outputs, attributes }: Node, isKnown: (dim: Dim) =
     return isKnown(name) || !sum.every(isKnown) ? null : { name: name as string, sum, factors: [], divisors: [] };
   }
   if (op !== "Reshape") return null;
+  // Both shapes have the same number of elements, so the unknown dimension is a quotient.
   const unknown = [...before, ...after].filter((dim) => !isKnown(dim));
   if (unknown.length !== 1) return null;
   const [name] = unknown as [string];

@@ -11,14 +11,14 @@ const ALIASES: ReadonlySet<string> = new Set(["Identity", "Reshape"]);
  * depends on do not count.
  */
 export function keptValues(graph: Graph, count: number): Value[] {
-  const first = new Set(graph.nodes.slice(0, count));
+  const firstNodes = new Set(graph.nodes.slice(0, count));
   const producers = new Map<Value, Node>();
-  for (const node of first) for (const output of node.outputs) producers.set(output, node);
+  for (const node of firstNodes) for (const output of node.outputs) producers.set(output, node);
   const ownerOf = (value: Value): Value => {
     const node = producers.get(value);
     return node !== undefined && ALIASES.has(node.op) ? ownerOf(itemAt(node.inputs, 0)) : value;
   };
-  const later = liveNodes(graph).filter((node) => !first.has(node));
-  const read = new Set(later.flatMap((node) => node.inputs.map(ownerOf)));
+  const laterNodes = liveNodes(graph).filter((node) => !firstNodes.has(node));
+  const read = new Set(laterNodes.flatMap((node) => node.inputs.map(ownerOf)));
   return [...producers.keys()].filter((value) => value.dtype === "float32" && read.has(value));
 }

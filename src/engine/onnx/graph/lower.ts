@@ -29,7 +29,7 @@ export function firstInputs<Count extends 1 | 2 | 3>({ op }: Node, inputs: reado
 /** Lowerings by operator, with the domain in front for operators outside the standard one, such as `com.microsoft.FusedMatMul`. */
 export type LoweringTable = Readonly<Record<string, Lowering>>;
 
-/** Name of the flat input. */
+/** Name of the flat input that holds the inputs of {@link LoweredInputs.packed}. */
 export const PACKED_INPUT = "packed";
 
 /** Returns the names of the int64 inputs with the start, the end and the shape of a packed input. */
@@ -39,7 +39,8 @@ export const packedNames = (name: string) => ({ start: `${name}_start`, end: `${
 export interface LoweredInputs {
   /**
    * Inputs that the new graph takes as one flat float32 input, {@link PACKED_INPUT}, because each input costs a transfer to a device. Their
-   * places and shapes are inputs, too, see {@link packedNames}. Integers, exact below 2^24, become int32, so their nodes must accept that.
+   * positions and shapes are inputs, too, see {@link packedNames}. Integers, exact below 2^24, become int32, so their nodes must accept
+   * that.
    * @default none
    */
   readonly packed?: readonly string[] | undefined;
@@ -71,6 +72,7 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], float16
     });
   for (const node of nodes) {
     const { op, domain, attributes, outputs: originals } = node;
+    // A Gather reads a float16 table itself; only its result is converted.
     const isHalfTable = op === "Gather" && valueOf(first(node.inputs)).dtype === "float16";
     const inputs = node.inputs.map((input) => (isHalfTable ? valueOf(input) : ofType(input.dtype, valueOf(input))));
     const lowering = table[domain === "" ? op : `${domain}.${op}`];
@@ -102,9 +104,11 @@ function ofType(dtype: DType, value: Value): Value {
 const COPIES: ReadonlySet<string> = new Set(["Cast", "Transpose"]);
 
 /**
- * Moves the conversions and transpositions of inputs before all other nodes, and returns the graph. The runtime orders nodes depth-first
- * from the outputs and, of the inputs of a node, computes the one with the first node last. So a copy of a weight is made directly before
- * the node that reads it; otherwise the copies of all weights would be made before the first layer is computed.
+ * Makes the runtime convert and transpose each weight directly before the node that reads it, and returns the graph. Otherwise it copies
+ * all weights before the first layer, and all copies are in memory at once.
+ *
+ * For this, the copies become the *first* nodes of the graph: the runtime orders nodes depth-first from the outputs, and among the inputs
+ * of a node, the input recorded first is computed last.
  */
 export function runCopiesLate(graph: Graph): Graph {
   const copies = new Set<Value>(graph.inputs);

@@ -1,3 +1,4 @@
+/** Serialization of a graph in the ONNX file format. */
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { type Attribute, type ConstantData, type DType, type Graph, liveNodes, type Node, type Value } from "./graph.ts";
 
@@ -6,6 +7,7 @@ const IR_VERSION = 10;
 /** Version of the ONNX operator set that the ops are written for. */
 const OPSET = 21;
 
+/** Codes of the element types in `TensorProto.DataType`. */
 const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bool: 9, float16: 10 };
 
 /**
@@ -53,6 +55,7 @@ export function writeOnnx(graph: Graph, name: string): Uint8Array {
   return model.finish();
 }
 
+/** Writes a nested message; `body` writes its fields. */
 function message(writer: BinaryWriter, field: number, body: (writer: BinaryWriter) => void): void {
   writer.tag(field, WireType.LengthDelimited).fork();
   body(writer);

@@ -1,3 +1,4 @@
+/** `adapter_config.json`, the settings of an adapter in PEFT layout. */
 import { readFile } from "node:fs/promises";
 import { z } from "zod";
 import { DataError, UnsupportedError } from "../../../base/errors.ts";
@@ -6,6 +7,7 @@ import type { Adapter } from "./parameters.ts";
 /** Name of the settings file in PEFT layout. */
 export const ADAPTER_CONFIG_FILE = "adapter_config.json";
 
+/** Values of a setting that is not used. */
 const empty = z.union([z.literal(false), z.null(), z.array(z.never()), z.record(z.string(), z.never())]).optional();
 
 /** Fields of `adapter_config.json` that determine the computation of an adapter. */

@@ -50,7 +50,7 @@ export interface Architecture extends RopeRule {
   readonly norms: NormPlacement;
   /** Whether a norm multiplies by `1 + gain` instead of `gain`. */
   readonly hasUnitOffset: boolean;
-  /** Key of the activation, and its only supported value. */
+  /** Key of the activation in `config.json`, its only supported value there, and the activation that it names. */
   readonly activation: { readonly key: string; readonly name: string; readonly kind: Activation };
   readonly modules: ModuleNames;
   /** Key of the inner size of the feed-forward layers. */
@@ -60,6 +60,7 @@ export interface Architecture extends RopeRule {
   readonly isHybrid: boolean;
 }
 
+/** Module names of architectures with one matrix per projection. */
 const SEPARATE: ModuleNames = { fusedQkv: null, mlp: "mlp", fusedGateUp: null, down: "down_proj" };
 
 const LLAMA: Architecture = {
@@ -84,6 +85,7 @@ const LLAMA: Architecture = {
   isHybrid: false,
 };
 
+/** Window of Qwen models: off unless `use_sliding_window` is set, and then in the upper layers. */
 const QWEN_WINDOW: WindowRule = {
   defaultSize: 4096,
   needsUseSlidingWindow: true,
@@ -91,6 +93,7 @@ const QWEN_WINDOW: WindowRule = {
   layers: "from-max-window-layers",
 };
 
+/** Window of Mistral models: in all layers. */
 const MISTRAL_WINDOW: WindowRule = { defaultSize: 4096, needsUseSlidingWindow: false, readsLayerTypes: false, layers: "all" };
 
 const MISTRAL: Architecture = {

@@ -1,4 +1,4 @@
-/** Base models of an engine: known by an identifier, or named by path, hub or store. */
+/** Base models of an engine: known by an identifier, or named by a path, a model of the hub, or a model in Ollama's store. */
 import { isAbsolute, parse } from "node:path";
 import { ConfigError, ConflictError, NotFoundError } from "../../../base/errors.ts";
 import {
@@ -84,6 +84,7 @@ export class BaseCatalog {
     return { id: base, directory: path };
   }
 
+  /** @param isTrusted - Whether the source was added before, so that its path is not checked against the allowed directories. */
   async #pathOf(base: string, spec: BaseModelSpec, isTrusted: boolean): Promise<string> {
     switch (spec.kind) {
       case "path":
@@ -128,6 +129,7 @@ function parseOption(source: string): BaseModelSpec {
   }
 }
 
+/** Returns a text that is equal for equal sources. */
 function nameOf(spec: BaseModelSpec): string {
   return spec.kind === "path" ? absolutePath(spec.path) : formatBaseModel(spec);
 }

@@ -23,7 +23,7 @@ export async function checkDirectories(baseModels: Readonly<Record<string, strin
 /** First bytes of a GGUF file. */
 const GGUF_MAGIC = "GGUF";
 
-/** Returns the reason why a path cannot be a base model; null if it can. */
+/** Returns the reason why a path cannot be a base model, as predicate of a sentence about the path; null if it can. */
 async function whyNotBase(path: string): Promise<string | null> {
   const entry = await stat(path).catch(() => null);
   if (entry === null) return "does not exist";

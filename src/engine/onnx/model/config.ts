@@ -1,3 +1,4 @@
+/** Configuration of a transformer: sizes and variants, parsed from the `config.json` of its directory. */
 import { DataError, UnsupportedError, WhetstoneError } from "../../../base/errors.ts";
 import { readModelFile } from "../../../base/gguf/model-files.ts";
 import { MAX_CONFIG_BYTES, parseFileJson, reasonOf } from "../../../base/util/regular-file.ts";
@@ -167,6 +168,7 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
       `${where}: expected num_key_value_heads to divide num_attention_heads and an even head_dim, got ${config.kvHeads}, ${config.heads} and ${config.headSize}`,
     );
   }
+  // "longrope" has the rows of short sequences in addition.
   if ((config.contextLength + tableStart(config, Infinity)) * config.headSize > MAX_ROTARY_SIZE) {
     throw new DataError(
       `${where}: expected max_position_embeddings · head_dim to be at most ${MAX_ROTARY_SIZE}, got ${config.contextLength} · ${config.headSize}`,
@@ -175,6 +177,7 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   return config;
 }
 
+/** Returns the architecture that the first entry of `architectures` names. */
 function architectureOf(raw: Raw, where: string): Architecture {
   const names = raw["architectures"];
   const name: unknown = Array.isArray(names) ? names[0] : undefined;
@@ -187,6 +190,7 @@ function architectureOf(raw: Raw, where: string): Architecture {
   return known;
 }
 
+/** Throws UnsupportedError for a setting that would change the computation in an unsupported way. */
 function refuseUnsupported(raw: Raw, where: string, architecture: Architecture): void {
   const refuse = (key: string, expected: unknown): never => {
     throw new UnsupportedError(`${where}: "${key}": ${shown(raw[key])} is not supported; only ${JSON.stringify(expected)} is`);

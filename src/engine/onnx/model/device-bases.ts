@@ -1,4 +1,4 @@
-/** Base models in a device's memory, shared by the trainer and the sampler of the device. */
+/** Base models in the memory of a device (GPU), shared by the trainer and the sampler of the device. */
 import { DataError } from "../../../base/errors.ts";
 import type { WeightPrecision } from "../../engine-info.ts";
 import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../../base/util/float16.ts";
@@ -29,7 +29,7 @@ export interface BaseLeaseOptions {
   readonly isTrained?: boolean | undefined;
 }
 
-/** Returns the graph inputs that are float16 for weights of a precision. */
+/** Returns the names of the parameters, and so of the graph inputs, that are stored as float16 with a weight precision. */
 export function float16Inputs({ parameters }: Layout, precision: WeightPrecision): ReadonlySet<string> {
   return new Set(precision === "float32" ? [] : parameters.filter(isStoredAsFloat16).map(({ name }) => name));
 }
@@ -47,7 +47,7 @@ export class DeviceBases {
   readonly #bases = new Leases<string, DeviceBase & { readonly release: () => void }>({ dispose: (base) => base.release() });
 
   /**
-   * @param positions - Returns the number of positions of the rotary tables.
+   * @param positions - Returns the number of positions in the rotary tables of a model.
    * @param precision - Type in which weights that are not trained are stored. @default "float32"
    */
   constructor(memory: DeviceMemory, positions: (config: ModelConfig) => number, precision: WeightPrecision = "float32") {

@@ -8,6 +8,7 @@ export interface TensorType {
   readonly width: number;
   /** Returns the index of the first element that is NaN or infinite; −1 if all elements are finite. */
   readonly findNonFinite: (raw: ArrayBuffer) => number;
+  /** Converts the elements to float32, without rounding. */
   readonly decode: (raw: ArrayBuffer) => Float32Array;
 }
 
@@ -18,7 +19,7 @@ export const ELEMENT_TYPES: Readonly<Record<string, TensorType>> = {
   BF16: { width: 2, findNonFinite: (raw) => firstWithExponent(raw, 0x7f80), decode: fromBfloat16 },
 };
 
-/** Returns the index of the first 16-bit element with all exponent bits set (NaN or infinity), or −1. */
+/** Returns the index of the first 16-bit element with all bits of the mask `exponent` set (NaN or infinity), or −1. */
 function firstWithExponent(raw: ArrayBuffer, exponent: number): number {
   const bits = new Uint16Array(raw);
   for (let i = 0; i < bits.length; i++) if ((bits[i]! & exponent) === exponent) return i;

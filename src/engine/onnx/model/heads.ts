@@ -1,4 +1,7 @@
-/** Attention heads of the transformer: splitting, normalization and rotation. */
+/**
+ * Attention heads of the transformer: splitting, normalization and rotation. Shapes name the sizes `B` (sequences), `T` (tokens of each),
+ * `R = B·T`, `h` (query heads), `kv` (key and value heads) and `d` (size of a head).
+ */
 import { concat, reshape, rmsNorm, rotaryEmbedding, split, transpose, type Value } from "../graph/index.ts";
 import { gainOf, type AttentionLayer, GROUPED, type ModelInputs } from "./model-inputs.ts";
 import { normName } from "./parameters.ts";
@@ -57,7 +60,9 @@ export function normalizeHeads(inputs: ModelInputs, layer: number, x: Value, axi
   return concat([norm(queries, "qnorm"), norm(keys, "knorm"), ...rest], axis, heads + kvHeads + others);
 }
 
-/** Normalizes the queries and the keys of a projection `[R, (h + 2·kv)·d]`, all heads of a token together, if the model is configured so. */
+/**
+ * Normalizes the queries and the keys of a projection `[R, (h + 2·kv)·d]`, all heads of a token together, if the model is configured so.
+ */
 export function normalizeTogether(inputs: ModelInputs, layer: number, projected: Value): Value {
   const { config } = inputs;
   if (config.queryKeyNorm !== "all") return projected;

@@ -1,4 +1,7 @@
-/** Sliding windows of attention: parsing of `sliding_window`, `use_sliding_window`, `layer_types` and their companions. */
+/**
+ * Sliding windows of attention: parsing of `sliding_window`, `use_sliding_window`, `layer_types` and their companions in `config.json`.
+ * Defaults of missing keys are the ones of transformers.
+ */
 import { DataError, UnsupportedError } from "../../../base/errors.ts";
 
 /** Sliding window of some layers. A token at position `p` attends to the positions from `p − size + 1` to `p`. */
@@ -67,6 +70,7 @@ export function parseWindow(raw: Raw, where: string, rule: WindowRule | null, mo
 const SLIDING = "sliding_attention";
 const FULL: readonly unknown[] = ["full_attention", "attention"];
 
+/** Returns null for an architecture without windows. @throws UnsupportedError `E_UNSUPPORTED` if the file has a window nevertheless. */
 function noWindow(raw: Raw, where: string): null {
   const value = raw["sliding_window"] ?? null;
   if (value !== null)
@@ -74,6 +78,7 @@ function noWindow(raw: Raw, where: string): null {
   return null;
 }
 
+/** Returns the size of the window; null if the model has none. */
 function windowSize(raw: Raw, where: string, { defaultSize, needsUseSlidingWindow }: WindowRule): number | null {
   if (needsUseSlidingWindow && raw["use_sliding_window"] !== true) return null;
   const size = raw["sliding_window"] === undefined ? defaultSize : raw["sliding_window"];
@@ -93,6 +98,7 @@ function layerTypes(raw: Raw, where: string, layers: number): readonly unknown[]
   return types;
 }
 
+/** Returns the layers with a window, by `layer_types` or else by the rule of the architecture. */
 function windowedLayers(
   raw: Raw,
   where: string,

@@ -1,11 +1,14 @@
-/** Inputs of model graphs: weights, rotary tables, and the products of linear layers. */
+/**
+ * Inputs of model graphs: weights, rotary tables, and the products of linear layers. Shapes name the sizes `B` (sequences), `T` (tokens of
+ * each), `R = B·T` (rows of a product), `h` (query heads), `kv` (key and value heads), `d` (size of a head) and `r` (its rotated elements).
+ */
 import { add, type Dim, type Graph, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "./config.ts";
 import type { Layout, LinearSpec } from "./parameters.ts";
 import { tableSets, type TableSet } from "./rope.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
 
-/** Batch dimensions: batch size, sequence length, and their product. */
+/** Batch dimensions: batch size `B`, sequence length `T`, and their product `R`. */
 export interface BatchDims {
   readonly batch: Dim;
   readonly time: Dim;

@@ -10,7 +10,10 @@ import { InternalError } from "../../../base/errors.ts";
 import type { ModelConfig } from "./config.ts";
 import { first, last } from "../../../base/util/values.ts";
 
-/** Tensor in a file: columns `[start, start + width)` of a matrix, elements of a vector, or a full embedding table. */
+/**
+ * Tensor in a weight file, and its part of a parameter: columns `[start, start + width)` of a matrix, elements of a vector, or all of the
+ * embedding.
+ */
 export interface FileTensor {
   readonly name: string;
   readonly start: number;
@@ -27,6 +30,7 @@ export interface Parameter {
   readonly offset: number;
   readonly size: number;
   readonly kind: "matrix" | "embedding" | "gain" | "bias";
+  /** Tensors that the parameter consists of in weight files; several for a fused matrix. */
   readonly files: readonly FileTensor[];
 }
 
@@ -42,6 +46,7 @@ export interface Layout {
 /** Number of elements per block in sums over the flat vector. */
 export const BLOCK = 1024;
 
+/** Parameter without its position in the flat vector. */
 type Draft = Omit<Parameter, "offset" | "size">;
 
 /** Assigns offsets in the given order, with matrices and the embedding first. */
@@ -63,7 +68,7 @@ function isDecayed({ kind }: Draft): boolean {
   return kind === "matrix" || kind === "embedding";
 }
 
-/** Linear layer of the transformer: its fused matrix, and the parts that are separate tensors in files and adapters. */
+/** Linear layer of the transformer: one matrix, and the parts of it that are separate tensors in weight files and adapters. */
 export interface LinearSpec {
   readonly name: string;
   readonly inputSize: number;
@@ -127,7 +132,10 @@ export function allLinears(config: ModelConfig): LinearSpec[] {
   }).flat();
 }
 
-/** Names of a layer's norms as graph inputs, without the layer. */
+/**
+ * Names of a layer's norms as graph inputs, without the layer: of the inputs of attention (`norm1`) and feed-forward layer (`norm2`), of
+ * their outputs (`onorm`, `downnorm`), and of queries and keys (`qnorm`, `knorm`).
+ */
 export type NormName = "norm1" | "onorm" | "norm2" | "downnorm" | "qnorm" | "knorm";
 
 /** Returns the name of a norm's gain as graph input. */
@@ -185,7 +193,9 @@ export function pieceName(parameter: string, index: number): string {
   return `${parameter}_piece${index}`;
 }
 
-/** Cuts an embedding or output head of more than `maxBytes` into pieces of consecutive rows. Returns any other parameter whole. */
+/**
+ * Cuts an embedding or output head of more than `maxBytes` in float32 into pieces of consecutive rows. Returns any other parameter whole.
+ */
 export function cutParameter(parameter: Parameter, maxBytes: number): Parameter[] {
   const { name, shape, offset, size, kind } = parameter;
   if (4 * size <= maxBytes || !(kind === "embedding" || name === "head")) return [parameter];
@@ -213,12 +223,12 @@ export function biasName(linear: LinearSpec): string {
 
 function linearDrafts(linear: LinearSpec): Draft[] {
   let width = 0;
-  const places = linear.parts.map(({ file, outputSize }) => {
-    const place = { file, start: width, width: outputSize };
+  const ranges = linear.parts.map(({ file, outputSize }) => {
+    const range = { file, start: width, width: outputSize };
     width += outputSize;
-    return place;
+    return range;
   });
-  const files = (kind: "weight" | "bias") => places.map(({ file, ...place }) => ({ name: `${file}.${kind}`, ...place }));
+  const files = (kind: "weight" | "bias") => ranges.map(({ file, ...range }) => ({ name: `${file}.${kind}`, ...range }));
   const matrix: Draft = { name: linear.name, shape: [linear.inputSize, width], kind: "matrix", files: files("weight") };
   return linear.hasBias ? [matrix, { name: biasName(linear), shape: [width], kind: "bias", files: files("bias") }] : [matrix];
 }

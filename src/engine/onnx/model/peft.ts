@@ -27,7 +27,7 @@ export async function readForeignAdapter(directory: string, layout: Layout, para
       const name = nameOf(parameter);
       const data = read.get(name);
       if (data !== undefined) packPiece(data, 0, parameter, viewOf(parameters, parameter), first(parameter.files));
-      else if (isSecond(name)) viewOf(parameters, parameter).fill(0);
+      else if (isMatrixB(name)) viewOf(parameters, parameter).fill(0);
     }
   } finally {
     await file.close();
@@ -67,10 +67,11 @@ function nameOf({ files }: Parameter): string {
   return first(files).name;
 }
 
-function isSecond(name: string): boolean {
+/** Whether a tensor is the matrix `B` of its pair. */
+function isMatrixB(name: string): boolean {
   return name.endsWith(".lora_B.weight");
 }
 
 function pairOf(name: string): string {
-  return isSecond(name) ? name.replace(/lora_B\.weight$/u, "lora_A.weight") : name.replace(/lora_A\.weight$/u, "lora_B.weight");
+  return isMatrixB(name) ? name.replace(/lora_B\.weight$/u, "lora_A.weight") : name.replace(/lora_A\.weight$/u, "lora_B.weight");
 }

@@ -8,7 +8,10 @@ import { isRecord } from "../../../base/util/values.ts";
 export interface RopeRule {
   /** Default of `rope_theta`. */
   readonly defaultTheta: number;
-  /** Base of the frequencies in layers with a window, which have settings of their own: key in older files, and default. Null if none have. */
+  /**
+   * Separate base of the frequencies in layers with a sliding window: its key in older files, and its default. Null if all layers have the
+   * same settings.
+   */
   readonly localTheta: { readonly key: string; readonly defaultTheta: number } | null;
   /** Whether `partial_rotary_factor` is read, and types other than "default" are "longrope". */
   readonly isPhi: boolean;
@@ -100,6 +103,7 @@ function parsePhi(
   return { ...settings, rope };
 }
 
+/** Returns a list of `count` numbers > 0. @param expected - Start of the error message. */
 function factorsOf(factors: unknown, expected: string, count: number): readonly number[] {
   if (!Array.isArray(factors) || factors.length !== count)
     throw new DataError(`${expected} to be ${count} numbers, got ${JSON.stringify(factors)?.slice(0, 100)}`);
@@ -136,13 +140,14 @@ function parseByType(
 const FULL = "full_attention";
 const LOCAL = "sliding_attention";
 
-function ropeOf(given: Raw, theta: unknown, place: ScalingPlace): Rope {
-  const { where, key } = place;
+/** Parses base and rescaling of one set of rotary settings. */
+function ropeOf(given: Raw, theta: unknown, source: ScalingSource): Rope {
+  const { where, key } = source;
   refuseUnsupported(given, `${where}: "${key}.`);
   const number = (name: string, fallback?: number): number => positive(given[name] ?? fallback, `${where}: expected "${key}.${name}"`);
   return {
     ropeTheta: positive(theta, `${where}: expected "rope_theta"`),
-    rope: parseScaling(given, number, place),
+    rope: parseScaling(given, number, source),
   };
 }
 
@@ -166,7 +171,7 @@ function isEmpty(value: unknown): boolean {
   return value === undefined || value === null || (isRecord(value) && Object.keys(value).length === 0);
 }
 
-/** Refuses unsupported settings that do not depend on the type. */
+/** Refuses settings that are unsupported with every type of scaling. */
 function refuseUnsupported(given: Raw, where: string): void {
   const part = given["partial_rotary_factor"] ?? 1;
   if (part !== 1)
@@ -179,7 +184,8 @@ function refuseUnsupported(given: Raw, where: string): void {
   }
 }
 
-interface ScalingPlace {
+/** Location of rotary settings in a file, and lengths that their defaults depend on. */
+interface ScalingSource {
   readonly contextLength: number;
   /** `original_max_position_embeddings`, unchecked. */
   readonly original: unknown;
@@ -191,7 +197,7 @@ interface ScalingPlace {
 function parseScaling(
   given: Raw,
   number: (name: string, fallback?: number) => number,
-  { contextLength, original, where: file, key }: ScalingPlace,
+  { contextLength, original, where: file, key }: ScalingSource,
 ): RopeScaling {
   const where = `${file}: "${key}"`;
   const type = given["rope_type"] ?? given["type"] ?? "default";
@@ -220,6 +226,7 @@ function parseScaling(
         factor,
         originalContextLength: originalContextLength(),
         attentionFactor: number("attention_factor", yarnAttentionFactor(given, factor, number)),
+        // 0 counts as missing, as in transformers.
         betaFast: given["beta_fast"] === 0 ? 32 : number("beta_fast", 32),
         betaSlow: given["beta_slow"] === 0 ? 1 : number("beta_slow", 1),
         isTruncated: truncate === true,
@@ -239,6 +246,12 @@ function yarnAttentionFactor(given: Raw, factor: number, number: (name: string) 
   return magnitude(number("mscale")) / magnitude(number("mscale_all_dim"));
 }
 
+/**
+ * Returns `value`, a number > 0.
+ *
+ * @param message - Start of the error message, such as `config.json: expected "factor"`.
+ * @throws DataError `E_DATA` for any other value.
+ */
 export function positive(value: unknown, message: string): number {
   if (typeof value !== "number" || !Number.isFinite(value) || value <= 0)
     throw new DataError(`${message} to be a number > 0, got ${JSON.stringify(value)}`);

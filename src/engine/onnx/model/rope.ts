@@ -17,7 +17,9 @@ export type RopeScaling =
   | {
       readonly kind: "llama3";
       readonly factor: number;
+      /** Max periods in the original context of a frequency that counts as low. */
       readonly lowFrequencyFactor: number;
+      /** Min periods in the original context of a frequency that counts as high. */
       readonly highFrequencyFactor: number;
       /** Context length before rescaling, in tokens. */
       readonly originalContextLength: number;
@@ -29,18 +31,22 @@ export type RopeScaling =
       /** Context length before rescaling, in tokens. */
       readonly originalContextLength: number;
       readonly attentionFactor: number;
+      /** Periods in the original context from which a frequency is kept. */
       readonly betaFast: number;
+      /** Periods in the original context up to which a frequency is divided. */
       readonly betaSlow: number;
+      /** Whether the pairs at both bounds are rounded outward to whole indices. */
       readonly isTruncated: boolean;
     }
   /**
-   * Divides each frequency by its short factor in sequences of at most `originalContextLength` tokens, at all positions by its long factor in
-   * longer ones, and scales `cos` and `sin` by `attentionFactor`. Has two tables, see {@link tableStart}.
+   * Divides each frequency by its short factor in sequences of at most `originalContextLength` tokens. In longer sequences, divides it by
+   * its long factor at all positions. Scales `cos` and `sin` by `attentionFactor`. Has two tables, see {@link tableStart}.
    */
   | {
       readonly kind: "longrope";
-      /** Divisor of each pair's frequency, `r/2` numbers. */
+      /** Divisor of each pair's frequency in short sequences, `r/2` numbers. */
       readonly shortFactors: readonly number[];
+      /** Divisors in longer sequences, `r/2` numbers. */
       readonly longFactors: readonly number[];
       /** Maximum number of tokens of sequences with the short factors, an integer. */
       readonly originalContextLength: number;
@@ -70,7 +76,7 @@ export interface RopeConfig extends Rope {
   readonly queryGrowth: QueryGrowth | null;
 }
 
-/** Set of tables: of all layers without an own set, of the layers with a window, or of queries alone. */
+/** Prefix of a set of tables: `""` for all layers without another set, `local_` for layers with a window, `query_` for queries alone. */
 export type TableSet = "" | "local_" | "query_";
 
 /** Rotary tables by graph input, each `[positions, r/2]`: `cos` and `sin`, with the set's name in front. */
@@ -98,16 +104,16 @@ export function tableSets({ localRope, queryGrowth }: Pick<RopeConfig, "localRop
 }
 
 /**
- * Returns the row of the tables for the first position of a sequence of `length` tokens: 0, except for the long sequences of "longrope", whose
- * table follows the rows of the short ones.
+ * Returns the row of the tables for the first position of a sequence of `length` tokens: 0, except for the long sequences of "longrope",
+ * whose table follows the rows of the short ones.
  */
 export function tableStart({ rope }: Pick<Rope, "rope">, length: number): number {
   return rope.kind === "longrope" && length > rope.originalContextLength ? rope.originalContextLength : 0;
 }
 
 /**
- * Returns the maximum length of a sequence that has `length` tokens and is sampled from. With "longrope", a sequence does not grow beyond the
- * original length: all keys in its cache would change.
+ * Returns the maximum length that a sequence of now `length` tokens can reach by sampling. With "longrope", a short sequence does not grow
+ * beyond the original length, because all keys in its cache would change.
  */
 export function maxSampledLength({ rope, contextLength }: Pick<RopeConfig, "rope" | "contextLength">, length: number): number {
   return rope.kind === "longrope" && length <= rope.originalContextLength
@@ -115,18 +121,20 @@ export function maxSampledLength({ rope, contextLength }: Pick<RopeConfig, "rope
     : contextLength;
 }
 
-/** Positions of a table that are computed at once by {@link rotaryTablesInTurns}. */
+/** Positions of a table that {@link rotaryTablesInTurns} computes before it lets other events of the thread run. */
 const POSITIONS_PER_TURN = 4096;
 
 /**
- * Returns the tables of the angles `position · frequency`, each `[contextLength, r/2]`; for "longrope", first the rows of the original length
- * with the short factors, then `contextLength` rows with the long ones.
+ * Returns the tables of the angles `position · frequency`, each `[contextLength, r/2]`; for "longrope", first the rows of the original
+ * length with the short factors, then `contextLength` rows with the long ones.
  */
 export function rotaryTables(config: RopeConfig): RotaryTables {
   return runSteps(tableTurns(config));
 }
 
-/** Returns the same tables as {@link rotaryTables}, and lets other events of the thread run in between: long contexts take 0.1 s and more. */
+/**
+ * Returns the same tables as {@link rotaryTables}, and lets other events of the thread run in between: long contexts take 0.1 s and more.
+ */
 export function rotaryTablesInTurns(config: RopeConfig): Promise<RotaryTables> {
   return runStepsInSlices(tableTurns(config), { sliceMs: 0 });
 }
@@ -139,6 +147,7 @@ export function rotaryFeeds(TensorClass: TensorConstructor, { rotarySize }: Pick
   );
 }
 
+/** Computes the tables of all sets, and yields after every {@link POSITIONS_PER_TURN} positions. */
 function* tableTurns(config: RopeConfig): Steps<RotaryTables> {
   const { localRope, queryGrowth } = config;
   const tables: Record<string, Float32Array> = {};
@@ -150,6 +159,7 @@ function* tableTurns(config: RopeConfig): Steps<RotaryTables> {
   return tables as RotaryTables;
 }
 
+/** Computes the tables of one set. */
 function* tablesOf(
   { rotarySize, contextLength }: RopeConfig,
   { ropeTheta, rope }: Rope,
@@ -208,13 +218,13 @@ export function ropeFrequencies({ rotarySize: r, ropeTheta, rope }: Pick<RopeCon
     case "llama3":
       return plain.map((frequency) => {
         // Number of periods in the original context.
-        const turns = (rope.originalContextLength * frequency) / (2 * Math.PI);
-        const kept = clamp((turns - rope.lowFrequencyFactor) / (rope.highFrequencyFactor - rope.lowFrequencyFactor));
+        const periods = (rope.originalContextLength * frequency) / (2 * Math.PI);
+        const kept = clamp((periods - rope.lowFrequencyFactor) / (rope.highFrequencyFactor - rope.lowFrequencyFactor));
         return blend(frequency, rope.factor, kept);
       });
     case "yarn": {
-      // Fractional index of the pair with `turns` periods in the original context.
-      const pairOf = (turns: number) => (r * Math.log(rope.originalContextLength / (turns * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
+      // Fractional index of the pair with so many periods in the original context.
+      const pairOf = (periods: number) => (r * Math.log(rope.originalContextLength / (periods * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
       const [first, last] = [pairOf(rope.betaFast), pairOf(rope.betaSlow)];
       const low = Math.max(rope.isTruncated ? Math.floor(first) : first, 0);
       const high = Math.min(rope.isTruncated ? Math.ceil(last) : last, r - 1);
@@ -224,6 +234,7 @@ export function ropeFrequencies({ rotarySize: r, ropeTheta, rope }: Pick<RopeCon
   }
 }
 
+/** Mixes a frequency with the same frequency divided by `factor`. @param kept - Share of the undivided frequency, in [0, 1]. */
 function blend(frequency: number, factor: number, kept: number): number {
   return kept * frequency + ((1 - kept) * frequency) / factor;
 }

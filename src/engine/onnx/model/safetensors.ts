@@ -21,6 +21,7 @@ export interface NamedTensor {
 const size = z.int().nonnegative();
 const headerEntry = z.looseObject({ dtype: z.string(), shape: z.array(size), data_offsets: z.tuple([size, size]) });
 
+/** Description of a tensor in the header, with its element type. */
 type Entry = z.infer<typeof headerEntry> & { readonly type: TensorType };
 
 /** Maximum size of a header, in bytes. */
@@ -109,18 +110,18 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   const label = basename(path);
   try {
     const { entries, dataStart } = await readHeader(label, file);
-    const place = (name: string) => {
+    const locate = (name: string) => {
       const entry = entries.get(name);
       if (!entry) throw new DataError(`${label}: expected tensor "${name}", found none`);
       const [start, end] = entry.data_offsets;
       return { type: entry.type, start: dataStart + start, end: dataStart + end };
     };
     const forEachPiece = async (name: string, visit: (piece: Piece) => void) => {
-      const { type, start, end } = place(name);
-      for (let at = start; at < end; at += PIECE_BYTES) {
-        const raw = new ArrayBuffer(Math.min(PIECE_BYTES, end - at));
-        await readFully(label, file, new Uint8Array(raw), at);
-        const piece = { type, raw, first: (at - start) / type.width };
+      const { type, start, end } = locate(name);
+      for (let position = start; position < end; position += PIECE_BYTES) {
+        const raw = new ArrayBuffer(Math.min(PIECE_BYTES, end - position));
+        await readFully(label, file, new Uint8Array(raw), position);
+        const piece = { type, raw, first: (position - start) / type.width };
         requireFinite(label, name, piece);
         visit(piece);
       }
@@ -130,7 +131,7 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       shapes: new Map([...entries].map(([name, { shape }]) => [name, shape])),
       shapeOf: (name) => entries.get(name)?.shape,
       async read(name) {
-        const { type, start, end } = place(name);
+        const { type, start, end } = locate(name);
         const raw = new ArrayBuffer(end - start);
         await readFully(label, file, new Uint8Array(raw), start);
         requireFinite(label, name, { type, raw, first: 0 });
@@ -149,7 +150,7 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   }
 }
 
-/** Raw elements of a tensor, of which the first has index `first` in the tensor. */
+/** Consecutive raw elements of a tensor, from index `first` on. */
 interface Piece {
   readonly type: TensorType;
   readonly raw: ArrayBuffer;

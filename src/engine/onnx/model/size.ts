@@ -1,3 +1,4 @@
+/** Distinction of small and large models, which are computed in different ways. */
 import type { ModelConfig } from "./config.ts";
 import { countParameters } from "./transformer.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
@@ -5,6 +6,7 @@ import { getOrInsert } from "../../../base/util/values.ts";
 /** Maximum number of parameters of a small model. */
 const MAX_SMALL = 16e6;
 
+/** Results by configuration: counting parameters lays out every tensor. */
 const known = new WeakMap<ModelConfig, boolean>();
 
 /**

@@ -24,7 +24,7 @@ import { first, getOrThrow, zip } from "../../../base/util/values.ts";
 /**
  * Computes hidden states before the final norm from token ids `[R]`.
  *
- * @param attentionLayer - Attention layer.
+ * @param attentionLayer - Attention of training, prefill or decoding.
  * @param chosen - Indices of the requested rows, `[S]`, int64. After the last attention layer, only these rows are computed.
  * @returns `[R, H]`, or `[S, H]` for the chosen rows.
  */

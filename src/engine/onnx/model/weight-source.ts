@@ -28,10 +28,11 @@ export async function openWeights(path: string): Promise<WeightSource> {
 }
 
 /**
- * Opens the weights of a base model: of a directory `model.safetensors`, or else the files in `model.safetensors.index.json`; or a GGUF
- * file.
+ * Opens the weights of a base model. In a directory, these are `model.safetensors` or, if it is missing, the files that
+ * `model.safetensors.index.json` names.
  *
- * @throws UnsupportedError `E_UNSUPPORTED` if neither file exists.
+ * @param directory - Directory of the model, or a GGUF file.
+ * @throws UnsupportedError `E_UNSUPPORTED` if the directory has neither file.
  * @throws DataError `E_DATA` for a truncated or invalid file, or an invalid index.
  */
 export async function openBaseWeights(directory: string): Promise<WeightSource> {

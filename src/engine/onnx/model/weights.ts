@@ -129,6 +129,7 @@ export async function openParameters(
   return { read, close: () => source.close() };
 }
 
+/** Reads all parameters of a layout into a flat vector. */
 async function fill(flat: Float32Array, source: WeightSource, layout: Layout, order: MatrixOrder): Promise<void> {
   for (const parameter of layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter, order);
 }
@@ -157,7 +158,7 @@ export function packPiece(piece: Float32Array, first: number, parameter: Paramet
     const row = (first + i) % rows;
     const column = start + (first + i - row) / rows;
     const end = Math.min(piece.length, i + rows - row);
-    for (let at = row * columns + column; i < end; i++, at += columns) view[at] = piece[i]!;
+    for (let target = row * columns + column; i < end; i++, target += columns) view[target] = piece[i]!;
   }
 }
 

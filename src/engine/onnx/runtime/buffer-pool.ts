@@ -1,4 +1,4 @@
-/** Buffers in a device's memory that one run after another writes its outputs to, instead of allocating them anew. */
+/** Buffers in the memory of a device (GPU) that one run after another writes its outputs to, instead of allocating them anew. */
 import { type DeviceMemory, DeviceTensor } from "./device-memory.ts";
 import { withShape } from "./program.ts";
 import { first } from "../../../base/util/values.ts";
@@ -39,11 +39,11 @@ export class BufferPool {
   }
 
   /**
-   * Acquires tensors. Each gets the smallest sufficient free buffer, the largest tensor first, or else a new buffer. Before the pool exceeds its
-   * limit, it releases free buffers that are too small for the remaining tensors.
+   * Acquires tensors. Each gets the smallest sufficient free buffer, the largest tensor first, or else a new buffer. Before the pool
+   * exceeds its limit, it releases free buffers that are too small for the remaining tensors.
    *
-   * @param isOptional - Whether tensors for which the limit permits no new buffer are omitted; otherwise their buffers exceed the limit, and
-   *   are released instead of returned. @default false
+   * @param isOptional - If true, omits the tensors that would need a new buffer beyond the limit. If false, allocates the buffer; beyond
+   *   the limit, returned buffers are freed. @default false
    * @returns Tensors of undefined content.
    * @throws EngineError `E_ENGINE` if the device has no room for a new buffer.
    */
@@ -80,6 +80,7 @@ export class BufferPool {
   #lend(buffer: DeviceTensor, shape: readonly number[]): DeviceTensor {
     const free = this.#free;
     return new DeviceTensor(withShape(buffer.tensor, shape), () => {
+      // `clear` replaces the list of free buffers.
       const isKept = free === this.#free && this.#bytes <= this.#maxBytes;
       if (!isKept) return this.#release(buffer);
       const index = free.findIndex(({ bytes }) => bytes >= buffer.bytes);

@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { ConfigError } from "../../../base/errors.ts";
 
 /**
- * Max bytes of the command line. On Linux, ONNX Runtime 1.30 ends the process with a segmentation fault if a session is created with a longer
- * one: in a worker thread from some 14,500 bytes, in the main thread from some 30,000.
+ * Max bytes of the command line. On Linux, ONNX Runtime 1.30 ends the process with a segmentation fault if a session is created with a
+ * longer one: in a worker thread from some 14,500 bytes, in the main thread from some 30,000.
  */
 const MAX_BYTES = 12_000;
 

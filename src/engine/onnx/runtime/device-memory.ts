@@ -1,4 +1,4 @@
-/** Memory of a device: tensors with reference counts, and programs that fill and read them. */
+/** Memory of a device (GPU): tensors with reference counts, and programs that fill and read them. */
 import { EngineError } from "../../../base/errors.ts";
 import { type DType, Graph, type Value } from "../graph/index.ts";
 import type { Device } from "./device.ts";
@@ -40,7 +40,10 @@ export const MAX_BINDING_BYTES = 2 ** 27;
 /** Allocations of a device: float32, and float16 for stored weights. */
 export class DeviceMemory {
   readonly device: Device;
-  /** Max bytes of a piece of an embedding or an output head, in float32 also for stored float16: products read float32 copies of it. */
+  /**
+   * Max bytes of a piece of an embedding or an output head, counted as float32 even if the piece is stored as float16, because products
+   * read a float32 copy.
+   */
   readonly maxPieceBytes: number;
   readonly #programs = new Map<string, Promise<Program>>();
   #bytes = 0;
@@ -118,7 +121,7 @@ export class DeviceMemory {
   }
 }
 
-/** Returns the builder of the copy of the input `x`. */
+/** Returns the builder of a graph that copies its input `x`. */
 const copy =
   (dtype: DType) =>
   (graph: Graph, shape: readonly string[]): Value =>
@@ -131,7 +134,9 @@ const zeros = (graph: Graph, shape: readonly string[]): Value =>
 /** Program that fills or reads memory. */
 interface MemoryProgram {
   readonly build: (graph: Graph, shape: readonly string[]) => Value;
+  /** Whether the output stays on the device. */
   readonly isResident: boolean;
+  /** Inputs that are float16 on the device. @default none */
   readonly float16?: ReadonlySet<string>;
 }
 

@@ -1,3 +1,4 @@
+/** Flat vectors, such as weights or moments of the optimizer, in the memory of a device (GPU). */
 import type { DeviceMemory, DeviceTensor } from "./device-memory.ts";
 import type { Tensors } from "./program.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
@@ -5,7 +6,7 @@ import { getOrThrow } from "../../../base/util/values.ts";
 /** Values of a part: float32, or the bits of float16. */
 type Stored = Float32Array | Uint16Array;
 
-/** Named tensor of a vector: its place in the flat vector, and its shape. */
+/** Named tensor of a vector: its shape, and its elements `[offset, offset + size)` in the flat vector. */
 export interface NamedPart {
   readonly name: string;
   readonly offset: number;

@@ -86,8 +86,8 @@ const MERGING = ["CommonSubexpressionElimination"];
 const OUT_OF_MEMORY = /out.of.(?:device.)?memory|\[Invalid Buffer|max buffer size limit|maxStorageBufferBindingSize/iu;
 
 /**
- * Returns whether a process can no longer use its device after an error with this message. The device was lost, or its memory was full: then
- * the provider hands out the buffer that it could not allocate again, also after memory has been freed.
+ * Returns whether a process can no longer use its device after an error with this message: the device was lost, or its memory was full.
+ * After a failed allocation, the provider keeps returning the invalid buffer, even if memory has been freed since.
  */
 export function endsDevice(message: string): boolean {
   return /device lost|out.of.(?:device.)?memory|\[Invalid Buffer/iu.test(message);

@@ -19,6 +19,7 @@ export async function newProfile(): Promise<string> {
   return join(await mkdtemp(join(tmpdir(), "whetstone-profile-")), "profile");
 }
 
+/** Fields of a node in a profile of ONNX Runtime. */
 interface ProfiledNode {
   readonly op_name: string;
   readonly provider: string;
@@ -26,6 +27,7 @@ interface ProfiledNode {
   readonly input_type_shape?: readonly Readonly<Record<string, readonly number[]>>[];
 }
 
+/** Event in a profile; only events of nodes have a `provider`. */
 interface ProfileEvent {
   readonly name: string;
   readonly args?: ProfiledNode | { readonly provider?: undefined };

@@ -1,3 +1,4 @@
+/** Cache of compiled graphs. */
 import { Lru } from "../../../base/util/lru.ts";
 import type { Program } from "./program.ts";
 

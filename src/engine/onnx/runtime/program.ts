@@ -70,27 +70,32 @@ export interface ProgramOptions {
    */
   readonly resident?: ((output: string) => boolean) | undefined;
   /**
-   * Inputs that every run takes from the process's memory: float32, or integers below 2^24 for operators that accept int32. A device receives
-   * them in one transfer. @default none
+   * Inputs that every run takes from the process's memory: float32, or integers below 2^24 for operators that accept int32. A device
+   * receives them in one transfer. @default none
    */
   readonly hosted?: ((input: string) => boolean) | undefined;
-  /** float32 inputs of the graph whose tensors are float16. A node converts them where it reads them, and computes in float32. @default none */
+  /**
+   * float32 inputs of the graph whose tensors are float16. A node converts them where it reads them, and computes in float32. @default none
+   */
   readonly float16?: ReadonlySet<string> | undefined;
 }
 
 /** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
 export class Program {
-  /** Names of the inputs that remain in the graph. */
+  /** Names of the inputs that a run must feed: inputs that no output depends on are not among them. */
   readonly inputNames: readonly string[];
   readonly #session: Ort.InferenceSession;
-  /** Names of the inputs of the lowered graph. */
+  /** Names of the inputs of the lowered graph, in which packed inputs are replaced. */
   readonly #sent: readonly string[];
   readonly #name: string;
   readonly #device: Device;
+  /** Inputs that are sent to the device as one flat input. */
   readonly #packed: readonly string[];
+  /** Whether some outputs stay in the memory of a device. */
   readonly #hasResident: boolean;
   /** Outputs of all runs of a program with resident outputs; null before the first. */
   #fetched: string | null = null;
+  /** Path prefix of the profile of the first run; null if it has been read, or none is needed. */
   #profile: string | null;
 
   private constructor(
@@ -103,8 +108,8 @@ export class Program {
   ) {
     this.#session = session;
     this.#sent = session.inputNames;
-    const own = new Set(packed.flatMap((each) => Object.values(packedNames(each))).concat(PACKED_INPUT));
-    this.inputNames = packed.length === 0 ? this.#sent : [...packed, ...this.#sent.filter((each) => !own.has(each))];
+    const replacements = new Set(packed.flatMap((each) => Object.values(packedNames(each))).concat(PACKED_INPUT));
+    this.inputNames = packed.length === 0 ? this.#sent : [...packed, ...this.#sent.filter((each) => !replacements.has(each))];
     this.#name = name;
     this.#device = device;
     this.#packed = packed;
@@ -196,32 +201,35 @@ function packedInputs(graph: Graph, hosted: (input: string) => boolean): string[
   return names.length === 1 ? [] : names;
 }
 
-/** Joins inputs into the flat input of a lowered graph, and adds their places and shapes. */
+/** Joins inputs into the flat input of a lowered graph, and adds their positions in it and their shapes. */
 function pack(names: readonly string[], feeds: Tensors, TensorClass: TensorConstructor): Tensors {
   const sent: Tensors = { ...feeds };
   const integers = (...values: readonly number[]) => new TensorClass("int64", BigInt64Array.from(values, BigInt), [values.length]);
   const flat = new Float32Array(names.reduce((size, name) => size + feeds[name]!.size, 0));
-  let at = 0;
+  let offset = 0;
   for (const name of names) {
     const { data, dims, size } = feeds[name]!;
     const { start, end, shape } = packedNames(name);
-    flat.set(data instanceof BigInt64Array ? Array.from(data, Number) : (data as Float32Array | Int32Array), at);
-    sent[start] = integers(at);
-    sent[end] = integers(at + size);
+    flat.set(data instanceof BigInt64Array ? Array.from(data, Number) : (data as Float32Array | Int32Array), offset);
+    sent[start] = integers(offset);
+    sent[end] = integers(offset + size);
     sent[shape] = integers(...dims);
     delete sent[name];
-    at += size;
+    offset += size;
   }
   sent[PACKED_INPUT] = new TensorClass("float32", flat, [flat.length]);
   return sent;
 }
 
-/** Min bytes of copies that are freed at once. Of a small model, the copies of some runs are affordable, and freed memory must be mapped anew. */
+/**
+ * Min bytes of copies that are freed at once. Of a small model, the copies of some runs are affordable, and freed memory must be mapped
+ * anew.
+ */
 const MIN_FREED_BYTES = 2 ** 25;
 
 /**
- * Removes the copies of preallocated outputs in the process's memory, which the binding makes after every run, and frees large ones. Left to
- * the garbage collector, the copies of several runs are in memory at once: gigabytes, where every parameter of a large model is trained.
+ * Removes the copies of preallocated outputs in the process's memory, which the binding makes after every run, and frees large ones. Left
+ * to the garbage collector, the copies of several runs are in memory at once: gigabytes, where every parameter of a large model is trained.
  */
 function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Tensors {
   const kept: Tensors = {};

@@ -1,4 +1,7 @@
-/** Conditions for matrix products that are bit-identical across thread counts (measured, `docs/notebook/2026-11-20-bits-of-forward-operations.md`). */
+/**
+ * Conditions for matrix products that are bit-identical across thread counts (measured,
+ * `docs/notebook/2026-11-20-bits-of-forward-operations.md`).
+ */
 
 /** Maximum number of threads with bit-identical results. */
 export const MAX_THREADS = 4;

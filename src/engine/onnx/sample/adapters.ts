@@ -1,3 +1,4 @@
+/** Adapters of a batch on the processor, stacked so that one product per matrix serves rows with different adapters. */
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
 import type { PlacedStack } from "./place.ts";

@@ -42,9 +42,11 @@ export function admit(
   if (room <= 0) return null;
   const takeFirst = (): SharedPrompt => ({ prompt: first.prompt, requests: queue.remove((request) => request === first) });
   if (isScored(first)) return { prompts: [takeFirst()], known: [] };
+  // Whether a cached prefix is long enough for a separate prefill.
   const isWorthIt = (blocks: readonly StoredBlock[]) => blocks.length * BLOCK_TOKENS >= minSharedPrefix;
   const known = knownBlocks(prefixes, first);
   const time = paddedLength(first.prompt.length);
+  // Whether no other prompt can be computed together with this one.
   const isAlone = isWorthIt(known) || 2 * time > maxTokens || time > maxPiece;
   // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
@@ -66,6 +68,7 @@ export function admit(
   return { prompts, known: prompts.length === 1 ? known : [] };
 }
 
+/** Returns the cached blocks that a request's prompt begins with. */
 function knownBlocks(prefixes: PrefixCache, request: Request): StoredBlock[] {
   return prefixes.find(request.policy, cacheScope(request), request.prompt);
 }
@@ -83,24 +86,25 @@ function haveSamePrefix(a: Request, b: Request, length: number): boolean {
   return mayShare(a, b) && Math.min(a.prompt.length, b.prompt.length) > length && agree(a.prompt, b.prompt, length);
 }
 
+/** Whether the first `length` tokens of two prompts are equal. */
 function agree(a: Int32Array, b: Int32Array, length: number): boolean {
   for (let t = 0; t < length; t++) if (a[t] !== b[t]) return false;
   return true;
 }
 
 /**
- * Max long prompts of one priority being prefilled at one time, which take turns; more wait. Each holds memory for all its keys. Shorter prompts
- * are started at their turn.
+ * Max long prompts of the same or a higher priority that are prefilled in turns; further ones wait. Each holds memory for all its keys.
+ * Shorter prompts do not wait for this limit.
  */
 const MAX_LONG_TASKS = 4;
-/** Min tokens of a long prompt. */
+/** Max tokens of a prompt that does not count as long. */
 const LONG_TOKENS = 1024;
 
 /**
- * Whether a waiting prompt may be started: unless it is long and four long prompts are being prefilled, or a prompt being prefilled will soon add
- * the blocks to the prefix cache that it begins with.
+ * Whether the prefill of a waiting request may start. The request waits if its prompt is long and {@link MAX_LONG_TASKS} long prompts are
+ * being prefilled, or if a task will soon add the first blocks of its prompt to the prefix cache.
  *
- * @param minSharedPrefix - Min length of such a prefix in tokens; null without a prefix cache.
+ * @param minSharedPrefix - Min tokens of blocks worth waiting for; null without a prefix cache.
  */
 export function mayStart(request: Request, tasks: readonly PrefillTask[], minSharedPrefix: number | null): boolean {
   const { length } = request.prompt;

@@ -24,9 +24,9 @@ function chooseFrom(distributions: Distributions, { request, length, sampled }: 
   const { vocabularySize: V } = distributions;
   const part = (all: Float32Array) => all.subarray(index * V, (index + 1) * V);
   // With a grammar, log-probabilities are normalized over the tokens that it allows.
-  const free = part(distributions.logprobs);
-  requireDistribution(free, length);
-  const logprobs = constraint?.logprobs(free) ?? free;
+  const unconstrained = part(distributions.logprobs);
+  requireDistribution(unconstrained, length);
+  const logprobs = constraint?.logprobs(unconstrained) ?? unconstrained;
   const shaped = logitsOf(request, part, distributions) ?? logprobs;
   const id = chooseToken(shaped, params, sampled, rules, constraint === null ? part(distributions.probs) : null);
   return { id, logprob: logprobs[id]!, top: topTokens(logprobs, params.topLogprobs) };

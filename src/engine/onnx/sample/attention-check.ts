@@ -11,7 +11,8 @@ const TOLERANCE = 1e-3;
 
 /**
  * Returns whether a device computes the attention of {@link TOKENS} tokens as the processor does. The kernel of ONNX Runtime 1.30 for 32
- * tokens and more is wrong on SwiftShader and lavapipe, whose subgroups have 4 and 8 invocations, from the token after the first subgroup on.
+ * tokens and more is wrong on SwiftShader and lavapipe, whose subgroups have 4 and 8 invocations, from the token after the first subgroup
+ * on.
  */
 export async function hasExactAttention(device: Device): Promise<boolean> {
   const { Tensor } = await loadRuntime();

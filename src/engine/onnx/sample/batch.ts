@@ -49,6 +49,7 @@ export class SampleBatch {
     this.#fetches = cacheFetches(weights.config);
   }
 
+  /** Number of running rows. */
   get size(): number {
     return this.#rows.length;
   }
@@ -89,9 +90,9 @@ export class SampleBatch {
   enter(rows: readonly NewRow[], distributions: Distributions, expected: number): void {
     const maxLength = rows.reduce((longest, { row }) => Math.max(longest, row.length + 1), 1);
     const { config } = this.weights;
-    const lastOf = ({ length, request }: RunningRow) => Math.min(length + request.params.maxTokens, maxSampledLength(config, length));
-    const last = rows.reduce((longest, { row }) => Math.max(longest, lastOf(row)), maxLength);
-    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), maxLength, this.size, last);
+    const finalLength = ({ length, request }: RunningRow) => Math.min(length + request.params.maxTokens, maxSampledLength(config, length));
+    const maxFinalLength = rows.reduce((longest, { row }) => Math.max(longest, finalLength(row)), maxLength);
+    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), maxLength, this.size, maxFinalLength);
     const first = this.size;
     for (const { row, source, slot } of rows) {
       this.#cache.load(this.size, source, slot, row.length);
@@ -154,7 +155,7 @@ export class SampleBatch {
   }
 
   /**
-   * Removes the `count` least urgent rows and frees their places in the cache.
+   * Removes the `count` least urgent rows and frees their slots in the cache.
    *
    * @returns Their requests, to be prefilled again: the sampled tokens are at the end of their prompts.
    */
@@ -164,21 +165,25 @@ export class SampleBatch {
     return this.#removeAt(rows.map(([index]) => index).sort((a, b) => a - b)).map(suspended);
   }
 
-  /** Takes or draws a token for each row from index `first` on, and removes the rows that ended. */
+  /**
+   * Takes or draws a token for each row from index `first` on, and removes the rows that ended.
+   *
+   * @param indexOf - Returns the index of a row in the distributions or the drawn tokens.
+   */
   #advance({ distributions, drawn }: Omit<ForwardOutput, "results">, first: number, indexOf: (row: number) => number): void {
     const { config } = this.weights;
     const { vocabularySize } = config;
     const ended: number[] = [];
-    for (let at = first; at < this.size; at++) {
-      const row = this.#rows[at]!;
+    for (let slot = first; slot < this.size; slot++) {
+      const row = this.#rows[slot]!;
       try {
         const source = drawn !== null && isPlain(row.request, vocabularySize) ? drawn : distributions!;
-        const token = advance(row, source, indexOf(at), maxSampledLength(config, row.length));
+        const token = advance(row, source, indexOf(slot), maxSampledLength(config, row.length));
         this.#listener.onToken({ request: row.request.id, token });
-        if (token.finish) ended.push(at);
+        if (token.finish) ended.push(slot);
       } catch (error) {
         this.#listener.onFailure(row.request, error);
-        ended.push(at);
+        ended.push(slot);
       }
     }
     this.#end(ended);
@@ -189,7 +194,9 @@ export class SampleBatch {
     for (const { request } of this.#removeAt(indices)) this.#listener.onEnd(request);
   }
 
-  /** Removes rows, in ascending order, and moves rows from the end into the gaps, each at most once, so that the rows in use stay a prefix. */
+  /**
+   * Removes rows, in ascending order, and moves rows from the end into the gaps, each at most once, so that the rows in use stay a prefix.
+   */
   #removeAt(indices: readonly number[]): RunningRow[] {
     const removed = indices.map((index) => itemAt(this.#rows, index));
     const size = this.size - removed.length;

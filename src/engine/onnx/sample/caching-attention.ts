@@ -26,7 +26,7 @@ export const FIXED: CacheDims = { past: "capacity", present: "capacity" };
 export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDims = FIXED): AttentionLayer {
   const { graph, config, dims, rotary } = inputs;
   const { heads, kvHeads, headSize: d, rotarySize } = config;
-  const lastPlaces = graph.input("last_places", ["batch"], "int32");
+  const lastPositions = graph.input("last_places", ["batch"], "int32");
   const total = graph.input("total", [1], "int32");
   const cacheInput = (name: string, capacity: Dim) => graph.input(name, ["batch", kvHeads, capacity, d]);
   return (layer, projected) => {
@@ -44,7 +44,7 @@ export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDi
       ]),
       past: past === null ? null : { keys: cacheInput(names.pastKeys, past), values: cacheInput(names.pastValues, past) },
       capacity: present,
-      lastPositions: lastPlaces,
+      lastPositions,
       total,
       rotary: doesOpRotate ? rotary.get(sets.keys) : undefined,
       heads,

@@ -1,3 +1,4 @@
+/** Validation of the sampling parameters that change logits. */
 import { fail } from "../../check-request.ts";
 import type { SamplingParams } from "../../port.ts";
 

@@ -95,18 +95,19 @@ export function topTokens(logprobs: Float32Array, count: number): TokenLogprob[]
 function insertedBest(logprobs: Float32Array, size: number): Int32Array {
   const ids = new Int32Array(size);
   const best = new Float32Array(size).fill(-Infinity);
-  let held = 0;
+  let count = 0;
+  // Log-probability that a token must exceed once `size` tokens are kept.
   let floor = -Infinity;
   for (let id = 0; id < logprobs.length; id++) {
     const logprob = logprobs[id]!;
-    if (held === size && logprob <= floor) continue;
-    let at = held < size ? held++ : size - 1;
-    for (; at > 0 && best[at - 1]! < logprob; at--) {
-      best[at] = best[at - 1]!;
-      ids[at] = ids[at - 1]!;
+    if (count === size && logprob <= floor) continue;
+    let rank = count < size ? count++ : size - 1;
+    for (; rank > 0 && best[rank - 1]! < logprob; rank--) {
+      best[rank] = best[rank - 1]!;
+      ids[rank] = ids[rank - 1]!;
     }
-    best[at] = logprob;
-    ids[at] = id;
+    best[rank] = logprob;
+    ids[rank] = id;
     floor = best[size - 1]!;
   }
   return ids;

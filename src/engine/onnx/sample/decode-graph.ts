@@ -12,17 +12,25 @@ import { productOfGroups } from "./transposed.ts";
  * Builds the graph for one new token of each of `B` rows.
  *
  * The cache is read-only: keys `[B, kv, d, C]` and values `[B, kv, C, d]` are inputs, only the new tokens' keys and values `[B, kv, 1, d]`
- * are outputs, and the host writes them into the cache. An output with the whole cache would be copied at every token. Scores over the
- * cache and the new token's score share one softmax, so masked capacity (`past_mask` `[B, 1, 1, C]`) contributes exact zeros. Layers with a sliding window read `window_mask` instead, which also masks the tokens
- * before the window.
+ * are outputs, and the host writes them into the cache. An output with the whole cache would be copied at every token.
+ *
+ * Scores over the cache and the new token's score share one softmax, so masked capacity (`past_mask` `[B, 1, 1, C]`) contributes exact
+ * zeros. Layers with a sliding window read `window_mask` instead, which also masks the tokens before the window.
  */
 export function decodeGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const grouped = config.heads / config.kvHeads;
   const dims = { batch: "batch", time: 1, rows: "batch", grouped, owners: "owners" };
-  return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfGroups, isGrouped: true } : null, readingMixer);
+  return samplerGraph(
+    config,
+    hasAdapters,
+    dims,
+    isLarge(config) ? { product: productOfGroups, isGrouped: true } : null,
+    readOnlyCacheAttention,
+  );
 }
 
-function readingMixer(inputs: ModelInputs): AttentionLayer {
+/** Returns the attention layer over the cache and the new token. */
+function readOnlyCacheAttention(inputs: ModelInputs): AttentionLayer {
   const { graph, config } = inputs;
   const { kvHeads, headSize: d } = config;
   const hasFull = Array.from({ length: config.layers }, (_, layer) => layer).some((layer) => !isWindowed(config, layer));
@@ -38,7 +46,7 @@ function readingMixer(inputs: ModelInputs): AttentionLayer {
     const pastValues = graph.input(names.pastValues, ["batch", kvHeads, "capacity", d]);
     const past = add(matmul(queries, pastKeys, { scale }), isWindowed(config, layer) ? windowMask! : fullMask!);
     const now = matmul(queries, keys, { transposeB: true, scale });
-    const [pastShare, share] = split(softmax(concat([past, now], 3, "width")), 3, ["capacity", 1]);
-    return add(matmul(pastShare, pastValues), matmul(share, values));
+    const [pastWeights, ownWeight] = split(softmax(concat([past, now], 3, "width")), 3, ["capacity", 1]);
+    return add(matmul(pastWeights, pastValues), matmul(ownWeight, values));
   });
 }

@@ -1,4 +1,4 @@
-/** Prefill and decode graphs of a device with the cache in its memory: each run returns the whole cache with the new tokens in it. */
+/** Prefill and decode graphs of a device (GPU) with the cache in its memory: each run returns the whole cache with the new tokens in it. */
 import type { Graph, Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Layout } from "../model/parameters.ts";
@@ -17,8 +17,8 @@ const CACHES: Readonly<Record<ForwardKind, CacheDims>> = {
 };
 
 /**
- * Builds a graph for `T` new tokens of each of `B` rows, with the cache of {@link cachingAttention}; `T` is 1 for decoding. The graph `draw`
- * returns drawn tokens, the graph `decode` distributions, too: see {@link drawOutputs}.
+ * Builds a graph for `T` new tokens of each of `B` rows, with the cache of {@link cachingAttention}; `T` is 1 for decoding. The graph
+ * `draw` returns drawn tokens, the graph `decode` distributions, too: see {@link drawOutputs}.
  *
  * @param layout - Layout of the weights, whole or in pieces.
  */

@@ -1,4 +1,4 @@
-/** Keys and values in a device's memory. */
+/** Keys and values in the memory of a device (GPU): of prompts being prefilled, of the prefix cache, and of the rows of a batch. */
 import { type Dim, Graph, join, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type DeviceMemory, type DeviceTensor, MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
@@ -11,8 +11,8 @@ import { cacheFetches, cachePairs } from "./sampler-graph.ts";
 import { first, getOrThrow, itemAt } from "../../../base/util/values.ts";
 
 /**
- * Min sliding window of a device, and max tokens of a piece after other tokens in layers with a window: with a window shorter than the piece,
- * the attention kernel of ONNX Runtime 1.30 is wrong.
+ * Min sliding window of a device, and max tokens of a piece after other tokens in layers with a window: with a window shorter than the
+ * piece, the attention kernel of ONNX Runtime 1.30 is wrong.
  */
 export const MIN_DEVICE_WINDOW = BLOCK_TOKENS;
 
@@ -22,10 +22,12 @@ const COPIES = 2;
 /** Keys and values of all layers by output name, `[rows, kv, C, d]`. */
 type Layers = ReadonlyMap<string, DeviceTensor>;
 
+/** Takes ownership of the keys and values among the outputs of a run. */
 function adoptLayers(memory: DeviceMemory, config: ModelConfig, results: Tensors): Layers {
   return new Map(cachePairs(config).map(({ output }) => [output, memory.adopt(results[output]!)]));
 }
 
+/** Returns keys and values as the graph inputs of the next run. */
 function pastFeeds(config: ModelConfig, layers: Layers): Tensors {
   return Object.fromEntries(cachePairs(config).map(({ output, input }) => [input, getOrThrow(layers, output).tensor]));
 }
@@ -51,15 +53,15 @@ function releaseAll(layers: Layers | null): void {
   for (const tensor of layers?.values() ?? []) tensor.release();
 }
 
-/** Outputs of a prefill or decode graph that stay on the device. */
+/** Returns the test for outputs of a prefill or decode graph that stay on the device: keys and values. */
 export function residentKeys(config: ModelConfig): (output: string) => boolean {
   const names = new Set(cachePairs(config).map(({ output }) => output));
   return (output) => names.has(output);
 }
 
 /**
- * Gathers rows of caches, all rows of the first cache before the rows of the second, into new tensors. A cache is padded to the capacity, or
- * cut to it.
+ * Gathers rows of caches, all rows of the first cache before the rows of the second, into new tensors. A cache is padded to the capacity,
+ * or cut to it.
  */
 type Gather = (parts: readonly Layers[], rows: readonly number[], capacity: number) => Promise<Layers>;
 
@@ -81,6 +83,7 @@ export function gatherer(memory: DeviceMemory, config: ModelConfig, programs: Pr
   };
 }
 
+/** Returns the shape `[rows, kv, C, d]` that the tensors of all layers have. */
 function dimsOf(layers: Layers): readonly number[] {
   return first([...layers.values()]).tensor.dims;
 }
@@ -164,8 +167,9 @@ export class DevicePromptKeys implements PromptKeys {
   }
 
   /**
-   * Starts with the tensors of the last block, without a copy if they belong to one prompt and end with the block after it: a graph reads
-   * only the tokens before its own, and returns tensors without room for others. Tensors of several or longer prompts are cut.
+   * Starts with the tensors that hold the last block. They are used without a copy if they belong to a single prompt and have at most one
+   * more block, because a graph reads only the tokens before its own, and returns tensors that end with its own. Otherwise the slot is
+   * copied up to the last block.
    */
   async load(blocks: readonly StoredBlock[]): Promise<void> {
     const { memory, slot } = blocks.at(-1) as DeviceBlock;
@@ -185,7 +189,7 @@ export class DevicePromptKeys implements PromptKeys {
   }
 }
 
-/** Prompts with keys and values that have not been copied into the cache yet. */
+/** Prompts that were prefilled together, with keys and values that have not been copied into the batch's cache yet. */
 interface Source {
   readonly prompt: DevicePromptKeys;
   readonly layers: Layers;
@@ -193,13 +197,15 @@ interface Source {
 
 /** Row of the cache: a row of the current tensors, or a slot of a prompt that has not been copied yet. */
 interface RowSource {
+  /** Prompt that has not been copied yet; null = the current tensors. */
   readonly from: Source | null;
+  /** Slot of the prompt, or row of the current tensors. */
   readonly index: number;
 }
 
 /**
- * Keys and values of the rows of one batch. Changes are collected, and one program per prompt copies rows, drops rows that ended and extends
- * the capacity before the next token.
+ * Keys and values of the rows of one batch. Changes are collected, and one program per prompt copies rows, drops rows that ended and
+ * extends the capacity before the next token.
  */
 export class DeviceBatchKeys implements BatchKeys {
   readonly #memory: DeviceMemory;
@@ -207,11 +213,14 @@ export class DeviceBatchKeys implements BatchKeys {
   readonly #gather: Gather;
   readonly #room: KeysRoom;
   #layers: Layers | null = null;
+  /** Source of each row, by slot. */
   #rows: RowSource[] = [];
+  /** Prompts that were not copied yet. */
   #sources: Source[] = [];
   #slots = 0;
   #capacity = 0;
-  #wanted = 0;
+  /** Capacity that the next {@link feeds} provides. */
+  #wantedCapacity = 0;
 
   constructor(memory: DeviceMemory, config: ModelConfig, gather: Gather, room: KeysRoom) {
     this.#memory = memory;
@@ -220,7 +229,7 @@ export class DeviceBatchKeys implements BatchKeys {
     this.#room = room;
   }
 
-  /** Counts the cache of a run twice, and limits the rows to those whose logits every adapter can bind. */
+  /** Counts the cache of a run {@link COPIES} times, and limits the rows so that every GPU can bind their logits. */
   roomFor(rows: number, length: number): number {
     const { layers, kvHeads, headSize, vocabularySize } = this.#config;
     const rowBytes = COPIES * 4 * 2 * layers * kvHeads * headSize * toCapacity(length);
@@ -231,7 +240,7 @@ export class DeviceBatchKeys implements BatchKeys {
 
   /** Sets the length of all rows. The cache shrinks when its longest row has ended. */
   reserve(_slots: number, length: number): void {
-    this.#wanted = toCapacity(length);
+    this.#wantedCapacity = toCapacity(length);
   }
 
   load(slot: number, prompt: PromptKeys, index: number): void {
@@ -244,11 +253,11 @@ export class DeviceBatchKeys implements BatchKeys {
 
   async feeds(TensorClass: TensorConstructor, rows: number, lengths: Int32Array): Promise<Tensors> {
     await this.#rearrange(rows);
-    const places = Int32Array.from({ length: rows }, (_, row) => lengths[row] ?? 0);
+    const lastPositions = Int32Array.from({ length: rows }, (_, row) => lengths[row] ?? 0);
     return {
       ...pastFeeds(this.#config, this.#layers!),
-      last_places: new TensorClass("int32", places, [rows]),
-      total: new TensorClass("int32", Int32Array.of(Math.max(...places) + 1), [1]),
+      last_places: new TensorClass("int32", lastPositions, [rows]),
+      total: new TensorClass("int32", Int32Array.of(Math.max(...lastPositions) + 1), [1]),
     };
   }
 
@@ -272,7 +281,7 @@ export class DeviceBatchKeys implements BatchKeys {
   async #rearrange(slots: number): Promise<void> {
     const rows = Array.from({ length: slots }, (_, slot): RowSource => this.#rows[slot] ?? { from: null, index: 0 });
     const isInPlace = rows.every(({ from, index }, slot) => from === null && (index === slot || this.#rows[slot] === undefined));
-    if (this.#sources.length === 0 && isInPlace && slots === this.#slots && this.#capacity === this.#wanted) return;
+    if (this.#sources.length === 0 && isInPlace && slots === this.#slots && this.#capacity === this.#wantedCapacity) return;
     // Rows of the current tensors first, then the slots of each prompt in turn.
     let available = rows.map(({ from, index }) => (from === null && this.#layers !== null ? index : 0));
     if (this.#sources.length === 0) await this.#merge(null, available);
@@ -293,11 +302,11 @@ export class DeviceBatchKeys implements BatchKeys {
   /** Gathers rows of the current tensors, followed by the slots of a source, into new tensors of the wanted capacity. */
   async #merge(source: Source | null, index: readonly number[]): Promise<void> {
     const parts = [this.#layers, source?.layers ?? null].filter((each) => each !== null);
-    const gathered = await this.#gather(parts, index, this.#wanted);
+    const gathered = await this.#gather(parts, index, this.#wantedCapacity);
     releaseAll(this.#layers);
     this.#layers = gathered;
     this.#slots = index.length;
-    this.#capacity = this.#wanted;
+    this.#capacity = this.#wantedCapacity;
   }
 }
 

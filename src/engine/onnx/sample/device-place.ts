@@ -1,4 +1,4 @@
-/** Sampling on a device, with weights, adapters and caches in its memory. */
+/** Sampling on a device (GPU), with weights, adapters and caches in its memory. */
 import { UnsupportedError } from "../../../base/errors.ts";
 import type { WeightPrecision } from "../../engine-info.ts";
 import { concat, expandTo, Graph, mul, reshape } from "../graph/index.ts";
@@ -42,14 +42,17 @@ interface DeviceAdapter extends Adapter {
   readonly layout: Layout;
 }
 
-/** Tokens of a piece that take as long as its launch: with 0.5 B parameters on an H100, some 15 ms each. */
+/** Min tokens of a piece: they take about as long as the launch of a run, with 0.5 B parameters on an H100 some 15 ms. */
 const MIN_PIECE = 256;
 /** Max tokens of a piece of a prompt: the scores of a piece are `heads × tokens × keys`. */
 const MAX_PIECE = 512;
 /** Max tokens of a piece on a device whose attention over more tokens is wrong, see {@link hasExactAttention}. */
 const MAX_SAFE_PIECE = 16;
 
-/** Inputs of prefill and decode graphs other than weights and caches; `positions` are not among them, because their operator needs int64. */
+/**
+ * Inputs of prefill and decode graphs that are packed into one transfer: all from the process's memory except `positions`, because their
+ * operator needs int64.
+ */
 const HOSTED: ReadonlySet<string> = new Set([
   "tokens",
   "adapter",
@@ -123,6 +126,7 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
       constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
     });
   const forward = { float32: forwardOf("float32"), float16: forwardOf("float16") };
+  // A model has two graphs that rearrange caches, and one that stacks adapters for each rank and number of adapters.
   const rearranging = new ProgramCache(8);
   const stacking = new ProgramCache(16);
   let maxPiece: number | null = null;
@@ -156,7 +160,9 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
   };
 }
 
-/** Adapters of a batch as stacks `[adapters + 1, in, rank]` and `[adapters + 1, rank, out]`; entry 0 is zero, for rows without an adapter. */
+/**
+ * Adapters of a batch as stacks `[adapters + 1, in, rank]` and `[adapters + 1, rank, out]`; entry 0 is zero, for rows without an adapter.
+ */
 class DeviceStack implements PlacedStack {
   readonly members: readonly DeviceAdapter[];
   readonly #memory: DeviceMemory;

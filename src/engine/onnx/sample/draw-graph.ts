@@ -1,4 +1,7 @@
-/** Draw of one token per row inside a graph, so that a device returns two numbers per row instead of distributions over the vocabulary. */
+/**
+ * Draw of one token per row inside a graph, so that a device (GPU) returns two numbers per row instead of distributions over the
+ * vocabulary.
+ */
 import {
   add,
   cast,
@@ -49,7 +52,7 @@ export const BELOW_ONE = 1 - 2 ** -24;
 /** Logit of padding: its weight is 0. */
 const PADDING = -3e38;
 
-/** Max size of a block, and the size if no smaller power of two divides the vocabulary. */
+/** Max size of a block, and the size if neither it nor its half or quarter divides the vocabulary. */
 const BLOCK = 512;
 
 /** Returns the number of consecutive tokens in a block; the last block may be padded. */
@@ -93,20 +96,20 @@ export function drawOutputs(logits: Value): void {
   const index = reshape(cast(add(firstBlocks, block), "int32"), [rows]);
   const blockOf = (x: Value) => gatherRows(reshape(x, ["blocks", size]), index);
   const inBlock = cumulativeSum(blockOf(weights), 1);
-  // A block's sum is rounded otherwise than its cumulative sum, so the rest of the target may reach beyond the last weight.
+  // A block's sum is rounded differently from its cumulative sum, so the rest of the target may reach beyond the last weight.
   const last = mul(reduceMax(inBlock, [1]), graph.scalar(BELOW_ONE));
-  const place = countOf(lessOrEqual(inBlock, minimum(sub(target, before), last)));
+  const position = countOf(lessOrEqual(inBlock, minimum(sub(target, before), last)));
 
   const indices = Float32Array.from({ length: size }, (_, i) => i);
-  const places = graph.constant(indices, [size]);
-  const chosen = reduceSum(where(equal(places, place), blockOf(centered), graph.scalar(0)), [1]);
-  const ids = add(mul(block, graph.scalar(size)), place);
+  const positions = graph.constant(indices, [size]);
+  const chosen = reduceSum(where(equal(positions, position), blockOf(centered), graph.scalar(0)), [1]);
+  const ids = add(mul(block, graph.scalar(size)), position);
   graph.output("drawn", concat([ids, sub(chosen, reshape(logTotal, [rows, 1]))], 1, 2));
 }
 
 /** Reads the output of {@link drawOutputs}. */
 export function drawnTokens(drawn: Float32Array): DrawnTokens {
-  const column = (at: number) => Float32Array.from({ length: drawn.length / 2 }, (_, row) => drawn[2 * row + at]!);
+  const column = (index: number) => Float32Array.from({ length: drawn.length / 2 }, (_, row) => drawn[2 * row + index]!);
   return { ids: column(0), logprobs: column(1) };
 }
 
@@ -115,7 +118,7 @@ function countOf(condition: Value): Value {
   return reduceSum(cast(condition, "float32"), [1]);
 }
 
-/** Returns the inputs of {@link drawOutputs}. */
+/** Returns the inputs of {@link drawOutputs}. `first_blocks` has the index of each row's first block among the blocks of all rows. */
 export function drawFeeds(TensorClass: TensorConstructor, { uniforms, inverseTemperatures }: DrawInputs, vocabularySize: number): Tensors {
   const rows = uniforms.length;
   const blocks = Math.ceil(vocabularySize / blockSize(vocabularySize));

@@ -5,7 +5,9 @@
  */
 import { priorityOf, type Request } from "./request.ts";
 
-/** Max groups with a known share; more are pruned to the groups that are ahead. */
+/**
+ * Max groups with a recorded share. Beyond it, groups without more than the present share are removed, which does not change their order.
+ */
 const MAX_KNOWN = 4096;
 
 /** Milliseconds of prefill that each group has used. A new group starts where the present one is, not at zero. */
@@ -21,7 +23,7 @@ export class FairShare {
 
   /** Adds the time of one turn to the groups that it served, in equal parts. */
   charge(groups: readonly number[], ms: number): void {
-    this.#now = groups.reduce((least, group) => Math.min(least, this.of(group)), Infinity);
+    this.#now = groups.reduce((smallest, group) => Math.min(smallest, this.of(group)), Infinity);
     for (const group of groups) this.#used.set(group, this.of(group) + ms / groups.length);
     if (this.#used.size <= MAX_KNOWN) return;
     for (const [group, used] of this.#used) if (used <= this.#now) this.#used.delete(group);

@@ -15,7 +15,9 @@ import { getOrInsert } from "../../../base/util/values.ts";
  */
 export type ForwardKind = "prompt" | "continuation" | "decode" | "draw";
 
-/** Max compiled graphs kept. A model shape has at most eight: four kinds, with and without adapters; on a device fourteen, also with logits. */
+/**
+ * Max compiled graphs kept. A model shape has at most eight: four kinds, with and without adapters; on a device fourteen, also with logits.
+ */
 const MAX_PROGRAMS = 16;
 
 /** Graphs of a place and the weights that they read. */
@@ -40,7 +42,9 @@ export interface ForwardInput<W extends PlacedWeights = PlacedWeights> {
   readonly tokens: Int32Array;
   /** Number of tokens of each row that are already in the cache, `[B]`. */
   readonly pasts: Int32Array;
-  /** Number of tokens of each row's sequence, which decides on its rotary table, `[B]`: of a prompt, all tokens, also those still to come. */
+  /**
+   * Number of tokens of each row's sequence, which decides on its rotary table, `[B]`: of a prompt, all tokens, also those still to come.
+   */
   readonly lengths: Int32Array;
   /** Graph inputs with the cache. */
   readonly feeds: Tensors;
@@ -92,6 +96,7 @@ export class Forward<W extends PlacedWeights> {
     await this.#program(kind, config, hasAdapters, needsLogits);
   }
 
+  /** Runs one pass. Compiles its graph first if neither {@link prepare} nor an earlier pass did. */
   async run(input: ForwardInput<W>): Promise<ForwardOutput> {
     const { kind, weights, adapters, owners, tokens, pasts, last, draws, needsLogits } = input;
     const { vocabularySize } = weights.config;
@@ -105,11 +110,11 @@ export class Forward<W extends PlacedWeights> {
         ...(await adapters?.feeds(Tensor, owners)),
         ...input.feeds,
         ...(draws ? drawFeeds(Tensor, draws, vocabularySize) : {}),
-        tokens: new Tensor("int64", wide(tokens), [size, time]),
+        tokens: new Tensor("int64", toInt64(tokens), [size, time]),
         ...(program.inputNames.includes("positions")
-          ? { positions: new Tensor("int64", wide(positionsOf(input, time)), [size, time]) }
+          ? { positions: new Tensor("int64", toInt64(positionsOf(input, time)), [size, time]) }
           : {}),
-        ...(program.inputNames.includes("last") ? { last: new Tensor("int64", wide(last), [last.length]) } : {}),
+        ...(program.inputNames.includes("last") ? { last: new Tensor("int64", toInt64(last), [last.length]) } : {}),
       },
       {
         ...input.fetches,
@@ -148,7 +153,7 @@ function positionsOf({ weights, pasts, lengths }: Pick<ForwardInput, "weights" |
 }
 
 /** Converts non-negative numbers to int64 without a BigInt for each: the number is the low word. */
-function wide(values: Int32Array): BigInt64Array {
+function toInt64(values: Int32Array): BigInt64Array {
   const words = new Int32Array(2 * values.length);
   for (let i = 0; i < values.length; i++) words[2 * i] = values[i]!;
   return new BigInt64Array(words.buffer);

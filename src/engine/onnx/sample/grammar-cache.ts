@@ -22,6 +22,7 @@ export function textVocabulary(tokenizer: ChatTokenizer): Vocabulary {
   return new Vocabulary(Array.from({ length: tokenizer.vocabularySize }, (_, id) => (other.has(id) ? null : tokenizer.tokenBytes(id))));
 }
 
+/** Vocabulary of a model, and its compiled grammars by text. */
 interface Model {
   readonly vocabulary: Vocabulary;
   readonly compiled: Lru<string, Configurations>;
@@ -67,15 +68,15 @@ export class Grammars {
 async function configurationsOf({ vocabulary, compiled, compiling }: Model, text: string): Promise<Configurations> {
   const known = compiled.get(text) ?? compiling.get(text);
   if (known !== undefined) return known;
-  const made = (async () => {
+  const compilation = (async () => {
     const automaton = await runStepsInSlices(compileGrammarSteps(JSON.parse(text) as Grammar));
     const configurations = new Configurations(automaton, vocabulary.maxTokenBytes);
     compiled.set(text, configurations, automaton.states.length);
     return configurations;
   })();
-  compiling.set(text, made);
+  compiling.set(text, compilation);
   try {
-    return await made;
+    return await compilation;
   } finally {
     compiling.delete(text);
   }

@@ -20,7 +20,7 @@ import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { samplerGraph } from "./sampler-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
-import { inGroups, originalShape, productOfMany, turnMatrices } from "./transposed.ts";
+import { inGroups, originalShape, productOfMany, transposeMatrices } from "./transposed.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Trained weights in the process's memory. */
@@ -53,7 +53,7 @@ export function hostWeights(): WeightsSource<HostTrained, HostPolicyWeights, Loa
       }),
     async own(_directory, config, { flat }) {
       const layout = baseLayout(config);
-      if (isLarge(config)) await turnMatrices(flat, layout);
+      if (isLarge(config)) await transposeMatrices(flat, layout);
       return { config, layout, flat, rotary: await rotaryOf(config) };
     },
     adapter: (config, { flat }, lora) => ({ ...lora, flat, layout: adapterLayout(config, lora.rank) }),

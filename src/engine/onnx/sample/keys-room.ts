@@ -1,17 +1,17 @@
-/** Room in a device's memory for the keys and values of running requests. */
+/** Room in the memory of a device (GPU) for the keys and values of running requests. */
 import { DEFAULT_DEVICE_MEMORY, type DeviceMemory } from "../runtime/device-memory.ts";
 
-/** Another user of the memory, which comes first. */
+/** Other user of the memory, with precedence over keys and values: the trainer. */
 export interface MemoryUser {
-  /** Bytes that it is about to allocate. */
+  /** Bytes that the user is about to allocate. */
   readonly pendingBytes: number;
-  /** Frees the memory that it does not use now. */
+  /** Frees the memory that the user does not need now. */
   freeBuffers(): void;
 }
 
-/** Part of the memory for the other values of a run. */
+/** Share of the memory for intermediate values of runs. */
 const RESERVE = 1 / 8;
-/** Part of the memory for keys and values, however much the other user takes, so that requests do not wait for its end. */
+/** Min share of the memory for keys and values, even if the other user takes the rest, so that requests do not wait until it ends. */
 const MIN_SHARE = 1 / 8;
 
 /** Decides how many bytes the keys and values of a batch may take. */
@@ -31,8 +31,8 @@ export class KeysRoom {
   }
 
   /**
-   * Returns the bytes that a batch may take: at least an eighth of the memory, else seven eighths less all other values. If that is too
-   * little, first frees what the other user can spare.
+   * Returns the bytes that a batch may take: seven eighths of the memory less everything else in it, but at least an eighth. If the batch
+   * needs more, the other user frees its unused memory first.
    *
    * @param held - Bytes that the batch takes now.
    * @param wanted - Bytes that the batch needs.

@@ -1,3 +1,4 @@
+/** Key-value cache of a batch in the process's memory; `DeviceBatchKeys` (device-keys.ts) is the counterpart on a GPU. */
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import { freeBuffers } from "../../../base/util/free-buffers.ts";
@@ -8,8 +9,8 @@ import { SlotMasks } from "./slot-masks.ts";
 import { itemAt } from "../../../base/util/values.ts";
 
 /**
- * Max bytes to allocate ahead for the length that rows may reach. Such memory is allocated but not written to. A cache that grows by a copy
- * needs the memory of both.
+ * Max bytes to allocate ahead for the length that rows may reach. Memory that is allocated but not written to costs nothing, but a cache
+ * that grows by a copy needs the memory of both.
  */
 const MAX_AHEAD_BYTES = 2 ** 31;
 
@@ -64,8 +65,8 @@ export class KvCache implements BatchKeys {
   /**
    * Makes room for `slots` rows of `length` tokens and keeps the first `rows` rows.
    *
-   * Streams wait meanwhile, so rows that ended are not moved, and rows are spread out in place while the memory is large enough: allocating
-   * memory costs more than the copy.
+   * All requests wait meanwhile. So rows that ended are not moved, and rows are spread out in place if the memory is large enough, because
+   * allocating memory costs more than the copy.
    *
    * @param longest - Length that rows may reach later. @default length
    */
@@ -79,14 +80,14 @@ export class KvCache implements BatchKeys {
     const used = rows * this.#rowSize(before);
     // Everything is allocated before anything is changed, because memory may run out.
     const masks = this.#masks.resized(wanted, capacity, rows);
-    const room = this.#layers[0]?.keys.length ?? 0;
-    if (size > room) {
+    const allocated = this.#layers[0]?.keys.length ?? 0;
+    if (size > allocated) {
       // Memory that is not yet written to takes no physical memory.
-      const ahead = wanted * this.#rowSize(toCapacity(longest));
-      const next = Math.max(size, 2 * room, ahead * 8 * layers <= MAX_AHEAD_BYTES ? ahead : 0);
+      const sizeAhead = wanted * this.#rowSize(toCapacity(longest));
+      const newSize = Math.max(size, 2 * allocated, sizeAhead * 8 * layers <= MAX_AHEAD_BYTES ? sizeAhead : 0);
       // One array for all layers: the allocator returns only large blocks to the system when they are freed.
-      const all = new Float32Array(2 * layers * next);
-      const part = (index: number) => all.subarray(index * next, (index + 1) * next);
+      const all = new Float32Array(2 * layers * newSize);
+      const part = (index: number) => all.subarray(index * newSize, (index + 1) * newSize);
       const grown = Array.from({ length: layers }, (_, layer): LayerCache => ({ keys: part(2 * layer), values: part(2 * layer + 1) }));
       this.#layers.forEach((old, layer) => {
         const { keys, values } = itemAt(grown, layer);
@@ -97,6 +98,7 @@ export class KvCache implements BatchKeys {
       this.#layers = grown;
       this.#written = rows;
     }
+    // Range of the elements of rows that ended.
     const ended = [rows * this.#rowSize(capacity), this.#written * this.#rowSize(before)] as const;
     for (const { keys, values } of this.#layers) {
       spreadOut(keys, rows * kvHeads * d, before, capacity);
@@ -134,9 +136,9 @@ export class KvCache implements BatchKeys {
   /**
    * Stores one new token of each of the first rows, from a graph's outputs `[B, kv, 1, d]`.
    *
-   * @param places - Position of the new token in each row.
+   * @param positions - Position of the new token in each row.
    */
-  append(results: Tensors, places: Int32Array, rows: number): void {
+  append(results: Tensors, positions: Int32Array, rows: number): void {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
     this.#written = Math.max(this.#written, rows);
@@ -145,15 +147,15 @@ export class KvCache implements BatchKeys {
       const newKeys = results[names.keys]!.data as Float32Array;
       const newValues = results[names.values]!.data as Float32Array;
       for (let line = 0; line < rows * kvHeads; line++) {
-        const place = places[Math.floor(line / kvHeads)]!;
+        const position = positions[Math.floor(line / kvHeads)]!;
         const [from, row] = [line * d, line * d * capacity];
         for (let i = 0; i < d; i++) {
-          keys[row + i * capacity + place] = newKeys[from + i]!;
-          values[row + place * d + i] = newValues[from + i]!;
+          keys[row + i * capacity + position] = newKeys[from + i]!;
+          values[row + position * d + i] = newValues[from + i]!;
         }
       }
     });
-    for (let slot = 0; slot < rows; slot++) this.#masks.append(slot, places[slot]!);
+    for (let slot = 0; slot < rows; slot++) this.#masks.append(slot, positions[slot]!);
   }
 
   /** Frees the memory at once: caches of many rows of a large model take hundreds of megabytes. */
@@ -192,7 +194,7 @@ function transpose(from: Float32Array, d: number, to: Float32Array, start: numbe
   for (let i = 0; i < d; i++) for (let t = 0; t < length; t++) to[start + i * stride + t] = from[t * d + i]!;
 }
 
-/** Moves the first lines from a stride of `from` elements to a stride of `to` elements, in place; the new elements are 0. */
+/** Moves the first `lines` lines from a stride of `from` elements to a larger stride of `to` elements, in place; the new elements are 0. */
 function spreadOut(data: Float32Array, lines: number, from: number, to: number): void {
   if (from === to) return;
   for (let line = lines - 1; line >= 0; line--) {

@@ -1,3 +1,4 @@
+/** Settings of a sampler, and their defaults. */
 import { DEFAULT_DEVICE_MEMORY } from "../runtime/device-memory.ts";
 
 /** Default of {@link SamplerSettings.maxRows}. */

@@ -1,6 +1,6 @@
 /**
- * Transfer format of sampled tokens between threads. Alternatives are a few long arrays instead of an object each: 64 choices with 20 alternatives
- * would otherwise be more than a thousand objects to clone for each step.
+ * Transfer format of sampled tokens between threads. Alternatives are a few long arrays instead of an object each: 64 choices with 20
+ * alternatives would otherwise be more than a thousand objects to clone for each step.
  */
 import type { PromptToken, SampledToken, TokenLogprob } from "../../port.ts";
 import type { SampledEvent } from "./request.ts";
@@ -23,19 +23,22 @@ interface PackedStart {
 
 /** Sampled tokens of one or several steps. */
 export interface PackedEvents extends TokenColumns {
+  /** Id of each token's request. */
   readonly requests: readonly number[];
+  /** `finish` of each token. */
   readonly finishes: readonly SampledToken["finish"][];
-  /** Starts by the index of their token. */
+  /** Fields of first tokens, by the index of the token. */
   readonly starts: ReadonlyMap<number, PackedStart>;
 }
 
+/** Token with its alternatives. */
 type TokenWithTop = TokenLogprob & Pick<SampledToken, "top">;
 
 function columnsOf(tokens: readonly TokenWithTop[]): TokenColumns {
   const total = tokens.reduce((sum, { top }) => sum + top.length, 0);
   const [topIds, topLogprobs] = [new Int32Array(total), new Float64Array(total)];
-  let at = 0;
-  for (const { top } of tokens) for (const { id, logprob } of top) [topIds[at], topLogprobs[at++]] = [id, logprob];
+  let offset = 0;
+  for (const { top } of tokens) for (const { id, logprob } of top) [topIds[offset], topLogprobs[offset++]] = [id, logprob];
   return {
     ids: Int32Array.from(tokens, ({ id }) => id),
     logprobs: Float64Array.from(tokens, ({ logprob }) => logprob),
@@ -46,9 +49,9 @@ function columnsOf(tokens: readonly TokenWithTop[]): TokenColumns {
 }
 
 function tokensOf({ ids, logprobs, counts, topIds, topLogprobs }: TokenColumns): TokenWithTop[] {
-  let at = 0;
+  let offset = 0;
   return Array.from(ids, (id, index) => {
-    const top = Array.from({ length: counts[index]! }, (): TokenLogprob => ({ id: topIds[at]!, logprob: topLogprobs[at++]! }));
+    const top = Array.from({ length: counts[index]! }, (): TokenLogprob => ({ id: topIds[offset]!, logprob: topLogprobs[offset++]! }));
     return { id, logprob: logprobs[index]!, top };
   });
 }
@@ -79,7 +82,7 @@ export function unpackEvents(packed: PackedEvents): SampledEvent[] {
     if (start === undefined) return { request, token: finished };
     const { cachedTokens, prompt } = start;
     if (prompt === null) return { request, token: { ...finished, cachedTokens } };
-    const tokens = tokensOf(prompt).map((each, at): PromptToken => ({ ...each, rank: prompt.ranks[at]! }));
+    const tokens = tokensOf(prompt).map((each, position): PromptToken => ({ ...each, rank: prompt.ranks[position]! }));
     return { request, token: { ...finished, cachedTokens, prompt: tokens } };
   });
 }

@@ -1,4 +1,4 @@
-/** Place where a sampler computes: the memory of weights and caches, and the programs that run on them. */
+/** Place where a sampler computes, the processor or a device (GPU): the memory of weights and caches, and the programs that run on them. */
 import type { Lease } from "../../../base/util/leases.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
@@ -11,13 +11,13 @@ export interface PlacedWeights {
   readonly config: ModelConfig;
 }
 
-/** Keys and values of prompts being prefilled. */
+/** Keys and values of prompts that are prefilled together, one slot per prompt. Prompts are computed in pieces, one piece per run. */
 export interface PromptKeys {
   /** Graph that computes the next piece. */
   readonly kind: "prompt" | "continuation";
   /** Max tokens of the next piece that the graph computes exactly. */
   readonly maxPiece: number;
-  /** Min tokens of a piece that the graph computes a distribution of, if there is no other need for one. */
+  /** Number of tokens for which the graph computes a distribution even if the caller needs none. */
   readonly minSelected: 0 | 2;
   /** Returns the graph inputs for the tokens `[start, end)` of all slots. */
   feeds(start: number, end: number): Tensors;
@@ -37,7 +37,7 @@ export interface PromptKeys {
   release(): void;
 }
 
-/** Keys and values of the rows of one batch; rows `0 … count − 1` are in use. */
+/** Keys and values of the rows (running requests) of one batch; rows `0 … count − 1` are in use. */
 export interface BatchKeys {
   /** Returns how many of `rows` rows of `length` tokens there is memory for, at least one. */
   roomFor(rows: number, length: number): number;
@@ -54,9 +54,9 @@ export interface BatchKeys {
   /**
    * Stores one new token of each of the first rows, from a graph's outputs.
    *
-   * @param places - Position of the new token in each row.
+   * @param positions - Position of the new token in each row.
    */
-  append(results: Tensors, places: Int32Array, rows: number): void;
+  append(results: Tensors, positions: Int32Array, rows: number): void;
   /** Copies a row over another. */
   copy(from: number, to: number): void;
   /** Frees the memory. Further calls have no effect. */
@@ -102,13 +102,15 @@ export interface WeightsSource<T extends { readonly lora: Adapter | null }, W ex
 /** Memory and programs of a sampler. */
 export interface SamplingPlace {
   /**
-   * Returns the number of rows of the cache, and of all rows if products are computed in whole groups of rows, for a batch of `count` rows.
+   * Returns the padded sizes of a batch of `count` rows: rows of the cache, and rows of the products if they are computed in whole groups
+   * (null otherwise).
    */
   batchRows(config: ModelConfig, count: number): { readonly cached: number; readonly grouped: number | null };
   /** Checks the programs; called before the first request. Calls after a successful one have no effect. */
   open(): Promise<void>;
   /** Compiles a graph, so that the time of a run does not include compilation. */
   prepare(kind: ForwardKind, weights: PlacedWeights, hasAdapters: boolean, needsLogits: boolean): Promise<void>;
+  /** Runs one forward pass. */
   run(input: ForwardInput): Promise<ForwardOutput>;
   /** Whether the graphs `decode` and `draw` draw tokens; they then need `draws`. If false, there is no graph `draw`. */
   readonly drawsTokens: boolean;
@@ -123,7 +125,9 @@ export interface SamplingPlace {
   readonly minSharedPrefix: number;
   /** Whether a batch on these weights keeps the memory of its cache for the next request when the last request has ended. */
   keepsIdleKeys(weights: PlacedWeights): boolean;
+  /** Creates the keys and values of `slots` prompts of at most `capacity` tokens. */
   newPromptKeys(TensorClass: TensorConstructor, config: ModelConfig, slots: number, capacity: number): PromptKeys;
+  /** Creates the keys and values of an empty batch. */
   newBatchKeys(config: ModelConfig): BatchKeys;
   /** Stacks the distinct adapters of a batch, all of one rank; returns `previous` if it already holds all of them, null for no adapters. */
   stack(config: ModelConfig, adapters: readonly Adapter[], previous: PlacedStack | null): PlacedStack | null;

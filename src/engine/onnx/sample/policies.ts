@@ -117,6 +117,7 @@ export class PublishedPolicies<T extends { readonly lora: Adapter | null }, W ex
     this.#policies.set(id, { ...policy, users: 0, isReleased: false });
   }
 
+  /** Frees a policy that is released and whose last request has ended; otherwise does nothing. */
   #forget(id: string, policy: PublishedPolicy<W, A>): void {
     if (!policy.isReleased || policy.users > 0 || !this.#policies.delete(id)) return;
     policy.release();

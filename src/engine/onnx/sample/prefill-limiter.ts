@@ -1,6 +1,6 @@
 /**
- * Max delay of running rows by prefill, in decode steps, while fewer prompts wait than rows run. A whole step would leave no margin for other
- * delays of a token.
+ * Max delay of running rows by prefill, in decode steps, while fewer prompts wait than rows run. A whole step would leave no margin for
+ * other delays of a token.
  */
 const BUDGET_STEPS = 0.5;
 /** Max delay of running rows while more prompts wait than rows run, in milliseconds. */
@@ -18,17 +18,19 @@ export class PrefillLimiter {
   #msPerPromptToken = 0;
   #msPerStep = 0;
 
+  /** Records the time in which `tokens` prompt tokens were computed. */
   notePrefill(tokens: number, ms: number): void {
     this.#msPerPromptToken = blend(this.#msPerPromptToken, ms / tokens);
   }
 
+  /** Records the time of one decode step. */
   noteDecode(ms: number): void {
     this.#msPerStep = blend(this.#msPerStep, ms);
   }
 
   /**
-   * Returns the max milliseconds of prefill between two decode steps. The more prompts wait for each running row, the more time they get, up to
-   * 40 ms: steps of few rows are expensive for each token.
+   * Returns the max milliseconds of prefill between two decode steps. The more prompts wait for each running row, the more time they get,
+   * up to 40 ms: steps of few rows are expensive for each token.
    *
    * @param waiting - Number of waiting requests per running row.
    */

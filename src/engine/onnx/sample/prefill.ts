@@ -22,11 +22,15 @@ export interface SharedPrompt {
 
 /** Completely prefilled prompt. */
 export interface Prefilled extends SharedPrompt {
+  /** Keys and values of the task's prompts. */
   readonly cache: PromptKeys;
+  /** Index of the prompt in `cache`. */
   readonly slot: number;
   /** Index of the distribution for the token after the prompt. */
   readonly index: number;
+  /** Number of tokens that were in the prefix cache. */
   readonly cachedTokens: number;
+  /** Log-probabilities of the prompt's tokens; null unless requested. */
   readonly scored: readonly PromptToken[] | null;
 }
 
@@ -49,9 +53,11 @@ export class PrefillTask {
   readonly #prefixes: PrefixCache;
   readonly #cache: PromptKeys;
   readonly #place: SamplingPlace;
+  /** Padded length of each prompt. */
   readonly #time: number;
   readonly #scored: PromptToken[] | null;
   readonly #cachedTokens: number;
+  /** Number of tokens of each prompt with keys and values. */
   #done: number;
 
   private constructor(
@@ -100,8 +106,8 @@ export class PrefillTask {
   }
 
   /**
-   * Computes the next piece: at most `maxTokens` tokens of a prompt, but at least one block. Several prompts are computed whole, because only a
-   * single prompt may have a past.
+   * Computes the next piece: at most `maxTokens` tokens of a prompt, but at least one block. Several prompts are computed whole, because
+   * only a single prompt may have a past.
    */
   async step(adapters: PlacedStack | null, maxTokens: number): Promise<PieceResult> {
     const size = this.prompts.length;
@@ -218,6 +224,7 @@ export function paddedLength(length: number): number {
   return Math.ceil(length / BLOCK_TOKENS) * BLOCK_TOKENS;
 }
 
+/** Returns the index of a prompt's last token in the piece that begins at token `start`. */
 function lastPosition(prompt: Int32Array, start: number): number {
   return prompt.length - 1 - start;
 }

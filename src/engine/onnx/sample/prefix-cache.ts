@@ -4,8 +4,8 @@ import { getOrInsert, getOrThrow } from "../../../base/util/values.ts";
  *
  * Each block is a child of the block with the tokens before it, so a found block implies all earlier ones. Each policy and each cache salt
  * has its own tree for as long as the tree has blocks: salts are often random and never used again. Only keys and values computed by
- * prefill are kept: on the processor, their bits do not depend on the request or on the cut into pieces, while a decoded token's differ from
- * a prefilled token's in the last place.
+ * prefill are kept: on the processor, their bits do not depend on the request or on the cut into pieces, while a decoded token's differ
+ * from a prefilled token's in the last place.
  *
  * The memory of the keys and values belongs to the place that computes them. Blocks hold it: on the processor, each block has memory of its
  * own; on a device, all blocks of a prompt hold the tensors of the whole prompt.
@@ -28,6 +28,7 @@ export interface StoredBlock {
   readonly memory: KeysMemory;
 }
 
+/** Cached block: its position in the tree, and its keys and values. */
 interface Block<B> {
   readonly parent: Node<B>;
   readonly key: string;
@@ -35,6 +36,7 @@ interface Block<B> {
   readonly children: Map<string, Block<B>>;
 }
 
+/** Root of the blocks of one policy and cache salt. */
 interface Tree<B> {
   readonly owner: object;
   readonly salt: string | null;
@@ -113,7 +115,7 @@ export class PrefixCache<B extends StoredBlock = StoredBlock> {
         this.#release(block.stored.memory);
         block.stored = stored;
       } else {
-        if (tree.children.size === 0) this.#plant(tree);
+        if (tree.children.size === 0) this.#addTree(tree);
         block = { parent: node, key, stored, children: new Map() };
         node.children.set(key, block);
       }
@@ -159,11 +161,11 @@ export class PrefixCache<B extends StoredBlock = StoredBlock> {
     memory.release();
   }
 
-  #plant(tree: Tree<B>): void {
+  #addTree(tree: Tree<B>): void {
     getOrInsert(this.#trees, tree.owner, () => new Map()).set(tree.salt, tree);
   }
 
-  #fell({ owner, salt }: Tree<B>): void {
+  #removeTree({ owner, salt }: Tree<B>): void {
     const trees = this.#trees.get(owner);
     trees?.delete(salt);
     if (trees?.size === 0) this.#trees.delete(owner);
@@ -179,7 +181,7 @@ export class PrefixCache<B extends StoredBlock = StoredBlock> {
   #drop(block: Block<B>): void {
     const { parent } = block;
     parent.children.delete(block.key);
-    if ("owner" in parent && parent.children.size === 0) this.#fell(parent);
+    if ("owner" in parent && parent.children.size === 0) this.#removeTree(parent);
     this.#byAge.delete(block);
     this.#release(block.stored.memory);
   }

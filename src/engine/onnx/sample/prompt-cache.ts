@@ -1,3 +1,4 @@
+/** Keys and values of prompts in the process's memory; `DevicePromptKeys` (device-keys.ts) is the counterpart on a GPU. */
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import type { LayerCache, PromptKeys } from "./place.ts";
@@ -6,6 +7,7 @@ import { cacheNames } from "./sampler-graph.ts";
 
 /** Copy of a block's keys and values in all layers. */
 interface HostBlock extends StoredBlock {
+  /** Keys, then values of each layer in turn, each `[kv, BLOCK_TOKENS, d]`. */
   readonly data: Float32Array;
 }
 
@@ -24,10 +26,13 @@ export class PromptCache implements PromptKeys {
   /** Keys and values, both `[slots, kv, C, d]`. */
   #layers: readonly LayerCache[] = [];
   #capacity = 0;
+  /** The arrays as graph inputs, by name; `#fetches` has the same arrays as outputs. */
   #past: Tensors = {};
   #fetches: Tensors = {};
 
-  /** @param maxCapacity - Tokens of each slot; memory is allocated as tokens are added, because the binding copies all of it after a run. */
+  /**
+   * @param maxCapacity - Tokens of each slot; memory is allocated as tokens are added, because the binding copies all of it after a run.
+   */
   constructor(config: ModelConfig, TensorClass: TensorConstructor, slots: number, maxCapacity: number) {
     this.#config = config;
     this.#TensorClass = TensorClass;
@@ -54,14 +59,16 @@ export class PromptCache implements PromptKeys {
     return { ...this.#past, last_places: ints(new Int32Array(this.#slots).fill(end - 1)), total: ints(Int32Array.of(end)) };
   }
 
+  /** Does nothing: the graph has written the new tokens into the arrays. */
   update(): void {}
 
+  /** Does nothing: the garbage collector frees the arrays. */
   release(): void {}
 
   load(blocks: readonly StoredBlock[]): void {
     this.#reserve(blocks.length * BLOCK_TOKENS);
     (blocks as readonly HostBlock[]).forEach(({ data }, index) => {
-      this.#eachLine(0, index * BLOCK_TOKENS, (line, at) => line.set(data.subarray(at, at + line.length)));
+      this.#eachLine(0, index * BLOCK_TOKENS, (line, offset) => line.set(data.subarray(offset, offset + line.length)));
     });
   }
 
@@ -70,7 +77,7 @@ export class PromptCache implements PromptKeys {
     if (known !== null) return known as HostBlock;
     const { kvHeads, headSize, layers } = this.#config;
     const data = new Float32Array(2 * layers * kvHeads * BLOCK_TOKENS * headSize);
-    this.#eachLine(slot, start, (line, at) => data.set(line, at));
+    this.#eachLine(slot, start, (line, offset) => data.set(line, offset));
     return { data, memory: collected(data.byteLength) };
   }
 
@@ -103,15 +110,15 @@ export class PromptCache implements PromptKeys {
   }
 
   /** Calls `visit` with each head's span of the block that starts at a token, and the span's offset in the concatenation of all spans. */
-  #eachLine(slot: number, start: number, visit: (line: Float32Array, at: number) => void): void {
+  #eachLine(slot: number, start: number, visit: (line: Float32Array, offset: number) => void): void {
     const { kvHeads, headSize: d } = this.#config;
     const count = BLOCK_TOKENS;
-    let at = 0;
+    let offset = 0;
     for (const { keys, values } of this.#layers) {
       for (const all of [keys, values]) {
-        for (let head = 0; head < kvHeads; head++, at += count * d) {
+        for (let head = 0; head < kvHeads; head++, offset += count * d) {
           const from = ((slot * kvHeads + head) * this.#capacity + start) * d;
-          visit(all.subarray(from, from + count * d), at);
+          visit(all.subarray(from, from + count * d), offset);
         }
       }
     }

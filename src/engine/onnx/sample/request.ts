@@ -1,3 +1,4 @@
+/** Requests of a sampler, and the rows of a batch that compute them. */
 import type { PromptToken, SampledToken, SamplingParams } from "../../port.ts";
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
 import { tableStart } from "../model/rope.ts";
@@ -20,8 +21,11 @@ export interface Request {
   /** Number of tokens at the end of `prompt` that were sampled for this request before its row was suspended. */
   readonly sampled: number;
   readonly params: SamplingParams;
+  /** Token ids that end the sequence. */
   readonly stops: ReadonlySet<number>;
+  /** Rules that change the logits; null = none. */
   readonly rules: LogitRules | null;
+  /** Grammar of the output; null = none. */
   readonly constraint: GrammarConstraint | null;
   /** Requests of a group share one part of the prefill time; see `SamplingOptions.group`. */
   readonly group: number;

@@ -80,8 +80,8 @@ export function samplerGraph(
   layout = baseLayout(config),
 ): Graph {
   const graph = new Graph();
-  const filling = transposed?.isGrouped ? paddingOf(graph, dims) : null;
-  const all: BatchDims = filling ? { batch: "filled", time: 1, rows: "filled" } : dims;
+  const padding = transposed?.isGrouped ? paddingOf(graph, dims) : null;
+  const all: BatchDims = padding ? { batch: "filled", time: 1, rows: "filled" } : dims;
   const tokens = graph.input("tokens", [all.batch, all.time], "int64");
   const weights = transposed ? originalWeights(graph, config) : weightInputs(graph, layout);
   const shared = {
@@ -92,20 +92,20 @@ export function samplerGraph(
     rotary: rotaryInputs(graph, config, "positions"),
   };
   const positions = graph.input("positions", [all.batch, all.time], "int64");
-  const attentionLayer = attend({ ...shared, dims, positions: filling ? filling.real(positions) : positions });
+  const attentionLayer = attend({ ...shared, dims, positions: padding ? padding.real(positions) : positions });
   const delta = hasAdapters ? adapterTerm(graph, config, dims) : undefined;
   const project: Projection | undefined =
     delta &&
     ((linear, x) =>
-      add(times(shared, x, getOrThrow(weights, linear.name)), filling ? filling.spread(delta(linear, filling.real(x))) : delta(linear, x)));
+      add(times(shared, x, getOrThrow(weights, linear.name)), padding ? padding.spread(delta(linear, padding.real(x))) : delta(linear, x)));
   const inputs: ModelInputs = { ...shared, dims: all, positions, project };
   const hidden = transformer(
     inputs,
     reshape(tokens, [all.rows]),
-    filling ? (layer, projected) => filling.spread(attentionLayer(layer, filling.real(projected))) : attentionLayer,
+    padding ? (layer, projected) => padding.spread(attentionLayer(layer, padding.real(projected))) : attentionLayer,
   );
-  const found = logits(inputs, selectsTokens ? gatherRows(hidden, graph.input("last", ["selected"], "int64")) : hidden);
-  const raw = filling ? filling.real(found) : found;
+  const allLogits = logits(inputs, selectsTokens ? gatherRows(hidden, graph.input("last", ["selected"], "int64")) : hidden);
+  const raw = padding ? padding.real(allLogits) : allLogits;
   declareOutputs(raw);
   return graph;
 }
@@ -127,9 +127,9 @@ function paddingOf(graph: Graph, { rows }: BatchDims): Record<"real" | "spread",
 
 /**
  * Returns the term `(x·A[o])·B[o]` with each row's own `A` and `B`, picked from stacks `[adapters, in, rank]` and `[adapters, rank, out]`
- * by `adapter` `[B]` or, if all rows have the same adapter, `[1]`. Picking costs a copy, but keeps a row's product bit-identical for any set
- * of loaded adapters: it is a product of this row alone. One wide product over adjacent adapters would round differently, and so would one
- * product of all rows.
+ * by `adapter` `[B]` or, if all rows have the same adapter, `[1]`. Picking costs a copy, but keeps a row's product bit-identical for any
+ * set of loaded adapters: it is a product of this row alone. One wide product over adjacent adapters would round differently, and so would
+ * one product of all rows.
  */
 function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, owners = batch }: SamplerDims): Projection {
   const owner = ownersByLayer(graph.input("adapter", [owners], "int64"), isLarge(config));
@@ -155,9 +155,11 @@ function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, own
 }
 
 /**
- * Returns a function to the owners of the rows at a linear layer. In a large model they are available only with the input of the
- * transformer layer, or else the runtime would pick the adapters of all layers before the first product and keep them all: for 128 rows of a
- * model of 135 M weights and rank 16, 2.5 GB.
+ * Returns a function from a linear layer and its input to the indices of the rows' adapters. In a large model, the indices depend on the
+ * input of the transformer layer. Otherwise the runtime would pick the adapters of all layers before the first product and keep them all:
+ * 2.5 GB for 128 rows of a model of 135 M weights and rank 16.
+ *
+ * @param isOrdered - Whether the indices depend on the layer's input.
  */
 function ownersByLayer(owner: Value, isOrdered: boolean): (linear: LinearSpec, x: Value) => Value {
   if (!isOrdered) return () => owner;
@@ -171,8 +173,8 @@ function ownersByLayer(owner: Value, isOrdered: boolean): (linear: LinearSpec, x
 }
 
 /**
- * Computes `x[b]·w[b]` for each row `b`, or `x[b]·w[0]` if `w` has a single entry: `[B, T, K]` times `[B or 1, K, N]` gives `[B, T, N]`. Each
- * row is a product of its own: the leading dimensions of size 1 keep the runtime from joining the rows to one product.
+ * Computes `x[b]·w[b]` for each row `b`, or `x[b]·w[0]` if `w` has a single entry: `[B, T, K]` times `[B or 1, K, N]` gives `[B, T, N]`.
+ * Each row is a product of its own: the leading dimensions of size 1 keep the runtime from joining the rows to one product.
  */
 function productOfRows(x: Value, w: Value): Value {
   const { graph } = x;

@@ -1,7 +1,8 @@
 /**
- * Continuous batching: requests join and leave between tokens, and all running rows of the same weights advance in one forward pass.
- * Rows that grow beyond the memory are suspended, and prefilled again when other rows have ended. Results are batch-invariant: a row's bits
- * depend neither on the rest of the batch nor on earlier computations, and its random numbers only on its seed. Runs in a worker.
+ * Continuous batching: requests join and leave between tokens. A running request has a row in a batch, and all rows of the same weights
+ * advance in one forward pass. Rows that grow beyond the memory are suspended, and prefilled again when other rows have ended. Results are
+ * batch-invariant: a row's bits depend neither on the rest of the batch nor on earlier computations, and its random numbers only on its
+ * seed. Runs in a worker.
  */
 import type { SamplingParams } from "../../port.ts";
 import type { ModelConfig, BaseSource } from "../model/config.ts";
@@ -24,9 +25,12 @@ import { first, getOrInsert } from "../../../base/util/values.ts";
 /** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */
 const HEADROOM = 64;
 
-/** Milliseconds of prefill at once while no row is running: requests that arrive meanwhile wait for its end. */
+/** Milliseconds of prefill in one run while no row is running; requests that arrive meanwhile wait until it ends. */
 const SLICE_MS = 100;
-/** Tokens of a longer slice of a large model, of up to {@link MAX_SLICE_MS}: each run has costs that do not depend on the number of tokens. */
+/**
+ * Tokens of a run that may take up to {@link MAX_SLICE_MS} instead, if a large model computes fewer in {@link SLICE_MS}: each run has costs
+ * that do not depend on the number of tokens.
+ */
 const SLICE_TOKENS = 64;
 const MAX_SLICE_MS = 400;
 
@@ -51,6 +55,10 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   #events: SampledEvent[] = [];
   #isRunning = false;
 
+  /**
+   * @param emit - Called after each step with the sampled tokens of all requests.
+   * @param onError - Called with the ids of requests that failed; they get no further tokens.
+   */
   constructor(
     options: SamplerSettings,
     emit: (events: SampledEvent[]) => void,
@@ -206,6 +214,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     }
   }
 
+  /** Computes the next piece of a task, and moves its requests to their batch after the last piece. */
   async #step(task: PrefillTask, endMs: number | null): Promise<void> {
     const { policy } = first(task.requests);
     const { weights } = policy;
@@ -230,8 +239,8 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
 
   /** Removes a task; does nothing if it has already ended. */
   #end(task: PrefillTask): void {
-    const at = this.#tasks.indexOf(task);
-    if (at >= 0) this.#tasks.splice(at, 1);
+    const index = this.#tasks.indexOf(task);
+    if (index >= 0) this.#tasks.splice(index, 1);
     task.release();
   }
 
@@ -242,6 +251,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     batch.enter(rows, distributions, expected);
   }
 
+  /** Decodes one token of each row of a batch, after rows beyond the memory have been suspended. */
   async #decode(batch: SampleBatch): Promise<void> {
     try {
       // Rows that grew beyond the memory continue when others have ended.
@@ -281,6 +291,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     this.#cancelled.clear();
   }
 
+  /** Ends the use of the request's policy. */
   #release(request: Request): void {
     this.#policies.releaseUse(request.policyId, request.policy);
   }
@@ -320,6 +331,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   }
 }
 
+/** Returns the row of a request whose prompt has been prefilled. */
 function newRow(request: Request, { prompt, cache, slot, index, cachedTokens, scored }: Prefilled) {
   return {
     row: { request, length: prompt.length, tokens: [], sampled: request.sampled, cachedTokens, promptTokens: scored },

@@ -44,14 +44,14 @@ export class SlotMasks {
   load(slot: number, length: number): void {
     const [start, end] = [slot * this.#capacity, (slot + 1) * this.#capacity];
     for (const mask of this.#masks) mask.fill(0, start, start + length).fill(MASKED, start + length, end);
-    if (this.hasWindow) this.#windowed.fill(MASKED, start, start + this.#firstSeen(length));
+    if (this.hasWindow) this.#windowed.fill(MASKED, start, start + this.#firstAttended(length));
   }
 
   /** Adds the token at `position` of a slot, which is the token after the last one. */
   append(slot: number, position: number): void {
     const start = slot * this.#capacity;
     for (const mask of this.#masks) mask[start + position] = 0;
-    const first = this.#firstSeen(position + 1);
+    const first = this.#firstAttended(position + 1);
     if (first > 0 && this.hasWindow) this.#windowed[start + first - 1] = MASKED;
   }
 
@@ -61,7 +61,7 @@ export class SlotMasks {
     for (const mask of this.#masks) mask.copyWithin(to * size, from * size, (from + 1) * size);
   }
 
-  /** Returns the number of tokens of the last row in a slot. */
+  /** Returns the number of tokens of the row that used a slot last. */
   lengthOf(slot: number): number {
     const length = this.#full.subarray(slot * this.#capacity, (slot + 1) * this.#capacity).indexOf(MASKED);
     return length < 0 ? this.#capacity : length;
@@ -77,7 +77,7 @@ export class SlotMasks {
   }
 
   /** Returns the first position that the token after `length` tokens attends to in layers with a window. */
-  #firstSeen(length: number): number {
+  #firstAttended(length: number): number {
     return Math.max(0, Math.min(length, length - this.#window + 1));
   }
 }

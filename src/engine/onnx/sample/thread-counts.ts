@@ -1,7 +1,7 @@
 /**
- * Thread counts of a sampler's graphs: the max number of threads inside one op that leaves every bit of a row as with one thread, for any
- * batch. Products cut along rows, or into wide slices of columns, sum exactly as the whole product does; for narrow slices the runtime sums
- * the inner dimension in different pieces.
+ * Thread counts of a sampler's graphs: the max number of threads inside one op for which a row is bit-identical to its result with one
+ * thread, in any batch. Products cut along rows, or into wide slices of columns, sum exactly as the whole product does; for narrow slices
+ * the runtime sums the inner dimension in different pieces.
  */
 import type { ModelConfig } from "../model/config.ts";
 import { allLinears } from "../model/parameters.ts";

@@ -23,8 +23,8 @@ export function inGroups(rows: number): number {
 }
 
 /**
- * Product `x·Wᵀ` for the rows of prompts, of which there are many. The runtime sums in shorter blocks than in {@link productOfGroups}, which is
- * five times as accurate on the log-probabilities of SmolLM2.
+ * Product `x·Wᵀ` for the rows of prompts, of which there are many. The runtime sums in shorter blocks than in {@link productOfGroups},
+ * which is five times as accurate on the log-probabilities of SmolLM2.
  */
 export const productOfMany: Product = (x, weight) => matmul(x, weight, { transposeB: true });
 
@@ -45,11 +45,11 @@ export function originalWeights(graph: Graph, config: ModelConfig): Map<string, 
 }
 
 /** Transposes every matrix of a flat vector from `[in, out]` to `[out, in]`, in place. Other events of the thread run in between. */
-export async function turnMatrices(flat: Float32Array, layout: Layout): Promise<void> {
+export async function transposeMatrices(flat: Float32Array, layout: Layout): Promise<void> {
   for (const parameter of layout.parameters) {
     if (parameter.kind !== "matrix") continue;
     const view = viewOf(flat, parameter);
-    turn(view.slice(), view, first(parameter.shape), itemAt(parameter.shape, 1));
+    transposeInto(view.slice(), view, first(parameter.shape), itemAt(parameter.shape, 1));
     await setImmediate();
   }
 }
@@ -57,7 +57,8 @@ export async function turnMatrices(flat: Float32Array, layout: Layout): Promise<
 /** Side of the square tiles that are transposed one after the other: their lines stay in the cache. */
 const SQUARE = 32;
 
-function turn(from: Float32Array, to: Float32Array, rows: number, columns: number): void {
+/** Writes the transpose of `from`, a matrix `[rows, columns]`, to `to`. */
+function transposeInto(from: Float32Array, to: Float32Array, rows: number, columns: number): void {
   for (let top = 0; top < rows; top += SQUARE) {
     const bottom = Math.min(rows, top + SQUARE);
     for (let left = 0; left < columns; left += SQUARE) {

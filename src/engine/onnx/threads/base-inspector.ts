@@ -76,6 +76,7 @@ export class BaseInspector {
     if (fingerprint !== null) this.#accepted.set(key, fingerprint);
   }
 
+  /** Returns the idle thread, or starts one. */
   #acquire(): Worker {
     const idle = this.#idle;
     this.#idle = null;
@@ -95,18 +96,20 @@ export class BaseInspector {
     return worker;
   }
 
+  /** Keeps a thread for the next inspection, unless another one is idle. */
   #keep(worker: Worker): void {
     if (this.#idle !== null) return void worker.terminate();
     worker.unref();
     this.#idle = { worker, timer: setTimeout(() => void worker.terminate(), IDLE_MS).unref() };
   }
 
+  /** Sends a request to a thread and waits for the result. Rejects if the thread dies or exceeds a limit. */
   #ask(worker: Worker, request: InspectionRequest): Promise<Inspection> {
     return new Promise<Inspection>((resolve, reject) => {
-      const refuse = (limit: string) => reject(new DataError(`Loading the files of the base model takes more than ${limit}`));
-      const timer = setTimeout(() => refuse(`${this.#timeoutMs / 1000} s for one step`), this.#timeoutMs);
+      const rejectOver = (limit: string) => reject(new DataError(`Loading the files of the base model takes more than ${limit}`));
+      const timer = setTimeout(() => rejectOver(`${this.#timeoutMs / 1000} s for one step`), this.#timeoutMs);
       const onError = (error: NodeJS.ErrnoException) => {
-        if (error.code === "ERR_WORKER_OUT_OF_MEMORY") refuse(`${this.#maxHeapMb} MiB of memory`);
+        if (error.code === "ERR_WORKER_OUT_OF_MEMORY") rejectOver(`${this.#maxHeapMb} MiB of memory`);
         else reject(new UnavailableError(`The thread that checks base models died: ${error.message}`, { cause: error }));
       };
       const onExit = () => {

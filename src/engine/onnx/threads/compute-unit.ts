@@ -16,17 +16,21 @@ import { messageOf } from "../../../base/util/values.ts";
 
 /** Samplers and trainer on the same weights. */
 export interface ComputeUnit {
+  /** Description of the processor or the GPU. */
   readonly device: DeviceInfo;
   readonly samplers: SamplerPool;
   readonly trainer: Pick<TrainerClient<CommonMethods, unknown>, "createModel" | "holds" | "call" | "unload">;
+  /** Returns the states of the samplers and the trainer. */
   readonly workers: () => readonly WorkerStatus[];
   /** Makes the weights of a model a policy. @param isSmall - Whether every sampler gets a copy. */
   publish(model: ModelHandle, policy: string, base: BaseSource, isSmall: boolean, options: CallOptions): Promise<void>;
+  /** Stops the workers after their current calls. */
   close(): Promise<void>;
 }
 
 /** Settings of {@link processorUnit}. */
 export interface ProcessorOptions {
+  /** Number of sampler threads. */
   readonly samplers: number;
   readonly sampler: SamplerSettings & { readonly maxRows: number };
   readonly trainer: TrainerSettings;

@@ -33,7 +33,7 @@ export class ComputeUnits {
     return this.#ofBase.get(base);
   }
 
-  /** Returns the unit of a base, which never changes. */
+  /** Returns the unit of a base, which never changes. @param isSmall - Called only for a base that was not used before. */
   async of(base: string, isSmall: () => Promise<boolean>): Promise<ComputeUnit> {
     const known = this.#ofBase.get(base);
     if (known !== undefined) return known;

@@ -35,8 +35,8 @@ export const DEVICE_OPTION_NAMES: DeviceOptionNames = {
  * Returns the device options with defaults applied.
  *
  * @param names - Names of the options in messages.
- * @throws ConfigError `E_CONFIG` for an unknown device or precision, for a memory that is not valid, and for a memory or float16 weights with
- *   the processor.
+ * @throws ConfigError `E_CONFIG` for an unknown device or precision, for a memory that is not valid, and for a memory or float16 weights
+ *   with the processor.
  */
 export function checkedDevice(options: DeviceOptions, names: DeviceOptionNames = DEVICE_OPTION_NAMES): CheckedDevice {
   const { device = "cpu", deviceMemory, weightPrecision = "float32" } = options;

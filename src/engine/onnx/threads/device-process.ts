@@ -1,4 +1,4 @@
-/** The device's process as two workers, one that samples and one that trains. Both die and start together. */
+/** The process of the device (GPU) as two workers, one that samples and one that trains. Both die and start together. */
 import type { ChildProcess } from "node:child_process";
 import { EventEmitter } from "node:events";
 import { spawnProcess } from "../../../base/util/spawn-worker.ts";
@@ -62,7 +62,7 @@ export class DeviceProcess {
   }
 }
 
-/** End of a role in the parent. */
+/** Worker of one role, as the parent sees it: sends and receives the messages of the role over the process's channel. */
 class RoleEnd extends EventEmitter implements WorkerEnd {
   readonly #child: ChildProcess;
   readonly #role: DeviceRole;
@@ -94,7 +94,7 @@ class RoleEnd extends EventEmitter implements WorkerEnd {
     this.#hold((held) => held.delete(this.#role));
   }
 
-  /** The process keeps this one alive while either role does. */
+  /** Changes the set of roles that are in use. The child keeps the parent alive while the set is not empty. */
   #hold(change: (held: Set<DeviceRole>) => void): void {
     const held = RoleEnd.#held.get(this.#child) ?? new Set();
     RoleEnd.#held.set(this.#child, held);
@@ -115,10 +115,15 @@ function adapterIn(text: string): string | null {
 /** Lines on standard error that explain no death: of the Vulkan loader, and of WebGPU when a device is opened. */
 const NOISE = /^(?:INFO|WARNING|DEBUG|DRIVER|LAYER|error: XDG|Warning: maxDynamic)/u;
 
-/** Removes lines of {@link NOISE}, except the last lines, which may be incomplete. */
+/**
+ * Number of lines at the end in which {@link withoutNoise} keeps noise: the last may be incomplete, and {@link adapterIn} reads two lines.
+ */
+const RECENT_LINES = 6;
+
+/** Removes lines of {@link NOISE}, except among the last lines. */
 function withoutNoise(text: string): string {
   const lines = text.split("\n");
-  return lines.filter((line, at) => at >= lines.length - 6 || !NOISE.test(line)).join("\n");
+  return lines.filter((line, index) => index >= lines.length - RECENT_LINES || !NOISE.test(line)).join("\n");
 }
 
 function explain(code: number | null, signal: NodeJS.Signals | null, stderr: string): string {

@@ -56,7 +56,9 @@ export interface DeviceSettings {
 
 const settings = JSON.parse(itemAt(process.argv, 2)) as DeviceSettings;
 
+/** Channel of each role: `port1` receives and answers calls, `port2` passes messages to and from the parent process. */
 const channels = { sampler: new MessageChannel(), trainer: new MessageChannel() };
+/** Roles with an open channel; the process ends after the last is closed. */
 const open = new Set<DeviceRole>(["sampler", "trainer"]);
 for (const role of open) {
   const { port2 } = channels[role];
@@ -82,6 +84,7 @@ const memory = new DeviceMemory(
     if (Object.keys(placement.onProcessor).length > 0) post("trainer", { fallback: placement } satisfies DeviceEvent);
   }),
 );
+/** Positions in the rotary tables, which the trainer and the sampler share. */
 const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), paddedLength(config.contextLength));
 const bases = new DeviceBases(memory, positions, settings.weightPrecision);
 const trainer: DeviceTrainer = new DeviceTrainer(memory, bases, deviceBudget(settings.memoryBytes), () => sampling.settle());

@@ -6,10 +6,15 @@ import { rowsOfHalf } from "../train/halves.ts";
 import type { HalfResult, Step, StepHelper } from "../train/step-executor.ts";
 import type { HalfTask, HelperMethods, SharedModel } from "./helper-worker.ts";
 
+/** Model that the helper thread has. */
 interface Known {
+  /** Base model under an adapter; null if every parameter is trained. */
   readonly base: FrozenBase | null;
+  /** Trained parameters in shared memory. */
   readonly parameters: Float32Array;
+  /** Version of the parameters in shared memory; −1 = none. */
   version: number;
+  /** Memory for the gradients of the next task; null = the thread allocates it. */
   memory: Float32Array | null;
 }
 
@@ -56,12 +61,13 @@ export class HelperThread implements StepHelper {
     if (this.#known.delete(id)) await this.#worker.call("forget", [id]);
   }
 
-  /** Releases the programs of all other thread counts; with an empty set, also all models. */
+  /** Keeps the programs of these thread counts and releases all others. With an empty set, also releases all models. */
   async keep(threads: ReadonlySet<number>): Promise<void> {
     if (threads.size === 0) await Promise.all([...this.#known.keys()].map((id) => this.forget(id)));
     await this.#worker.call("keep", [threads]);
   }
 
+  /** Sends a model to the helper thread, with the weights of its base unless another model has the same base. */
   async #introduce(id: string, { base, lora, parameters }: BatchModel): Promise<Known> {
     const shared = new Float32Array(new SharedArrayBuffer(parameters.byteLength));
     const known: Known = { base: lora ? base : null, parameters: shared, version: -1, memory: null };

@@ -49,6 +49,7 @@ if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
 
 const runners = new Runners();
 
+/** Model of this thread, with the shared memory that its parameters are copied from. */
 interface Known {
   readonly model: BatchModel;
   readonly baseId: number | null;

@@ -19,22 +19,23 @@ export class PrefixAffinity<T> {
     return keysOf(policyId, prompt).reduceRight<T | null>((found, key) => found ?? this.#threads.peek(key) ?? null, null);
   }
 
-  /** Records `home` as the thread of all prefixes of a prompt. */
-  record(policyId: string, prompt: Int32Array, home: T): void {
-    for (const key of keysOf(policyId, prompt)) this.#threads.set(key, home);
+  /** Records `thread` as the thread of all prefixes of a prompt. */
+  record(policyId: string, prompt: Int32Array, thread: T): void {
+    for (const key of keysOf(policyId, prompt)) this.#threads.set(key, thread);
   }
 }
 
 /** Returns one key per prefix, shortest prefix first. */
 function keysOf(policyId: string, prompt: Int32Array): string[] {
   const keys: string[] = [];
+  // Two 32-bit hashes of the tokens so far: FNV-1a, and the same steps with other constants.
   let [high, low] = [0x9747b28c, 0x811c9dc5];
-  for (let at = 0; at + STEP <= prompt.length; at += STEP) {
-    for (let t = at; t < at + STEP; t++) {
+  for (let start = 0; start + STEP <= prompt.length; start += STEP) {
+    for (let t = start; t < start + STEP; t++) {
       low = Math.imul(low ^ prompt[t]!, 0x01000193);
       high = Math.imul(high ^ prompt[t]!, 0x5bd1e995);
     }
-    keys.push(`${policyId} ${at} ${high} ${low}`);
+    keys.push(`${policyId} ${start} ${high} ${low}`);
   }
   return keys;
 }

@@ -32,6 +32,7 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
   /** Requests that wait for the compilation of their grammar. */
   const awaiting = new Set<number>();
 
+  /** Calls `add` with the compiled grammar, unless the request is canceled before. */
   async function addConstrained(id: number, form: OutputForm, add: (constraint: GrammarConstraint) => void): Promise<void> {
     awaiting.add(id);
     try {
@@ -44,6 +45,7 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
     }
   }
 
+  /** Input of the method `add`. */
   type Added = readonly [
     id: number,
     policy: string,

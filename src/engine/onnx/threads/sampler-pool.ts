@@ -24,7 +24,10 @@ interface TrainedWeights {
 
 type Client = WorkerClient<SamplerMethods, SamplerEvent>;
 
-/** Maximum additional load, in requests, of the thread with a cached prefix over the least loaded thread. */
+/**
+ * Max requests by which the load of the thread with a cached prefix may exceed the lowest load; beyond it, the least loaded thread is
+ * chosen.
+ */
 const MAX_DETOUR = 8;
 
 /** Running request of a sampler thread. It ends with its last token, with an error, or when its reader leaves. */
@@ -143,7 +146,7 @@ export class SamplerPool {
   holds(id: string): boolean {
     const policy = this.#policies.get(id);
     if (policy === undefined) return false;
-    const threads = this.#affinityOf(policy).filter(({ isAlive }) => isAlive);
+    const threads = this.#threadsOf(policy).filter(({ isAlive }) => isAlive);
     return threads.length > 0 && threads.every(({ policies }) => policies.has(id));
   }
 
@@ -207,12 +210,12 @@ export class SamplerPool {
 
   /** Loads a policy into its threads. If a load fails or is aborted, all threads release the policy after their load has ended. */
   async #onEach(id: string, isSmall: boolean, load: (client: Client, isLast: boolean) => Promise<unknown>): Promise<void> {
-    const homes = this.#affinityOf({ isSmall });
+    const homes = this.#threadsOf({ isSmall });
     const alive = homes.filter(({ isAlive }) => isAlive);
     const threads = alive.length > 0 ? alive : homes.slice(0, 1);
     this.#policies.set(id, { isSmall });
-    const loads = threads.map(async (thread, at) => {
-      await load(thread.worker.require(), at === threads.length - 1);
+    const loads = threads.map(async (thread, index) => {
+      await load(thread.worker.require(), index === threads.length - 1);
       thread.policies.add(id);
     });
     try {
@@ -227,7 +230,8 @@ export class SamplerPool {
     }
   }
 
-  #affinityOf({ isSmall }: { readonly isSmall: boolean }): readonly SamplerThread[] {
+  /** Returns the threads that should hold a policy: all for a small model, the first for a large one. */
+  #threadsOf({ isSmall }: { readonly isSmall: boolean }): readonly SamplerThread[] {
     return isSmall ? this.#threads : this.#threads.slice(0, 1);
   }
 
@@ -235,7 +239,7 @@ export class SamplerPool {
   #choose(policyId: string, prompt: Int32Array): SamplerThread {
     const policy = this.#policies.get(policyId);
     if (policy === undefined) throw new NotFoundError(`The engine holds no policy "${policyId}"; it was released`);
-    const threads = this.#affinityOf(policy).filter(({ policies }) => policies.has(policyId));
+    const threads = this.#threadsOf(policy).filter(({ policies }) => policies.has(policyId));
     const [first] = threads;
     if (first === undefined)
       throw new UnavailableError("The sampler died and lost the model's weights; they are loaded again with the next request");

@@ -40,6 +40,7 @@ export function restartDelayMs(deaths: number): number {
   return Math.min(MAX_DELAY_MS, MIN_DELAY_MS * 2 ** (deaths - 1));
 }
 
+/** Caller of {@link SupervisedWorker.running} that waits for the replacement. */
 interface Waiter<M extends Methods, E> {
   readonly resolve: (client: WorkerClient<M, E>) => void;
   readonly reject: (error: unknown) => void;

@@ -8,7 +8,10 @@ import type { TrainedModelSpec } from "../train/trainer.ts";
 import type { CommonMethods } from "./trainer-methods.ts";
 import { first } from "../../../base/util/values.ts";
 
-/** Forwards calls to the trainer's worker. A handle's identifier ends with the incarnation of the worker that holds the model. */
+/**
+ * Forwards calls to the trainer's worker. The identifier of a model's handle is `<id>@<incarnation>`: the worker's own identifier of the
+ * model, and the number of restarts of the worker when the model was created.
+ */
 export class TrainerClient<M extends CommonMethods, E> {
   readonly #worker: SupervisedWorker<M, E>;
 

@@ -1,3 +1,4 @@
+/** Methods of a thread or process that trains. */
 import type { AdamParams, LossSpec, Row, StatePath } from "../../port.ts";
 import type { BaseSource } from "../model/config.ts";
 import type { TrainedModelSpec, Trainer } from "../train/trainer.ts";

@@ -52,7 +52,7 @@ const SPAN = 2048;
 const SPAN_BYTES = 4 * SPAN;
 
 /** Byte offset of each vector's span in the module's memory. */
-const AT = { p: 0, m: SPAN_BYTES, v: 2 * SPAN_BYTES, g: 3 * SPAN_BYTES };
+const OFFSETS = { p: 0, m: SPAN_BYTES, v: 2 * SPAN_BYTES, g: 3 * SPAN_BYTES };
 
 // Instructions by their names in the specification's text format. https://webassembly.github.io/spec/core/binary/instructions.html
 const unsigned = (value: number): number[] => (value < 128 ? [value] : [(value & 127) | 128, ...unsigned(value >>> 7)]);
@@ -81,20 +81,20 @@ function updateBody(): number[] {
   const wide = (name: (typeof SCALARS)[number]) => get(vector(name));
   const splats = SCALARS.flatMap((name) => [...get(scalar(name)), ...f32x4.splat, ...set(vector(name))]);
   const step = [
-    ...[...load(index, AT.g), ...wide("clip"), ...f32x4.mul, ...set(g)],
+    ...[...load(index, OFFSETS.g), ...wide("clip"), ...f32x4.mul, ...set(g)],
     // m ← β₁·m + (1 − β₁)·g
-    ...[...load(index, AT.m), ...wide("beta1"), ...f32x4.mul],
+    ...[...load(index, OFFSETS.m), ...wide("beta1"), ...f32x4.mul],
     ...[...get(g), ...wide("oneMinusBeta1"), ...f32x4.mul, ...f32x4.add, ...set(m)],
     // v ← β₂·v + (1 − β₂)·g²
-    ...[...load(index, AT.v), ...wide("beta2"), ...f32x4.mul],
+    ...[...load(index, OFFSETS.v), ...wide("beta2"), ...f32x4.mul],
     ...[...get(g), ...get(g), ...f32x4.mul, ...wide("oneMinusBeta2"), ...f32x4.mul, ...f32x4.add, ...set(v)],
     // p ← (p − shrink·p) − scaledRate · m / (√v / correction + ε)
-    ...[...load(index, AT.p), ...tee(p), ...get(p), ...wide("shrink"), ...f32x4.mul, ...f32x4.sub],
+    ...[...load(index, OFFSETS.p), ...tee(p), ...get(p), ...wide("shrink"), ...f32x4.mul, ...f32x4.sub],
     ...[...get(m), ...get(v), ...f32x4.sqrt, ...wide("correction"), ...f32x4.div, ...wide("epsilon"), ...f32x4.add, ...f32x4.div],
     ...[...wide("scaledRate"), ...f32x4.mul, ...f32x4.sub, ...set(p)],
-    ...store(index, AT.p, get(p)),
-    ...store(index, AT.m, get(m)),
-    ...store(index, AT.v, get(v)),
+    ...store(index, OFFSETS.p, get(p)),
+    ...store(index, OFFSETS.m, get(m)),
+    ...store(index, OFFSETS.v, get(v)),
   ];
   const next = [...get(index), ...i32.const(16), ...i32.add, ...tee(index), ...get(bytes), ...i32.ltU, ...branchIf];
   // Three groups of locals after the arguments: the scalars as vectors, the byte position, and g, m, v, p.
@@ -131,33 +131,34 @@ function moduleBytes(): Uint8Array {
  */
 export class AdamKernel {
   readonly #update: (bytes: number, ...scalars: number[]) => void;
-  readonly #spans: Readonly<Record<keyof typeof AT, Float32Array>>;
+  readonly #spans: Readonly<Record<keyof typeof OFFSETS, Float32Array>>;
 
   constructor() {
     const { memory, update } = new Wasm.Instance(new Wasm.Module(moduleBytes())).exports;
-    const span = (name: keyof typeof AT) => new Float32Array(memory.buffer, AT[name], SPAN);
+    const span = (name: keyof typeof OFFSETS) => new Float32Array(memory.buffer, OFFSETS[name], SPAN);
     this.#update = update;
     this.#spans = { p: span("p"), m: span("m"), v: span("v"), g: span("g") };
   }
 
   /**
-   * Updates parameters `p` and moments `m` and `v` in position in `[start, end)` from the gradient `g`; all four vectors have the same length.
+   * Updates the elements `[start, end)` of the parameters `p` and moments `m` and `v` in place, from the gradient `g`. All four vectors
+   * have the same length.
    */
-  update(vectors: Readonly<Record<keyof typeof AT, Float32Array>>, start: number, end: number, scalars: AdamScalars): void {
+  update(vectors: Readonly<Record<keyof typeof OFFSETS, Float32Array>>, start: number, end: number, scalars: AdamScalars): void {
     const values = SCALARS.map((name) => scalars[name]);
     const { p, m, v, g } = this.#spans;
-    for (let at = start; at < end; at += SPAN) {
-      const stop = Math.min(at + SPAN, end);
-      p.set(vectors.p.subarray(at, stop));
-      m.set(vectors.m.subarray(at, stop));
-      v.set(vectors.v.subarray(at, stop));
-      g.set(vectors.g.subarray(at, stop));
+    for (let from = start; from < end; from += SPAN) {
+      const to = Math.min(from + SPAN, end);
+      p.set(vectors.p.subarray(from, to));
+      m.set(vectors.m.subarray(from, to));
+      v.set(vectors.v.subarray(from, to));
+      g.set(vectors.g.subarray(from, to));
       // Whole vectors of four: elements past the end are computed but not copied back.
-      this.#update(Math.ceil((stop - at) / 4) * 16, ...values);
-      const count = stop - at;
-      vectors.p.set(count === SPAN ? p : p.subarray(0, count), at);
-      vectors.m.set(count === SPAN ? m : m.subarray(0, count), at);
-      vectors.v.set(count === SPAN ? v : v.subarray(0, count), at);
+      const count = to - from;
+      this.#update(Math.ceil(count / 4) * 16, ...values);
+      vectors.p.set(count === SPAN ? p : p.subarray(0, count), from);
+      vectors.m.set(count === SPAN ? m : m.subarray(0, count), from);
+      vectors.v.set(count === SPAN ? v : v.subarray(0, count), from);
     }
   }
 }

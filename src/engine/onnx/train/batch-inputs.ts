@@ -20,6 +20,7 @@ export interface BatchResult {
   readonly entropy: number;
   /** Sum of the entropies times the weights of the tokens, in nats. */
   readonly weightedEntropy: number;
+  /** Loss of the batch; 0 without a loss. */
   readonly loss: number;
 }
 

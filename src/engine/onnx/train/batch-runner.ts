@@ -33,6 +33,7 @@ export interface BatchModel {
   readonly lora: Adapter | null;
   /** Layout of the trained parameters. */
   readonly layout: Layout;
+  /** Trained parameters, flat: the adapter's, or all of the model's. */
   readonly parameters: Float32Array;
 }
 

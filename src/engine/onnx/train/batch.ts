@@ -60,7 +60,9 @@ export interface BatchLimits {
   readonly maxPackedLength?: number | undefined;
   /** Cost of one query-key pair, in tokens: attention cost grows with the square of a row's length. */
   readonly pairCost: number;
-  /** Returns the cost of a token in a batch of this many positions, relative to a small batch: large batches recompute layers. @default 1 */
+  /**
+   * Returns the cost of a token in a batch of this many positions, relative to a small batch: large batches recompute layers. @default 1
+   */
   readonly tokenCost?: ((positions: number) => number) | undefined;
   /** Returns the start of the rotary table of a row with a number of inputs; rows share a prefix only in the same table. @default 0 */
   readonly tableStartOf?: ((inputs: number) => number) | undefined;
@@ -69,7 +71,7 @@ export interface BatchLimits {
 /** Sizes of batches of a large model, relative to `maxTokens`. Each is a graph of its own, which takes seconds to compile. */
 const LARGE_SIZES = [1, 2, 8] as const;
 
-/** A batch may be larger than a size by this factor and is still planned as this size: rows are padded after groups are formed. */
+/** Max ratio of a batch to the size that it is planned as. It exceeds 1 because rows are padded after groups are formed. */
 const SIZE_TOLERANCE = 1.25;
 
 /** Cost of computing a layer again, relative to its gradient with an adapter: one product with each matrix instead of two. */
@@ -230,7 +232,7 @@ function cut(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLim
   return batches.reverse();
 }
 
-/** Padded blocks that hold prefix groups, extended group by group. */
+/** Extents of the padded blocks of some prefix groups, extended group by group. */
 class Shape {
   prompts: Extent | null = null;
   packedRows: Extent = { count: 0, time: 0 };
@@ -255,20 +257,21 @@ class Shape {
  */
 function padded({ prompts, packedRows }: Shape, minRows: number, minPositions: number): Extents {
   if (prompts) {
-    const filled = { ...prompts, count: Math.max(prompts.count, minRows) };
-    const missing = minPositions - filled.count * filled.time;
+    const paddedPrompts = { ...prompts, count: Math.max(prompts.count, minRows) };
+    const missing = minPositions - paddedPrompts.count * paddedPrompts.time;
     return {
-      prompts: filled,
+      prompts: paddedPrompts,
       packedRows: { ...packedRows, count: Math.max(packedRows.count, minRows, Math.ceil(missing / packedRows.time)) },
     };
   }
   const { count, time } = packedRows;
-  const filled = Math.max(count, minRows, Math.ceil(minPositions / time));
-  const long = paddedTime(minPositions);
-  const isLonger = count === 1 && minRows === 1 && long < filled * time;
-  return { prompts, packedRows: isLonger ? { count: 1, time: Math.max(time, long) } : { count: filled, time } };
+  const paddedCount = Math.max(count, minRows, Math.ceil(minPositions / time));
+  const longTime = paddedTime(minPositions);
+  const isLonger = count === 1 && minRows === 1 && longTime < paddedCount * time;
+  return { prompts, packedRows: isLonger ? { count: 1, time: Math.max(time, longTime) } : { count: paddedCount, time } };
 }
 
+/** Returns the padded blocks of a batch, with the number of query blocks of their rows. */
 function cutIntoBlocks({ prompts, packedRows }: Extents, blocksOf: (time: number) => number): Pick<TrainBatch, "prompts" | "packedRows"> {
   const block = (extent: Extent): PaddedBlock => ({ ...extent, blocks: blocksOf(extent.time) });
   return { prompts: prompts && block(prompts), packedRows: block(packedRows) };

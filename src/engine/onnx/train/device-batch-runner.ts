@@ -1,4 +1,4 @@
-/** Runner of batches on a device: feeds rows to compiled gradient graphs, and provides the memory of their large outputs. */
+/** Runner of batches on a device (GPU): feeds rows to compiled gradient graphs, and provides the memory of their large outputs. */
 import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import { type DeviceBase, float16Inputs } from "../model/device-bases.ts";
@@ -23,6 +23,7 @@ export interface DeviceBatchModel {
   readonly lora: Adapter | null;
   /** Layout of the trained parameters. */
   readonly layout: Layout;
+  /** Trained parameters: the adapter's, or all of the model's. */
   readonly parameters: DeviceVector;
   /** Gradients that the gradient of the batch is added to. */
   readonly gradients: DeviceVector;
@@ -34,7 +35,9 @@ export class DeviceBatchRunner {
   readonly #budget: DeviceBudget;
   readonly #programs = new ProgramCache(8);
   readonly #keptShapes = new WeakMap<Program, ReturnType<typeof keptShapes>>();
+  /** Buffers for kept activations. */
   readonly #activations: BufferPool;
+  /** Buffers for gradient sums. */
   readonly #gradients: BufferPool;
 
   constructor(memory: DeviceMemory, budget: DeviceBudget) {

@@ -1,4 +1,4 @@
-/** Global-norm clipping and AdamW on a device, where parameters, moments and gradients stay. */
+/** Global-norm clipping and AdamW on a device (GPU), where parameters, moments and gradients stay. */
 import type { AdamParams } from "../../../base/training-rows.ts";
 import { add, concat, div, expandTo, Graph, join, mul, reduceSum, reshape, split, sqrt, sub, sumAll, type Value } from "../graph/index.ts";
 import type { Layout, Parameter } from "../model/parameters.ts";
@@ -67,13 +67,14 @@ export class DeviceOptimizer {
     return gradNorm;
   }
 
+  /** Returns the global norm of the gradients. */
   async #norm(gradients: DeviceVector, groups: readonly ParameterGroup[]): Promise<number> {
     // A single tensor is read in its own shape, without a copy.
     const shapes = groups.map((group) => (group.parameters.length === 1 ? [first(group.parameters).shape] : flatShapes(group)));
     const program = await this.#programs.get(`norm ${JSON.stringify(shapes)}`, () =>
       Program.compile(normGraph(shapes), "gradient-norm", { threads: 1, device: this.#memory.device }),
     );
-    const feeds = groups.flatMap((group, at) => feedsOf(gradients, group, itemAt(shapes, at), `g${at}_`));
+    const feeds = groups.flatMap((group, index) => feedsOf(gradients, group, itemAt(shapes, index), `g${index}_`));
     const { gradient_norm: norm } = await program.run(Object.fromEntries(feeds), ["gradient_norm"]);
     return (norm!.data as Float32Array)[0]!;
   }
@@ -98,8 +99,10 @@ export class DeviceOptimizer {
       ["m", vectors.first.get(group.name).tensor],
       ["v", vectors.second.get(group.name).tensor],
     ]);
-    const results = await program.run(feeds, [...sizes.map((_, at) => `p${at}_next`), "m_next", "v_next"]);
-    group.parameters.forEach(({ name, shape }, at) => vectors.parameters.set(name, this.#memory.adopt(results[`p${at}_next`]!, shape)));
+    const results = await program.run(feeds, [...sizes.map((_, index) => `p${index}_next`), "m_next", "v_next"]);
+    group.parameters.forEach(({ name, shape }, index) =>
+      vectors.parameters.set(name, this.#memory.adopt(results[`p${index}_next`]!, shape)),
+    );
     vectors.first.set(group.name, this.#memory.adopt(results["m_next"]!));
     vectors.second.set(group.name, this.#memory.adopt(results["v_next"]!));
   }
@@ -125,13 +128,16 @@ export function groupsOf({ parameters, decayed }: Layout): ParameterGroup[] {
   });
 }
 
+/** Returns the shapes of a group's parameters as vectors. */
 function flatShapes({ parameters }: ParameterGroup): (readonly number[])[] {
   return parameters.map(({ size }) => [size]);
 }
 
 /** Returns the tensors of a group in other shapes, by the names of graph inputs: `prefix` and an index. */
 function feedsOf(vector: DeviceVector, { parameters }: ParameterGroup, shapes: readonly (readonly number[])[], prefix: string) {
-  return zip(parameters, shapes).map(([{ name }, shape], at) => [`${prefix}${at}`, withShape(vector.get(name).tensor, shape)] as const);
+  return zip(parameters, shapes).map(
+    ([{ name }, shape], index) => [`${prefix}${index}`, withShape(vector.get(name).tensor, shape)] as const,
+  );
 }
 
 /** Number of terms that are added up in one piece. */
@@ -145,7 +151,7 @@ const PIECE = 512;
 function normGraph(groups: readonly (readonly (readonly number[])[])[]): Graph {
   const graph = new Graph();
   const sums = groups.map((shapes, group) => {
-    const tensors = shapes.map((shape, at) => graph.input(`g${group}_${at}`, shape));
+    const tensors = shapes.map((shape, index) => graph.input(`g${group}_${index}`, shape));
     const x = tensors.length === 1 ? first(tensors) : inPieces(tensors);
     const sum = reduceSum(mul(x, x), [x.shape.length - 1]);
     return reshape(sum, [sum.shape.reduce<number>((size, dim) => size * Number(dim), 1)]);
@@ -172,7 +178,7 @@ function updateGraph(sizes: readonly number[]): Graph {
   const graph = new Graph();
   const total = sizes.reduce((a, b) => a + b, 0);
   const joined = (name: string) => {
-    const tensors = sizes.map((size, at) => graph.input(name + at, [size]));
+    const tensors = sizes.map((size, index) => graph.input(name + index, [size]));
     return join(tensors, 0, total);
   };
   const scalar = Object.fromEntries(SCALARS.map((name) => [name, graph.input(name, [])])) as Record<(typeof SCALARS)[number], Value>;
@@ -183,7 +189,7 @@ function updateGraph(sizes: readonly number[]): Graph {
   const update = div(first, add(div(sqrt(second), scalar.correction), scalar.epsilon));
   const next = sub(sub(p, mul(p, scalar.shrink)), mul(update, scalar.scaledRate));
   const parts = sizes.length === 1 ? [next] : split(next, 0, sizes);
-  parts.forEach((part, at) => graph.output(`p${at}_next`, part));
+  parts.forEach((part, index) => graph.output(`p${index}_next`, part));
   graph.output("m_next", first);
   graph.output("v_next", second);
   return graph;

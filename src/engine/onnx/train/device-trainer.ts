@@ -1,6 +1,7 @@
 /**
- * Trainable models in a device's memory, with the training operations of the engine port. Weights, moments and gradients stay on the
- * device: a step sends rows and returns log-probabilities, entropies and the gradient norm.
+ * Trainable models in the memory of a device (GPU), with the training operations of the engine port; trainer.ts is the counterpart for the
+ * processor. Weights, moments and gradients stay on the device: a step sends rows and returns log-probabilities, entropies and the gradient
+ * norm.
  */
 import { NotFoundError } from "../../../base/errors.ts";
 import { checkRows } from "../../check-request.ts";
@@ -22,6 +23,7 @@ import { requireFinitePass } from "./require-finite.ts";
 import { collectResults, type PassResult } from "./summary.ts";
 import type { TrainedModelSpec } from "./trainer.ts";
 
+/** Trainable model with its vectors on the device. */
 interface DeviceModel {
   readonly baseId: string;
   readonly base: DeviceBase;
@@ -53,7 +55,9 @@ export class DeviceTrainer {
   #neededBytes = 0;
   #nextId = 0;
 
-  /** @param makeRoom - Called before a pass with gradient; resolves when other users of the memory leave `pendingBytes`. @default at once */
+  /**
+   * @param makeRoom - Called before a pass with gradient; resolves when other users of the memory leave `pendingBytes`. @default at once
+   */
   constructor(memory: DeviceMemory, bases: DeviceBases, budget = deviceBudget(), makeRoom = () => Promise.resolve()) {
     this.#memory = memory;
     this.#bases = bases;
@@ -73,6 +77,7 @@ export class DeviceTrainer {
     if (this.#neededBytes === 0) this.#runner.clear();
   }
 
+  /** Creates a model from the weights of its base, from random ones, or from a saved state, and returns its id. */
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
     const freshSeed = spec.fresh === true ? spec.seed : undefined;
     const options = { freshSeed, isTrained: spec.lora === undefined };
@@ -143,6 +148,7 @@ export class DeviceTrainer {
     model.step = 0;
   }
 
+  /** Writes parameters, moments and step count into an existing empty directory. */
   async saveState(id: string, path: string): Promise<void> {
     const model = this.#model(id);
     const { vectors, layout, step } = model;
@@ -152,6 +158,7 @@ export class DeviceTrainer {
     await writeState(path, this.#identity(model), { parameters, first, second, step });
   }
 
+  /** Reads a saved state into a model and zeroes its gradients. */
   async loadState(id: string, path: string): Promise<void> {
     const model = this.#model(id);
     const { vectors, layout } = model;

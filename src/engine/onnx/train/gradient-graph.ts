@@ -47,11 +47,14 @@ export interface GradientOptions {
  * run over the rows of both blocks at once. Attention runs over each block separately; packed rows attend to the keys of their prompts,
  * then to their own keys.
  *
- * Inputs besides the weights, for the packed rows and, with `prompt_` before the name, for the prompts: `tokens`, flat; `positions` `[rows,
- * blocks, t]`; for each block of `t` queries a `mask0`, `mask1`, … `[rows or 1, 1, (h/kv)·t, keys]`, 0 where a query may attend and very
- * negative elsewhere; for layers with a sliding window, `window_mask0`, …. With prompts, `prompt_of` `[M, G]` is 1 where a packed row continues a prompt. Then the rotary tables; and for the `S`
- * trained tokens `selected` (the flat index of the position that predicts each token, prompts before packed rows), `targets`, `weights`,
- * and for policy losses `advantages`, `old`, `known` (1 where `old` is known), `low`, `high` (bounds of the ratio).
+ * Inputs of the packed rows and, with `prompt_` before the name, of the prompts: `tokens`, flat; `positions` `[rows, blocks, t]`; for each
+ * block of `t` queries a `mask0`, `mask1`, … `[rows or 1, 1, (h/kv)·t, keys]`, 0 where a query may attend and very negative elsewhere; for
+ * layers with a sliding window, `window_mask0`, ….
+ *
+ * Inputs of the `S` trained tokens: `selected` (the flat index of the position that predicts each token, prompts before packed rows),
+ * `targets`, `weights`, and for policy losses `advantages`, `old`, `known` (1 where `old` is known), `low`, `high` (bounds of the ratio).
+ *
+ * Further inputs: the weights and rotary tables; with prompts, `prompt_of` `[M, G]`, 1 where a packed row continues a prompt.
  *
  * Outputs: `logprob` and `entropy` `[S, 1]`, `loss`, and the accumulators of the trainable parameters.
  *
@@ -111,25 +114,25 @@ export function gradientGraph(
   for (const [layer, { output, residual, gate, up }] of [...layers.entries()].reverse()) {
     const input = layers[layer - 1]?.output ?? embedded;
     // Under an adapter, nothing before the first layer is trained.
-    const ends = (value: Value) => (layer === 0 && adapters ? [] : [value]);
+    const endsAt = (value: Value) => (layer === 0 && adapters ? [] : [value]);
     const isOwn = isNamed(`layer${layer}_`);
     const gradient = first(current.gradients);
     const finished = [gradient, ...current.updated];
     if (layer < plan.recomputedLayers) {
-      const again = after(input, finished);
-      current = sums.pullback(new Map([[applyLayer(layer, again).output, gradient]]), ends(again), isOwn);
+      const delayedInput = after(input, finished);
+      current = sums.pullback(new Map([[applyLayer(layer, delayedInput).output, gradient]]), endsAt(delayedInput), isOwn);
     } else if (plan.isOrdered) {
-      const late = after(gate, finished);
+      const delayedGate = after(gate, finished);
       const isDown = isNamed(`layer${layer}_down`);
       const half = sums.pullback(
-        new Map([[gatedOutput(inputs, layer, { residual, gate: late, up }), gradient]]),
-        [residual, late, up],
+        new Map([[gatedOutput(inputs, layer, { residual, gate: delayedGate, up }), gradient]]),
+        [residual, delayedGate, up],
         isDown,
       );
       const cotangents = new Map(zip([residual, gate, up], half.gradients));
-      const rest = sums.pullback(cotangents, ends(input), (name) => isOwn(name) && !isDown(name));
+      const rest = sums.pullback(cotangents, endsAt(input), (name) => isOwn(name) && !isDown(name));
       current = { gradients: rest.gradients, updated: [...half.updated, ...rest.updated] };
-    } else current = sums.pullback(new Map([[output, gradient]]), ends(input), isOwn);
+    } else current = sums.pullback(new Map([[output, gradient]]), endsAt(input), isOwn);
   }
   if (!adapters) sums.pullback(new Map([[embedded, first(current.gradients)]]), [], isNamed("embedding"));
   for (const [name, sum] of sums.all) {

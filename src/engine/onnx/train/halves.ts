@@ -20,19 +20,19 @@ export function splitInHalves(batches: readonly TrainBatch[]): [TrainBatch[], Tr
 
 /** Returns the rows that some batches need, and the batches with their members re-indexed to these rows. */
 export function rowsOfHalf(rows: readonly Row[], batches: readonly TrainBatch[]): { rows: Row[]; batches: TrainBatch[] } {
-  const places = new Map<number, number>();
-  const placeOf = (index: number) => {
-    if (!places.has(index)) places.set(index, places.size);
-    return getOrThrow(places, index);
+  const newIndices = new Map<number, number>();
+  const newIndexOf = (index: number) => {
+    if (!newIndices.has(index)) newIndices.set(index, newIndices.size);
+    return getOrThrow(newIndices, index);
   };
   const picked = batches.map((batch) => ({
     ...batch,
-    groups: batch.groups.map((group) => ({ ...group, members: group.members.map(placeOf) })),
+    groups: batch.groups.map((group) => ({ ...group, members: group.members.map(newIndexOf) })),
   }));
-  return { rows: [...places.keys()].map((index) => itemAt(rows, index)), batches: picked };
+  return { rows: [...newIndices.keys()].map((index) => itemAt(rows, index)), batches: picked };
 }
 
-/** Adds `part` to `sum`, element by element. */
+/** Adds `part` to `sum` in place, element by element. */
 export function addTo(sum: Float32Array, part: Float32Array): void {
   for (let i = 0; i < sum.length; i++) sum[i]! += part[i]!;
 }

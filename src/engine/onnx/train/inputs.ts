@@ -20,6 +20,7 @@ export interface TrainedEntries {
   readonly targets: BigInt64Array;
   readonly weights: Float32Array;
   readonly advantages: Float32Array;
+  /** Log-probabilities with which the tokens were sampled; 0 where unknown. */
   readonly old: Float32Array;
   /** 1 where `old` is known, else 0. */
   readonly known: Float32Array;
@@ -52,11 +53,11 @@ export function tokenInputs(
     const { members, shared, continuations } = group;
     // All members of a group have the same table.
     const head = itemAt(rows, itemAt(members, 0));
-    const first = startOf(inputsOf(head));
-    if (prompts && batch.prompts) write(prompts, prompt * batch.prompts.time, head.tokens, 0, shared, first);
+    const tableRow = startOf(inputsOf(head));
+    if (prompts && batch.prompts) write(prompts, prompt * batch.prompts.time, head.tokens, 0, shared, tableRow);
     for (const [index, { packedRow, start, length }] of zip(members, continuations)) {
-      const at = (firstPackedRow + packedRow) * batch.packedRows.time + start;
-      write(packedRows, at, itemAt(rows, index).tokens, shared, length, first);
+      const offset = (firstPackedRow + packedRow) * batch.packedRows.time + start;
+      write(packedRows, offset, itemAt(rows, index).tokens, shared, length, tableRow);
     }
   });
   return { prompts, packedRows };
@@ -66,10 +67,11 @@ function emptyTokens({ count, time }: PaddedBlock): Tokens {
   return { tokens: new BigInt64Array(count * time), positions: new BigInt64Array(count * time) };
 }
 
-function write({ tokens, positions }: Tokens, at: number, source: Int32Array, from: number, count: number, first: number): void {
+/** Writes `count` tokens of a row from token `from` on, and their positions in the rotary tables, which start at row `tableRow`. */
+function write({ tokens, positions }: Tokens, offset: number, source: Int32Array, from: number, count: number, tableRow: number): void {
   for (let t = 0; t < count; t++) {
-    tokens[at + t] = BigInt(source[from + t]!);
-    positions[at + t] = BigInt(first + from + t);
+    tokens[offset + t] = BigInt(source[from + t]!);
+    positions[offset + t] = BigInt(tableRow + from + t);
   }
 }
 
@@ -100,16 +102,16 @@ export function selectTrained(rows: readonly Row[], batch: TrainBatch, minEntrie
     known: new Float32Array(size),
     count,
   };
-  let at = 0;
+  let entry = 0;
   forEachTrained(rows, batch, (row, t, position) => {
     const old = row.logprobs?.[t] ?? NaN;
-    selection.selected[at] = BigInt(position);
-    selection.targets[at] = BigInt(row.tokens[t]!);
-    selection.weights[at] = row.weights[t]!;
-    selection.advantages[at] = row.advantages?.[t] ?? 0;
-    selection.old[at] = Number.isNaN(old) ? 0 : old;
-    selection.known[at] = Number.isNaN(old) ? 0 : 1;
-    at++;
+    selection.selected[entry] = BigInt(position);
+    selection.targets[entry] = BigInt(row.tokens[t]!);
+    selection.weights[entry] = row.weights[t]!;
+    selection.advantages[entry] = row.advantages?.[t] ?? 0;
+    selection.old[entry] = Number.isNaN(old) ? 0 : old;
+    selection.known[entry] = Number.isNaN(old) ? 0 : 1;
+    entry++;
   });
   return selection;
 }

@@ -1,6 +1,6 @@
 /**
  * Kept activations: the values of the forward pass that the backward pass reads. As outputs of a gradient graph, they are written to
- * buffers that the caller reuses from run to run. A runtime that frees them after every run allocates gigabytes anew in each.
+ * buffers that the caller reuses from run to run. Otherwise the runtime would free them after every run and allocate gigabytes anew.
  */
 import { dimSizes, type InputShapes, sizedShape } from "../graph/dim-sizes.ts";
 import type { Graph } from "../graph/index.ts";

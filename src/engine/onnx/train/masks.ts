@@ -1,4 +1,7 @@
-/** Attention masks of gradient graphs. */
+/**
+ * Attention masks of gradient graphs. A line of a mask belongs to one query and one of its `copies`: the query heads that share a key head
+ * are concatenated along the queries.
+ */
 import { MASKED } from "../graph/index.ts";
 import type { TrainBatch, PaddedBlock } from "./batch.ts";
 import { forEachGroup } from "./inputs.ts";

@@ -1,6 +1,6 @@
 /**
- * Memory plan of a batch: the one rule that decides, from the bytes of a batch, which of its intermediate values a gradient graph keeps. The
- * numbers are measured in `docs/notebook/2026-11-22-memory-of-training.md`.
+ * Memory plan of a batch: the one rule that decides, from the bytes of a batch, which of its intermediate values a gradient graph keeps.
+ * The numbers are measured in `docs/notebook/2026-11-22-memory-of-training.md`.
  */
 import type { ModelConfig } from "../model/config.ts";
 import { DEFAULT_DEVICE_MEMORY, MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
@@ -23,7 +23,7 @@ export interface MemoryPlan {
 /** Plan of a batch that fits into memory whole. */
 export const WHOLE: MemoryPlan = { headSlices: 1, isOrdered: false, recomputedLayers: 0 };
 
-/** Size of a batch that determines its memory. */
+/** Sizes of a batch that determine its memory. */
 export interface BatchSize {
   /** Token positions, padding included. */
   readonly positions: number;
@@ -62,7 +62,9 @@ export interface DeviceBudget extends MemoryBudget {
   readonly pooledBytes: number;
   /** Min bytes of a kept activation with such a buffer. The runtime keeps enough of its own smaller buffers. */
   readonly minPooledBytes: number;
-  /** Max bytes of the buffers that stay allocated for gradients between runs. Models with larger gradients keep no buffers between steps. */
+  /**
+   * Max bytes of the buffers that stay allocated for gradients between runs. Models with larger gradients keep no buffers between steps.
+   */
   readonly pooledGradientBytes: number;
 }
 
@@ -77,6 +79,7 @@ const MAX_TOKENS = 4096;
  */
 export function deviceBudget(memory = DEFAULT_DEVICE_MEMORY): DeviceBudget {
   const factor = memory / DEFAULT_DEVICE_MEMORY;
+  // 3.5 GiB of 8 GB.
   const keptBytes = 7 * 2 ** 29 * factor;
   return {
     logitsBytes: MAX_BINDING_BYTES,
@@ -91,7 +94,7 @@ export function deviceBudget(memory = DEFAULT_DEVICE_MEMORY): DeviceBudget {
   };
 }
 
-/** Recomputed layers are a multiple of this fraction of all layers. */
+/** Number of steps in which the share of recomputed layers grows, so that there are few graphs: the share is a multiple of an eighth. */
 const RECOMPUTED_PARTS = 8;
 
 /**

@@ -1,3 +1,4 @@
+/** Global-norm clipping and AdamW on the processor. The device's counterpart is device-optimizer.ts. */
 import { type AdamParams, completeAdam } from "../../../base/training-rows.ts";
 import { Graph, mul, reduceSum } from "../graph/index.ts";
 import { BLOCK, type Layout } from "../model/parameters.ts";
@@ -9,7 +10,9 @@ import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts
 export interface OptimizerState {
   readonly parameters: Float32Array;
   readonly gradients: Float32Array;
+  /** First moments: moving averages of the gradients. */
   readonly first: Float32Array;
+  /** Second moments: moving averages of the squared gradients. */
   readonly second: Float32Array;
   /** Steps taken. */
   step: number;
@@ -27,12 +30,13 @@ export class Optimizer {
     this.#squares = squares;
   }
 
+  /** Compiles the graph of the gradient norm. @param threads - Threads inside one op. */
   static async create(threads: number): Promise<Optimizer> {
     return new Optimizer(await Program.compile(squaresGraph(), "gradient-squares", { threads, memoryPattern: false }));
   }
 
   /**
-   * Takes one step in position: clips by the global norm, updates parameters and moments, zeroes the gradients.
+   * Takes one step in place: clips by the global norm, updates parameters and moments, zeroes the gradients.
    *
    * @returns The global gradient norm before clipping.
    * @throws NonFiniteError `E_NON_FINITE` naming the tensor if the norm or an updated weight is not finite; then parameters and moments are
@@ -63,8 +67,8 @@ export class Optimizer {
   }
 
   /**
-   * Computes `√Σ g²`. Squares are summed in blocks in float32, and the blocks in float64: a running float32 sum over millions of terms loses
-   * three digits.
+   * Computes `√Σ g²`. Squares are summed in blocks in float32, and the blocks in float64: a running float32 sum over millions of terms
+   * loses three digits.
    */
   async #norm(gradients: Float32Array): Promise<number> {
     const { Tensor } = await loadRuntime();
@@ -99,10 +103,10 @@ export function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { deca
   return { decayed: { ...rest, shrink: learningRate * weightDecay }, rest };
 }
 
-/** Max magnitude of a first moment: a mean of gradients with a finite sum of squares in float32. */
+/** Max magnitude of a first moment: a mean of gradients, whose squares have a finite float32 sum. Rounded up from `√3.4e38`. */
 const MAX_MOMENT = 2e19;
 
-/** Max update that leaves a finite float32 weight finite: less than half the last position of the largest float32, 2^103. */
+/** Max update that leaves a finite float32 weight finite: less than half a unit in the last place of the largest float32, 2^103. */
 const HARMLESS_UPDATE = 1e30;
 
 /**

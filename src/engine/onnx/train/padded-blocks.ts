@@ -42,12 +42,13 @@ export function reachesOf(config: ModelConfig): readonly Reach[] {
   return [...(windowed < config.layers ? (["full"] as const) : []), ...(windowed > 0 ? (["window"] as const) : [])];
 }
 
+/** Part of an input's name for a reach. */
 const MASK_PREFIX: Readonly<Record<Reach, string>> = { full: "", window: "window_" };
 
 /** Returns the name of the graph input with the mask of a block of queries. */
 export const maskName = (prefix: string, block: number, reach: Reach) => `${prefix}${MASK_PREFIX[reach]}mask${block}`;
 
-/** Returns the name of the graph input with the places of a block's keys, `0, 1, …`. */
+/** Returns the name of the graph input with the indices of a block's keys, `0, 1, …`. */
 export const keysName = (prefix: string, block: number) => `${prefix}key_places${block}`;
 
 /** Returns the names of the graph inputs with the ranges of a block of queries. */
@@ -97,13 +98,13 @@ interface BlockInputs {
 /**
  * Declares the inputs of one padded block.
  *
- * @param reach - Dimension of the keys if the rows attend to more keys than their own, else null.
+ * @param allKeys - Dimension of the keys if the rows attend to more keys than their own; null otherwise.
  */
 function blockInputs(
   model: SharedInputs,
   prefix: string,
   { count, recompute }: QueryBlocks,
-  reach: Dim | null,
+  allKeys: Dim | null,
   source: MaskSource,
 ): BlockInputs {
   const { graph, config } = model;
@@ -111,7 +112,9 @@ function blockInputs(
   const [batch, time, rows, grouped] = [name("rows"), name("time"), name("flat"), name("grouped")];
   const block = count === 1 ? time : name("block");
   const blocks = graph.input(name("positions"), [batch, count, block], "int64");
-  const keys = (index: number) => (index === count - 1 ? (reach ?? time) : index === 0 && reach === null ? block : name(`keys${index}`));
+  // A block attends to all keys up to its own. The first block without other keys has as many keys as queries.
+  const keys = (index: number) =>
+    index === count - 1 ? (allKeys ?? time) : index === 0 && allKeys === null ? block : name(`keys${index}`);
   const queries = count === 1 ? grouped : name("block_rows");
   const inputs = { ...model, dims: { batch, time, rows, grouped }, positions: reshape(blocks, [batch, time]) };
   const tokens = graph.input(name("tokens"), [rows], "int64");
@@ -141,13 +144,13 @@ function maskOfRanges(
 ): Value {
   // Reaches share the inputs with equal names.
   const input = (name: string, shape: readonly Dim[]) => graph.inputs.find((known) => known.name === name) ?? graph.input(name, shape);
-  const places = input(keys, [width]);
+  const keyIndices = input(keys, [width]);
   const line = (name: string) => input(name, [batch, 1, queries, 1]);
-  const [seen, hidden] = [graph.scalar(0), graph.scalar(MASKED)];
-  const upToQuery = where(lessOrEqual(places, line(names.last)), seen, hidden);
-  const own = where(lessOrEqual(line(names.first), places), upToQuery, hidden);
-  const ofPrompt = reach === "full" ? seen : where(lessOrEqual(line(names.firstPrompt), places), seen, hidden);
-  return where(lessOrEqual(places, input(names.prompt, [batch, 1, 1, 1])), ofPrompt, own);
+  const [visible, hidden] = [graph.scalar(0), graph.scalar(MASKED)];
+  const upToQuery = where(lessOrEqual(keyIndices, line(names.last)), visible, hidden);
+  const own = where(lessOrEqual(line(names.first), keyIndices), upToQuery, hidden);
+  const ofPrompt = reach === "full" ? visible : where(lessOrEqual(line(names.firstPrompt), keyIndices), visible, hidden);
+  return where(lessOrEqual(keyIndices, input(names.prompt, [batch, 1, 1, 1])), ofPrompt, own);
 }
 
 /** Returns the attention layer of a batch with prompts: prompts attend to themselves, packed rows to their prompt and themselves. */

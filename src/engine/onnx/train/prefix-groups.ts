@@ -28,8 +28,9 @@ export interface PrefixGroup {
 }
 
 /**
- * Continuation: the `length` own tokens of a member, in packed row `packedRow` of its group from `start` on. A continuation of length 0 (a row
- * that is all prompt) occupies no packed row; its `packedRow` and `start` must not be used. A group of equal rows has no packed rows at all.
+ * Continuation: the `length` own tokens of a member, in packed row `packedRow` of its group from `start` on. A continuation of length 0 (a
+ * row that is all prompt) occupies no packed row; its `packedRow` and `start` must not be used. A group of equal rows has no packed rows at
+ * all.
  */
 export interface Continuation {
   readonly packedRow: number;
@@ -49,9 +50,9 @@ const COPY_COST = 1 / 12;
  */
 export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): PrefixGroup[] {
   const { maxSharing, maxTrained, pairCost, tokenCost, tableStartOf = () => 0 } = limits;
-  const alone = (length: number) => length * (1 + length * pairCost);
-  const together = (shared: number, own: number, longest: number) => alone(shared) + own * (1 + (shared + longest) * pairCost);
-  // The cost of a token in a group that is laid out, padding included.
+  const aloneCost = (length: number) => length * (1 + length * pairCost);
+  const groupCost = (shared: number, own: number, longest: number) => aloneCost(shared) + own * (1 + (shared + longest) * pairCost);
+  // Relative cost of a token in a batch of the group's padded size; 1 where the size does not matter.
   const factor = (lengths: readonly number[], shared: number) => {
     if (tokenCost === undefined) return 1;
     const { packedRows, packedLength } = layOut(without(shared, lengths), shared, limits);
@@ -64,7 +65,7 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
     // The last token of a row predicts nothing and is never an input.
     let shared = inputsOf(head);
     let longestRow = shared;
-    let cost = alone(shared);
+    let cost = aloneCost(shared);
     const lengths = [shared];
     let inputs = shared;
     let trained = weightedTokens(head);
@@ -74,21 +75,21 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
       const common = Math.min(shared, commonPrefix(head.tokens, row.tokens));
       const own = inputs + length - (members.length + 1) * common;
       const longest = Math.max(longestRow, length);
-      const joined = together(common, own, longest - common);
-      const more = trained + weightedTokens(row);
+      const joinedCost = groupCost(common, own, longest - common);
+      const joinedTrained = trained + weightedTokens(row);
       if (
         common < MIN_SHARED ||
         tableStartOf(length) !== tableStartOf(inputsOf(head)) ||
         common + own > maxSharing ||
-        more > maxTrained ||
-        joined * factor([...lengths, length], common) >= cost * factor(lengths, shared) + alone(length) * factor([length], 0)
+        joinedTrained > maxTrained ||
+        joinedCost * factor([...lengths, length], common) >= cost * factor(lengths, shared) + aloneCost(length) * factor([length], 0)
       )
         break;
       shared = common;
       longestRow = longest;
-      cost = joined;
+      cost = joinedCost;
       inputs += length;
-      trained = more;
+      trained = joinedTrained;
       lengths.push(length);
       members.push(next);
     }
@@ -138,16 +139,17 @@ function layOut(
 /** Packs continuations by first-fit decreasing: the longest first, each into the first packed row with room for it. */
 function firstFit(lengths: readonly number[], size: number): { packedRows: number; continuations: Continuation[] } {
   const continuations: Continuation[] = new Array<Continuation>(lengths.length);
-  const filled: number[] = [];
+  /** Tokens in each packed row so far. */
+  const usedLengths: number[] = [];
   for (const [index, length] of [...lengths.entries()].sort(([i, a], [j, b]) => b - a || i - j)) {
-    // A row that is all prompt has no continuation to position.
-    const found = length === 0 ? 0 : filled.findIndex((used) => used + length <= size);
-    const packedRow = found < 0 ? filled.length : found;
-    const start = filled[packedRow] ?? 0;
-    if (length > 0) filled[packedRow] = start + length;
+    // A row that is all prompt has no continuation to place.
+    const found = length === 0 ? 0 : usedLengths.findIndex((used) => used + length <= size);
+    const packedRow = found < 0 ? usedLengths.length : found;
+    const start = usedLengths[packedRow] ?? 0;
+    if (length > 0) usedLengths[packedRow] = start + length;
     continuations[index] = { packedRow, start, length };
   }
-  return { packedRows: filled.length, continuations };
+  return { packedRows: usedLengths.length, continuations };
 }
 
 /** Counts the leading tokens that two rows have in common, their last tokens excluded. */

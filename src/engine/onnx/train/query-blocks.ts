@@ -56,8 +56,8 @@ export function graphShape({ prompts, packedRows }: Pick<TrainBatch, "prompts" |
 }
 
 /**
- * Padded lengths are multiples of this times the number of query blocks: few distinct shapes, aligned rows, and on a device at least as many
- * pieces of a sum over all positions.
+ * Padded lengths are multiples of this times the number of query blocks. This gives few distinct shapes and aligned rows, and a device can
+ * cut a sum over all positions into at least as many pieces.
  */
 export const PADDING_STEP = 8;
 

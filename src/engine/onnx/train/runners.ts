@@ -1,3 +1,4 @@
+/** Batch runners of a thread. */
 import { getOrInsert } from "../../../base/util/values.ts";
 import { BatchRunner } from "./batch-runner.ts";
 

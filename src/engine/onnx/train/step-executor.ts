@@ -19,8 +19,8 @@ import { zip } from "../../../base/util/values.ts";
 export const MAX_HALF_BATCH_TOKENS = 512;
 
 /**
- * Milliseconds without a step after which the graphs of a large model are freed, with the memory of their largest runs: the rollouts between two
- * RL steps need it more. Compiling them again takes a few percent of a step.
+ * Milliseconds without a step after which the graphs of a large model are freed, with the memory of their largest runs: the rollouts
+ * between two RL steps need it more. Compiling them again takes a few percent of a step.
  */
 const IDLE_MS = 5_000;
 
@@ -60,14 +60,14 @@ export interface StepHelper {
   reuse(modelId: string, memory: Float32Array): void;
   /** Releases a model. */
   forget(modelId: string): Promise<void>;
-  /** Releases the programs of all other thread counts; with an empty set, also all models. */
+  /** Keeps the programs of these thread counts and releases all others. With an empty set, also releases all models. */
   keep(threads: ReadonlySet<number>): Promise<void>;
 }
 
 /** Starts a helper thread. @param onDeath - Called once if the thread dies. */
 export type StartHelper = (onDeath: () => void) => StepHelper;
 
-/** Calls a computation with the number of threads inside one op that it must use. */
+/** Function that runs the computation of a batch with a number of threads inside one op. */
 type Schedule = <T>(batch: TrainBatch, compute: (threads: number) => Promise<T>) => Promise<T>;
 
 /** Kind of steps that share one thread choice. */
@@ -135,6 +135,7 @@ export class StepExecutor {
     await this.#helper?.forget(modelId);
   }
 
+  /** Whether two threads may compute the halves of a step at the same time. */
   #canRunSideBySide([first, second]: readonly [readonly TrainBatch[], readonly TrainBatch[]]): boolean {
     const longest = Math.max(...[...first, ...second].map(({ prompts, packedRows }) => Math.max(prompts?.time ?? 0, packedRows.time)));
     return this.#startHelper !== undefined && second.length > 0 && longest <= MAX_HALF_BATCH_TOKENS;

@@ -1,3 +1,4 @@
+/** Results of a pass, collected from the results of its batches. */
 import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
 import { type TrainBatch, positionsIn } from "./batch.ts";
@@ -15,13 +16,13 @@ export function collectResults(rows: readonly Row[], results: ReadonlyMap<TrainB
   const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
   const metrics = { loss: 0, tokens: 0, entropy: 0, weightedEntropy: 0, positions: 0, padding: 0 };
   for (const [batch, result] of results) {
-    let at = 0;
-    forEachTrained(rows, batch, (_row, t, _place, index) => (logprobs[index]![t] = result.logprobs[at++]!));
-    if (at === 0) continue;
+    let count = 0;
+    forEachTrained(rows, batch, (_row, t, _position, index) => (logprobs[index]![t] = result.logprobs[count++]!));
+    if (count === 0) continue;
     metrics.loss += result.loss;
     metrics.entropy += result.entropy;
     metrics.weightedEntropy += result.weightedEntropy;
-    metrics.tokens += at;
+    metrics.tokens += count;
     metrics.positions += positionsIn(batch);
     metrics.padding += positionsIn(batch) - batch.groups.reduce((sum, { length }) => sum + length, 0);
   }

@@ -44,13 +44,18 @@ export interface ThreadTrial {
  * than an earlier one: fewer threads would be slower still, and their trials would take longest.
  */
 export class ThreadChoice {
+  /** Candidates that were not tried yet, most threads first. */
   readonly #rest: number[];
+  /** Measured tokens per second, by thread count. */
   readonly #rates = new Map<number, number>();
   #current: number;
   #best: number;
   #isSettled: boolean;
+  /** Milliseconds of all trials. */
   #spentMs = 0;
+  /** Runs of the current candidate, untimed ones included. */
   #runs = 0;
+  /** Timed runs of the current candidate. */
   #counted = { runs: 0, tokens: 0, ms: 0 };
 
   /** @param candidates - Thread counts, at least one; a single candidate is chosen without timing. */

@@ -1,5 +1,6 @@
 /**
- * Trainable models in memory, with the training operations of the engine port. Runs in a worker: calls block its thread while they compute.
+ * Trainable models in the process's memory, with the training operations of the engine port; device-trainer.ts is the counterpart for a
+ * GPU. Runs in a worker: calls block its thread while they compute.
  */
 import { NotFoundError } from "../../../base/errors.ts";
 import { type Lease, Leases } from "../../../base/util/leases.ts";
@@ -36,6 +37,7 @@ export interface TrainedModelSpec {
   readonly lora?: LoraSpec | undefined;
   /** Saved state to start from. */
   readonly from?: StatePath | undefined;
+  /** Seed of the initial adapter and of random weights. */
   readonly seed: number;
   /** Whether the base model starts from random weights. */
   readonly fresh?: boolean | undefined;
@@ -73,6 +75,7 @@ export class Trainer {
     this.#executor = new StepExecutor([options.threads].flat(), options.startHelper);
   }
 
+  /** Creates a model from the weights of its base, from random ones, or from a saved state, and returns its id. */
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
     const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
     const load = () => loadBase(base, spec.fresh === true ? spec.seed : undefined);
@@ -145,11 +148,13 @@ export class Trainer {
     model.step = 0;
   }
 
+  /** Writes parameters, moments and step count into an existing empty directory. */
   async saveState(id: string, path: string): Promise<void> {
     const model = this.#model(id);
     await writeState(path, this.#identity(model), model);
   }
 
+  /** Reads a saved state into a model and zeroes its gradients. */
   async loadState(id: string, path: string): Promise<void> {
     const model = this.#model(id);
     await readState(path, this.#identity(model), model);
@@ -207,10 +212,12 @@ export class Trainer {
   }
 }
 
+/** Zeroes a model's accumulated gradients. */
 function dropGradients(model: TrainableModel): void {
   model.gradients.fill(0);
   model.hasGradients = false;
 }
+
 /** Returns the key of the weights that a model starts from: models with equal keys have equal bases. */
 function baseKey({ directory }: BaseSource, { fresh, seed }: TrainedModelSpec): string {
   return fresh === true ? `${directory}#${seed}` : directory;

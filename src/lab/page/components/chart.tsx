@@ -7,6 +7,8 @@ import { describe, type Line, smoothed, type Values } from "./series.ts";
 import { color, useTheme } from "./theme.tsx";
 import type { Axis } from "./x-axis.ts";
 
+/** Number of values from which a line is drawn without a point for each value as points. */
+const MAX_SPARSE = 40;
 const HEIGHT_PX = 172;
 const MIN_WIDTH_PX = 160;
 
@@ -17,15 +19,16 @@ export type Zoom = readonly [from: number, to: number];
 export interface ChartProps {
   readonly metric: string;
   readonly title: ComponentChildren;
-  /** Name for screen readers. */
+  /** Title as text, for screen readers. */
   readonly label: string;
+  /** Text after the title, such as the unit. */
   readonly note: string | undefined;
   readonly isWide?: boolean;
   readonly axis: Axis;
   readonly lines: readonly Line[];
   /** Whether the value axis is logarithmic; a metric with a value that is not positive stays linear. */
   readonly isLog: boolean;
-  /** Visible range of the horizontal axis; null for all positions. */
+  /** Visible range of the horizontal axis; null for the whole axis. */
   readonly zoom: Zoom | null;
   /** Called with a range that was dragged, or with null after a double click. */
   readonly onZoom: (zoom: Zoom | null) => void;
@@ -57,6 +60,7 @@ export function Chart(props: ChartProps) {
   const isPositive = useMemo(() => lines.every(({ values }) => values.every((value) => typeof value !== "number" || value > 0)), [lines]);
   const isLog = props.isLog && isPositive;
   const parts = useMemo(() => partsOf(lines, axis, { smoothing, isLog }), [lines, axis, smoothing, isLog, theme]);
+  // A new shape draws the chart anew; new values of the same shape replace its data.
   const shape = `${theme} ${axis.kind} ${isLog} ${JSON.stringify([parts.series, parts.bands])}`;
 
   useLayoutEffect(() => {
@@ -64,7 +68,7 @@ export function Chart(props: ChartProps) {
     if (element === null) return undefined;
     const drawn = new uPlot(optionsOf(parts, element.clientWidth, { latest, isLog, onIndex: setIndex }), columnsOf(parts), element);
     plot.current = drawn;
-    show(drawn, latest.current);
+    applyZoom(drawn, latest.current);
     const resize = new ResizeObserver(() => {
       const width = Math.max(MIN_WIDTH_PX, element.clientWidth);
       if (width !== drawn.width) drawn.setSize({ width, height: HEIGHT_PX });
@@ -77,16 +81,16 @@ export function Chart(props: ChartProps) {
     };
   }, [shape]);
   // New values of a run replace the data only: the zoom and the pointer stay.
-  const isFirst = useRef(shape);
+  const drawnShape = useRef(shape);
   useLayoutEffect(() => {
-    if (isFirst.current === shape && plot.current !== null) {
+    if (drawnShape.current === shape && plot.current !== null) {
       plot.current.setData(columnsOf(parts), false);
-      show(plot.current, latest.current);
+      applyZoom(plot.current, latest.current);
     }
-    isFirst.current = shape;
+    drawnShape.current = shape;
   }, [parts]);
   useLayoutEffect(() => {
-    if (plot.current !== null) show(plot.current, latest.current);
+    if (plot.current !== null) applyZoom(plot.current, latest.current);
   }, [zoom]);
   useLayoutEffect(() => plot.current?.redraw(false), [mark]);
 
@@ -103,17 +107,17 @@ export function Chart(props: ChartProps) {
   );
 }
 
-/** Values of the lines at the pointer, or the last values. */
+/** Values of the lines at the pointer; the last values without a pointer. `index` is the index of a position on the axis. */
 function Readout({ lines, axis, index }: { readonly lines: readonly Line[]; readonly axis: Axis; readonly index: number | null }) {
-  const placeOf = (at: number) => axis.text(axis.xs[at] ?? 0);
-  // Of several runs, the names stand once above all charts.
+  const placeOf = (position: number) => axis.text(axis.xs[position] ?? 0);
+  // With several runs, a line is named by its color alone: the names stand once above all charts.
   const isShort = lines.some(({ color: variable }) => variable.startsWith("run-"));
   return (
     <p class={isShort ? "readout short" : "readout"}>
       {lines.map(({ name, values, color: variable, split }) => {
         // The last value up to the step: evaluations are not made at every step.
-        const at = values.findLastIndex((value, each) => typeof value === "number" && (index === null || each <= index));
-        const place = at < 0 ? `before ${placeOf(index ?? 0)}` : placeOf(at);
+        const last = values.findLastIndex((value, each) => typeof value === "number" && (index === null || each <= index));
+        const place = last < 0 ? `before ${placeOf(index ?? 0)}` : placeOf(last);
         return (
           <span key={`${name} ${split}`}>
             {lines.length > 1 && (
@@ -122,7 +126,7 @@ function Readout({ lines, axis, index }: { readonly lines: readonly Line[]; read
                 <em class={isShort ? "hidden" : undefined}>{name}</em>{" "}
               </>
             )}
-            <b>{at < 0 ? "–" : number(values[at])}</b>
+            <b>{last < 0 ? "–" : number(values[last])}</b>
             <small>{place}</small>
           </span>
         );
@@ -135,17 +139,20 @@ function columnsOf({ columns }: Parts): uPlot.AlignedData {
   return columns as unknown as uPlot.AlignedData;
 }
 
-/** Shows the range of the zoom, or all positions. */
-function show(plot: uPlot, { axis: { xs }, zoom }: ChartProps): void {
+/** Shows the range of the zoom; the whole axis without one. */
+function applyZoom(plot: uPlot, { axis: { xs }, zoom }: ChartProps): void {
   plot.setScale("x", { min: zoom?.[0] ?? xs[0] ?? 0, max: zoom?.[1] ?? xs.at(-1) ?? 1 });
 }
 
+/** Context of {@link optionsOf}. */
 interface ChartOptions {
+  /** Properties of the newest rendering. */
   readonly latest: { readonly current: ChartProps };
   readonly isLog: boolean;
   readonly onIndex: (index: number | null) => void;
 }
 
+/** Returns the options of a uPlot chart. Its listeners read `latest`, because the chart outlives a rendering. */
 function optionsOf({ series, bands }: Parts, width: number, { latest, isLog, onIndex }: ChartOptions): uPlot.Options {
   const axis = { stroke: color("muted"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false } };
   const range: uPlot.Range.Function = (_, min, max) => (isLog ? logRange(min, max) : valueRange(min, max));
@@ -202,7 +209,7 @@ function optionsOf({ series, bands }: Parts, width: number, { latest, isLog, onI
   };
 }
 
-/** Draws a hairline at a step. */
+/** Draws a hairline at the step `mark`; nothing if the axis lacks the step. */
 function drawMark(plot: uPlot, { mark, axis }: ChartProps): void {
   const place = mark === null ? undefined : axis.xs[axis.steps.indexOf(mark)];
   if (place === undefined) return;
@@ -215,18 +222,23 @@ function drawMark(plot: uPlot, { mark, axis }: ChartProps): void {
   plot.ctx.restore();
 }
 
+/** Settings that all lines of a chart share. */
 interface LineOptions {
+  /** Weight of the exponential mean; 0 disables it. */
   readonly smoothing: number;
   readonly isLog: boolean;
 }
 
+/** Returns the columns, series and bands of all lines. */
 function partsOf(lines: readonly Line[], { xs }: Axis, options: LineOptions): Parts {
   const parts: Parts = { columns: [xs], series: [{}], bands: [] };
+  // A single run has at most two lines, one per split, which differ in color.
   const isSingle = lines.length <= 2;
   for (const line of lines) addLine(line, parts, { ...options, isDashed: !isSingle && line.split === "eval" });
   return parts;
 }
 
+/** Adds the columns of a line: its band, its values, and its smoothed values in front of the faint original ones. */
 function addLine(
   { values, band, split, color: variable }: Line,
   { columns, series, bands }: Parts,
@@ -236,9 +248,10 @@ function addLine(
   if (band !== null) {
     // A logarithmic axis has no place for an edge at or below zero: the band ends at the smallest value.
     const floor = isLog ? values.reduce<number>((min, value) => Math.min(min, value ?? Infinity), Infinity) : -Infinity;
-    const edge = (sign: number) =>
-      values.map((value, at) => {
-        const deviation = band[at];
+    /** Returns the upper (1) or lower (−1) edge of the band. */
+    const edge = (sign: 1 | -1) =>
+      values.map((value, index) => {
+        const deviation = band[index];
         return typeof value === "number" && typeof deviation === "number" ? Math.max(floor, value + sign * deviation) : value;
       });
     columns.push(edge(1), edge(-1));
@@ -246,10 +259,10 @@ function addLine(
     bands.push({ series: [columns.length - 2, columns.length - 1], fill: color(`${variable}-band`) });
   }
   // Evaluations are few: each is drawn unsmoothed, and a line connects them. A skipped training step leaves a gap.
-  const isSparse = values.filter((value) => typeof value === "number").length < 40;
+  const isSparse = values.filter((value) => typeof value === "number").length < MAX_SPARSE;
   const points = isSparse
     ? { show: true, size: 5, fill: stroke }
-    : { show: true, size: 3, fill: stroke, filter: (plot: uPlot, series: number) => alone(plot.data[series] ?? []) };
+    : { show: true, size: 3, fill: stroke, filter: (plot: uPlot, series: number) => isolated(plot.data[series] ?? []) };
   const plain = { spanGaps: split === "eval", stroke, width: 1.75, points, ...(isDashed ? { dash: [5, 4] } : {}) };
   if (smoothing === 0 || (isSparse && split === "eval")) {
     columns.push(values);
@@ -262,7 +275,7 @@ function addLine(
 }
 
 /** Returns the indexes of values without neighbors, which a line cannot show. */
-function alone(values: ArrayLike<number | null | undefined>): number[] {
+function isolated(values: ArrayLike<number | null | undefined>): number[] {
   const isKnown = Array.from(values, (value) => typeof value === "number");
-  return isKnown.flatMap((known, at) => (known && isKnown[at - 1] !== true && isKnown[at + 1] !== true ? [at] : []));
+  return isKnown.flatMap((known, index) => (known && isKnown[index - 1] !== true && isKnown[index + 1] !== true ? [index] : []));
 }

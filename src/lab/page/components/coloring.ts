@@ -4,7 +4,8 @@ import type { SampledData } from "../../report/page-data.ts";
 export interface Turn {
   readonly sampled: SampledData;
   /**
-   * Advantage of the trajectory within its group; the turn's own advantage, if stored, takes precedence. Null for an answer outside training.
+   * Advantage of the trajectory within its group; the turn's own advantage, if stored, takes precedence. Null for an answer outside
+   * training.
    */
   readonly advantage: number | null;
 }
@@ -13,21 +14,22 @@ export interface Turn {
 export interface Coloring {
   readonly name: string;
   readonly label: string;
+  /** Texts at both ends of the scale; null for no legend. */
   readonly legend: readonly [low: string, high: string] | null;
   readonly kind: "sequential" | "diverging" | "none";
-  /** Returns -1 to 1 (below 0: cool, above: warm, 0: none), or null if the turn has no such number. */
-  readonly scale: (turn: Turn, at: number) => number | null;
+  /** Returns the color of a token by its index: −1 to 1 (below 0 cool, above 0 warm, 0 none), or null if the turn has no such number. */
+  readonly scale: (turn: Turn, index: number) => number | null;
 }
 
 /** Returns the trainer's log-probability of a token minus the sampler's; null if one of them is missing. */
-export function difference({ trained, logprobs }: SampledData, at: number): number | null {
-  const [ours, theirs] = [trained?.[at] ?? null, logprobs?.[at]];
-  return ours === null || theirs === undefined ? null : ours - theirs;
+export function difference({ trained, logprobs }: SampledData, index: number): number | null {
+  const [trainer, sampler] = [trained?.[index] ?? null, logprobs?.[index]];
+  return trainer === null || sampler === undefined ? null : trainer - sampler;
 }
 
 /** Returns the advantage of a token: its own, else the turn's, else the trajectory's; null for an answer outside training. */
-export function advantageOf({ sampled, advantage }: Turn, at: number): number | null {
-  return sampled.advantages?.[at] ?? sampled.advantage ?? advantage;
+export function advantageOf({ sampled, advantage }: Turn, index: number): number | null {
+  return sampled.advantages?.[index] ?? sampled.advantage ?? advantage;
 }
 
 /** Colorings in the order of their control; the first is the default. */
@@ -37,8 +39,9 @@ export const COLORINGS = [
     label: "Log-probability",
     legend: ["certain", "unlikely"],
     kind: "sequential",
-    scale: ({ sampled }, at) => {
-      const logprob = sampled.logprobs?.[at];
+    scale: ({ sampled }, index) => {
+      const logprob = sampled.logprobs?.[index];
+      // The full color stands for −4 nats; the exponent makes small differences visible.
       return logprob === undefined ? null : Math.min(1, -logprob / 4) ** 0.7;
     },
   },
@@ -47,15 +50,17 @@ export const COLORINGS = [
     label: "Advantage",
     legend: ["less of this", "more of this"],
     kind: "diverging",
-    scale: (turn, at) => Math.max(-1, Math.min(1, (advantageOf(turn, at) ?? 0) / 2)),
+    // The full color stands for an advantage of ±2.
+    scale: (turn, index) => Math.max(-1, Math.min(1, (advantageOf(turn, index) ?? 0) / 2)),
   },
   {
     name: "difference",
     label: "Trained − sampled",
     legend: ["sampler surer", "trainer surer"],
     kind: "diverging",
-    scale: ({ sampled }, at) => {
-      const value = difference(sampled, at);
+    scale: ({ sampled }, index) => {
+      const value = difference(sampled, index);
+      // The full color stands for ±0.5 nats.
       return value === null ? null : Math.sign(value) * Math.min(1, Math.abs(value) / 0.5) ** 0.5;
     },
   },

@@ -32,6 +32,7 @@ export interface ChoiceOption {
 interface SegmentedProps<Each> {
   readonly legend: string;
   readonly options: readonly Each[];
+  /** Name of the radio buttons, unique on the page. */
   readonly name: string;
   readonly value: string;
   readonly onChange: (chosen: Each) => void;
@@ -83,12 +84,14 @@ export function Choice({ label, options, value, onChange }: ChoiceProps) {
 interface PagerProps {
   /** Name for screen readers. */
   readonly label: string;
+  /** Texts of the buttons. */
   readonly earlier: string;
   readonly later: string;
+  /** Items of the whole list. */
   readonly total: number;
   /** Index of the first item of the page. */
   readonly offset: number;
-  /** Items of a page. */
+  /** Max items of a page. */
   readonly size: number;
   readonly onChange: (offset: number) => void;
 }

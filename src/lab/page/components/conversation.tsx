@@ -52,18 +52,19 @@ interface TurnsProps {
   readonly items: readonly ItemData[];
   readonly advantage: number;
   readonly coloring: Coloring;
-  /** The turn with the hint. */
+  /** Turn that shows the hint; undefined if no turn has tokens. */
   readonly first: ItemData | undefined;
 }
 
+/** Messages and sampled turns of one history. A tool message is named after the call that it answers. */
 function Turns({ items, advantage, coloring, first }: TurnsProps) {
   if (items.length === 0) return <p class="empty">No message.</p>;
-  const names = new Map(items.flatMap((item) => item.calls.map((call) => [call.id, call.name] as const)));
+  const toolNames = new Map(items.flatMap((item) => item.calls.map((call) => [call.id, call.name] as const)));
   return (
     <ol class="turns">
       {items.map((item, index) => (
         <li key={index} class={`turn ${item.sampled ? "choice" : "context"}`} data-role={item.role}>
-          <Speaker item={item} name={item.name ?? (item.callId === null ? undefined : names.get(item.callId))} />
+          <Speaker item={item} name={item.name ?? (item.callId === null ? undefined : toolNames.get(item.callId))} />
           <div class="said">
             <Said item={item} advantage={advantage} coloring={coloring} hint={item === first ? HINT : null} />
             {item.calls.map((call, at) => (
@@ -102,6 +103,7 @@ interface SaidProps {
   readonly hint: string | null;
 }
 
+/** Text of a message, or tokens of a sampled turn. */
 function Said({ item: { role, text, reasoning, calls, sampled }, advantage, coloring, hint }: SaidProps) {
   const notes = sampled?.notes.map((note) => (
     <p key={note} class="hint">

@@ -13,22 +13,26 @@ const AXES: readonly { readonly value: AxisKind; readonly label: string }[] = [
   { value: "tokens", label: "Trained tokens" },
   { value: "time", label: "Time in steps" },
 ];
-/** Number of steps from which curves start smoothed: the values of single steps are then drawn faintly. */
+/** Number of steps above which curves are smoothed by default, with the original values drawn faintly. */
 const LONG_RUN = 80;
+/** Default weight of the exponential mean for long runs. */
 const DEFAULT_SMOOTHING = 0.6;
 
 /** Title and optional lines of a metric's chart. */
 interface Curve {
   readonly title: string;
   readonly note?: string;
-  /** Metric with the deviation. */
+  /** Metric that has the deviation for the band. */
   readonly band?: string;
   /** Whether the metric of evaluations is drawn too. */
   readonly evaluation?: boolean;
 }
 
-/** Charts in order, each drawn if a run has one of its metrics. `docs/reference/metrics.md` describes the metrics. */
-const USUAL: readonly (Curve & { readonly keys: readonly string[] })[] = [
+/**
+ * Charts in order. Each draws the first of `keys` that a run has, and is left out if no run has one. `docs/reference/metrics.md` describes
+ * the metrics.
+ */
+const STANDARD: readonly (Curve & { readonly keys: readonly string[] })[] = [
   { title: "Reward", note: "mean, one deviation either side", keys: ["reward/mean", "reward"], band: "reward/std", evaluation: true },
   { title: "Loss", keys: ["loss"] },
   { title: "Gradient norm", note: "before clipping", keys: ["grad_norm"] },
@@ -39,9 +43,10 @@ const USUAL: readonly (Curve & { readonly keys: readonly string[] })[] = [
   { title: "Seconds per step", keys: ["time/step_seconds"] },
 ];
 
-/** Prefix of the rollouts' own metrics; some of them have a chart by default. */
-const OWN = /^metric\//;
-const MAX_OWN = 4;
+/** Metrics that the rollouts of an environment report. */
+const ROLLOUT_METRIC = /^metric\//;
+/** Max metrics of rollouts that have a chart by default. */
+const MAX_ROLLOUT_CHARTS = 4;
 
 /** Chart of a metric. */
 interface Card extends MetricChoice {
@@ -60,11 +65,13 @@ export interface CurvesProps {
 
 /** Section with the standard curves of the runs, a chart of any metric, and all numbers as tables. */
 export function Curves({ runs, mark, onPick }: CurvesProps) {
+  // A run without the metric of the chosen axis is drawn over steps.
   const [wanted, setWanted] = useState<AxisKind>("step");
   const kind = hasAxis(runs, wanted) ? wanted : "step";
   const axis = useMemo(() => axisOf(runs, kind), [runs, kind]);
   const [zoom, setZoom] = useState<Zoom | null>(null);
   const [isLog, setLog] = useState(false);
+  /** Weight that the user has chosen; null for the default. */
   const [smoothing, setSmoothing] = useState<number | null>(null);
   const weight = smoothing ?? (axis.xs.length > LONG_RUN * runs.length ? DEFAULT_SMOOTHING : 0);
   const cards = useMemo(() => cardsOf(runs).map((card) => ({ ...card, lines: linesOf(runs, axis, card) })), [runs, axis]);
@@ -78,7 +85,7 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
   }
   const shared = { axis, smoothing: weight, isLog, zoom, onZoom: setZoom, mark, onPick };
   const axes = AXES.map((each) => ({ ...each, disabled: !hasAxis(runs, each.value) }));
-  const toAxis = (value: string) => {
+  const chooseAxis = (value: string) => {
     setWanted(AXES.find((each) => each.value === value)?.value ?? "step");
     setZoom(null);
   };
@@ -94,7 +101,7 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
           )}
           <label class="control">
             <span>x</span>
-            <Choice label="Horizontal axis" options={axes} value={kind} onChange={toAxis} />
+            <Choice label="Horizontal axis" options={axes} value={kind} onChange={chooseAxis} />
           </label>
           <label class="control">
             <input type="checkbox" checked={isLog} onChange={({ currentTarget }) => setLog(currentTarget.checked)} />
@@ -126,21 +133,24 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
   );
 }
 
+/** Returns the charts of the runs: the standard ones, and some metrics of their rollouts. */
 function cardsOf(runs: readonly RunMetrics[]): Card[] {
   const has = (split: Split, key: string) => runs.some(({ metrics }) => metrics[split].columns[key] !== undefined);
   const card = (key: string, { title, note, band, evaluation = false }: Curve): Card => {
     const hasBand = runs.length === 1 && band !== undefined && has("train", key) && has("train", band);
+    // Without a band, the note about the deviation would be wrong.
     const ownNote = hasBand || note?.includes("deviation") !== true ? note : "mean";
     const splits: readonly Split[] = evaluation ? SPLITS : ["train"];
     return { key, title, note: ownNote, band: hasBand ? band : null, splits, isWide: band !== undefined };
   };
-  const cards = USUAL.flatMap((usual) => {
-    const key = usual.keys.find((each) => has("train", each) || (usual.evaluation === true && has("eval", each)));
-    return key === undefined ? [] : [card(key, usual)];
+  const cards = STANDARD.flatMap((standard) => {
+    const key = standard.keys.find((each) => has("train", each) || (standard.evaluation === true && has("eval", each)));
+    return key === undefined ? [] : [card(key, standard)];
   });
-  const own = metricNames(runs).filter(({ key }) => OWN.test(key));
-  const ownKeys = [...new Set(own.map(({ key }) => key))].slice(0, MAX_OWN);
-  cards.splice(2, 0, ...ownKeys.map((key) => card(key, { title: key.replace(OWN, ""), note: "of rollouts", evaluation: true })));
+  const own = metricNames(runs).filter(({ key }) => ROLLOUT_METRIC.test(key));
+  const ownKeys = [...new Set(own.map(({ key }) => key))].slice(0, MAX_ROLLOUT_CHARTS);
+  // After reward and loss.
+  cards.splice(2, 0, ...ownKeys.map((key) => card(key, { title: key.replace(ROLLOUT_METRIC, ""), note: "of rollouts", evaluation: true })));
   return cards;
 }
 
@@ -211,6 +221,7 @@ function StepTables({ runs }: { readonly runs: readonly RunMetrics[] }) {
   );
 }
 
+/** Table of all metrics of one split of a run. */
 function StepTable({ run, split, isSingle }: { readonly run: RunMetrics; readonly split: Split; readonly isSingle: boolean }) {
   const { steps, columns } = run.metrics[split];
   if (steps.length === 0) return null;
@@ -218,5 +229,7 @@ function StepTable({ run, split, isSingle }: { readonly run: RunMetrics; readonl
     { label: "step", isHead: true, cell: (at: number) => steps[at] },
     ...Object.entries(columns).map(([label, values]) => ({ label, cell: (at: number) => number(values[at]) })),
   ];
-  return <Table name="grid" caption={isSingle ? split : `${run.name}, ${split}`} columns={shown} rows={[...steps.keys()]} keyOf={String} />;
+  return (
+    <Table class="grid" caption={isSingle ? split : `${run.name}, ${split}`} columns={shown} rows={[...steps.keys()]} keyOf={String} />
+  );
 }

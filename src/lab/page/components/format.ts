@@ -1,4 +1,6 @@
-/** Formats a number with four digits; `–` for a missing or infinite one. */
+/** Numbers and JSON as text for the pages. Minus signs are typographic. */
+
+/** Formats an integer in full and another number with about four digits; `–` for a missing or infinite one. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
@@ -14,13 +16,13 @@ export function rewardText(value: number): string {
   return Math.abs(value) < 1000 ? value.toFixed(3).replace("-", "−") : number(value);
 }
 
-/** Formats a number with its sign and two decimals. */
+/** Formats a number with its sign and two decimals, from 10 on with one. */
 export function signed(value: number): string {
   if (Math.abs(value) < 0.005) return "0.00";
   return `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(Math.abs(value) >= 10 ? 1 : 2)}`;
 }
 
-/** Formats a number with so many decimals; rounded to zero, without a sign. */
+/** Formats a number with `digits` decimals. A number that rounds to zero has no sign. */
 export function decimal(value: number, digits = 4): string {
   const text = value.toFixed(digits);
   return text.replace("-", /[1-9]/u.test(text) ? "−" : "");
@@ -62,6 +64,7 @@ export function prettyJson(text: string): string {
   }
 }
 
+/** Separates the digits of a number by thousands if it has at least five before the point. */
 function grouped(text: string): string {
   const [whole = "", fraction] = text.split(".");
   if (whole.replace("−", "").length < 5) return text;

@@ -26,7 +26,7 @@ interface Scales {
   /** Range of the rewards; includes 0. */
   readonly low: number;
   readonly high: number;
-  /** Largest advantage by amount; null omits advantages. */
+  /** Largest absolute advantage; null hides advantages. */
   readonly largest: number | null;
 }
 
@@ -50,32 +50,33 @@ export function GroupCards({ groups, shown, onOpen, isRemote = false }: GroupCar
       high: Math.max(high, reward),
       largest: Math.max(largest, Math.abs(advantage)),
     }),
+    // Above 0, because bars are relative to these bounds.
     { low: 0, high: 1e-9, largest: 1e-9 },
   );
   const scales: Scales = { ...bounds, largest: isSingle ? null : bounds.largest };
-  const row = (each: TrajectoryData, group: GroupData, at: number, index: number, label: string) => (
+  const row = (each: TrajectoryData, group: GroupData, groupIndex: number, index: number, label: string) => (
     <Row
-      key={`${at}/${index}`}
+      key={`${groupIndex}/${index}`}
       trajectory={each}
       label={label}
       group={group.id}
-      at={at}
+      groupIndex={groupIndex}
       index={index}
       scales={scales}
       isBare={each.detail === null && !isRemote}
-      isShown={shown.group === at && shown.trajectory === index}
+      isShown={shown.group === groupIndex && shown.trajectory === index}
       onOpen={onOpen}
     />
   );
   if (!isSingle) {
     return (
       <div class="groups">
-        {groups.map((group, at) => (
+        {groups.map((group, groupIndex) => (
           <GroupCard
-            key={at}
+            key={groupIndex}
             group={group}
-            at={at}
-            rows={group.trajectories.map((each, index) => row(each, group, at, index, `${index}`))}
+            groupIndex={groupIndex}
+            rows={group.trajectories.map((each, index) => row(each, group, groupIndex, index, `${index}`))}
           />
         ))}
       </div>
@@ -85,9 +86,11 @@ export function GroupCards({ groups, shown, onOpen, isRemote = false }: GroupCar
     <div class="groups">
       <article class="group single">
         <div class="rows">
-          {groups.map((group, at) => [
-            group.trajectories.map((each, index) => row(each, group, at, index, group.id)),
-            group.exceptions.map((exception, index) => <Failure key={`${at} failure ${index}`} exception={exception} label={group.id} />),
+          {groups.map((group, groupIndex) => [
+            group.trajectories.map((each, index) => row(each, group, groupIndex, index, group.id)),
+            group.exceptions.map((exception, index) => (
+              <Failure key={`${groupIndex} failure ${index}`} exception={exception} label={group.id} />
+            )),
           ])}
         </div>
       </article>
@@ -95,10 +98,19 @@ export function GroupCards({ groups, shown, onOpen, isRemote = false }: GroupCar
   );
 }
 
-function GroupCard({ group, at, rows }: { readonly group: GroupData; readonly at: number; readonly rows: readonly VNode[] }) {
+/** Card of a group: mean reward, trajectories and failures. */
+function GroupCard({
+  group,
+  groupIndex,
+  rows,
+}: {
+  readonly group: GroupData;
+  readonly groupIndex: number;
+  readonly rows: readonly VNode[];
+}) {
   const { mean, deviation, id, trajectories, exceptions, logs } = group;
   return (
-    <article class="group" data-group-card={at}>
+    <article class="group" data-group-card={groupIndex}>
       <header>
         <h3 title={id}>{id}</h3>
         <span class="mean" title="mean reward ± deviation">
@@ -141,29 +153,30 @@ function GroupCard({ group, at, rows }: { readonly group: GroupData; readonly at
 interface RowProps {
   readonly trajectory: TrajectoryData;
   readonly label: string;
-  /** Name of the group. */
+  /** Id of the group. */
   readonly group: string;
   /** Index of the group. */
-  readonly at: number;
+  readonly groupIndex: number;
   readonly index: number;
   readonly scales: Scales;
+  /** Whether the contents are neither in the page nor on a service. */
   readonly isBare: boolean;
   readonly isShown: boolean;
   readonly onOpen: (group: number, trajectory: number) => void;
 }
 
 /** Button of a trajectory: its reward is a bar from the left, its advantage a bar from the middle. */
-function Row({ trajectory: { reward, advantage }, label, group, at, index, scales, isBare, isShown, onOpen }: RowProps) {
+function Row({ trajectory: { reward, advantage }, label, group, groupIndex, index, scales, isBare, isShown, onOpen }: RowProps) {
   const { low, high, largest } = scales;
   return (
     <button
       type="button"
       class={`row${isBare ? " bare" : ""}${largest === null ? " plain" : ""}`}
-      data-group={at}
+      data-group={groupIndex}
       data-trajectory={index}
       aria-pressed={isShown}
       title={isBare ? "Its contents are not in this page" : undefined}
-      onClick={() => onOpen(at, index)}
+      onClick={() => onOpen(groupIndex, index)}
     >
       <span class="index">
         {label !== group && <span class="hidden">{`${group}, trajectory `}</span>}

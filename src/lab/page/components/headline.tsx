@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import type { CheckpointData, ColumnsData, Split } from "../../../run/data.ts";
 import { number, seconds } from "./format.ts";
 
-/** Name and value of a number at the top of a page. */
+/** Number at the top of a page. */
 type Headline = readonly [name: string, value: ComponentChildren, unit?: string];
 
 const REWARD = "reward/mean";
@@ -46,6 +46,7 @@ export function Numbers({ metrics, checkpoints }: NumbersProps) {
   );
 }
 
+/** First and last value of a metric. */
 function Change({ values }: { readonly values: readonly number[] }) {
   return (
     <>

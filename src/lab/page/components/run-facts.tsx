@@ -4,7 +4,7 @@ import { Pairs, Scroll } from "./controls.tsx";
 import { number } from "./format.ts";
 import { type Column, Table } from "./table.tsx";
 
-/** Metric of checkpoints in their table. */
+/** Metric that the table of checkpoints shows. */
 const REWARD = "reward/mean";
 
 /** Section of settings, checkpoints and events. */
@@ -43,6 +43,7 @@ export function RunFacts({
   );
 }
 
+/** Table of the checkpoints, newest first. Columns without any value are left out. */
 function CheckpointTable({ checkpoints }: { readonly checkpoints: readonly CheckpointData[] }) {
   if (checkpoints.length === 0) return <p class="empty">None was recorded.</p>;
   const hasId = checkpoints.some(({ id }) => id !== "");
@@ -58,7 +59,7 @@ function CheckpointTable({ checkpoints }: { readonly checkpoints: readonly Check
   return (
     <Scroll label="Checkpoints">
       <Table
-        name="grid"
+        class="grid"
         columns={columns.filter((column) => column !== false)}
         rows={checkpoints.toReversed()}
         keyOf={(_, index) => index}
@@ -68,6 +69,7 @@ function CheckpointTable({ checkpoints }: { readonly checkpoints: readonly Check
   );
 }
 
+/** List of the recorded warnings and failures. */
 function Notices({ notices }: { readonly notices: readonly NoticeData[] }) {
   if (notices.length === 0) return null;
   return (

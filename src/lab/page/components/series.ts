@@ -27,17 +27,19 @@ export interface Line {
 
 /** Metric of a chart. */
 export interface MetricChoice {
+  /** Name of the metric. */
   readonly key: string;
-  /** Metric with the deviation. */
+  /** Metric that has the deviation for the band; null for no band. */
   readonly band: string | null;
   readonly splits: readonly Split[];
 }
 
+/** Number of color variables for runs; further runs use the first ones again. */
 const MAX_COLORS = 8;
 
-/** Returns the color variable of the run at a position among several. */
-export function runColor(at: number): string {
-  return `run-${at % MAX_COLORS}`;
+/** Returns the color variable of the run at an index among several. */
+export function runColor(index: number): string {
+  return `run-${index % MAX_COLORS}`;
 }
 
 /**
@@ -46,7 +48,7 @@ export function runColor(at: number): string {
  */
 export function linesOf(runs: readonly RunMetrics[], axis: Axis, { key, band, splits }: MetricChoice): Line[] {
   const isSingle = runs.length === 1;
-  return runs.flatMap(({ name, metrics }, at) =>
+  return runs.flatMap(({ name, metrics }, index) =>
     splits.flatMap((split) => {
       const { columns } = metrics[split];
       if (columns[key] === undefined) return [];
@@ -56,15 +58,16 @@ export function linesOf(runs: readonly RunMetrics[], axis: Axis, { key, band, sp
         split,
         values: aligned(metrics, split, { key, axis }),
         band: hasBand ? aligned(metrics, split, { key: band, axis }) : null,
-        color: isSingle ? (split === "train" ? "line-a" : "line-b") : runColor(at),
+        color: isSingle ? (split === "train" ? "line-a" : "line-b") : runColor(index),
       };
     }),
   );
 }
 
+/** Returns the values of a metric at the positions of the axis. */
 function aligned(metrics: RunMetrics["metrics"], split: Split, { key, axis }: { readonly key: string; readonly axis: Axis }): Values {
   const { steps, columns } = metrics[split];
-  const values = new Map(steps.map((step, index) => [axis.at(metrics, split, step), columns[key]?.[index] ?? null]));
+  const values = new Map(steps.map((step, index) => [axis.positionOf(metrics, split, step), columns[key]?.[index] ?? null]));
   // A step without a row is a gap of the run; a sum of tokens or time without a row belongs to another line.
   return axis.xs.map((x) => (values.has(x) ? values.get(x) : axis.kind === "step" ? null : undefined));
 }

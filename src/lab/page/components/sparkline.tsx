@@ -1,5 +1,8 @@
+/** Width in pixels. */
 const WIDTH = 96;
+/** Height in pixels. */
 const HEIGHT = 22;
+/** Space around the curve in pixels. */
 const PAD = 2;
 
 /** Small curve of values without axes; null values are gaps. Decorative: the numbers stand next to it. */
@@ -8,11 +11,11 @@ export function Sparkline({ values }: { readonly values: readonly (number | null
   if (known.length < 2) return <span class="sparkline" aria-hidden="true" />;
   const low = known.reduce((a, b) => Math.min(a, b));
   const high = known.reduce((a, b) => Math.max(a, b));
-  const x = (at: number) => PAD + (at / (values.length - 1)) * (WIDTH - 2 * PAD);
+  const x = (index: number) => PAD + (index / (values.length - 1)) * (WIDTH - 2 * PAD);
   const y = (value: number) => (high === low ? HEIGHT / 2 : HEIGHT - PAD - ((value - low) / (high - low)) * (HEIGHT - 2 * PAD));
-  const path = values.map((value, at) => {
+  const path = values.map((value, index) => {
     if (value === null) return "";
-    return `${(values[at - 1] ?? null) === null ? "M" : "L"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+    return `${(values[index - 1] ?? null) === null ? "M" : "L"}${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
   });
   return (
     <svg class="sparkline" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} width={WIDTH} height={HEIGHT} aria-hidden="true">

@@ -20,13 +20,14 @@ interface StepChoiceProps<Each extends Step> {
 export function StepChoice<Each extends Step>({ steps, step, label = "Step", about, onChange }: StepChoiceProps<Each>) {
   const splits = [...new Set(steps.map(({ split }) => split))];
   const own = steps.filter(({ split }) => split === step.split);
-  const at = own.findIndex(({ step: number }) => number === step.step);
+  const index = own.findIndex(({ step: number }) => number === step.step);
   const go = (target: Each | undefined) => target && onChange(target);
-  const move = (by: number, name: string, sign: string) => (
-    <button type="button" aria-label={name} disabled={!own[at + by]} onClick={() => go(own[at + by])}>
+  const move = (distance: number, name: string, sign: string) => (
+    <button type="button" aria-label={name} disabled={!own[index + distance]} onClick={() => go(own[index + distance])}>
       {sign}
     </button>
   );
+  /** Goes to the step of another split that is nearest to the current one. */
   const toSplit = (split: string) => {
     const distance = (each: Each) => Math.abs(each.step - step.step);
     const same = steps.filter((each) => each.split === split);

@@ -23,8 +23,8 @@ export interface Column<Row> {
 }
 
 interface TableProps<Row> {
-  /** Classes of the table. */
-  readonly name: string;
+  /** Classes of the table in the style sheet. */
+  readonly class: string;
   readonly caption?: string;
   readonly columns: readonly Column<Row>[];
   readonly rows: readonly Row[];
@@ -33,9 +33,9 @@ interface TableProps<Row> {
 }
 
 /** Table with a head and one row per item. */
-export function Table<Row>({ name, caption, columns, rows, keyOf, rowClass }: TableProps<Row>) {
+export function Table<Row>({ class: classes, caption, columns, rows, keyOf, rowClass }: TableProps<Row>) {
   return (
-    <table class={name}>
+    <table class={classes}>
       {caption !== undefined && <caption>{caption}</caption>}
       <thead>
         <tr>{columns.map(headOf)}</tr>
@@ -51,6 +51,7 @@ export function Table<Row>({ name, caption, columns, rows, keyOf, rowClass }: Ta
   );
 }
 
+/** Head of a column; a button if the rows can be sorted by the column. */
 function headOf<Row>({ label, kind = "text", headClass, order, onSort }: Column<Row>, index: number) {
   return (
     <th
@@ -73,6 +74,7 @@ function headOf<Row>({ label, kind = "text", headClass, order, onSort }: Column<
   );
 }
 
+/** Cell of a row in a column. */
 function cellOf<Row>({ label, kind, isHead = false, class: given, isLabeled = false, title, cell }: Column<Row>, row: Row, index: number) {
   if (isHead) {
     return (
@@ -81,9 +83,9 @@ function cellOf<Row>({ label, kind, isHead = false, class: given, isLabeled = fa
       </th>
     );
   }
-  const name = typeof given === "function" ? given(row) : (given ?? (kind === "number" ? "num" : undefined));
+  const classes = typeof given === "function" ? given(row) : (given ?? (kind === "number" ? "num" : undefined));
   return (
-    <td key={index} class={name} data-label={isLabeled ? label : undefined} title={title?.(row)}>
+    <td key={index} class={classes} data-label={isLabeled ? label : undefined} title={title?.(row)}>
       {cell(row)}
     </td>
   );

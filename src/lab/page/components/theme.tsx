@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 
+/** Key of the theme in the local storage. */
 const KEY = "whetstone-theme";
 /** Event of the window after a choice of a theme. */
 const CHANGE = "whetstone-theme";
@@ -30,7 +31,7 @@ export function color(name: string): string {
   return value;
 }
 
-/** Applies the theme of the last visit. Storage may be blocked; the page then follows the system. */
+/** Returns the theme of the last visit; `auto`, which follows the system, without one or if storage is blocked. */
 function storedTheme(): string {
   try {
     return localStorage.getItem(KEY) ?? "auto";
@@ -39,6 +40,7 @@ function storedTheme(): string {
   }
 }
 
+/** Shows the page in a theme. */
 function apply(theme: string): void {
   const { dataset } = document.documentElement;
   if (theme === "light" || theme === "dark") dataset["theme"] = theme;

@@ -3,7 +3,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { advantageOf, type Coloring, difference, type Turn } from "./coloring.ts";
 import { decimal, probability, signed } from "./format.ts";
 
-/** Steps of the arrow keys in tokens. */
+/** Number of tokens by which a key moves; an infinite one moves to the first or last token. */
 const KEYS: Readonly<Record<string, number>> = {
   ArrowRight: 1,
   ArrowLeft: -1,
@@ -17,9 +17,10 @@ const KEYS: Readonly<Record<string, number>> = {
 export interface TokenBlockProps {
   readonly turn: Turn;
   readonly coloring: Coloring;
+  /** Text below the tokens while none is picked. */
   readonly hint: string | null;
-  /** Returns more about a picked token, shown below its facts. */
-  readonly details?: (at: number) => ComponentChildren;
+  /** Returns more about the token of an index, shown below its facts while it is picked. */
+  readonly details?: (index: number) => ComponentChildren;
 }
 
 /**
@@ -27,12 +28,13 @@ export interface TokenBlockProps {
  * below shows the facts of the picked token.
  */
 export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
+  /** Index of the picked token; -1 for none. */
   const [picked, setPicked] = useState(-1);
   const block = useRef<HTMLDivElement>(null);
   const { texts } = turn.sampled;
   // The spans do not depend on the picked token, so that a pointer that crosses a long turn renders none of them again.
   const spans = useMemo(
-    () => texts.map((text, at) => <Token key={at} at={at} text={text} turn={turn} coloring={coloring} />),
+    () => texts.map((text, index) => <Token key={index} index={index} text={text} turn={turn} coloring={coloring} />),
     [turn, coloring],
   );
   useLayoutEffect(() => {
@@ -40,18 +42,18 @@ export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
     span?.classList.add("picked");
     return () => span?.classList.remove("picked");
   }, [picked, spans]);
-  const pick = (at: number) => setPicked(Math.max(0, Math.min(texts.length - 1, at)));
-  const point = ({ target }: Event) => {
-    const at = target instanceof HTMLElement ? target.dataset["at"] : undefined;
-    if (at !== undefined) pick(Number(at));
+  const pick = (index: number) => setPicked(Math.max(0, Math.min(texts.length - 1, index)));
+  const pickTarget = ({ target }: Event) => {
+    const index = target instanceof HTMLElement ? target.dataset["at"] : undefined;
+    if (index !== undefined) pick(Number(index));
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const by = KEYS[event.key];
+    const move = KEYS[event.key];
     if (event.key === "Escape") setPicked(-1);
-    if (by === undefined) return;
+    if (move === undefined) return;
     event.preventDefault();
-    pick(picked < 0 ? (by === Infinity ? texts.length - 1 : 0) : picked + by);
+    pick(picked < 0 ? (move === Infinity ? texts.length - 1 : 0) : picked + move);
   };
   return (
     <div class="sampled">
@@ -61,14 +63,14 @@ export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
         tabIndex={0}
         role="group"
         aria-label={`${texts.length} sampled tokens; arrow keys read them`}
-        onPointerOver={point}
-        onClick={point}
+        onPointerOver={pickTarget}
+        onClick={pickTarget}
         onKeyDown={onKeyDown}
       >
         {spans}
       </div>
       <p class="token-readout" aria-live="polite">
-        {picked < 0 ? hint : <TokenFacts turn={turn} at={picked} />}
+        {picked < 0 ? hint : <TokenFacts turn={turn} index={picked} />}
       </p>
       {picked >= 0 && details?.(picked)}
     </div>
@@ -76,36 +78,36 @@ export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
 }
 
 interface TokenProps {
-  readonly at: number;
+  readonly index: number;
   readonly text: string;
   readonly turn: Turn;
   readonly coloring: Coloring;
 }
 
-function Token({ at, text, turn, coloring }: TokenProps) {
-  const value = coloring.scale(turn, at);
+function Token({ index, text, turn, coloring }: TokenProps) {
+  const value = coloring.scale(turn, index);
   const kind = value === null ? "none" : coloring.kind === "sequential" ? "warm" : value < 0 ? "down" : "up";
   return (
-    <span class="token" data-at={at} data-kind={kind} style={{ "--strength": value === null ? "0" : Math.abs(value).toFixed(3) }}>
+    <span class="token" data-at={index} data-kind={kind} style={{ "--strength": value === null ? "0" : Math.abs(value).toFixed(3) }}>
       {visible(text)}
     </span>
   );
 }
 
 /** Facts of a token in the line below its turn. */
-function TokenFacts({ turn, at }: { readonly turn: Turn; readonly at: number }) {
+function TokenFacts({ turn, index }: { readonly turn: Turn; readonly index: number }) {
   const { sampled } = turn;
-  const advantage = advantageOf(turn, at);
-  const logprob = sampled.logprobs?.[at];
-  const trained = sampled.trained?.[at] ?? null;
-  const gap = difference(sampled, at);
+  const advantage = advantageOf(turn, index);
+  const logprob = sampled.logprobs?.[index];
+  const trained = sampled.trained?.[index] ?? null;
+  const gap = difference(sampled, index);
   const share = logprob === undefined ? "" : ` (${probability(logprob)})`;
   return (
     <>
-      <Fact name={`token ${at + 1} of ${sampled.texts.length}`}>
-        <code>{JSON.stringify(sampled.texts[at])}</code>
+      <Fact name={`token ${index + 1} of ${sampled.texts.length}`}>
+        <code>{JSON.stringify(sampled.texts[index])}</code>
       </Fact>
-      {sampled.ids && <Fact name="id">{sampled.ids[at]}</Fact>}
+      {sampled.ids && <Fact name="id">{sampled.ids[index]}</Fact>}
       {logprob !== undefined && <Fact name="sampled">{`${decimal(logprob)}${share}`}</Fact>}
       {advantage !== null && <Fact name="trained">{trained === null ? "not kept" : decimal(trained)}</Fact>}
       {gap !== null && <Fact name="difference">{`${gap < 0 ? "" : "+"}${decimal(gap)}`}</Fact>}

@@ -4,7 +4,7 @@ import { type Coloring, COLORINGS } from "./coloring.ts";
 import { Pairs, Segmented, ShareBar } from "./controls.tsx";
 import { count, number, rewardText, scalar, seconds, signed } from "./format.ts";
 
-/** Returns whether the trainer's log-probabilities of some turn were stored. */
+/** Returns whether the trainer's log-probabilities of at least one turn were stored. */
 export function hasTrained(detail: DetailData | null): boolean {
   return (detail?.histories ?? []).flat().some((item) => item.sampled?.trained);
 }
@@ -52,11 +52,12 @@ export function ColoringControl({ detail, coloring, onChange }: ColoringControlP
 
 interface SiblingsProps {
   readonly trajectories: readonly { readonly reward: number }[];
+  /** Index of the shown trajectory. */
   readonly shown: number;
   readonly onOpen: (trajectory: number) => void;
 }
 
-/** Buttons of the trajectories of a group. */
+/** Buttons that open the trajectories of a group; none for a group of one. */
 export function Siblings({ trajectories, shown, onOpen }: SiblingsProps) {
   return (
     <nav class="siblings" aria-label="Trajectories of the group">
@@ -104,6 +105,7 @@ export function TrajectoryFacts({ group, trajectory }: TrajectoryFactsProps) {
   );
 }
 
+/** Timing, metrics, metadata, tools and log of a trajectory with contents. */
 function Details({ detail }: { readonly detail: DetailData }) {
   const isTime = (name: string) => name === "duration" || name.endsWith("_duration");
   const metrics = Object.entries(detail.metrics);
@@ -128,7 +130,7 @@ function Details({ detail }: { readonly detail: DetailData }) {
   );
 }
 
-/** Table of the rollout's seconds: the whole first, then each measured part. */
+/** Table of a rollout's durations in seconds: the whole rollout, then its measured parts, longest first. */
 function Timing({ entries }: { readonly entries: readonly (readonly [name: string, value: number])[] }) {
   if (entries.length === 0) return null;
   const whole = Math.max(1e-9, ...entries.map(([, value]) => value));

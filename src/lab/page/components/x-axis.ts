@@ -17,15 +17,17 @@ export interface Axis {
   /** Step at each position. */
   readonly steps: readonly number[];
   /** Returns the position of a step of a run; undefined for none. */
-  readonly at: (metrics: Metrics, split: Split, step: number) => number | undefined;
-  /** Formats a position for a tick. */
+  readonly positionOf: (metrics: Metrics, split: Split, step: number) => number | undefined;
+  /** Formats a position for a tick; `distance` is the distance between two ticks. */
   readonly tick: (x: number, distance: number) => string;
   /** Formats a position for the readout. */
   readonly text: (x: number) => string;
 }
 
+/** Metrics that the axis sums up. */
 const COLUMNS = { tokens: "tokens/trained", time: "time/step_seconds" } as const;
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+/** Units of the time axis; the first one with `max` of at least the longest time in seconds is used. */
 const TIME_UNITS = [
   { name: "s", seconds: 1, max: 120 },
   { name: "min", seconds: 60, max: 7200 },
@@ -42,26 +44,34 @@ export function axisOf(runs: readonly { readonly metrics: Metrics }[], kind: Axi
   if (kind === "step") {
     const steps = consecutive(runs.flatMap(({ metrics }) => [...metrics.train.steps, ...metrics.eval.steps]));
     const tick = (x: number, distance: number) => (Number.isInteger(x) ? tickText(x, distance) : "");
-    return { kind, xs: steps, steps, at: (_, __, step) => step, tick, text: (x) => `step ${x}` };
+    return { kind, xs: steps, steps, positionOf: (_, __, step) => step, tick, text: (x) => `step ${x}` };
   }
   const sums = new Map(runs.map(({ metrics }) => [metrics, sumsOf(metrics, COLUMNS[kind])]));
   const total = [...sums.values()].reduce((max, { train }) => Math.max(max, ...train.values()), 0);
   const unit = kind === "time" ? TIME_UNITS.find(({ max }) => total <= max) : undefined;
   const scale = unit?.seconds ?? 1;
-  const at: Axis["at"] = (metrics, split, step) => {
+  const positionOf: Axis["positionOf"] = (metrics, split, step) => {
     const sum = sums.get(metrics)?.[split].get(step);
     return sum === undefined ? undefined : sum / scale;
   };
   const points = new Map<number, number>();
   for (const { metrics } of runs) {
     for (const split of ["eval", "train"] as const) {
-      for (const step of metrics[split].steps) points.set(at(metrics, split, step) as number, step);
+      for (const step of metrics[split].steps) points.set(positionOf(metrics, split, step) as number, step);
     }
   }
   const sorted = [...points].toSorted(([a], [b]) => a - b);
   const [xs, steps] = [sorted.map(([x]) => x), sorted.map(([, step]) => step)];
-  if (unit === undefined) return { kind, xs, steps, at, tick: (x) => COMPACT.format(x), text: (x) => `${COMPACT.format(x)} tokens` };
-  return { kind, xs, steps, at, tick: (x, distance) => `${tickText(x, distance)} ${unit.name}`, text: (x) => `${number(x)} ${unit.name}` };
+  if (unit === undefined)
+    return { kind, xs, steps, positionOf, tick: (x) => COMPACT.format(x), text: (x) => `${COMPACT.format(x)} tokens` };
+  return {
+    kind,
+    xs,
+    steps,
+    positionOf,
+    tick: (x, distance) => `${tickText(x, distance)} ${unit.name}`,
+    text: (x) => `${number(x)} ${unit.name}`,
+  };
 }
 
 /** Returns the sum of a column up to each training step, and up to each evaluation, whose number counts the completed steps. */

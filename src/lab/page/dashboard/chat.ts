@@ -6,6 +6,7 @@ import { RequestError, send } from "./requests.ts";
 export interface Answer {
   readonly text: string;
   readonly reasoning: string;
+  /** Tool calls; `args` is the JSON received so far. */
   readonly calls: readonly { readonly id: string | null; readonly name: string; readonly args: string }[];
   /** Sampled tokens with their alternatives. */
   readonly entries: readonly LogprobEntry[];
@@ -45,7 +46,7 @@ export function addChunk(answer: Answer, { model, choices }: Chunk): Answer {
   if (choice === undefined) return named;
   const { delta, logprobs, finish_reason: finish } = choice;
   const calls = [...answer.calls];
-  for (const [at, { index = at, id, function: called }] of (delta?.tool_calls ?? []).entries()) {
+  for (const [position, { index = position, id, function: called }] of (delta?.tool_calls ?? []).entries()) {
     const before = calls[index] ?? { id: null, name: "", args: "" };
     calls[index] = { id: id ?? before.id, name: before.name + (called?.name ?? ""), args: before.args + (called?.arguments ?? "") };
   }
@@ -82,6 +83,7 @@ export async function streamAnswer(
   });
   let answer = EMPTY_ANSWER;
   let failure: RequestError | null = null;
+  /** Requested animation frame; 0 for none. */
   let frame = 0;
   const parser = createParser({
     onEvent: ({ data }) => {

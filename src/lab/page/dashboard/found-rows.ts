@@ -24,6 +24,7 @@ export function useFoundRows(run: string, query: string): FoundRows {
     return {
       total: items.length,
       row: (index) => items[index],
+      // A search returns all its rows at once.
       show: () => undefined,
       startOf: ({ split, step }) => items.findIndex((each) => each.split === split && each.step === step),
       indexOf: ({ split, step, line, index }) =>

@@ -6,8 +6,9 @@ import { send, useResource } from "./requests.ts";
 import { href } from "./router.ts";
 import { Loaded, Problem, State, updatedColumn } from "./status.tsx";
 
-/** Interval at which the list is read again while a job is not over. */
+/** Interval in milliseconds at which the list is read again while a job is queued or running; otherwise five times as long. */
 const REFRESH_MS = 2000;
+/** Max jobs in the list. */
 const PAGE_JOBS = 100;
 
 /** Training jobs of the service: the queue first, then the finished ones. */
@@ -58,8 +59,8 @@ function isOpen({ status }: TrainingJob): boolean {
 
 /** Returns running jobs, then queued ones in the order of their start, then finished ones, newest first. */
 function inOrder(jobs: readonly TrainingJob[]): readonly TrainingJob[] {
-  const of = (status: string) => jobs.filter((job) => job.status === status);
-  return [...of("running"), ...of("queued").toReversed(), ...jobs.filter((job) => !isOpen(job))];
+  const withStatus = (status: string) => jobs.filter((job) => job.status === status);
+  return [...withStatus("running"), ...withStatus("queued").toReversed(), ...jobs.filter((job) => !isOpen(job))];
 }
 
 interface JobTableProps {
@@ -101,7 +102,7 @@ function JobTable({ jobs, names, onCancel }: JobTableProps) {
   ];
   return (
     <div class="table-card">
-      <Table name="list jobs" columns={columns} rows={jobs} keyOf={({ id }) => id} />
+      <Table class="list jobs" columns={columns} rows={jobs} keyOf={({ id }) => id} />
     </div>
   );
 }
@@ -117,11 +118,11 @@ function duration({ training_start: start, training_end: end }: TrainingJob, now
 
 /** Button that asks once more before it cancels: a cancelled job leaves no checkpoint. */
 function CancelButton({ id, onCancel }: { readonly id: string; readonly onCancel: (id: string) => void }) {
-  const [isAsked, setAsked] = useState(false);
+  const [isConfirming, setConfirming] = useState(false);
   const name = `job ${id.slice(0, 8)}`;
-  if (!isAsked) {
+  if (!isConfirming) {
     return (
-      <button type="button" class="button" aria-label={`Cancel ${name}`} onClick={() => setAsked(true)}>
+      <button type="button" class="button" aria-label={`Cancel ${name}`} onClick={() => setConfirming(true)}>
         Cancel
       </button>
     );
@@ -132,8 +133,8 @@ function CancelButton({ id, onCancel }: { readonly id: string; readonly onCancel
       class="button danger"
       aria-label={`Cancel job? ${id.slice(0, 8)}`}
       ref={(element) => element?.focus()}
-      onBlur={() => setAsked(false)}
-      onKeyDown={({ key }) => key === "Escape" && setAsked(false)}
+      onBlur={() => setConfirming(false)}
+      onKeyDown={({ key }) => key === "Escape" && setConfirming(false)}
       onClick={() => onCancel(id)}
     >
       Cancel job?

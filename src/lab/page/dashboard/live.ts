@@ -16,36 +16,40 @@ export interface Live {
   readonly error: Error | null;
 }
 
+/** Milliseconds until a rejected stream is opened again. */
 const RETRY_MS = 3000;
 
-/** Returns the address of the event stream, from the positions of the metrics on. */
+/** Returns the address of the event stream. The stream continues each followed run after the position of its metrics. */
 function streamAddress(followed: readonly RunMetrics[]): string {
   const query = followed.map(({ run, position }) => `run=${encodeURIComponent(`${run}@${position}`)}`).join("&");
   return `/ui/api/events${query === "" ? "" : `?${query}`}`;
 }
 
 /**
- * Follows the list of runs and the metrics of some runs over one event stream: browsers limit the connections to a server.
+ * Follows the list of runs and the metrics of some runs over one event stream, because browsers limit the
+ * connections to a server. The metrics are requested once, and then merged with the rows that arrive.
  *
  * @param followed - Ids of the runs whose metrics are followed.
  */
 export function useLive(followed: readonly string[]): Live {
   const key = followed.join(" ");
   const path = followed.length === 0 ? null : `/ui/api/metrics?${followed.map((id) => `run=${encodeURIComponent(id)}`).join("&")}`;
-  const base = useResource<readonly RunMetrics[]>(path);
+  const initial = useResource<readonly RunMetrics[]>(path);
   const [runs, setRuns] = useState<readonly RunSummary[]>();
   const [connection, setConnection] = useState<Connection>("connecting");
+  /** `latest` as rendered, with the runs that it belongs to. */
   const [merged, setMerged] = useState<{ readonly key: string; readonly metrics: readonly RunMetrics[] }>();
   const [attempt, setAttempt] = useState(0);
+  /** Metrics with all rows received so far, for the listeners of the stream. */
   const latest = useRef<readonly RunMetrics[]>([]);
 
   useEffect(() => {
-    if (path !== null && base.value === undefined && base.error === null) return undefined;
-    latest.current = base.value ?? [];
+    if (path !== null && initial.value === undefined && initial.error === null) return undefined;
+    latest.current = initial.value ?? [];
     setMerged({ key, metrics: latest.current });
     const source = new EventSource(streamAddress(latest.current));
     let retry: ReturnType<typeof setTimeout> | undefined;
-    const on = <Name extends keyof StreamMessages>(name: Name, handle: (message: StreamMessages[Name]) => void) =>
+    const listen = <Name extends keyof StreamMessages>(name: Name, handle: (message: StreamMessages[Name]) => void) =>
       source.addEventListener(name, ({ data }: MessageEvent<string>) => handle(JSON.parse(data) as StreamMessages[Name]));
     source.addEventListener("open", () => setConnection("live"));
     source.addEventListener("error", () => {
@@ -55,10 +59,10 @@ export function useLive(followed: readonly string[]): Live {
       getJson("/ui/api/session").catch(() => undefined);
       retry = setTimeout(() => setAttempt((before) => before + 1), RETRY_MS);
     });
-    on("runs", (all) => setRuns(all));
-    on("run", (changed) => setRuns((before = []) => [changed, ...before.filter(({ id }) => id !== changed.id)]));
-    on("run-remove", ({ id }) => setRuns((before = []) => before.filter((each) => each.id !== id)));
-    on("rows", ({ run, metrics }) => {
+    listen("runs", (all) => setRuns(all));
+    listen("run", (changed) => setRuns((before = []) => [changed, ...before.filter(({ id }) => id !== changed.id)]));
+    listen("run-remove", ({ id }) => setRuns((before = []) => before.filter((each) => each.id !== id)));
+    listen("rows", ({ run, metrics }) => {
       latest.current = latest.current.map((each) => (each.run === run ? { ...each, metrics: mergeMetrics(each.metrics, metrics) } : each));
       setMerged({ key, metrics: latest.current });
     });
@@ -66,11 +70,11 @@ export function useLive(followed: readonly string[]): Live {
       clearTimeout(retry);
       source.close();
     };
-  }, [key, base.value, base.error, attempt]);
+  }, [key, initial.value, initial.error, attempt]);
 
   const sorted = runs?.toSorted(
     (a, b) => (b.updated ?? "").localeCompare(a.updated ?? "") || a.name.localeCompare(b.name, "en", { numeric: true }),
   );
-  const metrics = followed.length === 0 ? [] : merged?.key === key && base.value !== undefined ? merged.metrics : undefined;
-  return { runs: sorted, connection, metrics, error: base.error };
+  const metrics = followed.length === 0 ? [] : merged?.key === key && initial.value !== undefined ? merged.metrics : undefined;
+  return { runs: sorted, connection, metrics, error: initial.error };
 }

@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
+import { addedRuns } from "./added-runs.ts";
 import { JobsPage } from "./jobs-page.tsx";
 import { useLive } from "./live.ts";
 import { ModelsPage } from "./models-page.tsx";
@@ -10,14 +11,14 @@ import { RunsPage } from "./runs-page.tsx";
 import { isPlace, Shell } from "./shell.tsx";
 import { UnknownPage } from "./unknown-page.tsx";
 
-/** Returns the runs whose metrics the place shows: its own and those laid over it. */
-function followedRuns({ path, query }: Route): readonly string[] {
-  const [place, run] = path;
+/** Returns the ids of the runs whose metrics the place shows. */
+function followedRuns(route: Route): readonly string[] {
+  const [place, run] = route.path;
   if (place !== "runs" || run === undefined) return [];
-  const others = (query.get("with") ?? "").split(",").filter((id) => id !== "" && id !== run);
-  return [run, ...new Set(others)];
+  return [run, ...addedRuns(route.query, run)];
 }
 
+/** Page of the place that the address names. */
 function Dashboard() {
   const route = useRoute();
   const [place = "runs", run] = route.path;

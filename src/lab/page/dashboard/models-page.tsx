@@ -74,11 +74,12 @@ function ModelTable({ models, opened }: { readonly models: ModelList["data"]; re
   ];
   return (
     <div class="table-card">
-      <Table name="list models" columns={columns} rows={models} keyOf={({ id }) => id} />
+      <Table class="list models" columns={columns} rows={models} keyOf={({ id }) => id} />
     </div>
   );
 }
 
+/** Returns the full name of a model. */
 function nameOf({ entity, project, name }: ModelList["data"][number]): string {
   return `${entity}/${project}/${name}`;
 }
@@ -86,7 +87,9 @@ function nameOf({ entity, project, name }: ModelList["data"][number]): string {
 interface CheckpointsProps {
   readonly id: string;
   readonly name: string;
+  /** Number of checkpoints of the model. */
   readonly total: number;
+  /** Whether the list is open at first, because the address names the model. */
   readonly isOpened: boolean;
 }
 
@@ -108,7 +111,7 @@ function Checkpoints({ id, name, total, isOpened }: CheckpointsProps) {
         <Loaded resource={list} what="checkpoints">
           {({ data }) => (
             <Scroll label={`Checkpoints of ${name}`}>
-              <Table name="grid" columns={columns} rows={data} keyOf={({ id: checkpoint }) => checkpoint} />
+              <Table class="grid" columns={columns} rows={data} keyOf={({ id: checkpoint }) => checkpoint} />
             </Scroll>
           )}
         </Loaded>
@@ -142,7 +145,7 @@ function Disk({ disk, models, runs }: DiskProps) {
       </p>
       {disk.runs.length > 0 && (
         <div class="table-card">
-          <Table name="list" columns={columns} rows={disk.runs} keyOf={({ id }) => id} />
+          <Table class="list" columns={columns} rows={disk.runs} keyOf={({ id }) => id} />
         </div>
       )}
     </>

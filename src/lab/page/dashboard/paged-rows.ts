@@ -3,8 +3,9 @@ import type { Page, TrajectoryRow } from "../../dashboard/api.ts";
 import type { Split } from "../../../run/data.ts";
 import { getJson } from "./requests.ts";
 
+/** Rows of a page. */
 const PAGE_ROWS = 100;
-/** Time in which a moving scroll bar requests nothing. */
+/** Milliseconds without scrolling after which rows are requested. */
 const SETTLE_MS = 40;
 
 /** Steps whose trajectories are one list. */
@@ -20,7 +21,7 @@ export interface PagedRows {
   readonly total: number;
   /** Returns a row; undefined while it loads. */
   readonly row: (index: number) => TrajectoryRow | undefined;
-  /** Requests the rows of a range. */
+  /** Requests the rows of a range as soon as the scroll bar rests. */
   readonly show: (first: number, last: number) => void;
   /** Returns the index of the first row of a step; -1 if the list lacks the step. */
   readonly startOf: (wanted: Pick<TrajectoryRow, "split" | "step">) => number;
@@ -29,15 +30,15 @@ export interface PagedRows {
   readonly error: Error | null;
 }
 
-/** Returns the position of an index: the segment, and the index within it. `starts` are the first indexes of the segments. */
-export function locate(starts: readonly number[], index: number): { readonly segment: number; readonly at: number } {
+/** Returns the segment of an index, and the index within the segment. `starts` are the first indexes of the segments. */
+export function locate(starts: readonly number[], index: number): { readonly segment: number; readonly offset: number } {
   let [low, high] = [0, starts.length - 1];
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
     if ((starts[middle] ?? 0) <= index) low = middle;
     else high = middle - 1;
   }
-  return { segment: low, at: index - (starts[low] ?? 0) };
+  return { segment: low, offset: index - (starts[low] ?? 0) };
 }
 
 /**
@@ -47,14 +48,18 @@ export function locate(starts: readonly number[], index: number): { readonly seg
  */
 export function usePagedRows(run: string, segments: readonly Segment[], query: string): PagedRows {
   const identity = `${run} ${query}`;
+  /** Pages by `split/step/page`; null while a page loads. */
   const pages = useRef(new Map<string, readonly TrajectoryRow[] | null>());
+  /** Number of rows by `split/step`, as the answers have it. */
   const counts = useRef(new Map<string, number>());
+  /** `count` of each segment when its pages were fetched, by `split/step`. */
   const recorded = useRef(new Map<string, number>());
   const [version, setVersion] = useState(0);
   const [error, setError] = useState<Error | null>(null);
-  const known = useRef(identity);
-  if (known.current !== identity) {
-    known.current = identity;
+  /** Run and query that `pages` and `counts` belong to. */
+  const fetchedIdentity = useRef(identity);
+  if (fetchedIdentity.current !== identity) {
+    fetchedIdentity.current = identity;
     pages.current = new Map();
     counts.current = new Map();
   }
@@ -75,6 +80,7 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
     });
     return { starts: firsts, total: sum };
   }, [segments, version]);
+  /** Range of the newest call of `show`. */
   const wanted = useRef<readonly [first: number, last: number]>([0, -1]);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
@@ -103,12 +109,12 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
   const request = useCallback(() => {
     const [first, last] = wanted.current;
     for (let index = first; index <= last;) {
-      const { segment, at } = locate(starts, index);
+      const { segment, offset } = locate(starts, index);
       const found = segments[segment];
       if (found === undefined) return;
-      const page = Math.floor(at / PAGE_ROWS);
+      const page = Math.floor(offset / PAGE_ROWS);
       load(found, page);
-      index += Math.max(1, Math.min((page + 1) * PAGE_ROWS - at, (starts[segment + 1] ?? total) - index));
+      index += Math.max(1, Math.min((page + 1) * PAGE_ROWS - offset, (starts[segment + 1] ?? total) - index));
     }
     // A step without recorded counts: its first page has the number of rows.
     for (const segment of segments) if (segment.count === 0 && !counts.current.has(nameOf(segment))) load(segment, 0);
@@ -125,10 +131,10 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
     [request],
   );
   const row = (index: number) => {
-    const { segment, at } = locate(starts, index);
+    const { segment, offset } = locate(starts, index);
     const found = segments[segment];
     if (found === undefined) return undefined;
-    return pages.current.get(`${nameOf(found)}/${Math.floor(at / PAGE_ROWS)}`)?.[at % PAGE_ROWS];
+    return pages.current.get(`${nameOf(found)}/${Math.floor(offset / PAGE_ROWS)}`)?.[offset % PAGE_ROWS];
   };
   const startOf: PagedRows["startOf"] = ({ split, step }) =>
     starts[segments.findIndex((each) => each.split === split && each.step === step)] ?? -1;
@@ -137,14 +143,15 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
     if (start < 0) return -1;
     for (const [name, items] of pages.current) {
       if (!name.startsWith(`${split}/${step}/`)) continue;
-      const at = items?.findIndex((each) => each.line === line && each.index === index) ?? -1;
-      if (at >= 0) return start + Number(name.split("/").at(-1)) * PAGE_ROWS + at;
+      const offset = items?.findIndex((each) => each.line === line && each.index === index) ?? -1;
+      if (offset >= 0) return start + Number(name.split("/").at(-1)) * PAGE_ROWS + offset;
     }
     return -1;
   };
   return { total, row, show, startOf, indexOf, error };
 }
 
+/** Returns the name of a segment, as in the path of its route. */
 function nameOf({ split, step }: Segment): string {
   return `${split}/${step}`;
 }

@@ -44,6 +44,7 @@ export function AnswerView({ answer, isStreaming }: { readonly answer: Answer; r
   );
 }
 
+/** Returns the sampled tokens of an answer in the form of a stored turn. */
 function sampledOf({ entries, finish }: Answer): SampledData {
   return {
     texts: tokenTexts(entries),
@@ -59,7 +60,7 @@ function sampledOf({ entries, finish }: Answer): SampledData {
   };
 }
 
-/** Most probable tokens in the place of a sampled one. */
+/** Most probable tokens at the position of a sampled token. */
 function Alternatives({ entry }: { readonly entry: LogprobEntry }) {
   const sorted = entry.top_logprobs.toSorted((a, b) => b.logprob - a.logprob);
   if (sorted.length === 0) return <p class="hint">No alternatives were requested.</p>;

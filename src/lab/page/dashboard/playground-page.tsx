@@ -8,7 +8,7 @@ import { useResource } from "./requests.ts";
 import type { Route } from "./router.ts";
 import { Problem } from "./status.tsx";
 
-/** Message of the conversation: written here, or an answer of the model. */
+/** Turn of the conversation: a message of the user, or an answer of the model. */
 type Turn = { readonly message: RequestMessage; readonly answer: null } | { readonly message: null; readonly answer: Answer };
 
 /** Conversation with a model: sampling settings, streamed answers, alternatives per token. */
@@ -22,12 +22,14 @@ export function PlaygroundPage({ route }: { readonly route: Route }) {
   const names = models.value?.data.map(({ id }) => id) ?? [];
   const model = settings.model === "" ? (names.at(-1) ?? "") : settings.model;
   const last = turns.at(-1);
+  // The user answers the tool calls of the last answer one after the other; `pending` is the first call without a result.
   const answered = new Set(turns.map(({ message }) => message?.tool_call_id));
   const lastCalls = turns.findLast(({ answer }) => answer !== null)?.answer?.calls ?? [];
   const pending = last === undefined ? undefined : lastCalls.find(({ id }) => id !== null && !answered.has(id));
 
   useEffect(() => () => abort?.abort(), [abort]);
 
+  /** Streams an answer to the turns `before`. */
   const sample = async (before: readonly Turn[]) => {
     const controller = new AbortController();
     setAbort(controller);
@@ -56,7 +58,8 @@ export function PlaygroundPage({ route }: { readonly route: Route }) {
       setAbort(null);
     }
   };
-  const say = (text: string) => {
+  /** Sends a user message, or the result of the pending tool call. Samples once no call is pending. */
+  const sendMessage = (text: string) => {
     const message =
       pending === undefined ? { role: "user", content: text } : { role: "tool", content: text, tool_call_id: pending.id ?? "" };
     const next: readonly Turn[] = [...turns, { message: message as RequestMessage, answer: null }];
@@ -112,7 +115,7 @@ export function PlaygroundPage({ route }: { readonly route: Route }) {
             label={pending === undefined ? "Message" : `Result of ${pending.name}`}
             isBusy={abort !== null}
             isDisabled={model === ""}
-            onSend={say}
+            onSend={sendMessage}
             onStop={() => abort?.abort()}
           />
           <p class="hidden" role="status">

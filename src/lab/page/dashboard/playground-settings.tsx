@@ -10,7 +10,7 @@ export interface Settings {
   readonly temperature: string;
   readonly topP: string;
   readonly maxTokens: string;
-  /** Empty for a random one. */
+  /** Seed of the sampling; empty for a random one. */
   readonly seed: string;
   /** Number of alternatives per token. */
   readonly alternatives: string;
@@ -31,7 +31,7 @@ export const DEFAULT_SETTINGS: Settings = {
   tools: "",
 };
 
-/** Returns the request for the next answer. @throws `Error` If the tools are no JSON array. */
+/** Returns the request for the next answer. @throws Error if the tools are not a JSON array. */
 export function requestOf(settings: Settings, messages: readonly RequestMessage[]): Partial<ChatCompletionRequest> {
   const { model, step, system, temperature, topP, maxTokens, seed, alternatives, tools } = settings;
   const optional = (name: string, text: string) => (text.trim() === "" ? {} : { [name]: Number(text) });

@@ -27,6 +27,7 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
   throw new RequestError(response.status, await messageOf(response));
 }
 
+/** Returns the message of an error response; the status if its body is not an error body. */
 async function messageOf(response: Response): Promise<string> {
   const text = await response.text();
   try {
@@ -36,7 +37,7 @@ async function messageOf(response: Response): Promise<string> {
   }
 }
 
-/** Returns the JSON of a route. */
+/** Returns the JSON of a route. @throws {@link RequestError} as {@link send} does. */
 export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await send(path, signal === undefined ? {} : { signal });
   return (await response.json()) as T;
@@ -79,6 +80,7 @@ export function useResource<T>(path: string | null, version: unknown = 0): Resou
   useEffect(() => {
     if (path === null) return undefined;
     const abort = new AbortController();
+    // An answer to a former path is dropped.
     const keep = (next: { readonly value: T | undefined; readonly error: Error | null }) => {
       if (!abort.signal.aborted) setState({ path, ...next });
     };

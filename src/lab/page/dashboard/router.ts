@@ -14,12 +14,15 @@ export function href(path: readonly string[], query: Readonly<Record<string, str
   return `#/${path.map((part) => encodeURIComponent(part)).join("/")}${search === "" ? "" : `?${search}`}`;
 }
 
-/** Goes to a place with other values of some query parameters, as in {@link href}; keeps the place out of the history. */
+/**
+ * Goes to a place with the query of the current one, except for some parameters; a value of "" removes a parameter. Replaces the current
+ * entry of the history.
+ */
 export function goWith({ query }: Route, path: readonly string[], values: Readonly<Record<string, string | number>> = {}): void {
   go(href(path, { ...Object.fromEntries(query), ...values }), { isReplaced: true });
 }
 
-/** Goes to a place. `isReplaced` keeps the place out of the history: arrow keys in a list would fill it. */
+/** Goes to a place. `isReplaced` replaces the current entry of the history, which arrow keys in a list would fill otherwise. */
 export function go(address: string, { isReplaced = false }: { readonly isReplaced?: boolean } = {}): void {
   if (!isReplaced) {
     location.hash = address;
@@ -36,6 +39,7 @@ export function parseRoute(hash: string): Route {
   return { path: parts.map(decoded), query: new URLSearchParams(search) };
 }
 
+/** Decodes a part of a path; a malformed one stays as it is. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);

@@ -12,9 +12,13 @@ import { differenceText, interval } from "./run-compare.tsx";
 import { stepText } from "./run-groups.tsx";
 import { Loaded, Problem } from "./status.tsx";
 
+/** Scenarios of a page. */
 const PAGE_PAIRS = 100;
 
-/** Answers of two steps to the same scenarios, with their differences marked. */
+/**
+ * Answers of two steps, `a` and `b` of the address, to the same scenarios, with their differences marked. Shows the first and the last step
+ * by default.
+ */
 export function RunAnswers({ run, steps, route }: { readonly run: string; readonly steps: readonly StepSummary[]; readonly route: Route }) {
   const wanted = route.query.get("split");
   const hasEvaluations = steps.filter(({ split }) => split === "eval").length > 1;
@@ -28,7 +32,7 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
   const pairs = useResource<Page<ScenarioPair>>(query ? `${base}/compare?${query}` : null);
   const isPaired = split === "eval" && a !== undefined && b !== undefined && a !== b;
   const compared = useResource<RunComparison>(isPaired ? `/ui/api/compare?run=${run}@${a.step}&run=${run}@${b.step}` : null);
-  const set = (values: Readonly<Record<string, string | number>>) => goWith(route, ["runs", run, "answers"], values);
+  const setQuery = (values: Readonly<Record<string, string | number>>) => goWith(route, ["runs", run, "answers"], values);
   if (a === undefined || b === undefined || own.length < 2) {
     return <p class="empty">Two steps with trajectories are needed to compare answers; this run has {own.length}.</p>;
   }
@@ -52,9 +56,9 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
             />
           )}
           <span class="pair-steps">
-            <StepChoice steps={own} step={a} label="First step" about={stepText} onChange={({ step }) => set({ a: step })} />
+            <StepChoice steps={own} step={a} label="First step" about={stepText} onChange={({ step }) => setQuery({ a: step })} />
             <span aria-hidden="true">→</span>
-            <StepChoice steps={own} step={b} label="Second step" about={stepText} onChange={({ step }) => set({ b: step })} />
+            <StepChoice steps={own} step={b} label="Second step" about={stepText} onChange={({ step }) => setQuery({ b: step })} />
           </span>
         </div>
       </div>
@@ -63,7 +67,7 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
         {({ total }) => (
           <div class="split narrow">
             <div class="split-list">
-              <PairList items={items} chosen={chosen} onChoose={(scenario) => set({ scenario })} />
+              <PairList items={items} chosen={chosen} onChoose={(scenario) => setQuery({ scenario })} />
               <Pager
                 label="Pages of scenarios"
                 earlier="Earlier"
@@ -131,7 +135,7 @@ function PairList({ items, chosen, onChoose }: PairListProps) {
   );
 }
 
-/** The two answers to a scenario. */
+/** Two answers to a scenario side by side, turn by turn. */
 function Pair({ base, steps, pair }: { readonly base: string; readonly steps: readonly [number, number]; readonly pair: ScenarioPair }) {
   const [index, setIndex] = useState(0);
   const path = (group: GroupData | null, step: number) => {
@@ -139,8 +143,8 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
     return group === null || at < 0 ? null : `${base}/${step}/trajectories/${group.line}/${at}`;
   };
   const sides = [useResource<TrajectoryAnswer>(path(pair.a, steps[0])), useResource<TrajectoryAnswer>(path(pair.b, steps[1]))] as const;
-  const attempts = Math.max(pair.a?.trajectories.length ?? 0, pair.b?.trajectories.length ?? 0);
-  const indices = Array.from({ length: attempts }, (_, at) => ({ value: `${at}`, label: `${at}` }));
+  const maxTrajectories = Math.max(pair.a?.trajectories.length ?? 0, pair.b?.trajectories.length ?? 0);
+  const indices = Array.from({ length: maxTrajectories }, (_, at) => ({ value: `${at}`, label: `${at}` }));
   const [a, b] = [sides[0].value?.trajectory.detail, sides[1].value?.trajectory.detail];
   const turns = useMemo(() => (a && b ? pairTurns(a, b) : []), [a, b]);
   const context = (a ?? b)?.histories[0]?.filter(({ sampled, role }) => sampled === null && (role === "user" || role === "system")) ?? [];
@@ -148,7 +152,7 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
     <article class="pair" aria-label={`Answers to ${pair.scenario}`}>
       <div class="bar">
         <h3>{pair.scenario}</h3>
-        {attempts > 1 && (
+        {maxTrajectories > 1 && (
           <label class="control">
             <span>Trajectory</span>
             <Choice options={indices} value={`${index}`} onChange={(value) => setIndex(Number(value))} />
@@ -186,6 +190,7 @@ interface SideHeadProps {
   readonly isAbsent: boolean;
 }
 
+/** Step, reward and length of one answer. */
 function SideHead({ side, step, isAbsent }: SideHeadProps) {
   return (
     <div>
@@ -227,6 +232,7 @@ function pairTurns(a: DetailData, b: DetailData): readonly TurnPair[] {
   });
 }
 
+/** Returns the text of a turn to compare: reasoning, then text. */
 function textOf(item: ItemData | undefined): string {
   if (item === undefined) return "";
   return [item.reasoning, item.text].filter(Boolean).join("\n");
@@ -240,6 +246,7 @@ interface SideProps {
   readonly step: number;
 }
 
+/** Turn of one answer, with the parts marked that the other answer lacks. */
 function Side({ item, parts, mark: Mark, label, step }: SideProps) {
   if (item === undefined) return <div class="side absent">No turn.</div>;
   return (

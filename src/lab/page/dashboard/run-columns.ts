@@ -4,6 +4,7 @@ import type { RunSummary } from "../../dashboard/api.ts";
 /** Order of the rows of a list. */
 export type Order = "ascending" | "descending";
 
+/** Value that rows are sorted by; null for a missing one. */
 type Value = string | number | null;
 
 /** Column that runs can be sorted by. */
@@ -16,6 +17,7 @@ export interface RunColumn {
   readonly value: (run: RunSummary) => Value;
 }
 
+/** Prefix of the id of a setting's column. */
 const SETTING = "config.";
 
 /** Columns that every list has, by id. */

@@ -3,20 +3,20 @@ import type { MeanEstimate, RunComparison, RunSummary } from "../../dashboard/ap
 import { breakable, Scroll, Segmented } from "../components/controls.tsx";
 import { count, rewardText } from "../components/format.ts";
 import { type Column, Table } from "../components/table.tsx";
+import { addedRuns } from "./added-runs.ts";
 import type { Live } from "./live.ts";
-import { Overlay } from "./overlay.tsx";
 import { useResource } from "./requests.ts";
 import type { Route } from "./router.ts";
 import { type SettingChoice, settingOf, settingsOf } from "./run-columns.ts";
+import { RunPicker } from "./run-picker.tsx";
 import { Loaded } from "./status.tsx";
 
 /** Comparison of the run with others: paired differences of rewards, and the settings in which they differ. */
 export function RunCompare({ run, route, live }: { readonly run: string; readonly route: Route; readonly live: Live }) {
-  const others = (route.query.get("with") ?? "").split(",").filter((id) => id !== "" && id !== run);
-  const chosen = [run, ...new Set(others)].flatMap((id) => live.runs?.find((each) => each.id === id) ?? []);
+  const chosen = [run, ...addedRuns(route.query, run)].flatMap((id) => live.runs?.find((each) => each.id === id) ?? []);
   return (
     <>
-      <Overlay run={run} route={route} live={live} label="Compare with another run" />
+      <RunPicker run={run} route={route} live={live} label="Compare with another run" />
       {chosen.length < 2 ? (
         <p class="empty">Choose another run to compare rewards and settings with.</p>
       ) : (
@@ -31,6 +31,7 @@ export function RunCompare({ run, route, live }: { readonly run: string; readonl
 
 type Compared = RunComparison["runs"][number];
 
+/** Units of the pairs. */
 const UNITS = [
   { value: "scenario", label: "Evaluation" },
   { value: "step", label: "Training steps" },
@@ -79,7 +80,7 @@ function PairedRewards({ runs }: { readonly runs: readonly RunSummary[] }) {
         {({ runs: compared }) => (
           <>
             <Scroll label="Table of paired rewards">
-              <Table name="grid compared" columns={columns} rows={compared} keyOf={({ run }) => run} />
+              <Table class="grid compared" columns={columns} rows={compared} keyOf={({ run }) => run} />
             </Scroll>
             <p class="about">{EXPLANATIONS[by]} A difference is colored if its interval excludes 0.</p>
           </>
@@ -89,6 +90,7 @@ function PairedRewards({ runs }: { readonly runs: readonly RunSummary[] }) {
   );
 }
 
+/** Meaning of the intervals, by unit of the pairs. */
 const EXPLANATIONS: Readonly<Record<RunComparison["by"], string>> = {
   scenario:
     "Rewards of the last evaluation, paired by scenario. Intervals are paired bootstraps over the scenarios; they do not cover the seed of the training.",
@@ -125,7 +127,7 @@ function SettingDifferences({ runs }: { readonly runs: readonly RunSummary[] }) 
       <h2 id="settings-title">Different settings</h2>
       {different.length > 0 && (
         <Scroll label="Table of different settings">
-          <Table name="grid compared texts" columns={columns} rows={different} keyOf={({ name }) => name} />
+          <Table class="grid compared texts" columns={columns} rows={different} keyOf={({ name }) => name} />
         </Scroll>
       )}
       <p class="about">

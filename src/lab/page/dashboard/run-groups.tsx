@@ -11,10 +11,12 @@ import { go, goWith, href, type Route } from "./router.ts";
 import { Loaded } from "./status.tsx";
 import { placeOf, TrajectoryPanel } from "./trajectory-panel.tsx";
 
+/** Groups of a page. */
 const PAGE_GROUPS = 48;
 
-/** Groups of a step side by side, and the trajectory that is open. */
+/** Groups of the step in the address side by side, and the open trajectory. Without a step, shows the last training step. */
 export function RunGroups({ run, steps, route }: { readonly run: string; readonly steps: readonly StepSummary[]; readonly route: Route }) {
+  // The path is `runs/{run}/groups/{split}/{step}/{line}/{index}`.
   const [, , , split, number] = route.path;
   const step =
     steps.find((each) => each.split === split && each.step === Number(number)) ??
@@ -22,6 +24,7 @@ export function RunGroups({ run, steps, route }: { readonly run: string; readonl
     steps.at(-1);
   const [offset, setOffset] = useState(0);
   const place = placeOf(route.path.slice(3));
+  // A step that has grown is requested again.
   const version = `${step?.trajectories}`;
   const path =
     step && `/ui/api/runs/${encodeURIComponent(run)}/steps/${step.split}/${step.step}/groups?offset=${offset}&limit=${PAGE_GROUPS}`;
@@ -60,6 +63,7 @@ export function RunGroups({ run, steps, route }: { readonly run: string; readonl
                   const line = items[group]?.line;
                   if (line === undefined) return;
                   go(address(line, trajectory));
+                  // The panel of the trajectory exists after the next frame.
                   requestAnimationFrame(() => requestAnimationFrame(focusTrajectory));
                 }}
               />

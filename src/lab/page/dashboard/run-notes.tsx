@@ -5,6 +5,11 @@ import { submitting } from "../components/controls.tsx";
 import { send } from "./requests.ts";
 import { Problem } from "./status.tsx";
 
+/** Max characters of a tag, as in `routes.ts`. */
+const MAX_TAG = 50;
+/** Max characters of a note, as in `routes.ts`. */
+const MAX_NOTE = 10_000;
+
 /** Tags and note of a run, which can be edited. */
 export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary }) {
   const [tag, setTag] = useState("");
@@ -12,7 +17,7 @@ export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary
   const [draft, setDraft] = useState<string | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
-  // The button that opened the editor is gone with its focus.
+  // The button that opened the editor is gone, and the focus with it.
   useEffect(() => field.current?.focus(), [draft === null]);
   const save = async (change: NotesChange) => {
     const init = { method: "PATCH", headers: { "content-type": "application/json" }, body: JSON.stringify(change) };
@@ -51,7 +56,7 @@ export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary
           type="text"
           aria-label="Add a tag"
           placeholder="Add a tag"
-          maxLength={50}
+          maxLength={MAX_TAG}
           value={tag}
           onInput={({ currentTarget }) => setTag(currentTarget.value)}
         />
@@ -74,7 +79,7 @@ export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary
           <textarea
             aria-label="Note"
             rows={3}
-            maxLength={10_000}
+            maxLength={MAX_NOTE}
             value={draft}
             ref={field}
             onInput={({ currentTarget }) => setDraft(currentTarget.value)}

@@ -6,14 +6,15 @@ import { RunFacts } from "../components/run-facts.tsx";
 import type { Live } from "./live.ts";
 import { type Resource, useResource } from "./requests.ts";
 import { go, href, type Route } from "./router.ts";
-import { Overlay } from "./overlay.tsx";
 import { RunAnswers } from "./run-answers.tsx";
 import { RunCompare } from "./run-compare.tsx";
 import { RunGroups } from "./run-groups.tsx";
 import { RunNotes } from "./run-notes.tsx";
+import { RunPicker } from "./run-picker.tsx";
 import { RunTrajectories } from "./run-trajectories.tsx";
 import { Loaded, Problem, State } from "./status.tsx";
 
+/** Views of a run, by the part of the address after the run. */
 const TABS = [
   { id: "curves", label: "Curves" },
   { id: "groups", label: "Groups" },
@@ -30,18 +31,19 @@ const STEP_TABS: ReadonlySet<string> = new Set(["groups", "trajectories", "answe
 export function RunPage({ run, route, live }: { readonly run: string; readonly route: Route; readonly live: Live }) {
   const tab = TABS.find(({ id }) => id === route.path[2])?.id ?? "curves";
   const summary = live.runs?.find(({ id }) => id === run);
+  // A change of the run requests the details again.
   const version = `${summary?.state} ${summary?.updated}`;
   const base = `/ui/api/runs/${encodeURIComponent(run)}`;
   const details = useResource<RunDetails>(base, version);
   const steps = useResource<readonly StepSummary[]>(STEP_TABS.has(tab) ? `${base}/steps` : null, summary?.steps);
-  const over = route.query.get("with");
+  const added = route.query.get("with");
   if (summary === undefined && details.error !== null) return <UnavailableRun error={details.error} />;
   return (
     <>
       <RunTop summary={summary ?? details.value} live={live} run={run} details={details} />
       <nav class="tabs" aria-label="Views of the run" ref={(tabs) => showCurrent(tabs)}>
         {TABS.map(({ id, label }) => (
-          <a key={id} href={href(["runs", run, id], { with: over })} aria-current={id === tab ? "page" : undefined}>
+          <a key={id} href={href(["runs", run, id], { with: added })} aria-current={id === tab ? "page" : undefined}>
             {label}
           </a>
         ))}
@@ -80,7 +82,7 @@ function UnavailableRun({ error }: { readonly error: Error }) {
   );
 }
 
-/** Scrolls to the current tab: on a narrow screen, the tabs do not fit. */
+/** Scrolls to the current tab, because the tabs do not fit on a narrow screen. A part of the tab before it stays visible. */
 function showCurrent(tabs: HTMLElement | null): void {
   const current = tabs?.querySelector<HTMLElement>("[aria-current]");
   if (tabs && current) tabs.scrollLeft = current.offsetLeft - tabs.offsetLeft - 40;
@@ -120,7 +122,7 @@ function RunTop({ summary, live, run, details }: RunTopProps) {
   );
 }
 
-/** Curves of the run and of the runs laid over it. */
+/** Curves of the run and of the runs that are drawn into the same charts. */
 function RunCurves({ run, route, live }: { readonly run: string; readonly route: Route; readonly live: Live }) {
   const { metrics, runs, error } = live;
   const named = useMemo(
@@ -135,7 +137,7 @@ function RunCurves({ run, route, live }: { readonly run: string; readonly route:
   if (named === undefined) return <p class="empty loading">Loading curves …</p>;
   return (
     <>
-      <Overlay run={run} route={route} live={live} label="Overlay another run" />
+      <RunPicker run={run} route={route} live={live} label="Overlay another run" />
       <Curves runs={named} mark={null} onPick={(step) => go(href(["runs", run, "groups", "train", `${step}`]))} />
     </>
   );

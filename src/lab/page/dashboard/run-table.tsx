@@ -27,8 +27,8 @@ interface RunTableProps {
 
 /** Table of runs. */
 export function RunTable({ runs, settings, sorting, selected, onToggle }: RunTableProps) {
-  /** Returns a column with the head of a column of the list. */
-  const sorted = (id: string, column: Omit<Column<RunSummary>, "label">): Column<RunSummary>[] => {
+  /** Returns a column with a head that sorts the list; none for an unknown id. */
+  const sortableColumn = (id: string, column: Omit<Column<RunSummary>, "label">): Column<RunSummary>[] => {
     const found = columnOf(id);
     if (found === undefined) return [];
     return [{ label: found.label, order: id === sorting.id ? sorting.order : null, onSort: () => sorting.onSort(found), ...column }];
@@ -42,36 +42,36 @@ export function RunTable({ runs, settings, sorting, selected, onToggle }: RunTab
         <input type="checkbox" aria-label={`Select ${name}`} checked={selected.includes(id)} onChange={() => onToggle(id)} />
       ),
     },
-    ...sorted("name", { isHead: true, cell: (run) => <RunName run={run} /> }),
-    ...sorted("state", { cell: ({ state, ended }) => <State name={state} title={ended ?? undefined} /> }),
-    ...sorted("steps", {
+    ...sortableColumn("name", { isHead: true, cell: (run) => <RunName run={run} /> }),
+    ...sortableColumn("state", { cell: ({ state, ended }) => <State name={state} title={ended ?? undefined} /> }),
+    ...sortableColumn("steps", {
       kind: "number",
       isLabeled: true,
       cell: ({ steps, plannedSteps: planned }) => [number(steps), planned !== null && <small>{` / ${number(planned)}`}</small>],
     }),
-    ...sorted("reward", { kind: "number", isLabeled: true, cell: ({ reward }) => (reward === null ? "–" : rewardText(reward)) }),
-    ...sorted("evaluation", {
+    ...sortableColumn("reward", { kind: "number", isLabeled: true, cell: ({ reward }) => (reward === null ? "–" : rewardText(reward)) }),
+    ...sortableColumn("evaluation", {
       kind: "number",
       isLabeled: true,
       cell: ({ evalReward: reward }) => (reward === null ? "–" : rewardText(reward)),
     }),
     { label: "Reward over steps", kind: "hidden", class: "curve", cell: ({ rewards }) => <Sparkline values={rewards} /> },
     ...settings.flatMap((name) =>
-      sorted(settingColumn(name).id, { class: "setting", isLabeled: true, cell: (run) => breakable(settingOf(run, name) ?? "–") }),
+      sortableColumn(settingColumn(name).id, { class: "setting", isLabeled: true, cell: (run) => breakable(settingOf(run, name) ?? "–") }),
     ),
-    ...sorted("model", {
+    ...sortableColumn("model", {
       class: "model",
       isLabeled: true,
       cell: ({ model, baseModel }) => [model ?? "–", baseModel !== null && <small>{baseModel}</small>],
     }),
-    ...sorted(
+    ...sortableColumn(
       "updated",
       updatedColumn("Updated", Date.now(), ({ updated }) => updated),
     ),
   ];
   return (
     <div class="table-card">
-      <Table name="list runs" columns={columns} rows={runs} keyOf={({ id }) => id} />
+      <Table class="list runs" columns={columns} rows={runs} keyOf={({ id }) => id} />
     </div>
   );
 }

@@ -11,10 +11,11 @@ import { placeOf, TrajectoryPanel, type TrajectoryPlace } from "./trajectory-pan
 import { VirtualList } from "./virtual-list.tsx";
 
 const ROW_HEIGHT_PX = 28;
-const NONE: readonly Segment[] = [];
+/** Segments of the list while a search shows its own rows. */
+const NO_SEGMENTS: readonly Segment[] = [];
 /** Max number of trajectories that a search lists. */
 const MAX_FOUND = 500;
-/** Time after which the row that was reached by keyboard is opened. */
+/** Milliseconds after the last key press until the active row is opened, so that rows passed by are not loaded. */
 const OPEN_MS = 150;
 const COLUMNS = [
   { name: "step", isNumeric: true },
@@ -42,12 +43,12 @@ interface RunTrajectoriesProps {
   readonly route: Route;
 }
 
-/** All trajectories of a run as one list, beside the one that is open. */
+/** All trajectories of a run as one list, and the open one next to it. */
 export function RunTrajectories({ run, steps, route }: RunTrajectoriesProps) {
   const place = placeOf(route.path.slice(3));
   const filters = useFilters(steps, route);
   const { key, segments, query, search } = filters;
-  const paged = usePagedRows(run, search === "" ? segments : NONE, query);
+  const paged = usePagedRows(run, search === "" ? segments : NO_SEGMENTS, query);
   const found = useFoundRows(run, search);
   const rows: PagedRows = search === "" ? paged : found;
   const shown = place === null ? -1 : rows.indexOf(place);
@@ -133,9 +134,10 @@ function foundText({ total, isLoading, isComplete }: FoundRows): string {
 
 /** Steps and query of a list. */
 interface FilteredList {
-  /** Filters as text. */
+  /** Values of all filters as text: another key is another list. */
   readonly key: string;
   readonly segments: readonly Segment[];
+  /** Query of the list of trajectories. */
   readonly query: string;
   /** Query of the search for a text; empty without a text. */
   readonly search: string;
@@ -162,7 +164,7 @@ function useFilters(steps: readonly StepSummary[], { query }: Route): FilteredLi
 /** Choice of the steps and of a text to search for; of one step also order, range of rewards and scenario. */
 function Filters({ run, steps, route }: RunTrajectoriesProps) {
   const get = (name: string) => route.query.get(name) ?? "";
-  const set = (values: Readonly<Record<string, string>>) => goWith(route, ["runs", run, "trajectories"], values);
+  const setQuery = (values: Readonly<Record<string, string>>) => goWith(route, ["runs", run, "trajectories"], values);
   const split = get("split") === "eval" ? "eval" : "train";
   const own = steps.filter((each) => each.split === split);
   const choices = [
@@ -173,26 +175,26 @@ function Filters({ run, steps, route }: RunTrajectoriesProps) {
   const bound = (name: string, label: string) => (
     <label class="control">
       <span>{label}</span>
-      <input type="number" step="any" value={get(name)} onChange={({ currentTarget }) => set({ [name]: currentTarget.value })} />
+      <input type="number" step="any" value={get(name)} onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value })} />
     </label>
   );
   return (
     <div class="filters">
       {hasEvaluations && (
-        <Choice label="Rollouts of" options={SPLITS} value={split} onChange={(value) => set({ split: value, step: "" })} />
+        <Choice label="Rollouts of" options={SPLITS} value={split} onChange={(value) => setQuery({ split: value, step: "" })} />
       )}
-      <Choice label="Step" options={choices} value={get("step")} onChange={(step) => set({ step })} />
+      <Choice label="Step" options={choices} value={get("step")} onChange={(step) => setQuery({ step })} />
       <input
         type="search"
         class="text"
         aria-label="Search texts"
         placeholder="Search texts"
         value={get("text")}
-        onChange={({ currentTarget }) => set({ text: currentTarget.value })}
+        onChange={({ currentTarget }) => setQuery({ text: currentTarget.value })}
       />
       {get("step") !== "" && get("text") === "" && (
         <>
-          <Choice label="Order" options={SORTS} value={get("sort")} onChange={(sort) => set({ sort })} />
+          <Choice label="Order" options={SORTS} value={get("sort")} onChange={(sort) => setQuery({ sort })} />
           {bound("min", "Reward from")}
           {bound("max", "to")}
           <input
@@ -200,7 +202,7 @@ function Filters({ run, steps, route }: RunTrajectoriesProps) {
             aria-label="Scenario"
             placeholder="Scenario"
             value={get("scenario")}
-            onChange={({ currentTarget }) => set({ scenario: currentTarget.value })}
+            onChange={({ currentTarget }) => setQuery({ scenario: currentTarget.value })}
           />
         </>
       )}

@@ -10,7 +10,7 @@ export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[]
   const [text, setText] = useState("");
   const [selected, setSelected] = useState<readonly string[]>([]);
   if (runs === undefined) return <p class="empty loading">Loading runs …</p>;
-  const set = (values: Readonly<Record<string, string>>) => goWith(route, ["runs"], values);
+  const setQuery = (values: Readonly<Record<string, string>>) => goWith(route, ["runs"], values);
   const column = columnOf(route.query.get("sort") ?? "");
   const order = route.query.get("order") === "ascending" ? "ascending" : "descending";
   const settings = shownSettings(route);
@@ -19,7 +19,7 @@ export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[]
     order: column === undefined ? "descending" : order,
     onSort: ({ id, first }) => {
       const isAgain = id === sorting.id;
-      set({ sort: id, order: isAgain ? (sorting.order === "ascending" ? "descending" : "ascending") : first });
+      setQuery({ sort: id, order: isAgain ? (sorting.order === "ascending" ? "descending" : "ascending") : first });
     },
   };
   const words = text.toLowerCase().split(/\s+/u).filter(Boolean);
@@ -54,7 +54,7 @@ export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[]
             <SettingsMenu
               runs={runs}
               shown={settings}
-              onChange={(names) => set({ settings: names.map((name) => encodeURIComponent(name)).join(",") })}
+              onChange={(names) => setQuery({ settings: names.map((name) => encodeURIComponent(name)).join(",") })}
             />
           )}
         </div>
@@ -72,6 +72,7 @@ export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[]
   );
 }
 
+/** Returns the text of a run that the filter searches. */
 function searchText({ title, name, model, baseModel, state, kind, note, tags }: RunSummary): string {
   return [title, name, model, baseModel, state, kind, note, ...tags].filter(Boolean).join(" ").toLowerCase();
 }

@@ -4,6 +4,7 @@ import type { Connection } from "./live.ts";
 import { useSessionEnd } from "./requests.ts";
 import { href } from "./router.ts";
 
+/** Places of the navigation. */
 const PLACES = [
   { id: "runs", label: "Runs" },
   { id: "jobs", label: "Jobs" },
@@ -16,9 +17,11 @@ export function isPlace(name: string): boolean {
   return PLACES.some(({ id }) => id === name);
 }
 
+/** Text of each state of the event stream. */
 const CONNECTIONS: Readonly<Record<Connection, string>> = { connecting: "Connecting", live: "Live", lost: "Reconnecting" };
 
 interface ShellProps {
+  /** First part of the address, such as `runs`. */
   readonly place: string;
   readonly connection: Connection;
   /** Whether the service has sent data, which stays readable after the end of the session. */
@@ -64,6 +67,7 @@ export function Shell({ place, connection, hasData, children }: ShellProps) {
   );
 }
 
+/** Moves the focus to the contents. The link alone would change the address, which names the place. */
 function skipToMain(event: Event): void {
   event.preventDefault();
   document.getElementById("main")?.focus();

@@ -21,7 +21,7 @@ export function Problem({ error }: { readonly error: Error | string }) {
   );
 }
 
-/** Returns a column of times as their distance from now. */
+/** Returns a column of times relative to `now`, milliseconds since 1970. */
 export function updatedColumn<Row>(label: string, now: number, time: (row: Row) => string | null | undefined): Column<Row> {
   return { label, kind: "number", class: "num updated", title: (row) => timeText(time(row)), cell: (row) => ago(time(row), now) };
 }

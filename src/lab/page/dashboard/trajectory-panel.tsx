@@ -13,6 +13,7 @@ export interface TrajectoryPlace {
   readonly step: number;
   /** Line of the group in the file of the step, from 1. */
   readonly line: number;
+  /** Index of the trajectory in its group. */
   readonly index: number;
 }
 
@@ -20,8 +21,8 @@ export interface TrajectoryPlace {
 export function placeOf([split, step, line, index]: readonly (string | undefined)[]): TrajectoryPlace | null {
   if (split !== "train" && split !== "eval") return null;
   const numbers = [step, line, index].map((part) => (part === undefined || part === "" ? NaN : Number(part)));
-  const [a = NaN, b = NaN, c = NaN] = numbers;
-  return numbers.every((value) => Number.isInteger(value)) ? { split, step: a, line: b, index: c } : null;
+  const [stepNumber = NaN, lineNumber = NaN, indexNumber = NaN] = numbers;
+  return numbers.every((value) => Number.isInteger(value)) ? { split, step: stepNumber, line: lineNumber, index: indexNumber } : null;
 }
 
 interface TrajectoryPanelProps {

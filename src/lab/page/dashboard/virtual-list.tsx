@@ -10,6 +10,7 @@ export interface VirtualListProps {
   readonly columns: readonly { readonly name: string; readonly isNumeric?: boolean }[];
   /** Number of rows; only those near the visible part are rendered. */
   readonly total: number;
+  /** Height of a row in pixels. */
   readonly rowHeight: number;
   /** Index of the active row; -1 for none. */
   readonly active: number;
@@ -50,10 +51,10 @@ export function VirtualList({ label, columns, total, rowHeight, active, anchor, 
       return;
     }
     // The head of the table covers one row at the top.
-    const at = active * rowHeight;
+    const activeTop = active * rowHeight;
     const visible = element.clientHeight - rowHeight;
-    if (at < element.scrollTop) element.scrollTop = at;
-    else if (at + rowHeight > element.scrollTop + visible) element.scrollTop = at + rowHeight - visible;
+    if (activeTop < element.scrollTop) element.scrollTop = activeTop;
+    else if (activeTop + rowHeight > element.scrollTop + visible) element.scrollTop = activeTop + rowHeight - visible;
   }, [active, anchor, rowHeight]);
 
   const onKeyDown = (event: KeyboardEvent) => {
@@ -73,7 +74,7 @@ export function VirtualList({ label, columns, total, rowHeight, active, anchor, 
     else return;
     event.preventDefault();
   };
-  const rows = Array.from({ length: Math.max(0, last - first + 1) }, (_, at) => first + at);
+  const rows = Array.from({ length: Math.max(0, last - first + 1) }, (_, offset) => first + offset);
   return (
     <div
       ref={grid}

@@ -38,17 +38,18 @@ export function GroupsSection({ data, view }: { readonly data: PageData; readonl
   );
 }
 
+/** Returns the text about a step in the choice of the step. */
 function reasonOf({ reason }: StepData): string {
   return reason === "spaced" ? "" : reason;
 }
 
 /** Describes the steps in the page, the omitted steps, and the location of their files. */
 function leftOut({ steps, available }: PageData): string {
-  const here = (split: Split) => steps.filter((each) => each.split === split).length;
+  const countHere = (split: Split) => steps.filter((each) => each.split === split).length;
   const { train, eval: evaluations } = available;
   const files = [train > 0 && "trajectories/train/", evaluations > 0 && "trajectories/eval/"].filter(Boolean).join(" and ");
-  const kept = `${here("train")} of ${count(train, "training step")} and ${here("eval")} of ${count(evaluations, "evaluation")}`;
-  const isWhole = here("train") === train && here("eval") === evaluations;
-  if (isWhole) return `The trajectories of all steps are in this page; the files they come from are in ${files} of the run directory.`;
+  const kept = `${countHere("train")} of ${count(train, "training step")} and ${countHere("eval")} of ${count(evaluations, "evaluation")}`;
+  const hasAll = countHere("train") === train && countHere("eval") === evaluations;
+  if (hasAll) return `The trajectories of all steps are in this page; the files they come from are in ${files} of the run directory.`;
   return `This page holds the trajectories of ${kept}: the first, the last, the best, and others evenly spaced. The rest are in ${files} of the run directory; the curves show every step.`;
 }

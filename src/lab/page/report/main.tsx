@@ -9,13 +9,15 @@ import { GroupsSection } from "./groups-section.tsx";
 import { TrajectorySection } from "./trajectory-section.tsx";
 import { nearestStep, showStep, useView } from "./view.ts";
 
+/** Titles of the sections by the id of their element. */
 const SECTIONS = Object.entries({ curves: "Curves", groups: "Groups", trajectory: "Trajectory", facts: "Run" });
 
+/** Page of a run. */
 function Report({ data }: { readonly data: PageData }) {
   const view = useView(data.steps);
   const step = data.steps[view.step];
   const runs = useMemo(() => [{ name: data.title, metrics: data.metrics }], [data]);
-  const pick = (picked: number) => {
+  const showNearest = (picked: number) => {
     const nearest = nearestStep(data.steps, picked, step?.split ?? "train");
     if (nearest !== undefined) showStep(nearest);
   };
@@ -24,7 +26,7 @@ function Report({ data }: { readonly data: PageData }) {
     <>
       <Top data={data} />
       <main>
-        <Curves runs={runs} mark={step?.step ?? null} onPick={pick} />
+        <Curves runs={runs} mark={step?.step ?? null} onPick={showNearest} />
         <GroupsSection data={data} view={view} />
         <TrajectorySection data={data} view={view} />
         <RunFacts {...data} facts={[...data.facts, written]} />
@@ -33,6 +35,7 @@ function Report({ data }: { readonly data: PageData }) {
   );
 }
 
+/** Title, navigation and main numbers of the run. */
 function Top({ data }: { readonly data: PageData }) {
   const model = data.facts.find(([name]) => name === "Model")?.[1];
   return (
@@ -58,7 +61,7 @@ function Top({ data }: { readonly data: PageData }) {
   );
 }
 
-/** Scrolls to a section. A link would not do: the address after `#` names the trajectory that is shown. */
+/** Scrolls to a section. A link cannot: the part of the address after `#` names the trajectory that is shown. */
 function jump(id: string): void {
   const section = document.getElementById(id);
   section?.scrollIntoView({ block: "start" });
@@ -67,7 +70,7 @@ function jump(id: string): void {
   heading?.focus({ preventScroll: true });
 }
 
-// html.ts writes both elements.
+// `report/html.ts` writes both elements.
 const source = document.getElementById("data")!;
 const page = document.getElementById("page")!;
 render(<Report data={JSON.parse(source.textContent) as PageData} />, page);

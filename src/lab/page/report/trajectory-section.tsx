@@ -5,7 +5,7 @@ import { Conversation } from "../components/conversation.tsx";
 import { ColoringControl, Siblings, TrajectoryFacts, usableColoring } from "../components/trajectory.tsx";
 import { showTrajectory, type View } from "./view.ts";
 
-/** Section of the current trajectory. */
+/** Section of the trajectory that the address names; contents that were omitted from the page are named by their file and line. */
 export function TrajectorySection({ data, view }: { readonly data: PageData; readonly view: View }) {
   const [chosen, setChosen] = useState<Coloring>(COLORINGS[0]);
   const step = data.steps[view.step];

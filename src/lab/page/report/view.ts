@@ -1,7 +1,10 @@
 import { useEffect, useState } from "preact/hooks";
 import type { PageData, StepData } from "../../report/page-data.ts";
 
-/** Current view as indexes; -1 for none. The address holds it after `#`, so that a view can be linked and Back works. */
+/**
+ * Step, group and trajectory that the page shows, as indexes; -1 for none. The address holds it after `#`, so that a view can be linked and
+ * Back works.
+ */
 export interface View {
   readonly step: number;
   readonly group: number;
@@ -35,7 +38,7 @@ export function nearestStep(steps: PageData["steps"], step: number, split: StepD
   return steps.toSorted((a, b) => distance(a) - distance(b))[0];
 }
 
-/** Returns the view of an address; the last step if the address names none. */
+/** Returns the view of an address. If the address names no step of the page, the view is the last training step. */
 function viewAt(steps: PageData["steps"], hash: string): View {
   const found = /^#(train|eval)\/(\d+)\/(-?\d+)\/(-?\d+)$/.exec(hash);
   let index = steps.findIndex((each) => each.split === found?.[1] && each.step === Number(found[2]));
@@ -46,6 +49,7 @@ function viewAt(steps: PageData["steps"], hash: string): View {
   return { step: index, group, trajectory };
 }
 
+/** Returns the index of the last training step; of the last step without one. */
 function defaultStep(steps: PageData["steps"]): number {
   const train = steps.findLastIndex((each) => each.split === "train");
   return train < 0 ? steps.length - 1 : train;

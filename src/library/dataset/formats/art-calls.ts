@@ -1,21 +1,25 @@
-/** Conversion of ART's exchanges to chat completions, from which `toHistories` reconstructs histories, as capture does. */
+/**
+ * Conversion of ART's exchanges to calls in the form of chat completions. `toHistories` then reconstructs histories from the calls, as for
+ * captured ones.
+ */
 import { continued, readResponsesRequest, toChatExchanges, accept, type Exchange, type ResponseLookup } from "../../../dialects/index.ts";
 import { DataError, WhetstoneError } from "../../../base/errors.ts";
 import type { RecordedCall } from "../../../base/trajectory/histories.ts";
 import { shown } from "../../../base/util/shown.ts";
 import type { ArtExchanges } from "./art-schema.ts";
 
-/** Exchange with its times, by which calls are ordered, its model and its position in the file. */
+/** Exchange with the times by which calls are ordered, in milliseconds since 1970. */
 interface TimedExchange {
   readonly start: number;
   readonly end: number;
   readonly model: string;
   readonly exchange: Exchange;
+  /** Position in the file, for messages. */
   readonly where: string;
 }
 
-/** Members of an exchange that do not depend on the API. */
-interface Timed {
+/** Members of ART's exchanges that do not depend on the API. */
+interface CommonMembers {
   readonly start_time: string;
   readonly end_time: string;
   readonly model?: string | null | undefined;
@@ -24,9 +28,9 @@ interface Timed {
 /**
  * Converts exchanges to calls in order of their start.
  *
- * @param model - Model of the calls to return; all calls must be of one model if undefined.
+ * @param model - Model of the calls to return; if undefined, all calls have to be of one model.
  * @param where - Beginning of every error message.
- * @throws DataError `E_DATA` for content that has no form as chat messages, or for several models.
+ * @throws DataError `E_DATA` for content that cannot be converted to chat messages, or for several models.
  */
 export async function callsOf(exchanges: ArtExchanges, model: string | undefined, where: string): Promise<RecordedCall[]> {
   const timed = timedExchanges(exchanges, where);
@@ -35,16 +39,17 @@ export async function callsOf(exchanges: ArtExchanges, model: string | undefined
     throw new DataError(`${where}: expected exchanges of one model, got ${shown(models)}; set \`model\` to the trained model`);
   const calls: RecordedCall[] = [];
   const lookup = lookupIn(exchanges);
-  const wanted = timed.filter((each) => model === undefined || each.model === model);
-  for (const { exchange, where: place } of wanted.toSorted((a, b) => a.start - b.start || a.end - b.end))
+  const selected = timed.filter((each) => model === undefined || each.model === model);
+  for (const { exchange, where: place } of selected.toSorted((a, b) => a.start - b.start || a.end - b.end))
     for (const chat of await translated(exchange, lookup, place)) calls.push({ order: calls.length, ...chat });
   return calls;
 }
 
+/** Returns the exchanges of all APIs in one list, in the order of the file. */
 function timedExchanges({ chat_completions: chats, completions, responses, messages }: ArtExchanges, where: string): TimedExchange[] {
-  const timed = ({ start_time: start, end_time: end, model }: Timed, exchange: Exchange, place: string): TimedExchange => {
-    const stated = exchange.dialect === "generate" ? "" : exchange.answer.model;
-    return { start: Date.parse(start), end: Date.parse(end), model: model ?? stated, exchange, where: `${where}.${place}` };
+  const timed = ({ start_time: start, end_time: end, model }: CommonMembers, exchange: Exchange, place: string): TimedExchange => {
+    const answerModel = exchange.dialect === "generate" ? "" : exchange.answer.model;
+    return { start: Date.parse(start), end: Date.parse(end), model: model ?? answerModel, exchange, where: `${where}.${place}` };
   };
   return [
     ...chats.map((each, index) =>
@@ -62,12 +67,12 @@ function timedExchanges({ chat_completions: chats, completions, responses, messa
   ];
 }
 
-/** Returns access to the responses of a trajectory. */
+/** Returns the lookup by which a request of the Responses API finds earlier responses of the trajectory, and their items, by id. */
 function lookupIn({ responses }: ArtExchanges): ResponseLookup {
-  const all = new Map(responses.map(({ request, response }) => [response.id, { request, response }]));
+  const responsesById = new Map(responses.map(({ request, response }) => [response.id, { request, response }]));
   return {
     response(id) {
-      const found = all.get(id);
+      const found = responsesById.get(id);
       if (found === undefined) throw new DataError(`previous_response_id: expected a response of the same trajectory, got ${shown(id)}`);
       return continued(readResponsesRequest(found.request, accept), found.response.output);
     },
@@ -79,6 +84,7 @@ function lookupIn({ responses }: ArtExchanges): ResponseLookup {
   };
 }
 
+/** Converts one exchange; an error names its position. */
 async function translated(exchange: Exchange, lookup: ResponseLookup, where: string) {
   try {
     return await toChatExchanges(exchange, lookup);

@@ -16,4 +16,5 @@ export const artExchanges = z.looseObject({
   responses: exchanges(ANSWERS.responses),
   messages: exchanges(ANSWERS.messages),
 });
+/** Exchanges of a trajectory by API. */
 export type ArtExchanges = z.infer<typeof artExchanges>;

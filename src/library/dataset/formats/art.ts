@@ -1,4 +1,4 @@
-/** Reading of trajectory groups of ART, including trajectories with `exchanges`. */
+/** Reading of trajectory groups of OpenPipe ART. Their trajectories have `messages_and_choices`, or requests and answers as `exchanges`. */
 import { DataError } from "../../../base/errors.ts";
 import { type Trajectory, TrajectoryGroup } from "../../../base/trajectory/index.ts";
 import { driftLine, toHistories, toHistoryMembers } from "../../../base/trajectory/histories.ts";
@@ -46,6 +46,7 @@ export function readArtGroups(patterns: Patterns, { model, ...options }: ReadArt
   };
 }
 
+/** Converts a group, or a single trajectory as a group of its own. */
 async function groupOf(value: unknown, model: string | undefined, where: string): Promise<TrajectoryGroup> {
   if (!isJson(value)) throw new DataError(`${where}: expected a trajectory or a trajectory group of ART, an object`);
   if (value["format"] === "art.trajectories")
@@ -64,6 +65,7 @@ async function groupOf(value: unknown, model: string | undefined, where: string)
   }
 }
 
+/** Converts a trajectory. Its exchanges, if it has some, replace `messages_and_choices`. */
 async function trajectoryOf(value: unknown, model: string | undefined, where: string): Promise<Trajectory> {
   if (!isJson(value) || !("exchanges" in value || "messages_and_choices" in value))
     throw new DataError(`${where}: expected a trajectory of ART with \`exchanges\` or \`messages_and_choices\``);
@@ -78,6 +80,7 @@ async function trajectoryOf(value: unknown, model: string | undefined, where: st
   return convertedTrajectory({ ...wire, ...toHistoryMembers(histories), logs, start_time: starts.toSorted()[0] ?? null }, where);
 }
 
+/** Whether a trajectory has exchanges. Invalid ones count, so that the schema reports them. */
 function hasExchanges(exchanges: unknown): boolean {
   if (exchanges === undefined || exchanges === null) return false;
   return !isJson(exchanges) || Object.values(exchanges).some((list) => !Array.isArray(list) || list.length > 0);

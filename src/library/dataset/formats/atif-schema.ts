@@ -6,6 +6,7 @@ export const ATIF_VERSION = "ATIF-v1.8";
 
 const extra = z.record(z.string(), z.unknown()).nullish();
 
+/** Part of a message's content. */
 const part = z.strictObject({
   /** Kind of the part. */
   type: z.enum(["text", "image", "audio"]),
@@ -28,6 +29,7 @@ const toolCall = z.strictObject({
   extra,
 });
 
+/** Result in an observation. */
 const result = z.strictObject({
   /** Identifier of the call that the result answers. */
   source_call_id: z.string().nullish(),
@@ -52,6 +54,7 @@ const result = z.strictObject({
   extra,
 });
 
+/** Tokens and costs of a model call. */
 const metrics = z.strictObject({
   /** Number of prompt tokens. */
   prompt_tokens: z.int().nullish(),
@@ -107,9 +110,10 @@ const step = z.strictObject({
 /** Step of an {@link AtifTrajectory}. */
 export type AtifStep = z.infer<typeof step>;
 
+/** Fields that only a step of source `agent` may have. */
 const AGENT_FIELDS = ["model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics"] as const;
 
-/** Adds an issue for each rule that concerns several fields of a step. */
+/** Checks the rules that concern several fields of a step. @param add - Called with the path and the message of each violation. */
 function checkStep(value: AtifStep, index: number, add: (path: PropertyKey[], message: string) => void): void {
   if (value.step_id !== index + 1) add(["step_id"], `expected ${index + 1}, the position of the step from 1, received ${value.step_id}`);
   for (const field of AGENT_FIELDS) {
@@ -128,6 +132,7 @@ function checkStep(value: AtifStep, index: number, add: (path: PropertyKey[], me
   }
 }
 
+/** Schema of a document without its sub-agents. */
 const flatTrajectory = z.strictObject({
   /** Version of the format, `ATIF-v1.0` to `ATIF-v1.8`. */
   schema_version: z.string().regex(/^ATIF-v1\.[0-8]$/u, "expected ATIF-v1.0 to ATIF-v1.8"),

@@ -1,4 +1,10 @@
-/** Conversion between the items of a history and the steps of ATIF. Values that a step cannot hold are kept under `extra.whetstone`. */
+/**
+ * Conversion between the items of a history (messages and choices) and the steps of ATIF.
+ *
+ * A step cannot hold everything that an item has. The writer therefore rebuilds the item from the finished step, as the reader will, and
+ * keeps the difference to the original, the step's own values, under `extra.whetstone`. The reader lays them over the item that it
+ * rebuilds.
+ */
 import type { AssistantChoice, LogprobEntry, MessageOrChoice, RequestMessage, ToolCall } from "../../../base/schema/index.ts";
 import { isChoice, textOf } from "../../../base/trajectory/messages.ts";
 import { parseJson } from "../../../base/util/values.ts";
@@ -15,13 +21,13 @@ type Call = NonNullable<AtifStep["tool_calls"]>[number];
 type Metrics = NonNullable<AtifStep["metrics"]>;
 type Extra = AtifStep["extra"];
 
-/** Returns the values that the writer kept in `extra`; undefined for a document of another writer. */
+/** Returns the own values in `extra`; undefined if there are none, as in a document of another writer. */
 export function ownOf(extra: Extra): Json | undefined {
   const own = extra?.[OWN];
   return isJson(own) ? own : undefined;
 }
 
-/** Returns `{extra}` that keeps a value; `{}` for undefined. */
+/** Returns the member `extra` with own values; no member for undefined. */
 export function withOwn(own: unknown): { readonly extra?: Json } {
   return own === undefined ? {} : { extra: { [OWN]: own } };
 }
@@ -34,17 +40,18 @@ export function itemsOfStep(step: AtifStep): MessageOrChoice[] {
   return [item, ...(step.observation?.results ?? []).map(messageOfResult)];
 }
 
+/** Converts a result to a message, with its own values. */
 function messageOfResult(result: Result): RequestMessage {
   return overlaid(rebuiltResult(result), ownOf(result.extra)) as RequestMessage;
 }
 
-/** Returns the message that a result is read as without its own values. A result of no call is feedback to the agent, as of a user. */
+/** Rebuilds a message from a result alone, without own values. A result without a call is feedback to the agent: a message of the user. */
 function rebuiltResult({ source_call_id: id, content }: Result): RequestMessage {
   const isAnswer = id !== undefined && id !== null;
   return { role: isAnswer ? "tool" : "user", content: content ?? "", ...(isAnswer ? { tool_call_id: id } : {}) };
 }
 
-/** Returns the item that a step is read as without its own values. */
+/** Rebuilds an item from a step alone, without own values. */
 function rebuiltItem(step: AtifStep): MessageOrChoice {
   if (step.source !== "agent") return { role: step.source, content: step.message };
   const calls = (step.tool_calls ?? []).map(readCall);
@@ -58,10 +65,12 @@ function rebuiltItem(step: AtifStep): MessageOrChoice {
   return { message, ...(typeof step.model_name === "string" ? { model: step.model_name } : {}), ...tokensOf(step) } as AssistantChoice;
 }
 
+/** Returns the text of an agent's message. Its parts are texts: the reader rejects other ones. */
 function agentText(content: Content): string {
   return typeof content === "string" ? content : content.map(({ text }) => text ?? "").join("");
 }
 
+/** Converts a tool call of ATIF, with its own values. */
 function readCall(call: Call): ToolCall {
   const rebuilt = {
     id: call.tool_call_id,
@@ -71,7 +80,9 @@ function readCall(call: Call): ToolCall {
   return overlaid(rebuilt, ownOf(call.extra)) as ToolCall;
 }
 
-/** Returns token ids and log-probabilities of a step. A step of several model calls has the tokens of several turns, and is read without them. */
+/**
+ * Returns token ids and log-probabilities of a step; none for a step of several model calls (their tokens cannot be separated).
+ */
 function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<AssistantChoice> {
   if (!metrics || (count ?? 1) > 1) return {};
   const { prompt_token_ids: prompt, completion_token_ids: ids, logprobs } = metrics;
@@ -86,6 +97,7 @@ function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<Assista
   };
 }
 
+/** Returns the text of a token in log-probabilities, for which ATIF has only the id. */
 function tokenName(id: number | undefined): string {
   return id === undefined ? "" : `token_id:${id}`;
 }
@@ -95,7 +107,7 @@ function tokenName(id: number | undefined): string {
 /** Step without its number. */
 type UnnumberedStep = Omit<AtifStep, "step_id">;
 
-/** Returns the steps of a history. A tool message after any step is a result of that step's observation. */
+/** Returns the steps of a history. A tool message becomes a result in the observation of the step before it. */
 export function stepsOf(items: readonly MessageOrChoice[]): AtifStep[] {
   const steps: AtifStep[] = [];
   for (const item of items) {
@@ -114,12 +126,16 @@ export function stepsOf(items: readonly MessageOrChoice[]): AtifStep[] {
   return steps;
 }
 
-/** Returns an item with the entries of its rebuilt form: {@link metricsOf} keeps all values of the entries. */
+/**
+ * Returns an item with the log-probabilities of its rebuilt form, so that they do not count as a difference: {@link metricsOf} keeps their
+ * own values.
+ */
 function withEntriesOf(rebuilt: MessageOrChoice, item: MessageOrChoice): MessageOrChoice {
   if (!isChoice(item) || !isChoice(rebuilt) || !item.logprobs?.content) return item;
   return { ...item, logprobs: { ...item.logprobs, content: rebuilt.logprobs?.content } };
 }
 
+/** Returns the step of a message that no agent wrote. */
 function contextStep(message: RequestMessage): UnnumberedStep {
   const isSystem = message.role === "system" || message.role === "developer";
   return { source: isSystem ? "system" : "user", message: contentOf(message) };
@@ -136,6 +152,7 @@ function contentOf(message: RequestMessage): Content {
   return parts.length === content.length ? parts : textOf(message);
 }
 
+/** Converts a tool message to a result of the step. It has no call id if the step has no such call. */
 function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Result {
   const id = message.tool_call_id;
   const isKnown = typeof id === "string" && (calls ?? []).some((call) => call.tool_call_id === id);
@@ -143,6 +160,7 @@ function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Res
   return { ...result, ...withOwn(valueDifference(message, rebuiltResult(result))) };
 }
 
+/** Returns the step of a sampled turn or of another assistant message. @param number - Number of the step, for ids of calls without one. */
 function agentStep(item: AssistantChoice | RequestMessage, number: number): UnnumberedStep {
   const message: Json = isChoice(item) ? item.message : item;
   const reasoning = message["reasoning"] ?? message["reasoning_content"];
@@ -157,17 +175,23 @@ function agentStep(item: AssistantChoice | RequestMessage, number: number): Unnu
   };
 }
 
-function callOf(call: ToolCall, id: string): Call {
-  const converted = { tool_call_id: call.id ?? id, function_name: call.function.name, arguments: argumentsOf(call.function.arguments) };
+/** Converts a tool call to ATIF, with its own values. @param defaultId - Id of a call without one. */
+function callOf(call: ToolCall, defaultId: string): Call {
+  const converted = {
+    tool_call_id: call.id ?? defaultId,
+    function_name: call.function.name,
+    arguments: argumentsOf(call.function.arguments),
+  };
   return { ...converted, ...withOwn(valueDifference(call, readCall(converted))) };
 }
 
-/** Parses arguments; `{}` for text that is not a JSON object, which `extra` then keeps. */
+/** Parses arguments; `{}` for text that is not a JSON object, which becomes an own value. */
 function argumentsOf(text: string | null | undefined): Json {
   const value = parseJson(text ?? "");
   return isJson(value) ? value : {};
 }
 
+/** Returns tokens and log-probabilities of a turn, with the own values of each token's entry. */
 function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {
   const { prompt_token_ids: prompt, token_ids: ids, logprobs } = choice;
   const entries = logprobs?.content;

@@ -65,7 +65,7 @@ export function readAtif(patterns: Patterns, { rewardName = "reward", ...options
     async *[Symbol.asyncIterator]() {
       for await (const { value, where, path } of readDocuments(patterns, options)) {
         const trajectory = parseAtif(value, where);
-        const reward = isOwn(value) ? null : await harborReward(path, rewardName);
+        const reward = isOwnDocument(value) ? null : await harborReward(path, rewardName);
         yield reward === null ? trajectory : trajectory.with(reward);
       }
     },
@@ -132,6 +132,7 @@ export function toAtif(trajectory: Trajectory, { agent }: AtifOptions = {}): Ati
   return { ...document, ...(embedded.length > 0 ? { subagent_trajectories: embedded } : {}) };
 }
 
+/** Returns the document of one history. @param own - Values to keep under `extra.whetstone`; undefined for none. */
 function documentOf(history: History, own: Json | undefined, agent: AtifAgent = { name: "whetstone", version: "unknown" }): AtifTrajectory {
   const steps = stepsOf(history.messages_and_choices);
   const sum = (name: "prompt_tokens" | "completion_tokens") => steps.reduce((total, { metrics }) => total + (metrics?.[name] ?? 0), 0);
@@ -181,8 +182,8 @@ function parseAtif(value: unknown, where: string): Trajectory {
   return convertedTrajectory(wire, where);
 }
 
-/** Whether a document has the values that {@link toAtif} keeps, among them the reward. */
-function isOwn(value: unknown): boolean {
+/** Whether {@link toAtif} wrote a document, which then has the reward and all other values without a field of ATIF. */
+function isOwnDocument(value: unknown): boolean {
   return isJson(value) && ownOf(value["extra"] as AtifTrajectory["extra"]) !== undefined;
 }
 
@@ -191,7 +192,7 @@ function historyOf({ steps, agent }: AtifTrajectory): History {
   return { messages_and_choices: steps.flatMap(itemsOfStep), ...(tools.length > 0 ? { tools } : {}) };
 }
 
-/** Returns the embedded trajectories, each followed by its own. */
+/** Returns the embedded trajectories of all levels, each followed by its own embedded ones. */
 function descendants({ subagent_trajectories: embedded }: AtifTrajectory): AtifTrajectory[] {
   return (embedded ?? []).flatMap((each) => [each, ...descendants(each)]);
 }
@@ -215,18 +216,19 @@ function foreignValues(document: AtifTrajectory, embedded: readonly AtifTrajecto
   };
 }
 
+/** Returns the files of the sub-agents' trajectories to which a step refers; embedded ones have an id instead. */
 function referencedFiles({ observation }: AtifTrajectory["steps"][number]): string[] {
   const references = (observation?.results ?? []).flatMap((each) => each.subagent_trajectory_ref ?? []);
   return references.filter(({ trajectory_id: id }) => typeof id !== "string").map(({ trajectory_path: path }) => path ?? "another file");
 }
 
-/** @throws DataError `E_DATA` for an image or audio in an agent's step: a sampled turn is text. */
+/** @throws DataError `E_DATA` for an image or audio in an agent's step, because a sampled turn is text. */
 function refuseAgentMedia({ steps }: AtifTrajectory, where: string): void {
   for (const [index, { source, message }] of steps.entries()) {
     if (source !== "agent" || typeof message === "string") continue;
-    for (const [at, { type }] of message.entries()) {
+    for (const [partIndex, { type }] of message.entries()) {
       if (type === "text") continue;
-      throw new DataError(`${where}: \`steps.${index}.message.${at}.type\`: expected text in a step of an agent, got ${type}`);
+      throw new DataError(`${where}: \`steps.${index}.message.${partIndex}.type\`: expected text in a step of an agent, got ${type}`);
     }
   }
 }

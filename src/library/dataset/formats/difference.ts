@@ -1,10 +1,13 @@
-/** Differences between a value and its form in a format that cannot hold all of it. */
+/**
+ * Differences between a value and the value that is rebuilt from a format that cannot hold all of it. A writer keeps the difference
+ * elsewhere; a reader applies it to the rebuilt value.
+ */
 import { isDeepStrictEqual } from "node:util";
 import { isJson } from "./documents.ts";
 
 /**
- * Returns the part of a value that a rebuilt value lacks; undefined if both are equal. Objects are compared key by key; null, an empty array
- * and an absent key are equal. `overlaid(rebuilt, difference(value, rebuilt))` equals `value`.
+ * Returns the parts of a value that a rebuilt value lacks or has otherwise; undefined if both are equal. Objects are compared key by key;
+ * null, an empty array and an absent key are equal. `overlaid(rebuilt, valueDifference(value, rebuilt))` equals `value`.
  */
 export function valueDifference(value: unknown, rebuilt: unknown): unknown {
   if (isDeepStrictEqual(value, rebuilt) || (isAbsent(value) && isAbsent(rebuilt))) return undefined;
@@ -16,10 +19,10 @@ export function valueDifference(value: unknown, rebuilt: unknown): unknown {
 }
 
 /** Returns a rebuilt value with a difference from {@link valueDifference} applied. */
-export function overlaid(rebuilt: unknown, part: unknown): unknown {
-  if (part === undefined) return rebuilt;
-  if (!isJson(rebuilt) || !isJson(part)) return part;
-  return { ...rebuilt, ...Object.fromEntries(Object.entries(part).map(([key, inner]) => [key, overlaid(rebuilt[key], inner)])) };
+export function overlaid(rebuilt: unknown, difference: unknown): unknown {
+  if (difference === undefined) return rebuilt;
+  if (!isJson(rebuilt) || !isJson(difference)) return difference;
+  return { ...rebuilt, ...Object.fromEntries(Object.entries(difference).map(([key, inner]) => [key, overlaid(rebuilt[key], inner)])) };
 }
 
 function isAbsent(value: unknown): boolean {

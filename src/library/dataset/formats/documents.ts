@@ -13,11 +13,12 @@ import { isRecord } from "../../../base/util/values.ts";
 /** Object parsed from JSON. */
 export type Json = Record<string, unknown>;
 
-/** Parsed document and its position. */
+/** Parsed JSON document of a file and its position. */
 export interface Document {
   readonly value: unknown;
   /** File, and line in a file of lines; the beginning of every error message. */
   readonly where: string;
+  /** Path of the file. */
   readonly path: string;
 }
 
@@ -64,7 +65,7 @@ export function parseDocument<S extends z.ZodType>(schema: S, value: unknown, wh
 }
 
 /**
- * Validates the wire form of a converted trajectory, of which it takes ownership.
+ * Validates the wire form of a converted trajectory. Takes ownership of `wire`: the caller must not change it afterwards.
  *
  * @throws DataError `E_DATA` that starts with `where`, with the path inside the trajectory.
  */

@@ -1,4 +1,4 @@
-/** Rewards of Harbor trials, which stand in files of the verifier and not in the trajectory. */
+/** Rewards of Harbor trials. The trial's verifier writes them to files of its own; the trajectory of the agent has none. */
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { DataError } from "../../../base/errors.ts";
@@ -13,7 +13,7 @@ import { isJson } from "./documents.ts";
  *
  * @param path - Path of the trajectory.
  * @param name - Name of the reward among several. A single reward may have any name.
- * @returns Reward and metrics; null for a file outside of a trial, or a trial without a reward.
+ * @returns Reward, and metrics if the verifier named its rewards; null for a file outside of a trial, or a trial without a reward.
  * @throws DataError `E_DATA` for a file that has no finite number, or several rewards of other names.
  */
 export async function harborReward(path: string, name: string): Promise<TrajectoryChanges | null> {
@@ -23,10 +23,13 @@ export async function harborReward(path: string, name: string): Promise<Trajecto
   const text = await readIfThere(json);
   if (text !== null) return rewardOf(parsed(text, json), name, json);
   const plain = join(verifier, "reward.txt");
-  const number = await readIfThere(plain);
-  return number === null ? null : rewardOf(number.trim() === "" ? number : Number(number), name, plain);
+  const written = await readIfThere(plain);
+  if (written === null) return null;
+  // `Number("")` would be 0.
+  return rewardOf(written.trim() === "" ? written : Number(written), name, plain);
 }
 
+/** Returns the reward in a number, or in an object of rewards by name. */
 function rewardOf(value: unknown, name: string, path: string): TrajectoryChanges {
   if (!isJson(value)) return { reward: finite(value, "a number", path) };
   const rewards = Object.entries(value).map(([key, given]) => [key, finite(given, `a number at \`${key}\``, path)] as const);
@@ -37,6 +40,7 @@ function rewardOf(value: unknown, name: string, path: string): TrajectoryChanges
   return { reward: chosen[1], metrics: Object.fromEntries(rewards.map(([key, reward]) => [REWARD_PREFIX + key, reward])) };
 }
 
+/** Returns a finite number. @throws DataError `E_DATA` for any other value. */
 function finite(value: unknown, expected: string, path: string): number {
   if (typeof value === "number" && Number.isFinite(value)) return value;
   throw new DataError(`${path}: expected ${expected}, got ${shown(value)}`);
@@ -50,6 +54,7 @@ function parsed(text: string, path: string): unknown {
   }
 }
 
+/** Reads a text file; null if it does not exist. */
 async function readIfThere(path: string): Promise<string | null> {
   try {
     return await readFile(path, "utf8");

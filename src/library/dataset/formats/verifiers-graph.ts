@@ -1,4 +1,7 @@
-/** Conversion of the message graph of a verifiers trace to histories: each path from a first to a last message is one. */
+/**
+ * Conversion of the message graph of a verifiers trace to histories. The nodes of the graph are messages, each with the previous message as
+ * its parent; every path from a first message to a last one is a history.
+ */
 import type { AssistantChoice, History, MessageOrChoice, RequestMessage, Tool } from "../../../base/schema/index.ts";
 import { DataError } from "../../../base/errors.ts";
 import { samplingOf } from "../../../base/trajectory/sampling.ts";
@@ -6,17 +9,17 @@ import type { VerifiersMessage, VerifiersNode, VerifiersTool, VerifiersTrace } f
 import { present } from "../records.ts";
 import { first, itemAt } from "../../../base/util/values.ts";
 
-/** Path through the graph. */
+/** Path through the graph, from a first message to a last one. */
 interface Branch {
   /** Indices of its nodes, first message first. */
   readonly path: readonly number[];
-  /** False for an attempt to compact the context that the agent did not continue. */
+  /** Whether its turns are trained; false for an attempt to compact the context after which the agent did not continue. */
   readonly isTrained: boolean;
 }
 
 /**
- * Returns the histories of a trace, the main one (the last that is trained) first. A sampled turn on several paths is a choice in the first
- * history that has it, and context in the others, so that it is trained once.
+ * Returns the histories of a trace. The main one, the last that is trained, is the first. A sampled turn on several paths is a choice in
+ * the first history that has it, and context in the others, so that it is trained once.
  *
  * @throws DataError `E_DATA` that starts with `where`, for a graph or a turn that is inconsistent.
  */
@@ -24,6 +27,7 @@ export function historiesOfTrace(trace: VerifiersTrace, where: string): History[
   const branches = branchesOf(trace, where);
   const main = branches.findLast(({ isTrained }) => isTrained);
   const ordered = main === undefined ? branches : [main, ...branches.filter((branch) => branch !== main)];
+  /** Nodes that are choices in an earlier history. */
   const taken = new Set<number>();
   return ordered.map(({ path, isTrained }) => ({
     messages_and_choices: itemsOf(trace, path, isTrained && trace.agent.trainable ? taken : null, where),
@@ -31,6 +35,7 @@ export function historiesOfTrace(trace: VerifiersTrace, where: string): History[
   }));
 }
 
+/** Returns the paths of the graph, in the order of their last messages. */
 function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
   for (const [index, { parent }] of nodes.entries()) {
     // Nodes are appended after their parents, which also excludes cycles.
@@ -38,6 +43,7 @@ function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
       throw new DataError(`${where}.nodes.${index}.parent: expected the index of an earlier node, got ${parent}`);
   }
   const parents = new Set(nodes.map(({ parent }) => parent));
+  // A node that ends an attempt to compact the context is continued by a node with a link of type `compaction` to it.
   const links = nodes.flatMap((node) => node.semantic_parents);
   const accepted = new Set(links.filter(({ type }) => type === "compaction").map(({ node }) => node));
   return nodes.flatMap((leaf, index) => {
@@ -49,7 +55,11 @@ function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
   });
 }
 
-/** @param taken - Nodes that are already choices; null for a path without choices. */
+/**
+ * Returns the items of a path.
+ *
+ * @param taken - Nodes that are choices in earlier histories, which it extends; null for a path without choices.
+ */
 function itemsOf(trace: VerifiersTrace, path: readonly number[], taken: Set<number> | null, where: string): MessageOrChoice[] {
   let prompt: readonly number[] = [];
   return path.map((index) => {
@@ -62,6 +72,7 @@ function itemsOf(trace: VerifiersTrace, path: readonly number[], taken: Set<numb
   });
 }
 
+/** Converts a sampled node to a choice. @param before - Token ids of the nodes before it. */
 function choiceOf(trace: VerifiersTrace, index: number, before: readonly number[], where: string): AssistantChoice {
   const node = itemAt(trace.nodes, index);
   const call = trace.calls.findLast((each) => each.node === index);
@@ -76,9 +87,11 @@ function choiceOf(trace: VerifiersTrace, index: number, before: readonly number[
   };
 }
 
+/** Returns token ids and log-probabilities of a sampled node. @throws DataError `E_DATA` if their numbers do not match. */
 function tokensOf({ token_ids: ids, mask, logprobs }: VerifiersNode, before: readonly number[], where: string): Partial<AssistantChoice> {
   // A provider without token ids leaves them empty.
   if (ids.length === 0) return {};
+  // The message begins with unsampled tokens of the chat template, which belong to the prompt.
   const start = mask.includes(true) ? mask.indexOf(true) : mask.length;
   if (mask.length !== ids.length) throw new DataError(`${where}.mask: expected one value per token id (${ids.length}), got ${mask.length}`);
   if (mask.includes(false, start))
@@ -89,24 +102,27 @@ function tokensOf({ token_ids: ids, mask, logprobs }: VerifiersNode, before: rea
   return {
     prompt_token_ids: [...before, ...ids.slice(0, start)],
     token_ids: sampled,
-    logprobs: { content: logprobs.map((logprob, at) => ({ token: `token_id:${sampled[at]}`, logprob, top_logprobs: [] })) },
+    logprobs: { content: logprobs.map((logprob, index) => ({ token: `token_id:${sampled[index]}`, logprob, top_logprobs: [] })) },
   };
 }
 
+/** Converts a message of verifiers to a chat message. */
 function chatMessage({ role, content, reasoning_content: reasoning, tool_calls, tool_call_id, name }: VerifiersMessage): RequestMessage {
   const calls = tool_calls?.map(({ id, name: called, arguments: args }) => ({
     id,
     type: "function" as const,
     function: { name: called, arguments: args },
   }));
-  const ownCalls = calls?.length ? calls : undefined;
-  return { role, content: content ?? (ownCalls ? null : ""), ...present({ reasoning, tool_calls: ownCalls, tool_call_id, name }) };
+  const toolCalls = calls?.length ? calls : undefined;
+  return { role, content: content ?? (toolCalls ? null : ""), ...present({ reasoning, tool_calls: toolCalls, tool_call_id, name }) };
 }
 
-/** Returns the functions of a conversation. Tools of other types, which a provider runs, are left out. */
+/**
+ * Returns the function tools of a path: its own, else the tools of the trace. Tools of other types, which a provider runs, are left out.
+ */
 function toolsOf(trace: VerifiersTrace, path: readonly number[]): Tool[] {
-  const own = itemAt(trace.nodes, first(path)).tools;
-  const tools: readonly VerifiersTool[] = own.length > 0 ? own : trace.tools;
+  const pathTools = itemAt(trace.nodes, first(path)).tools;
+  const tools: readonly VerifiersTool[] = pathTools.length > 0 ? pathTools : trace.tools;
   return tools
     .filter(({ type }) => type === "function")
     .map(({ name, description, parameters, strict }) => ({

@@ -1,6 +1,7 @@
 /** Schema of the lines of verifiers' `traces.jsonl`: the fields that the reader uses. Nulls may be left out, and other keys are ignored. */
 import { z } from "zod";
 
+/** Error of an episode or a trace. */
 const failure = z.looseObject({
   /** Class of the error. */
   type: z.string(),
@@ -17,6 +18,7 @@ const tool = z.looseObject({
   parameters: z.record(z.string(), z.unknown()).nullish(),
   strict: z.boolean().nullish(),
 });
+/** Tool of a trace. */
 export type VerifiersTool = z.infer<typeof tool>;
 
 const message = z.looseObject({
@@ -27,6 +29,7 @@ const message = z.looseObject({
   tool_call_id: z.string().nullish(),
   name: z.string().nullish(),
 });
+/** Message of a node. */
 export type VerifiersMessage = z.infer<typeof message>;
 
 const node = z.looseObject({
@@ -46,8 +49,10 @@ const node = z.looseObject({
   /** Log-probability of each sampled token. */
   logprobs: z.array(z.number()).default([]),
 });
+/** Node of the message graph of a trace: a message with the tokens that it adds to the conversation. */
 export type VerifiersNode = z.infer<typeof node>;
 
+/** Model call that produced a node. */
 const call = z.looseObject({
   /** Index of the node with the answer. */
   node: z.int().nullish(),
@@ -56,6 +61,7 @@ const call = z.looseObject({
   finish_reason: z.string().nullish(),
 });
 
+/** Task of an episode; `key`, or else `hash`, identifies it. */
 const task = z.looseObject({ type: z.string(), key: z.string().nullish(), hash: z.string().nullish() });
 
 const trace = z.looseObject({
@@ -74,9 +80,10 @@ const trace = z.looseObject({
   errors: z.array(failure).default([]),
   timing: z.looseObject({ start: z.number().nullish() }).nullish(),
 });
+/** Run of one agent in an episode, with its message graph. */
 export type VerifiersTrace = z.infer<typeof trace>;
 
-/** Schema of a line: one run of an environment, with a trace for each agent. */
+/** Schema of a line, {@link VerifiersEpisode}. */
 export const verifiersEpisode = z.looseObject({
   id: z.string(),
   env: z.looseObject({ id: z.string().nullish(), name: z.string().nullish() }).nullish(),
@@ -87,4 +94,5 @@ export const verifiersEpisode = z.looseObject({
   errors: z.array(failure).default([]),
   traces: z.array(trace).default([]),
 });
+/** Run of an environment, with a trace for each agent. */
 export type VerifiersEpisode = z.infer<typeof verifiersEpisode>;

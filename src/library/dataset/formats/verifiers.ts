@@ -11,7 +11,7 @@ import { historiesOfTrace } from "./verifiers-graph.ts";
 import { verifiersEpisode, type VerifiersEpisode, type VerifiersTrace } from "./verifiers-schema.ts";
 
 /** Rollouts of one group, while the files are read. */
-interface Collected {
+interface CollectedGroup {
   readonly metadata: Record<string, Scalar>;
   readonly trajectories: Trajectory[];
   readonly exceptions: RolloutException[];
@@ -42,19 +42,20 @@ interface Collected {
 export function readVerifiersTraces(patterns: Patterns, options: ReadOptions = {}): AsyncIterable<TrajectoryGroup> {
   return {
     async *[Symbol.asyncIterator]() {
-      const groups = new Map<string, Collected>();
+      const groups = new Map<string, CollectedGroup>();
       for await (const { value, where } of readDocuments(patterns, options)) collect(groups, value, where);
       for (const group of groups.values()) yield new TrajectoryGroup(group);
     },
   };
 }
 
-function collect(groups: Map<string, Collected>, value: unknown, where: string): void {
+/** Adds the traces of an episode to their groups, successful ones as trajectories and failed ones as exceptions. */
+function collect(groups: Map<string, CollectedGroup>, value: unknown, where: string): void {
   refuseOtherVersions(value, where);
   const episode = parseDocument(verifiersEpisode, value, "an episode of verifiers", where);
   const scenario = episode.task.key ?? episode.task.hash ?? null;
   const id = episode.group?.id ?? scenario ?? episode.id;
-  const groupOf = (agent: string): Collected => {
+  const groupOf = (agent: string): CollectedGroup => {
     const key = JSON.stringify([id, agent]);
     const metadata = {
       ...(scenario === null ? {} : { scenario_id: scenario }),
@@ -72,11 +73,12 @@ function collect(groups: Map<string, Collected>, value: unknown, where: string):
     else group.exceptions.push({ ...exceptionOf(trace), trace_id: trace.id, episode_id: episode.id });
   }
   if (episode.ok) return;
+  // An error of the episode itself belongs to no trace; it is recorded for the first agent.
   const group = groupOf(episode.traces[0]?.agent.name ?? "agent");
   for (const error of episode.errors) group.exceptions.push({ ...failureOf(error), episode_id: episode.id });
 }
 
-/** @throws DataError `E_DATA` for a trace of another version, of which no field is certain. */
+/** @throws DataError `E_DATA` for a trace of another version, because its fields may have other meanings. */
 function refuseOtherVersions(value: unknown, where: string): void {
   const traces = isJson(value) && Array.isArray(value["traces"]) ? (value["traces"] as unknown[]) : [];
   for (const [index, trace] of traces.entries()) {
@@ -86,7 +88,8 @@ function refuseOtherVersions(value: unknown, where: string): void {
   }
 }
 
-function trajectoryOf(episode: VerifiersEpisode, trace: VerifiersTrace, metadata: Collected["metadata"], where: string): Trajectory {
+/** Converts a successful trace to a trajectory. */
+function trajectoryOf(episode: VerifiersEpisode, trace: VerifiersTrace, metadata: CollectedGroup["metadata"], where: string): Trajectory {
   const [main, ...others] = historiesOfTrace(trace, where);
   const policy = episode.run?.work?.policy;
   const rewards = Object.entries(trace.rewards).flatMap(([name, reward]) => (reward === null ? [] : [{ name, ...reward }]));
@@ -115,6 +118,7 @@ function trajectoryOf(episode: VerifiersEpisode, trace: VerifiersTrace, metadata
   );
 }
 
+/** Returns the exception of a failed trace: its last error. */
 function exceptionOf({ errors, stop_condition: stop }: VerifiersTrace): RolloutException {
   const last = errors.at(-1);
   if (last !== undefined) return failureOf(last);

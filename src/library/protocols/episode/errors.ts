@@ -1,8 +1,9 @@
 import { WhetstoneError, type WhetstoneErrorOptions } from "../../../base/errors.ts";
 
 /**
- * An environment server answered with an error. The rollout that made the request fails; the other rollouts continue. Capacity errors are
- * `OverloadedError`, so that the runner slows down; a lost connection is `ConnectionError`.
+ * An environment server answered with an error. The rollout that made the request fails; the other rollouts continue. Other failures have
+ * other classes: a server without a free session is an `OverloadedError`, so that the run slows down, and a lost connection a
+ * `ConnectionError`.
  *
  * @example
  * ```ts

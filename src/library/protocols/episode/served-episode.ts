@@ -5,9 +5,10 @@ import type { RequestMessage, Tool } from "../../../base/schema/index.ts";
 import { trajectory, type TrajectoryBuilder } from "../../../base/trajectory/index.ts";
 import type { Episode, ToolEnvironment } from "./tool-environment.ts";
 
-/** Tool by which a client submits its final answer; it ends the episode. */
+/** Tool by which a client submits its final answer; it ends the episode. A server adds it to the tools of every episode. */
 export const SUBMIT = {
   name: "submit",
+  /** Parameter with the answer. */
   arg: "answer",
   description: "Submits the final answer and ends the episode.",
   parameters: {
@@ -18,20 +19,22 @@ export const SUBMIT = {
   },
 } as const;
 
-/** Returns the description of a tool that both protocols send. */
+/** Returns the description of a tool in the form that OpenEnv and the Open Reward Standard share. */
 export function describedTool({
   function: { name, description = "", parameters },
 }: Pick<Tool, "function"> | { readonly function: typeof SUBMIT }) {
   return { name, description, input_schema: parameters };
 }
 
-/** Episode that a client of a server plays. Records its messages for the rewards. Calls must not overlap. */
+/** Episode that the client of a server plays. Records its calls and results as messages, for the rewards. Calls must not overlap. */
 export class ServedEpisode<S> {
   readonly #environment: ToolEnvironment<S>;
   readonly #scenario: S;
   readonly #episode: Episode;
+  /** Messages so far. */
   readonly #record: TrajectoryBuilder;
   readonly #abort: AbortController;
+  /** Number of calls so far, for their ids. */
   #calls = 0;
   #isDone = false;
   #isClosed = false;
@@ -83,7 +86,12 @@ export class ServedEpisode<S> {
     return result;
   }
 
-  /** Submits the answer and ends the episode. @returns the total reward. @throws RewardError `E_REWARD` */
+  /**
+   * Submits the answer, which ends the episode, and scores it.
+   *
+   * @returns the total reward.
+   * @throws RewardError `E_REWARD` if a reward fails.
+   */
   async submit(answer: string): Promise<number> {
     this.#isDone = true;
     this.#record.add({ role: "assistant", content: answer });

@@ -45,8 +45,12 @@ export interface EnvironmentServer {
 export const MAX_REQUEST_BYTES = 16 * 1024 * 1024;
 
 /**
- * Returns why a request is rejected, or null. Only browsers send an origin: without this check, any web page that the user opens could call
- * the tools of a server on a loopback address, directly, or with a host name that resolves to that address.
+ * Returns the reason to reject a request as one of a web page; null to accept it.
+ *
+ * Without this check, any web page that the user opens could call the tools of a server on a loopback address. Browsers send an `Origin`
+ * with such requests. A page may also use a host name of its own that resolves to the loopback address (DNS rebinding), which `Host` shows.
+ *
+ * @param isLoopback - Whether the server listens on a loopback address.
  */
 function refusalOf({ headers }: IncomingMessage, isLoopback: boolean): string | null {
   if (headers.origin !== undefined) return "Requests of web pages are rejected: expected no header `Origin`";
@@ -59,9 +63,10 @@ function refusalOf({ headers }: IncomingMessage, isLoopback: boolean): string | 
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/iu;
 
 /**
- * Starts an HTTP server. Requests of web pages are answered 403: requests with an `Origin`, and on a loopback address requests whose `Host`
- * is another machine.
+ * Starts an HTTP server. Requests of web pages are answered 403: requests with an `Origin`, and on a loopback address requests with the
+ * `Host` of another machine.
  *
+ * @param listener - Answers a request.
  * @param endSessions - Ends all sessions when the server is closed.
  * @throws ConfigError `E_CONFIG` for an invalid `port` or `maxSessions`, and the error of `listen`, such as `EADDRINUSE`.
  */
@@ -72,14 +77,15 @@ export async function listenForEpisodes(
 ): Promise<{
   readonly http: Server;
   readonly server: EnvironmentServer;
-  /** Returns why an upgrade is rejected, or null. */
-  readonly refuses: (request: IncomingMessage) => string | null;
+  /** Returns the reason to reject an upgrade request; null to accept it. `listener` only gets requests that passed this check. */
+  readonly rejectionOf: (request: IncomingMessage) => string | null;
 }> {
   checkCount("port", port, 0);
   checkCount("maxSessions", maxSessions, 1);
-  const refuses = (request: IncomingMessage) => refusalOf(request, LOOPBACK.test((http.address() as AddressInfo | null)?.address ?? ""));
+  const rejectionOf = (request: IncomingMessage) =>
+    refusalOf(request, LOOPBACK.test((http.address() as AddressInfo | null)?.address ?? ""));
   const http = createServer((request, response) => {
-    const detail = refuses(request);
+    const detail = rejectionOf(request);
     if (detail === null) return void listener(request, response);
     response.writeHead(403, { "content-type": "application/json", connection: "close" }).end(JSON.stringify({ detail }));
   });
@@ -92,9 +98,9 @@ export async function listenForEpisodes(
     http.closeAllConnections();
     await closed;
   };
-  const { address, family, port: actual } = http.address() as AddressInfo;
-  const url = `http://${family === "IPv6" ? `[${address}]` : address}:${actual}`;
-  return { http, refuses, server: { url, close, [Symbol.asyncDispose]: close } };
+  const { address, family, port: boundPort } = http.address() as AddressInfo;
+  const url = `http://${family === "IPv6" ? `[${address}]` : address}:${boundPort}`;
+  return { http, rejectionOf, server: { url, close, [Symbol.asyncDispose]: close } };
 }
 
 /** Returns the scenario at an index of a source; a list repeats after its end. @throws ConfigError `E_CONFIG` for an empty list. */

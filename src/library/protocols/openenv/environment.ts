@@ -19,7 +19,8 @@ export interface OpenEnvEnvironmentOptions extends Omit<OpenEnvOptions, "signal"
     readonly eval: readonly JsonObject[];
   };
   /**
-   * Returns the initial messages. The observation of `reset` is the environment's own; many environments put the task there.
+   * Returns the initial messages of a rollout from the observation of `reset`, in which many environments state the task; its fields are
+   * the environment's own.
    */
   readonly messages: (observation: JsonObject, scenario: JsonObject) => readonly RequestMessage[];
   /** Settings of the agent, for every rollout. @default {} */

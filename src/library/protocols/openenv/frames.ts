@@ -1,4 +1,7 @@
-/** Messages of OpenEnv's WebSocket protocol, version 0.3: JSON objects `{ type, data }`, one response per request. */
+/**
+ * Frames (WebSocket messages) of OpenEnv's protocol, version 0.3: JSON objects `{ type, data }`, one response per request. Client and
+ * server use the same schemas.
+ */
 import { z } from "zod";
 import { ProtocolError } from "../../client/errors.ts";
 import { ArgumentError, OverloadedError } from "../../../base/errors.ts";
@@ -14,7 +17,7 @@ export const observationData = z.looseObject({
   done: z.boolean().default(false),
 });
 
-/** Schema of the observation after the action `list_tools`. */
+/** Schema of the observation after the action `list_tools`. Servers name the schema of the input in either spelling. */
 export const toolList = z.looseObject({
   tools: z.array(
     z.looseObject({

@@ -7,12 +7,13 @@ import type { ToolEnvironment } from "../episode/tool-environment.ts";
 import { frame, RESERVED_TOOL_NAMES } from "./frames.ts";
 import { messageOf } from "../../../base/util/values.ts";
 
-/** Response of the server. */
+/** Response of the server, in the form of a frame. */
 export interface Reply {
   readonly type: "observation" | "state" | "error";
   readonly data: object;
 }
 
+/** Schema of the data of `reset`. */
 const resetData = z.looseObject({
   seed: z.number().int().nullish(),
   episode_id: z.string().nullish(),
@@ -20,31 +21,36 @@ const resetData = z.looseObject({
   index: z.number().int().nonnegative().nullish(),
 });
 
+/** Schema of the data of `step`. */
 const action = z.discriminatedUnion("type", [
   z.looseObject({ type: z.literal("list_tools") }),
   z.looseObject({ type: z.literal("call_tool"), tool_name: z.string(), arguments: z.record(z.string(), z.unknown()).default({}) }),
 ]);
 
+/** Schema of the arguments of `submit`. */
 const submission = z.object({ answer: z.string() });
 
 /** Session of one client: answers its messages one after the other. */
 export class ServedOpenEnvSession<S> {
   readonly #environment: ToolEnvironment<S>;
+  /** `episode_id` of episodes for which the client gives none. */
   readonly #id: string;
   readonly #nextIndex: () => number;
+  /** Current episode; null before the first `reset`. */
   #episode: ServedEpisode<S> | null = null;
+  /** Response to `state`. */
   #state: { readonly episode_id: string | null; step_count: number } = { episode_id: null, step_count: 0 };
   readonly #queue = new PQueue({ concurrency: 1 });
   #isClosed = false;
 
-  /** @param nextIndex Returns the index of the next scenario, for clients that do not select one. */
+  /** @param nextIndex - Returns the index of the next scenario of the server, for clients that do not select one. */
   constructor(environment: ToolEnvironment<S>, id: string, nextIndex: () => number) {
     this.#environment = environment;
     this.#id = id;
     this.#nextIndex = nextIndex;
   }
 
-  /** Answers a message; null if the client ends the session. */
+  /** Answers a message after the earlier ones. @returns the response; null if the client ends the session. */
   answer(text: string): Promise<Reply | null> {
     return this.#queue.add(() => this.#answer(text));
   }
@@ -83,6 +89,7 @@ export class ServedOpenEnvSession<S> {
     const { seed, split, index, episode_id: episodeId } = parsed.data;
     await this.#episode?.close();
     this.#episode = null;
+    // A seed may be negative.
     const scenario = scenarioAt<S>(this.#environment.scenarios[split], Math.abs(index ?? seed ?? this.#nextIndex()), split);
     const episode = await ServedEpisode.start(this.#environment, scenario);
     for (const { function: tool } of episode.tools) {
@@ -125,30 +132,35 @@ export class ServedOpenEnvSession<S> {
   }
 }
 
-/** End of a step. */
+/** Reward and end of the episode after a step. */
 interface StepEnd {
   readonly reward: number | null;
   readonly done: boolean;
 }
 
+/** Returns the response to `reset` or `step`. */
 function observation(fields: object, { reward, done }: StepEnd = { reward: null, done: false }): Reply {
   return { type: "observation", data: { observation: fields, reward, done } };
 }
 
+/** Returns the response to a successful tool call. */
 function toolDone(name: string, text: string, end: StepEnd): Reply {
   const result = { content: [{ type: "text", text }], structured_content: null, meta: null, data: text, is_error: false };
   return observation({ tool_name: name, result, error: null }, end);
 }
 
+/** Returns the response to a failed tool call. @param type - Error code of the protocol for tools. */
 function toolFailed(name: string, type: string, message: string, end: StepEnd = { reward: 0, done: false }): Reply {
   return observation({ tool_name: name, result: null, error: { error_type: type, message } }, end);
 }
 
+/** Returns the error of a frame that does not match its schema. */
 function invalid(error: z.ZodError): Reply {
   const errors = error.issues.map(({ path, message, code }) => ({ type: code, loc: path, msg: message }));
   return { type: "error", data: { message: "Invalid message", code: "VALIDATION_ERROR", errors } };
 }
 
+/** Returns the error of a request. @param code - Error code of the protocol. */
 function failed(code: string, message: string): Reply {
   return { type: "error", data: { message, code } };
 }

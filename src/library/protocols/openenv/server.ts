@@ -10,10 +10,10 @@ import { ServedOpenEnvSession } from "./served-session.ts";
 /** Interval of the pings that detect lost clients, in milliseconds. */
 const PING_INTERVAL_MS = 30_000;
 
-/** Time that clients have to answer the end of their session when the server is closed, in milliseconds. */
+/** Time in milliseconds between the closing handshake and the end of a client's connection, when the server is closed. */
 const CLOSE_GRACE_MS = 1000;
 
-/** Maximum number of sessions without the option. */
+/** Default of the option `maxSessions`. */
 const MAX_SESSIONS = 64;
 
 /**
@@ -67,16 +67,21 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
     }
     await Promise.all([...sessions.values()].map((session) => session.close()));
   };
-  const { http, server, refuses } = await listenForEpisodes(options, (request, response) => answer(served, request, response), endSessions);
-  let next = 0;
+  const { http, server, rejectionOf } = await listenForEpisodes(
+    options,
+    (request, response) => answer(served, request, response),
+    endSessions,
+  );
+  /** Index of the next scenario, for clients that do not select one. */
+  let nextIndex = 0;
   http.on("upgrade", (request, socket, head) => {
-    if (refuses(request) !== null) return void socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n");
+    if (rejectionOf(request) !== null) return void socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n");
     if (pathOf(request) !== "/ws") return void socket.end("HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n");
     sockets.handleUpgrade(request, socket, head, (client) => {
       // A connection error is followed by `close`.
       client.on("error", () => undefined);
-      if (sessions.size >= maxSessions) return refuse(client, maxSessions);
-      const session = new ServedOpenEnvSession(served, randomUUID(), () => next++);
+      if (sessions.size >= maxSessions) return rejectAtCapacity(client, maxSessions);
+      const session = new ServedOpenEnvSession(served, randomUUID(), () => nextIndex++);
       sessions.set(client, session);
       client.on("close", () => {
         sessions.delete(client);
@@ -93,7 +98,8 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
   return server;
 }
 
-function refuse(client: WebSocket, maxSessions: number): void {
+/** Reports to a client that the server has no free session, and closes its connection. */
+function rejectAtCapacity(client: WebSocket, maxSessions: number): void {
   const message = `Server at capacity: ${maxSessions}/${maxSessions} sessions active. Cannot accept new connections.`;
   const data = { message, code: "CAPACITY_REACHED", active_sessions: maxSessions, max_sessions: maxSessions };
   client.send(JSON.stringify({ type: "error", data }));
@@ -103,6 +109,7 @@ function refuse(client: WebSocket, maxSessions: number): void {
 /** Clients that have not answered the last ping. */
 const silent = new WeakSet<WebSocket>();
 
+/** Pings all clients, and ends the connection to those that have not answered the last ping. */
 function pingAll(clients: Iterable<WebSocket>): void {
   for (const client of clients) {
     if (silent.has(client)) {
@@ -126,8 +133,8 @@ function answer({ name }: { readonly name: string }, request: IncomingMessage, r
   const path = pathOf(request);
   if (path === "/health") return send(200, { status: "healthy" });
   if (path === "/metadata") {
-    const none = { readme_content: null, version: null, author: null, documentation_url: null };
-    return send(200, { name, description: `Environment ${name}`, ...none });
+    const absent = { readme_content: null, version: null, author: null, documentation_url: null };
+    return send(200, { name, description: `Environment ${name}`, ...absent });
   }
   if (path === "/schema") return send(200, SCHEMAS);
   if (["/reset", "/step", "/state", "/mcp"].includes(path)) {
@@ -136,6 +143,7 @@ function answer({ name }: { readonly name: string }, request: IncomingMessage, r
   return send(404, { detail: "Not Found" });
 }
 
+/** Response to `GET /schema`. */
 const SCHEMAS = {
   action: {
     type: "object",

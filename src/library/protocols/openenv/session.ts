@@ -74,7 +74,7 @@ export class OpenEnvSession {
   readonly #socket: OpenEnvSocket;
   #reward = 0;
   #isDone = false;
-  /** Tool calls, one at a time: each may end the episode. */
+  /** Queue of tool calls, one at a time, because each may end the episode. */
   readonly #calls = new PQueue({ concurrency: 1 });
 
   /**
@@ -156,8 +156,8 @@ export class OpenEnvSession {
 
   /**
    * Returns the tools of a tool environment for `runAgent`. A call is a step: its reward is added to `reward`, and it may end the episode.
-   * Errors of a tool become text for the model; errors of the session fail the rollout. Calls after the end are answered with an error
-   * and not sent.
+   * Errors of a tool become text for the model; errors of the session fail the rollout. A call after the end is not sent; the model gets an
+   * error.
    *
    * @returns the tools in the order of the server.
    * @throws ProtocolError `E_PROTOCOL` if the environment has no tools; then send its actions with `step`.
@@ -212,6 +212,7 @@ export class OpenEnvSession {
     this.close();
   }
 
+  /** Calls a tool, unless the episode has ended. */
   async #call(name: string, input: JsonObject): Promise<ToolResult> {
     if (this.#isDone) return failure("the episode has ended");
     const { observation } = await this.step({ type: "call_tool", tool_name: name, arguments: input });
@@ -223,6 +224,7 @@ export class OpenEnvSession {
     return { text: typeof result === "string" ? result : (JSON.stringify(result) ?? ""), isError: false };
   }
 
+  /** Converts the data of a response to `reset` or `step`. @throws ProtocolError `E_PROTOCOL` for other data. */
   #stepOf(request: string, data: unknown): OpenEnvStep {
     const parsed = observationData.safeParse(data);
     if (!parsed.success) throw new ProtocolError(`Expected an observation in the answer to \`${request}\`, got ${shown(data)}`);

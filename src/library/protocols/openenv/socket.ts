@@ -14,19 +14,25 @@ const MAX_MESSAGE_BYTES = 100 * 1024 * 1024;
 /** Interval of the pings that keep an idle connection open while the model samples, in milliseconds, as in OpenEnv's own client. */
 const PING_INTERVAL_MS = 20_000;
 
-/** WebSocket of one OpenEnv session: one request at a time. After any failure of the connection, every request fails with its error. */
+/**
+ * WebSocket of one OpenEnv session. Requests are sent one at a time. After a failure of the connection, all further requests fail with the
+ * error of that failure.
+ */
 export class OpenEnvSocket {
   readonly #url: string;
   readonly #socket: WebSocket;
   readonly #timeoutMs: number;
   readonly #signal: AbortSignal;
-  /** Requests, one at a time: responses have no ids. */
+  /** Queue of requests, one at a time, because responses have no ids. */
   readonly #queue = new PQueue({ concurrency: 1 });
+  /** Resolves when the connection is open; rejects if it fails before. */
   readonly #opened = deferred<void>();
+  /** Whether the connection has been opened; stays true after its end. */
   #isOpen = false;
-  #ping: NodeJS.Timeout | undefined;
+  #pingTimer: NodeJS.Timeout | undefined;
+  /** Request in progress. */
   #pending: { readonly request: string; readonly answer: Deferred<string> } | null = null;
-  /** Error of the connection; null while it is open. */
+  /** Error with which all further requests fail; null until the connection has failed or was closed. */
   #failure: unknown = null;
 
   private constructor(socket: WebSocket, { baseUrl, timeoutMs, signal }: EnvironmentServerOptions) {
@@ -39,7 +45,7 @@ export class OpenEnvSocket {
     this.#opened.promise.catch(() => undefined);
     socket.on("open", () => {
       this.#isOpen = true;
-      this.#ping = setInterval(() => socket.ping(), PING_INTERVAL_MS).unref();
+      this.#pingTimer = setInterval(() => socket.ping(), PING_INTERVAL_MS).unref();
       this.#opened.resolve();
     });
     socket.on("message", (data) => this.#receive(textOf(data)));
@@ -99,7 +105,7 @@ export class OpenEnvSocket {
       this.#socket.send(JSON.stringify(data === undefined ? { type: request } : { type: request, data }));
       return this.#read(request, await abortable(answer.promise, link.signal), expected);
     } catch (error) {
-      // A response that arrives later would be taken for the response to the next request.
+      // After a timeout, the response may still arrive, and would be taken for the response to the next request.
       if (link.signal.aborted) this.#fail(error);
       throw error;
     } finally {
@@ -108,6 +114,7 @@ export class OpenEnvSocket {
     }
   }
 
+  /** Returns the data of a response. */
   #read(request: string, text: string, expected: string): Record<string, unknown> {
     const parsed = frame.safeParse(parseJson(text));
     if (!parsed.success)
@@ -118,7 +125,7 @@ export class OpenEnvSocket {
     throw new ProtocolError(`Expected the OpenEnv server ${this.#url} to answer \`${request}\` with \`${expected}\`, got \`${type}\``);
   }
 
-  /** Ends the session; requests in progress fail. */
+  /** Ends the session; a request in progress fails. */
   close(): void {
     if (this.#failure !== null) return;
     this.#socket.send(JSON.stringify({ type: "close" }));
@@ -128,6 +135,7 @@ export class OpenEnvSocket {
 
   readonly #onAbort = (): void => this.#fail(this.#signal.reason);
 
+  /** Handles a message: the response to the request in progress, or a report of the server. */
   #receive(text: string): void {
     if (this.#pending !== null) return this.#pending.answer.resolve(text);
     // Before the first request and after an error, the server may report a problem of the session, such as its capacity.
@@ -136,20 +144,23 @@ export class OpenEnvSocket {
     else this.#fail(new ProtocolError(`The OpenEnv server ${this.#url} sent a message without a request: ${shown(text)}`));
   }
 
+  /** Ends the session after a failure, without a closing handshake. */
   #fail(error: unknown): void {
     if (this.#failure !== null) return;
     this.#end(error);
     this.#socket.terminate();
   }
 
+  /** Releases timers and listeners, and rejects all that waits for the connection. */
   #end(error: unknown): void {
     this.#failure = error;
-    clearInterval(this.#ping);
+    clearInterval(this.#pingTimer);
     this.#signal.removeEventListener("abort", this.#onAbort);
     this.#pending?.answer.reject(error);
     if (!this.#isOpen) this.#opened.reject(error);
   }
 
+  /** Returns the error of a connection that could not be opened, or that was lost. */
   #lost(reason: string, cause?: unknown): ConnectionError {
     if (!this.#isOpen) {
       const message = `OpenEnv server ${this.#url} is unreachable at /ws: ${reason}; check that it runs and that the address has no path of its own`;

@@ -9,7 +9,7 @@ import { toOrsMessages } from "./messages.ts";
 import { OrsSession, type OrsTask } from "./session.ts";
 import * as wire from "./wire.ts";
 
-/** Metric with the reward that the server gave a rollout. */
+/** Metric with the reward of a rollout, computed from the rewards that the server gave its calls. */
 const EPISODE_REWARD = "episode_reward";
 
 /** Arguments of {@link orsEnvironment}. */
@@ -47,11 +47,11 @@ export interface OrsEnvironmentOptions {
 }
 
 /**
- * Reads an environment of an Open Reward Standard server: its tasks are the scenarios, and its rollouts call its tools in a session per
- * rollout, which ends with the rollout. An environment with a terminal tool gets the agent's final message through it. If the environment
- * has `score_group`, it is a group reward.
+ * Returns an environment that is played on an Open Reward Standard server. The scenarios are the server's tasks. Each rollout calls the
+ * server's tools in a session of its own, which ends with the rollout. If the environment has a terminal tool, the agent's final message is
+ * passed to it. If the environment has `score_group`, it becomes a group reward.
  *
- * The total reward is `episode + groupWeight · score_group`, with `episode` by the option `reward`. The parts are the metrics
+ * The total reward is `episode + groupWeight · score_group`; the option `reward` defines `episode`. The parts are the metrics
  * `reward/episode` and `reward/score_group`.
  *
  * @param options - Server, environment, splits and rewards.
@@ -83,8 +83,8 @@ export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<En
   const splits = await callOrs(server, `${path}/splits`, wire.splits);
   const splitNames = splits.map((split) => split.name);
   const trainSplit = chosen("trainSplit", options.trainSplit ?? splits.find(({ type }) => type === "train")?.name, splitNames);
-  const held = options.evalSplit === undefined ? splits.find(({ type }) => type !== "train")?.name : options.evalSplit;
-  const evalSplit = held === undefined || held === null ? null : chosen("evalSplit", held, splitNames);
+  const requestedEval = options.evalSplit === undefined ? splits.find(({ type }) => type !== "train")?.name : options.evalSplit;
+  const evalSplit = requestedEval === undefined || requestedEval === null ? null : chosen("evalSplit", requestedEval, splitNames);
   const { supports_score_group: hasGroupScore, message_block_types: blockTypes } = await callOrs(server, `${path}/tools`, wire.tools);
   const tasksOf = async (split: string): Promise<OrsTask[]> => {
     const { num_tasks: count } = await callOrs(server, `${path}/num_tasks`, wire.taskCount, { split });
@@ -118,6 +118,7 @@ export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<En
   });
 }
 
+/** Returns `value` if it is one of the server's names. @throws ConfigError `E_CONFIG` otherwise. */
 function chosen(param: string, value: string | undefined, names: readonly string[]): string {
   if (value !== undefined && names.includes(value)) return value;
   const got = value === undefined ? "none" : `\`${value}\``;

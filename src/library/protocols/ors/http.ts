@@ -1,3 +1,7 @@
+/**
+ * Requests to a server of the Open Reward Standard. Simple routes answer with JSON. Long operations answer with an event stream: first the
+ * `task_id` of the operation, then its result in `chunk` events and a last `end` event, or an `error` event.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import { createParser } from "eventsource-parser";
 import { request, type Dispatcher } from "undici";
@@ -10,7 +14,7 @@ import { parseJson } from "../../../base/util/values.ts";
 import type { EnvironmentServerOptions } from "../episode/client-options.ts";
 import { EnvironmentError } from "../episode/errors.ts";
 
-/** Maximum number of times that a broken event stream is resumed. */
+/** Maximum number of times that a broken event stream is resumed by its `task_id`. */
 const MAX_RESUMES = 3;
 
 /** Wait before a request is repeated, without `Retry-After`, in milliseconds. */
@@ -19,7 +23,7 @@ const RETRY_DELAY_MS = 1000;
 /** Server of the Open Reward Standard, and the settings of its requests. */
 export type OrsServer = EnvironmentServerOptions;
 
-/** Remedies by status. */
+/** Remedies for the error message by status. */
 const REMEDIES: Readonly<Record<number, string>> = {
   400: "check the names of environment, split and task",
   401: "pass the key as `apiKey`",
@@ -51,11 +55,12 @@ export async function callStream<T extends z.ZodType>(server: OrsServer, path: s
   return timed(server, path, async (signal) => parsed(server, path, schema, (await readStream(server, path, body, signal)).result));
 }
 
-/** Opens a session. @returns its id. */
+/** Opens a session. @returns its id: the `task_id` of the operation. */
 export async function createSession(server: OrsServer): Promise<string> {
   return timed(server, "/create_session", async (signal) => (await readStream(server, "/create_session", {}, signal)).taskId);
 }
 
+/** Runs an operation within the server's timeout. @throws the signal's reason, a TimeoutError, or the error of `run`. */
 async function timed<T>({ baseUrl, timeoutMs, signal }: OrsServer, path: string, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const link = linkAbort(signal, { timeoutMs, label: `${path} of the environment server ${baseUrl}` });
   try {
@@ -68,6 +73,7 @@ async function timed<T>({ baseUrl, timeoutMs, signal }: OrsServer, path: string,
   }
 }
 
+/** Sends a request and reads its event stream, resumed after a break. @returns the id of the operation and the JSON text of its result. */
 async function readStream(server: OrsServer, path: string, body: object, signal: AbortSignal): Promise<{ taskId: string; result: string }> {
   let taskId: string | null = null;
   for (let attempt = 0; ; attempt++) {
@@ -102,6 +108,11 @@ async function readStream(server: OrsServer, path: string, body: object, signal:
   }
 }
 
+/**
+ * Sends a request, again while the server answers 503 because an environment is starting.
+ *
+ * @throws HttpError `E_HTTP` or ConnectionError `E_CONNECTION`.
+ */
 async function send(server: OrsServer, path: string, body: unknown, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
   const url = server.baseUrl + path;
   for (;;) {
@@ -144,6 +155,7 @@ function detailOf(text: string): string {
   return typeof detail === "string" ? detail : (readErrorBody(text).message ?? text.slice(0, 300));
 }
 
+/** Parses JSON with a schema. @throws ProtocolError `E_PROTOCOL` if it does not match. */
 function parsed<T extends z.ZodType>(server: OrsServer, path: string, schema: T, text: string): z.output<T> {
   const result = schema.safeParse(parseJson(text));
   if (result.success) return result.data;

@@ -1,3 +1,4 @@
+/** Conversion between chat messages and messages of the Open Reward Standard, which consist of typed blocks. */
 import type { z } from "zod";
 import { UnsupportedError } from "../../../base/errors.ts";
 import type { RequestMessage } from "../../../base/schema/index.ts";
@@ -5,7 +6,7 @@ import { textOf } from "../../../base/trajectory/messages.ts";
 import { isRecord, parseJson } from "../../../base/util/values.ts";
 import type { blocks, messages } from "./wire.ts";
 
-/** Message of the Open Reward Standard. */
+/** Message of the Open Reward Standard; tool calls and their results are blocks of it. */
 export interface OrsMessage {
   readonly role: "system" | "user" | "assistant";
   readonly blocks: readonly object[];
@@ -19,7 +20,7 @@ export function outputText(output: z.output<typeof blocks>): string {
 }
 
 /**
- * Converts the messages of a task to chat messages.
+ * Converts the messages of a task, or of a candidate of `score_group`, to chat messages.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` for images and reasoning.
  */
@@ -71,12 +72,14 @@ export function toOrsMessages(conversation: readonly RequestMessage[], blockType
       name,
       input: inputOf(args ?? ""),
     }));
-    const list = text.text === "" && callBlocks.length > 0 ? callBlocks : [text, ...callBlocks];
-    return [{ role: role === "system" || role === "developer" ? "system" : role === "assistant" ? "assistant" : "user", blocks: list }];
+    const messageBlocks = text.text === "" && callBlocks.length > 0 ? callBlocks : [text, ...callBlocks];
+    return [
+      { role: role === "system" || role === "developer" ? "system" : role === "assistant" ? "assistant" : "user", blocks: messageBlocks },
+    ];
   });
 }
 
-/** Parses the arguments of a call. A call with invalid ones was answered with an error, and is sent with its text. */
+/** Parses the arguments of a call. Invalid ones, for which the agent got an error, are sent as text in `{ arguments }`. */
 function inputOf(args: string): object {
   const input = args.trim() === "" ? {} : parseJson(args);
   return isRecord(input) ? input : { arguments: args };

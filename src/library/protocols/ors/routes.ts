@@ -1,3 +1,4 @@
+/** HTTP routes of a server of the Open Reward Standard (openreward 0.1). */
 import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
 import { bodyLimit } from "hono/body-limit";
@@ -14,20 +15,27 @@ import type { ServedOrsSession, ServedSessions, SplitName } from "./served-sessi
 import { messages } from "./wire.ts";
 import { messageOf } from "../../../base/util/values.ts";
 
-/** Maximum characters of one event of a result, as in openreward. */
+/** Maximum characters of one event of a result, as in the Python package openreward. */
 const CHUNK_CHARACTERS = 4096;
 
 /** Maximum number of results per session that are kept for clients that resume. */
 const MAX_RESULTS = 16;
+
+/** Interval of the comments that keep an event stream alive, in milliseconds. */
+const PING_INTERVAL_MS = 10_000;
 
 /** Types of message blocks that the server sends and accepts. */
 const BLOCK_TYPES = ["text", "tool_call", "tool_result"];
 
 const splitName = z.enum(["train", "eval"]);
 const index = z.number().int().nonnegative();
-const inSplit = z.looseObject({ split: splitName });
+/** Body of `/num_tasks` and `/tasks`. */
+const splitBody = z.looseObject({ split: splitName });
+/** Body of `/task`. */
 const taskBody = z.looseObject({ split: splitName, index });
+/** Body of `/task_range`: `stop` is exclusive. */
 const rangeBody = z.looseObject({ split: splitName, start: index.nullish(), stop: index.nullish() });
+/** Body of `/create`: the task as `task_spec`, or as `split` and `index`. */
 const createBody = z.looseObject({
   env_name: z.string().nullish(),
   task_spec: z.looseObject({ split: splitName, index }).nullish(),
@@ -35,10 +43,15 @@ const createBody = z.looseObject({
   index: index.nullish(),
   toolset_name: z.string().nullish(),
 });
+/** Body of `/call`; with `task_id`, the client resumes an earlier call. */
 const callBody = z.looseObject({ name: z.string(), input: z.record(z.string(), z.unknown()), task_id: z.string().nullish() });
+/** Body of `/score_group`; with `task_id`, the client resumes an earlier request. */
 const groupBody = z.looseObject({ candidates: z.array(z.looseObject({ messages })).min(1), task_id: z.string().nullish() });
 
-/** Returns the routes of the Open Reward Standard for one environment. Paths without its name are its routes, too. */
+/**
+ * Returns the routes of the Open Reward Standard for one environment. Its own routes work with and without its name at the start of the
+ * path.
+ */
 export function orsRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedSessions<S>): Hono {
   const name = environment.name.toLowerCase();
   const app = new Hono();
@@ -83,17 +96,21 @@ export function orsRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedSe
   app.post("/delete", end);
   app.post("/delete_session", end);
 
-  const own = environmentRoutes(environment, sessions, name);
-  app.route("/", own);
-  app.route(`/${encodeURIComponent(name)}`, own);
+  const environmentApp = environmentRoutes(environment, sessions, name);
+  app.route("/", environmentApp);
+  app.route(`/${encodeURIComponent(name)}`, environmentApp);
   return app;
 }
 
-/** Routes below the name of the environment. */
+/** Returns the routes of the environment: splits, tasks, tools, prompts, calls and group scores. */
 function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedSessions<S>, name: string): Hono {
   const app = new Hono();
   const terminal = { name: SUBMIT.name, arg: SUBMIT.arg, description: SUBMIT.description };
-  const facts = { terminal_tool: terminal, supports_score_group: environment.groupRewards.length > 0, message_block_types: BLOCK_TYPES };
+  const capabilities = {
+    terminal_tool: terminal,
+    supports_score_group: environment.groupRewards.length > 0,
+    message_block_types: BLOCK_TYPES,
+  };
   const task = (split: SplitName, position: number) => ({ id: `${split}/${position}`, split, index: position });
   const range = (split: SplitName, start: number, stop: number) =>
     Array.from({ length: Math.max(0, stop - start) }, (_, offset) => task(split, start + offset));
@@ -105,10 +122,10 @@ function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedS
     ]),
   );
   // Tools belong to an episode: only a session has them.
-  app.get("/tools", (c) => c.json({ tools: [], ...facts }));
-  app.post("/num_tasks", async (c) => c.json({ num_tasks: sessions.count((await bodyOf(c, inSplit)).split) }));
+  app.get("/tools", (c) => c.json({ tools: [], ...capabilities }));
+  app.post("/num_tasks", async (c) => c.json({ num_tasks: sessions.count((await bodyOf(c, splitBody)).split) }));
   app.post("/tasks", async (c) => {
-    const { split } = await bodyOf(c, inSplit);
+    const { split } = await bodyOf(c, splitBody);
     return c.json({ tasks: range(split, 0, sessions.count(split)), env_name: name });
   });
   app.post("/task", async (c) => {
@@ -123,7 +140,7 @@ function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedS
     return c.json({ tasks: range(split, start ?? 0, stop ?? count), env_name: name });
   });
   app.get("/task_tools", (c) => {
-    return c.json({ tools: sessionOf(c, sessions).episode.tools.map(describedTool), ...facts });
+    return c.json({ tools: sessionOf(c, sessions).episode.tools.map(describedTool), ...capabilities });
   });
   app.get("/messages", (c) => c.json(toOrsMessages(sessionOf(c, sessions).episode.messages, BLOCK_TYPES)));
   app.get("/prompt", (c) => c.json(toOrsMessages(sessionOf(c, sessions).episode.messages, []).flatMap(({ blocks }) => blocks)));
@@ -141,7 +158,7 @@ function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedS
   return app;
 }
 
-/** Runs a tool call. @returns the JSON of its result. */
+/** Runs a tool call. A tool's own error is a successful call with the error as text. @returns the JSON of the result. */
 async function call<S>({ episode }: ServedOrsSession<S>, name: string, input: Record<string, unknown>): Promise<string> {
   const refused = (reason: string, error: string) => JSON.stringify({ ok: false, error, reason });
   const done = (text: string, end: { readonly reward: number | null; readonly finished: boolean }) =>
@@ -170,7 +187,11 @@ async function scores<S>(
   return JSON.stringify({ scores: group.trajectories.map(({ reward }) => ({ reward, metadata: null })) });
 }
 
-/** Runs an operation of a session after the earlier ones, or returns the result of the operation that a client resumes. */
+/**
+ * Runs an operation of a session after the earlier ones, or returns the result of the operation that a client resumes.
+ *
+ * @param taskId - Id of the operation to resume; null or undefined for a new one.
+ */
 function resumable<S>(session: ServedOrsSession<S>, taskId: string | null | undefined, run: () => Promise<string>): Response {
   if (taskId !== null && taskId !== undefined) {
     return eventStream(taskId, session.results.get(taskId) ?? Promise.reject(new Error("unknown task_id")));
@@ -195,7 +216,7 @@ function eventStream(taskId: string, result: Promise<string>): Response {
     start(controller) {
       controller.enqueue(event("task_id", taskId));
       // Comments keep the connection alive while a tool runs.
-      timer = setInterval(() => controller.enqueue(encoder.encode(": ping\r\n\r\n")), 10_000);
+      timer = setInterval(() => controller.enqueue(encoder.encode(": ping\r\n\r\n")), PING_INTERVAL_MS);
       const finish = (events: readonly Uint8Array[]) => {
         clearInterval(timer);
         for (const each of events) controller.enqueue(each);
@@ -204,10 +225,10 @@ function eventStream(taskId: string, result: Promise<string>): Response {
       result
         .then(
           (text) => {
-            const chunks = Array.from({ length: Math.max(1, Math.ceil(text.length / CHUNK_CHARACTERS)) }, (_, at) =>
-              text.slice(at * CHUNK_CHARACTERS, (at + 1) * CHUNK_CHARACTERS),
+            const chunks = Array.from({ length: Math.max(1, Math.ceil(text.length / CHUNK_CHARACTERS)) }, (_, position) =>
+              text.slice(position * CHUNK_CHARACTERS, (position + 1) * CHUNK_CHARACTERS),
             );
-            finish(chunks.map((chunk, at) => event(at === chunks.length - 1 ? "end" : "chunk", chunk)));
+            finish(chunks.map((chunk, position) => event(position === chunks.length - 1 ? "end" : "chunk", chunk)));
           },
           (error: unknown) => finish([event("error", isAbort(error) ? "the session was deleted" : messageOf(error))]),
         )
@@ -218,14 +239,17 @@ function eventStream(taskId: string, result: Promise<string>): Response {
   return new Response(body, { headers: { "content-type": "text/event-stream", "cache-control": "no-cache" } });
 }
 
+/** Returns the id of a request's session; answers 400 without one. */
 function sessionId(c: Context): string {
   return c.req.header("x-session-id")?.trim() ?? fail(400, "X-Session-ID header is required");
 }
 
+/** Returns the session of a request; answers 404 if there is none. */
 function sessionOf<S>(c: Context, sessions: ServedSessions<S>): ServedOrsSession<S> {
   return sessions.get(sessionId(c)) ?? fail(404, "Active environment not found");
 }
 
+/** Parses the body of a request; answers 400 for an unknown split, and 422 for any other body that does not match. */
 async function bodyOf<T extends z.ZodType>(c: Context, schema: T): Promise<z.output<T>> {
   const body: unknown = await c.req.json().catch(() => fail(422, "Expected a JSON body"));
   const parsed = schema.safeParse(body);
@@ -234,6 +258,7 @@ async function bodyOf<T extends z.ZodType>(c: Context, schema: T): Promise<z.out
   return isSplit ? fail(400, "Invalid split") : fail(422, z.prettifyError(parsed.error));
 }
 
+/** Answers a request with an error. */
 function fail(status: 400 | 404 | 422 | 429, message: string): never {
   throw new HTTPException(status, { message });
 }

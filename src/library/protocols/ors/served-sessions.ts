@@ -4,27 +4,30 @@ import { ServedEpisode } from "../episode/served-episode.ts";
 import type { ToolEnvironment } from "../episode/tool-environment.ts";
 
 /** Interval of the search for idle sessions, in milliseconds. */
-const REAP_INTERVAL_MS = 5000;
+const IDLE_CHECK_INTERVAL_MS = 5000;
 
 /** Names of the splits. */
 export type SplitName = "train" | "eval";
 
 /** Limits of the sessions. */
 export interface SessionLimits {
+  /** Maximum number of sessions at a time. */
   readonly maxSessions: number;
+  /** Time without a request after which a session ends, in milliseconds. */
   readonly idleTimeoutMs: number;
   /** Number of tasks per split. */
   readonly counts: Readonly<Record<SplitName, number>>;
 }
 
-/** Session of one client. */
+/** Session of one client, which plays one task. */
 export interface ServedOrsSession<S> {
   readonly scenario: S;
   readonly episode: ServedEpisode<S>;
-  /** Results of tool calls by task id, for clients that resume a broken stream. */
+  /** JSON results of operations by their `task_id`, for clients that resume a broken stream. */
   readonly results: Map<string, Promise<string>>;
-  /** Calls, one at a time. */
+  /** Queue of operations, one at a time. */
   readonly queue: PQueue;
+  /** Time of the last request, by `performance.now()`. */
   usedAtMs: number;
 }
 
@@ -41,7 +44,7 @@ export class ServedSessions<S> {
   constructor(environment: ToolEnvironment<S>, limits: SessionLimits) {
     this.#environment = environment;
     this.#limits = limits;
-    this.#timer = setInterval(() => this.#reap(), Math.min(REAP_INTERVAL_MS, limits.idleTimeoutMs)).unref();
+    this.#timer = setInterval(() => this.#endIdle(), Math.min(IDLE_CHECK_INTERVAL_MS, limits.idleTimeoutMs)).unref();
   }
 
   /** Returns the number of tasks of a split. */
@@ -49,7 +52,7 @@ export class ServedSessions<S> {
     return this.#limits.counts[split];
   }
 
-  /** Returns a session; undefined if it does not exist. */
+  /** Returns a session and restarts its idle timeout; undefined if it does not exist. */
   get(id: string): ServedOrsSession<S> | undefined {
     const session = this.#sessions.get(id);
     if (session !== undefined) session.usedAtMs = performance.now();
@@ -61,7 +64,7 @@ export class ServedSessions<S> {
     return this.#sessions.has(id) || this.#starting.has(id);
   }
 
-  /** Whether another session exceeds the limit. */
+  /** Whether one more session would exceed the limit. */
   get isFull(): boolean {
     return this.#sessions.size + this.#starting.size >= this.#limits.maxSessions;
   }
@@ -94,8 +97,9 @@ export class ServedSessions<S> {
     await Promise.all([...this.#sessions.keys()].map((id) => this.end(id)));
   }
 
-  #reap(): void {
-    const oldest = performance.now() - this.#limits.idleTimeoutMs;
-    for (const [id, { usedAtMs }] of this.#sessions) if (usedAtMs < oldest) this.end(id).catch(() => undefined);
+  /** Ends the sessions without a request since the idle timeout. */
+  #endIdle(): void {
+    const idleSinceMs = performance.now() - this.#limits.idleTimeoutMs;
+    for (const [id, { usedAtMs }] of this.#sessions) if (usedAtMs < idleSinceMs) this.end(id).catch(() => undefined);
   }
 }

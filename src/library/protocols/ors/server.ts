@@ -7,13 +7,13 @@ import { checkServable } from "../episode/tool-environment.ts";
 import { ServedSessions } from "./served-sessions.ts";
 import { orsRoutes } from "./routes.ts";
 
-/** Maximum number of sessions without the option. */
+/** Default of the option `maxSessions`. */
 const MAX_SESSIONS = 64;
 
 /** Options of {@link serveOrs}. */
 export interface ServeOrsOptions extends ServeOptions {
   /**
-   * Number of training tasks to list, at least 1, if `scenarios.train` is a function of the index.
+   * Number of training tasks to list, at least 1. Required if `scenarios.train` is a function of the index.
    *
    * @default the length of the list
    */
@@ -25,10 +25,11 @@ export interface ServeOrsOptions extends ServeOptions {
 /**
  * Serves an environment by the Open Reward Standard (openreward 0.1), so that trainers in Python can use it.
  *
- * The scenarios are the splits `train` and `eval` (type `validation`). A task is its position, `{ id, split, index }`: scenarios may have
- * answers and stay on the server. The terminal tool `submit` gets the final message and gives the total reward of the environment's
- * `rewards`; other tools give none. Group rewards are `score_group`: `Σ weight · value` per candidate. Images and toolsets are rejected.
- * Web pages are rejected, too: a request with an `Origin` header, or on a loopback address with another `Host`, is answered 403.
+ * The scenarios are the splits `train` and `eval` (type `validation`). Clients see a task only as its position, `{ id, split, index }`: the
+ * scenario itself, which may have the answer, stays on the server. The terminal tool `submit` gets the final message and gives the total
+ * reward of the environment's `rewards`; other tools give none. Group rewards are `score_group`: `Σ weight · value` per candidate. Images
+ * and toolsets are rejected. Web pages are rejected, too: a request with an `Origin` header, or on a loopback address with another `Host`,
+ * is answered 403.
  *
  * @param environment - Environment of `defineToolEnvironment`.
  * @param options - Address, limits and number of training tasks.
@@ -54,13 +55,13 @@ export async function serveOrs<S>(environment: Environment<S>, options: ServeOrs
   const { maxSessions = MAX_SESSIONS, trainTasks, idleTimeoutMs = 900_000 } = options;
   checkCount("trainTasks", trainTasks, 1);
   checkCount("idleTimeoutMs", idleTimeoutMs, 1);
-  const { train, eval: held } = served.scenarios;
+  const { train, eval: heldOut } = served.scenarios;
   const listed = typeof train === "function" ? trainTasks : Math.min(train.length, trainTasks ?? train.length);
   if (listed === undefined) {
     const message = `Environment \`${served.name}\` has an unlimited supply of scenarios; set \`trainTasks\` to the number to list`;
     throw new ConfigError(message, { param: "trainTasks" });
   }
-  const sessions = new ServedSessions(served, { maxSessions, idleTimeoutMs, counts: { train: listed, eval: held.length } });
+  const sessions = new ServedSessions(served, { maxSessions, idleTimeoutMs, counts: { train: listed, eval: heldOut.length } });
   const { server } = await listenForEpisodes(options, getRequestListener(orsRoutes(served, sessions).fetch), () => sessions.close());
   return server;
 }

@@ -28,24 +28,25 @@ export interface OrsTask {
 export class OrsSession {
   readonly #server: OrsServer;
   readonly #path: string;
-  readonly #ping: NodeJS.Timeout;
+  readonly #pingTimer: NodeJS.Timeout;
+  /** Tool that takes the final message, in its parameter `arg` if it has one; null if the task has none, and before `tools`. */
   #terminal: { readonly name: string; readonly arg?: string | null | undefined } | null = null;
-  /** Tool calls, one at a time: each may end the episode. */
+  /** Queue of tool calls, one at a time, because each may end the episode. */
   readonly #calls = new PQueue({ concurrency: 1 });
-  /** Rewards of the calls so far, without those that gave none. */
+  /** Rewards of the calls so far, in order; a call without a reward adds none. */
   readonly rewards: number[] = [];
   #isDone = false;
 
   private constructor(server: OrsServer, environment: string) {
     this.#server = server;
     this.#path = `/${encodeURIComponent(environment)}`;
-    this.#ping = setInterval(() => {
+    this.#pingTimer = setInterval(() => {
       // A lost session is reported by the next request.
       callOrs(server, "/ping", z.unknown(), {}).catch(() => undefined);
     }, PING_INTERVAL_MS).unref();
   }
 
-  /** Opens a session for a task. @throws as `callJson`. */
+  /** Opens a session for a task. @throws as `callOrs`. */
   static async open(server: OrsServer, environment: string, { split, index }: OrsTask): Promise<OrsSession> {
     const id = await createSession(server);
     const session = new OrsSession({ ...server, headers: { ...server.headers, "x-session-id": id } }, environment);
@@ -68,14 +69,17 @@ export class OrsSession {
     try {
       return fromOrsMessages(await callOrs(this.#server, `${this.#path}/messages`, wire.messages));
     } catch (error) {
-      // Servers before openreward 0.1.157 have only a prompt.
+      // Servers older than openreward 0.1.157 have only the route of the prompt.
       if (!(error instanceof HttpError && error.status === 404)) throw error;
       const prompt = await callOrs(this.#server, `${this.#path}/prompt`, wire.blocks);
       return fromOrsMessages([{ role: "user", blocks: prompt }]);
     }
   }
 
-  /** Returns the tools of the task. Errors of arguments become text for the model; a failed tool or session fails the rollout. */
+  /**
+   * Returns the tools of the task. A call that the server rejects, e.g. for its arguments, becomes text for the model; a failure of the
+   * tool, the server or the session fails the rollout.
+   */
   async tools(): Promise<AgentTool[]> {
     const { tools, terminal_tool: terminal } = await callOrs(this.#server, `${this.#path}/task_tools`, wire.tools);
     this.#terminal = terminal ?? null;
@@ -104,8 +108,9 @@ export class OrsSession {
 
   /** Ends the session, also after an abort. Errors are ignored: the server ends abandoned sessions itself. */
   async close(): Promise<void> {
-    clearInterval(this.#ping);
+    clearInterval(this.#pingTimer);
     const server = { ...this.#server, timeoutMs: CLOSE_TIMEOUT_MS, signal: new AbortController().signal };
+    // The episode ends first, then its session.
     await callOrs(server, "/delete", z.unknown(), {}).catch(() => undefined);
     await callOrs(server, "/delete_session", z.unknown(), {}).catch(() => undefined);
   }
@@ -115,6 +120,7 @@ export class OrsSession {
     await this.close();
   }
 
+  /** Calls a tool, unless the episode has ended, and records its reward. */
   async #call(name: string, input: Record<string, unknown>): Promise<ToolResult> {
     if (this.#isDone) return failure("the episode has ended");
     const result = await callStream(this.#server, `${this.#path}/call`, wire.callResult, { name, input });

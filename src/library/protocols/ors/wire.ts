@@ -1,6 +1,7 @@
-/** JSON bodies of the Open Reward Standard (openreward 0.1). */
+/** Schemas of the JSON bodies of the Open Reward Standard (openreward 0.1), with the fields used here. */
 import { z } from "zod";
 
+/** Part of a message or of an output: a text, an image or another type. */
 const block = z.looseObject({ type: z.string(), text: z.string().nullish(), mimeType: z.string().nullish() });
 
 /** Schema of the content of a prompt or a tool's output. */
@@ -48,7 +49,9 @@ export const callResult = z.discriminatedUnion("ok", [
 /** Schema of the result of `POST /{env}/score_group`. */
 export const groupResult = z.looseObject({ scores: z.array(z.looseObject({ reward: z.number() })) });
 
-/** Schemas of the lists of environments and splits, and of the number of tasks. */
+/** Schema of the response of `GET /list_environments`. */
 export const environments = z.array(z.string());
+/** Schema of the response of `GET /{env}/splits`. */
 export const splits = z.array(z.looseObject({ name: z.string(), type: z.string() }));
+/** Schema of the response of `POST /{env}/num_tasks`. */
 export const taskCount = z.looseObject({ num_tasks: z.number().int().nonnegative() });

@@ -1,6 +1,6 @@
 import { ConfigError } from "../../../base/errors.ts";
 
-/** Page of a list of an MCP server. */
+/** Page of a list of an MCP server; the other members depend on the list. */
 interface Page {
   /** Cursor of the next page; undefined on the last one. */
   readonly nextCursor?: string | undefined;
@@ -9,8 +9,8 @@ interface Page {
 /**
  * Reads all pages of a list of an MCP server.
  *
- * @param noun - Listed objects, for the message of an error.
- * @param readPage - Requests one page.
+ * @param noun - Plural noun for the listed objects in the error message, such as `tools`.
+ * @param readPage - Requests one page: the first one without a cursor, else the page at `cursor`.
  * @throws ConfigError `E_CONFIG` if the server returns a cursor twice, so that the list would never end.
  */
 export async function allMcpPages<P extends Page>(noun: string, readPage: (params: { cursor?: string }) => Promise<P>): Promise<P[]> {

@@ -49,7 +49,7 @@ export interface McpClient {
    * Calls one tool of the server.
    *
    * @param params - Name on the server, and arguments.
-   * @param resultSchema - Not used; undefined.
+   * @param resultSchema - Always undefined here; the SDK's client takes a schema at this position.
    * @param options - Signal that aborts the call.
    * @returns an MCP tool result: `content`, `structuredContent`, `isError`.
    */
@@ -114,13 +114,14 @@ export async function mcpTools(client: McpClient, { rename = (name) => name, sig
   const requestOptions = signal === undefined ? {} : { signal };
   const pages = await allMcpPages("tools", (params) => client.listTools(params, requestOptions));
   for (const { name, description, inputSchema } of pages.flatMap((page) => page.tools)) {
-    const shown = rename(name);
-    if (tools.has(shown)) throw new ConfigError(`Two tools of the MCP server would be named \`${shown}\``, { param: "rename" });
+    const shownName = rename(name);
+    if (tools.has(shownName)) throw new ConfigError(`Two tools of the MCP server would be named \`${shownName}\``, { param: "rename" });
+    // The model does not need the version of JSON Schema.
     const { $schema: _, ...parameters } = inputSchema;
     tools.set(
-      shown,
-      agentTool({ name: shown, description, parameters: parameters as JsonObject }, async (input, { signal: ended }) =>
-        toResult(await client.callTool({ name, arguments: input }, undefined, { signal: ended })),
+      shownName,
+      agentTool({ name: shownName, description, parameters: parameters as JsonObject }, async (input, { signal: callSignal }) =>
+        toResult(await client.callTool({ name, arguments: input }, undefined, { signal: callSignal })),
       ),
     );
   }
@@ -133,11 +134,12 @@ export function toResult(value: unknown): ToolResult {
   if (!parsed.success) return failure(`the server gave no MCP tool result: ${z.prettifyError(parsed.error)}`);
   const { content, structuredContent, isError = false } = parsed.data;
   const texts = content.map(textOf);
-  // Servers with structured content should also send its text, but need not.
+  // MCP recommends that a server sends structured content as text, too, but does not require it.
   const text = texts.length === 0 && structuredContent !== undefined ? (JSON.stringify(structuredContent) ?? "") : texts.join("\n");
   return isError ? failure(text) : { text, isError };
 }
 
+/** Returns the text of a content block; of any other content a placeholder such as `[image image/png]`. */
 function textOf({ type, text, mimeType, uri, resource }: z.infer<typeof toolResult>["content"][number]): string {
   if (text !== undefined) return text;
   if (resource?.text !== undefined) return resource.text;

@@ -6,9 +6,9 @@ import { failure, type AgentTool, type ToolResult } from "./tool.ts";
 /** Options of {@link runAgent}; the options of `sample` apply to every turn. */
 export interface RunAgentOptions extends Omit<SampleOptions, "tools"> {
   /**
-   * Tools to offer, each of them also in `trajectory({ tools })`, so that the trajectory records every offered tool.
+   * Tools to offer. Each has to be one of `trajectory({ tools })`, so that the trajectory records every offered tool.
    *
-   * @default all of them
+   * @default all tools of the trajectory
    */
   readonly tools?: readonly AgentTool[] | undefined;
   /** Maximum number of sampled turns, at least 1. @default 8 */
@@ -74,6 +74,7 @@ export async function runAgent(
   const offered = toolsByName(t.tools, tools);
   const signal = sampling.signal ?? new AbortController().signal;
   const counts = { turns: 0, toolCalls: 0, toolErrors: 0 };
+  // Every run has all three metrics, even if it samples nothing.
   for (const name of Object.values(METRICS)) add(t, name, 0);
   for (;;) {
     const turn = await t.track("sample", () => t.sample(policy, { ...sampling, tools: [...offered.values()] }));
@@ -92,18 +93,20 @@ export async function runAgent(
 
 type Counts = Record<keyof typeof METRICS, number>;
 
+/** Metrics of the trajectory by the members of {@link AgentRun} that they count. */
 const METRICS = { turns: "turns", toolCalls: "tool_calls", toolErrors: "tool_errors" } as const;
 
-function count(t: HistoryBuilder, counts: Counts, what: keyof Counts, by: number): void {
-  counts[what] += by;
-  add(t, METRICS[what], by);
+/** Adds to a count of this run, and to its metric, which several runs of a rollout share. */
+function count(t: HistoryBuilder, counts: Counts, name: keyof Counts, by: number): void {
+  counts[name] += by;
+  add(t, METRICS[name], by);
 }
 
 function add(t: HistoryBuilder, metric: string, by: number): void {
   t.metrics[metric] = Number(t.metrics[metric] ?? 0) + by;
 }
 
-/** Returns the tools to offer by name. */
+/** Returns the tools to offer by name: `chosen`, by default `all` tools of the conversation. @throws ArgumentError `E_ARGUMENT`. */
 function toolsByName(all: readonly Tool[], chosen: readonly AgentTool[] | undefined): ReadonlyMap<string, AgentTool> {
   const byName = new Map<string, AgentTool>();
   for (const tool of chosen ?? all) {
@@ -124,7 +127,11 @@ function toolsByName(all: readonly Tool[], chosen: readonly AgentTool[] | undefi
   return byName;
 }
 
-/** Runs all calls concurrently and waits for every one, even if the signal aborts. */
+/**
+ * Runs all calls concurrently and waits for every one, even if the signal aborts.
+ *
+ * @throws the signal's reason, or the first error that fails the rollout.
+ */
 async function runCalls(
   t: HistoryBuilder,
   calls: readonly ToolCall[],
@@ -139,6 +146,7 @@ async function runCalls(
   });
 }
 
+/** Runs one call, and records its duration as a metric. An unknown tool is an error for the model. */
 async function runCall(
   t: HistoryBuilder,
   { id, function: { name, arguments: args } }: ToolCall,

@@ -40,10 +40,10 @@ export interface ToolDefinition<Schema extends z.ZodType> {
   /** Runs the tool. A string is passed to the model unchanged, undefined as `""`, any other value as JSON. */
   readonly run: (input: z.output<Schema>, context: ToolContext) => unknown;
   /**
-   * Whether an error thrown by `run` is the environment's own rather than the model's, such as an unreachable database: it fails the rollout
-   * instead of becoming text for the model.
+   * Whether an error thrown by `run` is the environment's fault rather than the model's, e.g. an unreachable database. Such an error fails
+   * the rollout instead of becoming text for the model.
    *
-   * @default none is
+   * @default no error is
    */
   readonly isFatal?: ((error: unknown) => boolean) | undefined;
 }
@@ -85,9 +85,11 @@ export function defineTool<Schema extends z.ZodType>({ name, description, schema
 }
 
 /**
- * Creates a tool in wire form with a function to run; parses the arguments and converts thrown errors to text.
+ * Creates a tool from its JSON Schema and a function. Parses the arguments as JSON, without validating them, and converts thrown errors to
+ * text for the model. `defineTool` and `mcpTools` are built on it.
  *
- * @param options.isFatal Whether an error of `run` fails the rollout instead, because a further call cannot succeed. @default none does
+ * @param options.isFatal - Whether an error of `run` fails the rollout instead, because a further call cannot succeed. @default no error
+ *   does
  */
 export function agentTool(
   definition: { readonly name: string; readonly description?: string | undefined; readonly parameters: JsonObject },
@@ -130,6 +132,7 @@ function parsedArguments(args: string): Record<string, unknown> | string {
   return "the arguments must be a JSON object";
 }
 
+/** Returns the JSON Schema of a tool's input. @throws ConfigError `E_CONFIG` for a schema without one, or not of an object. */
 function parametersOf(name: string, schema: z.ZodType): JsonObject {
   let parameters: JsonObject;
   try {
@@ -144,7 +147,9 @@ function parametersOf(name: string, schema: z.ZodType): JsonObject {
   throw new ConfigError(`Expected the schema of tool \`${name}\` to be an object: \`z.object({ … })\``, { param: "schema" });
 }
 
-/** Removes the bounds that zod adds to every integer: they are the limits of exact numbers, and cost some 40 tokens of each prompt. */
+/**
+ * Removes the bounds ±(2^53 − 1) that zod adds to every integer: they say nothing about the tool, and cost some 40 tokens of each prompt.
+ */
 function dropSafeBounds(schema: z.core.JSONSchema.BaseSchema): void {
   if (schema.minimum === Number.MIN_SAFE_INTEGER) delete schema.minimum;
   if (schema.maximum === Number.MAX_SAFE_INTEGER) delete schema.maximum;

@@ -64,7 +64,7 @@ function eventsOf(source: ChunkSource): ReadableStream<Uint8Array> {
   );
 }
 
-/** Parser of the server-sent events of another server. */
+/** Chunks parsed from the server-sent events of another server. */
 class ChunkReader implements ChunkSource {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #decoder = new TextDecoder();
@@ -77,6 +77,7 @@ class ChunkReader implements ChunkSource {
   }
 
   #take(data: string): void {
+    // The end of the bytes ends the stream; `[DONE]` adds nothing. Events after an error are ignored.
     if (data === "[DONE]" || this.#failure !== null) return;
     const event = JSON.parse(data) as ChatCompletionChunk | ErrorBody;
     if ("error" in event) this.#failure = event as ErrorBody;

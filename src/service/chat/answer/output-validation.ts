@@ -1,6 +1,9 @@
 /**
- * JSON Schema validation of texts by ajv, with three differences: a pattern may have escapes that the flag `u` forbids, a value of the
- * format `regex` may not, and `multipleOf` uses decimal arithmetic, so that 0.3 is a multiple of 0.1.
+ * JSON Schema validation of texts by ajv, with three differences from its defaults:
+ *
+ * - The keyword `pattern` accepts escapes that the flag `u` of JavaScript forbids.
+ * - The format `regex` rejects texts with such escapes.
+ * - `multipleOf` uses decimal arithmetic, so that 0.3 is a multiple of 0.1.
  */
 import { parseJson } from "../../../base/util/values.ts";
 import { createContext, Script } from "node:vm";
@@ -43,7 +46,8 @@ const validators = new Lru<string, ValidateFunction>({ maxEntries: 64, maxWeight
  * Returns the validator of a schema, which is given as JSON.
  *
  * @param schema - The schema.
- * @param isTracking - Whether to track evaluated members and items, which only the `unevaluated` keywords need; without, these are ignored.
+ * @param isTracking - Whether ajv tracks evaluated members and items, which only `unevaluatedProperties` and `unevaluatedItems` need. If
+ *   false, both keywords are ignored.
  * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot compile.
  */
 function validatorOf(schema: string, isTracking = schema.includes('"unevaluated')): ValidateFunction {
@@ -62,7 +66,7 @@ function validatorOf(schema: string, isTracking = schema.includes('"unevaluated'
     keyword: "multipleOf",
     type: "number",
     schemaType: "number",
-    validate: (of: number, value: number) => isMultiple(value, of),
+    validate: (divisor: number, value: number) => isMultiple(value, divisor),
     error: { message: ({ schemaCode }) => `must be multiple of ${String(schemaCode)}` },
   });
   const {
@@ -90,11 +94,12 @@ export function checkValidator(schema: string): void {
   validatorOf(schema);
 }
 
+// Only code in a `vm` script can be interrupted after a timeout, also while a regular expression backtracks.
 const context = createContext({ run: null as (() => boolean) | null });
 const script = new Script("run()");
 
 /** Runs a validation for at most {@link MAX_VALIDATION_MS}; returns null on timeout. */
-function within(run: () => boolean): boolean | null {
+function runWithTimeout(run: () => boolean): boolean | null {
   context["run"] = run;
   try {
     return script.runInContext(context, { timeout: MAX_VALIDATION_MS }) as boolean;
@@ -121,12 +126,12 @@ export function violationOf(schema: string, text: string): string | null {
   let validator = validatorOf(schema);
   let isValid: boolean | null;
   try {
-    isValid = within(() => validator(value));
+    isValid = runWithTimeout(() => validator(value));
   } catch (error) {
     // Ajv's tracking of evaluated members throws for some schemas with both `patternProperties` and `anyOf`.
     if (!(error instanceof TypeError)) throw error;
     validator = validatorOf(schema, false);
-    isValid = within(() => validator(value));
+    isValid = runWithTimeout(() => validator(value));
   }
   if (isValid === null) return `the validation took more than ${MAX_VALIDATION_MS} ms`;
   return isValid ? null : shownError(validator.errors![0]!);

@@ -3,12 +3,15 @@ import type { ChatMessage } from "../../../text/tokenizer/index.ts";
 import type { ChoiceMessage } from "./shape.ts";
 
 /**
- * Returns the messages as which a response may be sent back, if the template may render them differently from its text: clients return
- * reasoning or leave it out, and a template writes the tags of reasoning in its own way, some also by whether another message follows. A
- * call that was cut short cannot be sent back, because its arguments are not valid JSON.
+ * Returns the forms in which clients may send a response back as a message of their next request. The template may render each form
+ * differently from the sampled text: clients return the reasoning or leave it out, and templates write the tags of reasoning in their own
+ * way, some depending on whether another message follows.
+ *
+ * Empty if the template renders the message as its text, and for a tool call that was cut short: its arguments are not valid JSON, so that
+ * it cannot be sent back.
  *
  * @param hasTags - Whether the turn has tags of reasoning.
- * @returns Each variant of the message, with the messages that follow it.
+ * @returns Each form of the message, with the messages that follow it.
  */
 export function returningMessages(
   { content, reasoning, toolCalls }: ChoiceMessage,

@@ -75,9 +75,10 @@ export function parseMessage(
   { request, forcedCalls, shouldParseReasoning }: ShapeOptions,
 ): ChoiceMessage {
   const { shouldParseToolCalls, parallelToolCalls } = request;
-  const { reasoning, content: said } = shouldParseReasoning ? splitReasoning(text) : { reasoning: "", content: text };
+  const { reasoning, content: answer } = shouldParseReasoning ? splitReasoning(text) : { reasoning: "", content: text };
   const { content, toolCalls } =
-    forcedCalls?.read(index, said, closedBy !== null) ?? (shouldParseToolCalls ? parseToolCalls(said) : { content: said, toolCalls: [] });
+    forcedCalls?.read(index, answer, closedBy !== null) ??
+    (shouldParseToolCalls ? parseToolCalls(answer) : { content: answer, toolCalls: [] });
   return {
     content: content === "" && forcedCalls === null && (toolCalls.length > 0 || shouldParseReasoning) ? null : content,
     reasoning: reasoning === "" ? null : reasoning,
@@ -86,8 +87,8 @@ export function parseMessage(
 }
 
 /**
- * Returns the finish reason: `tool_calls` if the whole text has tool calls, except for forced calls that
- * were cut short or arguments of a function that the request names.
+ * Returns the finish reason of a choice: `tool_calls` if its whole text has tool calls, else the reason for its end. Two kinds of forced
+ * calls also keep the reason for the end: calls that were cut short, and the call of a function that the request names.
  *
  * @param end - Reason for the end of the choice.
  * @param toolCalls - Tool calls of the whole text.
@@ -102,6 +103,7 @@ export function finishReason(
   return "tool_calls";
 }
 
+/** Returns a choice in the wire format. */
 function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: ShapeOptions) {
   return {
     index: choice.index,
@@ -123,6 +125,7 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
   };
 }
 
+/** Returns the token counts of all choices together. */
 function usageOf(choices: readonly GeneratedChoice[], options: ShapeOptions) {
   const count = choices.reduce((sum, choice) => sum + choice.ids.length, 0);
   return { ...toUsage(options.promptIds.length, count), prompt_tokens_details: toPromptDetails(choices[0]?.cachedTokens ?? 0, options) };
@@ -162,13 +165,13 @@ const PIECE_ENTRIES = 256;
 /** Yields a JSON array in pieces. */
 function* listPieces(entries: readonly unknown[]): Generator<string> {
   yield "[";
-  for (let at = 0; at < entries.length; at += PIECE_ENTRIES)
-    yield `${at === 0 ? "" : ","}${JSON.stringify(entries.slice(at, at + PIECE_ENTRIES)).slice(1, -1)}`;
+  for (let start = 0; start < entries.length; start += PIECE_ENTRIES)
+    yield `${start === 0 ? "" : ","}${JSON.stringify(entries.slice(start, start + PIECE_ENTRIES)).slice(1, -1)}`;
   yield "]";
 }
 
 /**
- * Yields a response that is not streamed, as JSON in pieces: many choices with log-probabilities make a text of hundreds of megabytes.
+ * Yields the JSON of {@link toCompletion} in pieces: many choices with log-probabilities make a text of hundreds of megabytes.
  *
  * @param messages - Shape `[n]`, one per choice.
  */
@@ -198,7 +201,10 @@ export function* completionPieces(
   yield `,${JSON.stringify({ prompt_token_ids: promptTokenIds, kv_transfer_params: null, ...unusedKwargsMember(options) }).slice(1)}`;
 }
 
-/** Returns the number of log-probabilities in a response, of the prompt too, alternatives included. */
+/**
+ * Returns the number of log-probabilities in a response, with alternatives and the prompt's. Counts for every token the alternatives of the
+ * first one.
+ */
 export function countLogprobs(choices: readonly GeneratedChoice[]): number {
   return choices.reduce(
     (sum, { logprobs, promptTokens }) =>

@@ -16,20 +16,30 @@ export interface CompletionStreamOptions extends ShapeOptions {
   readonly onCancel: () => void;
 }
 
-/** Output of a choice since its last chunk. */
+/** State of a choice: the parsers of its text, and its output since its last chunk. */
 interface PendingChoice {
+  /** Parser of reasoning; null if reasoning is not parsed. */
   readonly thoughts: ReasoningStream | null;
+  /** Parser of tool calls in free text; null if they are not parsed. */
   readonly tools: ToolCallStream | null;
+  /** Tool calls of the whole text, set at the end by {@link CompletionStream.conclude}. */
   toolCalls: readonly ParsedToolCall[];
+  /** Parser of forced tool calls; null if the request forces none. */
   readonly forced: ForcedCallStream | null;
+  /** Pieces of forced tool calls. */
   calls: CallDelta[];
+  /** Reasoning since the last chunk. */
   reasoning: string;
+  /** Content since the last chunk. */
   text: string;
+  /** Token ids since the last chunk. */
   ids: number[];
   logprobs: WireLogprob[];
+  /** Reason for the end; null before the last token. */
   end: ChoiceEnd | null;
   /** Number of tokens so far. */
   count: number;
+  /** Whether the last chunk was made. */
   isFinished: boolean;
 }
 
@@ -37,18 +47,21 @@ interface PendingChoice {
 function callsMember(deltas: readonly CallDelta[]): { readonly tool_calls?: readonly CallDelta[] } {
   const joined: CallDelta[] = [];
   for (const delta of deltas) {
-    const before = joined.at(-1);
-    if (before?.index !== delta.index) joined.push(delta);
+    const previous = joined.at(-1);
+    if (previous?.index !== delta.index) joined.push(delta);
     else
       joined[joined.length - 1] = {
-        ...before,
-        function: { ...before.function, arguments: before.function.arguments + delta.function.arguments },
+        ...previous,
+        function: { ...previous.function, arguments: previous.function.arguments + delta.function.arguments },
       };
   }
   return joined.length === 0 ? {} : { tool_calls: joined };
 }
 
-/** Max tokens of a batch, counted with their alternatives, unless one choice has more; the remainder follows with the reader's next read. */
+/**
+ * Tokens in a batch, counted with their alternatives, after which no further choice is added to it. The other choices follow with the
+ * reader's next read.
+ */
 const MAX_BATCH_TOKENS = 2048;
 
 /**
@@ -64,12 +77,15 @@ export class CompletionStream implements ChunkSource {
   readonly #choices: PendingChoice[];
   #cachedTokens = 0;
   #failure: ErrorBody | null = null;
+  /** Whether the chunks with the roles were made. */
   #hasStarted = false;
   /** Index of the choice that comes first in the next batch. */
   #nextChoice = 0;
-  /** Whether there may be output that was not returned. */
+  /** Whether there may be output that no batch contains yet. */
   #hasOutput = false;
+  /** Resolves the pending call of {@link next}; null without one. */
   #waiting: ((batch: ChunkBatch) => void) | null = null;
+  /** Pending answer to the waiting reader. */
   #scheduled: NodeJS.Immediate | null = null;
 
   constructor(options: CompletionStreamOptions) {
@@ -168,6 +184,7 @@ export class CompletionStream implements ChunkSource {
     });
   }
 
+  /** Returns a batch of the output since the last one, choice by choice until the batch is full. */
   #take(): ChunkBatch {
     this.#hasOutput = false;
     if (this.#failure !== null) return { chunks: [], failure: this.#failure, isLast: true };
@@ -175,7 +192,7 @@ export class CompletionStream implements ChunkSource {
     if (!this.#hasStarted && this.#choices.some((choice) => choice.count > 0 || choice.end !== null)) this.#addRoles(chunks);
     const { length } = this.#choices;
     let tokens = 0;
-    for (let at = 0; at < length && !this.#hasOutput; at++) {
+    for (let visited = 0; visited < length && !this.#hasOutput; visited++) {
       const index = this.#nextChoice;
       this.#nextChoice = (index + 1) % length;
       const choice = this.#choices[index]!;
@@ -207,6 +224,7 @@ export class CompletionStream implements ChunkSource {
     return this.#options.usage === "continuous" ? this.#usage(completionTokens) : null;
   }
 
+  /** Adds the first chunk of each choice, which has its role and no text, and with `echo` a second chunk with the echoed text. */
   #addRoles(chunks: ChatCompletionChunk[]): void {
     this.#hasStarted = true;
     const { request, promptIds, role, echo } = this.#options;

@@ -2,10 +2,10 @@ import { setImmediate } from "node:timers/promises";
 
 const encoder = new TextEncoder();
 
-/** Length of the text that is generated in one turn of the event loop, in UTF-16 units. */
+/** Min length of the text that is sent after each turn of the event loop, in UTF-16 units; the last part may be shorter. */
 const TURN_LENGTH = 64 * 1024;
 
-/** Returns a text as a response body that is generated on demand, with a turn of the event loop between its parts. */
+/** Returns a text as a response body. Pieces are generated on demand and joined to parts, with a turn of the event loop between parts. */
 export function textStream(pieces: Iterable<string>): ReadableStream<Uint8Array> {
   return ReadableStream.from(parts(pieces));
 }

@@ -4,11 +4,11 @@ import type { GeneratedChoice } from "../generate/generate.ts";
 import { completionPieces, countLogprobs, toCompletion, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
 import { textStream } from "./text-stream.ts";
 
-/** Whole answer, in the form that its reader needs. */
+/** Answer that is not streamed. Each form is made only if it is used. */
 export interface WholeAnswer {
-  /** Returns the completion. */
+  /** Returns the completion as an object, for translation into another dialect and for records. */
   readonly completion: () => ChatCompletion;
-  /** Serializes the completion; a long one is returned as a stream. */
+  /** Returns the completion as JSON; a long one as a stream. */
   readonly json: () => string | ReadableStream<Uint8Array>;
 }
 

@@ -53,6 +53,7 @@ export interface ForwardCall {
 
 /** Answer of the other server. */
 export type ForwardedAnswer =
+  /** Whole answer: its members, and the same answer as JSON. */
   | { readonly kind: "whole"; readonly members: Members; readonly json: string }
   | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> }
   | { readonly kind: "refusal"; readonly status: ErrorStatus; readonly body: ErrorBody; readonly retryAfter: string | null };
@@ -76,9 +77,13 @@ const upstreamError = z.looseObject({
   error: z.looseObject({ message: z.string(), type: z.string().nullish(), param: z.string().nullish() }),
 });
 
-/** Callbacks for a base model, which is always loaded on the upstream. */
-const HELD_BY_NOBODY = { release: () => {}, forget: () => {} };
+/** Max characters of an upstream's answer in a log entry. */
+const MAX_LOGGED_CHARACTERS = 500;
 
+/** Callbacks for a base model, which is always loaded on the upstream. */
+const NO_LEASE = { release: () => {}, forget: () => {} };
+
+/** Sender of chat completions to the upstream. Loads the adapters of trained models into the upstream when requests need them. */
 export class ChatForwarder {
   readonly #options: ForwarderOptions;
   readonly #adapters: UpstreamAdapters;
@@ -121,6 +126,7 @@ export class ChatForwarder {
     return target !== null;
   }
 
+  /** Sends the request to the upstream, and releases its adapter when the answer or its stream ends. */
   async #forward(call: ForwardCall): Promise<ForwardedAnswer | null> {
     const target = await this.#target(call.request.model);
     if (target === null) return null;
@@ -145,7 +151,7 @@ export class ChatForwarder {
       if (members === null) {
         this.#options.logger.error("The upstream answered a chat completion with something else than a JSON object", {
           contentType: answer.contentType,
-          answer: text.slice(0, 500),
+          answer: text.slice(0, MAX_LOGGED_CHARACTERS),
         });
         throw new EngineError("The upstream answered with something else than a JSON object");
       }
@@ -163,7 +169,7 @@ export class ChatForwarder {
     const id = model === undefined || model === null || model === "" ? defaultBase : model;
     if (typeof id !== "string") return null;
     const base = upstream.baseModels.get(id);
-    if (base !== undefined) return { name: base, resolvedName: id, contextLength: upstream.contextLengthOf(id), ...HELD_BY_NOBODY };
+    if (base !== undefined) return { name: base, resolvedName: id, contextLength: upstream.contextLengthOf(id), ...NO_LEASE };
     // The local route rejects unknown names.
     const found = await this.#find(id, []).catch(() => null);
     const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
@@ -172,13 +178,14 @@ export class ChatForwarder {
     const resolvedName = stepName(row, checkpoint.step);
     const contextLength = upstream.contextLengthOf(row.base_model);
     // Step 0 is the base model itself: a new adapter changes nothing.
-    if (checkpoint.state_dir === null) return { name, resolvedName, contextLength, ...HELD_BY_NOBODY };
+    if (checkpoint.state_dir === null) return { name, resolvedName, contextLength, ...NO_LEASE };
     if (upstream.options.adapters !== true || row.lora === null) return null;
     const path = await this.#options.files.useCheckpoint(row, checkpoint, (local) => this.#adapterPath(local, resolvedName));
     const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, path);
     return { ...lease, resolvedName, contextLength };
   }
 
+  /** Returns the path of a checkpoint as the upstream sees it. @throws EngineError `E_ENGINE` for a checkpoint without an adapter. */
   async #adapterPath(local: string, resolvedName: string): Promise<string> {
     const { root, upstream } = this.#options;
     await access(join(local, "adapter_config.json")).catch((cause: unknown) => {
@@ -213,15 +220,15 @@ export class ChatForwarder {
   /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
   async #refusal(answer: UpstreamAnswer, { name, forget }: Target): Promise<ForwardedAnswer> {
     const text = await upstreamText(answer);
-    const said = upstreamError.safeParse(flatErrors(text));
+    const parsed = upstreamError.safeParse(flatErrors(text));
     if (answer.status === 429 || answer.status === 503) {
-      const message = said.success ? said.data.error.message : "The server that samples this model has no room now";
+      const message = parsed.success ? parsed.data.error.message : "The server that samples this model has no room now";
       return refusal(answer.status, { message, code: "E_OVERLOADED" }, answer.retryAfter ?? "1");
     }
-    if (said.success && [400, 413, 422].includes(answer.status)) {
+    if (parsed.success && [400, 413, 422].includes(answer.status)) {
       // This interface answers 400 where compatible servers answer 422.
       const isTooLarge = answer.status === 413;
-      const { message, type, param } = said.data.error;
+      const { message, type, param } = parsed.data.error;
       return refusal(isTooLarge ? 413 : 400, {
         message,
         param,
@@ -232,7 +239,7 @@ export class ChatForwarder {
     this.#options.logger.error("The upstream refused a chat completion", {
       status: answer.status,
       model: name,
-      answer: text.slice(0, 500),
+      answer: text.slice(0, MAX_LOGGED_CHARACTERS),
     });
     if (answer.status === 404) {
       // A restarted upstream has lost its adapters; the next request loads this one again.

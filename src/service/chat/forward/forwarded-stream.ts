@@ -13,6 +13,7 @@ export interface ForwardedStreamOptions {
   readonly onEnd: () => void;
 }
 
+/** Error event of a stream that fails or ends early. */
 const BROKEN = toErrorBody(500, { message: "Internal server error", code: "E_ENGINE" });
 
 /**
@@ -34,19 +35,20 @@ export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onE
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        let isGone = false;
+        let isAborted = false;
         let failure = BROKEN;
         try {
           const { done, value } = await events.next();
           if (done !== true) {
-            isDone ||= saysDone(value);
+            isDone ||= includesDone(value);
             return controller.enqueue(model === null ? value : renamed(value, model));
           }
         } catch (error) {
-          isGone = isAbort(error);
+          isAborted = isAbort(error);
           if (error instanceof ShutdownError) failure = toChatError(error).body;
         }
-        if (!isDone && !isGone) controller.enqueue(Buffer.from(`data: ${JSON.stringify(failure)}\n\ndata: [DONE]\n\n`));
+        // A client that has disconnected gets no error event.
+        if (!isDone && !isAborted) controller.enqueue(Buffer.from(`data: ${JSON.stringify(failure)}\n\ndata: [DONE]\n\n`));
         end();
         controller.close();
       },
@@ -78,12 +80,12 @@ async function* wholeEvents(source: AsyncIterable<Uint8Array>): AsyncGenerator<B
     if (end > 0) yield bytes.subarray(0, end);
   }
   // Some servers omit the last blank line.
-  if (saysDone(rest)) yield Buffer.from(`${rest.toString().trimEnd()}\n\n`);
+  if (includesDone(rest)) yield Buffer.from(`${rest.toString().trimEnd()}\n\n`);
   return undefined;
 }
 
-/** Whether one of the events is `[DONE]`, the last of a stream. */
-function saysDone(events: Buffer): boolean {
+/** Whether the events include `[DONE]`, the last event of a stream. */
+function includesDone(events: Buffer): boolean {
   if (!events.includes("[DONE]")) return false;
   return events
     .toString()
@@ -97,6 +99,7 @@ function renamed(events: Buffer, value: string): Buffer {
   return Buffer.from(lines.map((line) => renamedLine(line, value)).join("\n"));
 }
 
+/** Returns a line with `model` replaced by `value`; lines other than an event with a `model` are unchanged. */
 function renamedLine(line: string, value: string): string {
   if (!line.startsWith("data: {")) return line;
   const json = line.slice("data: ".length).trimEnd();

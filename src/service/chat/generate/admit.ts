@@ -114,13 +114,14 @@ export class ChoiceLimiter {
 /** Maximum number of prompt log-probabilities in one response, alternatives included. */
 const MAX_PROMPT_LOGPROBS = 65_536;
 
-/** Minimum temperature above 0; smaller ones are raised to it, as they are greedy except for rounding errors. */
+/** Minimum temperature above 0. Smaller ones, which are greedy except for rounding errors, are raised to it. */
 const MIN_SAMPLED_TEMPERATURE = 0.01;
 
 /** Value of `seed` that means "no seed". */
 const UNSEEDED = -1n;
 
-function outOfRange(field: string, range: string, value: number | string, param: string | null = field): ArgumentError {
+/** Returns the error for a value out of its range. `param` is the field that the error names. */
+function rangeError(field: string, range: string, value: number | string, param: string | null = field): ArgumentError {
   return new ArgumentError(`Expected \`${field}\` to be ${range}, got ${value}`, { param });
 }
 
@@ -130,10 +131,10 @@ function outOfRange(field: string, range: string, value: number | string, param:
  * @throws ArgumentError `E_ARGUMENT` for `n`, `stop`, `repetition_detection` or `priority` out of bounds.
  */
 export function checkRequestCounts(request: ChatRequest, limits: ResolvedChatLimits): void {
-  if (request.n < 1 || request.n > limits.maxChoices) throw outOfRange("n", `from 1 to ${limits.maxChoices}`, request.n, null);
+  if (request.n < 1 || request.n > limits.maxChoices) throw rangeError("n", `from 1 to ${limits.maxChoices}`, request.n, null);
   if (request.stop.length > limits.maxStopStrings)
-    throw outOfRange("stop", `at most ${limits.maxStopStrings} strings`, request.stop.length, null);
-  if (request.stop.includes("")) throw outOfRange("stop", "free of empty strings", '""', null);
+    throw rangeError("stop", `at most ${limits.maxStopStrings} strings`, request.stop.length, null);
+  if (request.stop.includes("")) throw rangeError("stop", "free of empty strings", '""', null);
   checkRepetitionDetection(request.repetitionDetection);
   if (request.priority !== 0n && !limits.priorityScheduling) {
     throw new ArgumentError(
@@ -176,7 +177,7 @@ export interface SamplingContext {
   readonly defaults: GenerationDefaults;
   /** Maximum `top_logprobs` that the engine supports. */
   readonly engineTopLogprobs: number;
-  /** Max output tokens, beside the limits of request, model and context. @default no further limit */
+  /** Max output tokens, in addition to the limits of request, model and context. @default no further limit */
   readonly maxOutputTokens?: number | undefined;
 }
 
@@ -202,7 +203,7 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
   const bounded = (field: string, wanted: number, param: string): number => {
     const count = wanted === -1 ? base.vocabularySize : wanted;
     if (count <= maxCount) return count;
-    throw outOfRange(field, `at most ${maxCount}`, wanted === -1 ? `-1, which means all ${count}` : count, param);
+    throw rangeError(field, `at most ${maxCount}`, wanted === -1 ? `-1, which means all ${count}` : count, param);
   };
   const topLogprobs = bounded("top_logprobs", request.topLogprobs ?? 0, "logprobs");
   if (request.useBeamSearch && 2 * request.n > maxCount) {
@@ -214,7 +215,7 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
   const promptLogprobs = request.promptLogprobs === null ? null : bounded("prompt_logprobs", request.promptLogprobs, "prompt_logprobs");
   const promptEntries = promptLogprobs === null || promptLogprobs === 0 ? 0 : context.promptTokens * (promptLogprobs + 1);
   if (promptEntries > MAX_PROMPT_LOGPROBS)
-    throw outOfRange(
+    throw rangeError(
       "prompt_logprobs",
       `at most ${Math.max(0, Math.floor(MAX_PROMPT_LOGPROBS / context.promptTokens) - 1)} with a prompt of ${context.promptTokens} tokens (${MAX_PROMPT_LOGPROBS} entries in all)`,
       promptLogprobs ?? 0,

@@ -1,5 +1,7 @@
 /**
- * Beam search, which finds the most likely outputs instead of samples. Each step asks the engine for the best next tokens of every beam.
+ * Beam search, which finds the most likely outputs instead of samples. A beam is one of the `n` best beginnings of an output so far. Each
+ * step asks the engine for the best next tokens of every beam, twice as many as beams (as vLLM does).
+ *
  * The prompt of a beam is computed anew in each step, so a long output costs far more than a sampled one.
  */
 import { defaultMaxListeners, setMaxListeners } from "node:events";
@@ -44,7 +46,7 @@ async function expand(plan: GenerationPlan, beam: Beam, signal: AbortSignal): Pr
 }
 
 /** Returns the successors of a beam: each has one more token, or is completed by an end token. */
-function followers(plan: GenerationPlan, beam: Beam, { top }: SampledToken): Beam[] {
+function successors(plan: GenerationPlan, beam: Beam, { top }: SampledToken): Beam[] {
   const ends = plan.request.ignoreEos ? [] : plan.tokenizer.eosTokenIds;
   return top
     .slice(0, 2 * plan.request.n)
@@ -55,6 +57,7 @@ function followers(plan: GenerationPlan, beam: Beam, { top }: SampledToken): Bea
     );
 }
 
+/** Converts a beam to a choice. An end token is not part of the text, and of the ids only with `include_stop_str_in_output`. */
 function toChoice(plan: GenerationPlan, beam: Beam, index: number): Omit<GeneratedChoice, "promptTokens" | "cachedTokens"> {
   const { tokenizer, request, namesTokensById } = plan;
   const { topLogprobs } = request;
@@ -95,7 +98,7 @@ export async function beamSearch(plan: GenerationPlan, signal: AbortSignal): Pro
     promptTokens ??= first(expansions).prompt ?? null;
     // In later steps the cache holds tokens that the first step computed.
     if (step === 0) cachedTokens = first(expansions).cachedTokens ?? 0;
-    const next = zip(live, expansions).flatMap(([beam, expansion]) => followers(plan, beam, expansion));
+    const next = zip(live, expansions).flatMap(([beam, expansion]) => successors(plan, beam, expansion));
     completed.push(...next.filter((beam) => beam.closedBy !== null));
     live = next
       .filter((beam) => beam.closedBy === null)

@@ -14,7 +14,7 @@ import { last } from "../../../base/util/values.ts";
 /** Inputs of {@link generate}, the same for all choices. */
 export interface GenerationPlan {
   readonly engine: Engine;
-  /** Group of the request in the engine. */
+  /** Group of the request in the engine, see `SamplingOptions.group`. */
   readonly group: number;
   readonly policy: PolicyVersion;
   readonly tokenizer: ChatTokenizer;
@@ -33,7 +33,7 @@ export interface ChoiceEnd {
   readonly finishReason: "stop" | "length" | "repetition";
   /** The stop string, `repetition_detected`, or the id of a stop token other than the tokenizer's own end token; null otherwise. */
   readonly stopReason: string | number | null;
-  /** Id of the stop token that ended the choice; null for any other reason. */
+  /** Id of the stop token that ended the choice; null for any other reason, and with beam search. */
   readonly closedBy: number | null;
 }
 
@@ -41,7 +41,7 @@ export interface ChoiceEnd {
 export interface GeneratedChoice extends ChoiceEnd {
   readonly index: number;
   readonly text: string;
-  /** All sampled ids, including the stop token's. */
+  /** All sampled ids, including the stop token's; with beam search, the end token's only if the request includes stop strings. */
   readonly ids: readonly number[];
   /** Log-probabilities, one entry per id; null if not requested. */
   readonly logprobs: readonly WireLogprob[] | null;
@@ -66,14 +66,17 @@ export interface GeneratedToken {
 export interface GenerateOptions {
   /** Called with each token of each choice. */
   readonly onToken?: ((token: GeneratedToken) => void) | undefined;
-  /** Called with each choice after its engine slot is released. `onToken` gets the choice's last token once the promise is settled. */
+  /** Called with each finished choice, after its engine slot is released. `onToken` gets its last token once the promise resolves. */
   readonly onChoice?: ((choice: GeneratedChoice) => Promise<void>) | undefined;
   readonly signal: AbortSignal;
 }
 
 /**
- * Returns the reason for a choice to end with its last token, null if generation continues. A stop string takes precedence over the tokens'
- * own reasons.
+ * Returns the reason for a choice to end with its last token, null if generation continues. A stop string takes precedence over the reasons
+ * of the engine.
+ *
+ * @param finish - Reason of the engine.
+ * @param matched - Stop string that the last token completed; null for none.
  */
 function endOf(plan: GenerationPlan, ids: readonly number[], finish: SampledToken["finish"], matched: string | null): ChoiceEnd | null {
   if (matched !== null) return { finishReason: "stop", stopReason: matched, closedBy: null };
@@ -130,6 +133,9 @@ function paramsOf({ params }: GenerationPlan, index: number): SamplingParams {
   return index === 0 ? params : { ...params, seed: choiceSeed(params.seed, index), promptLogprobs: undefined };
 }
 
+/**
+ * Generates one choice. Its last token is passed to `onToken` after `onChoice`, so that a stream ends only when the choice is concluded.
+ */
 async function generateChoice(
   plan: GenerationPlan,
   index: number,
@@ -138,13 +144,13 @@ async function generateChoice(
   const { tokenizer, namesTokensById } = plan;
   const { stop, topLogprobs } = plan.request;
   // Without a stop string or a listener the text is needed only at the end, and is decoded once.
-  const watched = onToken !== undefined || stop.length > 0 ? new ChoiceText(plan) : null;
+  const incremental = onToken !== undefined || stop.length > 0 ? new ChoiceText(plan) : null;
   const ids: number[] = [];
   const logprobs: WireLogprob[] | null = topLogprobs === null ? null : [];
   let text = "";
   let promptTokens: readonly PromptToken[] | null = null;
   let cachedTokens = 0;
-  let last: GeneratedToken | null = null;
+  let lastToken: GeneratedToken | null = null;
 
   const params = paramsOf(plan, index);
   for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal, group: plan.group })) {
@@ -153,26 +159,26 @@ async function generateChoice(
     cachedTokens += token.cachedTokens ?? 0;
     const logprob = topLogprobs === null ? null : toWireLogprob(tokenizer, token, { count: topLogprobs, namesTokensById });
     if (logprob !== null) logprobs?.push(logprob);
-    const shown = watched?.push(ids, token.finish);
+    const shown = incremental?.push(ids, token.finish);
     const end = endOf(plan, ids, token.finish, shown?.matched ?? null);
-    const piece = (shown?.text ?? "") + (end?.finishReason === "repetition" ? (watched?.finish() ?? "") : "");
+    const piece = (shown?.text ?? "") + (end?.finishReason === "repetition" ? (incremental?.finish() ?? "") : "");
     text += piece;
     if (end !== null) {
-      last = { index, id: token.id, text: piece, logprob, end };
+      lastToken = { index, id: token.id, text: piece, logprob, end };
       // Leaving the loop releases the engine slot.
       break;
     }
     onToken?.({ index, id: token.id, text: piece, logprob, end });
   }
-  const end = last?.end ?? null;
-  if (last === null || end === null) {
+  const end = lastToken?.end ?? null;
+  if (lastToken === null || end === null) {
     signal.throwIfAborted();
     throw new EngineError(`The engine ended choice ${index} after ${ids.length} tokens without a finish`);
   }
-  if (watched === null) text = wholeText(plan, ids, end);
+  if (incremental === null) text = wholeText(plan, ids, end);
   const choice = { index, text, ids, logprobs, promptTokens, cachedTokens, ...end };
   await onChoice?.(choice);
-  onToken?.(last);
+  onToken?.(lastToken);
   return choice;
 }
 

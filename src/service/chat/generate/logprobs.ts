@@ -1,3 +1,4 @@
+/** Log-probabilities in the wire format. */
 import { NonFiniteError } from "../../../base/errors.ts";
 import type { PromptToken, SampledToken } from "../../../engine/port.ts";
 import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
@@ -6,7 +7,7 @@ import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
 const LOGPROB_FLOOR = -9999;
 
 /** Text and bytes of a token in log-probabilities. Shared between all entries for the token; not to be modified. */
-interface TokenFace {
+interface TokenLabel {
   /** Text of the token alone, special tokens shown; empty for a partial character. */
   readonly token: string;
   /** Exact bytes of the token, also for a partial character. */
@@ -14,7 +15,7 @@ interface TokenFace {
 }
 
 /** Alternative of a token in the wire format. */
-export interface WireTopLogprob extends TokenFace {
+export interface WireTopLogprob extends TokenLabel {
   readonly logprob: number;
 }
 
@@ -24,12 +25,13 @@ export interface WireLogprob extends WireTopLogprob {
 }
 
 const NO_ALTERNATIVES: readonly WireTopLogprob[] = [];
-const faces = new WeakMap<ChatTokenizer, (TokenFace | undefined)[]>();
+const labelsByTokenizer = new WeakMap<ChatTokenizer, (TokenLabel | undefined)[]>();
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-function face(tokenizer: ChatTokenizer, id: number): TokenFace {
-  let known = faces.get(tokenizer);
-  if (known === undefined) faces.set(tokenizer, (known = []));
+/** Returns the text and bytes of a token, cached per tokenizer. */
+function labelOf(tokenizer: ChatTokenizer, id: number): TokenLabel {
+  let known = labelsByTokenizer.get(tokenizer);
+  if (known === undefined) labelsByTokenizer.set(tokenizer, (known = []));
   const cached = known[id];
   if (cached !== undefined) return cached;
   const bytes = tokenizer.tokenBytes(id);
@@ -70,7 +72,7 @@ export function toWirePrompt(
 ): readonly (Readonly<Record<string, WirePromptLogprob>> | null)[] {
   const entry = (id: number, logprob: number, rank: number): [number, WirePromptLogprob] => [
     id,
-    { logprob: wireLogprob(logprob), rank, decoded_token: face(tokenizer, id).token },
+    { logprob: wireLogprob(logprob), rank, decoded_token: labelOf(tokenizer, id).token },
   ];
   return [
     null,
@@ -88,8 +90,9 @@ export interface LogprobOptions {
   readonly namesTokensById?: boolean | undefined;
 }
 
-function alternativeFace(tokenizer: ChatTokenizer, id: number, namesTokensById: boolean | undefined): TokenFace {
-  if (!namesTokensById) return face(tokenizer, id);
+/** Returns the text and bytes under which an alternative is listed: of its name `token_id:N` if tokens are named by id. */
+function alternativeLabel(tokenizer: ChatTokenizer, id: number, namesTokensById: boolean | undefined): TokenLabel {
+  if (!namesTokensById) return labelOf(tokenizer, id);
   const token = `token_id:${id}`;
   return { token, bytes: [...Buffer.from(token)] };
 }
@@ -106,16 +109,16 @@ function alternativeFace(tokenizer: ChatTokenizer, id: number, namesTokensById: 
  * @throws NonFiniteError `E_NON_FINITE` for a log-probability that is NaN.
  */
 export function toWireLogprob(tokenizer: ChatTokenizer, sampled: SampledToken, { count, namesTokensById }: LogprobOptions): WireLogprob {
-  const { bytes, token: text } = face(tokenizer, sampled.id);
+  const { bytes, token: text } = labelOf(tokenizer, sampled.id);
   const token = namesTokensById ? `token_id:${sampled.id}` : text;
   const logprob = wireLogprob(sampled.logprob);
   if (count === 0) return { token, logprob, bytes, top_logprobs: NO_ALTERNATIVES };
   const limit = count === -1 ? Infinity : count;
-  const top: WireTopLogprob[] = [{ token, logprob, bytes: alternativeFace(tokenizer, sampled.id, namesTokensById).bytes }];
+  const top: WireTopLogprob[] = [{ token, logprob, bytes: alternativeLabel(tokenizer, sampled.id, namesTokensById).bytes }];
   for (const alternative of sampled.top) {
     if (top.length >= limit) break;
     if (alternative.id === sampled.id) continue;
-    const other = alternativeFace(tokenizer, alternative.id, namesTokensById);
+    const other = alternativeLabel(tokenizer, alternative.id, namesTokensById);
     top.push({ token: other.token, logprob: wireLogprob(alternative.logprob), bytes: other.bytes });
   }
   return { token, logprob, bytes, top_logprobs: top };

@@ -1,4 +1,4 @@
-/** Compilation of a request's output form into a grammar. */
+/** Compilation of the form that a request requires of its output, such as a JSON schema, into a grammar for the sampler. */
 import { checkGrammar } from "../../../text/grammar/check.ts";
 import { complement, intersection } from "../../../text/grammar/code-points.ts";
 import {
@@ -27,6 +27,7 @@ import { SchemaCompiler } from "../../../text/grammar/compile/schema/compiler.ts
 import { toSchema, type Schema } from "../../../text/grammar/compile/schema/keywords.ts";
 import { structuralTagExpression } from "../../../text/grammar/compile/structural-tag.ts";
 
+/** Returns a value that may be given as JSON text. @throws ArgumentError `E_ARGUMENT` for a text that is not JSON. */
 function parsed(value: unknown, field: string): unknown {
   if (typeof value !== "string") return value;
   try {
@@ -45,6 +46,7 @@ function argumentsSchema({ function: { name, parameters } }: RequestTool): Schem
   return { type, ...rest };
 }
 
+/** White space that JSON allows: tab, line feed, carriage return and space. */
 const SPACES: readonly CodePointRange[] = [
   [0x09, 0x0a],
   [0x0d, 0x0d],
@@ -67,6 +69,7 @@ function isBlank(expression: Expression): boolean {
   }
 }
 
+/** Compiles `whitespace_pattern`. @throws ArgumentError `E_ARGUMENT` for a pattern that matches other characters. */
 function whitespaceOf(pattern: string, builder: GrammarBuilder): Expression {
   const name = "`structured_outputs.whitespace_pattern`";
   const expression = regexExpression(pattern, builder, name);
@@ -86,11 +89,13 @@ function checkedSchema(schema: Schema, { closesObjects }: SchemaCompiler): strin
   return JSON.stringify(closesObjects ? withClosedObjects(schema) : schema);
 }
 
+/** Compiles a schema. A schema of which the grammar enforces only a part (its relaxations) also gets a check. */
 function schemaOf(given: Schema, compiler: SchemaCompiler): Compiled {
   const { expression, relaxations, schema } = compiler.document(given);
   return { expression, check: relaxations.length === 0 ? null : { kind: "json", schema: checkedSchema(schema, compiler) } };
 }
 
+/** Compiles an array of calls of the given tools; exactly one call if `isOne`. */
 function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: SchemaCompiler): Compiled {
   const { whitespace } = compiler.parts;
   const schemas: (readonly [name: string, schema: string])[] = [];
@@ -108,6 +113,7 @@ function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: Schema
   return { expression: sequence(text("["), whitespace, call, more, text("]")), check };
 }
 
+/** Compiles a form. Forms other than schemas and calls are enforced entirely, and need no check. */
 function compiledForm(form: OutputForm, compiler: SchemaCompiler): Compiled {
   const exact = (expression: Expression): Compiled => ({ expression, check: null });
   switch (form.kind) {

@@ -27,10 +27,10 @@ export function checkRepetitionDetection(given: RepetitionDetection | null): voi
 export function isRepeating(ids: readonly number[], { maxPatternSize, minPatternSize, minCount }: RepetitionDetection): boolean {
   for (let size = Math.max(minPatternSize, 1); size <= maxPatternSize && size * minCount <= ids.length; size++) {
     // A repeated pattern: every token equals the token one pattern length before it.
-    let at = ids.length - 1;
+    let index = ids.length - 1;
     const first = ids.length - size * (minCount - 1);
-    while (at >= first && ids[at] === ids[at - size]) at--;
-    if (at < first) return true;
+    while (index >= first && ids[index] === ids[index - size]) index--;
+    if (index < first) return true;
   }
   return false;
 }

@@ -1,4 +1,4 @@
-/** Request fields that change logits: checked and converted to the engine's parameters. */
+/** Request fields that change logits (penalties, biases, allowed and banned tokens), checked and converted to the engine's parameters. */
 import type { SamplingParams } from "../../../engine/port.ts";
 import { ArgumentError } from "../../../base/errors.ts";
 import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
@@ -20,20 +20,22 @@ export interface RulesContext {
   readonly maxTokens: number;
 }
 
-function outOfRange(field: string, range: string, value: unknown, param: string | null = null): ArgumentError {
+/** Returns the error for a value out of its range. */
+function rangeError(field: string, range: string, value: unknown, param: string | null = null): ArgumentError {
   return new ArgumentError(`Expected \`${field}\` to be ${range}, got ${shown(value)}`, { param });
 }
 
 function checkIds(field: string, ids: readonly number[], vocabularySize: number): void {
   const outside = ids.filter((id) => id < 0 || id >= vocabularySize);
   if (outside.length > 0)
-    throw outOfRange(field, `token ids of the vocabulary, from 0 to ${vocabularySize - 1} (of ${vocabularySize} tokens)`, outside, field);
+    throw rangeError(field, `token ids of the vocabulary, from 0 to ${vocabularySize - 1} (of ${vocabularySize} tokens)`, outside, field);
 }
 
+/** Returns the biases by token id, clamped. @throws ArgumentError `E_ARGUMENT` for a key that is not a token id of the vocabulary. */
 function toBias(given: Readonly<Record<string, number>>, vocabularySize: number): ReadonlyMap<number, number> {
   const bias = new Map<number, number>();
   for (const [key, value] of Object.entries(given)) {
-    if (!/^\s*[+-]?\d+\s*$/.test(key)) throw outOfRange("logit_bias", "keyed by token ids", key, "logit_bias");
+    if (!/^\s*[+-]?\d+\s*$/.test(key)) throw rangeError("logit_bias", "keyed by token ids", key, "logit_bias");
     bias.set(Number(key), Math.min(Math.max(value, -MAX_BIAS), MAX_BIAS));
   }
   checkIds("logit_bias", [...bias.keys()], vocabularySize);
@@ -44,7 +46,7 @@ function toBias(given: Readonly<Record<string, number>>, vocabularySize: number)
 function sequencesOf(word: string, tokenizer: ChatTokenizer): number[][] {
   const trimmed = word.trimStart();
   const bare = [...tokenizer.encode(trimmed)];
-  if (bare.length === 0) throw outOfRange("bad_words", "free of empty words", word);
+  if (bare.length === 0) throw rangeError("bad_words", "free of empty words", word);
   const spaced = [...tokenizer.encode(` ${trimmed}`)];
   return spaced.length === bare.length && spaced[0] !== bare[0] ? [bare, spaced] : [bare];
 }
@@ -58,7 +60,7 @@ export function checkRanges(request: ChatRequest): void {
   for (const { name, member, range } of RANGED_FIELDS) {
     const value = request[member];
     if (typeof value === "number" && range?.has(value) === false)
-      throw outOfRange(name, range.text, value, range.hasParam === true ? name : null);
+      throw rangeError(name, range.text, value, range.hasParam === true ? name : null);
   }
 }
 
@@ -76,18 +78,19 @@ export function resolveRules(request: ChatRequest, context: RulesContext): Parti
   const minP = request.minP ?? defaults.minP;
   const repetitionPenalty = request.repetitionPenalty ?? defaults.repetitionPenalty;
   if (minTokens < 0 || minTokens > context.maxTokens)
-    throw outOfRange("min_tokens", `from 0 to the limit of ${context.maxTokens}`, minTokens);
+    throw rangeError("min_tokens", `from 0 to the limit of ${context.maxTokens}`, minTokens);
 
   const logitBias = toBias(request.logitBias, vocabularySize);
-  if (allowedTokenIds?.length === 0) throw outOfRange("allowed_token_ids", "at least one token id", allowedTokenIds, "allowed_token_ids");
+  if (allowedTokenIds?.length === 0) throw rangeError("allowed_token_ids", "at least one token id", allowedTokenIds, "allowed_token_ids");
   checkIds("allowed_token_ids", allowedTokenIds ?? [], vocabularySize);
   const bannedSequences = request.badWords.flatMap((word) => sequencesOf(word, tokenizer));
   // An id outside the vocabulary stops nothing and need not be suppressed.
   const endings = [...tokenizer.eosTokenIds, ...stopTokenIds].filter((id) => id >= 0 && id < vocabularySize);
+  // Tokens that the engine suppresses until `minTokens` are sampled.
   const lateTokenIds = minTokens > 0 ? [...new Set(endings)] : [];
-  const never = new Set([...lateTokenIds, ...bannedSequences.flatMap((sequence) => (sequence.length === 1 ? sequence : []))]);
-  if (allowedTokenIds?.every((id) => never.has(id)))
-    throw outOfRange(
+  const forbidden = new Set([...lateTokenIds, ...bannedSequences.flatMap((sequence) => (sequence.length === 1 ? sequence : []))]);
+  if (allowedTokenIds?.every((id) => forbidden.has(id)))
+    throw rangeError(
       "allowed_token_ids",
       "left with a token once `bad_words` and `min_tokens` are applied",
       allowedTokenIds,

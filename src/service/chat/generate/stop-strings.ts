@@ -18,10 +18,11 @@ function startOfLast(text: string, count: number): number {
 }
 
 /** Number of characters of a list's longest string, minus one, by list: the choices of a request share their list. */
-const held = new WeakMap<readonly string[], number>();
+const heldByList = new WeakMap<readonly string[], number>();
 
+/** Returns the number of characters to hold back: one fewer than the longest stop string has. */
 function heldCharacters(stops: readonly string[]): number {
-  let maxHeld = held.get(stops);
+  let maxHeld = heldByList.get(stops);
   if (maxHeld === undefined) {
     maxHeld = 0;
     for (const stop of stops) {
@@ -29,7 +30,7 @@ function heldCharacters(stops: readonly string[]): number {
       for (const _ of stop) characters++;
       maxHeld = Math.max(maxHeld, characters - 1);
     }
-    held.set(stops, maxHeld);
+    heldByList.set(stops, maxHeld);
   }
   return maxHeld;
 }

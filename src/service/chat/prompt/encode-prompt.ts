@@ -19,8 +19,8 @@ export interface PromptText {
 /**
  * Encodes a prompt.
  *
- * @throws ArgumentError `E_ARGUMENT`, param `input_text`, if the text is longer than `maxTokens` times the longest token; for a tail with too
- *   long a word, see `EncodeOptions.tail`.
+ * @throws ArgumentError `E_ARGUMENT`, param `input_text`, if the text is longer than `maxTokens` times the longest token; for a tail with
+ *   too long a word, see `EncodeOptions.tail`.
  */
 export function encodePrompt(tokenizer: ChatTokenizer, { text, addSpecialTokens, follows, maxTokens, tail }: PromptText): Int32Array {
   if (maxTokens !== null && text.length > maxTokens && text.length > maxTokens * tokenizer.maxTokenBytes) {

@@ -1,4 +1,4 @@
-/** Encoder of prompts that uses the work threads. */
+/** Encoder of a request's prompt, which takes long prompts to the work threads. */
 import type { BaseModelInfo } from "../../../engine/port.ts";
 import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
 import type { PromptRequest } from "../request/prompt-request.ts";

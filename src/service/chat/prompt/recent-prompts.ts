@@ -16,6 +16,7 @@ const MAX_ENTRIES = 256;
 /** Maximum length of a cached conversation, in UTF-16 units; longer ones are rarely sent twice. */
 const MAX_KEY_LENGTH = 16_384;
 
+/** Renders and encodes a conversation. */
 async function encoded(encoder: PromptEncoder, request: PromptRequest): Promise<EncodedPrompt> {
   const text = await encoder.render(request);
   return { text, ids: await encoder.encode(text, request) };

@@ -10,7 +10,7 @@ export interface RenderedPrompt {
   readonly text: string;
   /** Shape `[P]`, P ≥ 1. */
   readonly ids: Int32Array;
-  /** Whether `ids` encode all of `text`; false after truncation. */
+  /** Whether `ids` encode exactly `text`; false after truncation, and for a raw text, whose ids may include special tokens. */
   readonly isWhole: boolean;
 }
 
@@ -23,6 +23,7 @@ export interface SplicePoint {
 
 /** Context of {@link renderPrompt}. */
 export interface RenderContext {
+  /** Cache for conversations without an assistant turn. */
   readonly recent: RecentPrompts;
   readonly splice: SplicePoint;
   readonly encoder: PromptEncoder;
@@ -35,11 +36,13 @@ export interface PromptEncoder {
   readonly directory: string;
   /** Number of ids that {@link encode} returns from the end of a text, at most; null for all. */
   readonly tail: number | null;
+  /** Renders a conversation with its chat template. */
   readonly render: (request: PromptRequest) => Promise<string>;
   /** Encodes a text. @throws ArgumentError `E_ARGUMENT` for a text that must have more tokens than the context. */
   readonly encode: (text: string, request: PromptRequest, follows?: EncodeOptions["follows"]) => Promise<Int32Array>;
 }
 
+/** Results of {@link terminatorsOf}. */
 const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
 
 /** Returns the texts of the tokens that end a turn. */
@@ -140,9 +143,10 @@ export async function rememberTurn(
 }
 
 /**
- * Returns the texts with which a rendered turn may end, each with a terminator.
+ * Returns the texts as which a turn may be rendered in a later request, each up to and including a terminator.
  *
- * @param tail - The turn, and the rest of `count` messages.
+ * @param tail - Rendered text of the turn and of the messages after it.
+ * @param count - Number of messages in `tail`, the turn included.
  * @param terminators - Texts that may end the turn.
  */
 function endingsOf(tail: string, terminators: readonly string[], count: number): string[] {

@@ -27,6 +27,7 @@ const MAX_CANDIDATES = 1024;
 /** Memory of an entry besides its ids: a digest, a map slot and an object. */
 const ENTRY_OVERHEAD_BYTES = 160;
 
+/** Returns the hash with which every digest of a scope begins. */
 function start(scope: string): Hash {
   // The length keeps a scope from running into the text that follows.
   return createHash("sha256").update(`${scope.length}:${scope}`);

@@ -10,7 +10,7 @@ const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
 const INTEGER_TEXT = /^\s*[+-]?\d+(?:\.0*)?\s*$/;
 const NUMBER_TEXT = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*$/;
-const WORDS = new Map([
+const BOOLEAN_WORDS = new Map([
   ...["1", "true", "t", "yes", "y", "on"].map((word) => [word, true] as const),
   ...["0", "false", "f", "no", "n", "off"].map((word) => [word, false] as const),
 ]);
@@ -27,7 +27,7 @@ export function toInteger(value: unknown): number | undefined {
 export function toBoolean(value: unknown): boolean | undefined {
   if (typeof value === "boolean") return value;
   if (value === 0 || value === 1) return value === 1;
-  return typeof value === "string" ? WORDS.get(value.toLowerCase()) : undefined;
+  return typeof value === "string" ? BOOLEAN_WORDS.get(value.toLowerCase()) : undefined;
 }
 
 function toNumber(value: unknown): number | undefined {
@@ -57,13 +57,19 @@ function toBigInt(value: unknown): bigint | undefined {
 /** JSON schemas of the strings that are parsed as numbers and booleans. Surrounding white space is also accepted. */
 const INTEGER_SCHEMA = { type: "string", pattern: "^[+-]?[0-9]+(?:\\.0*)?$" };
 const NUMBER_SCHEMA = { type: "string", pattern: "^[+-]?(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?$" };
-const BOOLEAN_SCHEMA = { type: "string", pattern: `^(?:${[...WORDS.keys()].map(anyCase).join("|")})$` };
+const BOOLEAN_SCHEMA = { type: "string", pattern: `^(?:${[...BOOLEAN_WORDS.keys()].map(anyCase).join("|")})$` };
 
 function anyCase(word: string): string {
   return word.replace(/[a-z]/gu, (letter) => `[${letter}${letter.toUpperCase()}]`);
 }
 
-/** @param schema - JSON schema of the accepted values, for the OpenAPI description of the service. */
+/**
+ * Returns the schema of a lenient type.
+ *
+ * @param expected - Name of the type in error messages.
+ * @param convert - Returns the converted value; undefined for a value that represents none.
+ * @param schema - JSON schema of the accepted values, for the OpenAPI description of the service.
+ */
 function lax<T>(expected: string, convert: (value: unknown) => T | undefined, schema: Readonly<Record<string, unknown>>) {
   return z
     .unknown()
@@ -97,7 +103,7 @@ export const strictString = lax("a string", (value) => (typeof value === "string
 export function laxInt64(min: bigint = INT64_MIN) {
   const convert = z.unknown().transform((value, context): bigint => {
     const integer = toBigInt(value);
-    const bound =
+    const expected =
       integer === undefined
         ? `an integer${typeof value === "string" && value.length > MAX_DIGITS ? ` of at most ${MAX_DIGITS} characters` : ""}, got ${shown(value)}`
         : integer < min
@@ -105,8 +111,8 @@ export function laxInt64(min: bigint = INT64_MIN) {
           : integer > INT64_MAX
             ? `an integer less than or equal to ${INT64_MAX} (less_than_equal), got ${integer}`
             : undefined;
-    if (integer !== undefined && bound === undefined) return integer;
-    context.addIssue({ code: "custom", message: `expected ${bound}` });
+    if (integer !== undefined && expected === undefined) return integer;
+    context.addIssue({ code: "custom", message: `expected ${expected}` });
     return z.NEVER;
   });
   // The doubles nearest to the bounds of the type lie outside them, so these bounds are omitted from the schema.

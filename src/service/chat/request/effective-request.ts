@@ -8,9 +8,13 @@ import { isRecord } from "../../../base/util/values.ts";
 
 /** Parts of the answer that the agent asked for. Session requests always have token ids and log-probabilities. */
 export interface Asked {
+  /** Whether the answer is streamed. */
   readonly isStream: boolean;
+  /** Whether the answer has log-probabilities. */
   readonly logprobs: boolean;
+  /** Whether the answer has token ids. */
   readonly tokenIds: boolean;
+  /** Whether a stream ends with its token counts. */
   readonly usage: boolean;
   /** Number of choices. */
   readonly n: number;
@@ -19,7 +23,9 @@ export interface Asked {
 /** Fields that a session sets in its requests. */
 export interface SessionFields {
   readonly model: string;
+  /** Fields for requests that do not set them. */
   readonly defaults: SessionSampling;
+  /** Fields that replace the fields of a request. */
   readonly overrides: SessionSampling;
   /** Whether the session limits its output tokens. */
   readonly limitsTokens: boolean;
@@ -37,8 +43,11 @@ export interface EffectiveRequest {
 /** Max choices of a request: the log-probabilities of all are parsed and recorded at once. */
 const MAX_CHOICES = 16;
 
-/** Names of the same setting: a default of one does not apply if the request sets another, and an override replaces all. */
-const SAME_SETTING = ["max_completion_tokens", "max_tokens"];
+/**
+ * Two names of the limit of output tokens. A session's default for one name does not apply to a request with the other name, and a
+ * session's override replaces both.
+ */
+const TOKEN_LIMIT_NAMES = ["max_completion_tokens", "max_tokens"];
 
 /**
  * Applies a session to a request: its model, its sampling fields, token ids and log-probabilities.
@@ -69,44 +78,52 @@ export function effectiveRequest(given: Members, session: SessionFields): Effect
   return { fields, asked, maxTokens: tokenLimit(fields) };
 }
 
+/** Whether `stream_options` ask for token counts. */
 function asksUsage(options: unknown): boolean {
   if (typeof options !== "object" || options === null) return false;
   return !("include_usage" in options) || toBoolean(options.include_usage) === true;
 }
 
+/**
+ * Returns the fields with the sampling fields of the session. Members of an object such as `chat_template_kwargs` are merged one by one.
+ */
 function withSampling(given: Members, session: SessionFields): Record<string, unknown> {
   const fields = { ...given };
   for (const [name, value] of settings(session.defaults)) {
-    const names = SAME_SETTING.includes(name) ? SAME_SETTING : [name];
+    const names = TOKEN_LIMIT_NAMES.includes(name) ? TOKEN_LIMIT_NAMES : [name];
     if (names.every((each) => fields[each] === undefined || fields[each] === null)) fields[name] = value;
     else if (isRecord(fields[name]) && isRecord(value)) fields[name] = { ...value, ...fields[name] };
   }
   for (const [name, value] of settings(session.overrides)) {
-    if (SAME_SETTING.includes(name)) for (const each of SAME_SETTING) delete fields[each];
+    if (TOKEN_LIMIT_NAMES.includes(name)) for (const each of TOKEN_LIMIT_NAMES) delete fields[each];
     fields[name] = isRecord(fields[name]) && isRecord(value) ? { ...fields[name], ...value } : value;
   }
   return fields;
 }
 
+/** Returns the fields that a session sets: a field that is null is not set. */
 function settings(sampling: SessionSampling): [string, unknown][] {
   return Object.entries(sampling).filter(([, value]) => value !== null);
 }
 
+/** Returns the limit of output tokens in a request; null without one. */
 function tokenLimit(fields: Members): number | null {
-  const given = SAME_SETTING.map((name) => toInteger(fields[name])).find((value) => value !== undefined);
+  const given = TOKEN_LIMIT_NAMES.map((name) => toInteger(fields[name])).find((value) => value !== undefined);
   return given === undefined ? null : Math.max(given, 1);
 }
 
 /** Limit of the output tokens in the JSON of a request: the span of its value. */
 export interface TokenLimit {
   readonly value: number;
+  /** Start of the value, as an index into the JSON. */
   readonly start: number;
+  /** Index after the value. */
   readonly end: number;
 }
 
 /** Returns the limits of output tokens in a request. */
 export function tokenLimitsIn(json: string, fields: Members): TokenLimit[] {
-  return SAME_SETTING.flatMap((name) => {
+  return TOKEN_LIMIT_NAMES.flatMap((name) => {
     const value = toInteger(fields[name]);
     const span = value === undefined ? undefined : memberSpan(json, name);
     return value === undefined || span === undefined ? [] : [{ value, ...span }];

@@ -42,6 +42,7 @@ export const RETRY_AFTER_SECONDS = 1;
 export interface ChatErrorAnswer {
   readonly status: ErrorStatus;
   readonly body: ErrorBody;
+  /** Whether the error is a failure of the service, which must be logged. */
   readonly isInternal: boolean;
 }
 

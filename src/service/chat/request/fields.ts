@@ -84,7 +84,10 @@ export const wireRequest = z.looseObject(WIRE_FIELDS);
 /** Typed fields of a body. */
 export type ChatFields = z.infer<z.ZodObject<typeof WIRE_FIELDS>>;
 
-/** Effects whose fields are not members of {@link FieldMembers}: the request combines several such fields into one member, or ignores them. */
+/**
+ * Values of `changes` in `CHAT_FIELDS` whose fields are not members of {@link FieldMembers}: a request combines several such fields into
+ * one member, or ignores them.
+ */
 const COMBINED = ["prompt", "length", "grammar", "logprobs", "stream", "none"] as const;
 
 /** Fields as members of a request; an absent field has its default, or null if it has none. */
@@ -101,6 +104,7 @@ const ROWS = FIELD_ROWS.map(([name, row]) => {
   return { ...row, name, member, isMember, schema: WIRE_FIELDS[name] as z.ZodType };
 });
 
+/** Members of a request without any field. */
 const DEFAULT_MEMBERS = Object.fromEntries(ROWS.flatMap((row) => (row.isMember ? [[row.member, row.default ?? null]] : [])));
 
 /** Fields with a range. */
@@ -109,6 +113,7 @@ export const RANGED_FIELDS = ROWS.filter(({ range }) => range !== undefined);
 /** Fields with 64-bit integers: a double may round them, so they are parsed from the digits in the body. */
 export const INT64_FIELDS = namesOf(({ type }) => type === "int64" || type === "seed" || type === "tokenCount");
 
+/** Fields that have no effect with beam search. */
 const IGNORED_BY_BEAM_SEARCH = namesOf(({ beamSearch }) => beamSearch === "ignored");
 
 /** Fields that this service accepts and ignores. */
@@ -125,8 +130,8 @@ export const FIELD_NAMES: ReadonlyMap<string, FieldName> = new Map([
 ]);
 
 /**
- * Parses the supported fields that a body contains, and `messages`, which is required. Absent fields are skipped, since checking all of
- * them is a considerable part of the cost of a short request.
+ * Parses the supported fields that a body contains. Absent fields are skipped, because checking all of them is a considerable part of the
+ * cost of a short request.
  *
  * @param raw - Top-level members of the body.
  * @param hasMessages - Whether `messages` is required; otherwise the fields have an empty list.

@@ -9,7 +9,7 @@ const MAX_NAME_LENGTH = 64;
 /** Logger of request fields that have no effect; logs each field once. */
 export class IgnoredFieldLog {
   readonly #message: string;
-  readonly #seen = new Set<string>();
+  readonly #logged = new Set<string>();
 
   /** @param message - Description of the problem with the fields. */
   constructor(message: string) {
@@ -20,8 +20,8 @@ export class IgnoredFieldLog {
   report(names: readonly string[], logger: ServiceLogger | undefined): void {
     for (const name of names) {
       const short = name.slice(0, MAX_NAME_LENGTH);
-      if (this.#seen.has(short) || this.#seen.size >= MAX_NAMES) continue;
-      this.#seen.add(short);
+      if (this.#logged.has(short) || this.#logged.size >= MAX_NAMES) continue;
+      this.#logged.add(short);
       logger?.warn(this.#message, { field: short });
     }
   }

@@ -12,6 +12,7 @@ const TEXT_PARTS = new Map([
   ["refusal", "refusal"],
   ["thinking", "thinking"],
 ]);
+/** Keys of the text in a content part without a `type`; the first one that the part has counts. */
 const TEXT_KEYS = ["text", "refusal", "thinking"];
 
 /** Whether a value is an object that is not an array. */
@@ -45,8 +46,14 @@ export const wireMessage = requestMessage
       message: `expected a string or an array of content parts, got null, which only assistant and function messages may have`,
     });
   });
+/** Message of a chat request, after its validation. */
 export type WireMessage = z.infer<typeof wireMessage>;
 
+/**
+ * Returns the text of a content part; null for a part whose text is null.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a part that is not text.
+ */
 function partText(part: string | Record<string, unknown>): string | null {
   if (typeof part === "string") return part;
   const key = part["type"] === undefined ? TEXT_KEYS.find((name) => name in part) : TEXT_PARTS.get(String(part["type"]));

@@ -93,14 +93,14 @@ export function openChats(bodies: readonly ChatBody[], { needs, session, isForwa
   return bodies.map(({ members, prompt, text }) => {
     const { effective, fields, read } = known.get(members) ?? prepare(members, prompt === undefined);
     known.set(members, { effective, fields, read });
-    const own = once(() => bodyJson(fields));
-    const recorded = prompt === undefined ? own : once(() => withMember(own(), "prompt", JSON.stringify(prompt)));
-    const limits = session?.limitsTokens === true ? tokenLimitsIn(recorded(), fields) : [];
+    const fieldsJson = once(() => bodyJson(fields));
+    const recordedJson = prompt === undefined ? fieldsJson : once(() => withMember(fieldsJson(), "prompt", JSON.stringify(prompt)));
+    const limits = session?.limitsTokens === true ? tokenLimitsIn(recordedJson(), fields) : [];
     return {
       prompt,
       read,
-      turn: effective === null ? null : { asked: effective.asked, maxTokens: effective.maxTokens, limits, json: recorded },
-      forwardable: isForwardable ? forwardableOf(fields, effective === null && text !== undefined ? () => text : own) : null,
+      turn: effective === null ? null : { asked: effective.asked, maxTokens: effective.maxTokens, limits, json: recordedJson },
+      forwardable: isForwardable ? forwardableOf(fields, effective === null && text !== undefined ? () => text : fieldsJson) : null,
     };
   });
 }
@@ -111,6 +111,7 @@ function once(compute: () => string): () => string {
   return () => (text ??= compute());
 }
 
+/** Returns a request as it is forwarded. `text` returns its body as JSON. */
 function forwardableOf(fields: Members, text: () => string): ForwardableRequest {
   const given = [...FIELD_NAMES].filter(([field]) => fields[field] !== undefined && fields[field] !== null);
   return {

@@ -13,7 +13,7 @@ export type OutputForm =
   | { readonly kind: "grammar"; readonly source: string }
   /** Structural tag, given as a value or as JSON text. */
   | { readonly kind: "structural_tag"; readonly tag: unknown }
-  /** Array of calls, each `{"name": …, "parameters": {…}}`. */
+  /** Array of calls, each `{"name": …, "parameters": {…}}`; exactly one call if `isOne`. */
   | { readonly kind: "calls"; readonly tools: readonly RequestTool[]; readonly isOne: boolean }
   /** Arguments of one call. */
   | { readonly kind: "arguments"; readonly tool: RequestTool };
@@ -29,6 +29,7 @@ export interface OutputRequest {
 
 type StructuredOutputs = NonNullable<ChatFields["structured_outputs"]>;
 
+/** Returns the form that `structured_outputs` requires; null if it has only options of the JSON syntax. */
 function formOfOutputs(outputs: StructuredOutputs): OutputForm | null {
   const { json, regex, choice, grammar, json_object: isObject, structural_tag: tag } = outputs;
   if (json !== undefined && json !== null) return { kind: "json", schema: json };
@@ -39,6 +40,7 @@ function formOfOutputs(outputs: StructuredOutputs): OutputForm | null {
   return typeof tag === "string" ? { kind: "structural_tag", tag } : null;
 }
 
+/** Returns the form that `response_format` requires; null for free text. */
 function formOfResponse(format: ChatFields["response_format"]): OutputForm | null {
   switch (format?.type) {
     case "json_object":
@@ -75,17 +77,17 @@ export function forcedCalls(body: ChatFields): Extract<OutputForm, { kind: "call
  */
 export function toOutputRequest(body: ChatFields): OutputRequest | null {
   const outputs = body.structured_outputs ?? null;
-  const writing = {
+  const jsonSyntax = {
     whitespacePattern: outputs?.disable_any_whitespace === true ? "" : (outputs?.whitespace_pattern ?? null),
     closesObjects: outputs?.disable_additional_properties === true,
   };
   const forced = forcedCalls(body);
-  if (forced !== null) return { form: forced, ...writing };
+  if (forced !== null) return { form: forced, ...jsonSyntax };
   const [own, format] = [outputs === null ? null : formOfOutputs(outputs), formOfResponse(body.response_format)];
   if (own !== null && format !== null && own.kind !== format.kind)
     throw new BodyError(`\`structured_outputs\` asks for ${own.kind} and \`response_format\` for ${format.kind}; send one of them`);
   const form = format ?? own;
   if (form === null && outputs !== null)
     throw new BodyError("`structured_outputs.json_object` must be true where it is set: false asks for nothing");
-  return form === null ? null : { form, ...writing };
+  return form === null ? null : { form, ...jsonSyntax };
 }

@@ -27,6 +27,7 @@ export interface PromptRequest {
   readonly template: string | null;
 }
 
+/** Returns the template of a request; null without one. */
 function templateOf(body: ChatFields): string | null {
   const template = body.chat_template ?? body.chat_template_kwargs?.["chat_template"] ?? null;
   if (template === null || typeof template === "string") return template;
@@ -43,7 +44,7 @@ function templateOf(body: ChatFields): string | null {
 export function toPromptRequest(body: ChatFields): PromptRequest {
   const { chat_template: _, ...kwargs } = body.chat_template_kwargs ?? {};
   const explicit = { documents: body.documents, reasoning_effort: body.reasoning_effort };
-  const set = Object.entries(explicit).filter(([, value]) => value !== null && value !== undefined);
+  const given = Object.entries(explicit).filter(([, value]) => value !== null && value !== undefined);
   const continuesFinalMessage = body.continue_final_message === true;
   // If both are explicitly true, the raw-body check has already failed; here the other field has its default.
   if (continuesFinalMessage && body.add_generation_prompt !== false)
@@ -54,7 +55,7 @@ export function toPromptRequest(body: ChatFields): PromptRequest {
     addGenerationPrompt: body.add_generation_prompt ?? true,
     continuesFinalMessage,
     addsSpecialTokens: body.add_special_tokens === true,
-    variables: { ...kwargs, ...Object.fromEntries(set), ...(continuesFinalMessage ? { continue_final_message: true } : {}) },
+    variables: { ...kwargs, ...Object.fromEntries(given), ...(continuesFinalMessage ? { continue_final_message: true } : {}) },
     templateKwargs: Object.keys(kwargs),
     template: templateOf(body),
   };

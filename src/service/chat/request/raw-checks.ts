@@ -19,6 +19,7 @@ function checkPromptFlags(body: RawBody): void {
   }
 }
 
+/** Returns the names of the functions in `tools`; undefined for a malformed tool. */
 function toolNames(tools: unknown): readonly unknown[] {
   return Array.isArray(tools)
     ? tools.map((tool) => (isObject(tool) && isObject(tool["function"]) ? tool["function"]["name"] : undefined))
@@ -51,17 +52,19 @@ function checkTools(body: RawBody): void {
     throw new BodyError("`structured_outputs` and a `tool_choice` that names a function contradict each other; send one of them");
 }
 
+/** Members of `structured_outputs` that require a form; the others are options of the JSON syntax. */
 const CONSTRAINTS = ["json", "regex", "choice", "grammar", "json_object", "structural_tag"];
 
+/** Checks that `structured_outputs` sets one form, or only options for the form of `response_format`. */
 function checkStructuredOutputs({ structured_outputs: outputs, response_format: format }: RawBody): void {
   if (!isSet(outputs)) return;
   if (!isObject(outputs)) throw new BodyError(`Expected \`structured_outputs\` to be an object, got ${shown(outputs)}`);
-  const set = CONSTRAINTS.filter((name) => isSet(outputs[name]));
-  // `structured_outputs` may hold only format options if `response_format` gives the form.
-  const isOnlyWriting = set.length === 0 && Object.keys(outputs).length > 0 && isObject(format) && format["type"] !== "text";
-  if (set.length !== 1 && !isOnlyWriting)
+  const chosen = CONSTRAINTS.filter((name) => isSet(outputs[name]));
+  // `structured_outputs` may hold only options of the JSON syntax if `response_format` gives the form.
+  const hasOnlySyntax = chosen.length === 0 && Object.keys(outputs).length > 0 && isObject(format) && format["type"] !== "text";
+  if (chosen.length !== 1 && !hasOnlySyntax)
     throw new BodyError(
-      `Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${set.length === 0 ? "none" : set.join(", ")}`,
+      `Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${chosen.length === 0 ? "none" : chosen.join(", ")}`,
     );
 }
 

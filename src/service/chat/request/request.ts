@@ -12,7 +12,10 @@ import { ForcedCalls } from "../text/forced-calls.ts";
 import { toOutputRequest, type OutputRequest } from "./output-request.ts";
 import { unknownKeys } from "./unknown-keys.ts";
 
-/** Request with typed and consistent fields, as plain data. Fields that depend on the model are still unchecked; null means the model's default. */
+/**
+ * Request with typed and consistent fields, as plain data. Fields that depend on the model are still unchecked; null means the model's
+ * default.
+ */
 export interface ChatRequest extends PromptRequest, FieldMembers {
   /** Whether tool calls are parsed from the text: `tool_choice` is auto and there is at least one tool. */
   readonly shouldParseToolCalls: boolean;
@@ -63,17 +66,22 @@ export function parseBody(text: string): Record<string, unknown> {
   return fields;
 }
 
+/** Max issues that an error message lists. */
+const MAX_ISSUES = 5;
+
 function describeIssues(issues: readonly z.core.$ZodIssue[]): string {
-  const lines = issues.slice(0, 5).map((issue) => `\`${issue.path.map(String).join(".")}\`: ${issue.message}`);
-  return lines.join("; ") + (issues.length > 5 ? `; and ${issues.length - 5} more` : "");
+  const lines = issues.slice(0, MAX_ISSUES).map((issue) => `\`${issue.path.map(String).join(".")}\`: ${issue.message}`);
+  return lines.join("; ") + (issues.length > MAX_ISSUES ? `; and ${issues.length - MAX_ISSUES} more` : "");
 }
 
+/** Returns when a stream reports token counts: never, at its end, or in every chunk. */
 function toStreamUsage(options: ChatFields["stream_options"]): ChatRequest["usage"] {
   const { include_usage: isIncluded = true, continuous_usage_stats: isContinuous } = options ?? { include_usage: false };
   if (isIncluded !== true) return "none";
   return isContinuous === true ? "continuous" : "final";
 }
 
+/** Other names of fields, each with the name of its field. */
 const ALIASES = [...FIELD_NAMES].filter(([alias, name]) => alias !== name);
 
 /** Returns the body with every alias renamed to its field; if both are given, the field's own value wins. */
@@ -98,6 +106,7 @@ function toPromptLogprobs(body: ChatFields): number | null {
   return body.prompt_logprobs ?? (body.echo === true ? (body.top_logprobs ?? 0) : null);
 }
 
+/** Checks the limits of the fields. @throws {@link BodyError} `E_ARGUMENT` for a field over its limit. */
 function checkLimits(given: Readonly<Record<string, unknown>>): void {
   try {
     checkFieldLimits(given, REQUEST_LIMITS.chat.fields);
@@ -126,7 +135,7 @@ export function checkMediaType(contentType: string | undefined): void {
  * Validates the parsed body of a chat completion.
  *
  * @param given - Members of the body, from {@link parseBody}.
- * @throws {@link BodyError} `E_ARGUMENT` for a wrong type, contradicting fields.
+ * @throws {@link BodyError} `E_ARGUMENT` for a value of a wrong type, and for contradicting fields.
  * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
  */
 export function readChat(given: Readonly<Record<string, unknown>>, { needs, hasMessages = true }: ChatReading): ChatRequest {

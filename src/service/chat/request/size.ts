@@ -2,14 +2,14 @@
 import type { PromptRequest } from "./prompt-request.ts";
 import type { OutputRequest } from "./output-request.ts";
 
-/** Cost of a number, a key or an entry, in characters. */
-const ENTRY = 8;
+/** Characters that a number, or an entry in addition to its text, counts as. */
+const ENTRY_CHARACTERS = 8;
 
-/** Subtracts the characters of a value from `left`. Stops below 0. */
+/** Returns `left` less the characters of a value. Stops as soon as the result is negative, so that a huge value is not read to its end. */
 function countDown(value: unknown, left: number): number {
-  if (typeof value === "string") return left - value.length - ENTRY;
-  if (typeof value !== "object" || value === null) return left - ENTRY;
-  let rest = left - ENTRY;
+  if (typeof value === "string") return left - value.length - ENTRY_CHARACTERS;
+  if (typeof value !== "object" || value === null) return left - ENTRY_CHARACTERS;
+  let rest = left - ENTRY_CHARACTERS;
   for (const key in value) {
     if (rest < 0) return rest;
     rest = countDown((value as Readonly<Record<string, unknown>>)[key], rest - key.length);

@@ -4,10 +4,10 @@ import { isObject, wireMessage } from "./messages.ts";
 
 type Raw = Readonly<Record<string, unknown>>;
 
-const MESSAGE = new Set(Object.keys(wireMessage.shape));
-const TOOL = new Set(Object.keys(requestTool.shape));
-const FUNCTION = new Set(Object.keys(requestTool.shape.function.shape));
-const STREAM_OPTIONS = new Set(Object.keys(WIRE_TYPES.streamOptions.shape));
+const MESSAGE_KEYS = new Set(Object.keys(wireMessage.shape));
+const TOOL_KEYS = new Set(Object.keys(requestTool.shape));
+const FUNCTION_KEYS = new Set(Object.keys(requestTool.shape.function.shape));
+const STREAM_OPTION_KEYS = new Set(Object.keys(WIRE_TYPES.streamOptions.shape));
 
 const isSet = (value: unknown): boolean => value !== null && value !== undefined;
 
@@ -22,11 +22,11 @@ export function unknownKeys(raw: Raw): string[] {
     for (const key of Object.keys(value)) if (!known.has(key) && isSet(value[key])) found.add(`${path}.${key}`);
   };
   const each = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
-  for (const message of each(raw["messages"])) collect(message, MESSAGE, "messages");
+  for (const message of each(raw["messages"])) collect(message, MESSAGE_KEYS, "messages");
   for (const tool of each(raw["tools"])) {
-    collect(tool, TOOL, "tools");
-    if (isObject(tool)) collect(tool["function"], FUNCTION, "tools.function");
+    collect(tool, TOOL_KEYS, "tools");
+    if (isObject(tool)) collect(tool["function"], FUNCTION_KEYS, "tools.function");
   }
-  collect(raw["stream_options"], STREAM_OPTIONS, "stream_options");
+  collect(raw["stream_options"], STREAM_OPTION_KEYS, "stream_options");
   return [...found];
 }

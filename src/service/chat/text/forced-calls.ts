@@ -36,6 +36,7 @@ function holdsCalls(text: string): boolean {
 export class ForcedCalls {
   /** Name of the function, if the text is the arguments of one call; null if it is an array of calls. */
   readonly name: string | null;
+  /** Ids by choice and call. */
   readonly #ids = new Map<string, string>();
 
   constructor(name: string | null) {
@@ -58,16 +59,16 @@ export class ForcedCalls {
    * @param hasEndToken - Whether the text may end with the text of a stop token, which is dropped after a complete array.
    */
   read(choice: number, text: string, hasEndToken = false): ParsedText {
-    const called = (at: number, name: string, given: string): ParsedToolCall => ({
-      id: this.idOf(choice, at),
+    const called = (index: number, name: string, given: string): ParsedToolCall => ({
+      id: this.idOf(choice, index),
       type: "function",
       function: { name, arguments: given },
     });
     if (this.name !== null) return { content: "", toolCalls: [called(0, this.name, text)] };
     const array = hasEndToken ? this.#arrayOf(choice, text) : text;
     if (!holdsCalls(array)) return { content: text, toolCalls: [] };
-    const toolCalls = itemTexts(array).map((item, at) =>
-      called(at, JSON.parse(memberText(item, "name")!) as string, memberText(item, "parameters")!),
+    const toolCalls = itemTexts(array).map((item, index) =>
+      called(index, JSON.parse(memberText(item, "name")!) as string, memberText(item, "parameters")!),
     );
     return { content: "", toolCalls };
   }
@@ -93,8 +94,10 @@ export class ForcedCallStream {
   readonly #choice: number;
   /** Text that is not yet known to be part of a call. */
   #held = "";
+  /** Number of calls begun. */
   #calls = 0;
   #isInArguments = false;
+  /** Nesting of brackets in the current arguments. */
   #depth = 0;
   #isInString = false;
   #isEscaped = false;
@@ -139,6 +142,7 @@ export class ForcedCallStream {
     return rest;
   }
 
+  /** Begins the next call, and returns its first piece. */
   #start(name: string, given: string): CallDelta {
     const index = this.#calls++;
     return { index, id: this.#forced.idOf(this.#choice, index), type: "function", function: { name, arguments: given } };

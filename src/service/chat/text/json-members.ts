@@ -1,3 +1,4 @@
+/** Reading and changing top-level members in the source text of JSON, where `JSON.parse` would lose digits or spelling. */
 import { first, last } from "../../../base/util/values.ts";
 /** Returns the index just after the string that opens at `start`. */
 function skipString(json: string, start: number): number {
@@ -32,9 +33,11 @@ function skipValue(json: string, start: number): number {
 interface Member {
   /** Key, with escapes resolved. */
   readonly name: string;
-  /** Start of the key, as an index into the text; `valueStart` and `end` bound the value without surrounding white space. */
+  /** Start of the key, as an index into the text. */
   readonly start: number;
+  /** Start of the value, without white space before it. */
   readonly valueStart: number;
+  /** End of the value, without white space after it. */
   readonly end: number;
 }
 

@@ -59,30 +59,32 @@ export function splitReasoning(text: string): ReasonedText {
 
 /** Incremental variant of {@link splitReasoning}: the concatenated pieces equal its result for the whole text. */
 export class ReasoningStream {
+  /** Text that may begin a tag, and is not returned yet. */
   #held = "";
-  #place: "start" | "reasoning" | "content" = "start";
+  /** Part of the text that the next piece belongs to. */
+  #part: "start" | "reasoning" | "content" = "start";
 
   /** Adds text, and returns text that is certainly reasoning or content. */
   push(text: string): ReasonedText {
-    if (this.#place === "content") return { reasoning: "", content: text };
+    if (this.#part === "content") return { reasoning: "", content: text };
     this.#held += text;
-    if (this.#place === "start") {
+    if (this.#part === "start") {
       if (this.#held.length < OPEN.length && OPEN.startsWith(this.#held)) return { reasoning: "", content: "" };
       if (this.#held.startsWith(OPEN)) this.#held = this.#held.slice(OPEN.length);
-      this.#place = "reasoning";
+      this.#part = "reasoning";
     }
     const end = this.#held.indexOf(CLOSE);
     if (end !== -1) {
       const content = this.#held.slice(end + CLOSE.length);
       const reasoning = this.#held.slice(0, end);
       this.#held = "";
-      this.#place = "content";
+      this.#part = "content";
       return { reasoning, content };
     }
-    let kept = Math.min(CLOSE.length - 1, this.#held.length);
-    while (!CLOSE.startsWith(this.#held.slice(this.#held.length - kept))) kept--;
-    const reasoning = this.#held.slice(0, this.#held.length - kept);
-    this.#held = this.#held.slice(this.#held.length - kept);
+    let heldLength = Math.min(CLOSE.length - 1, this.#held.length);
+    while (!CLOSE.startsWith(this.#held.slice(this.#held.length - heldLength))) heldLength--;
+    const reasoning = this.#held.slice(0, this.#held.length - heldLength);
+    this.#held = this.#held.slice(this.#held.length - heldLength);
     return { reasoning, content: "" };
   }
 

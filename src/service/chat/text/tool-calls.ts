@@ -22,6 +22,7 @@ export interface ParsedText {
   readonly toolCalls: readonly ParsedToolCall[];
 }
 
+/** Parses the JSON of one call; null for anything else. */
 function parseCall(text: string): ParsedToolCall | null {
   const value = parseJson(text);
   if (!isRecord(value)) return null;
@@ -75,7 +76,9 @@ function openingSuffix(text: string): number {
  * contain the same content as a response that is not streamed.
  */
 export class ToolCallStream {
+  /** Text that may begin a tag or belong to a call. */
   #held = "";
+  /** Whether a call has begun. */
   #isInCalls = false;
 
   /** Adds text, and returns text that is certainly content. */

@@ -4,9 +4,10 @@ import { text, type CodePointRange, type Expression, type GrammarBuilder } from 
 import { RuleReader } from "./rule-reader.ts";
 import { codePointAt } from "../../../base/util/values.ts";
 
-/** Constructs of the notation in other implementations that are unsupported here. */
+/** Macros of XGrammar's EBNF, which are not supported. */
 const MACROS = /(?:TagDispatch|TokenTagDispatch|Token|ExcludeToken)\s*\(/y;
 
+/** Parser of EBNF; the base class parses the common parts. */
 class EbnfReader extends RuleReader {
   protected readonly root = "root";
   protected readonly blank = /(?:\s|#[^\n]*)*/y;
@@ -16,33 +17,34 @@ class EbnfReader extends RuleReader {
     if (this.take('"')) return text(this.quoted('"'));
     if (this.take("'")) return text(this.quoted("'"));
     if (this.take("[")) return this.#class();
-    if (this.take("(=")) throw this.refuse("a lookahead");
+    if (this.take("(=")) throw this.unsupported("a lookahead");
     if (this.take("(")) return this.group(")");
-    if (this.match(MACROS) !== null) throw this.refuse("a macro");
+    if (this.match(MACROS) !== null) throw this.unsupported("a macro");
     return this.call(/[A-Za-z_][\w.-]*/y);
   }
 
-  protected times(item: Expression): Expression | undefined {
+  protected countedRepeat(item: Expression): Expression | undefined {
     const [, min, comma, max] = this.match(/\{\s*(\d+)\s*(,\s*(\d+)?\s*)?\}/y) ?? [];
-    return min === undefined ? undefined : this.between(item, min, comma === undefined ? min : max);
+    return min === undefined ? undefined : this.repeatBetween(item, min, comma === undefined ? min : max);
   }
 
   protected trailer(): void {
-    // The notation has nothing after the items of an alternative.
+    // EBNF has nothing after the items of an alternative.
   }
 
+  /** Parses the rest of a character class such as `[^a-z]`, after its opening bracket. */
   #class(): Expression {
     const isNegated = this.take("^");
     const ranges: CodePointRange[] = [];
     while (!this.take("]")) {
-      if (this.at >= this.source.length) throw this.error("expected `]`");
+      if (this.at >= this.source.length) throw this.syntaxError("expected `]`");
       const first = codePointAt(this.character(), 0);
       let last = first;
       if (this.source[this.at] === "-" && this.source[this.at + 1] !== "]" && this.take("-")) {
-        if (this.at >= this.source.length) throw this.error("expected `]`");
+        if (this.at >= this.source.length) throw this.syntaxError("expected `]`");
         last = codePointAt(this.character(), 0);
       }
-      if (last < first) throw this.error("expected a range of characters from the lower to the higher");
+      if (last < first) throw this.syntaxError("expected a range of characters from the lower to the higher");
       ranges.push([first, last]);
     }
     return { kind: "set", ranges: isNegated ? complement(ranges) : ranges };

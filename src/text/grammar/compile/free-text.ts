@@ -5,31 +5,35 @@ import { EMPTY, choiceOf, sequence, text, type Expression, type GrammarBuilder }
 import { ArgumentError } from "../../../base/errors.ts";
 import { codePointAt, getOrInsert } from "../../../base/util/values.ts";
 
-/** Trie of the strings' prefixes. */
-interface Beginning {
-  readonly longer: Map<string, Beginning>;
+/** Node of the trie of the strings: a prefix of at least one string. */
+interface Prefix {
+  /** Prefixes that are longer by one character, by this character. */
+  readonly longer: Map<string, Prefix>;
+  /** Whether the prefix is a whole string. */
   isWhole: boolean;
 }
 
 /** State of the automaton: the longest suffix of the text so far that is a prefix of a string. */
 interface State {
-  readonly at: Beginning;
+  readonly prefix: Prefix;
   /**
-   * State of the longest proper suffix that is also a prefix of a string; null for the first state. Its steps apply if the state has none
-   * of its own.
+   * State of the longest shorter suffix that is also a prefix of a string; null for the first state. For a character without a step of its
+   * own, a state has the step of its fallback.
    */
   readonly fallback: State | null;
+  /** Rule of the rest of the text in this state. */
   readonly declared: ReturnType<GrammarBuilder["declare"]>;
   /** Next state by character; null if the character completes a string. Characters that are not listed lead to the first state. */
   readonly steps: Map<string, State | null>;
 }
 
-function beginningsOf(strings: readonly string[]): Beginning {
-  const root: Beginning = { longer: new Map(), isWhole: false };
+/** Returns the root of the trie of strings. */
+function prefixesOf(strings: readonly string[]): Prefix {
+  const root: Prefix = { longer: new Map(), isWhole: false };
   for (const each of strings) {
-    let at = root;
-    for (const point of each) at = getOrInsert(at.longer, point, () => ({ longer: new Map(), isWhole: false }));
-    at.isWhole = true;
+    let node = root;
+    for (const point of each) node = getOrInsert(node.longer, point, () => ({ longer: new Map(), isWhole: false }));
+    node.isWhole = true;
   }
   return root;
 }
@@ -45,28 +49,28 @@ function beginningsOf(strings: readonly string[]): Beginning {
  * @source Aho and Corasick, "Efficient string matching: an aid to bibliographic search", 1975.
  */
 export function textWithout(strings: readonly string[], builder: GrammarBuilder): Expression {
-  const stateOf = (at: Beginning, fallback: State | null): State => ({ at, fallback, declared: builder.declare(), steps: new Map() });
+  const stateOf = (prefix: Prefix, fallback: State | null): State => ({ prefix, fallback, declared: builder.declare(), steps: new Map() });
   let size = strings.reduce((sum, each) => sum + each.length, 0);
-  const check = (): void => {
+  const checkSize = (): void => {
     if (size <= MAX_GRAMMAR_STATES) return;
     throw new ArgumentError(
       `Expected a grammar of at most ${MAX_GRAMMAR_STATES} states, got more for a text without certain strings; shorten them`,
     );
   };
-  check();
-  const first = stateOf(beginningsOf(strings), null);
-  // In order of length, so that a fallback state is complete before it is used.
+  checkSize();
+  const first = stateOf(prefixesOf(strings), null);
+  // Grows during the loop, in order of prefix length, so that a fallback is complete before it is used.
   const states = [first];
-  for (const { at, fallback, steps } of states) {
+  for (const { prefix, fallback, steps } of states) {
     for (const [point, next] of fallback?.steps ?? []) steps.set(point, next);
-    for (const [point, longer] of at.longer) {
+    for (const [point, longer] of prefix.longer) {
       const next = fallback?.steps.get(point);
       const state = longer.isWhole || next === null ? null : stateOf(longer, next ?? first);
       steps.set(point, state);
       if (state !== null) states.push(state);
     }
     size += steps.size;
-    check();
+    checkSize();
   }
   for (const { steps, declared } of states) {
     const listed = [...steps].flatMap(([point, next]) => (next === null ? [] : [sequence(text(point), next.declared.rule)]));

@@ -31,7 +31,7 @@ export const USUAL_WHITESPACE: Expression = optional(
   oneOfThese(text(" "), sequence(optional(text("\r")), text("\n"), repeat(set([0x09, 0x09], [0x20, 0x20]), 0, MAX_INDENTATION))),
 );
 
-/** Characters that need no escape in a JSON string. */
+/** Characters that need no escape in a JSON string: all except control characters, `"` and `\`. */
 const UNESCAPED: readonly CodePointRange[] = complement([
   [0, 0x1f],
   [0x22, 0x22],
@@ -39,10 +39,14 @@ const UNESCAPED: readonly CodePointRange[] = complement([
 ]);
 const ESCAPED = complement(UNESCAPED);
 
-/** Any character of a JSON string, in any spelling. Lone surrogates are excluded. */
+/**
+ * Any character of a JSON string, in any spelling: itself, `\n`, `\u00e9`, or a surrogate pair of two escapes. Lone surrogates are
+ * excluded.
+ */
 export const ANY_CHARACTER: Expression = oneOfThese(
   set(...UNESCAPED),
   sequence(text("\\"), set(...Array.from(Buffer.from('"\\/bfnrt'), (byte): CodePointRange => [byte, byte]))),
+  // `\uXXXX` outside of the surrogates: the first digit is not D, or the second one is at most 7.
   sequence(
     text("\\u"),
     oneOfThese(
@@ -50,6 +54,7 @@ export const ANY_CHARACTER: Expression = oneOfThese(
       sequence(set([0x44, 0x44], [0x64, 0x64]), set([0x30, 0x37]), repeat(HEX, 2, 2)),
     ),
   ),
+  // A surrogate pair: D8–DB, then DC–DF.
   sequence(
     text("\\u"),
     set([0x44, 0x44], [0x64, 0x64]),
@@ -63,7 +68,7 @@ export const ANY_CHARACTER: Expression = oneOfThese(
 );
 
 /**
- * Returns the expression of one character of `ranges` in a JSON string, spelled as by `JSON.stringify`, with one spelling per character.
+ * Returns the expression of one character of `ranges` in a JSON string, in its spelling by `JSON.stringify`. Other spellings do not match.
  */
 export function spelled(ranges: readonly CodePointRange[]): Expression {
   const plain = intersection(ranges, UNESCAPED);
@@ -73,10 +78,10 @@ export function spelled(ranges: readonly CodePointRange[]): Expression {
   return choiceOf([...(plain.length > 0 ? [{ kind: "set" as const, ranges: plain }] : []), ...escaped]);
 }
 
-/** Maximum number of escaped characters that are written inline. */
+/** Maximum number of escaped characters for which {@link speller} adds no rule. */
 const MAX_INLINE_ESCAPES = 2;
 
-/** Returns a {@link spelled} for one grammar that makes long lists of escapes shared rules. */
+/** Returns a function like {@link spelled} for one grammar. Long lists of escapes become rules, which all uses share. */
 export function speller(builder: GrammarBuilder): (ranges: readonly CodePointRange[]) => Expression {
   const rules = new Map<string, Expression>();
   return (ranges) => {
@@ -92,13 +97,14 @@ export function speller(builder: GrammarBuilder): (ranges: readonly CodePointRan
 export const ESCAPED_CHARACTER: Expression = spelled(ESCAPED);
 
 /**
- * Returns the expression of one character other than `points`, in the spelling of {@link spelled}; `escaped` is a rule for {@link
- * ESCAPED_CHARACTER}.
+ * Returns the expression of one character other than `points`, in the spelling of {@link spelled}.
+ *
+ * @param escaped - Rule of {@link ESCAPED_CHARACTER}, used unless one of the points must be escaped.
  */
 export function spelledOtherThan(points: readonly number[], escaped: Expression): Expression {
-  const given = points.map((point): CodePointRange => [point, point]);
-  if (intersection(given, ESCAPED).length > 0) return spelled(complement(given));
-  return oneOfThese({ kind: "set", ranges: intersection(complement(given), UNESCAPED) }, escaped);
+  const excluded = points.map((point): CodePointRange => [point, point]);
+  if (intersection(excluded, ESCAPED).length > 0) return spelled(complement(excluded));
+  return oneOfThese({ kind: "set", ranges: intersection(complement(excluded), UNESCAPED) }, escaped);
 }
 
 /** Maximum number of integer digits, so that a number with an exponent of two digits stays finite. */
@@ -113,12 +119,16 @@ export const NATURAL: Expression = oneOfThese(text("0"), sequence(NON_ZERO, repe
 /** An integer without fraction or exponent. */
 export const INTEGER: Expression = oneOfThese(text("0"), sequence(optional(text("-")), NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
 
-/** A number below 10³⁰⁸, near the largest double. */
+/**
+ * A number with an absolute value below 10³⁰⁸, so that it is finite as a double. With large exponents, only one digit precedes the
+ * fraction.
+ */
 export const NUMBER: Expression = sequence(
   optional(text("-")),
   oneOfThese(
     sequence(NATURAL, FRACTION, optional(sequence(EXPONENT, SIGN, repeat(DIGIT, 1, 2)))),
     sequence(DIGIT, FRACTION, EXPONENT, text("-"), repeat(DIGIT, 3, 3)),
+    // Exponents from 100 to 307.
     sequence(
       DIGIT,
       FRACTION,
@@ -131,16 +141,17 @@ export const NUMBER: Expression = sequence(
 
 /** Rules of JSON without a schema, shared within a grammar. */
 export interface JsonParts {
+  /** White space between the parts of a JSON text. */
   readonly whitespace: Expression;
   readonly string: Expression;
-  /** Any number of characters and the closing quote. */
+  /** A string after its opening quote or any of its characters: more characters and the closing quote. */
   readonly restOfString: Expression;
   readonly object: Expression;
   readonly array: Expression;
   readonly value: Expression;
 }
 
-/** Returns the rules of JSON without a schema. */
+/** Adds the rules of JSON without a schema to a grammar. */
 export function jsonParts(builder: GrammarBuilder, whitespace: Expression): JsonParts {
   const character = builder.rule(() => ANY_CHARACTER);
   const restOfString = builder.rule(() => sequence(repeat(character), text('"')));
@@ -155,11 +166,12 @@ export function jsonParts(builder: GrammarBuilder, whitespace: Expression): Json
   return { whitespace, string, restOfString, object, array, value };
 }
 
+/** Returns the expression of items between commas and brackets; `item` includes the white space after it. */
 function listOf(whitespace: Expression, open: string, item: Expression, close: string): Expression {
   return sequence(text(open), whitespace, optional(sequence(item, repeat(sequence(text(","), whitespace, item)))), text(close));
 }
 
-/** Returns the expression of exactly one value, with its keys in their own order. */
+/** Returns the expression of the JSON of exactly one value, with the keys of its objects in their own order. */
 export function literal(value: unknown, whitespace: Expression): Expression {
   if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
   const isArray = Array.isArray(value);

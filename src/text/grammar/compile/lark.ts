@@ -1,8 +1,9 @@
-/** Grammars in the notation of Lark: `start: "a" WORD+`, `WORD: /[a-z]+/`, with comments after `//`. */
+/** Grammars in the notation of Lark: `start: "a" WORD+`, `WORD: /[a-z]+/`, with comments after `//` or `#`. */
 import { optional, set, text, type Expression, type GrammarBuilder } from "../expression.ts";
 import { regexExpression } from "./regex.ts";
 import { RuleReader } from "./rule-reader.ts";
 
+/** Parser of Lark; the base class parses the common parts. */
 class LarkReader extends RuleReader {
   protected readonly root = "start";
   protected readonly blank = /(?:\s|\/\/[^\n]*|#[^\n]*)*/y;
@@ -12,12 +13,12 @@ class LarkReader extends RuleReader {
     const directive = /^[ \t]*%(\w+)/m.exec(this.source);
     if (directive !== null) {
       this.at = directive.index;
-      throw this.refuse(`the directive %${directive[1]}`);
+      throw this.unsupported(`the directive %${directive[1]}`);
     }
     const template = /^[ \t]*[?!]{0,2}\w+\{/m.exec(this.source);
     if (template !== null) {
       this.at = template.index;
-      throw this.refuse("a template");
+      throw this.unsupported("a template");
     }
     return super.read();
   }
@@ -30,9 +31,9 @@ class LarkReader extends RuleReader {
     return this.call(/[A-Za-z_]\w*/y);
   }
 
-  protected times(item: Expression): Expression | undefined {
+  protected countedRepeat(item: Expression): Expression | undefined {
     const [, min, max = min] = this.match(/\s*~\s*(\d+)(?:\s*\.\.\s*(\d+))?/y) ?? [];
-    return min === undefined ? undefined : this.between(item, min, max);
+    return min === undefined ? undefined : this.repeatBetween(item, min, max);
   }
 
   /** Skips the alias of an alternative, which names a parse tree node and does not affect the text. */
@@ -40,26 +41,28 @@ class LarkReader extends RuleReader {
     this.match(/->\s*\w+/y);
   }
 
+  /** Parses the rest of a string or of a range of characters (`"a".."z"`), after its opening quote. */
   #string(): Expression {
     const first = this.quoted('"');
-    if (this.match(/i(?!\w)/y) !== null) throw this.refuse("a string without regard to case");
+    if (this.match(/i(?!\w)/y) !== null) throw this.unsupported("a string without regard to case");
     if (this.match(/\s*\.\.\s*"/y) === null) return text(first);
     const last = this.quoted('"');
     const [from, to] = [first.codePointAt(0), last.codePointAt(0)];
     if (from === undefined || to === undefined || [...first].length > 1 || [...last].length > 1 || to < from)
-      throw this.error("expected a range from one character to a higher one");
+      throw this.syntaxError("expected a range from one character to a higher one");
     return set([from, to]);
   }
 
+  /** Parses a regular expression between slashes. */
   #regex(): Expression {
     const [, pattern, flags] = this.match(/\/((?:[^/\\\n]|\\.)+)\/([a-z]*)/y) ?? [];
-    if (pattern === undefined) throw this.error("expected a regular expression");
-    if (flags !== "") throw this.refuse(`the flags \`${flags}\` of a regular expression`);
+    if (pattern === undefined) throw this.syntaxError("expected a regular expression");
+    if (flags !== "") throw this.unsupported(`the flags \`${flags}\` of a regular expression`);
     return regexExpression(pattern, this.builder, "A regular expression of the grammar");
   }
 }
 
-/** Whether a grammar is in the notation of Lark rather than EBNF, which defines rules with `::=`. */
+/** Whether a grammar is in the notation of Lark: EBNF, the other notation, defines rules with `::=`. */
 export function isLark(source: string): boolean {
   return !source.includes("::=");
 }

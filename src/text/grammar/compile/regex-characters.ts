@@ -1,28 +1,32 @@
-/** Code points that the classes and escapes of a regular expression match. */
+/** Code points that characters, classes (`[a-z]`) and escapes (`\d`, `\p{L}`) of a regular expression match. */
 import type { AST } from "@eslint-community/regexpp";
 import { complement } from "../code-points.ts";
 import type { CodePointRange } from "../expression.ts";
 import { codePointAt, getOrInsert } from "../../../base/util/values.ts";
 
 const DIGITS: readonly CodePointRange[] = [[0x30, 0x39]];
-const WORDS: readonly CodePointRange[] = [
+/** `\w`. */
+const WORD_CHARACTERS: readonly CodePointRange[] = [
   [0x30, 0x39],
   [0x41, 0x5a],
   [0x5f, 0x5f],
   [0x61, 0x7a],
 ];
+/** Characters that `.` does not match. */
 const LINE_ENDS: readonly CodePointRange[] = [
   [0x0a, 0x0a],
   [0x0d, 0x0d],
   [0x2028, 0x2029],
 ];
-/** Maximum number of different Unicode properties in one expression; each takes a scan over all characters. */
+/** Maximum number of different Unicode properties in one expression; each one's first use takes a scan over all characters. */
 const MAX_PROPERTIES = 16;
 
-/** All characters in order, created on first use. */
+/** All characters in order, created at the first use. */
 let characters: string | null = null;
+/** Code points of properties by their spelling. */
 const properties = new Map<string, readonly CodePointRange[]>();
 
+/** Returns all characters except surrogates, in order. */
 function everyCharacter(): string {
   const units: number[] = [];
   for (let unit = 0; unit < 0xd800; unit++) units.push(unit);
@@ -31,18 +35,19 @@ function everyCharacter(): string {
   return Buffer.from(Uint16Array.from(units).buffer).toString("utf16le");
 }
 
-/** Returns the code points of a property such as `\p{L}`, by its spelling; all results are cached, since there are few properties. */
+/** Returns the code points of a property such as `\p{L}`, cached by its spelling; there are few properties. */
 function propertyRanges(source: string): readonly CodePointRange[] {
   return getOrInsert(properties, source, () => scannedRanges(source));
 }
 
+/** Finds the code points of a property or class by matching all characters. */
 function scannedRanges(source: string): readonly CodePointRange[] {
   const all = (characters ??= everyCharacter());
   // Each sequence of matches is a range, except across the gap of the surrogates.
   return [...all.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
-    const [first, last] = [codePointAt(run, 0), index + run.length];
-    const end = all.charCodeAt(last - 1);
-    const lastPoint = end >= 0xdc00 && end <= 0xdfff ? codePointAt(all, last - 2) : end;
+    const [first, end] = [codePointAt(run, 0), index + run.length];
+    const lastUnit = all.charCodeAt(end - 1);
+    const lastPoint = lastUnit >= 0xdc00 && lastUnit <= 0xdfff ? codePointAt(all, end - 2) : lastUnit;
     return first < 0xd800 && lastPoint > 0xdfff
       ? [
           [first, 0xd7ff],
@@ -55,14 +60,14 @@ function scannedRanges(source: string): readonly CodePointRange[] {
 /** Part of an expression that matches one character. */
 export type CharacterNode = AST.Character | AST.CharacterSet | AST.CharacterClass | AST.CharacterClassElement;
 
-/** Resolves the character classes of one expression. */
+/** Finds the code points of the character nodes of one expression. */
 export class CharacterReader {
-  readonly #refuse: (node: AST.Node, what: string) => Error;
+  readonly #unsupported: (node: AST.Node, what: string) => Error;
   readonly #properties = new Set<string>();
 
-  /** @param refuse - Creates the error for an unsupported node. */
-  constructor(refuse: (node: AST.Node, what: string) => Error) {
-    this.#refuse = refuse;
+  /** @param unsupported - Returns the error for a node that is not supported; `what` names the construct. */
+  constructor(unsupported: (node: AST.Node, what: string) => Error) {
+    this.#unsupported = unsupported;
   }
 
   /** Returns the code points that a node matches. */
@@ -79,19 +84,20 @@ export class CharacterReader {
       case "CharacterSet":
         return this.#namedSet(node);
       default:
-        throw this.#refuse(node, "an operation on classes");
+        throw this.#unsupported(node, "an operation on classes");
     }
   }
 
+  /** Returns the code points of `.`, `\d`, `\w`, `\s`, `\p{…}` and their negations. */
   #namedSet(node: AST.CharacterSet): readonly CodePointRange[] {
     if (node.kind === "any") return complement(LINE_ENDS);
     if (node.kind === "property") {
       const source = `\\p${node.raw.slice(2)}`;
       if (this.#properties.add(source).size > MAX_PROPERTIES)
-        throw this.#refuse(node, `more than ${MAX_PROPERTIES} properties of characters`);
+        throw this.#unsupported(node, `more than ${MAX_PROPERTIES} properties of characters`);
       return node.negate ? complement(propertyRanges(source)) : propertyRanges(source);
     }
-    const ranges = node.kind === "digit" ? DIGITS : node.kind === "word" ? WORDS : propertyRanges("\\s");
+    const ranges = node.kind === "digit" ? DIGITS : node.kind === "word" ? WORD_CHARACTERS : propertyRanges("\\s");
     return node.negate ? complement(ranges) : ranges;
   }
 }

@@ -1,8 +1,9 @@
 /**
- * Regular expressions in JavaScript's syntax as regular languages over code points.
+ * Translates regular expressions in JavaScript's syntax to regular languages over code points.
  *
- * An expression is translated from its end to its beginning: each part takes the language of the text that may follow, so that a lookahead
- * is the intersection with that language. Greedy and lazy quantifiers are equivalent.
+ * An expression is translated from its end to its beginning. Each part receives the language of the text that may follow it (`rest`), and
+ * returns the language of the part with this text, so that a lookahead is an intersection with `rest`. Greedy and lazy quantifiers are
+ * equivalent.
  */
 import { RegExpParser, type AST } from "@eslint-community/regexpp";
 import type { CodePointRange, Expression, GrammarBuilder } from "../expression.ts";
@@ -16,7 +17,10 @@ import { first, getOrInsert, messageOf } from "../../../base/util/values.ts";
 
 /** Options of {@link regexLanguage}. */
 export interface RegexOptions {
-  /** Whether the expression describes a whole text, or any part of a text, in which `^` and `$` match the ends of the text. */
+  /**
+   * Texts of the language: `whole` = texts that the expression matches from beginning to end, `part` = texts that it matches somewhere. `^`
+   * and `$` match the ends of the text in both cases.
+   */
   readonly of: "whole" | "part";
   /** Name of the expression in error messages. @default The regular expression */
   readonly name?: string | undefined;
@@ -26,18 +30,19 @@ export interface RegexOptions {
 export interface RegexLanguage {
   /** Language of the expression, or a superset if {@link loose} is not null. */
   readonly term: Term;
-  /** First construct that the term omits; null if the term is exact. */
+  /** First construct that is not translated exactly: its name and its source text. Null if the term is exact. */
   readonly loose: { readonly what: string; readonly source: string } | null;
 }
 
 /** Maximum iterations of a bounded loop around an assertion; the loop is unrolled. */
 const MAX_UNROLLED = 32;
 
-/** Whether a position is the beginning of the text; null if that depends on the match. */
+/** Whether a position in the expression is the beginning of the text; null if it depends on the match. */
 type IsStart = boolean | null;
 
 type Alternatives = readonly { readonly elements: readonly AST.Element[] }[];
 
+/** Parses an expression, with the flag `u` if possible: without it, more spellings are valid, such as `\-`. */
 function parse(source: string, name: string): AST.Pattern {
   checkGroups(source, name);
   const parser = new RegExpParser({ ecmaVersion: 2024 });
@@ -87,21 +92,23 @@ const consumes = oncePerNode((node): boolean | null => {
     }
     case "Group":
     case "CapturingGroup": {
-      const each = alternativesOf(node).map(({ elements }) => {
+      const perAlternative = alternativesOf(node).map(({ elements }) => {
         const all = elements.map(consumes);
         return all.includes(true) ? true : all.includes(null) ? null : false;
       });
-      return each.every((one) => one === each[0]) ? first(each) : null;
+      return perAlternative.every((one) => one === perAlternative[0]) ? first(perAlternative) : null;
     }
     default:
       return true;
   }
 });
 
+/** Translates the nodes of one expression. Methods with `rest` return the language of the node followed by `rest`. */
 class Translator {
   readonly #terms: Terms;
   readonly #name: string;
-  readonly #characters = new CharacterReader((node, what) => this.#refuse(node, what));
+  readonly #characters = new CharacterReader((node, what) => this.#unsupported(node, what));
+  /** See {@link RegexLanguage.loose}. */
   loose: RegexLanguage["loose"] = null;
 
   constructor(terms: Terms, name: string) {
@@ -115,15 +122,15 @@ class Translator {
   }
 
   #sequence(elements: readonly AST.Element[], rest: Term, isStart: IsStart): Term {
-    let at = isStart;
-    const starts = elements.map((element) => {
-      const before = at;
-      const moves = consumes(element);
-      if (moves === true) at = false;
-      else if (moves === null && at === true) at = null;
-      return { element, before };
+    let isStartHere = isStart;
+    const placed = elements.map((element) => {
+      const isElementAtStart = isStartHere;
+      const isMoved = consumes(element);
+      if (isMoved === true) isStartHere = false;
+      else if (isMoved === null && isStartHere === true) isStartHere = null;
+      return { element, isElementAtStart };
     });
-    return starts.reduceRight((following, { element, before }) => this.#element(element, following, before), rest);
+    return placed.reduceRight((following, { element, isElementAtStart }) => this.#element(element, following, isElementAtStart), rest);
   }
 
   #element(node: AST.Element | AST.QuantifiableElement, rest: Term, isStart: IsStart): Term {
@@ -134,7 +141,7 @@ class Translator {
       case "CharacterClass":
         return terms.concat(terms.set(this.#characters.ranges(node)), rest);
       case "Group":
-        if (node.modifiers !== null) throw this.#refuse(node, "flags inside a group");
+        if (node.modifiers !== null) throw this.#unsupported(node, "flags inside a group");
         return this.#group(node, rest, isStart);
       case "CapturingGroup":
         return this.#group(node, rest, isStart);
@@ -145,7 +152,7 @@ class Translator {
       case "Backreference":
         return terms.concat(terms.anything, this.#loosen(node, "a back reference", rest));
       default:
-        throw this.#refuse(node, "an operation on classes");
+        throw this.#unsupported(node, "an operation on classes");
     }
   }
 
@@ -196,11 +203,11 @@ class Translator {
       case "lookbehind":
         return this.#loosen(node, "a lookbehind", rest);
       case "lookahead": {
-        const before = this.loose;
+        const looseBefore = this.loose;
         this.loose = null;
         const ahead = this.alternatives(node.alternatives, terms.anything, isStart);
         const isExact = this.loose === null;
-        this.loose = before ?? this.loose;
+        this.loose = looseBefore ?? this.loose;
         // A negated superset would exclude too many texts, so an inexact negative lookahead is dropped.
         if (node.negate) return isExact ? terms.and([terms.not(ahead), rest]) : rest;
         return terms.and([ahead, rest]);
@@ -208,12 +215,14 @@ class Translator {
     }
   }
 
+  /** Records that a node is omitted, so that the language becomes larger; returns `rest`. */
   #loosen(node: AST.Node, what: string, rest: Term): Term {
     this.loose ??= { what, source: shown(node.raw).slice(1, -1) };
     return rest;
   }
 
-  #refuse(node: AST.Node, what: string): UnsupportedError {
+  /** Returns the error for a construct that is not supported. */
+  #unsupported(node: AST.Node, what: string): UnsupportedError {
     return new UnsupportedError(
       `${this.#name} has ${what} (\`${shown(node.raw).slice(1, -1)}\`), which is not supported; write it without`,
     );
@@ -225,7 +234,7 @@ class Translator {
  *
  * @param source - The regular expression, without delimiters and flags.
  * @param terms - Factory of the terms.
- * @param options - Scope of the expression and its name in error messages.
+ * @param options - Texts of the language, and the expression's name in error messages.
  * @throws ArgumentError `E_ARGUMENT` if it does not parse, or has more than 128 levels of groups.
  * @throws UnsupportedError `E_UNSUPPORTED` for flags inside a group, and for more than 16 different Unicode properties.
  */
@@ -233,6 +242,7 @@ export function regexLanguage(source: string, terms: Terms, { of, name = "The re
   const { alternatives } = parse(source, name);
   const translator = new Translator(terms, name);
   if (of === "whole") return { term: translator.alternatives(alternatives, terms.empty, true), loose: translator.loose };
+  // Matches at the beginning of the text, and matches after at least one character.
   const atStart = translator.alternatives(alternatives, terms.anything, true);
   const later = translator.alternatives(alternatives, terms.anything, false);
   const term =

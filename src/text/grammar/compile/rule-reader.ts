@@ -1,10 +1,11 @@
-/** Common parser of the two grammar notations: named rules of alternatives of items. */
+/** Common parser of the grammar notations EBNF (`ebnf.ts`) and Lark (`lark.ts`): named rules, made of alternatives, made of items. */
 import { checkNesting } from "./nesting.ts";
 import { EMPTY, choiceOf, optional, repeat, sequenceOf, type Expression, type GrammarBuilder } from "../expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
 import { shown } from "../../../base/util/shown.ts";
 import { codePointAt, getOrInsert, last } from "../../../base/util/values.ts";
 
+/** Characters of the escapes of one character: `\n` is a line feed. */
 const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
   ["n", "\n"],
   ["r", "\r"],
@@ -17,12 +18,17 @@ const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
   ["0", "\0"],
 ]);
 
-/** Recursive-descent parser of one grammar text. */
+/** Recursive-descent parser of one grammar text. A subclass provides the parts in which its notation differs. */
 export abstract class RuleReader {
   readonly source: string;
   readonly builder: GrammarBuilder;
+  /** Current position in `source`, in UTF-16 units. */
   at = 0;
-  readonly #rules = new Map<string, { readonly declared: ReturnType<GrammarBuilder["declare"]>; usedAt: number; isDefined: boolean }>();
+  /** Rules by name, from their first use or definition on; `firstSeenAt` is its position. */
+  readonly #rules = new Map<
+    string,
+    { readonly declared: ReturnType<GrammarBuilder["declare"]>; firstSeenAt: number; isDefined: boolean }
+  >();
 
   constructor(source: string, builder: GrammarBuilder) {
     this.source = source;
@@ -37,9 +43,12 @@ export abstract class RuleReader {
   protected abstract readonly head: RegExp;
   /** Parses one item without its quantifier. Returns undefined if no item begins here. */
   protected abstract item(): Expression | undefined;
-  /** Parses a quantifier other than `*`, `+` and `?`, and returns the repeated item. Returns undefined if there is none. */
-  protected abstract times(item: Expression): Expression | undefined;
-  /** Skips notation at the end of an alternative. */
+  /**
+   * Parses a quantifier with counts, such as EBNF's `{2,3}`, and returns the repeated item ({@link repeatBetween}). Returns undefined if
+   * there is none here.
+   */
+  protected abstract countedRepeat(item: Expression): Expression | undefined;
+  /** Skips notation at the end of an alternative that does not affect its texts, such as Lark's `-> alias`. */
   protected abstract trailer(): void;
 
   /**
@@ -47,23 +56,24 @@ export abstract class RuleReader {
    *
    * @returns The start rule.
    * @throws ArgumentError `E_ARGUMENT` with line and column if it does not parse.
+   * @throws UnsupportedError `E_UNSUPPORTED` with line and column for a construct that is not supported.
    */
   read(): Expression {
     for (this.skip(); this.at < this.source.length; this.skip()) {
       const [, name] = this.match(this.head) ?? [];
-      if (name === undefined) throw this.error("expected a rule");
+      if (name === undefined) throw this.syntaxError("expected a rule");
       const rule = this.#rule(name);
-      if (rule.isDefined) throw this.error(`the rule \`${name}\` is defined twice`);
+      if (rule.isDefined) throw this.syntaxError(`the rule \`${name}\` is defined twice`);
       rule.isDefined = true;
       rule.declared.define(this.alternatives());
-      if (this.at < this.source.length && !this.#isHead()) throw this.error("expected a rule, an item or `|`");
+      if (this.at < this.source.length && !this.#isHead()) throw this.syntaxError("expected a rule, an item or `|`");
     }
     const root = this.#rules.get(this.root);
     if (root === undefined || !root.isDefined)
       throw new ArgumentError(`The grammar has no rule \`${this.root}\`, which is what the whole text must be`);
     for (const [name, rule] of this.#rules) {
-      this.at = rule.usedAt;
-      if (!rule.isDefined) throw this.error(`the rule \`${name}\` is not defined`);
+      this.at = rule.firstSeenAt;
+      if (!rule.isDefined) throw this.syntaxError(`the rule \`${name}\` is not defined`);
     }
     return root.declared.rule;
   }
@@ -71,19 +81,26 @@ export abstract class RuleReader {
   /** Number of groups around the current position. */
   #depth = 0;
 
+  /** Returns the entry of a rule, added at its first use or definition. */
   #rule(name: string) {
-    return getOrInsert(this.#rules, name, () => ({ declared: this.builder.declare(), usedAt: this.at, isDefined: false }));
+    return getOrInsert(this.#rules, name, () => ({ declared: this.builder.declare(), firstSeenAt: this.at, isDefined: false }));
   }
 
+  /** Whether a rule begins at the current position. */
   #isHead(): boolean {
     this.head.lastIndex = this.at;
     return this.head.test(this.source);
   }
 
-  /** Parses a reference to a rule. Returns undefined if the name begins a definition. */
-  protected call(name: RegExp): Expression | undefined {
+  /**
+   * Parses a reference to a rule. Returns undefined if there is none here, or if the name begins the next rule: rules have no terminator,
+   * so the next head ends a rule.
+   *
+   * @param namePattern - Name of a rule, as a sticky expression.
+   */
+  protected call(namePattern: RegExp): Expression | undefined {
     if (this.#isHead()) return undefined;
-    const found = this.match(name);
+    const found = this.match(namePattern);
     return found === null ? undefined : this.#rule(found[0]).declared.rule;
   }
 
@@ -94,6 +111,7 @@ export abstract class RuleReader {
     return choiceOf(options);
   }
 
+  /** Parses one alternative. */
   #sequence(): Expression {
     const parts: Expression[] = [];
     for (;;) {
@@ -103,46 +121,53 @@ export abstract class RuleReader {
       parts.push(this.#repeated(item));
     }
     this.trailer();
-    if (parts.length === 0) throw this.error("expected an item of a rule");
+    if (parts.length === 0) throw this.syntaxError("expected an item of a rule");
     return sequenceOf(parts);
   }
 
+  /** Parses the quantifiers after an item, and returns the repeated item. */
   #repeated(item: Expression): Expression {
     for (let result = item; ;) {
       if (this.take("*")) result = repeat(result);
       else if (this.take("+")) result = repeat(result, 1);
       else if (this.take("?")) result = optional(result);
       else {
-        const more = this.times(result);
-        if (more === undefined) return result;
-        result = more;
+        const counted = this.countedRepeat(result);
+        if (counted === undefined) return result;
+        result = counted;
       }
     }
   }
 
-  protected between(item: Expression, min: string, max: string | undefined): Expression {
+  /**
+   * Returns an item repeated `min` to `max` times, for {@link countedRepeat}.
+   *
+   * @param min - Decimal digits.
+   * @param max - Decimal digits; undefined = no maximum.
+   */
+  protected repeatBetween(item: Expression, min: string, max: string | undefined): Expression {
     const [minCount, maxCount] = [Number(min), max === undefined ? null : Number(max)];
     if (maxCount !== null && minCount > maxCount)
-      throw this.error(`expected the least number of times not to be above the most, got ${minCount} and ${maxCount}`);
+      throw this.syntaxError(`expected the least number of times not to be above the most, got ${minCount} and ${maxCount}`);
     return maxCount === 0 ? EMPTY : repeat(item, minCount, maxCount);
   }
 
-  /** Parses a group up to its closing bracket. */
+  /** Parses the inside of a group and its closing bracket. */
   protected group(close: string): Expression {
     checkNesting(++this.#depth, "The grammar");
     const inner = this.alternatives();
     this.#depth--;
     this.skip();
-    if (!this.take(close)) throw this.error(`expected \`${close}\``);
+    if (!this.take(close)) throw this.syntaxError(`expected \`${close}\``);
     return inner;
   }
 
-  /** Parses the characters up to a quote and resolves escapes. */
+  /** Parses the rest of a string and its closing quote; resolves escapes. */
   protected quoted(quote: string): string {
     let value = "";
     for (;;) {
       const character = this.source[this.at];
-      if (character === undefined || character === "\n") throw this.error(`expected ${quote}`);
+      if (character === undefined || character === "\n") throw this.syntaxError(`expected ${quote}`);
       if (character === quote) break;
       value += this.character();
     }
@@ -160,14 +185,14 @@ export abstract class RuleReader {
     const hex = this.match(/x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|u\{([0-9a-fA-F]{1,6})\}/y);
     if (hex !== null) {
       const point = parseInt(hex.slice(1).join(""), 16);
-      if (point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) throw this.error("expected the number of a character");
+      if (point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) throw this.syntaxError("expected the number of a character");
       return String.fromCodePoint(point);
     }
     const escaped = this.source[this.at++];
-    if (escaped === undefined) throw this.error("expected an escaped character");
+    if (escaped === undefined) throw this.syntaxError("expected an escaped character");
     const simple = SIMPLE_ESCAPES.get(escaped);
     if (simple !== undefined) return simple;
-    if (/[A-Za-z0-9]/.test(escaped)) throw this.error(`expected an escape that exists, got \`\\${escaped}\``);
+    if (/[A-Za-z0-9]/.test(escaped)) throw this.syntaxError(`expected an escape that exists, got \`\\${escaped}\``);
     return escaped;
   }
 
@@ -191,18 +216,21 @@ export abstract class RuleReader {
     return found;
   }
 
+  /** Returns the current position as line and column, from 1. */
   #place(): string {
     const before = this.source.slice(0, this.at).split("\n");
     return `line ${before.length}, column ${last(before).length + 1}`;
   }
 
-  protected error(problem: string): ArgumentError {
+  /** Returns the error for text at the current position that does not parse. */
+  protected syntaxError(problem: string): ArgumentError {
     return new ArgumentError(
       `The grammar does not parse at ${this.#place()}: ${problem}, near ${shown(this.source.slice(this.at, this.at + 20))}`,
     );
   }
 
-  protected refuse(what: string): UnsupportedError {
+  /** Returns the error for a construct at the current position that is not supported. */
+  protected unsupported(what: string): UnsupportedError {
     return new UnsupportedError(`The grammar has ${what} at ${this.#place()}, which is not supported; write it without`);
   }
 }

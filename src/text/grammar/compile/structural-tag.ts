@@ -1,4 +1,7 @@
-/** Structural tags: free text, and text between tags that a schema, a regular expression or a grammar describes. */
+/**
+ * Structural tags: descriptions of texts that mix free text with tagged parts, such as `<tool_call>…</tool_call>`. A schema, a regular
+ * expression or a grammar describes the content of a tag.
+ */
 import { EMPTY, oneOfThese, choiceOf, repeat, sequence, sequenceOf, text, type Expression } from "../expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
 import { shown } from "../../../base/util/shown.ts";
@@ -9,10 +12,12 @@ import type { SchemaCompiler } from "./schema/compiler.ts";
 import { isSchemaObject, toSchema, type SchemaObject } from "./schema/keywords.ts";
 import { messageOf } from "../../../base/util/values.ts";
 
-function wrong(path: string, expected: string, got: unknown): ArgumentError {
+/** Returns the error for a value in a tag that is not as expected. */
+function invalid(path: string, expected: string, got: unknown): ArgumentError {
   return new ArgumentError(`Expected \`${path}\` of the structural tag to be ${expected}, got ${shown(got)}`);
 }
 
+/** Translates structural tags to expressions. `path` names a value in error messages. */
 class TagReader {
   readonly #compiler: SchemaCompiler;
 
@@ -21,29 +26,30 @@ class TagReader {
   }
 
   #object(value: unknown, path: string): SchemaObject {
-    if (!isSchemaObject(value)) throw wrong(path, "an object", value);
+    if (!isSchemaObject(value)) throw invalid(path, "an object", value);
     return value;
   }
 
   #string(owner: SchemaObject, name: string, path: string, isEmptyAllowed = true): string {
     const value = owner[name];
     if (typeof value !== "string" || (!isEmptyAllowed && value === ""))
-      throw wrong(`${path}.${name}`, isEmptyAllowed ? "a string" : "a string, not empty", value);
+      throw invalid(`${path}.${name}`, isEmptyAllowed ? "a string" : "a string, not empty", value);
     return value;
   }
 
   #list<T>(owner: SchemaObject, name: string, path: string, read: (item: unknown, path: string) => T): T[] {
     const value = owner[name];
-    if (!Array.isArray(value) || value.length === 0) throw wrong(`${path}.${name}`, "an array, not empty", value);
+    if (!Array.isArray(value) || value.length === 0) throw invalid(`${path}.${name}`, "an array, not empty", value);
     return value.map((item, at) => read(item, `${path}.${name}.${at}`));
   }
 
   #flag(owner: SchemaObject, name: string, path: string): boolean {
     const value = owner[name];
-    if (value !== undefined && typeof value !== "boolean") throw wrong(`${path}.${name}`, "a boolean", value);
+    if (value !== undefined && typeof value !== "boolean") throw invalid(`${path}.${name}`, "a boolean", value);
     return value === true;
   }
 
+  /** Returns the expression of free text that contains none of `strings`. */
   #without(strings: readonly string[]): Expression {
     return textWithout(strings, this.#compiler.builder);
   }
@@ -63,7 +69,7 @@ class TagReader {
     const triggers = this.#list(format, "triggers", path, (item, at) => this.#string({ trigger: item }, "trigger", at, false));
     const tags = this.#list(format, "tags", path, (item, at) => this.#tag(item, at));
     for (const { begin } of tags)
-      if (!triggers.some((trigger) => begin.startsWith(trigger))) throw wrong(`${path}.tags`, "tags that begin with a trigger", begin);
+      if (!triggers.some((trigger) => begin.startsWith(trigger))) throw invalid(`${path}.tags`, "tags that begin with a trigger", begin);
     const tag = choiceOf(tags.map(({ expression }) => expression));
     const [isAtLeastOne, isOnlyOne] = [this.#flag(format, "at_least_one", path), this.#flag(format, "stop_after_first", path)];
     if (isAtLeastOne && isOnlyOne) return tag;
@@ -73,6 +79,7 @@ class TagReader {
     return isAtLeastOne ? sequence(tag, more) : more;
   }
 
+  /** Returns the expression of tags with a separator between them and no free text. */
   #separated(format: SchemaObject, path: string): Expression {
     const tag = choiceOf(this.#list(format, "tags", path, (item, at) => this.#tag(item, at).expression));
     const separator = text(this.#string(format, "separator", path));
@@ -80,6 +87,7 @@ class TagReader {
     return this.#flag(format, "at_least_one", path) ? many : oneOfThese(EMPTY, many);
   }
 
+  /** Returns the expression of the format of a tag or of a part of it. */
   format(given: unknown, path: string): Expression {
     const format = this.#object(given, path);
     switch (format["type"]) {
@@ -106,7 +114,7 @@ class TagReader {
       case "qwen_xml_parameter":
         throw new UnsupportedError(`The structural tag's \`${path}\` has the type qwen_xml_parameter, which is not supported`);
       default:
-        throw wrong(
+        throw invalid(
           `${path}.type`,
           "const_string, any_text, json_schema, regex, grammar, sequence, or, tag, triggered_tags or tags_with_separator",
           format["type"],
@@ -114,7 +122,7 @@ class TagReader {
     }
   }
 
-  /** Returns the expression of the older form: schemas between two strings. */
+  /** Returns the expression of a tag in the older form: `structures` with `begin`, `schema` and `end`, and `triggers`. */
   legacy(structures: readonly unknown[], triggers: unknown): Expression {
     const tags = structures.map((given, at) => {
       const { begin, schema, end } = this.#object(given, `structures.${at}`);
@@ -143,9 +151,9 @@ function parsedSchema(source: string): unknown {
  */
 export function structuralTagExpression(tag: unknown, compiler: SchemaCompiler): Expression {
   const reader = new TagReader(compiler);
-  if (!isSchemaObject(tag)) throw wrong("structural_tag", "an object", tag);
+  if (!isSchemaObject(tag)) throw invalid("structural_tag", "an object", tag);
   const { structures, triggers, format } = tag;
   if (Array.isArray(structures) && structures.length > 0) return reader.legacy(structures, triggers);
-  if (format === undefined) throw wrong("structural_tag", "an object with a `format`, or with `structures` and `triggers`", tag);
+  if (format === undefined) throw invalid("structural_tag", "an object with a `format`, or with `structures` and `triggers`", tag);
   return reader.format(format, "format");
 }

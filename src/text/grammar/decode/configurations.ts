@@ -1,20 +1,23 @@
 /**
- * Configurations of a text in a grammar: all states that the text may be in, each with its stack. Equal configurations are one object, and
- * each object caches its successors by byte, so that a text mostly follows cached transitions.
+ * Configurations of a text in a grammar: all automaton states that the text so far may be in, each with its stack of calls. Equal
+ * configurations are one object, which caches its successor for each byte, so that most bytes of a text follow a cached transition.
  */
 import { UnsupportedError } from "../../../base/errors.ts";
 import type { Automaton, AutomatonState } from "./automaton.ts";
 
-/** Loop count that stands for any number between the bounds: the loop may repeat or end, and no token can reach `max`. */
+/** Loop count in place of any count from `min` on that no single token can bring to `max`: the loop may repeat or end. */
 const FREE = -1;
-/** Loop count that stands for any number far below `min`: no token can complete the loop. */
+/** Loop count in place of any count that no single token can bring to `min`: the loop must repeat. */
 const FAR = -2;
 
-/** State with its stack: for a loop the number of finished repetitions, and the point to continue at after the state's end. */
+/** State of the automaton with its stack. Equal points are one object. */
 interface Point {
   readonly id: number;
+  /** Number of the state. */
   readonly state: number;
+  /** Number of finished repetitions if the state is a loop, {@link FREE} or {@link FAR}; 0 for other states. */
   readonly count: number;
+  /** Point to continue at when the innermost call or loop body ends; null outside of calls and loops. */
   readonly parent: Point | null;
   /** Equivalent point for the next token: merges loop counts that no single token can bring to a bound. */
   readonly relaxed: Point;
@@ -22,22 +25,26 @@ interface Point {
 
 /** Set of points that a text may be at. */
 export interface Configuration {
+  /** Points at which a byte can follow, by id. */
   readonly points: readonly Point[];
   /** Whether the text may end here. */
   readonly canEnd: boolean;
   /** Successor by byte; null if no text continues with the byte, absent if not computed yet. */
   readonly next: (Configuration | null | undefined)[];
-  /** Configuration with merged loop counts; the same tokens can follow on both. */
+  /**
+   * Configuration of the relaxed points: the same tokens can follow it. Texts that differ only in loop counts share it, and with it the
+   * mask.
+   */
   readonly relaxed: Configuration;
   /** Tokens that may follow, cached by `maskOf`; undefined until computed. */
   mask: Uint32Array | undefined;
 }
 
-/** Max states that a text may be in at once, states passed without a byte included. */
+/** Max states that a text may be in at once, including states that it passes without a byte. */
 const MAX_STATES = 8192;
 
-/** Max cached configurations. Beyond it the cache is emptied; configurations in use stay valid. */
-const MAX_KEPT = 4000;
+/** Max cached configurations. A full cache is emptied; configurations in use stay valid. */
+const MAX_CACHED = 4000;
 
 /** Returns the error for a grammar that would take too long to match. */
 export function tooAmbiguous(): UnsupportedError {
@@ -52,7 +59,7 @@ export class Configurations {
   #points = new Map<string, Point>();
   #known = new Map<string, Configuration>();
   #nextId = 0;
-  #work = 0;
+  #visitedStates = 0;
 
   /** @param horizon - Max bytes of a token. */
   constructor({ states, start }: Automaton, horizon: number) {
@@ -72,7 +79,7 @@ export class Configurations {
 
   /** Number of states visited so far; cached transitions add nothing. */
   get work(): number {
-    return this.#work;
+    return this.#visitedStates;
   }
 
   /**
@@ -91,25 +98,29 @@ export class Configurations {
     return (from.next[byte] = reached.length === 0 ? null : this.#closure(reached));
   }
 
+  /** Returns the point with these properties, created at its first use. */
   #point(state: number, count: number, parent: Point | null): Point {
     const key = `${state} ${count} ${parent?.id ?? ""}`;
     const known = this.#points.get(key);
     if (known !== undefined) return known;
-    const seen = this.#relaxedCount(this.#states[state]!, count);
-    const above = parent?.relaxed ?? null;
+    const relaxedCount = this.#relaxedCount(this.#states[state]!, count);
+    const relaxedParent = parent?.relaxed ?? null;
     const made: { -readonly [K in keyof Point]: Point[K] | undefined } = { id: this.#nextId++, state, count, parent, relaxed: undefined };
-    made.relaxed = seen === count && above === parent ? (made as Point) : this.#point(state, seen, above);
+    made.relaxed = relaxedCount === count && relaxedParent === parent ? (made as Point) : this.#point(state, relaxedCount, relaxedParent);
     this.#points.set(key, made as Point);
     return made as Point;
   }
 
+  /** Returns the count in place of a loop's count for the next token: {@link FREE}, {@link FAR}, or itself if a token can reach a bound. */
   #relaxedCount(state: AutomatonState, count: number): number {
     if (state.kind !== "loop" || count < 0) return count;
     if (count >= state.min && count + this.#horizon <= state.max) return FREE;
     return count + this.#horizon < state.min ? FAR : count;
   }
 
-  /** Returns the configuration of all points reached without a byte; null if it is empty and the text cannot end. */
+  /**
+   * Returns the configuration of all points that are reached from some points without a byte; null if it has none and the text cannot end.
+   */
   #closure(from: readonly Point[]): Configuration | null {
     const seen = new Set<Point>();
     const stack = [...from];
@@ -118,7 +129,7 @@ export class Configurations {
     for (let point = stack.pop(); point !== undefined; point = stack.pop()) {
       if (seen.has(point)) continue;
       seen.add(point);
-      this.#work++;
+      this.#visitedStates++;
       if (seen.size > MAX_STATES) throw tooAmbiguous();
       const { count, parent } = point;
       const state = this.#states[point.state]!;
@@ -133,8 +144,9 @@ export class Configurations {
           stack.push(this.#point(state.start, 0, this.#point(state.next, 0, parent)));
           break;
         case "loop": {
-          const more = count < 0 ? count : Math.min(count + 1, state.max === Infinity ? Math.max(state.min, 1) : state.max);
-          if (count < 0 || count < state.max) stack.push(this.#point(state.body, 0, this.#point(point.state, more, parent)));
+          // Without a maximum, counts from `min` on are equivalent, so the count stops there.
+          const nextCount = count < 0 ? count : Math.min(count + 1, state.max === Infinity ? Math.max(state.min, 1) : state.max);
+          if (count < 0 || count < state.max) stack.push(this.#point(state.body, 0, this.#point(point.state, nextCount, parent)));
           if (count === FREE || count >= state.min) stack.push(this.#point(state.next, 0, parent));
           break;
         }
@@ -147,12 +159,13 @@ export class Configurations {
     return points.length === 0 && !canEnd ? null : this.#configuration(points, canEnd);
   }
 
+  /** Returns the configuration of these points, created at its first use. */
   #configuration(points: Point[], canEnd: boolean): Configuration {
     points.sort((a, b) => a.id - b.id);
     const key = `${canEnd ? "." : ""}${points.map((point) => point.id).join()}`;
     const known = this.#known.get(key);
     if (known !== undefined) return known;
-    if (this.#known.size >= MAX_KEPT) {
+    if (this.#known.size >= MAX_CACHED) {
       this.#known = new Map();
       this.#points = new Map();
     }

@@ -1,23 +1,23 @@
-/** Grammar constraint on the tokens of one choice. */
+/** Applies a grammar to the sampling of one text. */
 import { EngineError } from "../../../base/errors.ts";
 import type { Configuration, Configurations } from "./configurations.ts";
 import { maskOf } from "./mask.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** Grammar constraint of one request; follows the sampled tokens. */
+/** Grammar constraint on one sampled text. Each sampled token must be recorded with {@link GrammarConstraint.record}. */
 export class GrammarConstraint {
   readonly #configurations: Configurations;
   readonly #vocabulary: Vocabulary;
   readonly #endTokenIds: readonly number[];
-  /** Configuration of the text so far; null once the text has ended. */
-  #at: Configuration | null;
+  /** Configuration of the text so far; null once an end token was sampled. */
+  #current: Configuration | null;
 
   /** @param endTokenIds - Tokens that end the text: allowed once the text is complete, and the only allowed tokens from then on. */
   constructor(configurations: Configurations, vocabulary: Vocabulary, endTokenIds: readonly number[]) {
     this.#configurations = configurations;
     this.#vocabulary = vocabulary;
     this.#endTokenIds = endTokenIds;
-    this.#at = configurations.start();
+    this.#current = configurations.start();
   }
 
   /**
@@ -27,20 +27,24 @@ export class GrammarConstraint {
    */
   masked(logits: Float32Array): Float32Array {
     const result = new Float32Array(logits.length).fill(-Infinity);
-    if (this.#at !== null) {
-      const words = maskOf(this.#at, this.#configurations, this.#vocabulary);
+    if (this.#current !== null) {
+      const words = maskOf(this.#current, this.#configurations, this.#vocabulary);
       for (let at = 0; at < words.length; at++) {
+        // Each iteration handles the lowest set bit of the word, and clears it.
         for (let rest = words[at]!; rest !== 0; rest &= rest - 1) {
           const id = at * 32 + 31 - Math.clz32(rest & -rest);
           result[id] = logits[id]!;
         }
       }
     }
-    if (this.#at === null || this.#at.canEnd) for (const id of this.#endTokenIds) result[id] = logits[id]!;
+    if (this.#current === null || this.#current.canEnd) for (const id of this.#endTokenIds) result[id] = logits[id]!;
     return result;
   }
 
-  /** Returns the distribution over only the tokens that can follow: `log_softmax` of the masked logits. */
+  /**
+   * Returns the log-probabilities renormalized over the tokens that can follow: `log_softmax` of the {@link masked} ones. All are −∞ if
+   * none of these tokens has a finite one.
+   */
   logprobs(logprobs: Float32Array): Float32Array {
     const masked = this.masked(logprobs);
     let best = -Infinity;
@@ -60,16 +64,16 @@ export class GrammarConstraint {
    */
   record(id: number): void {
     const bytes = this.#vocabulary.bytesOf(id);
-    if (this.#at !== null && bytes !== null) {
-      let at: Configuration | null = this.#at;
-      for (const byte of bytes) at = at && this.#configurations.step(at, byte);
-      if (at !== null) {
-        this.#at = at;
+    if (this.#current !== null && bytes !== null) {
+      let next: Configuration | null = this.#current;
+      for (const byte of bytes) next = next && this.#configurations.step(next, byte);
+      if (next !== null) {
+        this.#current = next;
         return;
       }
     }
-    if ((this.#at !== null && !this.#at.canEnd) || !this.#endTokenIds.includes(id))
+    if ((this.#current !== null && !this.#current.canEnd) || !this.#endTokenIds.includes(id))
       throw new EngineError(`The token ${id} was sampled, which the grammar does not allow there`);
-    this.#at = null;
+    this.#current = null;
   }
 }

@@ -1,11 +1,11 @@
-/** UTF-8 byte sequences of ranges of code points. */
+/** UTF-8 encodings of ranges of code points, as sequences of byte ranges. */
 import { normalized } from "../code-points.ts";
 import type { CodePointRange } from "../expression.ts";
 
 /** Range of bytes from the first to the last, both included. */
 export type ByteRange = readonly [first: number, last: number];
 
-/** Ranges of code points by the length of their encoding; surrogates are left out because they have no encoding. */
+/** Ranges of code points with encodings of equal length. Surrogates have no encoding and are left out. */
 const BLOCKS: readonly CodePointRange[] = [
   [0, 0x7f],
   [0x80, 0x7ff],
@@ -23,24 +23,28 @@ function encoded(codePoint: number): number[] {
   return [0xf0 | (codePoint >> 18), tail(12), tail(6), tail(0)];
 }
 
-/** Splits a range of encodings of one length into pieces, each a product of byte ranges. */
+/**
+ * Splits the encodings of equal length from `first` to `last` into products of byte ranges. The bytes after the first one range over 80–BF
+ * where it is not at an end: C3 A9 – C5 82 becomes [C3][A9–BF], [C4][80–BF] and [C5][80–82].
+ */
 function split(first: readonly number[], last: readonly number[]): ByteRange[][] {
   const [a, ...restA] = first;
   const [b, ...restB] = last;
   if (a === undefined || b === undefined) return [[]];
   if (a === b) return split(restA, restB).map((rest) => [[a, b], ...rest]);
-  const isLow = restA.every((byte) => byte === 0x80);
-  const isHigh = restB.every((byte) => byte === 0xbf);
+  // Whether the first byte's whole block is included at each end of the range.
+  const isWholeAtFirst = restA.every((byte) => byte === 0x80);
+  const isWholeAtLast = restB.every((byte) => byte === 0xbf);
   const pieces: ByteRange[][] = [];
-  const [from, to] = [isLow ? a : a + 1, isHigh ? b : b - 1];
+  const [from, to] = [isWholeAtFirst ? a : a + 1, isWholeAtLast ? b : b - 1];
   const ends = (byte: number) => restA.map(() => byte);
-  if (!isLow) pieces.push(...split(restA, ends(0xbf)).map((rest): ByteRange[] => [[a, a], ...rest]));
+  if (!isWholeAtFirst) pieces.push(...split(restA, ends(0xbf)).map((rest): ByteRange[] => [[a, a], ...rest]));
   if (from <= to) pieces.push([[from, to], ...restA.map((): ByteRange => [0x80, 0xbf])]);
-  if (!isHigh) pieces.push(...split(ends(0x80), restB).map((rest): ByteRange[] => [[b, b], ...rest]));
+  if (!isWholeAtLast) pieces.push(...split(ends(0x80), restB).map((rest): ByteRange[] => [[b, b], ...rest]));
   return pieces;
 }
 
-/** Returns the encodings of the code points in `ranges`: each entry is a product of byte ranges, all of them disjoint. */
+/** Returns the encodings of the code points in `ranges` as disjoint products of byte ranges: one byte of each range, in order. */
 export function utf8Ranges(ranges: readonly CodePointRange[]): ByteRange[][] {
   return normalized(ranges).flatMap(([first, last]) =>
     BLOCKS.flatMap(([low, high]) => {

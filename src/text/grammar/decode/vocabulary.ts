@@ -1,23 +1,26 @@
-/** Vocabulary as a byte trie in flat arrays, which is walked without pointers. */
+/** Vocabulary as a trie over bytes, in flat arrays so that a walk reads memory in order. */
 
-/** Trie nodes in preorder: each node precedes its descendants. */
+/** Trie of tokens. Nodes are in preorder: each node precedes its descendants. The root has no node. */
 export interface TokenTree {
   /** Byte that leads to each node. */
   readonly bytes: Uint8Array;
-  /** Number of bytes above each node. */
+  /** Number of bytes before each node's byte. */
   readonly depths: Uint16Array;
   /** Index of the first node after each node's subtree. */
   readonly ends: Int32Array;
   /** Start of each node's tokens in `ids`; one more entry than there are nodes. */
   readonly firstIds: Int32Array;
+  /** Ids of the tokens, in the order of their nodes. */
   readonly ids: Int32Array;
 }
 
+/** Token that is text. */
 interface Token {
   readonly id: number;
   readonly bytes: Uint8Array;
 }
 
+/** Builds the trie of tokens, none of them empty. */
 function buildTree(tokens: readonly Token[]): TokenTree {
   const sorted = [...tokens].sort((a, b) => Buffer.compare(a.bytes, b.bytes));
   const bytes: number[] = [];
@@ -25,15 +28,17 @@ function buildTree(tokens: readonly Token[]): TokenTree {
   const ends: number[] = [];
   const firstIds: number[] = [];
   const ids: number[] = [];
+  /** Nodes of the previous token. */
   const path: number[] = [];
-  let before = new Uint8Array(0);
-  const leave = (depth: number): void => {
+  let previous = new Uint8Array(0);
+  // In sorted order, nodes that the next token does not share are complete.
+  const completeFrom = (depth: number): void => {
     for (const node of path.splice(depth)) ends[node] = bytes.length;
   };
   for (const token of sorted) {
     let shared = 0;
-    while (shared < before.length && before[shared] === token.bytes[shared]) shared++;
-    leave(shared);
+    while (shared < previous.length && previous[shared] === token.bytes[shared]) shared++;
+    completeFrom(shared);
     for (let depth = shared; depth < token.bytes.length; depth++) {
       path.push(bytes.length);
       bytes.push(token.bytes[depth]!);
@@ -42,9 +47,9 @@ function buildTree(tokens: readonly Token[]): TokenTree {
       firstIds.push(ids.length);
     }
     ids.push(token.id);
-    before = token.bytes as Uint8Array<ArrayBuffer>;
+    previous = token.bytes as Uint8Array<ArrayBuffer>;
   }
-  leave(0);
+  completeFrom(0);
   firstIds.push(ids.length);
   return {
     bytes: Uint8Array.from(bytes),
@@ -55,14 +60,15 @@ function buildTree(tokens: readonly Token[]): TokenTree {
   };
 }
 
-/** Tokens made of one set of bytes alone, and the trie of all other tokens. */
+/** Vocabulary split by a set of bytes: tokens made of these bytes alone, and the trie of all other tokens. */
 export interface SplitVocabulary {
   /** Tokens made of bytes in the set alone, one bit per token. */
   readonly within: Uint32Array;
+  /** Tokens with at least one other byte. */
   readonly beyond: TokenTree;
 }
 
-/** Max cached splits; beyond it all are dropped. */
+/** Max cached splits; a full cache is emptied. */
 const MAX_SPLITS = 64;
 
 /** Tokens that a grammar may choose from. */
@@ -71,33 +77,34 @@ export class Vocabulary {
   readonly size: number;
   /** Max bytes of a token. */
   readonly maxTokenBytes: number;
+  /** All tokens that are text. */
   readonly tree: TokenTree;
-  readonly #tokens: readonly (Uint8Array | null)[];
-  readonly #texts: readonly Token[];
+  readonly #bytes: readonly (Uint8Array | null)[];
+  readonly #textTokens: readonly Token[];
   #splits = new Map<string, SplitVocabulary>();
 
   /** @param tokens - By id, the exact bytes of each token; null or empty for a token that is not text. */
   constructor(tokens: readonly (Uint8Array | null)[]) {
     this.size = tokens.length;
-    this.#tokens = tokens;
-    this.#texts = tokens.flatMap((bytes, id) => (bytes === null || bytes.length === 0 ? [] : [{ id, bytes }]));
-    this.maxTokenBytes = this.#texts.reduce((max, { bytes }) => Math.max(max, bytes.length), 1);
-    this.tree = buildTree(this.#texts);
+    this.#bytes = tokens;
+    this.#textTokens = tokens.flatMap((bytes, id) => (bytes === null || bytes.length === 0 ? [] : [{ id, bytes }]));
+    this.maxTokenBytes = this.#textTokens.reduce((max, { bytes }) => Math.max(max, bytes.length), 1);
+    this.tree = buildTree(this.#textTokens);
   }
 
   /** Returns the bytes of a token; null if the token is not text. */
   bytesOf(id: number): Uint8Array | null {
-    const bytes = this.#tokens[id];
+    const bytes = this.#bytes[id];
     return bytes === undefined || bytes === null || bytes.length === 0 ? null : bytes;
   }
 
-  /** Returns an empty set of tokens. */
+  /** Returns a mask without tokens, with one bit per token id. */
   emptyMask(): Uint32Array {
     return new Uint32Array((this.size + 31) >>> 5);
   }
 
   /**
-   * Splits the tokens by a set of bytes.
+   * Splits the tokens by a set of bytes; cached.
    *
    * @param isWithin - Whether each byte value is in the set, 256 entries.
    */
@@ -106,7 +113,7 @@ export class Vocabulary {
     const known = this.#splits.get(key);
     if (known !== undefined) return known;
     const within = this.emptyMask();
-    const beyond = this.#texts.filter(({ id, bytes }) => {
+    const beyond = this.#textTokens.filter(({ id, bytes }) => {
       const isBeyond = !bytes.every((byte) => isWithin[byte]);
       if (!isBeyond) within[id >>> 5]! |= 1 << (id & 31);
       return isBeyond;

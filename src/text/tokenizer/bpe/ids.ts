@@ -23,7 +23,7 @@ export class IdList {
     this.#length = length;
   }
 
-  /** Makes room for `count` more ids. */
+  /** Enlarges the array if it has no room for `count` more ids. */
   reserve(count: number): void {
     if (this.#length + count <= this.#ids.length) return;
     const larger = new Int32Array(Math.max(this.#ids.length * 2, this.#length + count));

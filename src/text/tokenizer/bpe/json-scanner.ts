@@ -1,14 +1,15 @@
-/** Reading of large JSON files as bytes, without the objects that `JSON.parse` makes. */
+/** Reads large JSON files as bytes, without the objects and strings that `JSON.parse` creates. */
 
 const [QUOTE, BACKSLASH, COMMA, COLON, OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [0x22, 0x5c, 0x2c, 0x3a, 0x7b, 0x7d, 0x5b, 0x5d];
+/** Characters of the escape sequences of two bytes: `\n` is a line feed. */
 const ESCAPES: ReadonlyMap<number, number> = new Map(
   Array.from('"\\/bfnrt').map((name, index) => [name.charCodeAt(0), '"\\/\b\f\n\r\t'.charCodeAt(index)]),
 );
 
-/** Max levels of nested values. */
+/** Max levels of nested values that {@link JsonScanner.skip} passes. */
 const MAX_DEPTH = 128;
 
-/** Error of a text that is not JSON, with the position in bytes. */
+/** Error for a text that is not JSON, with the position in bytes. */
 export class JsonSyntaxError extends Error {
   readonly position: number;
 
@@ -18,7 +19,7 @@ export class JsonSyntaxError extends Error {
   }
 }
 
-/** A position in a JSON text. Each method reads from there and moves it. */
+/** Reader of a JSON text with a current position. Each method reads a value there, and leaves the position after the value. */
 export class JsonScanner {
   readonly bytes: Uint8Array;
   /** Position in bytes. */
@@ -45,45 +46,50 @@ export class JsonScanner {
     return -1;
   }
 
-  #take(byte: number): void {
+  /** Skips white space and one expected byte. */
+  #expect(byte: number): void {
     if (this.peek() !== byte) this.fail();
     this.at++;
   }
 
-  /** Reads an object; `entry` reads the value of a key. */
+  /** Reads an object: calls `entry` for each key, which must read the value. A key of more than about 1,000 bytes is passed as "". */
   object(entry: (key: string) => void): void {
     const key = new Uint8Array(1024);
     this.#members(OPEN, CLOSE, () => {
       const start = this.at;
       const end = this.string(key, 0);
-      // Longer keys than the buffer are of no interest to any caller.
+      // No caller looks for a key that is longer than the buffer.
       const name = end < 0 ? "" : Buffer.from(key.buffer, 0, end).toString();
       if (end < 0) {
         this.at = start;
         this.skip();
       }
-      this.#take(COLON);
+      this.#expect(COLON);
       entry(name);
     });
   }
 
-  /** Reads an array; `element` reads an element. */
+  /** Reads an array: calls `element` for each element, which must read it. */
   array(element: () => void): void {
     this.#members(OPEN_LIST, CLOSE_LIST, element);
   }
 
-  /** Reads an object with keys written to `target()` at `from()`; `entry` is called with the end of each key there, and reads the value. */
+  /**
+   * Reads an object without making strings of its keys: writes the UTF-8 of each key to `target()` at `from()`, which are asked anew for
+   * each key. Then calls `entry` with the end of the key there; it must read the value.
+   */
   entries(target: () => Uint8Array, from: () => number, entry: (end: number) => void): void {
     this.#members(OPEN, CLOSE, () => {
       const end = this.string(target(), from());
       if (end < 0) this.fail();
-      this.#take(COLON);
+      this.#expect(COLON);
       entry(end);
     });
   }
 
+  /** Reads the members of an object or array, each with `member`, and the commas between them. */
   #members(open: number, close: number, member: () => void): void {
-    this.#take(open);
+    this.#expect(open);
     if (this.peek() === close) {
       this.at++;
       return;
@@ -103,15 +109,16 @@ export class JsonScanner {
   /**
    * Reads a string and writes its UTF-8 to `target`.
    *
-   * @returns the end in `target`; -1 if the string does not fit.
+   * @param from - Position of the string's first byte in `target`.
+   * @returns the end in `target`; -1 if the string may not fit, because each character needs 4 free bytes. The position is then undefined.
    */
   string(target: Uint8Array, from: number): number {
     if (this.peek() !== QUOTE) this.fail();
     const { bytes } = this;
-    const room = target.length - 4;
+    const maxEnd = target.length - 4;
     let end = from;
     for (let at = this.at + 1; at < bytes.length;) {
-      if (end > room) return -1;
+      if (end > maxEnd) return -1;
       const byte = bytes[at]!;
       if (byte === QUOTE) {
         this.at = at + 1;
@@ -153,7 +160,7 @@ export class JsonScanner {
     return end + writeCodePoint(target, end, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
   }
 
-  /** Reads `\uXXXX`. */
+  /** Reads `\uXXXX`; returns the UTF-16 unit. */
   #unit(): number {
     let code = 0;
     for (let digit = 2; digit < 6; digit++) {

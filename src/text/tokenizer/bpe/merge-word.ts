@@ -1,15 +1,15 @@
 /**
- * Merging of the symbols of a word: the pair with the lowest rank merges first, of equal ranks the leftmost.
+ * Merging of the symbols (token ids) of a word. The pair with the lowest rank merges first; of several pairs with this rank, the leftmost.
  *
  * @source Hugging Face `tokenizers` 0.23, `models/bpe/word.rs`.
  */
 import type { MergeTable } from "./merge-table.ts";
 
-/** Max symbols merged by scanning all pairs for each merge; longer words use a heap. */
+/** Max symbols of a word that is merged by scanning all pairs for each merge, in quadratic time; longer words use a heap. */
 const SCANNED_SYMBOLS = 40;
 
-/** Base of the heap's keys, rank × base + position: more than the positions of any text in memory. */
-const POSITIONS = 2 ** 28;
+/** Factor in the keys of the heap, rank × factor + position: greater than any position, as a text in memory is shorter. */
+const KEY_FACTOR = 2 ** 28;
 
 /**
  * Merges the symbols `symbols[0..count)` in place.
@@ -21,24 +21,27 @@ export function mergeWord(symbols: Int32Array, count: number, merges: MergeTable
   return count <= SCANNED_SYMBOLS ? mergeShort(symbols, count, merges) : mergeLong(symbols, count, merges);
 }
 
-const NONE = 0x7fff_ffff;
+/** Rank of a pair that does not merge. */
+const NO_RANK = 0x7fff_ffff;
+// Slot in the merge table and rank of the pair at each position, reused for every word.
 const slots = new Int32Array(SCANNED_SYMBOLS);
 const ranks = new Int32Array(SCANNED_SYMBOLS);
 
+/** Merges by scanning the ranks of all pairs for each merge. */
 function mergeShort(symbols: Int32Array, count: number, merges: MergeTable): number {
-  const look = (at: number): void => {
+  const findPair = (at: number): void => {
     const slot = merges.find(symbols[at]!, symbols[at + 1]!);
     slots[at] = slot;
-    ranks[at] = slot < 0 ? NONE : merges.rank(slot);
+    ranks[at] = slot < 0 ? NO_RANK : merges.rank(slot);
   };
   let length = count;
-  for (let at = 0; at + 1 < length; at++) look(at);
+  for (let at = 0; at + 1 < length; at++) findPair(at);
   for (;;) {
-    let best = NONE;
+    let lowest = NO_RANK;
     let from = -1;
     for (let at = 0; at + 1 < length; at++) {
-      if (ranks[at]! < best) {
-        best = ranks[at]!;
+      if (ranks[at]! < lowest) {
+        lowest = ranks[at]!;
         from = at;
       }
     }
@@ -48,18 +51,20 @@ function mergeShort(symbols: Int32Array, count: number, merges: MergeTable): num
     slots.copyWithin(from + 1, from + 2, length - 1);
     ranks.copyWithin(from + 1, from + 2, length - 1);
     length--;
-    if (from > 0) look(from - 1);
-    if (from + 1 < length) look(from);
+    if (from > 0) findPair(from - 1);
+    if (from + 1 < length) findPair(from);
   }
 }
 
+/** Merges by a heap of the pairs' ranks. */
 function mergeLong(symbols: Int32Array, count: number, merges: MergeTable): number {
+  // The remaining symbols are a linked list; -1 in `symbols` marks a symbol that was merged into its left neighbor.
   const next = new Int32Array(count);
   const previous = new Int32Array(count);
   const heap = new MinHeap(count);
   const push = (at: number): void => {
     const slot = merges.find(symbols[at]!, symbols[next[at]!]!);
-    if (slot >= 0) heap.push(merges.rank(slot) * POSITIONS + at);
+    if (slot >= 0) heap.push(merges.rank(slot) * KEY_FACTOR + at);
   };
   for (let at = 0; at < count; at++) {
     next[at] = at + 1 < count ? at + 1 : -1;
@@ -67,12 +72,12 @@ function mergeLong(symbols: Int32Array, count: number, merges: MergeTable): numb
   }
   for (let at = 0; at + 1 < count; at++) push(at);
   for (let key = heap.pop(); key >= 0; key = heap.pop()) {
-    const at = key % POSITIONS;
+    const at = key % KEY_FACTOR;
     const right = symbols[at]! < 0 ? -1 : next[at]!;
     if (right < 0) continue;
     const slot = merges.find(symbols[at]!, symbols[right]!);
-    // The pair has changed since it was pushed.
-    if (slot < 0 || merges.rank(slot) !== Math.floor(key / POSITIONS)) continue;
+    // The pair has changed since it was pushed: its key remained in the heap.
+    if (slot < 0 || merges.rank(slot) !== Math.floor(key / KEY_FACTOR)) continue;
     symbols[at] = merges.merged(slot);
     symbols[right] = -1;
     const after = next[right]!;
@@ -88,7 +93,7 @@ function mergeLong(symbols: Int32Array, count: number, merges: MergeTable): numb
   return length;
 }
 
-/** Binary heap of numbers. */
+/** Binary heap of non-negative numbers. */
 class MinHeap {
   #keys: Float64Array;
   #size = 0;
@@ -114,7 +119,7 @@ class MinHeap {
     keys[at] = key;
   }
 
-  /** Removes and returns the smallest number; -1 if the queue is empty. */
+  /** Removes and returns the smallest number; -1 if the heap is empty. */
   pop(): number {
     if (this.#size === 0) return -1;
     const keys = this.#keys;

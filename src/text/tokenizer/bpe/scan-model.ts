@@ -1,6 +1,6 @@
 /**
- * Reading of `tokenizer.json`: vocabulary and merges straight into tables, the small rest with `JSON.parse`. A vocabulary of 150,000 tokens
- * takes several times as long through JavaScript objects.
+ * Reads `tokenizer.json`: vocabulary and merges directly into tables, the small remainder with `JSON.parse`. For a vocabulary of 150,000
+ * tokens, JavaScript objects would take several times as long.
  */
 import { DataError } from "../../../base/errors.ts";
 import { JsonScanner, JsonSyntaxError } from "./json-scanner.ts";
@@ -19,11 +19,11 @@ export interface BpeTables {
   readonly merges: MergeTable;
 }
 
-/** A file of a tokenizer. */
+/** A `tokenizer.json` in two parts. */
 export interface ScannedFile {
-  /** The file with an empty vocabulary and without merges. */
+  /** The parsed file, with empty vocabulary and merges. */
   readonly rest: unknown;
-  /** Undefined if the model has no vocabulary that is an object and no merges that are an array. */
+  /** Undefined unless the model has a vocabulary that is an object, and merges that are an array. */
   readonly tables: BpeTables | undefined;
 }
 
@@ -49,8 +49,9 @@ export function scanTokenizerFile(path: string, bytes: Uint8Array): ScannedFile 
 
 function scan(path: string, bytes: Uint8Array): ScannedFile {
   const scanner = new JsonScanner(bytes);
-  const found: { texts?: TextTable; merges?: MergeTable; cut: Span[]; skipped?: number } = { cut: [] };
-  const model = (key: string): void => {
+  // `cut`: spans of the vocabulary and the merges. `skippedMerges`: start of merges before the vocabulary, which are read last.
+  const found: { texts?: TextTable; merges?: MergeTable; cut: Span[]; skippedMerges?: number } = { cut: [] };
+  const readModelEntry = (key: string): void => {
     const first = scanner.peek();
     const start = scanner.at;
     const isTable = (key === "vocab" && first === OPEN) || (key === "merges" && first === OPEN_LIST);
@@ -58,30 +59,30 @@ function scan(path: string, bytes: Uint8Array): ScannedFile {
     if (key === "vocab") {
       if (found.texts !== undefined) throw new DataError(`${path}: model.vocab: expected one, got several`);
       found.texts = readVocabulary(path, scanner);
-    } else if (found.merges !== undefined || found.skipped !== undefined) {
+    } else if (found.merges !== undefined || found.skippedMerges !== undefined) {
       throw new DataError(`${path}: model.merges: expected one, got several`);
     } else if (found.texts === undefined) {
-      // The ids of merges are known only after the vocabulary.
-      found.skipped = start;
+      // The ids of the merged tokens are known only after the vocabulary.
+      found.skippedMerges = start;
       scanner.skip();
     } else found.merges = readMerges(path, scanner, found.texts);
     found.cut.push({ start, end: scanner.at });
   };
   if (scanner.peek() === OPEN) {
     scanner.object((key) => {
-      if (key === "model" && scanner.peek() === OPEN) scanner.object(model);
+      if (key === "model" && scanner.peek() === OPEN) scanner.object(readModelEntry);
       else scanner.skip();
     });
     if (scanner.peek() >= 0) scanner.fail();
   }
   const rest = parseRest(path, bytes, found.cut);
-  const { texts, skipped } = found;
+  const { texts, skippedMerges } = found;
   if (texts === undefined) return { rest, tables: undefined };
-  const merges = found.merges ?? (skipped === undefined ? undefined : readMerges(path, new JsonScanner(bytes, skipped), texts));
+  const merges = found.merges ?? (skippedMerges === undefined ? undefined : readMerges(path, new JsonScanner(bytes, skippedMerges), texts));
   return { rest, tables: merges === undefined ? undefined : { texts, merges } };
 }
 
-/** Parses a file without its vocabulary and merges. */
+/** Parses a file with empty values in place of the spans `cut`. */
 function parseRest(path: string, bytes: Uint8Array, cut: readonly Span[]): unknown {
   const text = (from: number, to: number): string => Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString();
   let rest = "";
@@ -97,18 +98,19 @@ function parseRest(path: string, bytes: Uint8Array, cut: readonly Span[]): unkno
   }
 }
 
+/** Reads the object of ids by token, the texts straight into one pool of bytes. */
 function readVocabulary(path: string, scanner: JsonScanner): TextTable {
   let pool = new Uint8Array(1 << 20);
   let ends = new Uint32Array(1 << 15);
   let ids = new Int32Array(1 << 15);
   let count = 0;
   let poolLength = 0;
-  const room = (): Uint8Array => {
+  const poolWithRoom = (): Uint8Array => {
     if (pool.length - poolLength < MAX_TOKEN_BYTES + 4) pool = grown(pool, (length) => new Uint8Array(length));
     return pool;
   };
   scanner.entries(
-    room,
+    poolWithRoom,
     () => poolLength,
     (end) => {
       const id = scanner.integer();
@@ -128,13 +130,14 @@ function readVocabulary(path: string, scanner: JsonScanner): TextTable {
   return buildTextTable({ pool, poolLength, ends, ids, count });
 }
 
+/** Returns a copy of a list with twice its length. */
 function grown<T extends Uint8Array | Uint32Array | Int32Array>(list: T, make: (length: number) => T): T {
   const larger = make(list.length * 2);
   larger.set(list);
   return larger;
 }
 
-/** Reads merges. Each is an array of two tokens, or both in one string, separated by a space. */
+/** Reads merges, in the order of their ranks. Each is an array of two tokens, or both in one string, separated by a space. */
 function readMerges(path: string, scanner: JsonScanner, texts: TextTable): MergeTable {
   const both = new Uint8Array(2 * MAX_TOKEN_BYTES + 8);
   let pairs = new Int32Array(1 << 17);
@@ -160,10 +163,13 @@ function readMerges(path: string, scanner: JsonScanner, texts: TextTable): Merge
   return table;
 }
 
-/** End of the left token of the merge that was read last: a second result without an object for each of 500,000 merges. */
+/**
+ * Second result of {@link readPair} and {@link readJoined}: the end of the left token. It is a variable because an object for each of
+ * 500,000 merges would take long.
+ */
 let cutAt = 0;
 
-/** Reads `["a", "b"]`; returns the end of both texts, -1 for another value. */
+/** Reads `["a", "b"]` and writes `ab` to `both`; returns the end of `ab`, -1 for another value. */
 function readPair(scanner: JsonScanner, both: Uint8Array): number {
   if (scanner.peek() !== OPEN_LIST) return -1;
   scanner.at++;
@@ -178,7 +184,7 @@ function readPair(scanner: JsonScanner, both: Uint8Array): number {
   return end;
 }
 
-/** Reads `"a b"`; returns the end of both texts, -1 for another value. */
+/** Reads `"a b"` and writes `ab` to `both`; returns the end of `ab`, -1 for another value. */
 function readJoined(scanner: JsonScanner, both: Uint8Array): number {
   const end = scanner.string(both, 0);
   cutAt = end < 0 ? -1 : both.subarray(0, end).indexOf(0x20);
@@ -187,6 +193,7 @@ function readJoined(scanner: JsonScanner, both: Uint8Array): number {
   return end - 1;
 }
 
+/** Merge with a token that is not in the vocabulary: ids of its tokens, -1 for the unknown ones, and the ends of both texts. */
 interface UnknownMerge {
   readonly left: number;
   readonly right: number;

@@ -13,34 +13,36 @@ export interface TextTableData {
   readonly ends: Uint32Array;
   /** Open-addressing hash table: id + 1, 0 for a free slot. A power of two in length. */
   readonly slots: Int32Array;
-  /** Start value of the hash function, random per table so that a file cannot be made of collisions. */
+  /** Initial value of the hash function. Random per table, so that nobody can make a file of colliding texts. */
   readonly seed: number;
 }
 
 const FNV_PRIME = 0x0100_0193;
 
-/** Continues a hash (FNV-1a) by bytes. A hash of a text continued by a second text is the hash of both. */
+/**
+ * Continues a hash (FNV-1a) by the bytes `bytes[from..to)`: the hash of a text, continued by a second text, is the hash of both together.
+ */
 export function hashBytes(hash: number, bytes: Uint8Array, from: number, to: number): number {
   let state = hash;
   for (let at = from; at < to; at++) state = Math.imul(state ^ bytes[at]!, FNV_PRIME);
   return state;
 }
 
-/** Mixes the bits of a hash so that its lowest bits select a slot. */
+/** Mixes the bits of a hash, so that its lowest bits can select a slot. */
 export function slotOf(hash: number): number {
   let mixed = hash ^ (hash >>> 15);
   mixed = Math.imul(mixed, 0x2c1b_3c6d);
   return mixed ^ (mixed >>> 12);
 }
 
-/** Returns the smallest power of two that is at least twice `count`. */
+/** Returns the number of slots of a hash table for `count` entries: a power of two, at least 16 and at least twice `count`. */
 export function tableSize(count: number): number {
   let size = 16;
   while (size < 2 * count) size *= 2;
   return size;
 }
 
-/** Shared memory of `length` 32-bit integers. */
+/** Allocates `length` integers of 32 bits in shared memory. */
 export function sharedInts(length: number): Int32Array {
   return new Int32Array(new SharedArrayBuffer(length * 4));
 }
@@ -67,7 +69,7 @@ export class TextTable {
     return this.findHashed(hashBytes(this.data.seed, bytes, from, to), bytes, from, to);
   }
 
-  /** The same as {@link find} for a known hash of the text. */
+  /** Does the same as {@link find} with a known hash of the text. */
   findHashed(hash: number, bytes: Uint8Array, from: number, to: number): number {
     const { pool, starts, ends, slots } = this.data;
     const mask = slots.length - 1;
@@ -105,7 +107,7 @@ export interface TextEntries {
   readonly count: number;
 }
 
-/** Builds a table. A text that occurs again has its last id, as in a JSON object. */
+/** Builds a table in shared memory. A text that occurs again has its last id, as in a JSON object. */
 export function buildTextTable({ pool, poolLength, ends, ids, count }: TextEntries): TextTable {
   let largest = -1;
   for (let at = 0; at < count; at++) largest = Math.max(largest, ids[at]!);
@@ -127,6 +129,7 @@ export function buildTextTable({ pool, poolLength, ends, ids, count }: TextEntri
   return table;
 }
 
+/** Adds a text of the pool to the table while it is built. */
 function insert({ data }: TextTable, id: number, start: number, end: number): void {
   const { pool, starts, ends, slots, seed } = data;
   (starts as Uint32Array)[id] = start;

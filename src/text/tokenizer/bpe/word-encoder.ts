@@ -22,11 +22,12 @@ export interface BpeModel {
   readonly ignoreMerges: boolean;
 }
 
-/** Max entries of the cache of words. */
+/** Max entries of the cache of words; a full cache is emptied. */
 const CACHED_WORDS = 8192;
 /** Max UTF-16 units of a cached word. */
 const CACHED_LENGTH = 24;
 
+/** Encoded word: its ids and the number of its bytes without a token. */
 interface CachedWord {
   readonly ids: Int32Array;
   readonly missingBytes: number;
@@ -41,8 +42,11 @@ export class WordEncoder {
   readonly #byteIds: Int32Array;
   readonly #cache = new Map<string, CachedWord>();
   readonly #utf8 = new TextEncoder();
+  /** UTF-8 of each byte's character in the byte alphabet. */
   readonly #alphabet: readonly Uint8Array[];
+  /** UTF-8 of the current word; reused. */
   #bytes = new Uint8Array(1024);
+  /** Symbols of the current word; reused. */
   #symbols = new Int32Array(1024);
   #missingBytes = 0;
 
@@ -56,7 +60,7 @@ export class WordEncoder {
     this.#byteIds = Int32Array.from(names, (name) => tables.texts.findText(name));
   }
 
-  /** Bytes of all encoded texts without a token: left out, or part of an unknown token. */
+  /** Number of bytes without a token in all words encoded so far: left out, or part of an unknown token. */
   get missingBytes(): number {
     return this.#missingBytes;
   }
@@ -89,7 +93,7 @@ export class WordEncoder {
     ids.append(this.#symbols.subarray(0, length));
   }
 
-  /** Returns the id of a word that is a token, -1 otherwise. */
+  /** Returns the id of the token that is the whole current word of `length` bytes; -1 if there is none. */
   #wholeWord(length: number): number {
     const { texts } = this.#tables;
     if (this.#model.symbols === "characters") return texts.find(this.#bytes, 0, length);
@@ -99,35 +103,38 @@ export class WordEncoder {
     return texts.find(text, 0, end);
   }
 
+  /** Splits the current word of `length` bytes into the tokens of its bytes; returns the number of symbols. */
   #byteSymbols(length: number): number {
-    const unknown = new UnknownRun(this.#symbols, this.#unknownId, this.#model.fuseUnknown);
+    const writer = new SymbolWriter(this.#symbols, this.#unknownId, this.#model.fuseUnknown);
     for (let at = 0; at < length; at++) {
       const id = this.#byteIds[this.#bytes[at]!]!;
-      if (id >= 0) unknown.add(id);
+      if (id >= 0) writer.add(id);
       else {
         this.#missingBytes++;
-        unknown.addUnknown();
+        writer.addUnknown();
       }
     }
-    return unknown.end();
+    return writer.end();
   }
 
+  /** Splits the current word of `length` bytes into the tokens of its characters; returns the number of symbols. */
   #characterSymbols(length: number): number {
-    const unknown = new UnknownRun(this.#symbols, this.#unknownId, this.#model.fuseUnknown);
+    const writer = new SymbolWriter(this.#symbols, this.#unknownId, this.#model.fuseUnknown);
     for (let at = 0, end = 0; at < length; at = end) {
       end = at + characterLength(this.#bytes[at]!);
       const id = this.#tables.texts.find(this.#bytes, at, end);
-      if (id >= 0) unknown.add(id);
+      if (id >= 0) writer.add(id);
       else if (this.#model.byteFallback && this.#hasBytes(at, end)) {
-        for (let byte = at; byte < end; byte++) unknown.addByte(this.#byteIds[this.#bytes[byte]!]!);
+        for (let byte = at; byte < end; byte++) writer.addByte(this.#byteIds[this.#bytes[byte]!]!);
       } else {
         this.#missingBytes += end - at;
-        unknown.addUnknown();
+        writer.addUnknown();
       }
     }
-    return unknown.end();
+    return writer.end();
   }
 
+  /** Whether each of the bytes `from..to` of the current word has a token. */
   #hasBytes(from: number, to: number): boolean {
     for (let at = from; at < to; at++) if (this.#byteIds[this.#bytes[at]!]! < 0) return false;
     return true;
@@ -144,8 +151,8 @@ function characterLength(first: number): number {
   return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
 
-/** Symbols of a word. Unknown symbols are written when the next known one follows, as in the reference. */
-class UnknownRun {
+/** Writes the symbols of a word. As in the reference, an unknown symbol is written only when a known symbol or the end follows. */
+class SymbolWriter {
   readonly #symbols: Int32Array;
   readonly #unknownId: number;
   readonly #isFused: boolean;
@@ -163,18 +170,19 @@ class UnknownRun {
     this.#symbols[this.#count++] = id;
   }
 
-  /** Adds the token of a byte, which in the reference does not end a run of unknown symbols. */
+  /** Adds the token of a byte. As in the reference, it does not end a run of unknown symbols, so it comes before them. */
   addByte(id: number): void {
     this.#symbols[this.#count++] = id;
   }
 
+  /** Adds an unknown symbol; none if the model has no unknown token. Fused ones become a single symbol. */
   addUnknown(): void {
     if (this.#unknownId < 0) return;
     if (!this.#isFused) this.#flush();
     this.#isPending = true;
   }
 
-  /** Returns the number of symbols. */
+  /** Writes a pending unknown symbol and returns the number of symbols. */
   end(): number {
     this.#flush();
     return this.#count;

@@ -32,7 +32,8 @@ const DICT_METHODS: Readonly<Record<string, Builtin<Dict>>> = {
   keys: builtin("", (meter, self) => view(meter, "keys", self)),
   values: builtin("", (meter, self) => view(meter, "values", self)),
 };
-const DICT_CHANGES: ReadonlySet<string> = new Set(["clear", "pop", "popitem", "setdefault", "update"]);
+/** Methods that change a `dict`; the sandbox of chat templates forbids them. */
+const DICT_MUTATORS: ReadonlySet<string> = new Set(["clear", "pop", "popitem", "setdefault", "update"]);
 
 const SEQUENCE_METHODS: Readonly<Record<string, Builtin<Tuple | readonly TemplateValue[]>>> = {
   count: builtin("value, /", (meter, self, [value]) => {
@@ -52,10 +53,11 @@ const SEQUENCE_METHODS: Readonly<Record<string, Builtin<Tuple | readonly Templat
     return valueError("the value is not in the sequence");
   }),
 };
-const LIST_CHANGES: ReadonlySet<string> = new Set(["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"]);
+/** Methods that change a `list`; the sandbox of chat templates forbids them. */
+const LIST_MUTATORS: ReadonlySet<string> = new Set(["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"]);
 
-/** Attributes of Python types that this engine lacks, by type. */
-const OTHER_ATTRIBUTES: Readonly<Record<string, ReadonlySet<string>>> = {
+/** Attributes of Python types that this engine does not support, by type. */
+const UNSUPPORTED_ATTRIBUTES: Readonly<Record<string, ReadonlySet<string>>> = {
   dict: new Set(["fromkeys"]),
   TemplateDict: new Set(["fromkeys"]),
   int: numberAttributes("bit_length", "bit_count", "to_bytes", "from_bytes", "as_integer_ratio", "numerator", "denominator"),
@@ -72,6 +74,7 @@ function numberAttributes(...names: readonly string[]): ReadonlySet<string> {
   return new Set(["real", "imag", "conjugate", ...names]);
 }
 
+/** Returns the result of `dict.keys()`, `values()` or `items()`. */
 function view(meter: Meter, kind: "keys" | "values" | "items", dict: Dict): DictView {
   meter.charge(dict.size);
   return new DictView(kind, dict);
@@ -97,13 +100,14 @@ function ownAttribute(meter: Meter, value: TemplateValue, name: string): Templat
   if (value instanceof Range && (name === "start" || name === "stop" || name === "step")) return value[name];
   if (hasMethod(value, name))
     return new Callable((inner, args, keywords) => callMethod(inner, value, name, args, keywords), "builtin_function_or_method");
-  if ((value instanceof Dict && DICT_CHANGES.has(name)) || (Array.isArray(value) && LIST_CHANGES.has(name))) {
+  if ((value instanceof Dict && DICT_MUTATORS.has(name)) || (Array.isArray(value) && LIST_MUTATORS.has(name))) {
     return new Undefined(`access to attribute '${name}' of '${typeName(value)}' object is unsafe.`);
   }
-  if (OTHER_ATTRIBUTES[typeName(value)]?.has(name) === true) return unsupported(`the attribute \`${typeName(value)}.${name}\``);
+  if (UNSUPPORTED_ATTRIBUTES[typeName(value)]?.has(name) === true) return unsupported(`the attribute \`${typeName(value)}.${name}\``);
   return undefined;
 }
 
+/** Whether this engine has a method of a value. */
 function hasMethod(value: TemplateValue, name: string): boolean {
   if (typeof value === "string") return isStringMethod(name);
   if (value instanceof Dict) return Object.hasOwn(DICT_METHODS, name);
@@ -118,6 +122,7 @@ function missing(value: TemplateValue, key: TemplateValue): Undefined {
   return new Undefined(`'${kindOf(value)}' has no attribute '${key}'`);
 }
 
+/** Returns a value's name in messages of Python's Jinja. */
 function kindOf(value: TemplateValue): string {
   return value === null ? "None" : `${typeName(value)} object`;
 }
@@ -126,8 +131,8 @@ function kindOf(value: TemplateValue): string {
 export function getAttribute(meter: Meter, value: TemplateValue, name: string): TemplateValue {
   if (value instanceof Undefined) return value.fail();
   if (value instanceof Dict) {
-    // Nearly every attribute of a template is a key; methods of dict are few.
-    if (!Object.hasOwn(DICT_METHODS, name) && !DICT_CHANGES.has(name) && name !== "fromkeys") {
+    // Nearly every attribute that templates read is a key, so a name that does not belong to `dict` is looked up at once.
+    if (!Object.hasOwn(DICT_METHODS, name) && !DICT_MUTATORS.has(name) && name !== "fromkeys") {
       const found = value.get(name);
       return found === undefined ? missing(value, name) : found;
     }
@@ -150,11 +155,12 @@ export function getItem(meter: Meter, value: TemplateValue, key: TemplateValue):
   return own === undefined ? missing(value, key) : own;
 }
 
+/** Whether a value can be a key in this engine: null, a boolean, number or string. */
 function isHashable(key: TemplateValue): boolean {
   return key === null || typeof key !== "object" || key instanceof Float;
 }
 
-/** Calls `value.name(...)`. */
+/** Calls `value.name(...)`, without creating a value for the method where possible. */
 export function callMethod(
   meter: Meter,
   value: TemplateValue,
@@ -175,7 +181,7 @@ export function callMethod(
   return callValue(meter, getAttribute(meter, value, name), args, keywords);
 }
 
-/** Calls a value. */
+/** Calls `called(...)`. */
 export function callValue(meter: Meter, called: TemplateValue, args: readonly TemplateValue[], keywords: Keywords): TemplateValue {
   meter.charge(1);
   if (called instanceof Callable) return called.call(meter, args, keywords);
@@ -184,7 +190,12 @@ export function callValue(meter: Meter, called: TemplateValue, args: readonly Te
   return typeError(`'${typeName(called)}' object is not callable`);
 }
 
-/** Returns a function that looks up a dotted path, as the argument `attribute` of filters has it; numbers in it are indices. */
+/**
+ * Returns a function that looks up the argument `attribute` of filters in a value.
+ *
+ * @param path - Dotted path, in which numbers are indices (`messages.0.role`); undefined or null = the value itself.
+ * @param otherwise - Value in place of an undefined one on the path; undefined or null = none.
+ */
 export function pathGetter(
   meter: Meter,
   path: TemplateValue | undefined,

@@ -1,6 +1,9 @@
 /** Upper, lower and title case of Python. JavaScript has no title case, and its lower case of one character lacks the final sigma. */
 
-/** Characters of four digraphs, in upper, title and lower case. */
+/** Cost of the functions of this file relative to a linear pass over the text: they test each character with regular expressions. */
+export const CASING_COST = 64;
+
+/** Characters of four digraphs, each in upper, title and lower case, in this order. */
 const DIGRAPHS = /^[\u01c4-\u01cc\u01f1-\u01f3]$/;
 /** Characters with a title case of an upper-case letter followed by lower-case letters. */
 const LIGATURES = /^[\u00df\u0587\ufb00-\ufb06\ufb13-\ufb17]$/;
@@ -21,6 +24,7 @@ export function titlePoint(point: string): string {
   // Georgian letters have an upper case, but remain as they are in titles.
   if ((code >= 0x10d0 && code <= 0x10ff) || /\p{Lt}/u.test(point)) return point;
   if (DIGRAPHS.test(point)) return String.fromCharCode(code >= 0x1f1 ? 0x1f2 : 0x1c5 + 3 * Math.floor((code - 0x1c4) / 3));
+  // The title case of these letters differs in bit 3, or is 9 code points later.
   if (IOTA_BREATHING.test(point)) return String.fromCharCode(code | 8);
   if (IOTA_ALONE.test(point)) return String.fromCharCode(code + 9);
   const upper = point.toUpperCase();
@@ -28,19 +32,19 @@ export function titlePoint(point: string): string {
   return LIGATURES.test(point) ? upper.charAt(0) + upper.slice(1).toLowerCase() : upper;
 }
 
-/** Returns the lower case of the code point at an index, which for a sigma depends on its neighbors. */
+/** Returns the lower case of the code point at an index. A sigma is final (ς) after a cased letter if none follows. */
 function lowerPoint(points: readonly string[], index: number): string {
   const point = points[index] as string;
   if (point !== "\u03a3") return point.toLowerCase();
-  const casedBeside = (step: number): boolean => {
+  const isNextToCased = (step: number): boolean => {
     let at = index + step;
     while (at >= 0 && at < points.length && CASE_IGNORABLE.test(points[at] as string)) at += step;
     return CASED.test(points[at] ?? "");
   };
-  return casedBeside(-1) && !casedBeside(1) ? "\u03c2" : "\u03c3";
+  return isNextToCased(-1) && !isNextToCased(1) ? "\u03c2" : "\u03c3";
 }
 
-/** Changes each code point of a text, given all of them. */
+/** Replaces each code point of a text by the result of `change`, which also receives its index and all code points. */
 function mapPoints(text: string, change: (point: string, index: number, points: readonly string[]) => string): string {
   return Array.from(text).map(change).join("");
 }

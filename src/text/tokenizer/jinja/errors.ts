@@ -1,4 +1,4 @@
-/** Errors of the template engine. The caller turns them into the errors of this package. */
+/** Errors of the template engine. `chat-template.ts` converts them to the errors of this package. */
 
 /** Failure that Python's Jinja raises too: a type error, an undefined value, `raise_exception`. */
 export class TemplateFailure extends Error {

@@ -1,5 +1,5 @@
 /**
- * Expressions of templates.
+ * Parser of the expressions of templates.
  *
  * @source Jinja 3.1, "Template Designer Documentation": expressions. Precedence from low to high: `if … else`, `or`, `and`, `not`,
  *   comparisons, `+ -`, `~`, `* / // %`, `**`, signs, attributes and calls, filters and tests.
@@ -19,18 +19,18 @@ const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map<string, boolean |
   ["None", null],
 ]);
 
-/** Nesting of expressions, at most. */
+/** Max nesting of expressions. */
 const MAX_NESTING = 200;
 
 const NO_ARGUMENTS: Arguments = { positional: [], named: [], rest: undefined, keywords: undefined };
 
-/** Reads expressions from tokens. */
+/** Reads expressions from tokens; the parser of statements extends it. */
 export class ExpressionParser extends TokenReader {
-  /** Names read so far; bodies of macros and loops take their own from it. */
+  /** Names that the current body has read so far. The parser of statements replaces the set for the body of a macro or loop. */
   protected reads = new Set<string>();
   #nesting = 0;
 
-  /** Counts a level of nesting; deep nesting would exhaust the stack. */
+  /** Parses one level deeper. Nesting is limited because it would exhaust the stack. */
   #nested<T>(parse: () => T): T {
     if (++this.#nesting > MAX_NESTING) this.fail(`expressions nest more than ${MAX_NESTING} deep`);
     const parsed = parse();
@@ -38,10 +38,12 @@ export class ExpressionParser extends TokenReader {
     return parsed;
   }
 
+  /** Reads an expression; without `withChoice` up to an `if`, which is then not a part of it. */
   protected expression(withChoice = true): TemplateExpression {
     return this.#nested(() => (withChoice ? this.#choice() : this.#or()));
   }
 
+  /** Reads `value if test else otherwise`. */
   #choice(): TemplateExpression {
     let value = this.#or();
     while (this.skip("name", "if")) {
@@ -104,6 +106,7 @@ export class ExpressionParser extends TokenReader {
     return this.#binary(["**"], () => this.#unary(true));
   }
 
+  /** Reads operands between operators of one precedence, from left to right. */
   #binary(operators: readonly Arithmetic[], operand: () => TemplateExpression): TemplateExpression {
     let left = operand();
     while (this.token.kind === "operator" && (operators as readonly string[]).includes(this.token.text)) {
@@ -113,6 +116,7 @@ export class ExpressionParser extends TokenReader {
     return left;
   }
 
+  /** Reads a value with its signs, attributes and calls, and with `withFilters` its filters and tests. */
   #unary(withFilters: boolean): TemplateExpression {
     const { token } = this;
     let value: TemplateExpression;
@@ -124,6 +128,7 @@ export class ExpressionParser extends TokenReader {
     return withFilters ? this.filters(value) : value;
   }
 
+  /** Reads a name, a literal or an expression in brackets. */
   #primary(): TemplateExpression {
     const { token } = this;
     switch (token.kind) {
@@ -175,7 +180,7 @@ export class ExpressionParser extends TokenReader {
     return items;
   }
 
-  /** Reads an expression, or a tuple if there are commas. */
+  /** Reads an expression, or a tuple if there are commas; `endsAt` is a name that ends the tuple. */
   protected tuple(
     options: { readonly isParenthesized?: boolean; readonly withChoice?: boolean; readonly endsAt?: string } = {},
   ): TemplateExpression {
@@ -188,7 +193,7 @@ export class ExpressionParser extends TokenReader {
     return { kind: "tuple", items };
   }
 
-  /** Reads elements between commas; with a comma, they are a tuple, which a comma may end. */
+  /** Reads elements between commas, also after the last one. `isTuple` if there is a comma. */
   #elements<T>(endsAt: string | undefined, parse: () => T): { readonly items: readonly T[]; readonly isTuple: boolean } {
     const items: T[] = [];
     let isTuple = false;
@@ -205,6 +210,7 @@ export class ExpressionParser extends TokenReader {
     return kind === "end-print" || kind === "end-block" || this.is("operator", ")") || (name !== undefined && this.is("name", name));
   }
 
+  /** Reads attributes, subscripts and calls after a value. */
   #postfix(value: TemplateExpression): TemplateExpression {
     let result = value;
     for (;;) {
@@ -215,6 +221,7 @@ export class ExpressionParser extends TokenReader {
     }
   }
 
+  /** Reads the name or number after `.`. */
   #member(value: TemplateExpression): TemplateExpression {
     const token = this.next();
     if (token.kind === "name") return { kind: "attribute", value, name: token.text };
@@ -222,6 +229,7 @@ export class ExpressionParser extends TokenReader {
     return { kind: "item", value, key: { kind: "constant", value: token.value } };
   }
 
+  /** Reads the subscript after `[`. */
   #subscript(value: TemplateExpression): TemplateExpression {
     const keys = this.#sequence("]", () => this.#key(value));
     const [only] = keys;
@@ -230,6 +238,7 @@ export class ExpressionParser extends TokenReader {
     return { kind: "item", value, key: { kind: "tuple", items: keys } };
   }
 
+  /** Reads one key of a subscript, or a slice of `value`. */
   #key(value: TemplateExpression): TemplateExpression {
     const start = this.is("operator", ":") ? undefined : this.expression();
     if (!this.skip("operator", ":")) return start as TemplateExpression;
@@ -240,7 +249,7 @@ export class ExpressionParser extends TokenReader {
     return { kind: "slice", value, start, stop, step };
   }
 
-  /** Reads filters, tests and the calls of their results. */
+  /** Reads the filters and tests after a value, and calls of their results. */
   protected filters(value: TemplateExpression): TemplateExpression {
     let result = value;
     for (;;) {
@@ -251,10 +260,10 @@ export class ExpressionParser extends TokenReader {
     }
   }
 
-  /** Reads `| name(…)` as often as it comes; `isInline` for a first filter without its bar. */
-  protected filter(value: TemplateExpression | undefined, isInline = false): TemplateExpression | undefined {
+  /** Reads filters `| name(…)`; `isFirstWithoutBar` for `{% filter upper %}`, and `value` undefined for the text of a block. */
+  protected filter(value: TemplateExpression | undefined, isFirstWithoutBar = false): TemplateExpression | undefined {
     let result = value;
-    let isFirst = isInline;
+    let isFirst = isFirstWithoutBar;
     while (isFirst || this.skip("operator", "|")) {
       const name = this.#dottedName();
       const args = this.is("operator", "(") ? this.#arguments() : NO_ARGUMENTS;
@@ -270,6 +279,7 @@ export class ExpressionParser extends TokenReader {
     return name;
   }
 
+  /** Reads a test, which begins with `is`. One argument may follow its name without brackets: `x is divisibleby 3`. */
   #test(value: TemplateExpression): TemplateExpression {
     this.next();
     const isNegated = this.skip("name", "not");
@@ -317,7 +327,7 @@ export class ExpressionParser extends TokenReader {
     return { positional, named, rest, keywords };
   }
 
-  /** Reads the target of an assignment: names, in tuples, and with `withMembers` attributes of namespaces. */
+  /** Reads the target of an assignment: a name, a tuple, and with `withMembers` also an attribute of a namespace. */
   protected target(options: { readonly withMembers?: boolean; readonly endsAt?: string } = {}): Target {
     const { items, isTuple } = this.#elements(options.endsAt, () => this.#simpleTarget(options));
     const [only] = items;

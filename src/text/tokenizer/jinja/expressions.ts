@@ -1,4 +1,4 @@
-/** Expressions as functions of a scope. */
+/** Compiler of expressions to functions that compute the value in a scope. */
 
 import { callMethod, callValue, getAttribute, getItem } from "./attributes.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
@@ -15,17 +15,18 @@ import { Dict, type Keywords, NO_KEYWORDS, truth, Tuple, typeName, Undefined, ty
 /** Computes the value of an expression. */
 export type Evaluate = (scope: Scope) => TemplateValue;
 
-/** Arguments of one call. */
-interface Given {
+/** Values of the arguments of one call. */
+interface CallArguments {
   readonly args: readonly TemplateValue[];
   readonly keywords: Keywords;
 }
 
 /** Compiles expressions. An unknown filter or test is an error of the template, except in a branch that may not be taken. */
 export class ExpressionCompiler {
+  /** Number of branches around the expression that is being compiled. */
   #branches = 0;
 
-  /** Compiles what only one branch evaluates. */
+  /** Compiles a branch, which may not be taken at run time. */
   inBranch<T>(compile: () => T): T {
     this.#branches++;
     const compiled = compile();
@@ -33,6 +34,7 @@ export class ExpressionCompiler {
     return compiled;
   }
 
+  /** Compiles an expression. */
   expression(node: TemplateExpression): Evaluate {
     switch (node.kind) {
       case "constant": {
@@ -206,8 +208,8 @@ export class ExpressionCompiler {
     };
   }
 
-  /** Compiles arguments; undefined without arguments. */
-  args(node: Arguments): ((scope: Scope) => Given) | undefined {
+  /** Compiles the arguments of a call; undefined if it has none. */
+  args(node: Arguments): ((scope: Scope) => CallArguments) | undefined {
     const positional = node.positional.map((arg) => this.expression(arg));
     const named = node.named.map(({ name, value }) => ({ name, value: this.expression(value) }));
     const rest = node.rest === undefined ? undefined : this.expression(node.rest);
@@ -239,6 +241,7 @@ function addKeyword(keywords: Map<string, TemplateValue>, name: string, value: T
   keywords.set(name, value);
 }
 
+/** Compiles the use of a name. */
 function variable(name: string): Evaluate {
   const isUnsupported = UNSUPPORTED_GLOBALS.has(name);
   return (scope) => {

@@ -1,4 +1,4 @@
-/** Filters of templates: what stands after `|`. */
+/** Filters of templates: `value | name(…)`. */
 
 import { TemplateFailure, unsupported } from "./errors.ts";
 import type { Meter } from "./meter.ts";
@@ -9,8 +9,8 @@ import type { Keywords, TemplateValue } from "./values.ts";
 
 const FILTERS: Readonly<Record<string, Filter>> = { ...TEXT_FILTERS, ...SEQUENCE_FILTERS };
 
-/** Filters of Python's Jinja that this engine lacks. */
-const OTHERS: ReadonlySet<string> = new Set([
+/** Filters of Python's Jinja that this engine does not support. */
+const UNSUPPORTED_FILTERS: ReadonlySet<string> = new Set([
   "attr",
   "e",
   "escape",
@@ -25,15 +25,15 @@ const OTHERS: ReadonlySet<string> = new Set([
   "xmlattr",
 ]);
 
-/** Whether Python's Jinja has a filter. */
+/** Whether Python's Jinja has a filter with this name, supported here or not. */
 export function isFilter(name: string): boolean {
-  return Object.hasOwn(FILTERS, name) || OTHERS.has(name);
+  return Object.hasOwn(FILTERS, name) || UNSUPPORTED_FILTERS.has(name);
 }
 
 /**
  * Applies the filter `name`.
  *
- * @throws TemplateUnsupported naming a filter of Python's Jinja that is missing here.
+ * @throws TemplateUnsupported naming a filter of Python's Jinja that is not supported.
  */
 export function applyFilter(
   meter: Meter,
@@ -44,7 +44,7 @@ export function applyFilter(
 ): TemplateValue {
   const filter = Object.hasOwn(FILTERS, name) ? FILTERS[name] : undefined;
   if (filter === undefined) {
-    if (OTHERS.has(name)) return unsupported(`the filter \`${name}\``);
+    if (UNSUPPORTED_FILTERS.has(name)) return unsupported(`the filter \`${name}\``);
     throw new TemplateFailure(`No filter named '${name}'.`);
   }
   meter.charge(1);

@@ -1,4 +1,4 @@
-/** Formatting of Python: the operator `%` on text, and `str.format`. */
+/** Formatting of text as in Python: the operator `%` (`"%d" % 5`), and `str.format` (`"{:d}".format(5)`). */
 
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
@@ -7,21 +7,23 @@ import { repr, toText } from "./print.ts";
 import { lengthOf, unitAt } from "./text.ts";
 import { Dict, isFloat, type Keywords, Tuple, typeName, type TemplateValue } from "./values.ts";
 
-/** Width or precision, at most. */
+/** Max width or precision. */
 const MAX_WIDTH = 10_000;
 
+/** Bases of the format types of integers; 10 for other types. */
 const RADIX: Readonly<Record<string, number>> = { x: 16, X: 16, o: 8, b: 2 };
 
+/** Format of `%`. Groups: name, flags, width, precision, type. */
 const PERCENT = /%(?:\(([^)]*)\))?([-+ 0#]*)(\*|\d+)?(?:\.(\*|\d*))?[hlL]?(.?)/gs;
 
 /** Returns `template % values`. */
 export function formatPercent(meter: Meter, template: string, values: TemplateValue): string {
-  // Each beginning of a named field may be searched for its end in vain.
+  // In the worst case, each `%(` is searched for its end up to the end of the template.
   meter.charge(((template.split("%(").length + 1) * template.length) / 256);
   const items = values instanceof Tuple ? values.items : [values];
   const mapping = values instanceof Dict ? values : undefined;
   let next = 0;
-  const take = (): TemplateValue => {
+  const nextItem = (): TemplateValue => {
     if (next >= items.length) return typeError("not enough arguments for format string");
     return items[next++] as TemplateValue;
   };
@@ -34,7 +36,7 @@ export function formatPercent(meter: Meter, template: string, values: TemplateVa
       if (type === "") return valueError("incomplete format");
       if (width === "*" || precision === "*") return unsupported(`the format \`${whole}\``);
       let value: TemplateValue;
-      if (name === undefined) value = take();
+      if (name === undefined) value = nextItem();
       else {
         if (mapping === undefined) return typeError("format requires a mapping");
         isNamed = true;
@@ -58,7 +60,7 @@ export function formatPercent(meter: Meter, template: string, values: TemplateVa
   return meter.made(text);
 }
 
-/** Returns a function that passes texts on, and fails as soon as they are too long together. */
+/** Returns a function that returns its text unchanged, and fails as soon as the texts so far are too long together. */
 function limitedSum(meter: Meter): (text: string) => string {
   let length = 0;
   return (text) => {
@@ -68,6 +70,7 @@ function limitedSum(meter: Meter): (text: string) => string {
   };
 }
 
+/** Returns a value in a format of `%`, without padding. */
 function percentBody(
   meter: Meter,
   value: TemplateValue,
@@ -99,6 +102,7 @@ function percentBody(
   return unsupported(`the format \`${whole}\``);
 }
 
+/** Returns `int(value)` of a number. */
 function wholeOf(value: TemplateValue): bigint {
   if (typeof value === "bigint") return value;
   const number = toNumber(value) ?? 0;
@@ -107,23 +111,25 @@ function wholeOf(value: TemplateValue): bigint {
   return BigInt(Math.trunc(number));
 }
 
-/** Returns a number, cut to an integer, in the base of a type. */
+/** Returns a number, truncated to an integer, in the base of a format type. */
 function digitsOf(value: TemplateValue, type: string): string {
   const digits = wholeOf(value).toString(RADIX[type]);
   return type === "X" ? digits.toUpperCase() : digits;
 }
 
+/** Returns a number with a fixed number of decimals, as the format type `f` does. */
 function fixedText(number: number, decimals: number): string {
   if (decimals > MAX_WIDTH) return unsupported(`a precision of more than ${MAX_WIDTH}`);
   if (Number.isFinite(number)) return fixed(number, decimals);
   return Number.isNaN(number) ? "nan" : number > 0 ? "inf" : "-inf";
 }
 
+/** Puts `plus` in front of a number that is not negative. */
 function signed(text: string, plus: string): string {
   return text.startsWith("-") ? text : plus + text;
 }
 
-/** Pads to a width; `=` puts the padding between sign and digits. */
+/** Pads a text to a width, by alignment: `<` left, `>` right, `^` centered, `=` with the padding between sign and digits. */
 function padded(meter: Meter, text: string, width: number, align: string, fill: string): string {
   if (width > MAX_WIDTH) return unsupported(`a width of more than ${MAX_WIDTH}`);
   const missing = width - lengthOf(text);
@@ -143,6 +149,7 @@ function padded(meter: Meter, text: string, width: number, align: string, fill: 
   }
 }
 
+/** Format specification of `str.format`. Groups: fill, align, sign, `#`, `0`, width, separator of thousands, precision, type. */
 const SPEC = /^(?:([^]?)([<>=^]))?([-+ ])?(#)?(0)?(\d+)?([,_])?(?:\.(\d+))?([a-zA-Z%])?$/u;
 
 /** Returns `template.format(*args, **keywords)`. Field names are positions and names, without attributes and indices. */
@@ -207,6 +214,7 @@ function formatValue(meter: Meter, value: TemplateValue, spec: string): string {
   );
 }
 
+/** Returns a number in a format of `str.format`, without separators and padding. */
 function numberBody(value: TemplateValue, number: number, type: string | undefined, precision: number | undefined, spec: string): string {
   switch (type) {
     case "f":

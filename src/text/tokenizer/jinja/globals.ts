@@ -12,6 +12,7 @@ const MAX_RANGE = 100_000;
 /** Cost of one format directive of `strftime_now` in steps of the {@link Meter}: names of days and months need a locale lookup. */
 const STEPS_PER_DIRECTIVE = 100;
 
+/** Python's `range(stop)` or `range(start, stop, step)`. */
 function range(args: readonly TemplateValue[], keywords: Keywords): Range {
   if (keywords.size > 0) return typeError("range() takes no keyword arguments");
   if (args.length === 0 || args.length > 3) return typeError(`range expected 1 to 3 arguments, got ${args.length}`);
@@ -47,10 +48,10 @@ function dict(meter: Meter, args: readonly TemplateValue[], keywords: Keywords):
   return made;
 }
 
-/** Global names of Python's Jinja that this engine rejects by name. */
+/** Global names of Python's Jinja that this engine does not support; reading one fails with a message that names it. */
 export const UNSUPPORTED_GLOBALS: ReadonlySet<string> = new Set(["lipsum", "cycler", "joiner", "self"]);
 
-/** Values of the global names. */
+/** Values of the supported global names. */
 export const GLOBALS: ReadonlyMap<string, TemplateValue> = new Map<string, TemplateValue>([
   ["range", new Callable((_, args, keywords) => range(args, keywords))],
   ["dict", new Callable((meter, args, keywords) => dict(meter, args, keywords), "TemplateDict")],

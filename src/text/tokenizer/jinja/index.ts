@@ -1,7 +1,7 @@
 /**
  * Jinja templates with Python's semantics, as transformers renders chat templates: its sandboxed environment with `trim_blocks`,
- * `lstrip_blocks`, loop controls, `tojson`, `raise_exception`, `strftime_now` and the block `generation`. Templates come from
- * strangers: they reach only the values they are given, and every rendering has limits. This is not a general template engine: there
+ * `lstrip_blocks`, loop controls, `tojson`, `raise_exception`, `strftime_now` and the block `generation`. Templates are untrusted: they
+ * can access only the values that they are given, and every rendering has limits. This is not a general template engine: there
  * are no files to include and no extensions.
  */
 
@@ -54,7 +54,7 @@ export function compile(source: string): Template {
       try {
         run(globals.inner(own), output);
       } catch (error) {
-        // Values that a template nests by itself can exhaust the stack in equality or printing.
+        // A template can nest values so deeply that comparing or printing them exhausts the stack.
         if (error instanceof RangeError) throw new TemplateFailure("RecursionError: a value is nested too deeply", { cause: error });
         throw error;
       }

@@ -1,20 +1,22 @@
-/** JSON text to values and back, as the module `json` of Python reads and writes it. */
+/** Conversion of JSON text to values and back, as Python's module `json` does it. */
 
 import { parseNestedJson } from "../../../base/util/json-size.ts";
 import { Meter } from "./meter.ts";
 import { jsonOptions, toJson } from "./print.ts";
 import { Dict, float, fromJson, int, type TemplateValue } from "./values.ts";
 
+/** Bracket, comma, colon or scalar. */
 const TOKEN = /\s*([{}[\],:]|"(?:[^"\\]|\\.)*"|[^\s{}[\],:"]+)/gy;
 
 /**
- * Parses JSON without losing what objects of JavaScript lose: `1.0` stays a float, an integer beyond 2**53 stays exact, and keys that look
- * like integers keep their place.
+ * Parses JSON without the losses of `JSON.parse`: `1.0` stays a float, an integer beyond 2**53 stays exact, and keys that look like
+ * integers keep their position in an object.
  *
  * @throws SyntaxError if the text is not JSON.
  * @throws ArgumentError `E_ARGUMENT` for text that nests too deeply.
  */
 export function parseJsonValue(text: string): TemplateValue {
+  // Checks syntax and nesting, so that the rest can rely on them.
   parseNestedJson(text);
   const tokens = Array.from(text.matchAll(TOKEN), ([, token]) => token as string);
   let at = 0;
@@ -58,7 +60,7 @@ export function parseJsonValue(text: string): TemplateValue {
 /**
  * Returns `json.dumps(value, ensure_ascii=False)`.
  *
- * @throws TemplateFailure for a value that JSON has no notation for, and for nesting beyond 500 levels.
+ * @throws TemplateFailure for a value without a notation in JSON, and for nesting beyond 500 levels.
  */
 export function jsonText(value: unknown): string {
   return toJson(new Meter({ maxSteps: Infinity, maxTextLength: Infinity }), fromJson(value), jsonOptions([]));

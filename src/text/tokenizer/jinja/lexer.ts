@@ -1,5 +1,6 @@
 /**
- * Template source to tokens, with the settings that chat templates are written for (`trim_blocks`, `lstrip_blocks`).
+ * Lexer of templates. It has the settings that chat templates are written for: `trim_blocks` removes the line end after a block, and
+ * `lstrip_blocks` the white space before a block at the start of a line.
  *
  * @source Jinja 3.1, "Template Designer Documentation": white space control, literals, operators.
  */
@@ -9,7 +10,7 @@ import { MAX_DIGITS } from "./numbers.ts";
 import { isAllSpace, strip, WHITE_SPACE } from "./text.ts";
 import { float, int, type TemplateValue } from "./values.ts";
 
-/** Kind of a token; an operator is its own kind. */
+/** Kind of a token. `data` is text outside of tags, `text` a string literal, `end` the end of the template. */
 export type TokenKind =
   | "data"
   | "begin-print"
@@ -22,17 +23,18 @@ export type TokenKind =
   | "end"
   | "operator";
 
-/** Piece of a template. */
+/** Token of a template. */
 export interface Token {
   readonly kind: TokenKind;
-  /** Source of a name or operator, text of `data`. */
+  /** Source of a name, operator or literal, text of `data`; empty for the beginning and end of a tag. */
   readonly text: string;
-  /** Value of a literal. */
+  /** Value of a literal; null for other tokens. */
   readonly value: TemplateValue;
   /** Line of the source, from 1. */
   readonly line: number;
 }
 
+// Patterns with the flag `y` are matched at the current position.
 const SPACE = `[${WHITE_SPACE}]`;
 const SKIPPED = new RegExp(`${SPACE}+`, "y");
 const FLOAT = /(?<!\.)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?e[+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)/iy;
@@ -46,6 +48,7 @@ const BLOCK_END = new RegExp(`\\+%\\}|-%\\}${SPACE}*|%\\}\\n?`, "y");
 const PRINT_END = new RegExp(`-\\}\\}${SPACE}*|\\}\\}`, "y");
 const COMMENT_END = new RegExp(`\\+#\\}|-#\\}${SPACE}*|#\\}\\n?`, "g");
 const ESCAPE = /\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([0-7]{1,3})|(.))/gs;
+/** Closing bracket of each opening bracket. */
 const CLOSING: Readonly<Record<string, string>> = { "{": "}", "(": ")", "[": "]" };
 
 /**
@@ -57,12 +60,13 @@ export function tokenize(template: string): Token[] {
   return new Lexer(template).run();
 }
 
+/** Cuts one template into tokens. */
 class Lexer {
   readonly #source: string;
   readonly #tokens: Token[] = [];
   #at = 0;
   #line = 1;
-  /** Whether the text before {@link #at} ended with a line end. */
+  /** Whether the current position is at the start of a line. */
   #startsLine = true;
 
   constructor(template: string) {
@@ -84,7 +88,7 @@ class Lexer {
     throw new TemplateSyntaxFailure(message, this.#line);
   }
 
-  /** Skips a matched text. */
+  /** Moves the current position, and counts the lines that it passes. */
   #advance(length: number): void {
     const passed = this.#source.slice(this.#at, this.#at + length);
     this.#line += passed.split("\n").length - 1;
@@ -121,25 +125,32 @@ class Lexer {
     else this.#tag("begin-print", "end-print", PRINT_END);
   }
 
-  /** Adds text in front of a tag, without the white space that the tag removes. */
+  /**
+   * Adds the text before a tag, without the white space that the tag removes.
+   *
+   * @param mark - First character inside of the tag: `-` removes all white space, `+` none.
+   * @param isBlock - Whether the tag is a block or comment, which removes the white space before it at the start of a line.
+   */
   #data(text: string, mark: string, isBlock: boolean): void {
-    let kept = text;
-    if (mark === "-") kept = strip(text, "right");
+    let data = text;
+    if (mark === "-") data = strip(text, "right");
     else if (mark !== "+" && isBlock) {
       const lineStart = text.lastIndexOf("\n") + 1;
-      if ((lineStart > 0 || this.#startsLine) && isAllSpace(text.slice(lineStart))) kept = text.slice(0, lineStart);
+      if ((lineStart > 0 || this.#startsLine) && isAllSpace(text.slice(lineStart))) data = text.slice(0, lineStart);
     }
-    if (kept !== "") this.#push("data", kept);
+    if (data !== "") this.#push("data", data);
   }
 
+  /** Skips the rest of a comment. */
   #comment(): void {
-    // Like Python's Jinja, which accepts a comment or raw block that begins at the very end.
+    // Like Python's Jinja, accepts a comment or raw block that begins at the very end of the template.
     if (this.#at >= this.#source.length) return;
     COMMENT_END.lastIndex = this.#at;
     const end = COMMENT_END.exec(this.#source) ?? this.#fail("Missing end of comment tag");
     this.#advance(end.index + end[0].length - this.#at);
   }
 
+  /** Reads a raw block, in which tags are text; `length` is the length of its opening tag. */
   #raw(length: number): void {
     this.#advance(length);
     if (this.#at >= this.#source.length) return;
@@ -151,6 +162,7 @@ class Lexer {
 
   /** Reads the tokens of `{% … %}` or `{{ … }}`. */
   #tag(begin: TokenKind, end: TokenKind, closing: RegExp): void {
+    /** Closing brackets of the open brackets. */
     const open: string[] = [];
     this.#push(begin, "");
     while (this.#at < this.#source.length) {
@@ -164,9 +176,10 @@ class Lexer {
       if (space === undefined) this.#token(open);
       else this.#advance(space.length);
     }
-    // The parser reports what it expected instead of the end.
+    // Without a closing, the parser reports the unexpected end.
   }
 
+  /** Reads one token inside of a tag. */
   #token(open: string[]): void {
     const real = this.#match(FLOAT);
     if (real !== undefined) return this.#literal("number", real, float(Number(real.replaceAll("_", ""))));
@@ -216,6 +229,7 @@ class Lexer {
   }
 }
 
+/** Texts of the escapes of one character; a backslash before a line end removes it. */
 const ESCAPES: Readonly<Record<string, string>> = {
   "\n": "",
   "\\": "\\",

@@ -1,22 +1,25 @@
-/** The variable `loop`. */
+/** The variable `loop`, which a template can read in the body of a `for`. */
 
 import { TemplateFailure, typeError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 import { equals } from "./operators.ts";
 import { Callable, orElse, PyObject, Tuple, Undefined, type TemplateValue } from "./values.ts";
 
-/** Iteration over a sequence with the attributes of `loop`. Elements are read one ahead only if the template asks. */
+/** Iteration over a sequence, with the attributes of `loop`. The next element is read ahead only if an attribute needs it. */
 export class Loop extends PyObject {
   readonly typeName = "LoopContext";
+  /** Number of recursive calls of the loop around this one. */
   readonly #depth: number;
   readonly #recursion: ((iterable: TemplateValue, depth: number) => TemplateValue) | undefined;
   #iterator: Iterator<TemplateValue>;
   #size: number | undefined;
   #index = -1;
+  /** Element that is read ahead; undefined if there is none. */
   #next: IteratorResult<TemplateValue> | undefined;
-  #before: TemplateValue | undefined;
+  #previous: TemplateValue | undefined;
   #current: TemplateValue | undefined;
-  #changed: Tuple | undefined;
+  /** Arguments of the last call of `loop.changed`. */
+  #lastValues: Tuple | undefined;
 
   /**
    * @param size - Number of elements; undefined if it is known only after reading them.
@@ -41,15 +44,17 @@ export class Loop extends PyObject {
     this.#next = undefined;
     if (next.done === true) return undefined;
     this.#index++;
-    this.#before = this.#current;
+    this.#previous = this.#current;
     this.#current = next.value;
     return next.value;
   }
 
+  /** Returns the next element, without moving to it. */
   #peek(): IteratorResult<TemplateValue> {
     return (this.#next ??= this.#iterator.next());
   }
 
+  /** Returns the number of elements; reads all of them if it is unknown. */
   #length(): number {
     if (this.#size === undefined) {
       const rest: TemplateValue[] = [];
@@ -70,7 +75,7 @@ export class Loop extends PyObject {
     length: (loop) => loop.#length(),
     depth: (loop) => loop.#depth + 1,
     depth0: (loop) => loop.#depth,
-    previtem: (loop) => orElse(loop.#before, new Undefined("there is no previous item")),
+    previtem: (loop) => orElse(loop.#previous, new Undefined("there is no previous item")),
     nextitem: (loop) => {
       const next = loop.#peek();
       return next.done === true ? new Undefined("there is no next item") : next.value;
@@ -83,8 +88,8 @@ export class Loop extends PyObject {
     changed: (loop, meter) =>
       new Callable((_, args) => {
         const value = new Tuple(args);
-        if (loop.#changed !== undefined && equals(meter, loop.#changed, value)) return false;
-        loop.#changed = value;
+        if (loop.#lastValues !== undefined && equals(meter, loop.#lastValues, value)) return false;
+        loop.#lastValues = value;
         return true;
       }),
   };

@@ -1,24 +1,27 @@
-/** Limits of one rendering, counted deterministically: the same template and input always stop at the same place. */
+/** Limits of one rendering. They count steps, not time, so that the same template and input always stop at the same place. */
 
 import { TemplateLimitReached } from "./errors.ts";
 
-/** Characters that the slowest linear pass, a search without luck, handles in about the time of one step. */
+/** Number of characters that the slowest linear pass, a search without a match, reads in about the time of one step. */
 const CHARACTERS_PER_STEP = 32;
-/** Characters that a copy handles in this time. */
+/** Number of characters that are copied in about the time of one step. */
 const COPIED_PER_STEP = 256;
 
-/** Nested macro calls and recursive loops, at most. */
+/** Number of UTF-16 units that are split into code points in about the time of one step. */
+const SPLIT_PER_STEP = 8;
+
+/** Max nesting of macro calls and recursive loops. */
 const MAX_DEPTH = 150;
 
 /** Limits of one rendering. */
 export interface MeterLimits {
-  /** Steps: statements, loop iterations, calls, list elements made, and 32 characters of text searched. */
+  /** Max steps. A step is a statement, a loop iteration, a call, a created list element, or 32 characters of text to search. */
   readonly maxSteps: number;
-  /** Length of every text that the template makes, in UTF-16 units. */
+  /** Max length of every text that the template makes, in UTF-16 units. */
   readonly maxTextLength: number;
 }
 
-/** Counts the work of one rendering. */
+/** Counts the steps of one rendering, and throws when it exceeds a limit. */
 export class Meter {
   readonly #limits: MeterLimits;
   #steps = 0;
@@ -28,7 +31,11 @@ export class Meter {
     this.#limits = limits;
   }
 
-  /** @throws TemplateLimitReached when the rendering exceeds its number of steps. */
+  /**
+   * Adds steps, which may be a fraction.
+   *
+   * @throws TemplateLimitReached when the rendering exceeds its number of steps.
+   */
   charge(steps: number): void {
     this.#steps += steps;
     if (this.#steps > this.#limits.maxSteps) {
@@ -41,7 +48,7 @@ export class Meter {
     this.charge(length / CHARACTERS_PER_STEP);
   }
 
-  /** Charges a search for `pattern` characters in `text` characters; its worst case is quadratic. */
+  /** Charges a search for `pattern` characters in `text` characters. Its worst case takes the product of both lengths. */
   chargeSearch(text: number, pattern: number): void {
     this.charge((text * Math.max(1, pattern / 16)) / CHARACTERS_PER_STEP);
   }
@@ -51,7 +58,16 @@ export class Meter {
     this.charge(length / COPIED_PER_STEP);
   }
 
-  /** @throws TemplateLimitReached when a text of `length` characters is too long. Call it before the text is made. */
+  /** Charges the split of `length` UTF-16 units into code points. */
+  chargeSplit(length: number): void {
+    this.charge(length / SPLIT_PER_STEP);
+  }
+
+  /**
+   * Checks the length of a text before it is made.
+   *
+   * @throws TemplateLimitReached when a text of `length` characters is too long.
+   */
   checkLength(length: number): void {
     if (length > this.#limits.maxTextLength) {
       throw new TemplateLimitReached(`it made a text of more than ${this.#limits.maxTextLength} characters`);
@@ -74,7 +90,7 @@ export class Meter {
     return parts.join(separator);
   }
 
-  /** Checks the length of a text that an operation made, and charges for it. */
+  /** Checks the length of a text that an operation made, charges its copy, and returns it. */
   made(text: string): string {
     this.checkLength(text.length);
     this.chargeCopy(text.length);

@@ -4,7 +4,7 @@ import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts
 import { strip } from "./text.ts";
 import { Float, float, int, isFloat, typeName, Undefined, type TemplateValue } from "./values.ts";
 
-/** Digits of a text that Python reads as an integer, at most. */
+/** Max digits of a text that Python reads as an integer. */
 export const MAX_DIGITS = 4300;
 
 /** Converts a value to a JavaScript number; undefined for other values than numbers. */
@@ -46,13 +46,16 @@ export function arithmetic(operator: Arithmetic, left: TemplateValue, right: Tem
   if (operator === "**" && (isReal || b < 0)) return unsupported("`**` of a float, or with a negative exponent");
   const result = compute(operator, a, b);
   if (isReal || operator === "/") return float(result);
+  // Adding 0 turns -0 to 0: an `int` has no negative zero.
   return Number.isSafeInteger(result) ? result + 0 : tooLarge();
 }
 
+/** @throws TemplateUnsupported always. */
 function tooLarge(): never {
   return unsupported("arithmetic with integers beyond 2**53");
 }
 
+/** Returns the result of an operator on two numbers. The signs of `//` and `%` are as in Python. */
 function compute(operator: Arithmetic, a: number, b: number): number {
   switch (operator) {
     case "+":
@@ -85,14 +88,14 @@ function compute(operator: Arithmetic, a: number, b: number): number {
   }
 }
 
-/** Returns integers of which a finite float is `mantissa · 2 ** scale`. */
+/** Returns a finite float as integers: it equals `mantissa * 2 ** scale`. */
 function partsOf(value: number): { readonly mantissa: bigint; readonly scale: number } {
   const view = new DataView(new ArrayBuffer(8));
   view.setFloat64(0, Math.abs(value));
   const bits = view.getBigUint64(0);
-  const field = Number(bits >> 52n);
-  const mantissa = (bits & 0xfffffffffffffn) | (field === 0 ? 0n : 1n << 52n);
-  return { mantissa: value < 0 ? -mantissa : mantissa, scale: Math.max(field, 1) - 1075 };
+  const exponentBits = Number(bits >> 52n);
+  const mantissa = (bits & 0xfffffffffffffn) | (exponentBits === 0 ? 0n : 1n << 52n);
+  return { mantissa: value < 0 ? -mantissa : mantissa, scale: Math.max(exponentBits, 1) - 1075 };
 }
 
 /** Returns `-value` or `+value`. */
@@ -109,7 +112,7 @@ export function parseInteger(text: string, base: number): number | bigint | unde
   if (base !== 0 && (base < 2 || base > 36)) valueError("int() base must be >= 2 and <= 36, or 0");
   const match = /^([+-]?)(0[xX]_?|0[oO]_?|0[bB]_?)?([0-9a-zA-Z]+(?:_[0-9a-zA-Z]+)*)$/.exec(decimalDigits(text));
   if (match === null) return undefined;
-  const [, minus, prefix, raw] = match as unknown as [string, string, string | undefined, string];
+  const [, signText, prefix, raw] = match as unknown as [string, string, string | undefined, string];
   const prefixBase = { x: 16, o: 8, b: 2 }[prefix?.[1]?.toLowerCase() ?? ""];
   let digits = raw.replaceAll("_", "");
   if (digits.length > MAX_DIGITS) return undefined;
@@ -123,13 +126,14 @@ export function parseInteger(text: string, base: number): number | bigint | unde
   }
   let value = 0n;
   for (const digit of digits) {
-    const step = Number.parseInt(digit, 36);
-    if (step >= radix) return undefined;
-    value = value * BigInt(radix) + BigInt(step);
+    const digitValue = Number.parseInt(digit, 36);
+    if (digitValue >= radix) return undefined;
+    value = value * BigInt(radix) + BigInt(digitValue);
   }
-  return int(minus === "-" ? -value : value);
+  return int(signText === "-" ? -value : value);
 }
 
+/** Finite number in the syntax of `float(text)`, in lower case. */
 const REAL = /^[+-]?(?:\d+(?:_\d+)*(?:\.(?:\d+(?:_\d+)*)?)?|\.\d+(?:_\d+)*)(?:e[+-]?\d+(?:_\d+)*)?$/;
 
 /** Returns `float(text)`, or undefined where Python raises `ValueError`. */
@@ -142,7 +146,7 @@ export function parseReal(text: string): number | undefined {
   return named[1] === "-" ? -value : value;
 }
 
-/** Strips white space, and makes ASCII digits of the digits of every script. */
+/** Strips white space, and replaces the digits of other scripts by ASCII digits. */
 function decimalDigits(text: string): string {
   return strip(text).replaceAll(/[^\0-\x7f]/gu, (point) => {
     if (!/\p{Nd}/u.test(point)) return point;

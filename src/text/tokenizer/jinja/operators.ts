@@ -1,4 +1,4 @@
-/** Operators of template expressions, and their parts: equality, order, iteration, slices. */
+/** Operators of template expressions (arithmetic, comparison, `in`), iteration, items and slices. */
 
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
@@ -7,8 +7,12 @@ import { formatPercent } from "./format.ts";
 import { compareText, isBmpOnly, lengthOf, pointsOf, unitAt } from "./text.ts";
 import { Dict, DictView, index, Markup, PyIterator, Range, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
 
-/** Applies an arithmetic operator. */
+/** Max nesting of values that are compared. */
+const MAX_NESTING = 900;
+
+/** Applies an arithmetic operator, also to texts and lists (`+`, `*`, `%`). */
 export function binary(meter: Meter, operator: Arithmetic, left: TemplateValue, right: TemplateValue): TemplateValue {
+  // The most frequent case.
   if (typeof left === "number" && typeof right === "number" && Number.isInteger(left) && Number.isInteger(right)) {
     if (operator === "+" || operator === "-") {
       const result = operator === "+" ? left + right : left - right;
@@ -51,7 +55,7 @@ function isText(value: TemplateValue): value is string | Markup {
   return typeof value === "string" || value instanceof Markup;
 }
 
-/** Returns the sum of two texts of which one at least is marked: the other is escaped as HTML. */
+/** Returns the sum of two texts, at least one of them marked by the filter `safe`; an unmarked one is escaped as HTML. */
 function addMarkup(meter: Meter, left: string | Markup, right: string | Markup): Markup {
   const [a, b] = [left, right].map((part) => (part instanceof Markup ? part.text : escapeHtml(part)));
   return new Markup(meter.made(`${a}${b}`));
@@ -63,6 +67,7 @@ function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>'"]/g, (character) => ENTITIES[character] as string);
 }
 
+/** Returns `sequence * times`; undefined for other values than a text, list or tuple and an integer. */
 function repeat(meter: Meter, sequence: TemplateValue, times: TemplateValue): TemplateValue | undefined {
   if (typeof times !== "boolean" && typeof times !== "bigint" && !(typeof times === "number" && Number.isInteger(times))) return undefined;
   const count = Math.max(0, index(times, "*"));
@@ -96,7 +101,7 @@ export function equals(meter: Meter, left: TemplateValue, right: TemplateValue, 
     return b !== undefined && a === b;
   }
   meter.charge(2);
-  if (depth > 900) throw new TemplateFailure("RecursionError: values are nested too deeply to be compared");
+  if (depth > MAX_NESTING) throw new TemplateFailure("RecursionError: values are nested too deeply to be compared");
   const same = (a: readonly TemplateValue[], b: readonly TemplateValue[]): boolean => {
     if (a.length !== b.length) return false;
     meter.charge(a.length);
@@ -124,8 +129,9 @@ export function equals(meter: Meter, left: TemplateValue, right: TemplateValue, 
 }
 
 /**
- * Compares two values: negative, zero or positive; NaN if no order holds.
+ * Compares two values: negative, zero or positive; NaN if one of them is NaN.
  *
+ * @param operator - Operator for messages.
  * @throws TemplateFailure where Python raises `TypeError`.
  */
 export function compareValues(meter: Meter, operator: string, left: TemplateValue, right: TemplateValue): number {
@@ -152,6 +158,7 @@ export function compareValues(meter: Meter, operator: string, left: TemplateValu
   return first.length - second.length;
 }
 
+/** Returns the elements of two lists or two tuples; undefined for other values. */
 function sequences(left: TemplateValue, right: TemplateValue): readonly [readonly TemplateValue[], readonly TemplateValue[]] | undefined {
   if (Array.isArray(left) && Array.isArray(right)) return [left as readonly TemplateValue[], right as readonly TemplateValue[]];
   return left instanceof Tuple && right instanceof Tuple ? [left.items, right.items] : undefined;
@@ -191,7 +198,7 @@ export function isIterable(value: TemplateValue): boolean {
   );
 }
 
-/** Yields the elements of a value, each for one step. */
+/** Yields the elements of a value, and charges one step for each. */
 export function* iterateValue(meter: Meter, value: TemplateValue): Generator<TemplateValue, void, undefined> {
   if (value instanceof PyIterator) {
     for (let next = value.iterator.next(); next.done !== true; next = value.iterator.next()) {
@@ -221,7 +228,7 @@ export function itemsOf(meter: Meter, value: TemplateValue): readonly TemplateVa
   if (value instanceof Undefined) return [];
   if (typeof value === "string" || value instanceof Markup) {
     const text = typeof value === "string" ? value : value.text;
-    meter.charge(text.length / 8);
+    meter.chargeSplit(text.length);
     return pointsOf(text);
   }
   if (value instanceof Range) {
@@ -261,7 +268,7 @@ export function elementAt(meter: Meter, value: TemplateValue, at: number): Templ
       const point = value.charAt(at < 0 ? at + value.length : at);
       return point === "" ? undefined : point;
     }
-    meter.charge(value.length / 8);
+    meter.chargeSplit(value.length);
     return Array.from(value).at(at);
   }
   if (value instanceof Range) {
@@ -300,7 +307,7 @@ export function slice(meter: Meter, value: TemplateValue, start: TemplateValue, 
     meter.chargeText(value.length);
     if (by === 1)
       return count === 0 ? "" : isBmpOnly(value) ? value.slice(first, last) : value.slice(unitAt(value, first), unitAt(value, last));
-    meter.charge(value.length / 8);
+    meter.chargeSplit(value.length);
     const points = pointsOf(value);
     return Array.from({ length: count }, (_, at) => points[first + at * by]).join("");
   }

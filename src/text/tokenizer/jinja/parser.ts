@@ -1,5 +1,5 @@
 /**
- * Statements of templates.
+ * Parser of templates: statements here, expressions in `expression-parser.ts`.
  *
  * @source Jinja 3.1, "Template Designer Documentation": list of control structures; loop controls; transformers' block `generation`.
  */
@@ -8,10 +8,10 @@ import { ExpressionParser } from "./expression-parser.ts";
 import { type Token, tokenize } from "./lexer.ts";
 import type { TemplateExpression, Signature, Statement } from "./nodes.ts";
 
-/** Statements of Python's Jinja that this engine lacks. */
-const OTHER_STATEMENTS: ReadonlySet<string> = new Set(["autoescape", "block", "extends", "from", "import", "include"]);
+/** Statements of Python's Jinja that this engine does not support. */
+const UNSUPPORTED_STATEMENTS: ReadonlySet<string> = new Set(["autoescape", "block", "extends", "from", "import", "include"]);
 
-/** Nesting of statements, at most. */
+/** Max nesting of statements. */
 const MAX_NESTING = 100;
 
 /**
@@ -23,9 +23,12 @@ export function parseTemplate(source: string): readonly Statement[] {
   return new Parser(tokenize(source)).template();
 }
 
+/** Parser of one template. */
 class Parser extends ExpressionParser {
   #nesting = 0;
+  /** Number of loops around the current statement that `break` and `continue` can refer to. */
   #loops = 0;
+  /** Names that may end the blocks around the current statement, innermost last. */
   readonly #ends: (readonly string[])[] = [];
 
   constructor(tokens: readonly Token[]) {
@@ -70,6 +73,7 @@ class Parser extends ExpressionParser {
     return { body, end: this.next().text };
   }
 
+  /** Reads a statement after `{%`, except the `%}` of its last tag. */
   #statement(): Statement[] {
     const { text: name } = this.expect("name");
     switch (name) {
@@ -104,8 +108,9 @@ class Parser extends ExpressionParser {
     }
   }
 
+  /** Fails for a name that begins no supported statement. */
   #unknown(name: string): never {
-    if (OTHER_STATEMENTS.has(name)) return this.fail(`the statement '${name}' is not supported in chat templates`);
+    if (UNSUPPORTED_STATEMENTS.has(name)) return this.fail(`the statement '${name}' is not supported in chat templates`);
     const expected = this.#ends.at(-1);
     return this.fail(
       `unknown tag '${name}'${expected === undefined ? "" : `, expected ${expected.map((end) => `'${end}'`).join(" or ")}`}`,
@@ -132,9 +137,9 @@ class Parser extends ExpressionParser {
     this.#loops--;
     const usesLoop = isRecursive || this.reads.has("loop");
     const readElse = (): Statement[] => this.#body("endfor").body;
-    // Jinja compiles a recursive loop to a function, which outer loops do not reach into.
+    // Jinja compiles a recursive loop to a function, in which `break` cannot refer to a loop outside.
     const otherwise = end !== "else" ? [] : isRecursive ? this.#withoutLoop(readElse) : readElse();
-    // A nested loop has its own `loop`, but the analysis stays simple: an unused one costs little.
+    // Also adds `loop` of this loop, so that a loop around it gets an unused variable `loop`, which costs little.
     for (const name of this.reads) outer.add(name);
     this.reads = outer;
     return { kind: "for", target, iterable, test, isRecursive, usesLoop, body, otherwise };
@@ -180,6 +185,7 @@ class Parser extends ExpressionParser {
     return parameters;
   }
 
+  /** Reads the body of a macro or call block, up to the statement `end`. */
   #macroBody(name: string, parameters: Signature["parameters"], end: string): Signature {
     const outer = this.reads;
     const reads = new Set<string>();

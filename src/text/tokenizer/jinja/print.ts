@@ -18,7 +18,7 @@ import {
   type TemplateValue,
 } from "./values.ts";
 
-/** Nesting of a printed value, at most. */
+/** Max nesting of a printed value. */
 const MAX_NESTING = 900;
 
 /** Returns `str(value)`. */
@@ -70,7 +70,7 @@ export function repr(meter: Meter, value: TemplateValue, depth = 0): string {
   return (value as PyObject).print?.() ?? unsupported(`printing a value of type \`${typeName(value)}\``);
 }
 
-/** Returns the shortest digits that give a float back, with an exponent below 10⁻⁴ and from 10¹⁶ on. */
+/** Returns `repr` of a float: the shortest digits that identify it, with an exponent below 10⁻⁴ and from 10¹⁶ on. */
 export function floatText(value: number): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
   const [digits = "", exponentText = "0"] = value.toExponential().split("e");
@@ -84,7 +84,9 @@ export function floatText(value: number): string {
 
 const SHORT_ESCAPES: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\" };
 
-/** Returns a string literal: single quotes unless only they occur in it, everything unprintable escaped. */
+/**
+ * Returns `repr` of a text: in double quotes if it contains only single quotes, else in single quotes; unprintable characters are escaped.
+ */
 function quoted(text: string): string {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const body = text.replaceAll(/[\\\p{C}\p{Z}]|'/gu, (character) => {
@@ -110,7 +112,7 @@ export interface JsonOptions {
   readonly sortKeys: boolean;
 }
 
-/** Returns `json.dumps(value)`. */
+/** Returns `json.dumps(value)`; the filter `tojson` does not escape HTML in chat templates. */
 export function toJson(meter: Meter, value: TemplateValue, options: JsonOptions, depth = 0): string {
   switch (typeof value) {
     case "string":
@@ -178,32 +180,36 @@ function jsonText(meter: Meter, text: string, ensureAscii: boolean): string {
   return json.replaceAll(/[\x7f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
+/** Returns the JSON of a text with lone surrogates, which `JSON.stringify` escapes, as they are. */
 function loneSurrogates(text: string): string {
   return JSON.stringify(text).replaceAll(/\\(?:\\|u(d[89a-f][0-9a-f]{2}))/g, (whole, hex: string | undefined) =>
     hex === undefined ? whole : String.fromCharCode(Number.parseInt(hex, 16)),
   );
 }
 
-/** Returns `str(value)` for filters that would keep the mark of the filter `safe`. */
+/** Returns `str(value)` for filters with a marked result for text marked by the filter `safe`, which is not supported. */
 export function plainText(meter: Meter, value: TemplateValue): string {
   return value instanceof Markup ? unsupported("a filter of text marked by the filter `safe`") : toText(meter, value);
 }
 
-/** Reads the options of `tojson`. */
+/** Max spaces of one level of indentation. */
+const MAX_INDENT = 1000;
+
+/** Reads the options of `tojson` from its arguments, in order: `ensure_ascii`, `indent`, `separators`, `sort_keys`. */
 export function jsonOptions(args: readonly (TemplateValue | undefined)[]): JsonOptions {
   const [ensureAscii, indent, separators, sortKeys] = args;
-  let level: string | undefined;
-  if (typeof indent === "string") level = indent;
-  else if (typeof indent === "number" && Number.isInteger(indent)) level = " ".repeat(Math.max(0, Math.min(indent, 1000)));
-  else if (typeof indent === "boolean") level = indent ? " " : "";
+  let indentText: string | undefined;
+  if (typeof indent === "string") indentText = indent;
+  else if (typeof indent === "number" && Number.isInteger(indent)) indentText = " ".repeat(Math.max(0, Math.min(indent, MAX_INDENT)));
+  else if (typeof indent === "boolean") indentText = indent ? " " : "";
   else if (indent !== undefined && indent !== null) typeError("`tojson` expects an integer or a text as `indent`");
-  let pair: readonly TemplateValue[] = [level === undefined ? ", " : ",", ": "];
+  let pair: readonly TemplateValue[] = [indentText === undefined ? ", " : ",", ": "];
   if (separators !== undefined && separators !== null) {
     pair = separators instanceof Tuple ? separators.items : Array.isArray(separators) ? (separators as readonly TemplateValue[]) : [];
     if (pair.length !== 2 || !pair.every((part) => typeof part === "string")) typeError("`tojson` expects two texts as `separators`");
   }
   return {
-    indent: level,
+    indent: indentText,
     itemSeparator: pair[0] as string,
     keySeparator: pair[1] as string,
     ensureAscii: ensureAscii !== undefined && truth(ensureAscii),

@@ -1,4 +1,4 @@
-/** Variables of a rendering. */
+/** Variables and output of a rendering. */
 
 import type { Meter } from "./meter.ts";
 import type { TemplateValue } from "./values.ts";
@@ -10,9 +10,13 @@ export class Scope {
   readonly meter: Meter;
   readonly #parent: Scope | undefined;
   readonly #variables: Map<string, TemplateValue>;
+  /** Names that outer scopes do not provide, although they may have them; see `scoping.ts`. */
   readonly #own: ReadonlySet<string>;
 
-  /** @param own - Names that outer scopes do not provide. */
+  /**
+   * @param parent - Outer scope; undefined for the global names.
+   * @param own - Names that outer scopes do not provide.
+   */
   constructor(meter: Meter, parent: Scope | undefined, variables = new Map<string, TemplateValue>(), own = NO_NAMES) {
     this.meter = meter;
     this.#parent = parent;
@@ -32,6 +36,7 @@ export class Scope {
     return this.#parent?.get(name);
   }
 
+  /** Sets a variable of this scope. Returns undefined, the result of a statement that does not leave a loop. */
   set(name: string, value: TemplateValue): undefined {
     this.#variables.set(name, value);
     return undefined;
@@ -47,6 +52,7 @@ export class Output {
     this.#meter = meter;
   }
 
+  /** Appends a text. Returns undefined, the result of a statement that does not leave a loop. */
   write(text: string): undefined {
     this.text += text;
     this.#meter.checkLength(this.text.length);

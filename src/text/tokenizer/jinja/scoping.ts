@@ -1,6 +1,6 @@
 /**
- * Names that belong to a scope from its beginning. Python's Jinja decides that before it renders: a name that a scope first assigns, and does
- * not read before, is undefined in it until then, also for loops and macros inside, even if an outer scope defines the name.
+ * Finds the names that belong to a scope from its beginning. Python's Jinja determines them before it renders: a name that a scope assigns
+ * before it reads it is undefined in the scope until then, also for loops and macros inside, even if an outer scope defines the name.
  */
 
 import type { TemplateExpression, Statement, Target } from "./nodes.ts";
@@ -13,10 +13,14 @@ export interface ScopeNames {
   readonly own: ReadonlySet<string>;
 }
 
-/** First use of each name: whether the scope assigns it before it could read it. */
+/** First use of each name: `own` if the scope assigns it, `outer` if the scope reads it or may leave it to an outer scope. */
 type Uses = Map<string, "own" | "outer">;
 
-/** Finds the names of a scope. @param isKnownOutside - Whether a scope around it uses the name. */
+/**
+ * Finds the names of a scope.
+ *
+ * @param isKnownOutside - Whether a scope around it uses the name.
+ */
 export function namesOf(statements: readonly Statement[], isKnownOutside: (name: string) => boolean): ScopeNames {
   const uses: Uses = new Map();
   visitAll(statements, uses, isKnownOutside);
@@ -24,6 +28,7 @@ export function namesOf(statements: readonly Statement[], isKnownOutside: (name:
   return { all: new Set(uses.keys()), own: new Set(own) };
 }
 
+/** Records the first use of each name in statements, without the bodies that have a scope of their own. */
 function visitAll(statements: readonly Statement[], uses: Uses, isKnownOutside: (name: string) => boolean): void {
   const assign = (name: string): void => {
     if (!uses.has(name)) uses.set(name, isKnownOutside(name) ? "outer" : "own");
@@ -31,16 +36,16 @@ function visitAll(statements: readonly Statement[], uses: Uses, isKnownOutside: 
   for (const statement of statements) {
     switch (statement.kind) {
       case "print":
-        read(statement.value, uses);
+        recordReads(statement.value, uses);
         break;
       case "if":
         visitBranches(statement, uses, isKnownOutside);
         break;
       case "for":
-        read(statement.iterable, uses);
+        recordReads(statement.iterable, uses);
         break;
       case "set":
-        read(statement.value, uses);
+        recordReads(statement.value, uses);
         assignTarget(statement.target, uses, assign);
         break;
       case "set-block":
@@ -50,13 +55,13 @@ function visitAll(statements: readonly Statement[], uses: Uses, isKnownOutside: 
         assign(statement.macro.name);
         break;
       case "call-block":
-        read(statement.call, uses);
+        recordReads(statement.call, uses);
         break;
       case "filter-block":
-        read(statement.filter, uses);
+        recordReads(statement.filter, uses);
         break;
       case "with":
-        for (const value of statement.values) read(value, uses);
+        for (const value of statement.values) recordReads(value, uses);
         break;
       default:
         break;
@@ -64,9 +69,9 @@ function visitAll(statements: readonly Statement[], uses: Uses, isKnownOutside: 
   }
 }
 
-/** A name that a branch assigns may come from outside, because another branch may be taken. */
+/** Records the names of branches as `outer`: another branch may be taken, and then the name comes from outside. */
 function visitBranches(statement: Statement & { readonly kind: "if" }, uses: Uses, isKnownOutside: (name: string) => boolean): void {
-  read(statement.test, uses);
+  recordReads(statement.test, uses);
   for (const branch of [statement.body, statement.otherwise]) {
     const inner: Uses = new Map(uses);
     visitAll(branch, inner, isKnownOutside);
@@ -74,6 +79,7 @@ function visitBranches(statement: Statement & { readonly kind: "if" }, uses: Use
   }
 }
 
+/** Records the names of a target. An attribute of a namespace is assigned, but the namespace itself is read. */
 function assignTarget(target: Target, uses: Uses, assign: (name: string) => void): void {
   if (target.kind === "tuple") for (const item of target.items) assignTarget(item, uses, assign);
   else if (target.kind === "name") assign(target.name);
@@ -87,18 +93,18 @@ export function readNames(statements: readonly Statement[]): ReadonlySet<string>
   return names;
 }
 
-/** Notes every name in an expression. */
-function read(node: TemplateExpression, uses: Uses): void {
+/** Records every name in an expression as read. */
+function recordReads(node: TemplateExpression, uses: Uses): void {
   visitNames(node, (name) => {
     if (!uses.has(name)) uses.set(name, "outer");
   });
 }
 
-/** Calls `note` with each name in a part of a syntax tree, except targets of assignments. */
-function visitNames(node: unknown, note: (name: string) => void): void {
+/** Calls `visit` with each name in a part of a syntax tree, except targets of assignments. */
+function visitNames(node: unknown, visit: (name: string) => void): void {
   if (typeof node !== "object" || node === null) return;
   const { kind, name } = node as { readonly kind?: unknown; readonly name?: unknown };
   if (kind === "constant") return;
-  if (kind === "name" && typeof name === "string") note(name);
-  for (const [key, part] of Object.entries(node)) if (key !== "target" && key !== "targets") visitNames(part, note);
+  if (kind === "name" && typeof name === "string") visit(name);
+  for (const [key, part] of Object.entries(node)) if (key !== "target" && key !== "targets") visitNames(part, visit);
 }

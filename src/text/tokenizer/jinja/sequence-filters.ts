@@ -27,13 +27,20 @@ import {
   type TemplateValue,
 } from "./values.ts";
 
+/** Returns a text in lower case, and other values unchanged. */
 function lower(meter: Meter, value: TemplateValue): TemplateValue {
   if (typeof value !== "string") return value;
   meter.chargeText(value.length);
   return value.toLowerCase();
 }
 
-/** Returns the key function of `sort`, `unique`, `min`, `max` and `groupby`. */
+/**
+ * Returns the function that computes the key of an element, for `sort`, `unique`, `min`, `max` and `groupby`.
+ *
+ * @param attribute - Path of the key in the element; undefined = the element itself.
+ * @param caseSensitive - Unless true, keys that are texts are compared in lower case.
+ * @param otherwise - Key of an element without the attribute.
+ */
 function keyGetter(
   meter: Meter,
   attribute: TemplateValue | undefined,
@@ -44,7 +51,7 @@ function keyGetter(
   return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lower(meter, get(item));
 }
 
-/** Sorts values stably by keys; raises where Python cannot order them. */
+/** Sorts values stably by keys; fails for keys that Python cannot order. */
 function sortBy(
   meter: Meter,
   items: readonly TemplateValue[],
@@ -63,8 +70,10 @@ function sortBy(
   return keyed.map(({ item }) => item);
 }
 
+/** Whether an optional boolean argument is given and true. */
 const isSet = (value: TemplateValue | undefined): boolean => value !== undefined && truth(value);
 
+/** Returns an iterator of Python. The generator runs only when the template reads its elements. */
 function generator(make: () => Generator<TemplateValue, void, undefined>): PyIterator {
   return new PyIterator(make());
 }
@@ -87,7 +96,7 @@ const map: Filter = (meter, value, args, keywords, apply) =>
     for (const item of iterateValue(meter, value)) yield change(item);
   });
 
-/** `select`, `reject`, `selectattr` and `rejectattr`. */
+/** Returns the filter `select` or `reject` (`isWanted` false), or with `byAttribute` `selectattr` or `rejectattr`. */
 function selector(isWanted: boolean, byAttribute: boolean): Filter {
   return (meter, value, args, keywords: Keywords) =>
     generator(function* () {
@@ -101,6 +110,7 @@ function selector(isWanted: boolean, byAttribute: boolean): Filter {
     });
 }
 
+/** Returns the filter `max` or `min`. */
 function extreme(isMaximum: boolean): Filter {
   return builtin("case_sensitive=, attribute=", (meter, value, [caseSensitive, attribute]) => {
     const key = keyGetter(meter, attribute, caseSensitive);
@@ -136,6 +146,7 @@ const otherwiseDefault: Filter = builtin("default_value=, boolean=", (_, value, 
   value instanceof Undefined || (isSet(boolean) && !truth(value)) ? orElse(otherwise, "") : value,
 );
 
+/** Returns the elements of a value in reverse; undefined for iterators and texts. */
 function reversed(meter: Meter, value: TemplateValue): readonly TemplateValue[] | undefined {
   if (value instanceof PyIterator) return undefined;
   return typeof value === "string" || value instanceof Markup ? undefined : toList(meter, value).reverse();
@@ -220,7 +231,7 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
   rejectattr: selector(false, true),
   reverse: builtin("", (meter, value) => {
     if (typeof value === "string") {
-      meter.charge(value.length / 8);
+      meter.chargeSplit(value.length);
       return pointsOf(value).toReversed().join("");
     }
     const items = reversed(meter, value);

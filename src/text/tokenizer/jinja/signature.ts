@@ -1,19 +1,21 @@
-/** Binding of call arguments to parameters. */
+/** Built-in functions: filters, tests and methods with Python's parameters, and the binding of call arguments to them. */
 
 import { typeError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 import { type Keywords, Undefined, type TemplateValue } from "./values.ts";
 
-/** Arguments in the order of the parameters; undefined where a call gives none. */
+/** Arguments in the order of the parameters; undefined or absent for a parameter that the call does not give. */
 export type Bound = readonly (TemplateValue | undefined)[];
 
-/** Built-in function with the names of its parameters. */
+/** Built-in function with its parameters. */
 export interface Builtin<Self extends TemplateValue> {
+  /** Names of the parameters. */
   readonly parameters: readonly string[];
-  /** Parameters without a default. */
+  /** Number of parameters without a default, which come first. */
   readonly required: number;
-  /** Parameters that a keyword cannot name, from the first. */
+  /** Number of parameters that a keyword cannot name, which come first. */
   readonly positional: number;
+  /** Function of `self` (the value of a filter or test, or the object of a method) and the arguments. */
   readonly run: (meter: Meter, self: Self, args: Bound) => TemplateValue;
 }
 
@@ -34,7 +36,7 @@ export function builtin<Self extends TemplateValue>(signature: string, run: Buil
   };
 }
 
-/** Calls a built-in function. */
+/** Binds the arguments of a call to the parameters of a built-in function, and calls it. */
 export function callBuiltin<Self extends TemplateValue>(
   meter: Meter,
   name: string,
@@ -73,12 +75,12 @@ export type ApplyFilter = (
   keywords: Keywords,
 ) => TemplateValue;
 
-/** Filter: a function with named parameters, or one that takes its arguments as they come. */
+/** Filter: a built-in function, or a function that binds its arguments itself; `apply` applies another filter. */
 export type Filter =
   | Builtin<TemplateValue>
   | ((meter: Meter, value: TemplateValue, args: readonly TemplateValue[], keywords: Keywords, apply: ApplyFilter) => TemplateValue);
 
-/** Returns a text argument. */
+/** Returns an argument that must be a text; `what` names it in the message. */
 export function textArgument(value: TemplateValue | undefined, what: string): string {
   if (typeof value === "string") return value;
   if (value instanceof Undefined) return value.fail();

@@ -1,4 +1,4 @@
-/** Statements as functions that write to an output. */
+/** Compiler of statements to functions that write to an output. */
 
 import { callMethod, callValue } from "./attributes.ts";
 import { TemplateFailure, typeError, valueError } from "./errors.ts";
@@ -12,10 +12,10 @@ import { Output, type Scope } from "./scope.ts";
 import { namesOf } from "./scoping.ts";
 import { Callable, Dict, type Keywords, Namespace, truth, Tuple, Undefined, type TemplateValue } from "./values.ts";
 
-/** Whether the loop around a statement is left (`break`) or continued with its next element; undefined if the next statement follows. */
-type Left = "break" | "continue" | undefined;
+/** End of a statement: the loop around it ends (`break`) or continues with its next element; undefined if the next statement follows. */
+type Exit = "break" | "continue" | undefined;
 /** Runs a statement. */
-type Run = (scope: Scope, output: Output) => Left;
+type Run = (scope: Scope, output: Output) => Exit;
 type Assign = (scope: Scope, value: TemplateValue) => void;
 
 /**
@@ -38,7 +38,7 @@ class StatementCompiler extends ExpressionCompiler {
   /** Names of the scopes around the statements being compiled. */
   readonly #scopes: ReadonlySet<string>[] = [];
 
-  /** @param given - Names that the scope has from its beginning: parameters and targets. */
+  /** Compiles statements with a scope of their own. @param given - Names that the scope has from its beginning: parameters and targets. */
   scoped(statements: readonly Statement[], given: readonly string[] = []): ScopedBody {
     const { all, own } = namesOf(statements, (name) => given.includes(name) || this.#scopes.some((names) => names.has(name)));
     this.#scopes.push(new Set([...all, ...given]));
@@ -47,14 +47,15 @@ class StatementCompiler extends ExpressionCompiler {
     return { run, own };
   }
 
+  /** Compiles statements that run in the current scope. */
   body(statements: readonly Statement[]): Run {
     const runs = statements.map((statement) => this.#statement(statement));
     const [only] = runs;
     if (runs.length === 1 && only !== undefined) return only;
     return (scope, output) => {
       for (const run of runs) {
-        const left = run(scope, output);
-        if (left !== undefined) return left;
+        const exit = run(scope, output);
+        if (exit !== undefined) return exit;
       }
       return undefined;
     };
@@ -102,9 +103,9 @@ class StatementCompiler extends ExpressionCompiler {
         const [body, assign] = [this.scoped(node.body), this.#target(node.target)];
         const filter = node.filter === undefined ? undefined : this.filterChain(node.filter);
         return (scope) => {
-          const { text, left } = renderBody(body, scope);
-          if (left === undefined) assign(scope, filter === undefined ? text : filter(scope, text));
-          return left;
+          const { text, exit } = renderBody(body, scope);
+          if (exit === undefined) assign(scope, filter === undefined ? text : filter(scope, text));
+          return exit;
         };
       }
       case "macro": {
@@ -117,9 +118,9 @@ class StatementCompiler extends ExpressionCompiler {
       case "filter-block": {
         const [body, filter] = [this.scoped(node.body), this.filterChain(node.filter)];
         return (scope, output) => {
-          const { text, left } = renderBody(body, scope);
-          if (left === undefined) output.write(toText(scope.meter, filter(scope, text)));
-          return left;
+          const { text, exit } = renderBody(body, scope);
+          if (exit === undefined) output.write(toText(scope.meter, filter(scope, text)));
+          return exit;
         };
       }
       case "with": {
@@ -147,7 +148,7 @@ class StatementCompiler extends ExpressionCompiler {
     const body = this.scoped(node.body, [...targetNames(node.target), "loop"]);
     const otherwise = node.otherwise.length === 0 ? undefined : this.scoped(node.otherwise);
     const test = node.test === undefined ? undefined : this.expression(node.test);
-    const render = (scope: Scope, output: Output, value: TemplateValue, depth: number): Left => {
+    const render = (scope: Scope, output: Output, value: TemplateValue, depth: number): Exit => {
       const { meter } = scope;
       let elements: Iterator<TemplateValue> = iterateValue(meter, value);
       if (test !== undefined) elements = filtered(scope, elements, assign, test);
@@ -173,9 +174,9 @@ class StatementCompiler extends ExpressionCompiler {
         const inner = scope.inner(body.own);
         if (loop !== undefined) inner.set("loop", loop);
         assign(inner, element);
-        const left = body.run(inner, output);
-        if (left === "break") break;
-        if (left === undefined) isEmpty = false;
+        const exit = body.run(inner, output);
+        if (exit === "break") break;
+        if (exit === undefined) isEmpty = false;
       }
       return isEmpty ? otherwise?.run(scope.inner(otherwise.own), output) : undefined;
     };
@@ -238,7 +239,7 @@ class StatementCompiler extends ExpressionCompiler {
   /**
    * Compiles a macro to a function of the scope in which it is defined.
    *
-   * @param name - Null for the body of a call block.
+   * @param name - Name of the macro; null for the body of a call block.
    */
   #macro(signature: Signature, name: string | null): (scope: Scope) => Macro {
     const body = this.scoped(signature.body, [...signature.parameters.map(({ name }) => name), "caller", "kwargs", "varargs"]);
@@ -262,12 +263,12 @@ function* filtered(
 }
 
 /** Returns the text of a body in a scope of its own, up to the `break` or `continue` that left it. */
-function renderBody(body: ScopedBody, scope: Scope, prepare?: (inner: Scope) => void): { readonly text: string; readonly left: Left } {
+function renderBody(body: ScopedBody, scope: Scope, prepare?: (inner: Scope) => void): { readonly text: string; readonly exit: Exit } {
   const output = new Output(scope.meter);
   const inner = scope.inner(body.own);
   prepare?.(inner);
-  const left = body.run(inner, output);
-  return { text: output.text, left };
+  const exit = body.run(inner, output);
+  return { text: output.text, exit };
 }
 
 function targetNames(target: Target): string[] {
@@ -308,6 +309,7 @@ function receives(signature: Signature, name: "caller" | "kwargs" | "varargs"): 
   return signature.reads.has(name) && !hasParameter(signature, name);
 }
 
+/** Sets the parameters of a macro, and the special names that it reads, in the scope of its body. */
 function bindArguments(
   meter: Meter,
   signature: Signature,

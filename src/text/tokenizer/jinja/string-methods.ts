@@ -1,6 +1,6 @@
-/** Methods of `str`. */
+/** Methods of Python's `str`. */
 
-import { capitalize, isCase, isTitle, swapCase, title } from "./casing.ts";
+import { capitalize, CASING_COST, isCase, isTitle, swapCase, title } from "./casing.ts";
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
 import { formatBraces } from "./format.ts";
 import type { Meter } from "./meter.ts";
@@ -50,6 +50,7 @@ function within(
   return { part: isBmpOnly(text) ? text.slice(from, to) : text.slice(unitAt(text, from), unitAt(text, to)), from };
 }
 
+/** Returns `find`, `index` or a variant; `isRequired` for `index`, which fails if the part is not found. */
 function finder(search: (text: string, part: string) => number, isRequired: boolean): Method {
   return builtin("sub, start=, end=, /", (meter, self, [sub, start, end]) => {
     const part = textArgument(sub, "the argument of find()");
@@ -61,6 +62,7 @@ function finder(search: (text: string, part: string) => number, isRequired: bool
   });
 }
 
+/** Returns `startswith` or `endswith`. */
 function affix(matches: (text: string, affix: string) => boolean): Method {
   return builtin("prefix, start=, end=, /", (meter, self, [prefix, start, end]) => {
     const wanted = prefix instanceof Tuple ? prefix.items : [prefix as TemplateValue];
@@ -77,12 +79,14 @@ function affix(matches: (text: string, affix: string) => boolean): Method {
   });
 }
 
+/** Returns `strip`, `lstrip` or `rstrip`. */
 function stripper(sides: Sides): Method {
   return builtin("chars=, /", (meter, self, [chars]) => {
     return stripText(meter, self, sides, chars);
   });
 }
 
+/** Returns `split` or `rsplit`. */
 function splitter(run: (text: string, separator: string | undefined, limit: number) => string[]): Method {
   return builtin("sep=, maxsplit=", (meter, self, [sep, maxsplit]) => {
     const separator = sep === undefined || sep === null ? undefined : textArgument(sep, "sep");
@@ -94,6 +98,7 @@ function splitter(run: (text: string, separator: string | undefined, limit: numb
   });
 }
 
+/** Returns `partition` or `rpartition`; `otherwise` returns the result for a text without the separator. */
 function partitioner(search: (text: string, part: string) => number, otherwise: (text: string) => [string, string, string]): Method {
   return builtin("sep, /", (meter, self, [sep]) => {
     const separator = textArgument(sep, "sep");
@@ -104,7 +109,8 @@ function partitioner(search: (text: string, part: string) => number, otherwise: 
   });
 }
 
-function aligner(left: (missing: number, width: number) => number): Method {
+/** Returns `ljust`, `rjust` or `center`; `paddingBefore` returns the number of fill characters before the text. */
+function aligner(paddingBefore: (missing: number, width: number) => number): Method {
   return builtin("width, fillchar=, /", (meter, self, [width, fillchar]) => {
     const fill = fillchar === undefined ? " " : textArgument(fillchar, "the fill character");
     if (lengthOf(fill) !== 1) return typeError("The fill character must be exactly one character long");
@@ -113,11 +119,12 @@ function aligner(left: (missing: number, width: number) => number): Method {
     const missing = wanted - lengthOf(self);
     if (missing <= 0) return self;
     meter.checkLength(self.length + missing * fill.length);
-    const before = left(missing, wanted);
+    const before = paddingBefore(missing, wanted);
     return meter.made(fill.repeat(before) + self + fill.repeat(missing - before));
   });
 }
 
+/** Returns a method that tests a text. */
 function predicate(holds: (text: string) => boolean): Method {
   return builtin("", (meter, self) => {
     meter.chargeText(self.length * 4);
@@ -125,6 +132,7 @@ function predicate(holds: (text: string) => boolean): Method {
   });
 }
 
+/** Returns a method that converts a text; `cost` is its cost relative to a linear pass. */
 function mapper(map: (text: string) => string, cost = 1): Method {
   return builtin("", (meter, self) => {
     meter.chargeText(self.length * cost);
@@ -132,13 +140,13 @@ function mapper(map: (text: string) => string, cost = 1): Method {
   });
 }
 
-/** Returns how `str.center` divides its padding. */
+/** Returns the number of fill characters that `str.center` puts before the text. */
 function centered(missing: number, width: number): number {
   return Math.floor(missing / 2) + (missing & width & 1);
 }
 
 const METHODS: Readonly<Record<string, Method>> = {
-  capitalize: mapper(capitalize, 64),
+  capitalize: mapper(capitalize, CASING_COST),
   center: aligner(centered),
   count: builtin("sub, start=, end=, /", (meter, self, [sub, start, end]) => {
     const part = textArgument(sub, "the argument of count()");
@@ -223,8 +231,8 @@ const METHODS: Readonly<Record<string, Method>> = {
   }),
   startswith: affix((text, prefix) => text.startsWith(prefix)),
   strip: stripper("both"),
-  swapcase: mapper(swapCase, 64),
-  title: mapper(title, 64),
+  swapcase: mapper(swapCase, CASING_COST),
+  title: mapper(title, CASING_COST),
   upper: mapper((text) => text.toUpperCase()),
   zfill: builtin("width, /", (meter, self, [width]) => {
     meter.chargeText(self.length);
@@ -236,7 +244,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   }),
 };
 
-/** Whether `str.isalnum` holds for a text with numeric characters; those that are not digits are unsupported. */
+/** Whether `str.isalnum` holds for a text with numeric characters; numerals that are not digits are unsupported. */
 function isNumericWord(text: string): boolean {
   return (
     text !== "" &&
@@ -247,7 +255,7 @@ function isNumericWord(text: string): boolean {
   );
 }
 
-/** Returns `text.strip(characters)`, `lstrip` or `rstrip`; no characters or `None` are white space. */
+/** Returns `text.strip(chars)`, `lstrip` or `rstrip`. Without `chars`, or with `None`, it strips white space. */
 export function stripText(meter: Meter, text: string, sides: Sides, chars: TemplateValue | undefined): string {
   const characters = chars === undefined || chars === null ? undefined : textArgument(chars, "strip arg");
   if (characters !== undefined) {
@@ -271,18 +279,26 @@ export function replaceText(meter: Meter, text: string, old: string, replacement
   return meter.made(replace(text, old, replacement, maxCount));
 }
 
-/** Methods of `str` in Python that this engine lacks. */
-const OTHERS: ReadonlySet<string> = new Set(["casefold", "encode", "format_map", "isidentifier", "isnumeric", "maketrans", "translate"]);
+/** Methods of Python's `str` that this engine does not support. */
+const UNSUPPORTED_METHODS: ReadonlySet<string> = new Set([
+  "casefold",
+  "encode",
+  "format_map",
+  "isidentifier",
+  "isnumeric",
+  "maketrans",
+  "translate",
+]);
 
-/** Whether `str` of Python has a method. */
+/** Whether Python's `str` has a method with this name, supported here or not. */
 export function isStringMethod(name: string): boolean {
-  return Object.hasOwn(METHODS, name) || name === "format" || OTHERS.has(name);
+  return Object.hasOwn(METHODS, name) || name === "format" || UNSUPPORTED_METHODS.has(name);
 }
 
 /**
  * Calls a method of `str`.
  *
- * @throws TemplateUnsupported naming a method of Python that is missing here.
+ * @throws TemplateUnsupported naming a method of Python that is not supported.
  */
 export function callStringMethod(
   meter: Meter,
@@ -295,7 +311,7 @@ export function callStringMethod(
   if (name === "format") return formatBraces(meter, self, args, keywords);
   const method = Object.hasOwn(METHODS, name) ? METHODS[name] : undefined;
   if (method === undefined) {
-    if (OTHERS.has(name)) return unsupported(`the method \`str.${name}\``);
+    if (UNSUPPORTED_METHODS.has(name)) return unsupported(`the method \`str.${name}\``);
     throw new TemplateFailure(`'str object' has no attribute '${name}'`);
   }
   return callBuiltin(meter, name, method, self, args, keywords);

@@ -1,4 +1,4 @@
-/** Tests of templates: what stands after `is`. */
+/** Tests of templates: `value is name(…)`. */
 
 import { isCase } from "./casing.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
@@ -11,20 +11,24 @@ import { Callable, Dict, DictView, isFloat, isInt, type Keywords, Markup, PyIter
 
 type Test = Builtin<TemplateValue>;
 
+/** Returns a test without arguments. */
 const is = (holds: (value: TemplateValue, meter: Meter) => boolean): Test => builtin("", (meter, value) => holds(value, meter));
+/** Returns the test `lower` or `upper`. */
 const inCase = (wanted: "lower" | "upper"): Test =>
   is((value, meter) => {
     const text = toText(meter, value);
     meter.chargeText(text.length * 4);
     return isCase(text, wanted);
   });
+/** Returns a test with one argument. */
 const against = (holds: (meter: Meter, left: TemplateValue, right: TemplateValue) => boolean): Test =>
   builtin("other, /", (meter, value, [other]) => holds(meter, value, other as TemplateValue));
+/** Returns a test that compares; `holds` receives a negative number, zero or a positive number. */
 const ordered = (operator: string, holds: (order: number) => boolean): Test =>
   against((meter, left, right) => holds(compareValues(meter, operator, left, right)));
 
-/** Enters a test under each of its names. */
-const named = (names: string, test: Test): Record<string, Test> => Object.fromEntries(names.split(" ").map((name) => [name, test]));
+/** Returns the entries of a test with several names, separated by spaces. */
+const aliased = (names: string, test: Test): Record<string, Test> => Object.fromEntries(names.split(" ").map((name) => [name, test]));
 
 const TESTS: Readonly<Record<string, Test>> = {
   boolean: is((value) => typeof value === "boolean"),
@@ -52,42 +56,42 @@ const TESTS: Readonly<Record<string, Test>> = {
   true: is((value) => value === true),
   undefined: is((value) => value instanceof Undefined),
   upper: inCase("upper"),
-  ...named("eq equalto ==", against(equals)),
-  ...named(
+  ...aliased("eq equalto ==", against(equals)),
+  ...aliased(
     "ne !=",
     against((meter, left, right) => !equals(meter, left, right)),
   ),
-  ...named(
+  ...aliased(
     "lt lessthan <",
     ordered("<", (order) => order < 0),
   ),
-  ...named(
+  ...aliased(
     "le <=",
     ordered("<=", (order) => order <= 0),
   ),
-  ...named(
+  ...aliased(
     "gt greaterthan >",
     ordered(">", (order) => order > 0),
   ),
-  ...named(
+  ...aliased(
     "ge >=",
     ordered(">=", (order) => order >= 0),
   ),
 };
 
-/** Tests of Python's Jinja that this engine lacks. */
-const OTHERS: ReadonlySet<string> = new Set(["escaped", "filter", "test"]);
+/** Tests of Python's Jinja that this engine does not support. */
+const UNSUPPORTED_TESTS: ReadonlySet<string> = new Set(["escaped", "filter", "test"]);
 
-/** Whether Python's Jinja has a test. */
+/** Whether Python's Jinja has a test with this name, supported here or not. */
 export function isTest(name: string): boolean {
-  return Object.hasOwn(TESTS, name) || OTHERS.has(name);
+  return Object.hasOwn(TESTS, name) || UNSUPPORTED_TESTS.has(name);
 }
 
 /** Applies the test `name`. */
 export function applyTest(meter: Meter, name: string, value: TemplateValue, args: readonly TemplateValue[], keywords: Keywords): boolean {
   const test = Object.hasOwn(TESTS, name) ? TESTS[name] : undefined;
   if (test === undefined) {
-    if (OTHERS.has(name)) return unsupported(`the test \`${name}\``);
+    if (UNSUPPORTED_TESTS.has(name)) return unsupported(`the test \`${name}\``);
     throw new TemplateFailure(`No test named '${name}'.`);
   }
   meter.charge(1);

@@ -1,6 +1,6 @@
-/** Filters that make a text or a number of a value. */
+/** Filters that convert a value to a text or a number. */
 
-import { capitalize } from "./casing.ts";
+import { capitalize, CASING_COST } from "./casing.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import { formatPercent } from "./format.ts";
 import type { Meter } from "./meter.ts";
@@ -26,9 +26,11 @@ import {
   type TemplateValue,
 } from "./values.ts";
 
-const WORD_BEGINNING = new RegExp(`([-${WHITE_SPACE}({\\[<]+)`);
+/** Characters between the words of `title`, captured so that a split keeps them. */
+const WORD_SEPARATOR = new RegExp(`([-${WHITE_SPACE}({\\[<]+)`);
 const WORD = /[\p{L}\p{N}_]+/gu;
 
+/** Returns a filter that converts a text; `cost` is its cost relative to a linear pass. */
 const mapper = (map: (text: string) => string, cost = 1): Filter =>
   builtin("", (meter, value) => {
     const text = plainText(meter, value);
@@ -39,7 +41,7 @@ const mapper = (map: (text: string) => string, cost = 1): Filter =>
 /** Returns each word with its first character in upper case and the rest in lower case. */
 function titleWords(text: string): string {
   return text
-    .split(WORD_BEGINNING)
+    .split(WORD_SEPARATOR)
     .map((word) => {
       const [first = "", ...rest] = pointsOf(word);
       return first.toUpperCase() + rest.join("").toLowerCase();
@@ -47,6 +49,7 @@ function titleWords(text: string): string {
     .join("");
 }
 
+/** Returns a text with each line indented, except the first one unless `first` is true, and empty ones unless `blank` is true. */
 function indent(
   meter: Meter,
   value: TemplateValue,
@@ -54,18 +57,22 @@ function indent(
   first: TemplateValue | undefined,
   blank: TemplateValue | undefined,
 ): string {
-  const indention = typeof width === "string" ? width : " ".repeat(Math.max(0, Math.min(index(orElse(width, 4), "width"), 100_000)));
+  const indentation = typeof width === "string" ? width : " ".repeat(Math.max(0, Math.min(index(orElse(width, 4), "width"), 100_000)));
   const text = binary(meter, "+", value, "\n");
   if (typeof text !== "string") return typeError(`indent expects a text, got ${typeName(value)}`);
   const lines = splitLines(text);
   meter.charge(lines.length);
-  meter.checkLength(text.length + lines.length * indention.length);
+  meter.checkLength(text.length + lines.length * indentation.length);
   let result: string;
-  if (blank !== undefined && truth(blank)) result = lines.join(`\n${indention}`);
-  else result = lines.map((line, at) => (at === 0 || line === "" ? line : indention + line)).join("\n");
-  return meter.made(first !== undefined && truth(first) ? indention + result : result);
+  if (blank !== undefined && truth(blank)) result = lines.join(`\n${indentation}`);
+  else result = lines.map((line, at) => (at === 0 || line === "" ? line : indentation + line)).join("\n");
+  return meter.made(first !== undefined && truth(first) ? indentation + result : result);
 }
 
+/**
+ * Returns a text of at most `length` code points including `end`, cut after a word unless `killWords`; unchanged if at most `leeway`
+ * longer.
+ */
 function truncate(meter: Meter, value: TemplateValue, length: number, killWords: boolean, end: string, leeway: number): TemplateValue {
   const room = length - lengthOf(end);
   if (room < 0) throw new TemplateFailure(`AssertionError: expected length >= ${lengthOf(end)}, got ${length}`);
@@ -74,7 +81,7 @@ function truncate(meter: Meter, value: TemplateValue, length: number, killWords:
   if (size === undefined) return typeError(`object of type '${typeName(value)}' has no len()`);
   if (size <= length + leeway) return value;
   const text = typeof value === "string" ? value : typeError(`truncate expects a text, got ${typeName(value)}`);
-  meter.charge(text.length / 8);
+  meter.chargeSplit(text.length);
   const points = pointsOf(text);
   const cut = points.slice(0, room).join("");
   if (killWords) return cut + end;
@@ -82,6 +89,7 @@ function truncate(meter: Meter, value: TemplateValue, length: number, killWords:
   return (space < 0 ? cut : cut.slice(0, space)) + end;
 }
 
+/** Returns `int(value, base)`; `otherwise` for a value without an integer. */
 function toInteger(value: TemplateValue, otherwise: TemplateValue, base: number): TemplateValue {
   if (value instanceof Undefined) return value.fail();
   const truncated = (real: number): TemplateValue => {
@@ -97,7 +105,7 @@ function toInteger(value: TemplateValue, otherwise: TemplateValue, base: number)
   }
   if (isFloat(value)) {
     const real = toNumber(value) as number;
-    // Python reads only `ValueError` and `TypeError` as a reason for the default; an infinity raises.
+    // Jinja returns the default for `ValueError` and `TypeError` alone. NaN raises the former, an infinity `OverflowError`.
     if (!Number.isFinite(real) && !Number.isNaN(real)) throw new TemplateFailure("OverflowError: cannot convert float infinity to integer");
     return truncated(real);
   }
@@ -114,7 +122,7 @@ export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
     if (typeof value === "bigint") return value < 0n ? -value : value;
     return typeof value === "number" ? Math.abs(value) : typeError(`bad operand type for abs(): '${typeName(value)}'`);
   }),
-  capitalize: mapper(capitalize, 64),
+  capitalize: mapper(capitalize, CASING_COST),
   center: builtin("width=", (meter, value, [width]) =>
     callStringMethod(meter, plainText(meter, value), "center", [orElse(width, 80)], NO_KEYWORDS),
   ),

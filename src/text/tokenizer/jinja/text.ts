@@ -1,6 +1,6 @@
 /** `str` of Python over the strings of JavaScript: code points instead of UTF-16 units, and Python's own idea of white space. */
 
-/** Characters for which `str.isspace` holds. None has a meaning inside a character class. */
+/** Characters for which `str.isspace` holds. None has a special meaning in a character class of a regular expression. */
 export const WHITE_SPACE =
   "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
 const SPACE = `[${WHITE_SPACE}]`;
@@ -16,7 +16,7 @@ export function isAllSpace(text: string): boolean {
   return ONLY_SPACE.test(text);
 }
 
-/** Whether code points and UTF-16 units of a text are the same. */
+/** Whether a text has no surrogates, so that its code points and UTF-16 units are the same. */
 export function isBmpOnly(text: string): boolean {
   return !SURROGATE.test(text);
 }
@@ -36,7 +36,7 @@ export function pointsOf(text: string): string[] {
   return isBmpOnly(text) ? text.split("") : Array.from(text);
 }
 
-/** Returns the position of a code point in UTF-16 units. */
+/** Returns the position in UTF-16 units of the code point at a position in code points. */
 export function unitAt(text: string, point: number): number {
   let unit = 0;
   for (let left = point; left > 0 && unit < text.length; left--) unit += (text.codePointAt(unit) ?? 0) > 0xffff ? 2 : 1;
@@ -59,7 +59,7 @@ export function compareText(a: string, b: string): number {
   return a.length - b.length;
 }
 
-/** Order of UTF-16 units in which surrogates come last. */
+/** Returns the rank of a UTF-16 unit in the order of code points, in which surrogates come last. */
 function codePointRank(unit: number): number {
   if (unit < 0xd800) return unit;
   return unit >= 0xe000 ? unit - 0x800 : unit + 0x2000;
@@ -102,6 +102,7 @@ export function splitText(text: string, separator: string | undefined, limit: nu
   return parts;
 }
 
+/** Returns `text.split(None, limit)`: the words between white space. */
 function splitSpace(text: string, limit: number): string[] {
   const trimmed = text.replace(LEADING_SPACE, "");
   if (limit < 0) {
@@ -171,7 +172,7 @@ export function replace(text: string, old: string, replacement: string, limit: n
   return splitText(text, old, limit).join(replacement);
 }
 
-/** Returns how often a text has a part, without overlaps. */
+/** Returns `text.count(part)`: the number of occurrences without overlaps. */
 export function countOccurrences(text: string, part: string): number {
   if (part === "") return lengthOf(text) + 1;
   let found = 0;

@@ -3,7 +3,7 @@
 import { TemplateSyntaxFailure } from "./errors.ts";
 import type { Token, TokenKind } from "./lexer.ts";
 
-/** Reads tokens one after another, and reports what it expected. */
+/** Reads tokens one after another; base class of the parsers. */
 export class TokenReader {
   readonly #tokens: readonly Token[];
   #at = 0;
@@ -12,32 +12,37 @@ export class TokenReader {
     this.#tokens = tokens;
   }
 
+  /** Current token. */
   protected get token(): Token {
     return this.#tokens[this.#at] as Token;
   }
 
+  /** Returns the current token and moves to the next one; stays at the end. */
   protected next(): Token {
     const { token } = this;
     if (token.kind !== "end") this.#at++;
     return token;
   }
 
+  /** @throws TemplateSyntaxFailure always, with the line of the current token. */
   protected fail(message: string): never {
     throw new TemplateSyntaxFailure(message, this.token.line);
   }
 
-  /** Whether the current token is this name or operator. */
+  /** Whether the current token, or the token `ahead` tokens after it, is this name or operator. */
   protected is(kind: "name" | "operator", text: string, ahead = 0): boolean {
     const token = this.#tokens[this.#at + ahead];
     return token?.kind === kind && token.text === text;
   }
 
+  /** Moves past the current token if it is this name or operator, and returns whether it is. */
   protected skip(kind: "name" | "operator", text: string): boolean {
     if (!this.is(kind, text)) return false;
     this.next();
     return true;
   }
 
+  /** Returns the current token, which must be of this kind and text, and moves to the next one. */
   protected expect(kind: TokenKind, text?: string): Token {
     const { token } = this;
     if (token.kind !== kind || (text !== undefined && token.text !== text))
@@ -55,7 +60,7 @@ const TOKEN_NAMES: Partial<Readonly<Record<TokenKind, string>>> = {
   data: "text of the template",
 };
 
-/** Returns how messages name a token. */
+/** Returns the name of a token for messages. */
 export function describeToken(kind: TokenKind, text?: string): string {
   return TOKEN_NAMES[kind] ?? (text === undefined ? `a ${kind}` : `'${text}'`);
 }

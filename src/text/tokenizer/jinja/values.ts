@@ -56,6 +56,7 @@ export class Undefined extends PyObject {
     this.#hint = hint;
   }
 
+  /** @throws TemplateFailure always. */
   fail(): never {
     throw new TemplateFailure(this.#hint);
   }
@@ -76,6 +77,7 @@ export class Group extends Tuple {
   override readonly typeName = "_GroupTuple";
 }
 
+/** Key of a `dict` as it is stored. */
 type Key = string | number | bigint | null;
 
 /** `dict`, in insertion order. */
@@ -132,7 +134,7 @@ export function keyOf(value: TemplateValue): Key {
   return unsupported(`a key of type \`${typeName(value)}\``);
 }
 
-/** View of a dict: `keys()`, `values()` or `items()`. */
+/** View of a dict: `keys()`, `values()` or `items()`. Templates cannot change a dict, so the items are computed once. */
 export class DictView extends PyObject {
   readonly typeName: string;
   readonly items: readonly TemplateValue[];
@@ -267,6 +269,7 @@ export function truth(value: TemplateValue): boolean {
     case "number":
       return value !== 0;
     case "bigint":
+      // Only integers beyond 2**53 are bigints.
       return true;
     default:
       if (value === null || value instanceof Undefined) return false;
@@ -279,7 +282,11 @@ export function truth(value: TemplateValue): boolean {
   }
 }
 
-/** Returns a small integer argument: an index, a width, a count. */
+/**
+ * Returns an argument that must be an integer: an index, a width, a count. Integers beyond 2**53 become the nearest safe integer.
+ *
+ * @param what - Name of the argument or operation, for the message.
+ */
 export function index(value: TemplateValue, what: string): number {
   if (typeof value === "boolean") return value ? 1 : 0;
   if (typeof value === "number" && Number.isInteger(value)) return value;
@@ -288,13 +295,13 @@ export function index(value: TemplateValue, what: string): number {
   return typeError(`${what}: '${typeName(value)}' object cannot be interpreted as an integer`);
 }
 
-/** Nesting of a value that a template is given, at most. */
+/** Max nesting of a value that is passed to a template. */
 const MAX_NESTING = 500;
 
 /**
  * Converts parsed JSON to values of the engine. Numbers that are integers become `int`; properties that are undefined are left out.
  *
- * @throws TemplateFailure for a function, symbol or other value that JSON has no notation for, and for nesting beyond 500 levels.
+ * @throws TemplateFailure for a function, symbol or other value without a notation in JSON, and for nesting beyond 500 levels.
  */
 export function fromJson(value: unknown, depth = 0): TemplateValue {
   switch (typeof value) {

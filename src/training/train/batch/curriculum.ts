@@ -8,7 +8,10 @@ import type { CurriculumOptions } from "./options.ts";
 
 /** RNG domain of the draws of a curriculum; other draws with the same seed use other domains. */
 const DRAW_DOMAIN = 0x3c1d07a5;
-/** Weight of the prior, the target, in units of groups. A group has several rollouts, so it outweighs the prior. */
+/**
+ * Weight of the prior `target` in a running pass rate; the newest group has weight 1. A group has several rollouts, and therefore outweighs
+ * the prior.
+ */
 const PRIOR_WEIGHT = 0.25;
 
 /** Running pass rate of each key of one environment. */
@@ -22,6 +25,9 @@ export type PassRateTable = ReadonlyMap<string, number>;
  * ```
  *
  * over the groups of the key, with `s` the step of a group. A key without groups is absent; its pass rate is `target`.
+ *
+ * @param before - Step whose pass rates are computed.
+ * @param environment - Name of the environment in a run on several; undefined in a run on one.
  */
 export function passRateTable(
   steps: Iterable<PassRatesOfStep>,
@@ -47,7 +53,7 @@ export function samplingWeight(rate: number, { target = 0.5, floor = 0.05 }: Pic
   return (rate / target) ** (2 * target) * ((1 - rate) / (1 - target)) ** (2 * (1 - target)) + floor;
 }
 
-/** Place of the draws of one environment in a run. */
+/** Seed and environment of a sequence of draws: together with the number of a draw, they determine its random number. */
 export interface DrawCoordinates {
   /** Seed of the run. */
   readonly seed: number;
@@ -56,8 +62,8 @@ export interface DrawCoordinates {
 }
 
 /**
- * Draws positions of scenarios within one step, in proportion to their weights and without replacement. After every position was drawn once,
- * all can be drawn again.
+ * Draws positions of scenarios within one step, in proportion to their weights and without replacement. After every position was drawn
+ * once, all can be drawn again.
  */
 export class WeightedDraws {
   readonly #weights: readonly number[];
@@ -74,12 +80,12 @@ export class WeightedDraws {
   draw(index: number): number {
     const { seed, environment } = this.#coordinates;
     if (this.#drawn.size === this.#weights.length) this.#drawn.clear();
-    const left = this.#weights.map((weight, position) => (this.#drawn.has(position) ? 0 : weight));
-    const total = left.reduce((sum, weight) => sum + weight, 0);
+    const remaining = this.#weights.map((weight, position) => (this.#drawn.has(position) ? 0 : weight));
+    const total = remaining.reduce((sum, weight) => sum + weight, 0);
     let rest = uniform(BigInt(seed), index >>> 0, Math.floor(index / 2 ** 32), environment, DRAW_DOMAIN) * total;
     // Rounding can leave a rest after the last weight: the last position that is not drawn yet is then chosen.
     let chosen = 0;
-    for (const [position, weight] of left.entries()) {
+    for (const [position, weight] of remaining.entries()) {
       if (weight === 0) continue;
       chosen = position;
       rest -= weight;
@@ -100,8 +106,8 @@ export function scenarioKey<S>({ key }: CurriculumOptions<S>, environment: Envir
 }
 
 /**
- * Returns the pass rate of a group: the mean of the metric, or of the reward relative to the environment's maximum reward, clipped to [0, 1].
- * Null for a group without trajectories.
+ * Returns the pass rate of a group: the mean of the metric, or of the reward relative to the environment's maximum reward, clipped to
+ * [0, 1]. Null for a group without trajectories.
  *
  * @throws ConfigError `E_CONFIG` if no trajectory of the group has the metric.
  */

@@ -8,7 +8,8 @@ export interface ScheduledGroup {
 
 /**
  * Fixed order in which the groups of a run are assigned to its environments: group `n` belongs to the environment with the largest
- * difference between its share of `n + 1` groups and its number of groups so far (the first one of equal differences).
+ * difference between its share of `n + 1` groups and its number of groups so far. Of equal differences, the first environment in the list
+ * wins.
  */
 export class EnvironmentSchedule {
   readonly #shares: readonly number[];
@@ -29,8 +30,8 @@ export class EnvironmentSchedule {
   }
 
   #assignNext(): void {
-    const missing = this.#shares.map((share, at) => share * (this.#assigned.length + 1) - (this.#counts[at] as number));
-    const environment = missing.indexOf(Math.max(...missing));
+    const deficits = this.#shares.map((share, index) => share * (this.#assigned.length + 1) - (this.#counts[index] as number));
+    const environment = deficits.indexOf(Math.max(...deficits));
     const index = this.#counts[environment] as number;
     this.#assigned.push({ environment, index });
     this.#counts[environment] = index + 1;

@@ -4,15 +4,15 @@ import type { Trajectory, TrajectoryGroup } from "../../../base/trajectory/index
 import { scenarioIndex } from "../../../run/run-directory.ts";
 import type { FilterOptions } from "./options.ts";
 
-/** Reasons for which a group is discarded: too old, fewer than two trajectories, or equal rewards. */
+/** Reasons for which a group is discarded: `old` for its age, `small` for fewer than two trajectories, `constant` for equal rewards. */
 export const DISCARD_REASONS = ["old", "small", "constant"] as const;
-/** Reasons for which a trajectory is removed: too few or too many sampled tokens. */
+/** Reasons for which a trajectory is removed: `short` for too few sampled tokens, `long` for too many. */
 export const REMOVAL_REASONS = ["short", "long"] as const;
 
 /** Number of groups or trajectories per reason; absent for a reason that did not occur. */
 export type ReasonCounts = Readonly<Record<string, number>>;
 
-/** Groups of a step that are trained, and the reasons for the rest. */
+/** Groups of a step that are trained, and counts of the discarded groups and removed trajectories. */
 export interface TrainedGroups {
   /** Groups to train, in order of scenario index, without their removed trajectories. */
   readonly kept: readonly TrajectoryGroup[];
@@ -28,7 +28,7 @@ export interface TrainedGroups {
  * Selects the groups of a step that are trained. Pure: the result depends only on the arguments.
  *
  * @param groups - All sampled groups of the step.
- * @param filters - Conditions, with `constant` resolved.
+ * @param filters - Conditions. The caller has replaced an absent `constant` by its default.
  * @param step - Step that trains the groups.
  */
 export function selectGroups(groups: readonly TrajectoryGroup[], filters: FilterOptions, step: number): TrainedGroups {
@@ -42,9 +42,9 @@ export function selectGroups(groups: readonly TrajectoryGroup[], filters: Filter
       if (reason !== null) removed[reason] = (removed[reason] ?? 0) + 1;
       return reason === null;
     });
-    const rest = trajectories.length === group.trajectories.length ? group : group.with({ trajectories });
-    const reason = discardReason(rest, filters, step);
-    if (reason === null) kept.push(rest);
+    const filtered = trajectories.length === group.trajectories.length ? group : group.with({ trajectories });
+    const reason = discardReason(filtered, filters, step);
+    if (reason === null) kept.push(filtered);
     else {
       discarded[reason] = (discarded[reason] ?? 0) + 1;
       discardedScenarios.push(scenarioIndex(group));
@@ -80,7 +80,7 @@ const REMEDIES = {
   constant: "use scenarios that the policy solves sometimes (`curriculum`), a finer reward, larger groups, or a larger `refill.maxGroups`",
 };
 
-/** Describes why no group of a batch is left, with remedies; null if some are, or none was sampled. */
+/** Describes why no group of a batch is left, with remedies; null if a group is left, or if none was discarded. */
 export function discardMessage({ kept, discarded }: Pick<TrainedGroups, "kept" | "discarded">): string | null {
   const reasons = DISCARD_REASONS.filter((reason) => discarded[reason] !== undefined);
   if (kept.length > 0 || reasons.length === 0) return null;

@@ -37,7 +37,8 @@ export interface FilterOptions {
 }
 
 /**
- * Sampling of scenarios by running pass rate. With pass rate `p` of a scenario's key and `t` = `target`, the sampling weight of a scenario is
+ * Sampling of scenarios by running pass rate. With pass rate `p` of a scenario's key and `t` = `target`, the sampling weight of a scenario
+ * is
  *
  * ```
  * (p / t)^(2t) · ((1 − p) / (1 − t))^(2(1 − t)) + floor
@@ -48,8 +49,8 @@ export interface FilterOptions {
  */
 export interface CurriculumOptions<S> {
   /**
-   * Number of scenarios to sample from if the environment's `train` is a function: the scenarios with indices 0 to `pool` − 1. Required for a
-   * function. For a list, the curriculum samples from the whole list.
+   * Number of scenarios to sample from if the environment's `train` is a function: the scenarios with indices 0 to `pool` − 1. Required for
+   * a function. For a list, the curriculum samples from the whole list.
    */
   readonly pool?: number | undefined;
   /**
@@ -77,14 +78,14 @@ export interface BatchOptions<S> {
   /**
    * Task to train on, or a list of tasks with weights. With several environments, every group has the metadata `environment`, rows of
    * metrics have `env/<name>/…`, and each environment has its own order of scenarios. Groups are assigned to environments in a fixed order
-   * in which each environment has its share at all times. Jobs normalize advantages per environment (`advantageScope: "environment"`) unless
-   * `train` sets another scope or `lossReduction: "constant"`.
+   * in which each environment has its share at all times. Jobs normalize advantages per environment (`advantageScope: "environment"`)
+   * unless `train` sets another scope or `lossReduction: "constant"`.
    */
   readonly environment: Environment<S> | readonly WeightedEnvironment[];
   /**
    * Samples further groups until the step has `scenariosPerStep` groups that the filters keep, or `maxGroups` groups were sampled. Each
-   * round samples exactly the missing number and waits for all of them, so that the batch does not depend on timing. With fewer groups, at
-   * least one, the step trains on these. @default one round of `scenariosPerStep` groups
+   * round samples exactly the missing number and waits for all of them, so that the batch does not depend on timing. If fewer groups
+   * are kept, but at least one, the step trains on them. @default one round of `scenariosPerStep` groups
    */
   readonly refill?: RefillOptions | undefined;
   /** Groups and trajectories to leave out. @default none; constant groups with `refill` */
@@ -92,7 +93,8 @@ export interface BatchOptions<S> {
   /** Samples scenarios by pass rate instead of in order. @default in order */
   readonly curriculum?: CurriculumOptions<S> | undefined;
   /**
-   * Max replacements of a rollout that failed after its retries, see `GatherOptions.replacements` of `whetstone/rollout`. @default 0
+   * Max new attempts, with other seeds, for a rollout that failed after its retries; see `GatherOptions.replacements` of
+   * `whetstone/rollout`. @default 0
    */
   readonly replacements?: number | undefined;
   /**
@@ -115,7 +117,7 @@ function isList<S>(environment: BatchOptions<S>["environment"]): environment is 
   return Array.isArray(environment);
 }
 
-/** Settings of {@link checkBatchOptions} that other options of the run determine. */
+/** Options that {@link checkBatchOptions} checks, with the options of the run that limit their values. */
 type CheckedOptions<S> = BatchOptions<S> & { readonly scenariosPerStep?: number | undefined; readonly timeoutMs?: number | undefined };
 
 /**
@@ -140,11 +142,11 @@ function checkEnvironments<S>(environment: BatchOptions<S>["environment"]): void
   const list = weightedEnvironments(environment);
   if (list.length === 0) refuse("environment", "an environment, or a list of at least one", "an empty list");
   const names = new Set<string>();
-  for (const [at, each] of list.entries()) {
+  for (const [index, each] of list.entries()) {
     const name = (each.environment as Partial<Environment<unknown>> | undefined)?.name;
     if (typeof name !== "string")
-      refuse(`environment[${at}].environment`, "an environment, as `defineEnvironment` returns it", typeof each.environment);
-    if (!(each.weight > 0 && each.weight < Infinity)) refuse(`environment[${at}].weight`, "a finite number above 0", each.weight);
+      refuse(`environment[${index}].environment`, "an environment, as `defineEnvironment` returns it", typeof each.environment);
+    if (!(each.weight > 0 && each.weight < Infinity)) refuse(`environment[${index}].weight`, "a finite number above 0", each.weight);
     if (names.has(name)) refuse("environment", "environments with different names", `\`${name}\` twice`);
     names.add(name);
   }
@@ -175,6 +177,7 @@ function isInteger(value: unknown, min: number): boolean {
   return Number.isSafeInteger(value) && (value as number) >= min;
 }
 
+/** Throws the error for an option with an invalid value. */
 function refuse(param: string, expected: string, got: unknown): never {
   const text = typeof got === "string" ? got : `\`${String(got)}\``;
   throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${text}`, { param });

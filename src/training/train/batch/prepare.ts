@@ -11,6 +11,7 @@ import type { ScenarioSampler } from "./sampler.ts";
 export interface PreparedBatch extends TrainedGroups {
   /** All sampled groups, in order of scenario index. */
   readonly sampled: readonly TrajectoryGroup[];
+  /** Duration of the preparation in seconds. */
   readonly seconds: number;
 }
 
@@ -38,7 +39,7 @@ export async function prepareBatch<S>(
   const earlier = [...prepared.values()].filter((each) => each.step < step);
   const scenarios = sampler.step(step, earlier);
   const first = firstIndex(prepared, step, scenariosPerStep);
-  // Later steps may already use the indices after the recorded number.
+  // A step that was prepared before samples as many groups as it recorded: later steps may already use the following scenario indices.
   const maxGroups = prepared.get(step)?.sampled ?? refill?.maxGroups ?? scenariosPerStep;
   let sampled: readonly TrajectoryGroup[] = [];
   let selection = selectGroups([], {}, step);
@@ -74,8 +75,8 @@ export async function prepareBatch<S>(
 }
 
 /**
- * Returns the scenario index of a step's first group: the number of groups that all earlier steps sampled. Steps of earlier versions, which
- * recorded no `batch-end`, sampled `scenariosPerStep` groups each.
+ * Returns the scenario index of a step's first group: the number of groups that all earlier steps sampled. Steps of earlier
+ * versions of the package, which recorded no `batch-end`, sampled `scenariosPerStep` groups each.
  */
 function firstIndex(prepared: ReadonlyMap<number, { readonly sampled: number }>, step: number, scenariosPerStep: number): number {
   let first = 0;

@@ -23,6 +23,7 @@ export class ScenarioSampler {
   readonly #schedule: EnvironmentSchedule;
   readonly #curriculum: CurriculumOptions<unknown> | undefined;
   readonly #seed: number;
+  /** Pools by position of the environment in the run's list. */
   readonly #pools = new Map<number, Pool>();
 
   constructor({ environment, curriculum, seed = 0 }: ScenarioSamplerOptions) {
@@ -36,7 +37,7 @@ export class ScenarioSampler {
   /** Returns the scenarios of a step; `earlier` has the recorded pass rates of the earlier steps. */
   step(step: number, earlier: Iterable<PassRatesOfStep>): StepScenarios {
     if (this.#curriculum === undefined) return new StepScenarios((from, count) => this.#inOrder(from, count));
-    const draws = this.#environments.map((_, at) => this.#draws(at, [...earlier], step));
+    const draws = this.#environments.map((_, index) => this.#draws(index, [...earlier], step));
     return new StepScenarios((from, count) =>
       this.#scheduled(from, count).map(({ environment, index }) => {
         const position = (draws[environment] as WeightedDraws).draw(index);
@@ -63,40 +64,46 @@ export class ScenarioSampler {
 
   #inOrder(from: number, count: number): EnvironmentScenario[] {
     const scheduled = this.#scheduled(from, count);
-    // The groups of an environment have consecutive numbers: one call per environment shuffles a list once.
-    const taken = this.#environments.map(({ scenarios }, at) => {
-      const own = scheduled.filter(({ environment }) => environment === at);
+    // The groups of an environment have consecutive numbers, so that one call of `trainScenarios` returns their scenarios and shuffles
+    // once.
+    const iterators = this.#environments.map(({ scenarios }, position) => {
+      const own = scheduled.filter(({ environment }) => environment === position);
       return trainScenarios(scenarios.train, { seed: this.#seed, from: own[0]?.index ?? 0, count: own.length })[Symbol.iterator]();
     });
-    return scheduled.map(({ environment: at }) => ({ environment: this.#environmentAt(at), scenario: taken[at]?.next().value }));
+    return scheduled.map(({ environment: position }) => ({
+      environment: this.#environmentAt(position),
+      scenario: iterators[position]?.next().value,
+    }));
   }
 
   #scheduled(from: number, count: number): ScheduledGroup[] {
     return Array.from({ length: count }, (_, k) => this.#schedule.at(from + k));
   }
 
-  #draws(at: number, earlier: readonly PassRatesOfStep[], step: number): WeightedDraws {
+  /** Returns the draws of a step from the environment at `position` in the run's list. */
+  #draws(position: number, earlier: readonly PassRatesOfStep[], step: number): WeightedDraws {
     const curriculum = this.#curriculum ?? {};
-    const table = passRateTable(earlier, step, curriculum, this.#nameOf(this.#environmentAt(at)));
+    const table = passRateTable(earlier, step, curriculum, this.#nameOf(this.#environmentAt(position)));
     const { target = 0.5 } = curriculum;
-    const weights = this.#pool(at).keys.map((key) => samplingWeight(table.get(key) ?? target, curriculum));
-    return new WeightedDraws(weights, { seed: this.#seed, environment: at });
+    const weights = this.#pool(position).keys.map((key) => samplingWeight(table.get(key) ?? target, curriculum));
+    return new WeightedDraws(weights, { seed: this.#seed, environment: position });
   }
 
-  #pool(at: number): Pool {
-    const environment = this.#environmentAt(at);
+  /** Returns the pool of the environment at `position`; created at the first call. */
+  #pool(position: number): Pool {
+    const environment = this.#environmentAt(position);
     const { train } = environment.scenarios;
-    let pool = this.#pools.get(at);
+    let pool = this.#pools.get(position);
     if (pool === undefined) {
       const scenarios = typeof train === "function" ? trainScenarios(train, { count: this.#curriculum?.pool ?? 0 }) : train;
       pool = { scenarios, keys: scenarios.map((scenario) => scenarioKey(this.#curriculum ?? {}, environment, scenario)) };
-      this.#pools.set(at, pool);
+      this.#pools.set(position, pool);
     }
     return pool;
   }
 
-  #environmentAt(at: number): Environment<unknown> {
-    return this.#environments[at] as Environment<unknown>;
+  #environmentAt(position: number): Environment<unknown> {
+    return this.#environments[position] as Environment<unknown>;
   }
 
   /** Returns the name of an environment in a run on several; undefined for a single environment. */
@@ -109,14 +116,15 @@ export class ScenarioSampler {
 export class StepScenarios {
   /** Scenarios taken so far, by index. */
   readonly taken = new Map<number, EnvironmentScenario>();
-  readonly #at: (from: number, count: number) => readonly EnvironmentScenario[];
+  readonly #scenariosOf: (from: number, count: number) => readonly EnvironmentScenario[];
 
-  constructor(at: (from: number, count: number) => readonly EnvironmentScenario[]) {
-    this.#at = at;
+  /** @param scenariosOf - Returns the scenarios with the indices `from … from + count − 1`. */
+  constructor(scenariosOf: (from: number, count: number) => readonly EnvironmentScenario[]) {
+    this.#scenariosOf = scenariosOf;
   }
 
   /** Takes the scenarios with the indices `from … from + count − 1`. */
   take(from: number, count: number): void {
-    for (const [k, scenario] of this.#at(from, count).entries()) this.taken.set(from + k, scenario);
+    for (const [k, scenario] of this.#scenariosOf(from, count).entries()) this.taken.set(from + k, scenario);
   }
 }

@@ -8,7 +8,7 @@ import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout, viewOf } from "../../../../src/engine/onnx/model/parameters.ts";
 import { isLarge } from "../../../../src/engine/onnx/model/size.ts";
 import { decodeThreads, promptThreads } from "../../../../src/engine/onnx/sample/thread-counts.ts";
-import { GROUP_ROWS, inGroups, turnMatrices } from "../../../../src/engine/onnx/sample/transposed.ts";
+import { GROUP_ROWS, inGroups, transposeMatrices } from "../../../../src/engine/onnx/sample/transposed.ts";
 import { writeRandomWeights } from "../../../bench/random-weights.ts";
 import type { Engine, ModelHandle, PolicyVersion, Row, SampledToken } from "../../../../src/engine/port.ts";
 
@@ -131,7 +131,7 @@ test("transposes every matrix in place and nothing else", async () => {
   const layout = baseLayout(config);
   const before = Float32Array.from({ length: layout.length }, (_, i) => i);
   const after = before.slice();
-  await turnMatrices(after, layout);
+  await transposeMatrices(after, layout);
   for (const parameter of layout.parameters) {
     const [from, to] = [viewOf(before, parameter), viewOf(after, parameter)];
     const [rows, columns] = parameter.shape as [number, number];

@@ -5,7 +5,7 @@ import { reshape } from "../ops/shape.ts";
 
 /** Lowerings of the device `cpu`. */
 export const CPU_LOWERINGS: LoweringTable = {
-  // Indices repeat. ScatterElements adds them all with any number of threads; ScatterND loses some.
+  // Indices may repeat. ScatterElements adds all updates of an index with any number of threads; ScatterND loses some.
   "whetstone.ScatterAddRows": (node, inputs) => {
     const [table, indices, updates] = firstInputs(node, inputs, 3);
     const wide = expandTo(reshape(indices, [...indices.shape, 1]), updates.shape);

@@ -9,22 +9,27 @@ import { reduceMax } from "../ops/reduce.ts";
 import { reshape, transpose } from "../ops/shape.ts";
 import { itemAt, zip } from "../../../../base/util/values.ts";
 
+/** Returns the value of an integer attribute; 0 if the node does not have it. */
 const int = (attribute: Attribute | undefined) => (attribute !== undefined && "int" in attribute ? Number(attribute.int) : 0);
+/** Returns the value of a float attribute; `otherwise` if the node does not have it. */
 const float = (attribute: Attribute | undefined, otherwise: number) =>
   attribute !== undefined && "float" in attribute ? attribute.float : otherwise;
 
-/** Max elements of a product that is summed in pieces: for larger ones, its tiles alone fill a GPU. */
+/** Max elements of a product that is summed in pieces: a larger product has enough tiles to fill a GPU. */
 const MAX_SPLIT_RESULT = 2 ** 18;
 /** Max pieces of a long sum; a power of two. */
 const MAX_PIECES = 16;
-/** Factor by which a matrix is longer than wide, or wider than another one, if transposing the other matrix and the result is cheaper. */
+/**
+ * Min ratio of the height of a transposed matrix to its width, or of the width of one matrix to the other's, from which transposing the
+ * other matrix and the result is cheaper than transposing the matrix.
+ */
 const TALL = 8;
-/** Min elements of a matrix that is only transposed if it is wider than long: transposing few rows and the result is always cheaper. */
+/** Min elements of a matrix for which a ratio of 1 suffices in place of {@link TALL}, if the other matrix and the result have few rows. */
 const LARGE = 2 ** 24;
 
-/** Min length of a sum that is cut, of matrices with few rows: shorter parts save less time than their two additional kernels take. */
+/** Min length of a sum that {@link productInParts} cuts: in a shorter sum, the two additional kernels take longer than the parts save. */
 const LONG = 2 ** 14;
-/** Number of parts of such a sum. */
+/** Number of parts of a sum that {@link productInParts} cuts. */
 const PARTS = 4;
 
 /** Max outputs of a kernel: every adapter has at least eight storage buffers per shader stage, and one is the input. */
@@ -43,17 +48,19 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const { attributes } = node;
     const [a, b] = firstInputs(node, inputs, 2);
     const [, , plus] = inputs;
-    const [isLeft, isRight] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
-    if (!isLeft && !isRight) return null;
+    const [isTransposedA, isTransposedB] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
+    if (!isTransposedA && !isTransposedB) return null;
     const scale = float(attributes["alpha"], 1);
-    const [k] = (isLeft ? a.shape : a.shape.slice(1)) as [Dim];
-    const [m, n] = [itemAt(a.shape, isLeft ? 1 : 0), itemAt(b.shape, isRight ? 0 : 1)];
+    const [k] = (isTransposedA ? a.shape : a.shape.slice(1)) as [Dim];
+    const [m, n] = [itemAt(a.shape, isTransposedA ? 1 : 0), itemAt(b.shape, isTransposedB ? 0 : 1)];
     const minHeight = Number(n) * Number(k) < LARGE ? TALL * Number(k) : Number(k);
-    const isTall = !isLeft && isRight && hasFewRows(a) && Number(n) >= minHeight;
-    const isLong = isLeft && !isRight && typeof k === "string" && Number(m) * Number(n) <= MAX_SPLIT_RESULT;
+    // Few rows times a tall transposed matrix: transposes the rows and the result instead of the matrix.
+    const isTall = !isTransposedA && isTransposedB && hasFewRows(a) && Number(n) >= minHeight;
+    // A small result of a sum over all rows of a batch, as for the gradient of a weight: sums it in pieces, at the same time.
+    const isLong = isTransposedA && !isTransposedB && typeof k === "string" && Number(m) * Number(n) <= MAX_SPLIT_RESULT;
     if (isTall) return [scaledSum(swapLastTwo(matmul(b, swapLastTwo(a))), scale, plus)];
     if (isLong) return [scaledSum(sumOfPieces(a, b), scale, plus)];
-    const [left, right] = [isLeft ? swapLastTwo(a) : a, isRight ? swapLastTwo(b) : b];
+    const [left, right] = [isTransposedA ? swapLastTwo(a) : a, isTransposedB ? swapLastTwo(b) : b];
     const sum = productInParts(left, right);
     return [sum ? scaledSum(sum, scale, plus) : matmul(left, right, { scale, plus })];
   },
@@ -62,12 +69,13 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
   "com.microsoft.FusedMatMul": (node, inputs) => {
     const { attributes } = node;
     const [a, b] = firstInputs(node, inputs, 2);
-    const [isLeft, isRight] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
+    const [isTransposedA, isTransposedB] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
     const scale = float(attributes["alpha"], 1);
-    // Vectors of queries are shorter than their scores.
-    const isNarrow = isLeft && !isRight && hasStaticWidth(b) && !hasStaticWidth(a);
+    // Scores and vectors of queries: a query has fewer elements than scores, so its vector is transposed, not its scores.
+    const isNarrow = isTransposedA && !isTransposedB && hasStaticWidth(b) && !hasStaticWidth(a);
     if (isNarrow) return [scaledSum(swapLastTwo(matmul(swapLastTwo(b), a)), scale)];
-    const [left, right] = [isLeft ? swapLastTwo(a) : a, isRight ? swapLastTwo(b) : b];
+    const [left, right] = [isTransposedA ? swapLastTwo(a) : a, isTransposedB ? swapLastTwo(b) : b];
+    // Scales the operand if it has fewer elements than the result.
     const isShort = hasStaticWidth(left) && !hasStaticWidth(right);
     return [isShort ? matmul(scaledSum(left, scale), right) : scaledSum(matmul(left, right), scale)];
   },
@@ -126,8 +134,8 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
 };
 
 /**
- * Computes `a·b` for few rows and a long static sum in parts of the sum, at the same time: one tile of a product goes through the sum step by
- * step, and a narrow result of few rows has few tiles. Returns null for other products.
+ * Computes `a·b` for few rows and a long static sum in parts of the sum, at the same time: one tile of a product goes through the sum step
+ * by step, and a narrow result of few rows has few tiles. Returns null for other products.
  */
 function productInParts(a: Value, b: Value): Value | null {
   const [k, n] = b.shape;
@@ -158,7 +166,7 @@ function sumOfPieces(a: Value, b: Value): Value {
   const integers = (op: string, inputs: readonly Value[], size: number, attributes: NodeSpec["attributes"] = {}) =>
     graph.recordOne({ op, inputs, attributes, output: { shape: [size], dtype: "int64" } });
   const [length] = a.shape as [string];
-  // Read from this value: values of different lengths may have the same name of a dimension.
+  // The size is read from this value, not by the dimension's name: values of different lengths may share a name.
   const rows = integers("Shape", [a], 1, { start: { int: 0 }, end: { int: 1 } });
   const divisor = integers("BitwiseAnd", [rows, integers("Neg", [rows], 1)], 1);
   const pieces = integers("Min", [divisor, graph.ints([MAX_PIECES])], 1);
@@ -184,6 +192,7 @@ function scaledSum(x: Value, scale: number, plus?: Value): Value {
   return plus ? add(scaled, plus) : scaled;
 }
 
+/** Whether the first dimension is one of the graph's `Graph.smallDims`. */
 function hasFewRows({ graph, shape: [rows] }: Value): boolean {
   return typeof rows === "string" && graph.smallDims.has(rows);
 }

@@ -59,10 +59,10 @@ export function attention(queries: Value, keys: Value, values: Value, options: A
     keys: visible(keys, mask),
     mask,
   }));
-  const kept: Value[] = [];
+  const allProbabilities: Value[] = [];
   const results = blocks.map((block) => {
     const p = probabilities(block, scale);
-    kept.push(p);
+    allProbabilities.push(p);
     return matmul(p, visible(values, block.mask));
   });
   const result = joinQueries(results, queries, options);
@@ -71,45 +71,51 @@ export function attention(queries: Value, keys: Value, values: Value, options: A
     inputs: [result],
     output: { shape: queries.shape },
     variables: [queries, keys, values],
-    vjp: (g) => gradients({ g: g, result, values, blocks, kept: recompute ? null : kept, queries }, options),
+    vjp: (gradient) => gradients({ gradient, result, values, blocks, kept: recompute ? null : allProbabilities, queries }, options),
   });
 }
 
+/** Computes the attention probabilities of a block, `[B, kv, g·t, keys]`. */
 function probabilities({ queries, keys, mask }: Block, scale: number): Value {
   return softmax(add(matmul(queries, keys, { transposeB: true, scale }), mask));
 }
 
+/** Values that the backward pass reads. */
 interface Backward {
-  readonly g: Value;
+  /** Gradient of the result. */
+  readonly gradient: Value;
   readonly result: Value;
   readonly queries: Value;
   readonly values: Value;
   readonly blocks: readonly Block[];
+  /** Probabilities of each block; null if they are recomputed. */
   readonly kept: readonly Value[] | null;
 }
 
-function gradients({ g, result, queries, values, blocks, kept }: Backward, options: AttentionOptions): Value[] {
+/** Returns the gradients of queries, keys and values. */
+function gradients({ gradient, result, queries, values, blocks, kept }: Backward, options: AttentionOptions): Value[] {
   const { scale } = options;
-  const d = g.shape[3] as number;
-  const delta = neg(reduceSum(mul(g, result), [3]));
-  const ones = expandTo(g.graph.scalar(1), [...values.shape.slice(0, 3), 1]);
-  const widened = splitQueries(concat([g, delta], 3, d + 1), options);
+  const d = gradient.shape[3] as number;
+  const minusD = neg(reduceSum(mul(gradient, result), [3]));
+  const ones = expandTo(gradient.graph.scalar(1), [...values.shape.slice(0, 3), 1]);
+  const widened = splitQueries(concat([gradient, minusD], 3, d + 1), options);
   const widenedValues = concat([values, ones], 3, d + 1);
-  const incoming = splitQueries(g, options);
+  const incoming = splitQueries(gradient, options);
   const perQuery: Value[] = [];
   const keySum = new PrefixSum(options.block);
   const valueSum = new PrefixSum(options.block);
-  // Recomputation of a block waits for the results of the block after it, so that only one block's scores are in memory at a time.
-  let before = [g];
+  // Recomputation of a block waits for the results of the block computed previously, so that only one block's scores are in memory at a
+  // time.
+  let previous = [gradient];
   for (let i = blocks.length - 1; i >= 0; i--) {
     const block = itemAt(blocks, i);
-    const late = kept ? block : { ...block, queries: after(block.queries, before) };
-    const p = kept ? itemAt(kept, i) : probabilities(late, scale);
+    const delayed = kept ? block : { ...block, queries: after(block.queries, previous) };
+    const p = kept ? itemAt(kept, i) : probabilities(delayed, scale);
     const scores = mul(p, matmul(itemAt(widened, i), visible(widenedValues, block.mask), { transposeB: true }));
     const ofQueries = matmul(scores, block.keys, { scale });
     perQuery.unshift(ofQueries);
-    const ofKeys = keySum.add(matmul(scores, late.queries, { transposeA: true, scale }));
-    before = [ofQueries, ofKeys, valueSum.add(matmul(p, itemAt(incoming, i), { transposeA: true }))];
+    const ofKeys = keySum.add(matmul(scores, delayed.queries, { transposeA: true, scale }));
+    previous = [ofQueries, ofKeys, valueSum.add(matmul(p, itemAt(incoming, i), { transposeA: true }))];
   }
   const size = itemAt(values.shape, 2);
   return [joinQueries(perQuery, queries, options), keySum.total(size), valueSum.total(size)];
@@ -137,6 +143,7 @@ class PrefixSum {
     return first(this.#parts);
   }
 
+  /** Returns the sum for all `size` keys. */
   total(size: Dim): Value {
     return join(this.#parts, 2, size);
   }

@@ -3,20 +3,27 @@ import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, sameShape, type Value } from "../graph.ts";
 import { reshape } from "./shape.ts";
 
-/** Broadcasts `x` to `shape`. */
+/**
+ * Broadcasts `x`, of any type, to `shape`. Shapes are aligned at the last dimension, as in NumPy; missing dimensions of `x` count as 1.
+ * The gradient is summed over the axes that grow.
+ *
+ * The caller must pass a shape that `x` broadcasts to; this is not checked. See {@link broadcastShapes} for the checked rule.
+ */
 export function expandTo(x: Value, shape: readonly Dim[]): Value {
   if (sameShape(x.shape, shape)) return x;
   const padded = reshape(x, [...Array.from({ length: shape.length - x.shape.length }, () => 1), ...x.shape]);
-  const axes = shape.flatMap((dim, i) => (padded.shape[i] === 1 && dim !== 1 ? [i] : []));
+  // Axes of `shape`, which has the rank of `padded`.
+  const grownAxes = shape.flatMap((dim, i) => (padded.shape[i] === 1 && dim !== 1 ? [i] : []));
   return x.graph.recordOne({
     op: "Expand",
     inputs: [padded, x.graph.shapeVector(shape)],
     output: { shape, dtype: x.dtype },
-    vjp: (g) => [reduceSum(g, axes), null],
+    // No gradient for the second input, the shape.
+    vjp: (g) => [reduceSum(g, grownAxes), null],
   });
 }
 
-/** Sums over `axes`, which are kept as dimensions of size 1. */
+/** Sums a float32 value over `axes`, which are kept as dimensions of size 1. */
 export function reduceSum(x: Value, axes: readonly number[]): Value {
   const shape = x.shape.map((dim, i) => (axes.includes(i) ? 1 : dim));
   return x.graph.recordOne({
@@ -24,6 +31,7 @@ export function reduceSum(x: Value, axes: readonly number[]): Value {
     inputs: [x, x.graph.ints(axes)],
     attributes: { keepdims: { int: 1 } },
     output: { shape },
+    // No gradient for the second input, the axes.
     vjp: (g) => [expandTo(g, x.shape), null],
   });
 }
@@ -44,7 +52,10 @@ export function broadcastShapes(a: readonly Dim[], b: readonly Dim[]): Dim[] {
   });
 }
 
-/** Sums `gradient` to the shape of `like`, which is the adjoint of broadcasting. */
+/**
+ * Returns the gradient of `like`, an operand that an op broadcast to the shape of `gradient`: the sum over the axes that broadcasting
+ * prepended or enlarged.
+ */
 export function unbroadcast(gradient: Value, like: Value): Value {
   if (sameShape(gradient.shape, like.shape)) return gradient;
   const extra = gradient.shape.length - like.shape.length;

@@ -1,8 +1,9 @@
+/** Attention of new tokens over a cache of keys and values, for decoding. `attention` (attention.ts) is the differentiable op. */
 import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
 
-/** Operands of {@link cachedAttention}. */
-export interface CachedAttention {
+/** Operands of {@link cachedAttention}: `B` rows (sequences) with `T` new tokens each. */
+export interface CachedAttentionOperands {
   /** Concatenated queries, keys and values of the new tokens, `[B, T, (h + 2·kv)·d]`. */
   readonly projected: Value;
   /** Cached keys and values with capacity `C`, `[B, kv, C, d]`; each row's tokens start at position 0. Null without cached tokens. */
@@ -38,8 +39,8 @@ export interface CachedAttention {
  * @returns Result `mixed`, `[B, T, h·d]`, and the updated cache.
  * @throws ShapeError `E_SHAPE` if projection and cache do not match, or `d` is not a multiple of 8.
  */
-export function cachedAttention(operands: CachedAttention): { mixed: Value; keys: Value; values: Value } {
-  const { projected, past, capacity, lastPositions: lastPlaces, total, rotary, heads, kvHeads, headSize, window } = operands;
+export function cachedAttention(operands: CachedAttentionOperands): { mixed: Value; keys: Value; values: Value } {
+  const { projected, past, capacity, lastPositions, total, rotary, heads, kvHeads, headSize, window } = operands;
   const { graph } = projected;
   const [batch, time, width] = projected.shape as [Dim, Dim, Dim];
   if (headSize % 8 !== 0 || width !== (heads + 2 * kvHeads) * headSize || (past !== null && past.keys.shape[3] !== headSize)) {
@@ -59,7 +60,7 @@ export function cachedAttention(operands: CachedAttention): { mixed: Value; keys
       absent,
       past?.keys ?? absent,
       past?.values ?? absent,
-      lastPlaces,
+      lastPositions,
       total,
       ...(rotary ? [rotary.cos, rotary.sin] : []),
     ],

@@ -2,6 +2,12 @@
 import type { DType, Value } from "../graph.ts";
 import { broadcastShapes, unbroadcast } from "./broadcast.ts";
 
+/**
+ * Records an op on two operands, broadcast to a common shape.
+ *
+ * @param vjp - Returns one function per operand, which records the gradient in the shape of the result; called only for operands that need
+ *   it.
+ */
 function binary(
   op: string,
   a: Value,
@@ -23,6 +29,7 @@ function binary(
   return output;
 }
 
+/** Records a float32 op on one operand. */
 function unary(op: string, x: Value, vjp?: (gradient: Value, output: Value) => Value): Value {
   const output = x.graph.recordOne({
     op,
@@ -108,6 +115,7 @@ export function equal(a: Value, b: Value): Value {
 
 /** Returns `x` with another element type: false and true as 0 and 1, numbers rounded toward 0. Has no gradient. */
 export function cast(x: Value, dtype: "float32" | "int32"): Value {
+  // Codes of `TensorProto.DataType`.
   const to = { float32: 1, int32: 6 }[dtype];
   return x.graph.recordOne({ op: "Cast", inputs: [x], attributes: { to: { int: to } }, output: { shape: x.shape, dtype } });
 }
@@ -151,8 +159,8 @@ const GELU_LINEAR = 2 * Math.sqrt(2 / Math.PI);
 const GELU_CUBIC = 0.044715 * GELU_LINEAR;
 
 /**
- * Returns the approximation of the GELU by tanh, `y = ½·x·(1 + tanh(u(x)))`, computed as `x · s` with `s = sigmoid(2u(x))`. Its derivative is
- * `s + y · (1 − s) · 2u'(x)`.
+ * Returns the approximation of the GELU by tanh, `y = ½·x·(1 + tanh(u(x)))`, computed as `x · s` with `s = sigmoid(2u(x))`. Its derivative
+ * is `s + y · (1 − s) · 2u'(x)`.
  *
  * @source Hendrycks and Gimpel 2016, arXiv:1606.08415; `gelu_pytorch_tanh` of transformers.
  */

@@ -108,8 +108,8 @@ export function gatherRows(table: Value, indices: Value): Value {
 }
 
 /**
- * Gathers rows of a table that is stored in pieces of consecutive rows, as {@link gatherRows} does of a whole table. Gathers each index from
- * each piece, clamped to the piece's rows, and selects the row from the piece that holds it.
+ * Gathers rows of a table that is stored in pieces of consecutive rows, as {@link gatherRows} does of a whole table. Gathers each index
+ * from each piece, clamped to the piece's rows, and selects the row from the piece that holds it.
  *
  * @param pieces - At least one, each `[rows, H]` with a fixed number of rows.
  * @param indices - `[R]`, int64 or int32, below 2^24.
@@ -149,8 +149,8 @@ function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
  * Computes the log-probability of one class per row, `logprob[r] = log softmax(logits[r])[targets[r]]`, and the entropy of each row's
  * distribution, `H[r] = −Σ p·log p`.
  *
- * `∂logits = g · (onehot(target) − softmax)` for the log-probability, and `−g · softmax · (log softmax + H)` for the entropy. Both are recorded
- * only if the differentiated value depends on them.
+ * `∂logits = g · (onehot(target) − softmax)` for the log-probability, and `−g · softmax · (log softmax + H)` for the entropy. Both are
+ * recorded only if the differentiated value depends on them.
  *
  * @param logits - `[R, V]`.
  * @param targets - `[R]`, int64.

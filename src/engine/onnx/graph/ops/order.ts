@@ -1,4 +1,7 @@
-/** Order of execution. The runtime orders nodes by their dependencies alone, so an order is expressed as a dependency of a shape. */
+/**
+ * Order of execution. The runtime orders nodes by their dependencies alone. To compute a value after others, its shape is made to depend on
+ * theirs.
+ */
 import { ShapeError } from "../../../../base/errors.ts";
 import { formatShape, type Value } from "../graph.ts";
 import { div, maximum } from "./elementwise.ts";
@@ -17,7 +20,8 @@ export function after(x: Value, others: readonly Value[]): Value {
   const size = sizeOf(x, 1);
   const one = div(size, size);
   const ones = others.map((other) => sizeOf(firstRow(other, one), 1));
-  // Not a Concat: if only one of its parts is unknown, the runtime replaces the part by -1, which Reshape infers.
+  // The maximum with 1 changes no size. Not a Concat: if only one of its parts is unknown, the runtime replaces the part by -1, which
+  // Reshape infers.
   const shape = ones.reduce((a, b) => maximum(a, b), sizeOf(x, x.shape.length));
   return graph.recordOne({ op: "Reshape", inputs: [x, shape], output: { shape: x.shape, dtype: x.dtype }, vjp: (g) => [g, null] });
 }

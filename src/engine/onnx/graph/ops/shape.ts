@@ -9,8 +9,8 @@ import { itemAt } from "../../../../base/util/values.ts";
 export function reshape(x: Value, shape: readonly Dim[]): Value {
   if (sameShape(x.shape, shape)) return x;
   // In ONNX, 0 copies a dimension of the input and -1 infers one.
-  const places = shape.map((dim, i) => (typeof dim === "number" ? dim : dim === x.shape[i] ? 0 : -1));
-  const target = places.filter((place) => place === -1).length <= 1 ? x.graph.ints(places) : x.graph.shapeVector(shape);
+  const codes = shape.map((dim, i) => (typeof dim === "number" ? dim : dim === x.shape[i] ? 0 : -1));
+  const target = codes.filter((code) => code === -1).length <= 1 ? x.graph.ints(codes) : x.graph.shapeVector(shape);
   return x.graph.recordOne({
     op: "Reshape",
     inputs: [x, target],

@@ -3,7 +3,7 @@ import type { LogitBias } from "./lists.ts";
 
 /** Adds each token's bias to its logit. */
 export function addBias(logits: Float32Array, { ids, values }: LogitBias): void {
-  for (let at = 0; at < ids.length; at++) logits[ids[at]!]! += values[at]!;
+  for (let index = 0; index < ids.length; index++) logits[ids[index]!]! += values[index]!;
 }
 
 /**

@@ -44,21 +44,22 @@ function toBanned(sequences: readonly (readonly number[])[]): BannedSequences {
   const total = sequences.reduce((sum, { length }) => sum + length, 0);
   const tokens = new Int32Array(shared(4 * total));
   const starts = new Int32Array(shared(4 * (sequences.length + 1)));
-  let at = 0;
+  let offset = 0;
   for (const [index, sequence] of sequences.entries()) {
-    tokens.set(sequence, at);
-    starts[index + 1] = at += sequence.length;
+    tokens.set(sequence, offset);
+    starts[index + 1] = offset += sequence.length;
   }
   return { tokens, starts };
 }
 
 function toBias(bias: ReadonlyMap<number, number>): LogitBias {
   const [ids, values] = [new Int32Array(shared(4 * bias.size)), new Float64Array(shared(8 * bias.size))];
-  let at = 0;
-  for (const [id, value] of bias) [ids[at], values[at++]] = [id, value];
+  let index = 0;
+  for (const [id, value] of bias) [ids[index], values[index++]] = [id, value];
   return { ids, values };
 }
 
+/** Lists built before, by their source. */
 const known = new WeakMap<object, unknown>();
 
 /** Returns the list built from `source`. Built once, because the choices of a request have the same source. */

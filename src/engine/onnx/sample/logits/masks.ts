@@ -21,9 +21,9 @@ export function banSequences(logits: Float32Array, { tokens, starts }: BannedSeq
     const [first, last] = [starts[index]!, starts[index + 1]! - 1];
     const start = outputs.length - (last - first);
     if (start < 0) continue;
-    let at = 0;
-    while (start + at < outputs.length && outputs[start + at] === tokens[first + at]) at++;
-    if (start + at === outputs.length) logits[tokens[last]!] = -Infinity;
+    let matched = 0;
+    while (start + matched < outputs.length && outputs[start + matched] === tokens[first + matched]) matched++;
+    if (start + matched === outputs.length) logits[tokens[last]!] = -Infinity;
   }
 }
 

@@ -13,8 +13,8 @@ function toOrdered(bits: number): number {
 }
 
 /**
- * Returns the `k`-th largest of the values. Counts the values by their leading bits, and sorts only the values that share the leading bits of
- * the result.
+ * Returns the `k`-th largest of the values. Counts the values by their leading bits, and sorts only the values that share the leading bits
+ * of the result.
  *
  * @param k - From 1 to the number of values.
  */
@@ -35,8 +35,8 @@ export function kthLargest(values: Float32Array, k: number): number {
  * Returns the smallest logit that top-p keeps: going from the largest logit down, the logit at which the sum of the probabilities reaches
  * `topP`; −∞ if no sum reaches it.
  *
- * Probabilities are relative to a total that is defined as their sum in ascending order. This function adds them in order of their ids, sorts
- * only the logits of the likeliest buckets, and sorts the whole row if rounding of the total could change the result.
+ * Probabilities are relative to a total that is defined as their sum in ascending order. This function adds them in order of their ids,
+ * sorts only the logits of the likeliest buckets, and sorts the whole row if rounding of the total could change the result.
  *
  * @param best - The largest logit.
  */
@@ -65,9 +65,9 @@ export function nucleusFloor(logits: Float32Array, best: number, topP: number): 
   for (let id = 0, held = 0; held < size; id++) if ((best - logits[id]!) * BUCKETS_PER_UNIT < end) likeliest[held++] = logits[id]!;
   likeliest.sort();
   let mass = 0;
-  for (let at = size - 1; at >= 0; at--) {
-    mass += Math.exp(likeliest[at]! - best);
-    if (mass >= high) return likeliest[at]!;
+  for (let index = size - 1; index >= 0; index--) {
+    mass += Math.exp(likeliest[index]! - best);
+    if (mass >= high) return likeliest[index]!;
     if (mass >= low) break;
   }
   return sortedFloor(logits, best, topP);
@@ -79,9 +79,9 @@ function sortedFloor(logits: Float32Array, best: number, topP: number): number {
   let total = 0;
   for (const logit of sorted) total += Math.exp(logit - best);
   let mass = 0;
-  for (let at = sorted.length - 1; at >= 0; at--) {
-    mass += Math.exp(sorted[at]! - best);
-    if (mass >= topP * total) return sorted[at]!;
+  for (let index = sorted.length - 1; index >= 0; index--) {
+    mass += Math.exp(sorted[index]! - best);
+    if (mass >= topP * total) return sorted[index]!;
   }
   return -Infinity;
 }

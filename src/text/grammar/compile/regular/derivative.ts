@@ -1,5 +1,6 @@
 /**
- * Derivatives of regular terms: the language of the texts that may follow one character.
+ * Derivatives of regular terms. The derivative of a term by a character is the language of the rest of its texts that begin with the
+ * character.
  *
  * @source Brzozowski, "Derivatives of regular expressions", 1964; Owens, Reppy and Turon, "Regular-expression derivatives re-examined",
  *   2009 (character classes).
@@ -15,7 +16,7 @@ type Partition = readonly (readonly CodePointRange[])[];
 /** Maximum number of character classes of one term. */
 const MAX_CLASSES = 512;
 
-/** Error for a term with too large an automaton. */
+/** Error for a term with an automaton that is too large. */
 export class TooLarge extends Error {}
 
 /** Derivatives of the terms of one {@link Terms}, cached. */
@@ -28,7 +29,7 @@ export class Derivatives {
     this.#terms = terms;
   }
 
-  /** Returns sets of characters such that all characters of a set have the same derivative. */
+  /** Returns a partition of all characters, such that the derivatives by all characters of one set are the same. */
   partition(term: Term): Partition {
     return getOrInsert(this.#partitions, term, () => this.#partition(term));
   }
@@ -50,10 +51,12 @@ export class Derivatives {
     }
   }
 
+  /** Returns the coarsest common refinement of the partitions of terms. */
   #meet(terms: readonly Term[]): Partition {
     let result: Partition = [complement([])];
     for (const each of new Set(terms.map((term) => this.partition(term)))) {
       if (each.length === 1) continue;
+      // Limits the number of intersections, before they are computed.
       if (result.length * each.length > MAX_CLASSES * 4) throw new TooLarge();
       result = result.flatMap((a) => each.map((b) => intersection(a, b)).filter((both) => both.length > 0));
       if (result.length > MAX_CLASSES) throw new TooLarge();
@@ -61,7 +64,7 @@ export class Derivatives {
     return result;
   }
 
-  /** Returns the language of the texts that follow `point` in texts of the term. */
+  /** Returns the derivative of a term by the code point `point`. */
   derive(term: Term, point: number): Term {
     return getOrInsert(this.#derived, `${term.id},${point}`, () => this.#derive(term, point));
   }
@@ -90,8 +93,8 @@ export class Derivatives {
 
   /** Whether a text belongs to the language of a term. */
   matches(term: Term, text: string): boolean {
-    let left = term;
-    for (const character of text) left = this.derive(left, codePointAt(character, 0));
-    return left.isNullable;
+    let rest = term;
+    for (const character of text) rest = this.derive(rest, codePointAt(character, 0));
+    return rest.isNullable;
   }
 }

@@ -5,8 +5,9 @@ import { TooLarge, type Derivatives } from "./derivative.ts";
 import type { Term } from "./term.ts";
 import { first, getOrInsert, getOrThrow, itemAt, zip } from "../../../../base/util/values.ts";
 
-/** A state and its outgoing edges. */
+/** A state and its outgoing edges. A text that has no edge to follow is rejected. */
 export interface DfaState {
+  /** Whether a text may end in this state. */
   readonly isEnd: boolean;
   readonly edges: readonly { readonly ranges: readonly CodePointRange[]; readonly target: number }[];
 }
@@ -14,36 +15,39 @@ export interface DfaState {
 /** States of an automaton; state 0 is the start state. */
 export type Dfa = readonly DfaState[];
 
-/** Maximum number of states, and of ranges on all edges, of one automaton. */
+/** Maximum number of states of one automaton. */
 const MAX_STATES = 1500;
+/** Maximum number of ranges on all edges of one automaton. */
 const MAX_RANGES = 30_000;
 /** Maximum number of terms created for one automaton: the cost of a derivative grows with the size of its term. */
 const MAX_TERMS = 30_000;
 
 /**
- * Returns the automaton of a term.
+ * Returns the automaton of a term: a state is a term, and an edge leads to its derivative.
  *
  * @param root - The term.
  * @param derivatives - Derivatives of the term's factory.
- * @param made - Returns the number of terms created so far.
+ * @param termCount - Returns the number of terms created so far.
  * @throws {@link TooLarge} above 1,500 states, 30,000 ranges on edges or 30,000 new terms.
  */
-export function dfaOf(root: Term, derivatives: Derivatives, made: () => number): Dfa {
-  const places = new Map<Term, number>([[root, 0]]);
+export function dfaOf(root: Term, derivatives: Derivatives, termCount: () => number): Dfa {
+  const numbers = new Map<Term, number>([[root, 0]]);
+  // Grows during the loop.
   const terms = [root];
   const states: DfaState[] = [];
-  const limit = made() + MAX_TERMS;
-  let ranges = 0;
+  const limit = termCount() + MAX_TERMS;
+  let rangeCount = 0;
   for (const term of terms) {
     const edges = new Map<number, CodePointRange[]>();
     for (const set of derivatives.partition(term)) {
+      // All characters of the set have the same derivative.
       const next = derivatives.derive(term, first(set)[0]);
       if (next.kind === "set" && next.ranges.length === 0) continue;
-      const target = getOrInsert(places, next, () => terms.push(next) - 1);
+      const target = getOrInsert(numbers, next, () => terms.push(next) - 1);
       edges.set(target, [...(edges.get(target) ?? []), ...set]);
-      ranges += set.length;
+      rangeCount += set.length;
     }
-    if (terms.length > MAX_STATES || ranges > MAX_RANGES || made() > limit) throw new TooLarge();
+    if (terms.length > MAX_STATES || rangeCount > MAX_RANGES || termCount() > limit) throw new TooLarge();
     states.push({ isEnd: term.isNullable, edges: Array.from(edges, ([target, each]) => ({ ranges: normalized(each), target })) });
   }
   return states;
@@ -52,11 +56,16 @@ export function dfaOf(root: Term, derivatives: Derivatives, made: () => number):
 /**
  * Returns the automaton of the intersection of two languages.
  *
- * @param both - Returns the intersection of two lists of ranges.
+ * @param intersect - Returns the intersection of two lists of ranges.
  * @throws {@link TooLarge} above 1,500 states.
  */
-export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b: readonly CodePointRange[]) => CodePointRange[]): Dfa {
-  const places = new Map<string, number>([["0,0", 0]]);
+export function productOf(
+  a: Dfa,
+  b: Dfa,
+  intersect: (a: readonly CodePointRange[], b: readonly CodePointRange[]) => CodePointRange[],
+): Dfa {
+  const numbers = new Map<string, number>([["0,0", 0]]);
+  // Pairs of states; grows during the loop.
   const pairs: (readonly [number, number])[] = [[0, 0]];
   const states: DfaState[] = [];
   for (const [leftAt, rightAt] of pairs) {
@@ -64,9 +73,9 @@ export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b
     const edges: { ranges: CodePointRange[]; target: number }[] = [];
     for (const one of left.edges) {
       for (const other of right.edges) {
-        const ranges = both(one.ranges, other.ranges);
+        const ranges = intersect(one.ranges, other.ranges);
         if (ranges.length === 0) continue;
-        const target = getOrInsert(places, `${one.target},${other.target}`, () => pairs.push([one.target, other.target]) - 1);
+        const target = getOrInsert(numbers, `${one.target},${other.target}`, () => pairs.push([one.target, other.target]) - 1);
         edges.push({ ranges, target });
       }
     }
@@ -76,8 +85,9 @@ export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b
   return states;
 }
 
-/** Returns the automaton of all texts outside of a language. The edges of each of its states have disjoint ranges. */
+/** Returns the automaton of all texts outside of a language. The edges of a state have disjoint ranges. */
 export function complementOf(dfa: Dfa): Dfa {
+  // An added state, which loops to itself, for texts that have left the automaton.
   const outside = dfa.length;
   const states = [...dfa, { isEnd: false, edges: [] }];
   return states.map(({ isEnd, edges }) => {
@@ -87,7 +97,8 @@ export function complementOf(dfa: Dfa): Dfa {
 }
 
 /**
- * Returns the minimal automaton of the same language. Its edges have disjoint ranges.
+ * Returns the minimal automaton of the same language; the edges of a state have disjoint ranges. Splits the states into classes by their
+ * edges to classes, until nothing changes.
  *
  * @source Moore, "Gedanken-experiments on sequential machines", 1956.
  */
@@ -122,18 +133,22 @@ function liveStates(dfa: Dfa): boolean[] {
   const callers: number[][] = dfa.map(() => []);
   for (const [from, { edges }] of dfa.entries()) for (const { target } of edges) itemAt(callers, target).push(from);
   const isLive = dfa.map(({ isEnd }) => isEnd);
-  const left = [...isLive.keys()].filter((at) => isLive[at]);
-  for (let at = left.pop(); at !== undefined; at = left.pop()) {
+  const unvisited = [...isLive.keys()].filter((at) => isLive[at]);
+  for (let at = unvisited.pop(); at !== undefined; at = unvisited.pop()) {
     for (const from of itemAt(callers, at)) {
       if (isLive[from]) continue;
       isLive[from] = true;
-      left.push(from);
+      unvisited.push(from);
     }
   }
   return isLive;
 }
 
-/** Returns the expression of an automaton, with one grammar rule for each state. */
+/**
+ * Returns the expression of an automaton, with one grammar rule for each state.
+ *
+ * @param spell - Returns the expression of one character of the ranges.
+ */
 export function dfaExpression(dfa: Dfa, builder: GrammarBuilder, spell: (ranges: readonly CodePointRange[]) => Expression): Expression {
   const isLive = liveStates(dfa);
   if (!isLive[0]) return MATCHES_NOTHING;

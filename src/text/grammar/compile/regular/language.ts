@@ -1,10 +1,10 @@
-/** Regular languages and their conversion to grammar expressions. */
+/** Conversion of regular languages (terms) to grammar expressions, and back for expressions without rules. */
 import { choiceOf, repeat, sequenceOf, type CodePointRange, type Expression, type GrammarBuilder } from "../../expression.ts";
 import { Derivatives, TooLarge } from "./derivative.ts";
 import { dfaExpression, dfaOf, type Dfa } from "./dfa.ts";
 import { Terms, type Term } from "./term.ts";
 
-/** Returns the expression of one character of the ranges. */
+/** Returns the expression of one character of the ranges: the character itself, or its spelling in a JSON string. */
 export type Spell = (ranges: readonly CodePointRange[]) => Expression;
 
 /** Regular languages of one grammar. */
@@ -50,10 +50,13 @@ export class Languages {
     }
   }
 
-  /** Returns the expression of a term; null if its automaton would be too large. */
+  /**
+   * Returns the expression of a term; null if its automaton would be too large. Only terms with intersections and complements need one:
+   * other terms (`isPlain`) have the same structure as expressions.
+   */
   expression(term: Term, spell: Spell): Expression | null {
     if (term.isPlain) return this.#plain(term, spell);
-    // A prefix without intersections is converted directly, without an automaton.
+    // A plain prefix is converted directly, so that the automaton covers only the rest.
     if (term.kind === "concat" && term.head.isPlain) {
       const heads: Expression[] = [];
       let rest: Term = term;
@@ -69,6 +72,7 @@ export class Languages {
     }
   }
 
+  /** Returns the expression of a plain term. */
   #plain(term: Term, spell: Spell): Expression {
     switch (term.kind) {
       case "empty":

@@ -1,28 +1,32 @@
 /**
- * Regular languages over code points as terms with intersection and complement.
+ * Terms: regular languages over code points, with intersection and complement.
  *
- * Equal terms of one {@link Terms} are the same object, and the constructors simplify: bounds on the length move into repetitions where
- * possible, so that most intersections need no automaton.
+ * Equal terms of one {@link Terms} are the same object. Its methods simplify the terms that they make: bounds on the length move into
+ * repetitions where possible, so that most intersections disappear and need no automaton.
  */
 import { intersection, normalized } from "../../code-points.ts";
 import type { CodePointRange } from "../../expression.ts";
 import { codePointAt, getOrInsert } from "../../../../base/util/values.ts";
 
+/** Properties of a term. */
 interface Facts {
+  /** Number of the term, in order of creation. */
   readonly id: number;
   /** Whether the language contains the empty text. */
   readonly isNullable: boolean;
   /** Lower bound of the length of a text, in code points. */
   readonly min: number;
-  /** Upper bound of the length of a text, in code points. */
+  /** Upper bound of the length of a text, in code points; may be infinite. */
   readonly max: number;
   /** Whether the term contains neither `and` nor `not`. */
   readonly isPlain: boolean;
 }
 
+/** Structure of a term. */
 type Shape =
+  /** Only the empty text. */
   | { readonly kind: "empty" }
-  /** Single code point; the empty language if there are no ranges. */
+  /** Single code point; no text at all if there are no ranges. */
   | { readonly kind: "set"; readonly ranges: readonly CodePointRange[] }
   | { readonly kind: "concat"; readonly head: Term; readonly tail: Term }
   | { readonly kind: "or"; readonly parts: readonly Term[] }
@@ -48,6 +52,7 @@ interface Run {
   readonly maxCount: number;
 }
 
+/** Returns the run that a term is; null for other terms. */
 function runOf(term: Term): Run | null {
   if (term.kind === "set") return { set: term, minCount: 1, maxCount: 1 };
   return term.kind === "repeat" && term.body.kind === "set" ? { set: term.body, minCount: term.minCount, maxCount: term.maxCount } : null;
@@ -56,7 +61,9 @@ function runOf(term: Term): Run | null {
 /** Factory of terms. */
 export class Terms {
   readonly #known = new Map<string, Term>();
+  /** Language without texts. */
   readonly nothing: Term;
+  /** Language of the empty text. */
   readonly empty: Term;
   /** Language of all single characters. */
   readonly character: SetTerm;
@@ -75,6 +82,7 @@ export class Terms {
     return this.#known.size;
   }
 
+  /** Returns the term of a key, created at its first use. The key states the shape. */
   #make(key: string, shape: Shape, facts: Omit<Facts, "id">): Term {
     return getOrInsert(this.#known, key, () => ({ ...shape, ...facts, id: this.#known.size }));
   }
@@ -95,6 +103,7 @@ export class Terms {
     return points.reduceRight((tail, point) => this.concat(this.set([[point, point]]), tail), this.empty);
   }
 
+  /** Returns the language of the texts of `head` followed by texts of `tail`. Concatenations are nested to the right. */
   concat(head: Term, tail: Term): Term {
     if (head === this.nothing || tail === this.nothing) return this.nothing;
     if (head === this.empty) return tail;
@@ -110,6 +119,7 @@ export class Terms {
     }
     const [next, rest] = tail.kind === "concat" ? [tail.head, tail.tail] : [tail, this.empty];
     if (head.kind === "repeat") {
+      // `a*a` and `a*a+` become one repetition.
       const [body, minCount, maxCount]: [Term, number, number] =
         next.kind === "repeat" ? [next.body, next.minCount, next.maxCount] : [next, 1, 1];
       if (body === head.body) return this.concat(this.repeat(body, head.minCount + minCount, head.maxCount + maxCount), rest);
@@ -169,6 +179,7 @@ export class Terms {
     return this.#all([...parts]);
   }
 
+  /** Returns the intersection of two runs. */
   #bothRuns(a: Run, b: Run): Run {
     const set = this.set(intersection(a.set.ranges, b.set.ranges));
     return { set, minCount: Math.max(a.minCount, b.minCount), maxCount: set === this.nothing ? 0 : Math.min(a.maxCount, b.maxCount) };
@@ -193,6 +204,7 @@ export class Terms {
     return this.#all([...parts, this.repeat(set, from, to)]);
   }
 
+  /** Returns the intersection of parts that are not simplified further. */
   #all(parts: readonly Term[]): Term {
     const sorted = [...parts].sort((a, b) => a.id - b.id);
     const [only] = sorted;

@@ -1,4 +1,7 @@
-/** Closed objects in the schemas that finished texts are validated against, for grammars that close objects by default. */
+/**
+ * Closes objects in a schema: they may have only the members that it names. A grammar may close objects by default; the schema with which
+ * the finished text is validated must then close them too.
+ */
 import { toLatestDraftDeep } from "./drafts.ts";
 import { asList, isSchemaObject, type Schema, type SchemaObject } from "./keywords.ts";
 
@@ -7,6 +10,7 @@ const PARTS = [
   ...["properties", "patternProperties", "additionalProperties", "unevaluatedProperties"],
   ...["items", "prefixItems", "contains", "unevaluatedItems"],
 ];
+/** Keywords with alternative schemas for the value itself. */
 const ALTERNATIVES = ["anyOf", "oneOf"];
 
 /** Whether a schema describes members or items, by itself or by schemas that apply to the same value. */
@@ -19,6 +23,7 @@ function hasParts(schema: unknown): boolean {
 /** Keywords by which a grammar may allow members that the validation counts as additional; schemas with one of them stay open. */
 const OPENING = ["propertyNames", "not", "if", "dependentSchemas"];
 
+/** Closes the objects of one document. */
 class Closing {
   /** Whether definitions are left as they are, because one is merged with other schemas. */
   readonly #keepsDefinitions: boolean;
@@ -30,23 +35,26 @@ class Closing {
   }
 
   /** Closes the objects of a schema and of its parts. */
-  value(schema: unknown): unknown {
+  closed(schema: unknown): unknown {
     if (!isSchemaObject(schema)) return schema;
     const inner = this.#inside(schema);
     const isOpen = "additionalProperties" in schema || "unevaluatedProperties" in schema;
     return isOpen ? inner : { ...inner, unevaluatedProperties: false };
   }
 
-  /** Closes the objects of a schema's parts, if a single schema describes them; merged parts are left open. */
+  /**
+   * Closes the objects of a schema's members and items if a single schema describes them; members and items with several schemas stay open.
+   */
   #inside(schema: SchemaObject): SchemaObject {
     const { $defs, definitions, ...asserted } = schema;
     const result: Record<string, unknown> = { ...schema };
     const inside = (each: unknown): unknown => (isSchemaObject(each) ? this.#inside(each) : each);
     if (!this.#keepsDefinitions)
       for (const [keyword, map] of Object.entries({ $defs, definitions })) if (isSchemaObject(map)) result[keyword] = mapped(map, inside);
-    const hasOwn = PARTS.some((keyword) => keyword in schema);
+    const hasOwnParts = PARTS.some((keyword) => keyword in schema);
+    /** Number of schemas that describe members or items of the same value. */
     const sources = [
-      hasOwn,
+      hasOwnParts,
       "$ref" in schema,
       ...asList(schema["allOf"]).map(hasParts),
       ...ALTERNATIVES.map((keyword) => asList(schema[keyword]).some(hasParts)),
@@ -60,16 +68,17 @@ class Closing {
     const { properties, patternProperties, additionalProperties, items, prefixItems, contains } = schema;
     // Patterns may match named members, and `contains` applies to the items.
     if (isSchemaObject(properties) && patternProperties === undefined)
-      result["properties"] = mapped(properties, (each) => this.value(each));
-    if (additionalProperties !== undefined) result["additionalProperties"] = this.value(additionalProperties);
-    if (items !== undefined && contains === undefined) result["items"] = this.value(items);
-    if (Array.isArray(prefixItems) && contains === undefined) result["prefixItems"] = prefixItems.map((each) => this.value(each));
+      result["properties"] = mapped(properties, (each) => this.closed(each));
+    if (additionalProperties !== undefined) result["additionalProperties"] = this.closed(additionalProperties);
+    if (items !== undefined && contains === undefined) result["items"] = this.closed(items);
+    if (Array.isArray(prefixItems) && contains === undefined) result["prefixItems"] = prefixItems.map((each) => this.closed(each));
     return result;
   }
 }
 
-function mapped(map: SchemaObject, of: (value: unknown) => unknown): SchemaObject {
-  return Object.fromEntries(Object.entries(map).map(([name, each]) => [name, of(each)]));
+/** Returns an object with each value replaced by the result of `change`. */
+function mapped(map: SchemaObject, change: (value: unknown) => unknown): SchemaObject {
+  return Object.fromEntries(Object.entries(map).map(([name, each]) => [name, change(each)]));
 }
 
 /**
@@ -82,6 +91,6 @@ export function withClosedObjects(given: Schema): Schema {
   const text = JSON.stringify(schema);
   if (OPENING.some((keyword) => text.includes(`"${keyword}":`))) return schema;
   const closing = new Closing(false);
-  const closed = closing.value(schema);
-  return (closing.hasMergedReference ? new Closing(true).value(schema) : closed) as Schema;
+  const closed = closing.closed(schema);
+  return (closing.hasMergedReference ? new Closing(true).closed(schema) : closed) as Schema;
 }

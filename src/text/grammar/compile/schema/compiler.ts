@@ -16,7 +16,7 @@ import {
   isSameJson,
   KEYWORDS_OF,
   MAX_SCHEMAS,
-  refuse,
+  unenforceable,
   toNames,
   toSchemas,
   type Schema,
@@ -41,10 +41,12 @@ export interface JsonTextOptions {
 /** Keywords that are resolved by merging schemas. */
 const MERGED = ["$ref", "allOf", "unevaluatedProperties", "unevaluatedItems"];
 
+/** Types of JSON values. */
 const TYPES = ["null", "boolean", "object", "array", "number", "string"] as const;
-const NAMES: readonly unknown[] = [...TYPES, "integer"];
+/** Valid values of the keyword `type`. */
+const TYPE_NAMES: readonly unknown[] = [...TYPES, "integer"];
 
-/** Keyword that a grammar does not fully enforce. */
+/** Keyword that a grammar does not fully enforce, so that the finished text must be validated. */
 export interface Relaxation {
   readonly keyword: string;
   /** Position of the keyword's schema. */
@@ -53,15 +55,19 @@ export interface Relaxation {
 
 /** Result of {@link SchemaCompiler.document}. */
 interface CompiledSchema {
+  /** JSON texts that are valid for the schema; with relaxations, a superset. */
   readonly expression: Expression;
   readonly relaxations: readonly Relaxation[];
+  /** Schema with which texts are validated, see {@link SchemaCompiler.document}. */
   readonly schema: Schema;
 }
 
 /** Compiler of one or more schemas into one grammar, each schema a document of its own. */
 export class SchemaCompiler {
   readonly builder: GrammarBuilder;
+  /** Rules of JSON without a schema. */
   readonly parts: JsonParts;
+  /** See {@link JsonTextOptions.closesObjects}. */
   readonly closesObjects: boolean;
   readonly languages: Languages;
   /** Returns the expression of one character of a string, with one spelling per character. */
@@ -74,12 +80,15 @@ export class SchemaCompiler {
   readonly escapedCharacter: Expression;
   /** Rules of schemas that may contain themselves, by the identity of the schema's object in its document. */
   readonly #rules = new Map<SchemaObject, Expression>();
+  /** Results of {@link follow}. */
   readonly #followed = new WeakMap<SchemaObject, Schema>();
   readonly #merging: Merging;
+  // State of the document that is being compiled.
   #relaxations: Relaxation[] = [];
   #document: Schema = true;
   #isStrict = false;
-  #size = 0;
+  /** Number of compiled schemas of all documents. */
+  #compiledSchemas = 0;
   #ruleCount = 0;
 
   constructor(builder: GrammarBuilder, options: JsonTextOptions = {}) {
@@ -116,18 +125,18 @@ export class SchemaCompiler {
    */
   document(given: Schema, { isStrict = false } = {}): CompiledSchema {
     const schema = withoutIdentifiers(given);
-    const before = [this.#document, this.#isStrict, this.#relaxations] as const;
+    const outer = [this.#document, this.#isStrict, this.#relaxations] as const;
     [this.#document, this.#isStrict, this.#relaxations] = [schema, isStrict, []];
     try {
       const expression = this.rule(() => this.compile(schema, "#"));
       return { expression, relaxations: this.#relaxations, schema };
     } finally {
-      [this.#document, this.#isStrict, this.#relaxations] = before;
+      [this.#document, this.#isStrict, this.#relaxations] = outer;
     }
   }
 
   /**
-   * Returns an expression as a named rule, which is written once for any number of uses.
+   * Adds an expression as a rule, which all its uses share, and returns the call of the rule.
    *
    * @throws ArgumentError `E_ARGUMENT` for more rules than a grammar has states.
    */
@@ -145,7 +154,7 @@ export class SchemaCompiler {
    * @throws UnsupportedError `E_UNSUPPORTED` in a document that is not validated.
    */
   relax(keyword: string, path: string, why: string): void {
-    if (this.#isStrict) throw refuse(keyword, path, why);
+    if (this.#isStrict) throw unenforceable(keyword, path, why);
     this.#relaxations.push({ keyword, path });
   }
 
@@ -178,15 +187,17 @@ export class SchemaCompiler {
     return isMerged ? this.#remembered(schema, path) : this.#expression(schema, path);
   }
 
+  /** Returns the expression of a schema, without looking for its rule. */
   #expression(schema: Schema, path: string): Expression {
     if (schema === false) return MATCHES_NOTHING;
     if (schema === true) return this.parts.value;
-    if (++this.#size > MAX_SCHEMAS) throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, references followed`);
+    if (++this.#compiledSchemas > MAX_SCHEMAS)
+      throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, references followed`);
     const asserted = assertionsOf(this.#merging.prepare(schema, path));
     const { $ref } = asserted;
     if ($ref !== undefined && Object.keys(asserted).length === 1) {
-      const { schema: meant, path: target } = this.#merging.resolve($ref, path);
-      return this.#remembered(meant, target);
+      const { schema: target, path: targetPath } = this.#merging.resolve($ref, path);
+      return this.#remembered(target, targetPath);
     }
     if (MERGED.some((keyword) => keyword in asserted)) return this.#expression(this.follow(schema, path), path);
     for (const keyword of ["anyOf", "oneOf"] as const) if (keyword in asserted) return this.#either(keyword, asserted, path);
@@ -205,10 +216,14 @@ export class SchemaCompiler {
     });
   }
 
+  /**
+   * Returns the expression of a schema with `anyOf` or `oneOf`, each alternative merged with the schema's other keywords. A grammar accepts
+   * the texts of every alternative, so for `oneOf` the alternatives must be disjoint, or be made so.
+   */
   #either(keyword: "anyOf" | "oneOf", { [keyword]: given, ...rest }: SchemaObject, path: string): Expression {
     const options = toSchemas(given, keyword, path);
-    const beside = asPrepared(rest);
-    let merged = Object.keys(rest).length === 0 ? options : options.map((option) => mergeSchemas([beside, option], this.#merging, path));
+    const others = asPrepared(rest);
+    let merged = Object.keys(rest).length === 0 ? options : options.map((option) => mergeSchemas([others, option], this.#merging, path));
     if (keyword === "oneOf") {
       const direct = merged.map((option) => this.follow(option, path));
       const followed = flattened(direct, this, path);
@@ -222,6 +237,7 @@ export class SchemaCompiler {
     return choiceOf(merged.map((option, at) => this.compile(option, `${path}/${keyword}/${at}`)));
   }
 
+  /** Returns the expression of a schema with `enum` or `const`: the listed values that match its other keywords. */
   #values(schema: SchemaObject, path: string): Expression {
     const { enum: listed, const: only } = schema;
     if (listed !== undefined && !Array.isArray(listed)) throw invalid("enum", path, "an array", listed);
@@ -238,14 +254,16 @@ export class SchemaCompiler {
     return choiceOf(values.map((value) => literal(value, this.parts.whitespace)));
   }
 
+  /** Returns the types that a schema allows, `integer` only without `number`. */
   #typesOf({ type }: SchemaObject, path: string): readonly string[] {
     if (type === undefined) return TYPES;
     const types = typeof type === "string" ? [type] : toNames(type, "type", path);
-    const unknown = types.find((each) => !NAMES.includes(each));
-    if (unknown !== undefined) throw invalid("type", path, `among ${NAMES.join(", ")}`, unknown);
+    const unknown = types.find((each) => !TYPE_NAMES.includes(each));
+    if (unknown !== undefined) throw invalid("type", path, `among ${TYPE_NAMES.join(", ")}`, unknown);
     return types.filter((each) => each !== "integer" || !types.includes("number"));
   }
 
+  /** Returns the expression of the values of one type that a schema allows. */
   #type(type: string, schema: SchemaObject, path: string): Expression {
     const kind = type === "integer" ? "number" : type;
     const isPlain = !(KEYWORDS_OF[kind as keyof typeof KEYWORDS_OF] ?? []).some((keyword) => keyword in schema);
@@ -266,7 +284,7 @@ export class SchemaCompiler {
     }
   }
 
-  /** Relaxes a `not` that excludes single objects or arrays; these are checked by the validation. */
+  /** Relaxes a `not` that excludes single objects or arrays, which the validation compares with the finished value. */
   #relaxExcluded({ not }: SchemaObject, isOfKind: (value: unknown) => boolean, path: string): void {
     if (notsOf(not).some(({ enum: values }) => asList(values).some(isOfKind)))
       this.relax("not", path, "whole values are compared at the end");

@@ -1,5 +1,8 @@
-/** Disjointness of schemas, as far as it can be determined without search. */
-import type { Look } from "./finite.ts";
+/**
+ * Disjointness of schemas, as far as it can be determined without search; needed for `oneOf`. The functions of this file first test whether
+ * alternatives share no value, then try to make them disjoint by their tags, then by excluding the other alternatives.
+ */
+import type { SchemaLookup } from "./finite.ts";
 import { canonicalJson, isSchemaObject, toNames, toSchemaMap, toSchemas, valuesOf, type Schema, type SchemaObject } from "./keywords.ts";
 import { mergeSchemas, type Merging } from "./merge.ts";
 import { negated } from "./negate.ts";
@@ -8,11 +11,13 @@ import { getOrInsert, itemAt } from "../../../../base/util/values.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 
+/** Returns the JSON type of a value. */
 function typeOf(value: unknown): string {
   if (value === null) return "null";
   return Array.isArray(value) ? "array" : typeof value;
 }
 
+/** Returns the types that a schema allows, with `number` for `integer`. */
 function typesOf(schema: SchemaObject): readonly string[] {
   const values = valuesOf(schema);
   if (values !== null) return values.map(typeOf);
@@ -42,16 +47,18 @@ function requiresAbsent(a: SchemaObject, b: SchemaObject): boolean {
 
 /** Maximum number of comparisons for one keyword. */
 const MAX_COMPARISONS = 500_000;
+/** Maximum depth of members that are compared. */
+const MAX_DEPTH = 16;
 
 /** Comparison of schemas with each other, with a shared limit on the number of comparisons. */
 class Comparison {
   #comparisons = 0;
   readonly #members = new Map<SchemaObject, ReadonlyMap<string, Schema> | null>();
-  readonly #look: Look;
+  readonly #lookup: SchemaLookup;
   readonly #path: string;
 
-  constructor(look: Look, path: string) {
-    this.#look = look;
+  constructor(lookup: SchemaLookup, path: string) {
+    this.#lookup = lookup;
     this.#path = path;
   }
 
@@ -79,41 +86,39 @@ class Comparison {
     if (members === null || others === null) return false;
     if (requiresAbsent(a, b) || requiresAbsent(b, a)) return true;
     this.#comparisons += members.size;
-    const follow = (schema: Schema) => this.#look.follow(schema, this.#path);
+    const follow = (schema: Schema) => this.#lookup.follow(schema, this.#path);
     return [...members].some(([name, schema]) => {
       const other = others.get(name);
       return other !== undefined && this.areDisjoint(follow(schema), follow(other), depth + 1);
     });
   }
 }
-
-/** Maximum depth of members that are compared. */
-const MAX_DEPTH = 16;
-
 /** Whether no two of the schemas share a value; false if unknown. References must be resolved before. */
-export function areAllDisjoint(schemas: readonly Schema[], look: Look, path: string): boolean {
+export function areAllDisjoint(schemas: readonly Schema[], lookup: SchemaLookup, path: string): boolean {
   const values = schemas.map((schema) => (isSchemaObject(schema) ? valuesOf(schema)?.map(canonicalJson) : undefined));
   // Constants are compared in one set, for lists of any length; a duplicate within one list does not count as an overlap.
   if (values.every((each) => each !== undefined)) {
     const each = values.flatMap((list) => [...new Set(list)]);
     return new Set(each).size === each.length;
   }
-  const comparison = new Comparison(look, path);
+  const comparison = new Comparison(lookup, path);
   return schemas.every((a, at) => schemas.slice(0, at).every((b) => comparison.areDisjoint(a, b)));
 }
 
 /** Maximum depth of nested unions that are compared. */
 const MAX_UNIONS = 4;
 
-/** Returns the schemas of a union, with nested unions flattened. References must be resolved before. */
-export function flattened(schemas: readonly Schema[], look: Look, path: string, depth = 0): readonly Schema[] {
+/**
+ * Returns the schemas of a union, with nested unions (schemas with only `anyOf` or `oneOf`) flattened. References must be resolved before.
+ */
+export function flattened(schemas: readonly Schema[], lookup: SchemaLookup, path: string, depth = 0): readonly Schema[] {
   return schemas.flatMap((schema): readonly Schema[] => {
     if (!isSchemaObject(schema)) return [schema];
     const { anyOf, oneOf, ...rest } = schema;
     const either = anyOf ?? oneOf;
     if (!Array.isArray(either) || Object.keys(rest).length > 0 || depth > MAX_UNIONS) return [schema];
-    const options = toSchemas(either, "anyOf", path).map((option) => look.follow(option, path));
-    return flattened(options, look, path, depth + 1);
+    const options = toSchemas(either, "anyOf", path).map((option) => lookup.follow(option, path));
+    return flattened(options, lookup, path, depth + 1);
   });
 }
 
@@ -125,10 +130,10 @@ const MAX_TAGS = 8;
  *
  * @returns The changed schemas, which are disjoint; null if no such members are found.
  */
-export function withTags(schemas: readonly Schema[], look: Look, path: string): Schema[] | null {
+export function withTags(schemas: readonly Schema[], lookup: SchemaLookup, path: string): Schema[] | null {
   const valuesOfMember = (schema: SchemaObject, name: string): readonly unknown[] | null => {
     const own = toSchemaMap(schema["properties"], "properties", path).get(name);
-    const tag = own === undefined ? undefined : look.follow(own, path);
+    const tag = own === undefined ? undefined : lookup.follow(own, path);
     return isSchemaObject(tag) ? valuesOf(tag) : null;
   };
   const requiring = (choose: (schema: SchemaObject) => readonly string[]): Schema[] | null => {
@@ -137,7 +142,7 @@ export function withTags(schemas: readonly Schema[], look: Look, path: string): 
       if (!isSchemaObject(schema) || names.length === 0) return schema;
       return asPrepared({ ...schema, required: [...new Set([...toNames(schema["required"], "required", path), ...names])] });
     });
-    return areAllDisjoint(tagged, look, path) ? tagged : null;
+    return areAllDisjoint(tagged, lookup, path) ? tagged : null;
   };
   const namesOf = (schema: SchemaObject): string[] => [...toSchemaMap(schema["properties"], "properties", path).keys()];
   const [first] = schemas;
@@ -156,27 +161,28 @@ const MAX_EXCLUSIVE = 16;
 /** Maximum number of alternatives of all exclusive schemas together: the alternatives of negations multiply. */
 const MAX_ALTERNATIVES = 64;
 
+/** Returns the number of alternatives of a schema, with nested ones. */
 function alternativesOf(schema: Schema | null): number {
   if (!isSchemaObject(schema) || !Array.isArray(schema["anyOf"])) return 1;
   return (schema["anyOf"] as readonly Schema[]).reduce((sum, option) => sum + alternativesOf(option), 0);
 }
 
 /**
- * Returns schemas of which a value matches one exactly if it matches one of the options and no other option.
+ * Makes the options of a `oneOf` disjoint: returns for each a schema of the values that match this option and no other one.
  *
- * @param options - The options.
- * @param followed - The options, with references resolved, and merged with the schema that holds beside them.
- * @returns The schemas; null if there are too many options or alternatives, or the negation of an option that overlaps another is unknown.
+ * @param options - Options as in the schema; their negations exclude the other options.
+ * @param followed - The same options with references resolved, and merged with the keywords next to the `oneOf`.
+ * @returns The schemas; null if there are too many options or alternatives, or if the negation of an overlapping option is unknown.
  */
 export function exclusiveOptions(
   options: readonly Schema[],
   followed: readonly Schema[],
   merging: Merging,
-  look: Look,
+  lookup: SchemaLookup,
   path: string,
 ): Schema[] | null {
   if (options.length > MAX_EXCLUSIVE) return null;
-  const comparison = new Comparison(look, path);
+  const comparison = new Comparison(lookup, path);
   const opposites = options.map((option) => negated(option, { ...merging, path }));
   const overlapping = followed.map((option, at) =>
     opposites.filter((_, other) => other !== at && !comparison.areDisjoint(option, itemAt(followed, other))),

@@ -30,6 +30,7 @@ function withPrefixItems(schema: Record<string, unknown>): void {
   if (additionalItems !== undefined) schema["items"] = additionalItems;
 }
 
+/** Splits `dependencies`, which drafts up to 7 use for names and for schemas, into `dependentRequired` and `dependentSchemas`. */
 function withDependents(schema: Record<string, unknown>, path: string): void {
   const { dependencies } = schema;
   delete schema["dependencies"];
@@ -51,8 +52,8 @@ function withNull(schema: Record<string, unknown>): Record<string, unknown> {
   if (type !== undefined) return { ...rest, type: [...new Set([...asList(type), "null"])] };
   // Definitions keep their position, so that references to them stay valid.
   const { $defs, definitions, ...asserted } = rest;
-  const kept = Object.fromEntries(Object.entries({ $defs, definitions }).filter(([, value]) => value !== undefined));
-  return { ...kept, anyOf: [{ type: "null" }, asserted] };
+  const existing = Object.fromEntries(Object.entries({ $defs, definitions }).filter(([, value]) => value !== undefined));
+  return { ...existing, anyOf: [{ type: "null" }, asserted] };
 }
 
 /**
@@ -88,19 +89,22 @@ export function toLatestDraftDeep(given: Schema, path = "#"): Schema {
   return withParts(toLatestDraft(given, path), (part, ...keys) => toLatestDraftDeep(part, [path, ...keys].join("/")));
 }
 
-/** Replaces `if` and dependencies between members by alternatives. */
+/**
+ * Replaces `if` and dependencies between members by alternatives: `if` with `then` becomes "condition and `then`, or not the condition",
+ * and a dependency becomes "the member is absent, or the dependent schema holds".
+ */
 export function withoutConditions(schema: SchemaObject, path: string): SchemaObject {
   const { if: condition, then, else: otherwise, dependentRequired, dependentSchemas, ...rest } = schema;
-  const more: unknown[] = [];
+  const alternatives: unknown[] = [];
   if (condition !== undefined && (then !== undefined || otherwise !== undefined))
-    more.push({ anyOf: [{ allOf: [condition, then ?? true] }, { allOf: [{ not: condition }, otherwise ?? true] }] });
+    alternatives.push({ anyOf: [{ allOf: [condition, then ?? true] }, { allOf: [{ not: condition }, otherwise ?? true] }] });
   if (dependentRequired !== undefined) {
     if (!isSchemaObject(dependentRequired)) throw invalid("dependentRequired", path, "an object of names", dependentRequired);
     for (const [name, names] of Object.entries(dependentRequired))
-      more.push({ anyOf: [{ properties: { [name]: false } }, { required: toNames(names, "dependentRequired", path) }] });
+      alternatives.push({ anyOf: [{ properties: { [name]: false } }, { required: toNames(names, "dependentRequired", path) }] });
   }
   for (const [name, dependent] of toSchemaMap(dependentSchemas, "dependentSchemas", path))
-    more.push({ anyOf: [{ properties: { [name]: false } }, dependent] });
-  if (more.length === 0) return rest;
-  return { ...rest, allOf: [...asList(rest["allOf"]), ...more] };
+    alternatives.push({ anyOf: [{ properties: { [name]: false } }, dependent] });
+  if (alternatives.length === 0) return rest;
+  return { ...rest, allOf: [...asList(rest["allOf"]), ...alternatives] };
 }

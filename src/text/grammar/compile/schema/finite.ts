@@ -1,4 +1,7 @@
-/** Enumeration of schemas with finitely many values, and the check whether a value matches a schema. */
+/**
+ * Enumeration of schemas with finitely many values, and a check whether a value matches a schema. The check has three results: true, false,
+ * and null if it would need keywords that only the validation of a finished text supports.
+ */
 import {
   asList,
   canonicalJson,
@@ -15,8 +18,8 @@ import {
 import { notsOf } from "./merge.ts";
 import { isMultiple } from "./multiples.ts";
 
-/** Functions of the compiler that are needed to inspect schemas. */
-export interface Look {
+/** Functions for inspecting the schemas of a document; the schema compiler implements them. */
+export interface SchemaLookup {
   /** Returns a schema with its references and `allOf` merged into it. */
   follow(schema: Schema, path: string): Schema;
   /** Whether a pattern is found in a text; null if unknown. */
@@ -27,22 +30,23 @@ export interface Look {
 const MAX_DEPTH = 8;
 
 /** Returns the values of a schema, each once; null if they cannot be enumerated. */
-export function finiteValues(schema: Schema, look: Look, path: string, depth = 0): readonly unknown[] | null {
-  const followed = look.follow(schema, path);
+export function finiteValues(schema: Schema, lookup: SchemaLookup, path: string, depth = 0): readonly unknown[] | null {
+  const followed = lookup.follow(schema, path);
   if (followed === false) return [];
   if (followed === true || depth > MAX_DEPTH) return null;
   const either = followed["anyOf"] ?? followed["oneOf"];
   let values: readonly unknown[] | null;
   if (either !== undefined) {
-    const each = toSchemas(either, "anyOf", path).map((option) => finiteValues(option, look, path, depth + 1));
-    values = each.every((list) => list !== null) ? each.flat() : null;
+    const lists = toSchemas(either, "anyOf", path).map((option) => finiteValues(option, lookup, path, depth + 1));
+    values = lists.every((list) => list !== null) ? lists.flat() : null;
   } else values = valuesOf(followed) ?? valuesOfTypes(followed);
   if (values === null) return null;
   const unique = [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
-  const fitting = unique.map((value) => fits(value, followed, look, path));
+  const fitting = unique.map((value) => fits(value, followed, lookup, path));
   return fitting.includes(null) ? null : unique.filter((_, at) => fitting[at]);
 }
 
+/** Returns all values of a schema that allows only booleans or null; null for other types. */
 function valuesOfTypes(schema: SchemaObject): readonly unknown[] | null {
   const types = asList(schema["type"]);
   if (types.length === 0 || !types.every((type) => type === "boolean" || type === "null")) return null;
@@ -59,26 +63,28 @@ export function isOfType(value: unknown, type: unknown): boolean {
 }
 
 /** True if all elements are true, false if any is false, null otherwise. */
-function every(each: readonly (boolean | null)[]): boolean | null {
-  return each.includes(false) ? false : each.includes(null) ? null : true;
+function every(results: readonly (boolean | null)[]): boolean | null {
+  return results.includes(false) ? false : results.includes(null) ? null : true;
 }
 
+// The following functions return whether a value matches the keywords for its type, with null as above.
+
 function fitsNumber(value: number, schema: SchemaObject): boolean | null {
-  const compare = (keyword: string, holds: (bound: number) => boolean): boolean =>
+  const meets = (keyword: string, holds: (bound: number) => boolean): boolean =>
     typeof schema[keyword] !== "number" || holds(schema[keyword] as number);
-  if (!compare("minimum", (bound) => value >= bound) || !compare("maximum", (bound) => value <= bound)) return false;
-  if (!compare("exclusiveMinimum", (bound) => value > bound) || !compare("exclusiveMaximum", (bound) => value < bound)) return false;
+  if (!meets("minimum", (bound) => value >= bound) || !meets("maximum", (bound) => value <= bound)) return false;
+  if (!meets("exclusiveMinimum", (bound) => value > bound) || !meets("exclusiveMaximum", (bound) => value < bound)) return false;
   return schema["multipleOf"] === undefined && schema["format"] === undefined ? true : null;
 }
 
-function fitsString(value: string, schema: SchemaObject, look: Look, path: string): boolean | null {
+function fitsString(value: string, schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
   const length = [...value].length;
   if (length < (toCount(schema, "minLength", path) ?? 0) || length > (toCount(schema, "maxLength", path) ?? Infinity)) return false;
-  const found = asList(schema["pattern"]).map((pattern) => look.finds(pattern as string, value));
+  const found = asList(schema["pattern"]).map((pattern) => lookup.finds(pattern as string, value));
   return every([...found, schema["format"] === undefined ? true : null]);
 }
 
-function fitsArray(value: readonly unknown[], schema: SchemaObject, look: Look, path: string): boolean | null {
+function fitsArray(value: readonly unknown[], schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
   if (value.length < (toCount(schema, "minItems", path) ?? 0) || value.length > (toCount(schema, "maxItems", path) ?? Infinity))
     return false;
   const first = toSchemas(schema["prefixItems"], "prefixItems", path);
@@ -87,11 +93,11 @@ function fitsArray(value: readonly unknown[], schema: SchemaObject, look: Look, 
   return every([
     isUnique,
     schema["contains"] === undefined ? true : null,
-    ...value.map((each, at) => fits(each, first[at] ?? rest, look, path)),
+    ...value.map((each, at) => fits(each, first[at] ?? rest, lookup, path)),
   ]);
 }
 
-function fitsObject(value: SchemaObject, schema: SchemaObject, look: Look, path: string): boolean | null {
+function fitsObject(value: SchemaObject, schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
   if (toNames(schema["required"], "required", path).some((name) => !Object.hasOwn(value, name))) return false;
   const size = Object.keys(value).length;
   if (size < (toCount(schema, "minProperties", path) ?? 0) || size > (toCount(schema, "maxProperties", path) ?? Infinity)) return false;
@@ -100,13 +106,13 @@ function fitsObject(value: SchemaObject, schema: SchemaObject, look: Look, path:
   const isPlain = schema["patternProperties"] === undefined && schema["propertyNames"] === undefined;
   return every([
     isPlain ? true : null,
-    ...Object.entries(value).map(([name, each]) => fits(each, properties.get(name) ?? rest, look, path)),
+    ...Object.entries(value).map(([name, each]) => fits(each, properties.get(name) ?? rest, lookup, path)),
   ]);
 }
 
-/** Whether a value matches a schema; null if that depends on more than types, bounds, patterns and members. */
-export function fits(value: unknown, schema: Schema, look: Look, path: string): boolean | null {
-  const followed = look.follow(schema, path);
+/** Whether a value matches a schema; null if the result depends on more than types, bounds, patterns and members. */
+export function fits(value: unknown, schema: Schema, lookup: SchemaLookup, path: string): boolean | null {
+  const followed = lookup.follow(schema, path);
   if (typeof followed === "boolean") return followed;
   const listed = valuesOf(followed);
   if (listed !== null && !listed.some((each) => canonicalJson(each) === canonicalJson(value))) return false;
@@ -114,18 +120,18 @@ export function fits(value: unknown, schema: Schema, look: Look, path: string): 
   const excluded = notsOf(followed["not"]).map((not) => {
     if (Array.isArray(not["enum"])) return !not["enum"].some((each) => canonicalJson(each) === canonicalJson(value));
     if (typeof not["multipleOf"] === "number") return typeof value !== "number" || !isMultiple(value, not["multipleOf"]);
-    const isFound = typeof value === "string" && look.finds(String(not["pattern"]), value);
+    const isFound = typeof value === "string" && lookup.finds(String(not["pattern"]), value);
     return isFound === null ? null : !isFound;
   });
   const either = followed["anyOf"] ?? followed["oneOf"];
   if (either !== undefined) {
-    const options = toSchemas(either, "anyOf", path).map((option) => fits(value, option, look, path));
+    const options = toSchemas(either, "anyOf", path).map((option) => fits(value, option, lookup, path));
     if (options.every((option) => option === false)) return false;
     if (followed["oneOf"] !== undefined || !options.includes(true)) return null;
   }
   if (typeof value === "number") return every([...excluded, fitsNumber(value, followed)]);
-  if (typeof value === "string") return every([...excluded, fitsString(value, followed, look, path)]);
-  if (Array.isArray(value)) return every([...excluded, fitsArray(value, followed, look, path)]);
-  if (isSchemaObject(value)) return every([...excluded, fitsObject(value, followed, look, path)]);
+  if (typeof value === "string") return every([...excluded, fitsString(value, followed, lookup, path)]);
+  if (Array.isArray(value)) return every([...excluded, fitsArray(value, followed, lookup, path)]);
+  if (isSchemaObject(value)) return every([...excluded, fitsObject(value, followed, lookup, path)]);
   return every(excluded);
 }

@@ -1,5 +1,6 @@
-/** String formats that a regular expression describes. */
+/** Values of the keyword `format` as regular expressions, and as ranges of integers. */
 
+/** Every date except 29 February, and 29 February of leap years. */
 const DAY = [
   String.raw`\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))`,
   String.raw`(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29`,
@@ -14,6 +15,7 @@ const DURATION_DATE = String.raw`(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)`;
 
 const OCTET = String.raw`(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`;
 const IPV4 = `${OCTET}(?:\\.${OCTET}){3}`;
+/** 16 bits of an IPv6 address. */
 const GROUP = "[0-9A-Fa-f]{1,4}";
 /** Last 32 bits of an IPv6 address. */
 const TAIL = `(?:${GROUP}:${GROUP}|${IPV4})`;
@@ -26,6 +28,7 @@ const IPV6 = [
 ].join("|");
 
 const HEX = "[0-9A-Fa-f]";
+/** Letter or digit; letter, digit or hyphen. */
 const [ALNUM, LDH] = ["[A-Za-z0-9]", "[A-Za-z0-9-]"];
 /** Label of at most 63 characters, without hyphens in both the third and the fourth position. */
 const LABEL = `${ALNUM}(?:${LDH}?${ALNUM}|${LDH}(?:${ALNUM}|-)${ALNUM}|${LDH}(?:${ALNUM}${LDH}|-${ALNUM})${LDH}{0,58}${ALNUM})?`;
@@ -34,6 +37,7 @@ const ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
 const MAIL_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?";
 const EMAIL = `${ATOM}(?:\\.${ATOM})*@(?:${MAIL_LABEL}\\.)+${MAIL_LABEL}`;
 
+// Parts of a URI, with the names of RFC 3986 where it has one. `UNRESERVED` includes the sub-delimiters.
 const UNRESERVED = "A-Za-z0-9._~!$&'()*+,;=\\-";
 const ESCAPE = `%${HEX}{2}`;
 const PCHAR = `(?:[${UNRESERVED}:@]|${ESCAPE})`;
@@ -78,13 +82,13 @@ export const FORMATS: ReadonlyMap<string, string> = new Map([
   ["byte", "(?:[A-Za-z0-9+/]{4})+|(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)"],
 ]);
 
-/** Formats for which the grammar allows a superset, with the part that is left to the validation. */
+/** Formats for which the grammar allows more texts than the format, with the reason, for messages. The validation checks the rest. */
 export const LOOSE_FORMATS: ReadonlyMap<string, string> = new Map([
   ["hostname", "names of more than 253 characters are found at the end"],
   ["regex", "regular expressions are parsed at the end"],
 ]);
 
-/** Ranges of integer formats, both bounds included. The upper bound of `int64` is not a double. */
+/** Ranges of integer formats, both bounds included. They are bigints because the upper bound of `int64` is not a double. */
 export const INTEGER_FORMATS: ReadonlyMap<string, readonly [low: bigint, high: bigint]> = new Map([
   ["int32", [-(2n ** 31n), 2n ** 31n - 1n]],
   ["int64", [-(2n ** 63n), 2n ** 63n - 1n]],

@@ -10,17 +10,23 @@ import { withParts } from "./parts.ts";
 import { atPointer, decoded, inOtherDocument, type Keyword } from "./references.ts";
 import { getOrInsert, getOrThrow } from "../../../../base/util/values.ts";
 
-/** Outermost position of each dynamic anchor, among the resources through which evaluation came. Equal scopes are the same object. */
+/**
+ * Dynamic scope: for each dynamic anchor, its position in the outermost of the resources that the evaluation has entered. Equal scopes are
+ * the same object.
+ */
 type Scope = ReadonlyMap<string, string>;
 
 /** Part of a document with an identifier of its own, without the resources inside it. */
 interface Resource {
   /** Position in the document, a JSON pointer. */
   readonly pointer: string;
+  /** Absolute URI, from its `$id`. */
   readonly uri: string;
+  /** Resource that contains this one; null for the document. */
   readonly parent: Resource | null;
   /** Position of each anchor. */
   readonly anchors: Map<string, string>;
+  /** Position of each dynamic anchor. */
   readonly dynamicAnchors: Map<string, string>;
 }
 
@@ -36,29 +42,34 @@ const DEFINITIONS = ["$defs", "definitions"];
 /** Name in `Resource.dynamicAnchors` of a resource with `$recursiveAnchor`, the only dynamic anchor of draft 2019-09. */
 const RECURSIVE = "";
 
-function token(key: string): string {
+/** Returns a key as a step of a JSON pointer: `/a~1b` for `a/b`. */
+function pointerStep(key: string): string {
   return `/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
 }
 
-/** Returns the reference to a position. */
+/** Returns the value of `$ref` for a position, a JSON pointer. */
 function referenceTo(pointer: string): string {
   return `#${pointer.replace(/[%#"<>\\^`{|}\s]/g, encodeURIComponent)}`;
 }
 
+/** Resolves the identifiers of one document. Positions are JSON pointers from its root. */
 class Identifiers {
   readonly #document: SchemaObject;
-  /** Resources by URI, and by position, outer ones first. */
-  readonly #byUri = new Map<string, Resource>();
+  readonly #resourcesByUri = new Map<string, Resource>();
+  /** Resources by position. */
   readonly #resources = new Map<string, Resource>();
   /** Positions of all schema objects. Schemas below keywords without a meaning are not among them. */
   readonly #positions = new Set<string>();
+  /** Scopes by their JSON. */
   readonly #scopes = new Map<string, Scope>();
   /** Results of `#enter`: a large document enters the same resources again and again. */
   readonly #entered = new Map<Scope, Map<Resource, Scope>>();
   readonly #hasDynamicReferences: boolean;
   /** Copies of schemas for other scopes than at their position, by name in `$defs` of the result. */
   readonly #copies: { readonly pointer: string; readonly scope: Scope; readonly name: string }[] = [];
+  /** Names of the copies by scope and position. */
   readonly #copyNames = new Map<Scope, Map<string, string>>();
+  /** Number of schemas in the result so far. */
   #size = 0;
 
   constructor(document: SchemaObject, hasDynamicReferences: boolean) {
@@ -83,27 +94,27 @@ class Identifiers {
 
   /** Registers the identifiers of a schema and its parts. `around` is the resource that contains it; for the document, the document. */
   #index(schema: SchemaObject, pointer: string, around: Resource): void {
-    const named = (keyword: string): string | null => {
+    const stringAt = (keyword: string): string | null => {
       const value = schema[keyword];
       if (value === undefined || typeof value === "string") return value ?? null;
       throw invalid(keyword, `#${pointer}`, "a string", value);
     };
-    const id = named("$id");
+    const id = stringAt("$id");
     let resource = around;
     // Drafts 6 and 7 write an anchor as `$id`.
     if (pointer === "" || (id !== null && !id.startsWith("#"))) {
       const uri = id === null || id.startsWith("#") ? around.uri : resolvedUri(id, around.uri);
       if (uri === null) throw invalid("$id", `#${pointer}`, "a URI, or a reference that its base can resolve", id);
       resource = { pointer, uri, parent: pointer === "" ? null : around, anchors: new Map(), dynamicAnchors: new Map() };
-      const same = this.#byUri.get(uri);
+      const same = this.#resourcesByUri.get(uri);
       if (same !== undefined && !isSameJson(atPointer(this.#document, same.pointer), schema))
         throw invalid("$id", `#${pointer}`, `different from the one at #${same.pointer}`, id);
-      this.#byUri.set(uri, resource);
+      this.#resourcesByUri.set(uri, resource);
       this.#resources.set(pointer, resource);
     }
     this.#positions.add(pointer);
-    const dynamic = named("$dynamicAnchor");
-    for (const anchor of [named("$anchor"), dynamic, id?.startsWith("#") === true ? id.slice(1) : null]) {
+    const dynamic = stringAt("$dynamicAnchor");
+    for (const anchor of [stringAt("$anchor"), dynamic, id?.startsWith("#") === true ? id.slice(1) : null]) {
       if (anchor === null || anchor === "") continue;
       const other = resource.anchors.get(anchor);
       if (other !== undefined && other !== pointer && !isSameJson(atPointer(this.#document, other), schema))
@@ -112,7 +123,7 @@ class Identifiers {
     }
     if (dynamic !== null) resource.dynamicAnchors.set(dynamic, pointer);
     if (schema["$recursiveAnchor"] === true && resource.pointer === pointer) resource.dynamicAnchors.set(RECURSIVE, pointer);
-    withParts(schema, (part, ...keys) => this.#index(part, pointer + keys.map(token).join(""), resource));
+    withParts(schema, (part, ...keys) => this.#index(part, pointer + keys.map(pointerStep).join(""), resource));
   }
 
   /** Returns the innermost resource that contains a position. */
@@ -134,18 +145,22 @@ class Identifiers {
     });
   }
 
-  /** Returns the scope of a resource that is entered through the resources around it. */
+  /** Returns the scope of a resource that is entered from the document through the resources around it, not by a reference. */
   #scopeAt(resource: Resource): Scope {
     return this.#enter(resource.parent === null ? NO_ANCHORS : this.#scopeAt(resource.parent), resource);
   }
 
-  /** Returns a schema whose references are JSON pointers in the result. A copy is made without definitions, which stay at their position. */
+  /**
+   * Returns a schema for the result: without identifiers, and with references that are JSON pointers in the result.
+   *
+   * @param isCopy - Whether the schema is a copy for another scope. Copies have no definitions, which stay at their position.
+   */
   #rewritten(schema: SchemaObject, pointer: string, resource: Resource, scope: Scope, isCopy = false): SchemaObject {
     if (++this.#size > MAX_SCHEMAS)
       throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, with those that dynamic references need repeatedly`);
     const rest = omit(schema, ...IDENTIFIERS, ...REFERENCES, ...(isCopy ? DEFINITIONS : []));
     const result = withParts(rest, (part, ...keys) => {
-      const at = pointer + keys.map(token).join("");
+      const at = pointer + keys.map(pointerStep).join("");
       const inner = this.#resources.get(at);
       return this.#rewritten(part, at, inner ?? resource, inner === undefined ? scope : this.#enter(scope, inner), isCopy);
     });
@@ -169,7 +184,7 @@ class Identifiers {
     const entered = this.#enter(scope, inner);
     if (this.#positions.has(target) && entered === this.#scopeAt(inner)) return referenceTo(target);
     const names = getOrInsert(this.#copyNames, entered, () => new Map<string, string>());
-    return referenceTo(`/$defs${token(getOrInsert(names, target, () => this.#copy(target, entered)))}`);
+    return referenceTo(`/$defs${pointerStep(getOrInsert(names, target, () => this.#copy(target, entered)))}`);
   }
 
   /** Adds a copy of the schema at a position for another scope, and returns its name in `$defs` of the result. */
@@ -192,7 +207,7 @@ class Identifiers {
     if (typeof value !== "string") throw invalid(keyword, path, "a string", value);
     const [reference = "", fragment = ""] = value.split(/#(.*)/s);
     const uri = reference === "" ? from.uri : resolvedUri(reference, from.uri);
-    const resource = uri === null ? undefined : this.#byUri.get(uri);
+    const resource = uri === null ? undefined : this.#resourcesByUri.get(uri);
     if (resource === undefined) throw inOtherDocument(keyword, path, value);
     const place = decoded(fragment, keyword, path);
     if (place === "") return { position: resource.pointer, anchor: keyword === "$recursiveRef" ? RECURSIVE : null };
@@ -211,6 +226,7 @@ function resolvedUri(reference: string, base: string): string | null {
   return url.href;
 }
 
+/** Finds a keyword in the JSON of a document that makes it necessary to resolve identifiers. */
 const IDENTIFIED = /"\$(?:id|anchor|dynamicAnchor|dynamicRef|recursiveAnchor|recursiveRef)":/;
 
 /**

@@ -1,4 +1,4 @@
-/** Keys of object members that a schema does not name. */
+/** Keys of object members, and the schemas of their values: named members, members that match a pattern, and additional members. */
 import { MAX_GRAMMAR_STATES } from "../../check.ts";
 import { choiceOf, sequence, text, type Expression } from "../../expression.ts";
 import { ArgumentError } from "../../../../base/errors.ts";
@@ -6,7 +6,7 @@ import { spelledOtherThan } from "../json-text.ts";
 import { regexLanguage } from "../regex.ts";
 import type { Term } from "../regular/term.ts";
 import type { SchemaCompiler } from "./compiler.ts";
-import { refuse, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
+import { unenforceable, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 import { stringTerm } from "./strings.ts";
 import { getOrInsert } from "../../../../base/util/values.ts";
 
@@ -16,40 +16,50 @@ export interface MemberKeys {
   readonly schema: Schema;
 }
 
-/** Maximum length of a name if other members are allowed, and number of its characters in one rule. */
-const [MAX_NAME_LENGTH, CHARACTERS_OF_RULE] = [500, 50];
+/** Maximum length of a name if additional members are allowed, in UTF-16 units. */
+const MAX_NAME_LENGTH = 500;
+/** Number of a name's UTF-16 units in one rule, which bounds the nesting of expressions. */
+const UNITS_OF_RULE = 50;
 /** Maximum number of patterns that are distinguished; each subset of the patterns has its own keys. */
 const MAX_PATTERNS = 4;
 /** Maximum number of names that are excluded from the keys of a pattern. */
 const MAX_EXCLUDED = 200;
 
-/** Returns the expression of the remainder of a key, with its closing quote, that differs from the remainders of the names. */
+/**
+ * Returns the expression of the remainder of a key, with its closing quote, such that the key differs from all names.
+ *
+ * @param names - Names with the same first `at` UTF-16 units as the key.
+ */
 function keyOtherThan(names: readonly string[], at: number, compiler: SchemaCompiler): Expression {
   const byFirst = new Map<number, string[]>();
-  let isOver = false;
+  let isName = false;
   for (const name of names) {
     const first = name.codePointAt(at);
-    if (first === undefined) isOver = true;
+    if (first === undefined) isName = true;
     else getOrInsert(byFirst, first, () => []).push(name);
   }
   const longer = [...byFirst].map(([point, same]) => {
     const character = String.fromCodePoint(point);
     const next = at + character.length;
     const rest = () => keyOtherThan(same, next, compiler);
-    const isSameRule = Math.floor(at / CHARACTERS_OF_RULE) === Math.floor(next / CHARACTERS_OF_RULE);
+    const isSameRule = Math.floor(at / UNITS_OF_RULE) === Math.floor(next / UNITS_OF_RULE);
     return sequence(text(JSON.stringify(character).slice(1, -1)), isSameRule ? rest() : compiler.rule(rest));
   });
   return choiceOf([
-    ...(isOver ? [] : [text('"')]),
+    ...(isName ? [] : [text('"')]),
     ...longer,
     sequence(spelledOtherThan([...byFirst.keys()], compiler.escapedCharacter), compiler.restOfKey),
   ]);
 }
 
-/** Returns the expression of all keys other than the names. */
+/** Returns the expression of all keys, including their quotes, other than the names. */
 function otherKeys(names: readonly string[], compiler: SchemaCompiler, path: string): Expression {
   if (names.some((name) => name.length > MAX_NAME_LENGTH))
-    throw refuse("additionalProperties", path, `a name has more than ${MAX_NAME_LENGTH} characters, next to which there may be no others`);
+    throw unenforceable(
+      "additionalProperties",
+      path,
+      `a name has more than ${MAX_NAME_LENGTH} characters, next to which there may be no others`,
+    );
   const characters = names.reduce((sum, name) => sum + name.length, 0);
   if (characters > MAX_GRAMMAR_STATES)
     throw new ArgumentError(
@@ -62,22 +72,25 @@ function otherKeys(names: readonly string[], compiler: SchemaCompiler, path: str
 export class KeyRules {
   readonly #compiler: SchemaCompiler;
   readonly #path: string;
+  /** Patterns of `patternProperties`; one that is not exact has a superset as its term. */
   readonly #patterns: readonly { readonly term: Term; readonly isExact: boolean; readonly schema: Schema }[];
-  readonly #names: Term | null;
-  readonly #more: Schema;
+  /** Names that `propertyNames` allows; null if it allows all. */
+  readonly #allowedNames: Term | null;
+  /** Schema of members that neither a name nor a pattern covers; false if there may be none. */
+  readonly #additional: Schema;
 
   constructor(schema: SchemaObject, compiler: SchemaCompiler, path: string) {
     this.#compiler = compiler;
     this.#path = path;
     const { additionalProperties, propertyNames } = schema;
-    this.#more = toSchema(additionalProperties ?? !compiler.closesObjects, "additionalProperties", path);
+    this.#additional = toSchema(additionalProperties ?? !compiler.closesObjects, "additionalProperties", path);
     const patterns = [...toSchemaMap(schema["patternProperties"], "patternProperties", path)];
     const name = `A pattern of the schema at ${path}/patternProperties`;
     this.#patterns = patterns.map(([pattern, each]) => {
       const { term, loose } = regexLanguage(pattern, compiler.languages.terms, { of: "part", name });
       return { term, isExact: loose === null, schema: each };
     });
-    this.#names = propertyNames === undefined ? null : this.#nameTerm(toSchema(propertyNames, "propertyNames", path));
+    this.#allowedNames = propertyNames === undefined ? null : this.#nameTerm(toSchema(propertyNames, "propertyNames", path));
   }
 
   /**
@@ -101,21 +114,25 @@ export class KeyRules {
     return parts.length === 0 ? null : terms.and(parts);
   }
 
-  /** Returns the schema of a named member; false if its name is not allowed. */
+  /**
+   * Returns the schema of a named member; false if its name is not allowed.
+   *
+   * @param own - Its schema in `properties`; undefined for a name that only `required` lists.
+   */
   schemaOf(name: string, own: Schema | undefined): Schema {
     const { languages } = this.#compiler;
-    if (this.#names !== null && !languages.matches(this.#names, name)) return false;
+    if (this.#allowedNames !== null && !languages.matches(this.#allowedNames, name)) return false;
     const found = this.#patterns.filter(({ term, isExact }) => isExact && languages.matches(term, name)).map(({ schema }) => schema);
-    const base = own ?? (found.length > 0 ? true : this.#more);
+    const base = own ?? (found.length > 0 ? true : this.#additional);
     return found.length === 0 ? base : { allOf: [base, ...found] };
   }
 
   /** Returns the keys of members that the schema does not name, grouped by the schema of their values. */
   further(names: readonly string[]): readonly MemberKeys[] {
     const compiler = this.#compiler;
-    if (this.#patterns.length === 0 && this.#more === false) return [];
-    if (this.#patterns.length === 0 && this.#names === null)
-      return [{ expression: otherKeys(names, compiler, this.#path), schema: this.#more }];
+    if (this.#patterns.length === 0 && this.#additional === false) return [];
+    if (this.#patterns.length === 0 && this.#allowedNames === null)
+      return [{ expression: otherKeys(names, compiler, this.#path), schema: this.#additional }];
     return this.#byPattern(names) ?? this.#anyKey(names);
   }
 
@@ -127,13 +144,19 @@ export class KeyRules {
     if (patterns.length > MAX_PATTERNS || names.length > MAX_EXCLUDED || !patterns.every(({ isExact }) => isExact)) return null;
     const excluded = names.length === 0 ? [] : [terms.not(terms.or(names.map((name) => terms.text(name))))];
     const result: MemberKeys[] = [];
-    for (let set = 0; set < 1 << patterns.length; set++) {
-      const of = patterns.filter((_, at) => set & (1 << at));
-      const [only] = of;
-      const schema: Schema = only === undefined ? this.#more : of.length === 1 ? only.schema : { allOf: of.map((each) => each.schema) };
+    for (let subset = 0; subset < 1 << patterns.length; subset++) {
+      const matching = patterns.filter((_, at) => subset & (1 << at));
+      const [only] = matching;
+      const schema: Schema =
+        only === undefined ? this.#additional : matching.length === 1 ? only.schema : { allOf: matching.map((each) => each.schema) };
       if (schema === false) continue;
-      const without = patterns.filter((_, at) => !(set & (1 << at))).map(({ term }) => terms.not(term));
-      const term = terms.and([...(this.#names === null ? [] : [this.#names]), ...excluded, ...of.map((each) => each.term), ...without]);
+      const notMatching = patterns.filter((_, at) => !(subset & (1 << at))).map(({ term }) => terms.not(term));
+      const term = terms.and([
+        ...(this.#allowedNames === null ? [] : [this.#allowedNames]),
+        ...excluded,
+        ...matching.map((each) => each.term),
+        ...notMatching,
+      ]);
       if (term === terms.nothing) continue;
       const expression = languages.expression(term, spell);
       if (expression === null) return null;
@@ -142,21 +165,23 @@ export class KeyRules {
     return result;
   }
 
-  /** Returns the keys that any pattern of a closed object may match, or else all keys, with values of any schema. */
+  /**
+   * Returns keys with any values, and records the relaxation: for a closed object the keys that its patterns may match, otherwise all keys.
+   */
   #anyKey(names: readonly string[]): readonly MemberKeys[] {
     const keyword = this.#patterns.length > 0 ? "patternProperties" : "propertyNames";
     this.#compiler.relax(keyword, this.#path, "its names have no automaton, or one of too many states");
     return [{ expression: this.#matchedKeys(names) ?? otherKeys(names, this.#compiler, this.#path), schema: true }];
   }
 
-  /** Returns the keys of a closed object that its patterns may match; null for an open object, and without automaton. */
+  /** Returns the keys of a closed object that its patterns may match; null for an open object, or if the automaton would be too large. */
   #matchedKeys(names: readonly string[]): Expression | null {
-    if (this.#more !== false || names.length > MAX_EXCLUDED) return null;
+    if (this.#additional !== false || names.length > MAX_EXCLUDED) return null;
     const { languages, spell } = this.#compiler;
     const { terms } = languages;
     const excluded = names.length === 0 ? [] : [terms.not(terms.or(names.map((name) => terms.text(name))))];
     const matched = terms.or(this.#patterns.map(({ term }) => term));
-    const term = terms.and([...(this.#names === null ? [] : [this.#names]), ...excluded, matched]);
+    const term = terms.and([...(this.#allowedNames === null ? [] : [this.#allowedNames]), ...excluded, matched]);
     const expression = languages.expression(term, spell);
     return expression === null ? null : sequence(text('"'), expression, text('"'));
   }

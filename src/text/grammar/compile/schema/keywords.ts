@@ -1,4 +1,4 @@
-/** Keywords of JSON Schema, their validation, and errors for them. */
+/** Keywords of JSON Schema: reading and validating their values, and errors for them. */
 import { ArgumentError, UnsupportedError } from "../../../../base/errors.ts";
 import { shown } from "../../../../base/util/shown.ts";
 import { getOrInsert, isRecord } from "../../../../base/util/values.ts";
@@ -35,7 +35,7 @@ const COMBINING = ["$ref", "allOf", "anyOf", "oneOf", "enum", "const", "type", "
 const ASSERTIONS: ReadonlySet<string> = new Set([...COMBINING, ...Object.values(KEYWORDS_OF).flat()]);
 
 /** Returns the error for a keyword that can be neither enforced nor validated. */
-export function refuse(keyword: string, path: string, why = "it is not supported"): UnsupportedError {
+export function unenforceable(keyword: string, path: string, why = "it is not supported"): UnsupportedError {
   return new UnsupportedError(`The keyword \`${keyword}\` of the schema at ${path} cannot be enforced: ${why}. Leave it out`);
 }
 
@@ -54,10 +54,11 @@ export function omit(schema: SchemaObject, ...keywords: readonly string[]): Sche
   return Object.fromEntries(Object.entries(schema).filter(([keyword]) => !keywords.includes(keyword)));
 }
 
+/** Replacer for `JSON.stringify` that sorts the members of objects. */
 const inOrder = (_: string, value: unknown): unknown =>
   isSchemaObject(value) ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))) : value;
 
-/** Cached texts of values in schemas, which are immutable; most values are compared repeatedly. */
+/** Canonical texts of values in schemas: the values are immutable, and most are compared repeatedly. */
 const texts = new WeakMap<object, string>();
 
 /** Returns the canonical text of a JSON value, independent of the order of members and the sign of 0. */
@@ -81,21 +82,21 @@ export function toSchema(value: unknown, keyword: string, path: string): Schema 
   throw invalid(keyword, path, "a schema, an object or a boolean", value);
 }
 
-/** Returns an array of schemas; empty if the keyword is absent. */
+/** Returns the schemas of a keyword with an array of schemas; empty if the keyword is absent. */
 export function toSchemas(value: unknown, keyword: string, path: string): readonly Schema[] {
   if (value === undefined) return [];
   if (!Array.isArray(value)) throw invalid(keyword, path, "an array of schemas", value);
   return value.map((each, at) => toSchema(each, `${keyword}/${at}`, path));
 }
 
-/** Returns schemas by name; empty if the keyword is absent. */
+/** Returns the schemas of a keyword with schemas by name; empty if the keyword is absent. */
 export function toSchemaMap(value: unknown, keyword: string, path: string): ReadonlyMap<string, Schema> {
   if (value === undefined) return new Map();
   if (!isSchemaObject(value)) throw invalid(keyword, path, "an object of schemas", value);
   return new Map(Object.entries(value).map(([name, each]) => [name, toSchema(each, `${keyword}/${name}`, path)]));
 }
 
-/** Returns a non-negative integer; undefined if the keyword is absent. */
+/** Returns the value of a keyword with a non-negative integer; undefined if the keyword is absent. */
 export function toCount(schema: SchemaObject, keyword: string, path: string): number | undefined {
   const value = schema[keyword];
   if (value === undefined) return undefined;
@@ -103,7 +104,7 @@ export function toCount(schema: SchemaObject, keyword: string, path: string): nu
   return value;
 }
 
-/** Returns strings without duplicates; empty if the keyword is absent. */
+/** Returns the value of a keyword with an array of strings, without duplicates; empty if the keyword is absent. */
 export function toNames(value: unknown, keyword: string, path: string): readonly string[] {
   if (value === undefined) return [];
   if (!Array.isArray(value) || !value.every((each) => typeof each === "string")) throw invalid(keyword, path, "an array of strings", value);
@@ -115,14 +116,14 @@ export function assertionsOf(schema: SchemaObject): SchemaObject {
   return Object.fromEntries(Object.entries(schema).filter(([keyword]) => ASSERTIONS.has(keyword)));
 }
 
-/** Returns the values that a schema lists; null if it lists none. */
+/** Returns the values that a schema lists with `const` or `enum`; null without these keywords. */
 export function valuesOf(schema: SchemaObject): readonly unknown[] | null {
   const { enum: listed } = schema;
   if ("const" in schema) return [schema["const"]];
   return Array.isArray(listed) ? listed : null;
 }
 
-/** Returns a keyword's value as a list; keywords of merged schemas may be lists. */
+/** Returns a keyword's value as a list, empty if it is undefined. Merged schemas may have a list of values for one keyword. */
 export function asList(value: unknown): readonly unknown[] {
   if (value === undefined) return [];
   return Array.isArray(value) ? value : [value];

@@ -30,14 +30,16 @@ export interface Merging {
   readonly spent: { pairs: number; entries: number };
 }
 
+/** Context of one merge. */
 interface Context extends Merging {
   readonly path: string;
   /** Number of references and parts entered to reach this schema; limited because a schema may contain itself. */
   readonly depth: number;
-  /** Number of alternatives in this combination: the alternatives of several schemas multiply. */
+  /** Number of combinations of alternatives that led to this merge: the alternatives of several schemas multiply. */
   readonly ways: number;
 }
 
+// Limits of `Context.depth`, of `Merging.spent` for a document, and of `Context.ways`.
 const MAX_DEPTH = 64;
 const MAX_PAIRS = 20_000;
 const MAX_ENTRIES = 1_000_000;
@@ -57,7 +59,8 @@ function both(a: Schema, b: Schema, { pairs }: Merging): Schema {
   return getOrInsert(ofFirst, b, () => asPrepared({ allOf: [a, b] }));
 }
 
-function tooMany({ relax, path }: Context): void {
+/** Records that alternatives were omitted because there are too many. */
+function relaxAlternatives({ relax, path }: Context): void {
   relax("allOf", path, "it has too many alternatives that must hold together");
 }
 
@@ -65,6 +68,7 @@ function asTypes(value: unknown, path: string): readonly string[] {
   return typeof value === "string" ? [value] : toNames(value, "type", path);
 }
 
+/** Returns the types that both values of `type` allow. */
 function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
   const [left, right] = [asTypes(a, path), asTypes(b, path)];
   const has = (types: readonly string[], type: string) => types.includes(type) || (type === "integer" && types.includes("number"));
@@ -75,7 +79,7 @@ function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
 function mergedValues(a: unknown, b: unknown, context: Context): readonly unknown[] {
   if (!Array.isArray(a) || !Array.isArray(b)) throw invalid("enum", context.path, "an array", Array.isArray(a) ? b : a);
   if (!spend(context, a.length + b.length)) {
-    tooMany(context);
+    relaxAlternatives(context);
     return a;
   }
   const others = new Set(b.map(canonicalJson));
@@ -88,6 +92,7 @@ const STRICTER: ReadonlyMap<string, (a: number, b: number) => number> = new Map(
   ...["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"].map((keyword) => [keyword, Math.min] as const),
 ]);
 
+/** Returns the value of a keyword that both schemas have, for keywords that are merged by themselves (see {@link GROUPED}). */
 function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context): unknown {
   const { path } = context;
   if (isSameJson(a, b)) return a;
@@ -111,7 +116,7 @@ function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context
   return a;
 }
 
-/** Returns the schemas that a merged `not` excludes. */
+/** Returns the schemas that a merged `not` excludes: its `anyOf`, or itself. */
 export function notsOf(not: unknown): readonly SchemaObject[] {
   if (!isSchemaObject(not)) return [];
   return Array.isArray(not["anyOf"]) ? (not["anyOf"] as readonly SchemaObject[]) : [not];
@@ -119,15 +124,18 @@ export function notsOf(not: unknown): readonly SchemaObject[] {
 
 /** Keywords of a schema for the members of an object. */
 class Members {
+  /** `properties`. */
   readonly named: ReadonlyMap<string, Schema>;
+  /** `patternProperties`. */
   readonly patterns: ReadonlyMap<string, Schema>;
-  readonly more: Schema;
+  /** `additionalProperties`. */
+  readonly additional: Schema;
   readonly #context: Context;
 
   constructor(schema: SchemaObject, context: Context) {
     this.named = toSchemaMap(schema["properties"], "properties", context.path);
     this.patterns = toSchemaMap(schema["patternProperties"], "patternProperties", context.path);
-    this.more = toSchema(schema["additionalProperties"] ?? true, "additionalProperties", context.path);
+    this.additional = toSchema(schema["additionalProperties"] ?? true, "additionalProperties", context.path);
     this.#context = context;
   }
 
@@ -138,20 +146,20 @@ class Members {
 
   /** Returns the schema of a member, without patterns. */
   schemaOf(name: string): Schema {
-    return this.named.get(name) ?? (this.hasPatternFor(name) ? true : this.more);
+    return this.named.get(name) ?? (this.hasPatternFor(name) ? true : this.additional);
   }
 }
 
 /** Returns the patterns of one schema, combined with the other schema's `additionalProperties`. */
 function patternsOutside(own: Members, other: Members, context: Context): [string, Schema][] {
   return [...own.patterns].map(([pattern, schema]) => {
-    if (other.more === true || other.patterns.has(pattern)) return [pattern, schema];
+    if (other.additional === true || other.patterns.has(pattern)) return [pattern, schema];
     const isNamed = [...other.named.keys()].some((name) => context.matches(pattern, name) !== false);
     if (isNamed || other.patterns.size > 0) {
       context.relax("patternProperties", context.path, "another schema must hold together with it");
       return [pattern, schema];
     }
-    return [pattern, both(schema, other.more, context)];
+    return [pattern, both(schema, other.additional, context)];
   });
 }
 
@@ -165,7 +173,7 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
     name,
     both(left.schemaOf(name), right.schemaOf(name), context),
   ]);
-  const more = both(left.more, right.more, context);
+  const additional = both(left.additional, right.additional, context);
   const patterns = new Map(patternsOutside(left, right, context));
   for (const [pattern, schema] of patternsOutside(right, left, context)) {
     const own = patterns.get(pattern);
@@ -173,8 +181,8 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
   }
   return {
     ...(properties.length > 0 ? { properties: Object.fromEntries(properties) } : {}),
-    // A `true` is kept as well: without the keyword, the grammar may close the object.
-    ...(keywords.includes("additionalProperties") ? { additionalProperties: more } : {}),
+    // Also if it is `true`: without the keyword, the grammar may close the object.
+    ...(keywords.includes("additionalProperties") ? { additionalProperties: additional } : {}),
     ...(patterns.size > 0 ? { patternProperties: Object.fromEntries(patterns) } : {}),
   };
 }
@@ -201,10 +209,12 @@ function mergedContains(a: SchemaObject, b: SchemaObject, { relax, path }: Conte
   return pick(a, keywords);
 }
 
+/** Returns some keywords of a schema. */
 function pick(schema: SchemaObject, keywords: readonly string[]): SchemaObject {
   return Object.fromEntries(Object.entries(schema).filter(([keyword]) => keywords.includes(keyword)));
 }
 
+/** Keywords that are merged with others, as members, items or `contains`. */
 const GROUPED = [
   ...["properties", "additionalProperties", "patternProperties"],
   ...["items", "prefixItems", "contains", "minContains", "maxContains"],
@@ -219,7 +229,7 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
   if (a === false || b === false) return false;
   if (!spend(context, 0) || context.depth > MAX_DEPTH) {
     if (context.depth > MAX_DEPTH) context.relax("allOf", context.path, "schemas that must hold together refer to themselves");
-    else tooMany(context);
+    else relaxAlternatives(context);
     return true;
   }
   if (a === true || isSameJson(a, b)) return isSchemaObject(b) ? spreadOut(b, context) : b;
@@ -236,7 +246,7 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
       const rest = merged(omit(one, keyword), other, context);
       const ways = context.ways * Math.max(1, options.length);
       if (context.ways > 1 && ways > MAX_WAYS) {
-        tooMany(context);
+        relaxAlternatives(context);
         return rest;
       }
       return asPrepared({ [keyword]: options.map((option) => merged(rest, option, { ...deeper(context), ways })) });
@@ -257,18 +267,22 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
   return asPrepared(result);
 }
 
+/** Returns the context for a schema inside of a schema. */
 function deeper(context: Context): Context {
   return { ...context, depth: context.depth + 1 };
 }
 
-/** Returns a merged schema with `unevaluated` as the schema of its additional members or items. */
-function closed(schema: Schema, keyword: string, unevaluated: unknown): Schema {
+/**
+ * Returns a merged schema with `unevaluated`, the value of the keyword `unevaluatedProperties` or `unevaluatedItems`, as the schema of its
+ * additional members or items, in each alternative. A schema that has such a keyword already keeps it.
+ */
+function withUnevaluated(schema: Schema, keyword: string, unevaluated: unknown): Schema {
   if (schema === false) return false;
-  if (schema === true) return closed({}, keyword, unevaluated);
+  if (schema === true) return withUnevaluated({}, keyword, unevaluated);
   for (const either of ["anyOf", "oneOf"]) {
     const options = schema[either];
     if (Array.isArray(options))
-      return asPrepared({ ...schema, [either]: options.map((each: Schema) => closed(each, keyword, unevaluated)) });
+      return asPrepared({ ...schema, [either]: options.map((each: Schema) => withUnevaluated(each, keyword, unevaluated)) });
   }
   const additional = keyword === "unevaluatedItems" ? "items" : "additionalProperties";
   return additional in schema ? schema : asPrepared({ ...schema, [additional]: unevaluated });
@@ -280,11 +294,11 @@ function spreadOut(given: SchemaObject, context: Context): Schema {
   for (const keyword of ["unevaluatedProperties", "unevaluatedItems"]) {
     if (!(keyword in schema)) continue;
     context.relax(keyword, context.path, "other schemas that hold together with it decide what is evaluated");
-    return closed(spreadOut(asPrepared(omit(schema, keyword)), deeper(context)), keyword, schema[keyword]);
+    return withUnevaluated(spreadOut(asPrepared(omit(schema, keyword)), deeper(context)), keyword, schema[keyword]);
   }
   if ("$ref" in schema) {
-    const { schema: meant } = context.resolve(schema["$ref"], context.path);
-    return merged(asPrepared(omit(schema, "$ref")), meant, deeper(context));
+    const { schema: target } = context.resolve(schema["$ref"], context.path);
+    return merged(asPrepared(omit(schema, "$ref")), target, deeper(context));
   }
   if ("allOf" in schema) {
     const parts = toSchemas(schema["allOf"], "allOf", context.path);

@@ -1,4 +1,4 @@
-/** Multiples of a number, as an automaton over decimal digits. */
+/** Multiples of a number, as an automaton over decimal digits. Its states are the remainders of the digits so far. */
 import type { Dfa, DfaState } from "../regular/dfa.ts";
 import { getOrInsert } from "../../../../base/util/values.ts";
 
@@ -8,8 +8,9 @@ export interface Divisor {
   readonly digits: number;
 }
 
-/** Maximum numerator: each remainder is a state. */
+/** Maximum numerator of a divisor: each remainder is a state. */
 const MAX_NUMERATOR = 1000;
+/** Maximum number of fraction digits of a divisor. */
 const MAX_DIGITS = 12;
 
 /** Decimal notation of a number: `digits`, divided by ten to the power of `places`, which may be negative. */
@@ -48,23 +49,29 @@ const digit = (value: number): readonly [number, number] => [0x30 + value, 0x30 
  */
 export function multiplesOf({ numerator, digits }: Divisor, { hasZeros = false } = {}): Dfa {
   const states: DfaState[] = [];
-  const places = new Map<string, number>();
-  const left: (readonly [remainder: number, fraction: number])[] = [];
-  /** Returns the state after digits with a remainder, of which `fraction` follow the point; -1 before the point. */
+  const numbers = new Map<string, number>();
+  // States in the order of their numbers, from 2 on; grows during the loop below.
+  const pairs: (readonly [remainder: number, fraction: number])[] = [];
+  /**
+   * Returns the number of the state after digits with this remainder. `fraction` is the number of digits after the point, -1 before the
+   * point.
+   */
   const state = (remainder: number, fraction: number): number =>
-    getOrInsert(places, `${remainder},${fraction}`, () => left.push([remainder, fraction]) + 1);
+    getOrInsert(numbers, `${remainder},${fraction}`, () => pairs.push([remainder, fraction]) + 1);
   const digitEdges = (remainder: number, fraction: number) =>
     Array.from({ length: 10 }, (_, value) => ({ ranges: [digit(value)], target: state((remainder * 10 + value) % numerator, fraction) }));
+  // State 0 is the start, state 1 follows the sign.
   const unsigned = digitEdges(0, -1);
   states.push({ isEnd: false, edges: [{ ranges: [[0x2d, 0x2d]], target: 1 }, ...unsigned] }, { isEnd: false, edges: unsigned });
-  for (const [remainder, fraction] of left) {
-    let missing = remainder;
-    for (let count = Math.max(0, fraction); count < digits; count++) missing = (missing * 10) % numerator;
+  for (const [remainder, fraction] of pairs) {
+    // Remainder if the missing fraction digits are zeros.
+    let filled = remainder;
+    for (let count = Math.max(0, fraction); count < digits; count++) filled = (filled * 10) % numerator;
     const edges = fraction < 0 ? digitEdges(remainder, -1) : fraction < digits ? digitEdges(remainder, fraction + 1) : [];
     const mayHaveZeros = hasZeros && remainder === 0;
     if (mayHaveZeros && fraction >= digits) edges.push({ ranges: [digit(0)], target: state(0, Math.max(1, digits)) });
     if (fraction < 0 && (digits > 0 || mayHaveZeros)) edges.push({ ranges: [[0x2e, 0x2e]], target: state(remainder, 0) });
-    states.push({ isEnd: fraction !== 0 && missing === 0, edges });
+    states.push({ isEnd: fraction !== 0 && filled === 0, edges });
   }
   return states;
 }

@@ -1,4 +1,7 @@
-/** Negation of schemas. */
+/**
+ * Negation of schemas. `not` remains only around a list of values, a pattern or a divisor: the compiler supports these forms, and turns
+ * every other `not` into a schema without it.
+ */
 import {
   asList,
   assertionsOf,
@@ -16,8 +19,8 @@ import { zip } from "../../../../base/util/values.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 
-/** Keyword for the negation of a bound, with the type of the bounded values. */
-const OPPOSITES: Readonly<Record<string, readonly [type: string, keyword: string, shift: number]>> = {
+/** Negation of a bound: the opposite keyword, with its value relative to the bound, and the type of the bounded values. */
+const OPPOSITE_BOUNDS: Readonly<Record<string, readonly [type: string, keyword: string, shift: number]>> = {
   minimum: ["number", "exclusiveMaximum", 0],
   maximum: ["number", "exclusiveMinimum", 0],
   exclusiveMinimum: ["number", "maximum", 0],
@@ -33,9 +36,11 @@ const OPPOSITES: Readonly<Record<string, readonly [type: string, keyword: string
 /** Maximum depth to which schemas and references are followed. */
 const MAX_DEPTH = 32;
 
+/** Context for negating schemas of one document. */
 export interface NegateContext {
   readonly resolve: Resolve;
   readonly prepare: Prepare;
+  /** Position of the schema, for messages. */
   readonly path: string;
 }
 
@@ -43,14 +48,16 @@ export interface NegateContext {
 function opposites(keyword: string, schema: SchemaObject, context: NegateContext, depth: number): readonly Schema[] | null {
   const { path } = context;
   const value = schema[keyword];
-  const all = (parts: readonly Schema[]): readonly Schema[] | null => {
+  /** Returns the negations of all parts; null if one is unknown. */
+  const negatedAll = (parts: readonly Schema[]): readonly Schema[] | null => {
     const each = parts.map((part) => negated(part, context, depth + 1));
     return each.includes(null) ? null : (each as Schema[]);
   };
-  const bound = OPPOSITES[keyword];
+  const bound = OPPOSITE_BOUNDS[keyword];
   if (bound !== undefined) {
     const [type, opposite, shift] = bound;
     if (typeof value !== "number") return null;
+    // Nothing is shorter than a `minLength` of 0.
     return value + shift < 0 && shift < 0 ? [] : [{ type, [opposite]: value + shift }];
   }
   switch (keyword) {
@@ -73,7 +80,7 @@ function opposites(keyword: string, schema: SchemaObject, context: NegateContext
       return toNames(value, keyword, path).map((name) => ({ type: "object", properties: { [name]: false } }));
     case "properties": {
       const members = toSchemaMap(value, keyword, path);
-      const each = all([...members.values()]);
+      const each = negatedAll([...members.values()]);
       if (each === null) return null;
       return zip([...members.keys()], each).map(([name, opposite]) => ({
         type: "object",
@@ -84,19 +91,19 @@ function opposites(keyword: string, schema: SchemaObject, context: NegateContext
     case "not":
       return [toSchema(value, keyword, path)];
     case "allOf":
-      return all(toSchemas(value, keyword, path));
+      return negatedAll(toSchemas(value, keyword, path));
     case "anyOf": {
-      const each = all(toSchemas(value, keyword, path));
+      const each = negatedAll(toSchemas(value, keyword, path));
       return each === null ? null : [{ allOf: each }];
     }
     case "$ref":
-      return all([context.resolve(value, path).schema]);
+      return negatedAll([context.resolve(value, path).schema]);
     default:
       return null;
   }
 }
 
-/** Returns the schema of all values that do not match `schema`; null if none is known. Lists of values, patterns and divisors stay under a `not`. */
+/** Returns the schema of all values that do not match `schema`; null if it is unknown. */
 export function negated(schema: Schema, context: NegateContext, depth = 0): Schema | null {
   if (typeof schema === "boolean") return !schema;
   if (depth > MAX_DEPTH) return null;
@@ -111,13 +118,20 @@ export function negated(schema: Schema, context: NegateContext, depth = 0): Sche
   return alternatives.length > 1 ? { anyOf: alternatives } : only;
 }
 
-/** Keywords that are kept under `not`, by the type of the values for which they hold: they are valid for values of any other type. */
+/**
+ * Keywords that are kept under `not`, each only if the schema allows just one type: they do not apply to values of other types, which `not`
+ * would therefore exclude.
+ */
 const ATOMS: Readonly<Record<string, { readonly type: string; readonly isValid: (value: unknown) => boolean }>> = {
   pattern: { type: "string", isValid: (value) => typeof value === "string" },
   multipleOf: { type: "number", isValid: (value) => typeof value === "number" },
 };
 
-/** Whether a negated schema is kept under `not`: a list of values; or a keyword of {@link ATOMS} alone beside its type. */
+/**
+ * Whether a negated schema is kept under `not`: a list of values, or a single keyword of {@link ATOMS}.
+ *
+ * @param type - Type that the schema with the `not` allows.
+ */
 export function isAtom(schema: unknown, type: unknown): schema is SchemaObject {
   if (!isSchemaObject(schema)) return false;
   const [keyword = "", ...more] = Object.keys(schema);

@@ -6,18 +6,19 @@ import { decimalOf } from "./multiples.ts";
 /** Maximum number of digits of a number without upper bound, which keeps the number finite. */
 const MAX_DIGITS = 200;
 
+/** Returns the expression of one digit between two digits. */
 function digits(first: number, last: number): Expression {
   return first > last ? MATCHES_NOTHING : set([0x30 + first, 0x30 + last]);
 }
 
-/** Returns the expression of digit strings from `low` to `high`, which have the same length. */
+/** Returns the expression of the digit strings from `low` to `high`; both have the same length. */
 function ofOneLength(low: string, high: string): Expression {
   if (low === high) return text(low);
   const [a, b, rest] = [Number(low[0]), Number(high[0]), low.length - 1];
   const [lowRest, highRest] = [low.slice(1), high.slice(1)];
   if (a === b) return sequence(digits(a, a), ofOneLength(lowRest, highRest));
   const [zeros, nines] = ["0".repeat(rest), "9".repeat(rest)];
-  // Any digits follow a leading digit strictly between the first ones, or one of these if its remainder does not restrict.
+  // Leading digits that all digits may follow: those between `a` and `b`, and `a` or `b` if the rest of its bound restricts nothing.
   const [from, to] = [lowRest === zeros ? a : a + 1, highRest === nines ? b : b - 1];
   return oneOfThese(
     ...(a < from ? [sequence(digits(a, a), ofOneLength(lowRest, nines))] : []),
@@ -92,11 +93,13 @@ function fractionBetween(low: string | null, high: string | null, canEnd: boolea
   );
 }
 
+/** Returns the expression of a whole number and a fraction between `low` and `high`, which are digits; null for no bound. */
 function withFraction(whole: Expression, low: string | null, high: string | null): Expression {
   const fraction = sequence(text("."), fractionBetween(low, high, false));
   return sequence(whole, low === null || low === "" ? optional(fraction) : fraction);
 }
 
+/** Returns the expression of non-negative numbers between the bounds, `high` null for no bound. */
 function magnitudesBetween(low: Decimal, high: Decimal | null): Expression {
   if (high === null)
     return oneOfThese(
@@ -127,7 +130,7 @@ export function numbersBetween(low: number | null, high: number | null): Express
   return oneOfThese(...options);
 }
 
-/** Returns the next larger double. */
+/** Returns the next larger double of a finite number. */
 export function nextUp(value: number): number {
   if (value === 0) return Number.MIN_VALUE;
   const view = new DataView(new ArrayBuffer(8));

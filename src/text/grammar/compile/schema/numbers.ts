@@ -11,6 +11,7 @@ import { notsOf } from "./merge.ts";
 import { multiplesOf, toDivisor } from "./multiples.ts";
 import { integersBetween, nextUp, numbersBetween } from "./number-range.ts";
 
+/** Returns the value of a keyword for a bound; null if it is absent. */
 function bound(schema: SchemaObject, keyword: string, path: string): number | null {
   const value = schema[keyword];
   if (value === undefined) return null;
@@ -18,6 +19,7 @@ function bound(schema: SchemaObject, keyword: string, path: string): number | nu
   return value;
 }
 
+/** Inclusive bounds of a number; null for no bound. */
 interface Bounds {
   readonly low: number | null;
   readonly high: number | null;
@@ -25,8 +27,9 @@ interface Bounds {
   readonly ranges: readonly (readonly [low: bigint, high: bigint])[];
 }
 
-function stricter(a: number | null, b: number | null, of: (a: number, b: number) => number): number | null {
-  return a === null ? b : b === null ? a : of(a, b);
+/** Returns the stricter of two bounds, null for no bound; `choose` is `Math.max` or `Math.min`. */
+function stricter(a: number | null, b: number | null, choose: (a: number, b: number) => number): number | null {
+  return a === null ? b : b === null ? a : choose(a, b);
 }
 
 /**
@@ -44,28 +47,32 @@ function boundsOf(schema: SchemaObject, path: string): Bounds {
   };
 }
 
+/** Returns the expression of the numbers within bounds. */
 function between({ low, high, ranges }: Bounds, isInteger: boolean): Expression {
   if (!isInteger) return numbersBetween(low, high);
   const lows = [...(low === null ? [] : [BigInt(Math.ceil(low))]), ...ranges.map((range) => range[0])];
   const highs = [...(high === null ? [] : [BigInt(Math.floor(high))]), ...ranges.map((range) => range[1])];
-  const extreme = (values: readonly bigint[], isBetter: (a: bigint, b: bigint) => boolean): bigint | null =>
-    values.reduce<bigint | null>((best, value) => (best === null || isBetter(value, best) ? value : best), null);
+  const strictest = (values: readonly bigint[], isStricter: (a: bigint, b: bigint) => boolean): bigint | null =>
+    values.reduce<bigint | null>((best, value) => (best === null || isStricter(value, best) ? value : best), null);
   return integersBetween(
-    extreme(lows, (a, b) => a > b),
-    extreme(highs, (a, b) => a < b),
+    strictest(lows, (a, b) => a > b),
+    strictest(highs, (a, b) => a < b),
   );
 }
 
 /** Maximum number of digits, including fraction digits: with more digits, doubles cannot distinguish multiples. */
 const MAX_DIGITS = 15;
-/** Minimum number of digits before the point of numbers that are not multiples, if they may be as small; the others follow the point. */
+/**
+ * Minimum number of the {@link MAX_DIGITS} digits that are reserved for the whole part if a `not` excludes multiples; the others are
+ * fraction digits.
+ */
 const MIN_WHOLE_DIGITS = 9;
 
-/** Conditions for a number, besides its bounds. */
+/** Conditions for a number in addition to its bounds. */
 interface Divisibility {
-  /** Numbers of which it is a multiple. */
+  /** The number must be a multiple of each of these. */
   readonly divisors: readonly number[];
-  /** Numbers of which it is not a multiple. */
+  /** The number must not be a multiple of any of these. */
   readonly excluded: readonly number[];
 }
 
@@ -97,6 +104,7 @@ function multiplesBetween(bounds: Bounds, isInteger: boolean, divisibility: Divi
   const digit = terms.set([[0x30, 0x39]]);
   const fraction = terms.concat(terms.text("."), terms.repeat(digit, 1, Math.max(1, digits)));
   const unsigned = terms.concat(terms.repeat(digit, 1, Infinity), terms.repeat(fraction, 0, 1));
+  // Numbers with at most `digits` fraction digits: without divisors, nothing else limits them.
   const short = terms.concat(terms.repeat(terms.text("-"), 0, 1), unsigned);
   try {
     let dfa = languages.dfa(languages.termOf(between({ ...bounds, low, high }, isInteger)));
@@ -113,6 +121,7 @@ function multiplesBetween(bounds: Bounds, isInteger: boolean, divisibility: Divi
   }
 }
 
+/** Checks values of `multipleOf`. */
 function toDivisors(values: readonly unknown[], path: string): readonly number[] {
   return values.map((value) => {
     if (typeof value !== "number" || !(value > 0) || !Number.isFinite(value)) throw invalid("multipleOf", path, "a number above 0", value);

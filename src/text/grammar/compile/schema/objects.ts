@@ -9,6 +9,7 @@ import { KeyRules } from "./keys.ts";
 import { toCount, toNames, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 import { codePointAt, getOrInsert, itemAt } from "../../../../base/util/values.ts";
 
+/** Named member of an object. */
 interface Member {
   /** Key as JSON text. */
   readonly key: string;
@@ -26,7 +27,7 @@ interface Counts {
 /** Maximum number of states: positions between members times member counts that are distinguished. */
 const MAX_COUNTED = 5000;
 
-/** Returns a schema in which names listed by `propertyNames` are optional members. */
+/** Converts a `propertyNames` that allows finitely many names to optional members with these names. */
 function withListedNames(schema: SchemaObject, compiler: SchemaCompiler, path: string): SchemaObject {
   const { propertyNames, additionalProperties, patternProperties, properties, ...rest } = schema;
   if (propertyNames === undefined || patternProperties !== undefined || typeof propertyNames === "boolean") return schema;
@@ -82,7 +83,7 @@ interface Keyed {
 /** Number of optional members with keys in one trie; the trie merges alternatives with a common prefix. */
 const BLOCK_SIZE = 64;
 
-/** Returns the expression of keys from a position on, each with its remainder; no key is a prefix of another. */
+/** Returns the expression of the keys from a position on, each followed by its `rest`. No key is a prefix of another. */
 function keyTrie(entries: readonly Keyed[], from: number): Expression {
   const [first] = entries;
   if (first === undefined) return MATCHES_NOTHING;
@@ -99,20 +100,27 @@ function keyTrie(entries: readonly Keyed[], from: number): Expression {
   return sequence(text(first.key.slice(from, to)), choiceOf([...byNext.values()].map((same) => keyTrie(same, to))));
 }
 
-/** Returns the expression of the members of an object, separated by commas. */
+/**
+ * Returns the expression of the members of an object, separated by commas. It is built from the last member to the first, for each number
+ * of members so far that has to be distinguished.
+ *
+ * @param more - Additional member; null if there may be none.
+ */
 function membersOf(members: readonly Member[], more: Expression | null, { min, max }: Counts, compiler: SchemaCompiler): Expression {
   const comma = sequence(text(","), compiler.parts.whitespace);
   // Higher counts are equivalent: with an upper bound all counts are distinguished, otherwise only counts below the lower bound.
   const top = max === Infinity ? min : max;
   const states = Array.from({ length: members.length === 0 ? 1 : top + 1 }, (_, count) => count);
-  const up = (count: number): number => Math.min(count + 1, top);
+  const nextCount = (count: number): number => Math.min(count + 1, top);
 
-  /** Members that may follow, at least one, by the number of members so far. `following` adds the preceding comma. */
+  /** Members that may follow, at least one, by the number of members so far. */
   let next = states.map((count): Expression => {
     if (more === null || count >= max) return MATCHES_NOTHING;
     return sequence(more, repeat(sequence(comma, more), Math.max(0, min - count - 1), max === Infinity ? null : max - count - 1));
   });
+  /** Whether no required member follows, so that the object may end. */
   let isEnd = true;
+  /** Adds the comma before the members that follow; they are optional if the object may end. */
   const following = (tail: readonly Expression[], ends: boolean): Expression[] =>
     tail.map((rest, count) =>
       compiler.rule(() => {
@@ -127,7 +135,7 @@ function membersOf(members: readonly Member[], more: Expression | null, { min, m
     const [tail, after] = [next, following(next, isEnd)];
     next = tail.map((skipped, count) =>
       compiler.rule(() => {
-        const one = count >= max ? MATCHES_NOTHING : sequence(text(key), value, itemAt(after, up(count)));
+        const one = count >= max ? MATCHES_NOTHING : sequence(text(key), value, itemAt(after, nextCount(count)));
         return isRequired ? one : oneOfThese(one, skipped);
       }),
     );

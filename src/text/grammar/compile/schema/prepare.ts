@@ -7,15 +7,16 @@ import { toLatestDraft, withoutConditions } from "./drafts.ts";
 import { isAtom, negated } from "./negate.ts";
 import { getOrInsert } from "../../../../base/util/values.ts";
 
-/** Resolves a reference. */
+/** Resolves a reference (`$ref`) at `path`: returns the schema that it refers to, and the position of that schema. */
 export type Resolve = (reference: unknown, path: string) => { readonly schema: Schema; readonly path: string };
 
 /** Normalizes one schema, without the schemas that it contains. */
 export type Prepare = (schema: SchemaObject, path: string) => SchemaObject;
 
-/** Records a keyword that the grammar does not fully enforce. */
+/** Records a keyword at `path` that the grammar does not fully enforce; `why` completes the error message of strict compilation. */
 export type Relax = (keyword: string, path: string, why: string) => void;
 
+/** @throws ArgumentError `E_ARGUMENT` for a `pattern` or `format` that is not a string. */
 function checkTexts(schema: SchemaObject, path: string): void {
   for (const keyword of ["pattern", "format"]) {
     const value = schema[keyword];
@@ -24,18 +25,18 @@ function checkTexts(schema: SchemaObject, path: string): void {
 }
 
 /** Schemas created by merging, with `pattern` and `format` possibly as lists. */
-const made = new WeakSet<object>();
+const mergedSchemas = new WeakSet<object>();
 
-/** Marks a schema as the result of a merge: it is already normalized, and its keywords may be lists. */
+/** Marks a schema as the result of a merge, which is already normalized; returns the schema. */
 export function asPrepared(schema: SchemaObject): SchemaObject {
-  made.add(schema);
+  mergedSchemas.add(schema);
   return schema;
 }
 
 /** Returns the normalization function for the schemas of one document. */
 export function preparer(resolve: Resolve, relax: Relax): Prepare {
   const known = new WeakMap<object, SchemaObject>();
-  const prepare: Prepare = (given, path) => (made.has(given) ? given : getOrInsert(known, given, () => prepared(given, path)));
+  const prepare: Prepare = (given, path) => (mergedSchemas.has(given) ? given : getOrInsert(known, given, () => prepared(given, path)));
   const prepared: Prepare = (given, path) => {
     checkTexts(given, path);
     const { not, ...rest } = withoutConditions(toLatestDraft(given, path), path);

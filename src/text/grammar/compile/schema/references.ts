@@ -1,11 +1,11 @@
 /** Resolution of references by JSON pointers. */
 import type { UnsupportedError } from "../../../../base/errors.ts";
-import { invalid, refuse, toSchema, type Schema } from "./keywords.ts";
+import { invalid, unenforceable, toSchema, type Schema } from "./keywords.ts";
 
 /** Keyword with a reference. */
 export type Keyword = "$ref" | "$dynamicRef" | "$recursiveRef";
 
-/** Decodes the percent signs of a URI fragment. As RFC 6901 requires, this precedes the split at slashes. */
+/** Decodes the percent-encoding of a URI fragment. As RFC 6901 requires, this precedes the split at slashes. */
 export function decoded(fragment: string, keyword: Keyword, path: string): string {
   try {
     return decodeURIComponent(fragment);
@@ -16,7 +16,11 @@ export function decoded(fragment: string, keyword: Keyword, path: string): strin
 
 /** Returns the error for a reference to another document. */
 export function inOtherDocument(keyword: Keyword, path: string, reference: string): UnsupportedError {
-  return refuse(keyword, path, `\`${reference}\` is in another document, which is supported only as a part of \`$defs\`, with its \`$id\``);
+  return unenforceable(
+    keyword,
+    path,
+    `\`${reference}\` is in another document, which is supported only as a part of \`$defs\`, with its \`$id\``,
+  );
 }
 
 /**
@@ -34,7 +38,7 @@ export function atPointer(document: unknown, pointer: string): unknown {
 }
 
 /**
- * Resolves a reference, a JSON pointer from the root of the document.
+ * Resolves a reference, a JSON pointer from the root of the document (`#/$defs/a`).
  *
  * @throws UnsupportedError `E_UNSUPPORTED` for a reference to another document.
  * @throws ArgumentError `E_ARGUMENT` for a position that does not exist.

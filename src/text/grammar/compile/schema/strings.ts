@@ -13,7 +13,7 @@ interface Part {
   readonly term: Term;
 }
 
-/** Maximum string length that an automaton counts in combination with other keywords. */
+/** Maximum `minLength` or `maxLength` that an automaton counts in combination with other keywords. */
 const MAX_COUNTED = 300;
 
 /**
@@ -26,6 +26,7 @@ function patternTerm(pattern: string, compiler: SchemaCompiler, path: string): T
   return term;
 }
 
+/** Returns the language of a format, empty for an unknown one, which is only an annotation. */
 function formatPart(format: string, compiler: SchemaCompiler, path: string): Part[] {
   const why = LOOSE_FORMATS.get(format);
   if (why !== undefined) compiler.relax("format", path, why);
@@ -35,7 +36,7 @@ function formatPart(format: string, compiler: SchemaCompiler, path: string): Par
   return [{ keyword: "format", term }];
 }
 
-/** Returns the languages of the strings that `not` does not exclude. */
+/** Returns the languages of the strings that `not` allows, one for each schema that it excludes. */
 function exceptParts(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
   const { terms } = compiler.languages;
   return notsOf(schema["not"]).flatMap((excluded): Part[] => {
@@ -75,7 +76,7 @@ export function stringTerm(schema: SchemaObject, compiler: SchemaCompiler, path:
  * Returns the expression of the strings that a schema describes. Strings with a pattern, a format or excluded values have the spelling of
  * `JSON.stringify`; other strings may have any escapes.
  *
- * If the automaton of all keywords is too large, keywords that enlarge it too much are left to the validation.
+ * If the automaton of all keywords is too large, the keywords that enlarge it too much are left to the validation.
  */
 export function stringOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
   const { languages, spell } = compiler;
@@ -87,14 +88,15 @@ export function stringOf(schema: SchemaObject, compiler: SchemaCompiler, path: s
     return quoted(repeat(compiler.character, min ?? 0, max ?? null));
   }
   const whole = languages.terms.and(parts.map(({ term }) => term));
-  const mostCounted = Math.max(toCount(schema, "minLength", path) ?? 0, toCount(schema, "maxLength", path) ?? 0);
-  const all = whole.isPlain || mostCounted <= MAX_COUNTED ? languages.expression(whole, spell) : null;
+  const largestLength = Math.max(toCount(schema, "minLength", path) ?? 0, toCount(schema, "maxLength", path) ?? 0);
+  const all = whole.isPlain || largestLength <= MAX_COUNTED ? languages.expression(whole, spell) : null;
   if (all !== null) return quoted(all);
+  // Adds the keywords one by one, and omits each that makes the automaton too large.
   let term = languages.terms.anything;
   let expression: Expression = repeat(spell([[0, 0x10ffff]]));
   for (const { keyword, term: more } of parts) {
     const narrower = languages.terms.and([term, more]);
-    const isTooLong = keyword.endsWith("Length") && mostCounted > MAX_COUNTED && !narrower.isPlain;
+    const isTooLong = keyword.endsWith("Length") && largestLength > MAX_COUNTED && !narrower.isPlain;
     const made = isTooLong ? null : languages.expression(narrower, spell);
     if (made === null) compiler.relax(keyword, path, "with the other keywords of the string it takes too many states");
     else [term, expression] = [narrower, made];

@@ -1,46 +1,54 @@
 import { Choice } from "../components/controls.tsx";
 import { rewardText } from "../components/format.ts";
 import { runColor } from "../components/series.ts";
+import { addedRuns } from "./added-runs.ts";
 import type { Live } from "./live.ts";
 import { goWith, type Route } from "./router.ts";
 
-interface OverlayProps {
+interface RunPickerProps {
+  /** Id of the run that the page is about. */
   readonly run: string;
   readonly route: Route;
   readonly live: Live;
-  /** Text of the choice of a further run. */
+  /** Label of the select, such as `Compare with another run`. */
   readonly label: string;
 }
 
-/** Choice of the runs that are shown together with this one; the address names them. */
-export function Overlay({ run, route, live: { runs = [], metrics = [] }, label }: OverlayProps) {
-  const chosen = metrics.map((each) => each.run).filter((id) => id !== run);
+/** Picker of the runs that the page shows together with its own; the address names them. */
+export function RunPicker({ run, route, live: { runs = [] }, label }: RunPickerProps) {
+  const chosen = addedRuns(route.query, run);
   const others = runs.filter(({ id }) => id !== run);
   const options = others.flatMap(({ id, name, reward }) =>
     chosen.includes(id) ? [] : [{ value: id, label: `${name}${reward === null ? "" : ` · ${rewardText(reward)}`}` }],
   );
-  const set = (ids: readonly string[]) => goWith(route, route.path, { with: ids.join(",") });
+  const setChosen = (ids: readonly string[]) => goWith(route, route.path, { with: ids.join(",") });
   const summaryOf = (id: string) => runs.find((each) => each.id === id);
   if (others.length === 0) return null;
   return (
     <div class="overlay">
       {chosen.length > 0 &&
-        [run, ...chosen].map((id, at) => (
+        [run, ...chosen].map((id, index) => (
           <span key={id} class="chip">
-            <i class="swatch" style={{ color: `var(--${runColor(at)})` }} />
+            <i class="swatch" style={{ color: `var(--${runColor(index)})` }} />
             {summaryOf(id)?.name ?? id}
             {id !== run && (
               <button
                 type="button"
                 aria-label={`Remove ${summaryOf(id)?.name ?? id}`}
-                onClick={() => set(chosen.filter((each) => each !== id))}
+                onClick={() => setChosen(chosen.filter((each) => each !== id))}
               >
                 ×
               </button>
             )}
           </span>
         ))}
-      <Choice label={label} options={[{ value: "", label: `${label} …` }, ...options]} value="" onChange={(id) => set([...chosen, id])} />
+      {/* The option without a value is the placeholder. */}
+      <Choice
+        label={label}
+        options={[{ value: "", label: `${label} …` }, ...options]}
+        value=""
+        onChange={(id) => setChosen([...chosen, id])}
+      />
     </div>
   );
 }
