@@ -42,7 +42,12 @@ interface SchemaResult {
 export async function run(args: string[]): Promise<void> {
   const { values } = parseArgs({
     args,
-    options: { data: { type: "string" }, tokenizer: { type: "string" }, every: { type: "string", default: "1" }, slowest: { type: "string", default: "0" } },
+    options: {
+      data: { type: "string" },
+      tokenizer: { type: "string" },
+      every: { type: "string", default: "1" },
+      slowest: { type: "string", default: "0" },
+    },
   });
   const { data, tokenizer } = values;
   if (data === undefined) throw new OptionError("Expected --data with the folder of MaskBench's schemas, got none");
@@ -61,7 +66,21 @@ export async function run(args: string[]): Promise<void> {
     for (const { file, firstMaskMs } of slowest) console.log(`${file}: ${firstMaskMs.toFixed(0)} ms to the first mask`);
   }
   printTable(
-    ["tokenizer", "schemas", "pass", "refused", "wrongly rejected", "wrongly accepted", "first mask, ms: median", "p99", "most", "mask, ms: median", "p99", "p99.9", "most"],
+    [
+      "tokenizer",
+      "schemas",
+      "pass",
+      "refused",
+      "wrongly rejected",
+      "wrongly accepted",
+      "first mask, ms: median",
+      "p99",
+      "most",
+      "mask, ms: median",
+      "p99",
+      "p99.9",
+      "most",
+    ],
     rows,
   );
 }
@@ -136,7 +155,8 @@ function summary(name: string, results: readonly SchemaResult[], maskMs: number[
   const passed = compiled.filter(({ wronglyRejected, wronglyAccepted }) => wronglyRejected + wronglyAccepted === 0);
   const firstMs = compiled.map(({ firstMaskMs }) => firstMaskMs).sort((a, b) => a - b);
   maskMs.sort((a, b) => a - b);
-  const at = (sorted: readonly number[], share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]!.toFixed(3);
+  const at = (sorted: readonly number[], share: number) =>
+    sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]!.toFixed(3);
   const count = (test: (result: SchemaResult) => boolean) => String(compiled.filter(test).length);
   return [
     name,

@@ -26,8 +26,7 @@ function checkParts(grammar: Grammar): void {
     const enter = (part: Expression): void => void left.push({ expression: part, depth: depth + 1 });
     switch (expression.kind) {
       case "text":
-        // With the flag `u`, only an unpaired surrogate matches.
-        if (/\p{Surrogate}/u.test(expression.text))
+        if (!expression.text.isWellFormed())
           throw new ArgumentError("Expected texts of whole characters, got half of a surrogate pair, which no text holds");
         leaves += Math.max(1, expression.text.length);
         break;

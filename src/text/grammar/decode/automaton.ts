@@ -1,6 +1,6 @@
 /** Grammar compiled to an automaton over bytes with a stack: rules share states and call one another. */
 import { checkGrammar } from "../check.ts";
-import type { Expression, Grammar } from "../expression.ts";
+import type { CodePointRange, Expression, Grammar } from "../expression.ts";
 import type { GrammarFacts } from "../facts.ts";
 import { runSteps, type Steps } from "../../../base/util/steps.ts";
 import { utf8Ranges, type ByteRange } from "./utf8-ranges.ts";
@@ -43,11 +43,22 @@ interface Branch {
 const END = 0;
 const DEAD = 1;
 
+/** Returns equal keys for equal edges. Most states have one edge, whose key is a number: texts of a grammar have a state for each byte. */
+function keyOf(edges: readonly ByteEdge[]): number | string {
+  const [edge, ...others] = edges;
+  if (edge !== undefined && others.length === 0) return (edge.target * 256 + edge.first) * 256 + edge.last;
+  return edges.map(({ first, last, target }) => `${first}-${last}>${target}`).join();
+}
+
 class Compiler {
   readonly states: AutomatonState[] = [{ kind: "end" }, { kind: "bytes", edges: [] }];
   readonly #facts: GrammarFacts;
   readonly #starts: readonly number[];
-  readonly #bytes = new Map<string, number>();
+  /** States by their edges; see {@link keyOf}. */
+  readonly #bytes = new Map<number | string, number>();
+  /** Encodings of sets by their ranges, and states by ranges and next state: a grammar has few sets, which it repeats. */
+  readonly #encodings = new Map<string, readonly (readonly ByteRange[])[]>();
+  readonly #sets = new Map<string, number>();
 
   constructor(grammar: Grammar, facts: GrammarFacts) {
     this.#facts = facts;
@@ -70,8 +81,7 @@ class Compiler {
 
   /** Returns a state with these edges; equal edges share one state. */
   #shared(edges: readonly ByteEdge[]): number {
-    const key = edges.map(({ first, last, target }) => `${first}-${last}>${target}`).join();
-    return getOrInsert(this.#bytes, key, () => this.#add({ kind: "bytes", edges }));
+    return getOrInsert(this.#bytes, keyOf(edges), () => this.#add({ kind: "bytes", edges }));
   }
 
   /** Returns the state that matches `expression` and then continues at `next`. */
@@ -81,7 +91,7 @@ class Compiler {
       case "text":
         return this.#text(Buffer.from(expression.text), next);
       case "set":
-        return this.#set(utf8Ranges(expression.ranges), next);
+        return this.#set(expression.ranges, next);
       case "sequence":
         return expression.parts.reduceRight((target, part) => this.#compile(part, target), next);
       case "choice":
@@ -135,13 +145,16 @@ class Compiler {
     return isEnd ? this.#add({ kind: "either", targets: [longer, next] }) : longer;
   }
 
-  #set(sequences: readonly (readonly ByteRange[])[], next: number): number {
-    return this.#shared(
-      sequences.map(([[first, last] = [1, 0], ...rest]) => ({
-        first,
-        last,
-        target: rest.reduceRight((target, [low, high]) => this.#shared([{ first: low, last: high, target }]), next),
-      })),
+  #set(ranges: readonly CodePointRange[], next: number): number {
+    const text = ranges.join();
+    return getOrInsert(this.#sets, `${text}>${next}`, () =>
+      this.#shared(
+        getOrInsert(this.#encodings, text, () => utf8Ranges(ranges)).map(([[first, last] = [1, 0], ...rest]) => ({
+          first,
+          last,
+          target: rest.reduceRight((target, [low, high]) => this.#shared([{ first: low, last: high, target }]), next),
+        })),
+      ),
     );
   }
 
