@@ -1,4 +1,5 @@
 /** Checks and conversions of values of any type. */
+import { ArgumentError, type WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
 
 /**
  * Whether a value is an object with members: not null, not an array. Objects of classes count.
@@ -111,4 +112,43 @@ export function codePointAt(text: string, index: number): number {
 export function zip<A, B>(a: readonly A[], b: readonly B[]): [A, B][] {
   if (a.length !== b.length) throw new RangeError(`Expected as many items as ${a.length}, got ${b.length}`);
   return a.map((item, index) => [item, b[index] as B]);
+}
+
+/**
+ * Throws the error of an option with an invalid value.
+ *
+ * @param param - Name of the option, as the caller wrote it.
+ * @param expected - Description of the valid values, after "to be".
+ * @param got - Invalid value, shown in the message.
+ * @param ErrorClass - Class of the error. @default ArgumentError
+ * @returns never.
+ * @throws ArgumentError `E_ARGUMENT`, or an error of `ErrorClass`, with the message "Expected `param` to be …, got `…`".
+ * @example
+ * ```ts
+ * refuse("weight", "a finite number", Number.NaN); // ArgumentError: Expected `weight` to be a finite number, got `NaN`
+ * ```
+ */
+export function refuse(
+  param: string,
+  expected: string,
+  got: unknown,
+  ErrorClass: new (message: string, options: WhetstoneErrorOptions) => WhetstoneError = ArgumentError,
+): never {
+  throw new ErrorClass(`Expected \`${param}\` to be ${expected}, got \`${String(got)}\``, { param });
+}
+
+/**
+ * Requires that an option is a safe integer of at least `min`.
+ *
+ * @param param - Name of the option, as the caller wrote it.
+ * @param value - Value of the option.
+ * @param min - Smallest valid value.
+ * @throws ArgumentError `E_ARGUMENT` for any other value.
+ * @example
+ * ```ts
+ * checkInteger("maxTokens", 0.5, 1); // ArgumentError: Expected `maxTokens` to be an integer of at least 1, got `0.5`
+ * ```
+ */
+export function checkInteger(param: string, value: number, min: number): void {
+  if (!(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
 }

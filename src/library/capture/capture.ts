@@ -1,5 +1,6 @@
 /** Public interface of capturing: a fetch for the client, and a scope for the rollout. */
-import { ArgumentError, refuse } from "../../base/errors.ts";
+import { ArgumentError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../../base/trajectory/histories.ts";
 import { Trajectory, trajectory, type Scalar } from "../../base/trajectory/index.ts";
 import type { Service } from "../client/index.ts";

@@ -2,7 +2,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { HttpError } from "../client/index.ts";
 import type { Exchange, RecordedAnswer } from "../../dialects/index.ts";
-import { ArgumentError, refuse } from "../../base/errors.ts";
+import { ArgumentError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
 import { delay } from "../../base/util/delay.ts";
 import type { SamplingCall } from "./request.ts";

@@ -1,4 +1,5 @@
-import { ConfigError, refuse } from "../../base/errors.ts";
+import { ConfigError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 
 /**
  * Checks the address of a service and removes slashes at its end.

@@ -1,4 +1,5 @@
-import { NotFoundError, refuse } from "../../base/errors.ts";
+import { NotFoundError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 import {
   rlConfig,
   sftConfig,

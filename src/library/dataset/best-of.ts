@@ -1,4 +1,5 @@
-import { ArgumentError, refuse } from "../../base/errors.ts";
+import { ArgumentError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 import { TrajectoryGroup, type Trajectory } from "../../base/trajectory/index.ts";
 import { trainedMessages } from "./chat.ts";
 import { Dataset } from "./dataset.ts";

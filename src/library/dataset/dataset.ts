@@ -1,4 +1,5 @@
-import { ConfigError, refuse } from "../../base/errors.ts";
+import { ConfigError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
 import { normalizedRewards, scored, type RewardLike } from "../../base/trajectory/scoring.ts";
 import type { Identity } from "./keys.ts";

@@ -1,4 +1,5 @@
-import { ArgumentError, ConflictError, refuse } from "../../base/errors.ts";
+import { ArgumentError, ConflictError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 import { Trajectory } from "../../base/trajectory/index.ts";
 
 /**

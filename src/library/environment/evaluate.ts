@@ -1,4 +1,5 @@
-import { ConfigError, refuse } from "../../base/errors.ts";
+import { ConfigError } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 import { gatherGroups } from "../rollout/gather.ts";
 import type { GatherOptions } from "../rollout/index.ts";
 import {

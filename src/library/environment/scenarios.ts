@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { ArgumentError, checkInteger, refuse } from "../../base/errors.ts";
+import { ArgumentError } from "../../base/errors.ts";
+import { checkInteger, refuse } from "../../base/util/values.ts";
 import { uniform } from "../../base/util/rng.ts";
 import type { Environment, ScenarioSource } from "./environment.ts";
 

@@ -1,11 +1,11 @@
 import type { ValidateFunction } from "ajv";
-import { ConfigError, refuse } from "../../base/errors.ts";
+import { ConfigError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
 import type { Reward } from "../../base/trajectory/scoring.ts";
 import { numberIn } from "./number-in.ts";
 import { reward } from "./reward.ts";
 import { similarity } from "./similarity.ts";
-import { messageOf } from "../../base/util/values.ts";
+import { messageOf, refuse } from "../../base/util/values.ts";
 
 /** Options of the rewards that score the last text. */
 export interface TextRewardOptions<S> {

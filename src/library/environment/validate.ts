@@ -1,4 +1,4 @@
-import { ConfigError, isAbort, checkInteger, refuse } from "../../base/errors.ts";
+import { ConfigError, isAbort } from "../../base/errors.ts";
 import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../../base/schema/index.ts";
 import { textOf } from "../../base/trajectory/messages.ts";
 import { REWARD_PREFIX } from "../../base/trajectory/scoring.ts";
@@ -10,7 +10,7 @@ import { callsTools, playFindings, playGold, type PlayedGold } from "./play-gold
 import { highestReward } from "./highest-reward.ts";
 import { scoreGroup, scoreRollout } from "./rollout.ts";
 import { scenarioIdOf, trainScenarios } from "./scenarios.ts";
-import { messageOf } from "../../base/util/values.ts";
+import { messageOf, checkInteger, refuse } from "../../base/util/values.ts";
 
 /** Number of scenarios and expected reward of {@link validate}. */
 export interface ValidateOptions {

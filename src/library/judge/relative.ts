@@ -1,4 +1,4 @@
-import { ConfigError, refuse } from "../../base/errors.ts";
+import { ConfigError } from "../../base/errors.ts";
 import type { GroupReward, GroupScores } from "../../base/trajectory/group-scoring.ts";
 import { rankingForm, scoresForm, type AnswerForm, type JudgedScore, type Parsed } from "./answers.ts";
 import { candidateSet, labeled, type Candidate, type CandidateSet } from "./candidates.ts";
@@ -6,7 +6,7 @@ import { resolvedOptions, type JudgeOptions } from "./options.ts";
 import { DEFAULT_RUBRIC, relativeMessages } from "./prompts.ts";
 import { median, Questioner, type Question } from "./questioner.ts";
 import { Spending } from "./spending.ts";
-import { getOrThrow, itemAt } from "../../base/util/values.ts";
+import { getOrThrow, itemAt, refuse } from "../../base/util/values.ts";
 
 /** Options of {@link relativeJudge}. */
 export interface RelativeJudgeOptions<S> extends JudgeOptions {

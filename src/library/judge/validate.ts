@@ -1,9 +1,9 @@
-import { ArgumentError, isAbort, checkInteger, refuse } from "../../base/errors.ts";
+import { ArgumentError, isAbort } from "../../base/errors.ts";
 import type { GroupReward, GroupRewardResult } from "../../base/trajectory/group-scoring.ts";
 import { checkedScore } from "../../base/trajectory/scoring.ts";
 import type { Trajectory } from "../../base/trajectory/trajectory.ts";
 import { uniform } from "../../base/util/rng.ts";
-import { first, itemAt, last, messageOf, zip } from "../../base/util/values.ts";
+import { first, itemAt, last, messageOf, zip, checkInteger, refuse } from "../../base/util/values.ts";
 
 /** Rollouts of one scenario with a known order. */
 export interface JudgeCase<S> {

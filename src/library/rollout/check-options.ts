@@ -1,4 +1,4 @@
-import { checkInteger, refuse } from "../../base/errors.ts";
+import { checkInteger, refuse } from "../../base/util/values.ts";
 import { checkProgress } from "../../base/progress/index.ts";
 import type { GatherOptions } from "./options.ts";
 

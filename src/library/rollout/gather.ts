@@ -1,4 +1,4 @@
-import { checkInteger } from "../../base/errors.ts";
+import { checkInteger } from "../../base/util/values.ts";
 import { trajectoryGroups, type TrajectoryGroup, type TrajectoryGroups } from "../../base/trajectory/index.ts";
 import { linkAbort } from "../../base/util/abort.ts";
 import { pushIterator } from "../../base/util/push-iterator.ts";

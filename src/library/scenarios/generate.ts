@@ -1,4 +1,5 @@
-import { ArgumentError, WhetstoneError, checkInteger, refuse } from "../../base/errors.ts";
+import { ArgumentError, WhetstoneError } from "../../base/errors.ts";
+import { checkInteger, refuse } from "../../base/util/values.ts";
 import type { ChatCompletionRequest, RequestMessage, Tool } from "../../base/schema/index.ts";
 import type { Policy } from "../../base/trajectory/index.ts";
 import { checkedAnswer, type CheckedAnswer, type Rejection } from "./check-answer.ts";

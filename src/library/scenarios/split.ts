@@ -1,4 +1,4 @@
-import { refuse } from "../../base/errors.ts";
+import { refuse } from "../../base/util/values.ts";
 import { digestOf } from "../dataset/keys.ts";
 import type { ToolScenario } from "./scenario.ts";
 

@@ -1,6 +1,7 @@
 import { checkCount, readBaseUrl } from "../../client/address.ts";
 import { defineEnvironment, type Environment } from "../../environment/index.ts";
-import { ConfigError, refuse } from "../../../base/errors.ts";
+import { ConfigError } from "../../../base/errors.ts";
+import { refuse } from "../../../base/util/values.ts";
 import { runAgent } from "../../rollout/agent/index.ts";
 import { trajectory } from "../../../base/trajectory/index.ts";
 import type { EnvironmentAgentOptions } from "../episode/client-options.ts";

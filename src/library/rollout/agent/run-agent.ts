@@ -1,4 +1,5 @@
-import { ArgumentError, checkInteger } from "../../../base/errors.ts";
+import { ArgumentError } from "../../../base/errors.ts";
+import { checkInteger } from "../../../base/util/values.ts";
 import type { Tool, ToolCall } from "../../../base/schema/index.ts";
 import type { HistoryBuilder, Policy, SampleOptions } from "../../../base/trajectory/index.ts";
 import { failure, type AgentTool, type ToolResult } from "./tool.ts";
