@@ -32,7 +32,7 @@ export function commandTree(command: Command): Command[] {
   return [command, ...command.commands.flatMap(commandTree)];
 }
 
-/** Describes an option in the help of its command, without a default that is a list or an object: all of these are empty. */
+/** Describes an option in the help of its command. Defaults that are lists or objects are left out, because they are always empty. */
 function optionDescription(option: Option): string {
   const { defaultValue } = option;
   if (typeof defaultValue !== "object") return new Help().optionDescription(option);

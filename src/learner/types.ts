@@ -50,7 +50,7 @@ export interface SampledSequence extends TokenSequence {
   readonly logprobs: Float64Array;
   /** Sampled turns in order. */
   readonly turns: readonly TurnSpan[];
-  /** Shape `[T]`, advantages supplied for the trained tokens, 0 elsewhere. @default none: advantages are computed from rewards */
+  /** Shape `[T]`, advantages supplied with the choices, 0 outside of them; used where the mask is 1. @default none: advantages are computed from rewards */
   readonly tokenAdvantages?: Float64Array | undefined;
   /** Shape `[T]`, factors of the loss weights from the choices' `token_weights`, used where the mask is 1. @default 1 for every token */
   readonly tokenWeightFactors?: Float64Array | undefined;

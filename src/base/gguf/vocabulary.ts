@@ -36,7 +36,7 @@ export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
     throw new DataError(`${label}: tokenizer.ggml.token_type: expected ${texts.length} values, one per token, got ${types.length}`);
   const ids = new Map<string, number>();
   for (const [id, text] of texts.entries()) {
-    // llama.cpp gives tokens without text the same unique text.
+    // As in llama.cpp, each token without text gets a unique text.
     const unique = text === "" ? `[EMPTY_${id}]` : text;
     texts[id] = unique;
     const other = ids.get(unique);

@@ -75,7 +75,7 @@ export class Trajectory {
   }
 
   /**
-   * Wraps a wire value that no other code holds, such as a freshly parsed one. Its parts are frozen on first access, because a dataset
+   * Wraps a wire value that nothing outside of trajectories can change, such as a freshly parsed one. Its parts are frozen on first access, because a dataset
    * reads the rewards of many trajectories and the token ids of few.
    *
    * @internal

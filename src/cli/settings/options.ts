@@ -53,7 +53,12 @@ export function addSettings(command: Command): Command {
       "sample scenarios by pass rate; number of scenarios to sample from if the environment generates them (default: in order)",
       integer(1),
     )
-    .option("--replacements <number>", "max new attempts for a rollout that failed", integer(0), 0)
+    .option(
+      "--replacements <number>",
+      "max new rollouts, with other seeds, in place of a rollout that failed after its retries",
+      integer(0),
+      0,
+    )
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
     .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
     .option("--config <file>", "JSON file with settings; flags and --set override it")

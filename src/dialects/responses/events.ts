@@ -147,7 +147,7 @@ export class ResponseEvents implements EventShaper {
     return open;
   }
 
-  /** Returns the content part of an item. */
+  /** Returns the content part of an item. As in a response that is not streamed, text has the log-probabilities of the whole turn. */
   #part({ type, text }: OpenItem): Members {
     if (type === "reasoning") return { type: "reasoning_text", text };
     return outputTextPart(text, text === "" ? [] : shownLogprobs(this.#head.request, this.#logprobs));

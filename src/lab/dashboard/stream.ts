@@ -112,8 +112,10 @@ async function send(
 /** Message about a followed run. */
 type News = readonly ["rows", StreamMessages["rows"]] | readonly ["event", StreamMessages["event"]];
 
-/** Reads the metrics and events recorded since the last call. A damaged line ends the reading of its file; the summary of the run
- * reports it. */
+/**
+ * Reads the metrics and events recorded since the last call. Reading of a file stops at a damaged line, which the summary of the run
+ * reports.
+ */
 async function newsOf({ reader, events, metrics }: Followed): Promise<News[]> {
   const run = reader.run.id;
   await Promise.all([events, metrics].map((tail) => tail.read().catch(() => false)));

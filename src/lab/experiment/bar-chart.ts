@@ -13,7 +13,7 @@ export interface Bar {
   readonly low?: number | undefined;
   /** Upper end of the interval. @default no interval */
   readonly high?: number | undefined;
-  /** CSS color that fills the bar. @default the color at the index of the bar, of seven distinct colors */
+  /** CSS color that fills the bar. @default one of seven distinct colors, chosen by the index of the bar */
   readonly color?: string | undefined;
 }
 
@@ -27,7 +27,7 @@ export interface BarChartOptions {
   readonly yLabel?: string | undefined;
 }
 
-/** Share of its slot that a bar fills. */
+/** Max share of its slot that a bar fills. */
 const FILLED_SHARE = 0.6;
 /** Max width of a bar in pixels. */
 const MAX_BAR_WIDTH = 90;

@@ -11,7 +11,7 @@ export interface Series {
   readonly points: readonly (readonly [x: number, y: number | null])[];
   /** Intervals drawn as a band, in the order of `x`. @default none */
   readonly band?: readonly (readonly [x: number, low: number, high: number])[] | undefined;
-  /** CSS color of line and band. @default the color at the index of the series, of seven distinct colors */
+  /** CSS color of line and band. @default one of seven distinct colors, chosen by the index of the series */
   readonly color?: string | undefined;
 }
 

@@ -46,7 +46,8 @@ export async function* sampled(records: Records, fraction: number, seed: bigint)
 }
 
 /**
- * Shuffles through a buffer: once it is full, each record takes the place of a random one, which is yielded; the rest follows at the end.
+ * Shuffles through a buffer: once it is full, each record takes the place of a random one, which is yielded. At the end, the remaining
+ * records are yielded in random order.
  */
 export async function* shuffled(records: Records, bufferSize: number, seed: bigint): Stage {
   const buffer: Trajectory[] = [];

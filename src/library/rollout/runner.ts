@@ -251,7 +251,7 @@ class Run<S> {
     await this.#options.onGroups(groups, position);
   }
 
-  /** Applies the group rewards. Rollouts that a group reward fails count as failures of the run. */
+  /** Applies the group rewards. Rollouts on which a group reward fails count as failures of the run. */
   async #scored(position: number, group: TrajectoryGroup): Promise<TrajectoryGroup> {
     const { scoreGroup } = this.#rollout;
     if (scoreGroup === undefined) return group;

@@ -129,7 +129,7 @@ export class DiskSpace {
     return { freeBytes: left, isLow: this.#checkAndLog(left) };
   }
 
-  /** Returns whether the free bytes are below the minimum, and logs each change between enough and too little once. */
+  /** Returns whether the free bytes are fewer than {@link #requiredBytes}, and logs each change between enough and too little once. */
   #checkAndLog(freeBytes: number): boolean {
     const { minFreeBytes, logger } = this.#options;
     const isLow = freeBytes < this.#requiredBytes;

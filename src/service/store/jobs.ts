@@ -99,7 +99,8 @@ export async function appendEvent(
 }
 
 /**
- * Returns the metrics of a model's latest RL steps, newest first. The metrics come from job events, because a checkpoint may be deleted.
+ * Returns the metrics of a model's latest successful RL jobs, newest first; each has one gradient step. The metrics come from job events,
+ * because a checkpoint may be deleted.
  */
 export async function recentRlSteps(store: Store, modelId: string, limit: number): Promise<Readonly<Record<string, number>>[]> {
   const rows = await store

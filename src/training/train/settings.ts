@@ -97,7 +97,7 @@ export const rlSettings = z.strictObject({
     .optional()
     .describe("timeout of one attempt of a rollout in milliseconds (default: no limit)"),
   retries: count(0, "retries of a rollout that failed with a transient error (default: 0)"),
-  replacements: count(0, "max new attempts for a rollout that failed (default: 0)"),
+  replacements: count(0, "max new rollouts, with other seeds, in place of a rollout that failed after its retries (default: 0)"),
   maxExceptions: z.number().min(0).optional().describe("max failed rollouts per step, a count or, below 1, a fraction (default: 0.05)"),
   scoreTimeouts: flag("score a rollout that times out instead of failing it (default: false)"),
   chatTemplateKwargs: jsonObject.optional().describe("variables of the chat template for every turn (default: none)"),

@@ -72,14 +72,15 @@ function configOf<S>(options: TrainSftOptions<S>, jobs: number, chosen: DefaultR
 
 /** Returns the datasets as a list, each with its addresses. */
 function datasets(data: SftDataset | readonly SftDataset[]): UploadedDataset[] {
-  return (Array.isArray(data) ? (data as readonly SftDataset[]) : [data as SftDataset]).map(addresses);
+  return (Array.isArray(data) ? (data as readonly SftDataset[]) : [data as SftDataset]).map(withAddresses);
 }
 
-/** Returns a dataset with its addresses; a text is the address of a dataset without validation half. */
-function addresses(dataset: SftDataset): UploadedDataset {
+/** Returns a dataset with its addresses; a text is the address of training data without validation data. */
+function withAddresses(dataset: SftDataset): UploadedDataset {
   return typeof dataset === "string" ? { url: dataset, validationUrl: null } : dataset;
 }
 
+/** Returns the steps of the run: one job on one dataset each, which makes many gradient steps, and the evaluation of its checkpoint. */
 function sftPlan<S>(directory: RunDirectory, options: TrainSftOptions<S>, count: number): StepPlan<UploadedDataset> {
   const { data, environment } = options;
   return {
@@ -89,7 +90,7 @@ function sftPlan<S>(directory: RunDirectory, options: TrainSftOptions<S>, count:
       const known = directory.state.data.get(step);
       if (known !== undefined) return known;
       await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
-      const dataset = typeof data === "function" ? addresses(await data(step)) : (datasets(data)[step] as UploadedDataset);
+      const dataset = typeof data === "function" ? withAddresses(await data(step)) : (datasets(data)[step] as UploadedDataset);
       const { url, validationUrl } = dataset;
       await directory.record({ type: "data-end", step, url, validationUrl });
       return { url, validationUrl };
@@ -113,6 +114,7 @@ async function trainJob<S>(
 ): Promise<void> {
   const { model, train, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
+  // A checkpoint after this one shows that the job ran, even if the response to its request was lost.
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
   const config: SftOptions = typeof train === "function" ? train(step) : (train ?? {});
   const send = (idempotencyKey: string, inner: AbortSignal) => model.trainSft(dataset, { ...config, idempotencyKey, signal: inner });

@@ -24,7 +24,7 @@ export interface FileTensor {
 export interface Parameter {
   /** Name of the graph input. */
   readonly name: string;
-  /** Shape: `[in, out]` for a matrix, `[V, H]` for the embedding, `[H]` or `[d]` for a gain, `[out]` for a bias. */
+  /** Shape: `[in, out]` for a matrix, `[V, H]` for the embedding, `[H]`, `[d]` or `[heads · d]` for a gain, `[out]` for a bias. */
   readonly shape: readonly number[];
   /** Index of the first element in the flat vector. */
   readonly offset: number;
@@ -185,7 +185,7 @@ export function baseLayout(config: ModelConfig): Layout {
   return layOut(drafts);
 }
 
-/** Rows of a piece are a multiple of this number: kernels read four elements at a time. */
+/** Rows of every piece but the last are a multiple of this number: kernels read four elements at a time. */
 const PIECE_STEP = 4;
 
 /** Returns the name of a piece of a parameter. @param index - Index of the piece, from 0. */
@@ -195,6 +195,9 @@ export function pieceName(parameter: string, index: number): string {
 
 /**
  * Cuts an embedding or output head of more than `maxBytes` in float32 into pieces of consecutive rows. Returns any other parameter whole.
+ *
+ * The rows of a separate head `[H, V]` are its inputs, so the products of its pieces are added. A piece has at least {@link PIECE_STEP}
+ * rows, even above `maxBytes`; the last one has the rest.
  */
 export function cutParameter(parameter: Parameter, maxBytes: number): Parameter[] {
   const { name, shape, offset, size, kind } = parameter;

@@ -97,7 +97,7 @@ function agree(a: Int32Array, b: Int32Array, length: number): boolean {
  * Shorter prompts do not wait for this limit.
  */
 const MAX_LONG_TASKS = 4;
-/** Max tokens of a prompt that does not count as long. */
+/** Number of tokens above which a prompt counts as long. */
 const LONG_TOKENS = 1024;
 
 /**

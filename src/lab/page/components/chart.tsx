@@ -7,7 +7,7 @@ import { describe, type Line, smoothed, type Values } from "./series.ts";
 import { color, useTheme } from "./theme.tsx";
 import type { Axis } from "./x-axis.ts";
 
-/** Number of values from which a line is drawn without a point for each value as points. */
+/** Number of values from which a line has points only at isolated values, no longer at every value. */
 const MAX_SPARSE = 40;
 const HEIGHT_PX = 172;
 const MIN_WIDTH_PX = 160;

@@ -13,7 +13,7 @@ const AXES: readonly { readonly value: AxisKind; readonly label: string }[] = [
   { value: "tokens", label: "Trained tokens" },
   { value: "time", label: "Time in steps" },
 ];
-/** Number of steps above which curves are smoothed by default, with the original values drawn faintly. */
+/** Number of axis positions per run above which curves are smoothed by default, with the original values drawn faintly. */
 const LONG_RUN = 80;
 /** Default weight of the exponential mean for long runs. */
 const DEFAULT_SMOOTHING = 0.6;
@@ -43,7 +43,7 @@ const STANDARD: readonly (Curve & { readonly keys: readonly string[] })[] = [
   { title: "Seconds per step", keys: ["time/step_seconds"] },
 ];
 
-/** Metrics that the rollouts of an environment report. */
+/** Prefix of the names of metrics that rollouts report. */
 const ROLLOUT_METRIC = /^metric\//;
 /** Max metrics of rollouts that have a chart by default. */
 const MAX_ROLLOUT_CHARTS = 4;

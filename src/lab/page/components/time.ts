@@ -1,4 +1,5 @@
 /** Times and sizes as text for the dashboard. */
+
 const MINUTE_S = 60;
 const HOUR_S = 3600;
 const DAY_S = 86_400;

@@ -16,7 +16,7 @@ interface RunPickerProps {
 
 /** Picker of the runs that the page shows together with its own; the address names them. */
 export function RunPicker({ run, route, live: { runs = [] }, label }: RunPickerProps) {
-  const chosen = addedRuns(route.query, run);
+  const chosen = addedRuns(route.query, run).filter((id) => runs.some((each) => each.id === id));
   const others = runs.filter(({ id }) => id !== run);
   const options = others.flatMap(({ id, name, reward }) =>
     chosen.includes(id) ? [] : [{ value: id, label: `${name}${reward === null ? "" : ` · ${rewardText(reward)}`}` }],

@@ -1,4 +1,7 @@
-/** Reading and writing of ATIF, the Agent Trajectory Interchange Format of Harbor. */
+/**
+ * Reading and writing of ATIF, the Agent Trajectory Interchange Format of Harbor. Values that ATIF has no field for, the "own values", are
+ * written to `extra.whetstone`; a document with this member was written here.
+ */
 import { DataError } from "../../../base/errors.ts";
 import type { History, Tool } from "../../../base/schema/index.ts";
 import type { Scalar, Trajectory } from "../../../base/trajectory/index.ts";
@@ -108,7 +111,7 @@ export function writeAtif(
  *
  * Tool messages become observations of the step before them, and assistant messages that were not sampled become copied context. Arguments
  * that are not the text of a JSON object, the reward, and all other values that ATIF has no field for are kept under `extra.whetstone`, so
- * that {@link fromAtif} returns an equal trajectory; null and empty lists are not kept apart from absent values.
+ * that {@link fromAtif} returns an equal trajectory; null, empty lists and empty additional histories become absent.
  *
  * @param trajectory - Trajectory with at least one message.
  * @param options - Agent that the document names.

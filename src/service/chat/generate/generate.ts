@@ -41,7 +41,7 @@ export interface ChoiceEnd {
 export interface GeneratedChoice extends ChoiceEnd {
   readonly index: number;
   readonly text: string;
-  /** All sampled ids, including the stop token's; with beam search, the end token's only if the request includes stop strings. */
+  /** All sampled ids, including the stop token's; with beam search, with beam search, the end token's id only with `include_stop_str_in_output`. */
   readonly ids: readonly number[];
   /** Log-probabilities, one entry per id; null if not requested. */
   readonly logprobs: readonly WireLogprob[] | null;

@@ -130,8 +130,8 @@ export const FIELD_NAMES: ReadonlyMap<string, FieldName> = new Map([
 ]);
 
 /**
- * Parses the supported fields that a body contains. Absent fields are skipped, because checking all of them is a considerable part of the
- * cost of a short request.
+ * Parses the supported fields that a body contains, and required fields even if they are absent. Other absent fields are skipped, because
+ * checking all of them is a considerable part of the cost of a short request.
  *
  * @param raw - Top-level members of the body.
  * @param hasMessages - Whether `messages` is required; otherwise the fields have an empty list.

@@ -24,10 +24,10 @@ export abstract class RuleReader {
   readonly builder: GrammarBuilder;
   /** Current position in `source`, in UTF-16 units. */
   at = 0;
-  /** Rules by name, from their first use or definition on; `firstSeenAt` is its position. */
+  /** Rules by name, from their first use or definition on; `firstSeenEnd` is the end of its name there. */
   readonly #rules = new Map<
     string,
-    { readonly declared: ReturnType<GrammarBuilder["declare"]>; firstSeenAt: number; isDefined: boolean }
+    { readonly declared: ReturnType<GrammarBuilder["declare"]>; firstSeenEnd: number; isDefined: boolean }
   >();
 
   constructor(source: string, builder: GrammarBuilder) {
@@ -72,7 +72,7 @@ export abstract class RuleReader {
     if (root === undefined || !root.isDefined)
       throw new ArgumentError(`The grammar has no rule \`${this.root}\`, which is what the whole text must be`);
     for (const [name, rule] of this.#rules) {
-      this.at = rule.firstSeenAt;
+      this.at = rule.firstSeenEnd;
       if (!rule.isDefined) throw this.syntaxError(`the rule \`${name}\` is not defined`);
     }
     return root.declared.rule;
@@ -83,7 +83,7 @@ export abstract class RuleReader {
 
   /** Returns the entry of a rule, added at its first use or definition. */
   #rule(name: string) {
-    return getOrInsert(this.#rules, name, () => ({ declared: this.builder.declare(), firstSeenAt: this.at, isDefined: false }));
+    return getOrInsert(this.#rules, name, () => ({ declared: this.builder.declare(), firstSeenEnd: this.at, isDefined: false }));
   }
 
   /** Whether a rule begins at the current position. */

@@ -11,7 +11,6 @@ import { applyTest } from "./tests.ts";
 import { pointsOf } from "./text.ts";
 import {
   Dict,
-  DictView,
   Group,
   index,
   type Keywords,
@@ -19,7 +18,6 @@ import {
   Markup,
   orElse,
   PyIterator,
-  Range,
   truth,
   Tuple,
   typeName,
@@ -146,12 +144,6 @@ const otherwiseDefault: Filter = builtin("default_value=, boolean=", (_, value, 
   value instanceof Undefined || (isSet(boolean) && !truth(value)) ? orElse(otherwise, "") : value,
 );
 
-/** Returns the elements of a value in reverse; undefined for iterators and texts. */
-function reversed(meter: Meter, value: TemplateValue): readonly TemplateValue[] | undefined {
-  if (value instanceof PyIterator) return undefined;
-  return typeof value === "string" || value instanceof Markup ? undefined : toList(meter, value).reverse();
-}
-
 /** Filters of this file by name. */
 export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
   batch: builtin("linecount, fill_with=", (meter, value, [linecount, fill]) =>
@@ -234,19 +226,9 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
       meter.chargeSplit(value.length);
       return pointsOf(value).toReversed().join("");
     }
-    const items = reversed(meter, value);
-    if (
-      items !== undefined &&
-      (Array.isArray(value) ||
-        value instanceof Undefined ||
-        value instanceof Tuple ||
-        value instanceof Dict ||
-        value instanceof DictView ||
-        value instanceof Range)
-    ) {
-      return new PyIterator(items.values(), "list_reverseiterator");
-    }
-    return toList(meter, value).reverse();
+    const items = toList(meter, value).reverse();
+    // Python's `reversed` fails for iterators and marked text; Jinja then makes a list.
+    return value instanceof PyIterator || value instanceof Markup ? items : new PyIterator(items.values(), "list_reverseiterator");
   }),
   select: selector(true, false),
   selectattr: selector(true, true),
