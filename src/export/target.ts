@@ -27,8 +27,14 @@ export async function writeTarget<T>(
     const output = join(scratch, "output");
     const result = await write(scratch, output);
     // A directory cannot be renamed to one that has files.
-    await rename(target, join(scratch, "replaced")).catch(unlessMissing);
-    await rename(output, target);
+    const replaced = join(scratch, "replaced");
+    await rename(target, replaced).catch(unlessMissing);
+    try {
+      await rename(output, target);
+    } catch (error) {
+      await rename(replaced, target).catch(unlessMissing);
+      throw error;
+    }
     return result;
   } finally {
     await rm(scratch, { recursive: true, force: true });
