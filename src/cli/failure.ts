@@ -5,6 +5,7 @@ import { WhetstoneError } from "../base/errors.ts";
 import { traceOf } from "../service/common/logger.ts";
 import { logLine, logLines } from "../base/util/output.ts";
 import { exitCodeOf, type StopReason } from "./stop-signal.ts";
+import { messageOf } from "../base/util/values.ts";
 
 /** Exit code of a command that failed, or that found a problem. */
 export const FAILED = 1;
@@ -79,7 +80,7 @@ export function reportFailure(error: unknown, isJson: boolean, command: Command 
     if (isJson) logJson(failure);
     else logLines(`error: ${failure.message} (${failure.code})`);
   } else if (isJson) {
-    logJson({ code: "E_INTERNAL", message: error instanceof Error ? error.message : String(error), param: null });
+    logJson({ code: "E_INTERNAL", message: messageOf(error), param: null });
   } else {
     logLines(traceOf(error));
   }

@@ -2,9 +2,10 @@
  * MaskBench: constrained decoding of real JSON schemas, without a model. Every test of a schema is a JSON document that its grammar must accept
  * or reject, token by token.
  *
- *   npm run bench -- maskbench --data <folder> --tokenizer <directory>[:<directory>…] [--every 1]
+ *   npm run bench -- maskbench --data <folder> --tokenizer <directory>[:<directory>…] [--every 1] [--slowest 0]
  *
- * The data is the folder `maskbench/data` of https://github.com/guidance-ai/jsonschemabench; `--every 4` reads every fourth schema. The method
+ * The data is the folder `maskbench/data` of https://github.com/guidance-ai/jsonschemabench; `--every 4` reads every fourth schema, and
+ * `--slowest 10` lists the ten that take longest to the first mask. The method
  * is that of its runner: a schema passes if it compiles, its valid documents are accepted and its invalid ones rejected; a schema that does
  * not compile is refused. The time to the first mask is from the schema to the mask of the first token, and the time of a mask includes the
  * step by the token.

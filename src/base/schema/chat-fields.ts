@@ -69,7 +69,7 @@ export interface NumberRange {
 
 /** Changes that make the sampling distribution differ from the plain softmax of the weights. */
 export const SAMPLING_EFFECTS = ["temperature", "truncated", "biased", "grammar"] as const;
-/** One of {@link SAMPLING_EFFECTS}. */
+/** Entry of {@link SAMPLING_EFFECTS}. */
 export type SamplingEffect = (typeof SAMPLING_EFFECTS)[number];
 
 /** Row of {@link CHAT_FIELDS}. */

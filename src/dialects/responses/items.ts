@@ -50,7 +50,7 @@ class Messages {
     this.#onUnsupported = onUnsupported;
   }
 
-  /** Returns the assistant's message that an item continues; begins a new one if there is none or `isComplete` holds. */
+  /** Returns the assistant's message that an item continues; begins a new message without one to continue, or if `isComplete` holds. */
   #assistant(isComplete: (draft: AssistantDraft) => boolean): AssistantDraft {
     if (this.#draft === null || isComplete(this.#draft)) {
       this.flush();

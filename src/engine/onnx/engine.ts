@@ -62,7 +62,7 @@ export interface OnnxEngineOptions {
   readonly prefixCacheBytes?: number | undefined;
   /**
    * Device that trains and samples: the processor; a GPU through WebGPU, an error without one; or `"auto"`, the GPU for models of more
-   * than 16 M weights, unless there is none, or only a software adapter, which computes on the processor. @default "cpu"
+   * than 16 M weights and the processor for all others, or for all models without a GPU or with a software adapter alone. @default "cpu"
    */
   readonly device?: DeviceChoice | undefined;
   /**

@@ -199,7 +199,7 @@ export class TinkerTransport {
   }
 }
 
-/** One HTTP request. */
+/** HTTP request to a Tinker server. */
 interface Exchange {
   readonly method: "GET" | "POST";
   readonly path: string;

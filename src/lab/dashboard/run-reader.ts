@@ -12,6 +12,7 @@ import { configRows, configSummary, factRows, titleOf } from "../report/facts.ts
 import type { RunDetails, RunMetrics, RunStateName, RunSummary, StepSummary } from "./api.ts";
 import { formatPosition } from "./position.ts";
 import type { RolloutFile } from "./rollouts.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 /** Max number of rewards in the summary of a run. */
 const SPARKLINE_VALUES = 60;
@@ -76,7 +77,7 @@ export class RunReader {
       try {
         hasChanged = (await read()) || hasChanged;
       } catch (error) {
-        problem ??= error instanceof Error ? error.message : String(error);
+        problem ??= messageOf(error);
       }
     }
     this.#problem = problem;

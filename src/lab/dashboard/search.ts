@@ -9,6 +9,7 @@ import { trajectoryGroup } from "../../base/schema/index.ts";
 import type { SearchAnswer, TrajectoryRow } from "./api.ts";
 import { isInside } from "../../run/find-runs.ts";
 import type { RolloutFile, Rollouts } from "./rollouts.ts";
+import { messageOf } from "../../base/util/values.ts";
 
 /** Characters of a text that are shown before and after a match. */
 const CONTEXT = { before: 40, after: 120 };
@@ -77,7 +78,7 @@ function jsonOf(text: string, place: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new DataError(`${place}: expected JSON: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new DataError(`${place}: expected JSON: ${messageOf(error)}`, { cause: error });
   }
 }
 

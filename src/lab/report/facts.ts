@@ -91,7 +91,7 @@ export function titleOf(config: unknown, directoryName: string): string {
   return firstText([property(config, "name"), environment, property(environment, "name")]) ?? directoryName;
 }
 
-/** Returns the first candidate that is a text and not empty; null if there is none. */
+/** Returns the first candidate that is a text and not empty; null without such a candidate. */
 function firstText(candidates: readonly unknown[]): string | null {
   return candidates.find((candidate): candidate is string => typeof candidate === "string" && candidate !== "") ?? null;
 }

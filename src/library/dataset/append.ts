@@ -1,5 +1,6 @@
 import { open, type FileHandle } from "node:fs/promises";
 import { DataError } from "../../base/errors.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Block size in bytes of the backward search for a file's last line end. */
 const TAIL_BYTES = 64 * 1024;
@@ -28,7 +29,7 @@ export class JsonLog {
   static async open(path: string): Promise<JsonLog> {
     // Not "a+": Linux then ignores the position of every read and write, and truncating requires reading first.
     const file = await open(path, "r+").catch((error: unknown) => {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return open(path, "w+");
+      if (isMissingFile(error)) return open(path, "w+");
       throw error;
     });
     try {

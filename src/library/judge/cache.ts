@@ -3,6 +3,7 @@ import { mkdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { replaceFile } from "../../base/util/replace-file.ts";
 import { parseJson } from "../../base/util/values.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /**
  * Stored answers of judges, one file per answer at `<directory>/<first two digits of the key>/<key>.json`. A file is written atomically, so
@@ -18,7 +19,7 @@ export class AnswerCache {
   /** Returns the stored text of an answer, see {@link cacheKey}; null if the cache has no valid file for it. */
   async read(key: string): Promise<string | null> {
     const stored = await readFile(this.#path(key), "utf8").catch((error: unknown) => {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return "";
+      if (isMissingFile(error)) return "";
       throw error;
     });
     const text = (parseJson(stored) as { readonly text?: unknown } | null | undefined)?.text;

@@ -13,7 +13,7 @@ export type ShownRollout = Pick<Trajectory, "messagesAndChoices" | "additionalHi
 
 /** Rollouts of one group, prepared for a judge. */
 export interface CandidateSet {
-  /** JSON of the messages with which all rollouts begin; null if there are none. */
+  /** JSON of the messages with which all rollouts begin; null if the first messages differ. */
   readonly context: string | null;
   /** JSON of the tools that all rollouts have; null without tools, and if the rollouts have different ones, which `contents` then shows. */
   readonly tools: string | null;

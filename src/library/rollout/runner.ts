@@ -47,7 +47,7 @@ interface OpenGroup {
   left: number;
 }
 
-/** One call of {@link runRollouts}. `position` is a scenario's place in the list; `index` a rollout's in its group. */
+/** State of a {@link runRollouts} call. `position` is the index of a scenario in the list, `index` the index of a rollout in its group. */
 class Run<S> {
   readonly #scenarios: readonly S[];
   readonly #rollout: Rollout<S>;
@@ -64,7 +64,7 @@ class Run<S> {
    * Unfinished groups by position, from the start of the first rollout until the group is passed on; finished groups use no memory here.
    */
   readonly #openGroups = new Map<number, OpenGroup>();
-  /** Failures so far, also those of group rewards. */
+  /** Failures so far, including failures of group rewards. */
   readonly #exceptions: RolloutException[] = [];
   #running = 0;
   #completed = 0;

@@ -6,6 +6,7 @@ import { readRegularFile } from "../../base/util/regular-file.ts";
 import { tightenDataDirectory } from "./private-files.ts";
 import { remove, writeDurably } from "./files.ts";
 import { messageOf } from "../../base/util/values.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Absolute paths inside a data directory. */
 export interface DataDirectory {
@@ -120,7 +121,7 @@ async function readKeyFile(path: string): Promise<string> {
   try {
     return await readRegularFile(path, { maxBytes: MAX_FILE_BYTES });
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return "";
+    if (isMissingFile(cause)) return "";
     throw new ConfigError(
       `The API key cannot be read from '${path}': ${messageOf(cause)}. Repair the file, delete it, or set WHETSTONE_API_KEY`,
       { cause, param: "apiKey" },

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { open, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isNoSpace } from "../../base/util/no-space.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /**
  * Returns a name for a file or directory that is not complete yet. The next start removes files that an interruption left under such a
@@ -89,7 +90,7 @@ export async function removeWhole(path: string, temporary: string): Promise<void
   try {
     await rename(path, aside);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+    if (isMissingFile(error)) return;
     if (!isNoSpace(error)) throw error;
     // A full disk may have no room for the new directory entry.
     return remove(path);

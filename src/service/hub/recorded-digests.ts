@@ -7,6 +7,7 @@ import { DataCorruptedError, DataError } from "../../base/errors.ts";
 import { MAX_INDEX_BYTES, readRegularFile } from "../../base/util/regular-file.ts";
 import { writeDurably } from "../disk/files.ts";
 import { parseDigestsText, type Digests } from "../disk/digests.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 const FOLDER = "digests";
 
@@ -26,7 +27,7 @@ export async function snapshotDigests(storage: string, commit: string): Promise<
   try {
     text = await readRegularFile(join(storage, FOLDER, `${commit}.json`), { maxBytes: MAX_INDEX_BYTES });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (isMissingFile(error)) return null;
     if (error instanceof DataError) throw damagedError(storage, commit, error);
     throw error;
   }

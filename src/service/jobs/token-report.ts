@@ -13,6 +13,7 @@ import { digestBytes, type Digests } from "../disk/digests.ts";
 import { storedReport } from "../disk/stored-path.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /**
  * Returns, for each turn, its advantage and the trainer's log-probability of every sampled token before the step; null for a token that was
@@ -73,7 +74,7 @@ export async function readTokenReport(directory: DataDirectory, files: StoredFil
   } catch (cause) {
     if (cause instanceof DataError)
       throw new DataCorruptedError(`The token report of training job '${job.id}': ${cause.message}`, { cause });
-    if ((cause as NodeJS.ErrnoException).code !== "ENOENT") throw cause;
+    if (!isMissingFile(cause)) throw cause;
     throw new NotFoundError(
       `Job '${job.id}' has no token report: it is not over, or it was created without \`token_report: true\` in \`experimental_config\``,
       { param: "id" },
@@ -87,7 +88,7 @@ export async function removeTokenReport(directory: DataDirectory, jobId: string)
     await unlink(join(directory.root, storedReport(jobId)));
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    if (isMissingFile(error)) return false;
     throw error;
   }
 }

@@ -14,6 +14,7 @@ import { readRegularFile } from "../../base/util/regular-file.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { sizeOf } from "../disk/files.ts";
 import type { SqliteConnection } from "./connection.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Characters of the number in the file. A number of fixed length is overwritten in place. */
 const DIGITS = 16;
@@ -124,7 +125,7 @@ async function readMark(path: string): Promise<number | null> {
     const [digits] = /^\d+/u.exec(await readRegularFile(path, { maxBytes: MAX_BYTES })) ?? [];
     return digits === undefined ? null : Number(digits);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (isMissingFile(cause)) return null;
     throw new ConfigError(
       `Expected '${path}' to be the number of the last transaction of whetstone.db: ${messageOf(cause)}. Make the file readable, or, if nothing of the database was lost, move it away`,
       { cause, param: "dataDir" },

@@ -12,6 +12,7 @@ import { copyFileDurably, fillDirectory, type CopyResult } from "./copying.ts";
 import { HUB, storedFiles, type StoredFile } from "./inventory.ts";
 import { DATABASE, FORMAT, KEY_FILE, MANIFEST } from "./manifest.ts";
 import { openStaging } from "./staging.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Max number of times a backup reads the database before it gives up. Each reading captures only the files that are not copied yet. */
 const MAX_READINGS = 1000;
@@ -117,7 +118,7 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
       });
     } catch (error) {
       if (error instanceof DataError) throw damagedError([file], "damaged");
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      if (!isMissingFile(error)) throw error;
       gone.push(file);
     }
   }
@@ -138,7 +139,7 @@ async function copyCaptured(staging: string, target: string, files: readonly Sto
       copied[storedPath] = found;
       if (digest !== null && (found.sha256 !== digest.sha256 || found.size_bytes !== digest.size_bytes)) different.push(file);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      if (!isMissingFile(error)) throw error;
       await remove(join(target, storedPath));
       return false;
     }

@@ -8,6 +8,7 @@ import { messageOf } from "../../base/util/values.ts";
 import { closing, isTemporaryName, remove, syncDirectory, temporaryName } from "../disk/files.ts";
 import { lockFile } from "../store/connection.ts";
 import { BACKUP_NAMES, DATABASE, MANIFEST } from "./manifest.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Result of a backup or a restore. */
 export interface CopyResult {
@@ -95,7 +96,7 @@ async function requireDirectory(path: string, param: string): Promise<void> {
   try {
     await readdir(path);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return;
+    if (isMissingFile(cause)) return;
     throw new ConfigError(`Expected '${path}' to be a directory: ${messageOf(cause)}`, { cause, param });
   }
 }

@@ -10,6 +10,7 @@ import type { ServiceLogger } from "../common/logger.ts";
 import type { Store } from "../store/tables.ts";
 import { eachStoredFile, type StoredFile } from "./inventory.ts";
 import type { StoredFiles } from "./stored-files.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Milliseconds between the starts of two rounds, unless a round takes longer. */
 const ROUND_MS = 24 * 60 * 60_000;
@@ -68,7 +69,7 @@ async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<vo
       await files.recheck(file, pace);
     } catch (error) {
       signal.throwIfAborted();
-      const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
+      const isMissing = isMissingFile(error);
       // The check has logged other damage.
       if (!WhetstoneError.isInstance(error) && !(isMissing && (await isDeleted(file)))) {
         const finding = isMissing ? "the file is missing" : messageOf(error);

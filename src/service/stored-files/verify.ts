@@ -7,6 +7,7 @@ import type { Store } from "../store/tables.ts";
 import { digestFile, type Digests } from "../disk/digests.ts";
 import { filesOnDisk, storedFiles, type StoredFile } from "./inventory.ts";
 import { MANIFEST, readManifest } from "./manifest.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Stored file that does not match its database record, or has no recorded digest. */
 export interface FileFinding {
@@ -131,6 +132,6 @@ async function stateOf(root: string, { path: storedPath, digest, state }: Checke
     const { sha256, size_bytes } = await digestFile(path, root);
     return sha256 === digest.sha256 && size_bytes === digest.size_bytes ? "intact" : "damaged";
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ENOENT" ? "missing" : "damaged";
+    return isMissingFile(error) ? "missing" : "damaged";
   }
 }

@@ -5,6 +5,7 @@ import { z } from "zod";
 import { DataError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import { parseFileJson, readRegularFileBytes, reasonOf } from "../../base/util/regular-file.ts";
 import { first } from "../../base/util/values.ts";
+import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Max size of a file, in bytes; the `tokenizer.json` of a vocabulary of 256,000 tokens has 34 MB. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
@@ -68,7 +69,7 @@ export const tokenizerConfigFile = z.looseObject({
 });
 export type TokenizerConfigFile = z.infer<typeof tokenizerConfigFile>;
 
-/** One token id or a list; parsed to a list. */
+/** Schema of a token id or a list of ids; parsed to a list. */
 const tokenIds = z
   .union([
     z
@@ -94,7 +95,7 @@ export async function readOptional(path: string, signal: AbortSignal | undefined
   } catch (error) {
     signal?.throwIfAborted();
     if (WhetstoneError.isInstance(error)) throw error;
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    if (isMissingFile(error)) return undefined;
     throw new DataError(`${basename(path)} cannot be read: ${reasonOf(error)}`, { cause: error });
   }
 }

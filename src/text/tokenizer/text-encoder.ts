@@ -59,7 +59,7 @@ export class PipelineEncoder {
   readonly #preTokenize: PreTokenizer;
   /** Finds the added tokens that are recognized in the text as given. */
   readonly #tokensInGiven: AddedTokenFinder;
-  /** Finds the added tokens that are recognized in the normalized text; null if there are none. */
+  /** Finds the added tokens that are recognized in the normalized text; null for a tokenizer without such tokens. */
   readonly #tokensInNormalized: AddedTokenFinder | null;
 
   /** @throws UnsupportedError `E_UNSUPPORTED` naming a part of the pipeline that is not supported. */

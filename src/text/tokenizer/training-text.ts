@@ -90,7 +90,7 @@ function afterPrompt(prompt: string, whole: string, index: number): string {
   );
 }
 
-/** Returns the end of the last closing text in a completion; the length of the completion if there is none. */
+/** Returns the end of the last closing text in a completion; the length of a completion without closing text. */
 function completionEnd(completion: string, closings: readonly string[]): number {
   let end = -1;
   for (const closing of closings) {

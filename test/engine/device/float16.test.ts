@@ -120,7 +120,10 @@ describe.skipIf(missingFloat16 !== null)(
       const name = "model.layers.1.self_attn.k_proj.weight";
       const base = await changed(TIED, (values, each) => (each === name ? values.with(3, 7e4) : values));
       const engine = await start(base);
-      const expected = { code: "E_BASE_MODEL", message: expect.stringMatching(new RegExp(`at most 65504.* got 70000 in the tensor "${name}"`)) };
+      const expected = {
+        code: "E_BASE_MODEL",
+        message: expect.stringMatching(new RegExp(`at most 65504.* got 70000 in the tensor "${name}"`)),
+      };
       await expect(engine.createModel({ base: "base", seed: 1, lora })).rejects.toMatchObject(expected);
       await expect(engine.loadPolicy({ base: "base" })).rejects.toMatchObject(expected);
     });

@@ -21,7 +21,7 @@ type Call = NonNullable<AtifStep["tool_calls"]>[number];
 type Metrics = NonNullable<AtifStep["metrics"]>;
 type Extra = AtifStep["extra"];
 
-/** Returns the own values in `extra`; undefined if there are none, as in a document of another writer. */
+/** Returns the own values in `extra`; undefined for a document of another writer. */
 export function ownOf(extra: Extra): Json | undefined {
   const own = extra?.[OWN];
   return isJson(own) ? own : undefined;

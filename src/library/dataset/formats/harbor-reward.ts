@@ -6,6 +6,7 @@ import { REWARD_PREFIX } from "../../../base/trajectory/scoring.ts";
 import type { TrajectoryChanges } from "../../../base/trajectory/index.ts";
 import { shown } from "../../../base/util/shown.ts";
 import { isJson } from "./documents.ts";
+import { isMissingFile } from "../../../base/util/file-system-error.ts";
 
 /**
  * Reads the reward of a file `<trial>/agent/<name>` from `<trial>/verifier/reward.json` or `reward.txt`. Every named reward is also the
@@ -59,7 +60,7 @@ async function readIfThere(path: string): Promise<string | null> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (isMissingFile(error)) return null;
     throw new DataError(`${path}: cannot be read: ${(error as Error).message}`, { cause: error });
   }
 }

@@ -244,7 +244,7 @@ function sessionId(c: Context): string {
   return c.req.header("x-session-id")?.trim() ?? fail(400, "X-Session-ID header is required");
 }
 
-/** Returns the session of a request; answers 404 if there is none. */
+/** Returns the session that a request names; answers 404 for an unknown session. */
 function sessionOf<S>(c: Context, sessions: ServedSessions<S>): ServedOrsSession<S> {
   return sessions.get(sessionId(c)) ?? fail(404, "Active environment not found");
 }

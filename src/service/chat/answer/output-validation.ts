@@ -5,7 +5,7 @@
  * - The format `regex` rejects texts with such escapes.
  * - `multipleOf` uses decimal arithmetic, so that 0.3 is a multiple of 0.1.
  */
-import { parseJson } from "../../../base/util/values.ts";
+import { parseJson, messageOf } from "../../../base/util/values.ts";
 import { createContext, Script } from "node:vm";
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
 import ajvFormats from "ajv-formats";
@@ -80,7 +80,7 @@ function validatorOf(schema: string, isTracking = schema.includes('"unevaluated'
     validators.set(key, validator, key.length);
     return validator;
   } catch (cause) {
-    const problem = cause instanceof Error ? cause.message : String(cause);
+    const problem = messageOf(cause);
     throw new ArgumentError(`The schema cannot be validated, which some of its keywords need: ${problem.slice(0, 300)}`, { cause });
   }
 }

@@ -44,8 +44,8 @@ export abstract class RuleReader {
   /** Parses one item without its quantifier. Returns undefined if no item begins here. */
   protected abstract item(): Expression | undefined;
   /**
-   * Parses a quantifier with counts, such as EBNF's `{2,3}`, and returns the repeated item ({@link repeatBetween}). Returns undefined if
-   * there is none here.
+   * Parses a quantifier with counts, such as EBNF's `{2,3}`, and returns the repeated item ({@link repeatBetween}). Returns undefined at
+   * any other text.
    */
   protected abstract countedRepeat(item: Expression): Expression | undefined;
   /** Skips notation at the end of an alternative that does not affect its texts, such as Lark's `-> alias`. */
@@ -93,7 +93,7 @@ export abstract class RuleReader {
   }
 
   /**
-   * Parses a reference to a rule. Returns undefined if there is none here, or if the name begins the next rule: rules have no terminator,
+   * Parses a reference to a rule. Returns undefined at any other text, or if the name begins the next rule: rules have no terminator,
    * so the next head ends a rule.
    *
    * @param namePattern - Name of a rule, as a sticky expression.

@@ -93,7 +93,7 @@ export class WordEncoder {
     ids.append(this.#symbols.subarray(0, length));
   }
 
-  /** Returns the id of the token that is the whole current word of `length` bytes; -1 if there is none. */
+  /** Returns the id of the token that is the whole current word of `length` bytes; -1 if the vocabulary lacks it. */
   #wholeWord(length: number): number {
     const { texts } = this.#tables;
     if (this.#model.symbols === "characters") return texts.find(this.#bytes, 0, length);

@@ -14,7 +14,7 @@ export class Loop extends PyObject {
   #iterator: Iterator<TemplateValue>;
   #size: number | undefined;
   #index = -1;
-  /** Element that is read ahead; undefined if there is none. */
+  /** Element that is read ahead; undefined before the first and after the last element. */
   #next: IteratorResult<TemplateValue> | undefined;
   #previous: TemplateValue | undefined;
   #current: TemplateValue | undefined;

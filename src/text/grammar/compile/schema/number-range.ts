@@ -53,14 +53,14 @@ export function integersBetween(low: bigint | null, high: bigint | null): Expres
 }
 
 /** A non-negative decimal number. */
-interface Decimal {
+interface DecimalParts {
   readonly whole: bigint;
   /** Digits after the point, without trailing zeros. */
   readonly fraction: string;
 }
 
 /** Returns all digits of the absolute value of a double, from its shortest spelling. */
-function toDecimal(value: number): Decimal {
+function partsOfDecimal(value: number): DecimalParts {
   const { digits: shortest, places } = decimalOf(Math.abs(value));
   const all = shortest.padStart(places + 1, "0");
   const point = all.length - places;
@@ -100,7 +100,7 @@ function withFraction(whole: Expression, low: string | null, high: string | null
 }
 
 /** Returns the expression of non-negative numbers between the bounds, `high` null for no bound. */
-function magnitudesBetween(low: Decimal, high: Decimal | null): Expression {
+function magnitudesBetween(low: DecimalParts, high: DecimalParts | null): Expression {
   if (high === null)
     return oneOfThese(
       withFraction(text(String(low.whole)), low.fraction, null),
@@ -115,7 +115,7 @@ function magnitudesBetween(low: Decimal, high: Decimal | null): Expression {
   );
 }
 
-const ZERO: Decimal = { whole: 0n, fraction: "" };
+const ZERO: DecimalParts = { whole: 0n, fraction: "" };
 
 /** Returns the expression of numbers between the bounds, null for no bound, written without exponent. */
 export function numbersBetween(low: number | null, high: number | null): Expression {
@@ -123,10 +123,13 @@ export function numbersBetween(low: number | null, high: number | null): Express
   const options: Expression[] = [];
   if (low === null || low < 0)
     options.push(
-      sequence(text("-"), magnitudesBetween(high !== null && high < 0 ? toDecimal(high) : ZERO, low === null ? null : toDecimal(low))),
+      sequence(
+        text("-"),
+        magnitudesBetween(high !== null && high < 0 ? partsOfDecimal(high) : ZERO, low === null ? null : partsOfDecimal(low)),
+      ),
     );
   if (high === null || high >= 0)
-    options.push(magnitudesBetween(low === null || low < 0 ? ZERO : toDecimal(low), high === null ? null : toDecimal(high)));
+    options.push(magnitudesBetween(low === null || low < 0 ? ZERO : partsOfDecimal(low), high === null ? null : partsOfDecimal(high)));
   return oneOfThese(...options);
 }
 
