@@ -1,6 +1,6 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, fork, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -16,7 +16,7 @@ describe("the lock of a directory", () => {
     const path = join(await temporaryDirectory(), "run.lock");
     const release = await takeLock(path);
     await expect(takeLock(path)).rejects.toMatchObject({ code: "E_CONFLICT", param: "runDir" });
-    expect(await lockOwner(path)).toEqual({ pid: process.pid, host: hostname() });
+    expect(await lockOwner(path)).toMatchObject({ pid: process.pid, host: hostname() });
     await release();
     expect(await lockOwner(path)).toBeNull();
     await (
@@ -31,7 +31,7 @@ describe("the lock of a directory", () => {
     await mkdir(real);
     await symlink(real, link);
     const release = await takeLock(join(link, "run.lock"));
-    expect(await lockOwner(join(real, "run.lock"))).toEqual({ pid: process.pid, host: hostname() });
+    expect(await lockOwner(join(real, "run.lock"))).toMatchObject({ pid: process.pid, host: hostname() });
     await expect(takeLock(join(real, "run.lock"))).rejects.toMatchObject({ code: "E_CONFLICT" });
     await release();
   });
@@ -72,5 +72,25 @@ describe("the lock of a directory", () => {
     await writeFile(path, owner(2 ** 22 + 1));
     const results = await Promise.allSettled(Array.from({ length: 20 }, () => takeLock(path)));
     expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+  });
+
+  it("of a dead process is taken over by one of several processes", { timeout: 60_000 }, async () => {
+    const directory = await temporaryDirectory();
+    const execArgv = ["--conditions=whetstone/source", "--import", "tsx"];
+    const holders = Array.from({ length: 4 }, () => fork(join(import.meta.dirname, "../support/lock-holder.ts"), { execArgv }));
+    onTestFinished(() => holders.forEach((holder) => void holder.kill("SIGKILL")));
+    await Promise.all(holders.map((holder) => once(holder, "message")));
+    const ask = async (holder: ChildProcess, message: { readonly path?: string }) => {
+      holder.send(message);
+      return ((await once(holder, "message")) as [boolean])[0];
+    };
+    for (let round = 0; round < 50; round++) {
+      const path = join(directory, `${round}.lock`);
+      await writeFile(path, owner(2 ** 22 + 1));
+      const held = await Promise.all(holders.map((holder) => ask(holder, { path })));
+      expect(held.filter(Boolean)).toHaveLength(1);
+      await Promise.all(holders.map((holder) => ask(holder, {})));
+    }
+    expect(await readdir(directory)).toEqual([]);
   });
 });

@@ -1,42 +1,49 @@
 /** Lock file that gives a directory to one process at a time. */
-
-import { realpath, rename, rm, writeFile } from "node:fs/promises";
+import { createHash, randomUUID } from "node:crypto";
+import { link, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { z } from "zod";
 import { ConflictError } from "../errors.ts";
-import { isProcessAlive, type LockOwner, readLockOwner } from "./lock-owner.ts";
-import { pathExists } from "./file-system-error.ts";
+import { isMissingFile } from "./file-system-error.ts";
 
-/**
- * Real paths of the locks that this process holds. Any other lock file with this process id is left from an earlier process with the same
- * id.
- */
-const heldLocks = new Set<string>();
+const owner = z.object({ pid: z.int(), host: z.string(), id: z.string().optional() });
+
+/** Process that holds a lock file. `id` names the lock; locks of earlier versions have none. */
+export type LockOwner = z.infer<typeof owner>;
+
+/** Ids of the locks that this process holds. Any other lock with this process id is left from an earlier process with the same id. */
+const heldIds = new Set<string>();
+
+/** Noun for the locked directory in error messages, and the parameter that names the directory. */
+interface LockSubject {
+  readonly noun: string;
+  readonly param: string;
+}
 
 /**
  * Locks a directory for this process with a lock file that names the process. The lock of a dead process is taken over.
  *
  * @param path - Path of the lock file.
- * @param subject - Noun for the directory in the error message, and the parameter that names the directory.
  * @returns Function that releases the lock.
  * @throws ConflictError `E_CONFLICT` while another live process, or another user of the directory in this process, holds the lock.
  */
-export async function takeLock(path: string, subject: { readonly noun: string; readonly param: string }): Promise<() => Promise<void>> {
-  const real = await realPath(path);
-  const text = JSON.stringify({ pid: process.pid, host: hostname() });
-  for (;;) {
-    try {
-      await writeFile(path, text, { flag: "wx" });
-      heldLocks.add(real);
-      return async () => {
-        heldLocks.delete(real);
-        await rm(path, { force: true });
-      };
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    }
-    await removeStale(path, subject);
+export async function takeLock(path: string, subject: LockSubject): Promise<() => Promise<void>> {
+  const id = randomUUID();
+  const own = `${path}.${id}`;
+  heldIds.add(id);
+  try {
+    await writeFile(own, JSON.stringify({ pid: process.pid, host: hostname(), id }), { flag: "wx" });
+    while (!(await moveToFree(own, path))) if (await takeOver(own, path, subject)) break;
+  } catch (error) {
+    heldIds.delete(id);
+    throw error;
+  } finally {
+    await rm(own, { force: true });
   }
+  return async () => {
+    heldIds.delete(id);
+    await rm(path, { force: true });
+  };
 }
 
 /**
@@ -45,30 +52,95 @@ export async function takeLock(path: string, subject: { readonly noun: string; r
  * @param path - Path of the lock file, also by a symbolic link.
  */
 export async function lockOwner(path: string): Promise<LockOwner | null> {
-  const owner = await readLockOwner(path);
-  return owner !== null && (owner.host !== hostname() || (await isAlive(owner.pid, path))) ? owner : null;
+  const text = await readLock(path).catch(() => null);
+  return text === null ? null : aliveOwner(text);
 }
 
-/** Removes a lock file whose process is dead. @throws ConflictError `E_CONFLICT` if the process is alive. */
-async function removeStale(path: string, { noun, param }: { readonly noun: string; readonly param: string }): Promise<void> {
-  if (!(await pathExists(path))) return;
-  const other = await lockOwner(path);
+/** Gives a complete lock file its final name. Returns false if a file of this name exists. */
+async function moveToFree(own: string, path: string): Promise<boolean> {
+  try {
+    // Unlike a file that is created and then written, a link is never seen incomplete by another process.
+    await link(own, path);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "EEXIST") return false;
+    if (isMissingFile(error)) throw error;
+  }
+  // Some file systems have no hard links.
+  try {
+    await writeFile(path, await readFile(own), { flag: "wx" });
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "EEXIST") return false;
+    throw error;
+  }
+}
+
+/**
+ * Replaces the lock of a dead process. Returns false if the lock has changed meanwhile.
+ *
+ * Several processes may find the same dead lock. The one that holds the lock for taking over exactly this content replaces it, if the content
+ * is still there; a process that is late finds the lock of the first one and leaves it alone.
+ *
+ * @throws ConflictError `E_CONFLICT` if the process is alive, or another one is taking over.
+ */
+async function takeOver(own: string, path: string, subject: LockSubject): Promise<boolean> {
+  const text = await readLock(path);
+  if (text === null) return false;
+  const other = aliveOwner(text);
   if (other !== null) {
+    const { noun, param } = subject;
     throw new ConflictError(
       `The ${noun} is in use by process ${other.pid} on ${other.host}. Wait for it, stop it, or choose another \`${param}\`; if it is surely gone, delete ${path}`,
       { param },
     );
   }
-  // Of several concurrent renames of the same file only one succeeds.
-  await rename(path, `${path}.${process.pid}.stale`).catch(() => undefined);
-  await rm(`${path}.${process.pid}.stale`, { force: true });
+  const release = await takeLock(`${path}.${createHash("sha256").update(text).digest("hex").slice(0, 16)}`, subject);
+  try {
+    if ((await readLock(path)) !== text) return false;
+    await rename(own, path);
+    return true;
+  } finally {
+    await release();
+  }
 }
 
-async function isAlive(pid: number, path: string): Promise<boolean> {
-  return pid === process.pid ? heldLocks.has(await realPath(path)) : isProcessAlive(pid);
+/** Returns the text of a lock file; null if the file does not exist. */
+function readLock(path: string): Promise<string | null> {
+  return readFile(path, "utf8").catch((error: unknown) => {
+    if (isMissingFile(error)) return null;
+    throw error;
+  });
 }
 
-/** Returns the path with the symbolic links of its directory resolved; the file need not exist. */
-async function realPath(path: string): Promise<string> {
-  return join(await realpath(dirname(path)), basename(path));
+/** Returns the process that the text of a lock file names; null if it names no process. */
+function parseLockOwner(text: string): LockOwner | null {
+  try {
+    return owner.safeParse(JSON.parse(text)).data ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** Whether a process of this machine is alive. */
+function isProcessAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // EPERM: the process is alive and belongs to another user.
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+/** Returns the process that the text of a lock file names; null if it names no process, or one that is dead. */
+function aliveOwner(text: string): LockOwner | null {
+  const owner = parseLockOwner(text);
+  if (owner === null || owner.host !== hostname()) return owner;
+  const isAlive = owner.pid === process.pid ? owner.id !== undefined && heldIds.has(owner.id) : isProcessAlive(owner.pid);
+  return isAlive ? owner : null;
+}
+
+function codeOf(error: unknown): string | undefined {
+  return (error as NodeJS.ErrnoException).code;
 }
