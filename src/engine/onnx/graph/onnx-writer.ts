@@ -7,8 +7,14 @@ const IR_VERSION = 10;
 /** Version of the ONNX operator set that the ops are written for. */
 const OPSET = 21;
 
+/** Value of `TensorProto.DataLocation` for external data. */
+const EXTERNAL = 1;
+
 /** Codes of the element types in `TensorProto.DataType`. */
 const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bool: 9, float16: 10 };
+
+/** No inputs. */
+const NONE: ReadonlySet<string> = new Set();
 
 /**
  * Serializes a graph as an ONNX model. Nodes that no output depends on are omitted, so an op may record more than its caller uses.
@@ -19,10 +25,12 @@ const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bo
  *
  * Field numbers are defined in `onnx.proto3`.
  *
+ * @param constants - Names of the inputs that become initializers of the model. Their values are external data: the file with the name of
+ *   the input. @default none
  * @returns Bytes of a `ModelProto`, ready for an inference session.
  * @source https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3
  */
-export function writeOnnx(graph: Graph, name: string): Uint8Array {
+export function writeOnnx(graph: Graph, name: string, constants = NONE): Uint8Array {
   const nodes = liveNodes(graph);
   const used = new Set(nodes.flatMap((node) => node.inputs));
   for (const value of graph.outputs.values()) used.add(value);
@@ -37,7 +45,11 @@ export function writeOnnx(graph: Graph, name: string): Uint8Array {
       if (nameOf(value) !== output) message(writer, 1, (inner) => writeAlias(inner, nameOf(value), output));
     writer.tag(2, WireType.LengthDelimited).string(name);
     for (const [value, data] of graph.constants) if (used.has(value)) message(writer, 5, (inner) => writeTensor(inner, value, data));
-    for (const input of graph.inputs) if (used.has(input)) message(writer, 11, (inner) => writeValueInfo(inner, input.name, input));
+    for (const input of graph.inputs) {
+      if (!used.has(input)) continue;
+      if (constants.has(input.name)) message(writer, 5, (inner) => writeExternalTensor(inner, input));
+      else message(writer, 11, (inner) => writeValueInfo(inner, input.name, input));
+    }
     for (const [output, value] of graph.outputs) message(writer, 12, (inner) => writeValueInfo(inner, output, value));
     for (const value of nodes.flatMap((node) => node.outputs))
       if (value.dtype === "float32" && !graph.directNames.has(value))
@@ -95,10 +107,25 @@ function writeAttribute(writer: BinaryWriter, name: string, attribute: Attribute
 }
 
 function writeTensor(writer: BinaryWriter, value: Value, data: ConstantData): void {
-  for (const dim of value.shape) writer.tag(1, WireType.Varint).int64(dim as number);
-  writer.tag(2, WireType.Varint).int32(ELEMENT_TYPE[value.dtype]);
-  writer.tag(8, WireType.LengthDelimited).string(value.name);
+  writeTensorHead(writer, value);
   writer.tag(9, WireType.LengthDelimited).bytes(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+}
+
+/** Writes a tensor whose data is the external file with its name. */
+function writeExternalTensor(writer: BinaryWriter, value: Value): void {
+  writeTensorHead(writer, value);
+  message(writer, 13, (entry) => {
+    entry.tag(1, WireType.LengthDelimited).string("location");
+    entry.tag(2, WireType.LengthDelimited).string(value.name);
+  });
+  writer.tag(14, WireType.Varint).int32(EXTERNAL);
+}
+
+/** Writes shape, element type and name of a tensor. */
+function writeTensorHead(writer: BinaryWriter, { shape, dtype, name }: Value): void {
+  for (const dim of shape) writer.tag(1, WireType.Varint).int64(dim as number);
+  writer.tag(2, WireType.Varint).int32(ELEMENT_TYPE[dtype]);
+  writer.tag(8, WireType.LengthDelimited).string(name);
 }
 
 function writeValueInfo(writer: BinaryWriter, name: string, value: Value): void {

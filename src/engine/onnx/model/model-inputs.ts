@@ -26,6 +26,8 @@ export interface ModelInputs {
   readonly weights: ReadonlyMap<string, Value>;
   /** Product of rows and a transposed matrix `[out, in]`; set if weights are transposed. @default `matmul` with `[in, out]` */
   readonly product?: Product | undefined;
+  /** Matrix of the output head, if tied embeddings have a graph input of their own for it. @default the embedding */
+  readonly tiedHead?: Value | undefined;
   /** Linear layer without bias; set if linear layers have adapters. @default `product` with the layer's weight */
   readonly project?: Projection | undefined;
   /** Positions of the tokens, `[B, T]` int64. */

@@ -124,9 +124,9 @@ export function finalNorm(inputs: ModelInputs, hidden: Value): Value {
 
 /** Computes logits `[S, V]` of hidden states `[S, H]` after the final norm. */
 export function headProduct(inputs: ModelInputs, hidden: Value): Value {
-  const { config, weights, product = (x: Value, weight: Value) => matmul(x, weight, { transposeB: true }) } = inputs;
+  const { config, weights, tiedHead, product = (x: Value, weight: Value) => matmul(x, weight, { transposeB: true }) } = inputs;
   const normed = scaled(hidden, config.scales.logits);
-  const pieces = piecesOf(weights, headName(config));
+  const pieces = tiedHead ? [tiedHead] : piecesOf(weights, headName(config));
   if (config.isTied) {
     const parts = pieces.map((piece) => product(normed, piece));
     return join(parts, 1, config.vocabularySize);

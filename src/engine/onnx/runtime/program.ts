@@ -78,6 +78,11 @@ export interface ProgramOptions {
    * float32 inputs of the graph whose tensors are float16. A node converts them where it reads them, and computes in float32. @default none
    */
   readonly float16?: ReadonlySet<string> | undefined;
+  /**
+   * Inputs of the graph with the same values in all runs, which become part of the compiled graph: the runtime rearranges the matrices of
+   * products once, in a copy of its own. Runs do not feed them. @default none
+   */
+  readonly constants?: ReadonlyMap<string, Float32Array> | undefined;
 }
 
 /** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
@@ -119,7 +124,7 @@ export class Program {
 
   /** Compiles a graph. @throws EngineError `E_ENGINE` if the runtime rejects the graph. */
   static async compile(graph: Graph, name: string, options: ProgramOptions): Promise<Program> {
-    const { device = cpu, resident = () => false, hosted = () => false } = options;
+    const { device = cpu, resident = () => false, hosted = () => false, constants = new Map<string, Float32Array>() } = options;
     const ort = await loadRuntime();
     const packed = device.packsInputs ? packedInputs(graph, hosted) : [];
     const lowered = device.lower(graph, { packed, float16: options.float16 });
@@ -127,8 +132,9 @@ export class Program {
     const profile = device.onPlacement === null ? null : await newProfile();
     try {
       const { extra, ...ofDevice } = device.sessionOptions(outputs, (options.float16?.size ?? 0) > 0);
-      const session = await ort.InferenceSession.create(writeOnnx(lowered, name), {
+      const session = await ort.InferenceSession.create(writeOnnx(lowered, name, new Set(constants.keys())), {
         ...ofDevice,
+        externalData: Array.from(constants, ([path, values]) => ({ path, data: bytesOf(values) })),
         ...(profile === null ? {} : { enableProfiling: true, profileFilePrefix: profile }),
         intraOpNumThreads: options.threads,
         interOpNumThreads: 1,
@@ -192,6 +198,10 @@ export class Program {
     if (this.#profile !== null) await dropProfile(this.#profile);
     this.#profile = null;
   }
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Float32Array): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
 /** Returns the inputs that are packed into one: none if there is only one. */

@@ -1,5 +1,5 @@
 /** Batch of running requests, which advance together, one token at a time. */
-import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { loadRuntime } from "../runtime/program.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { maxSampledLength } from "../model/rope.ts";
 import { advance } from "./advance.ts";
@@ -109,10 +109,9 @@ export class SampleBatch {
   /** Decodes one more token for every row. */
   async decode(): Promise<void> {
     const rows = this.#rows;
-    const { cached: size, grouped } = this.#place.batchRows(this.weights.config, Math.max(MIN_ROWS, rows.length));
-    const padded = grouped ?? size;
-    const tokens = new Int32Array(padded);
-    const pasts = new Int32Array(padded);
+    const size = this.#place.batchRows(Math.max(MIN_ROWS, rows.length));
+    const tokens = new Int32Array(size);
+    const pasts = new Int32Array(size);
     let longest = 1;
     rows.forEach((row, b) => {
       tokens[b] = row.tokens.at(-1)!;
@@ -129,14 +128,11 @@ export class SampleBatch {
       tokens,
       pasts,
       lengths: pasts.map((past) => past + 1),
-      feeds: {
-        ...(await this.#cache.feeds(Tensor, size, pasts)),
-        ...(grouped === null ? {} : paddingFeeds(Tensor, size, grouped)),
-      },
+      feeds: await this.#cache.feeds(Tensor, size, pasts),
       fetches: this.#fetches,
-      last: Int32Array.from({ length: padded }, (_, b) => b),
+      last: Int32Array.from({ length: size }, (_, b) => b),
       needsLogits: this.#needsLogits,
-      draws: this.#place.drawsTokens ? drawInputs(rows, padded) : null,
+      draws: this.#place.drawsTokens ? drawInputs(rows, size) : null,
     });
     this.#cache.append(output.results, pasts, rows.length);
     for (const row of rows) row.length++;
@@ -217,14 +213,4 @@ export class SampleBatch {
 function suspended({ request, tokens, sampled }: RunningRow): Request {
   const prompt = Int32Array.from([...request.prompt, ...tokens]);
   return { ...request, prompt, sampled, params: { ...request.params, promptLogprobs: undefined } };
-}
-
-/**
- * Builds the index inputs of a batch padded to whole groups: `real` lists the rows in the cache, `spread` gives for each padded row the row
- * to take attention from.
- */
-function paddingFeeds(TensorClass: TensorConstructor, size: number, padded: number): Tensors {
-  const real = BigInt64Array.from({ length: size }, (_, b) => BigInt(b));
-  const spread = BigInt64Array.from({ length: padded }, (_, b) => (b < size ? BigInt(b) : 0n));
-  return { real: new TensorClass("int64", real, [size]), spread: new TensorClass("int64", spread, [padded]) };
 }

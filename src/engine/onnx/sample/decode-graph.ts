@@ -6,7 +6,7 @@ import { perHeadAttention } from "../model/heads.ts";
 import { isWindowed } from "../model/layer-windows.ts";
 import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
-import { productOfGroups } from "./transposed.ts";
+import { originalWeights, preparedWeights } from "./transposed.ts";
 
 /**
  * Builds the graph for one new token of each of `B` rows.
@@ -20,13 +20,8 @@ import { productOfGroups } from "./transposed.ts";
 export function decodeGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const grouped = config.heads / config.kvHeads;
   const dims = { batch: "batch", time: 1, rows: "batch", grouped, owners: "owners" };
-  return samplerGraph(
-    config,
-    hasAdapters,
-    dims,
-    isLarge(config) ? { product: productOfGroups, isGrouped: true } : null,
-    readOnlyCacheAttention,
-  );
+  const declareWeights = (graph: Graph) => (isLarge(config) ? preparedWeights : originalWeights)(graph, config);
+  return samplerGraph(config, hasAdapters, dims, declareWeights, readOnlyCacheAttention);
 }
 
 /** Returns the attention layer over the cache and the new token. */

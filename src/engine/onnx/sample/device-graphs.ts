@@ -2,7 +2,7 @@
 import type { Graph, Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Layout } from "../model/parameters.ts";
-import type { ModelInputs } from "../model/model-inputs.ts";
+import { type ModelInputs, weightInputs } from "../model/model-inputs.ts";
 import { type CacheDims, cachingAttention, FIXED } from "./caching-attention.ts";
 import { drawOutputs } from "./draw-graph.ts";
 import type { ForwardKind } from "./forward.ts";
@@ -26,7 +26,8 @@ export function deviceGraph(kind: ForwardKind, config: ModelConfig, hasAdapters:
   const isDecoding = kind === "decode" || kind === "draw";
   const dims = isDecoding ? { batch: "batch", time: 1, rows: "batch" } : { batch: "batch", time: "time", rows: "rows" };
   const attend = (inputs: ModelInputs) => cachingAttention(inputs, CACHES[kind]);
-  const graph = samplerGraph(config, hasAdapters, dims, null, attend, outputsOf(kind), !isDecoding, layout);
+  const declareWeights = (graph: Graph) => ({ weights: weightInputs(graph, layout) });
+  const graph = samplerGraph(config, hasAdapters, dims, declareWeights, attend, outputsOf(kind), !isDecoding);
   if (isDecoding) graph.smallDims.add("batch");
   return graph;
 }

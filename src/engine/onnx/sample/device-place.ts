@@ -115,13 +115,14 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
   const forwardOf = (precision: WeightPrecision) =>
     new Forward<OnDevice>({
       build: (kind, config, hasAdapters) => deviceGraph(kind, config, hasAdapters, storedLayout(memory, config)),
-      options: (_kind, config) => ({
+      options: (_kind, { config }) => ({
         threads: 1,
         device,
         resident: residentKeys(config),
         hosted: (input) => HOSTED.has(input),
         float16: float16Inputs(storedLayout(memory, config), precision),
       }),
+      isPrepared: () => false,
       hasFixedOutputs: true,
       constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
     });
@@ -134,8 +135,8 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
     async open() {
       maxPiece ??= (await hasExactAttention(device)) ? MAX_PIECE : MAX_SAFE_PIECE;
     },
-    batchRows: (_config, count) => ({ cached: paddedRows(count), grouped: null }),
-    prepare: (kind, weights, ...more) => forward[(weights as OnDevice).precision].prepare(kind, weights, ...more),
+    batchRows: (count) => paddedRows(count),
+    prepare: (kind, weights, ...more) => forward[(weights as OnDevice).precision].prepare(kind, weights as OnDevice, ...more),
     run(input) {
       const { weights } = input as ForwardInput<OnDevice>;
       return forward[weights.precision].run({ ...input, weights });

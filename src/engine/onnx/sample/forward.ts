@@ -23,7 +23,9 @@ const MAX_PROGRAMS = 16;
 /** Graphs of a place and the weights that they read. */
 export interface ForwardPlace<W extends PlacedWeights> {
   build(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Graph;
-  options(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): ProgramOptions;
+  options(kind: ForwardKind, weights: W, hasAdapters: boolean): ProgramOptions;
+  /** Whether programs of a kind hold weights as constants, so that each model has programs of its own. */
+  isPrepared(kind: ForwardKind, config: ModelConfig): boolean;
   /** Whether all runs of a program return the same outputs, as a program with resident outputs requires. */
   readonly hasFixedOutputs: boolean;
   /** Returns the graph inputs that are the same for all runs: weights and rotary tables. */
@@ -84,6 +86,8 @@ export interface ForwardOutput {
 export class Forward<W extends PlacedWeights> {
   readonly #place: ForwardPlace<W>;
   readonly #programs = new ProgramCache(MAX_PROGRAMS);
+  /** Programs that hold weights. */
+  readonly #prepared = new Map<W, ProgramCache>();
   /** Configurations as text: writing them in every run takes time that a small model notices. */
   readonly #texts = new WeakMap<ModelConfig, string>();
 
@@ -92,8 +96,14 @@ export class Forward<W extends PlacedWeights> {
   }
 
   /** Compiles the graph that {@link run} needs, so that the time of a run does not include compilation. */
-  async prepare(kind: ForwardKind, { config }: PlacedWeights, hasAdapters: boolean, needsLogits: boolean): Promise<void> {
-    await this.#program(kind, config, hasAdapters, needsLogits);
+  async prepare(kind: ForwardKind, weights: W, hasAdapters: boolean, needsLogits: boolean): Promise<void> {
+    await this.#program(kind, weights, hasAdapters, needsLogits);
+  }
+
+  /** Frees the programs that hold these weights. */
+  forget(weights: W): void {
+    this.#prepared.get(weights)?.clear();
+    this.#prepared.delete(weights);
   }
 
   /** Runs one pass. Compiles its graph first if neither {@link prepare} nor an earlier pass did. */
@@ -101,7 +111,7 @@ export class Forward<W extends PlacedWeights> {
     const { kind, weights, adapters, owners, tokens, pasts, last, draws, needsLogits } = input;
     const { vocabularySize } = weights.config;
     const { Tensor } = await loadRuntime();
-    const program = await this.#program(kind, weights.config, adapters !== null, needsLogits);
+    const program = await this.#program(kind, weights, adapters !== null, needsLogits);
     const size = pasts.length;
     const time = tokens.length / size;
     const results = await program.run(
@@ -133,11 +143,15 @@ export class Forward<W extends PlacedWeights> {
     };
   }
 
-  #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
+  #program(kind: ForwardKind, weights: W, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
+    const { config } = weights;
+    const programs = this.#place.isPrepared(kind, config)
+      ? getOrInsert(this.#prepared, weights, () => new ProgramCache(MAX_PROGRAMS))
+      : this.#programs;
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
     const text = getOrInsert(this.#texts, config, () => JSON.stringify(config));
-    return this.#programs.get(`${kind} ${hasAdapters} ${isSeparate} ${text}`, () =>
-      Program.compile(this.#place.build(kind, config, hasAdapters), kind, this.#place.options(kind, config, hasAdapters)),
+    return programs.get(`${kind} ${hasAdapters} ${isSeparate} ${text}`, () =>
+      Program.compile(this.#place.build(kind, config, hasAdapters), kind, this.#place.options(kind, weights, hasAdapters)),
     );
   }
 }

@@ -11,7 +11,7 @@ import type { Tensors } from "../runtime/program.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { cachingAttention } from "./caching-attention.ts";
 import { decodeGraph } from "./decode-graph.ts";
-import { Forward, type ForwardPlace } from "./forward.ts";
+import { Forward, type ForwardKind, type ForwardPlace } from "./forward.ts";
 import { KvCache } from "./kv-cache.ts";
 import type { SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 import type { Weights } from "./policies.ts";
@@ -20,7 +20,7 @@ import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { samplerGraph } from "./sampler-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
-import { inGroups, originalShape, productOfMany, transposeMatrices } from "./transposed.ts";
+import { originalShape, originalWeights, preparedMatrices, transposeMatrices } from "./transposed.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Trained weights in the process's memory. */
@@ -37,9 +37,15 @@ export interface HostPolicyWeights extends Weights {
 /** Min length of a cached prefix that is worth a separate prefill, in tokens. */
 const MIN_SHARED_PREFIX = 4 * BLOCK_TOKENS;
 
-/** Returns the source of weights in the process's memory. Other events of the thread run while it reads and rearranges them. */
-export function hostWeights(): WeightsSource<HostTrained, HostPolicyWeights, LoadedAdapter> {
-  const bases = new Leases<string, HostPolicyWeights>();
+/**
+ * Returns the source of weights in the process's memory. Other events of the thread run while it reads and rearranges them.
+ *
+ * @param onUnused - Called with weights that no policy uses any more. @default no callback
+ */
+export function hostWeights(
+  onUnused: (weights: HostPolicyWeights) => void = () => {},
+): WeightsSource<HostTrained, HostPolicyWeights, LoadedAdapter> {
+  const bases = new Leases<string, HostPolicyWeights>({ dispose: onUnused });
   const tables = new WeakMap<ModelConfig, Promise<RotaryTables>>();
   /** Returns the rotary tables of a configuration. The padding of a prompt's last piece may reach beyond the context. */
   const rotaryOf = (config: ModelConfig): Promise<RotaryTables> =>
@@ -58,7 +64,9 @@ export function hostWeights(): WeightsSource<HostTrained, HostPolicyWeights, Loa
     },
     adapter: (config, { flat }, lora) => ({ ...lora, flat, layout: adapterLayout(config, lora.rank) }),
     read: readAdapterOrWeights,
-    free: () => {},
+    free: (held) => {
+      if ("rotary" in held) onUnused(held);
+    },
   };
 }
 
@@ -68,7 +76,12 @@ export function hostWeights(): WeightsSource<HostTrained, HostPolicyWeights, Loa
  */
 function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
-  return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfMany, isGrouped: false } : null, cachingAttention);
+  return samplerGraph(config, hasAdapters, dims, (graph) => originalWeights(graph, config), cachingAttention);
+}
+
+/** Whether the matrices of a model are constants of a program. */
+function isPrepared(kind: ForwardKind, config: ModelConfig): boolean {
+  return kind === "decode" && isLarge(config);
 }
 
 /** Creates the graphs of the processor. @param maxThreads - Max threads inside one op. */
@@ -79,9 +92,11 @@ export function hostGraphs(maxThreads: number): ForwardPlace<HostPolicyWeights> 
       if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
       return (kind === "decode" ? decodeGraph : promptGraph)(config, hasAdapters);
     },
-    options: (kind, config, hasAdapters) => ({
+    options: (kind, { config, layout, flat }, hasAdapters) => ({
       threads: (kind === "decode" ? decodeThreads : promptThreads)(config, hasAdapters, maxThreads),
+      constants: isPrepared(kind, config) ? preparedMatrices(config, layout, flat) : undefined,
     }),
+    isPrepared,
     hasFixedOutputs: false,
     constants(TensorClass, weights) {
       return getOrInsert(constants, weights, () => {
@@ -97,15 +112,15 @@ export function hostGraphs(maxThreads: number): ForwardPlace<HostPolicyWeights> 
 
 /** Creates the place of a sampler on the processor, and its source of weights. @param maxThreads - Max threads inside one op. */
 export function onHost(maxThreads: number): SamplerPlace<HostTrained> {
-  return { place: hostPlace(maxThreads), weights: hostWeights() };
+  const forward = new Forward(hostGraphs(maxThreads));
+  return { place: hostPlace(forward), weights: hostWeights((weights) => forward.forget(weights)) };
 }
 
-function hostPlace(maxThreads: number): SamplingPlace {
-  const forward = new Forward(hostGraphs(maxThreads));
+function hostPlace(forward: Forward<HostPolicyWeights>): SamplingPlace {
   return {
-    batchRows: (config, count) => ({ cached: count, grouped: isLarge(config) ? inGroups(count) : null }),
+    batchRows: (count) => count,
     open: () => Promise.resolve(),
-    prepare: (kind, weights, hasAdapters, needsLogits) => forward.prepare(kind, weights, hasAdapters, needsLogits),
+    prepare: (kind, weights, ...more) => forward.prepare(kind, weights as HostPolicyWeights, ...more),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: false,
     minPiece: BLOCK_TOKENS,

@@ -101,11 +101,8 @@ export interface WeightsSource<T extends { readonly lora: Adapter | null }, W ex
 
 /** Memory and programs of a sampler. */
 export interface SamplingPlace {
-  /**
-   * Returns the padded sizes of a batch of `count` rows: rows of the cache, and rows of the products if they are computed in whole groups
-   * (null otherwise).
-   */
-  batchRows(config: ModelConfig, count: number): { readonly cached: number; readonly grouped: number | null };
+  /** Returns the padded size of a batch of `count` rows. */
+  batchRows(count: number): number;
   /** Checks the programs; called before the first request. Calls after a successful one have no effect. */
   open(): Promise<void>;
   /** Compiles a graph, so that the time of a run does not include compilation. */

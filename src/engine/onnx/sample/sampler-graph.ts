@@ -1,19 +1,10 @@
 /** Common parts of the prefill and decode graphs: everything except attention. */
 import { add, after, type Dim, gatherRows, Graph, join, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { adapterNames, baseLayout, type LinearSpec } from "../model/parameters.ts";
+import { adapterNames, type LinearSpec } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
-import {
-  type AttentionLayer,
-  type BatchDims,
-  type ModelInputs,
-  type Product,
-  type Projection,
-  rotaryInputs,
-  weightInputs,
-} from "../model/model-inputs.ts";
+import { type AttentionLayer, type BatchDims, type ModelInputs, type Projection, rotaryInputs } from "../model/model-inputs.ts";
 import { logits, times, transformer } from "../model/transformer.ts";
-import { originalWeights } from "./transposed.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Returns the names of a layer's cache inputs and outputs. */
@@ -46,67 +37,40 @@ export interface SamplerDims extends BatchDims {
   readonly owners?: Dim | undefined;
 }
 
-/** Product of rows with the transposed matrices of a large model. */
-export interface TransposedProduct {
-  readonly product: Product;
-  /** Whether rows must be padded to whole groups. */
-  readonly isGrouped: boolean;
-}
+/** Graph inputs of a model's weights, and the product with its matrices. */
+export type WeightInputs = Pick<ModelInputs, "weights" | "product" | "tiedHead">;
 
 /**
  * Builds a graph for `B` rows of `T` tokens each, `tokens` and `positions` `[B, T]`.
  *
  * `declareOutputs` receives the logits `[S, V]` of the tokens with the flat indices in `last`.
  *
- * If rows are padded to whole groups, `R` in all, each row has one token. `tokens`, `positions` and `last` then cover all `R` rows; the
- * other inputs and the outputs cover the first `B` rows, which `real` `[B]` lists. `spread` `[R]` gives for each row the row to take
- * attention from: for padding, any row.
- *
  * @param hasAdapters - Whether rows have low-rank adapters, each row its own.
- * @param transposed - Product with transposed matrices; null for a small model.
+ * @param declareWeights - Declares the weights.
  * @param attend - Creates the attention layer, which reads and writes the cache.
  * @param declareOutputs - Declares the outputs other than the cache. @default {@link distributionOutputs}
  * @param selectsTokens - Whether only the tokens in `last` have outputs, instead of all. @default true
- * @param layout - Layout of weights that are not transposed, whole or in pieces. @default whole
  */
 export function samplerGraph(
   config: ModelConfig,
   hasAdapters: boolean,
   dims: SamplerDims,
-  transposed: TransposedProduct | null,
+  declareWeights: (graph: Graph) => WeightInputs,
   attend: (inputs: ModelInputs) => AttentionLayer,
   declareOutputs: (logits: Value) => void = distributionOutputs,
   selectsTokens = true,
-  layout = baseLayout(config),
 ): Graph {
   const graph = new Graph();
-  const padding = transposed?.isGrouped ? paddingOf(graph, dims) : null;
-  const all: BatchDims = padding ? { batch: "filled", time: 1, rows: "filled" } : dims;
-  const tokens = graph.input("tokens", [all.batch, all.time], "int64");
-  const weights = transposed ? originalWeights(graph, config) : weightInputs(graph, layout);
-  const shared = {
-    graph,
-    config,
-    weights,
-    product: transposed?.product,
-    rotary: rotaryInputs(graph, config, "positions"),
-  };
-  const positions = graph.input("positions", [all.batch, all.time], "int64");
-  const attentionLayer = attend({ ...shared, dims, positions: padding ? padding.real(positions) : positions });
+  const tokens = graph.input("tokens", [dims.batch, dims.time], "int64");
+  const weightInputs = declareWeights(graph);
+  const positions = graph.input("positions", [dims.batch, dims.time], "int64");
+  const shared = { graph, config, dims, ...weightInputs, positions, rotary: rotaryInputs(graph, config, "positions") };
   const delta = hasAdapters ? adapterTerm(graph, config, dims) : undefined;
   const project: Projection | undefined =
-    delta &&
-    ((linear, x) =>
-      add(times(shared, x, getOrThrow(weights, linear.name)), padding ? padding.spread(delta(linear, padding.real(x))) : delta(linear, x)));
-  const inputs: ModelInputs = { ...shared, dims: all, positions, project };
-  const hidden = transformer(
-    inputs,
-    reshape(tokens, [all.rows]),
-    padding ? (layer, projected) => padding.spread(attentionLayer(layer, padding.real(projected))) : attentionLayer,
-  );
-  const allLogits = logits(inputs, selectsTokens ? gatherRows(hidden, graph.input("last", ["selected"], "int64")) : hidden);
-  const raw = padding ? padding.real(allLogits) : allLogits;
-  declareOutputs(raw);
+    delta && ((linear, x) => add(times(shared, x, getOrThrow(shared.weights, linear.name)), delta(linear, x)));
+  const inputs: ModelInputs = { ...shared, project };
+  const hidden = transformer(inputs, reshape(tokens, [dims.rows]), attend(shared));
+  declareOutputs(logits(inputs, selectsTokens ? gatherRows(hidden, graph.input("last", ["selected"], "int64")) : hidden));
   return graph;
 }
 
@@ -116,13 +80,6 @@ export function distributionOutputs(raw: Value): void {
   graph.output("logits", raw);
   graph.output("logprobs", logSoftmax(raw));
   graph.output("probs", softmax(raw));
-}
-
-/** Declares the inputs `real` and `spread`, and returns the gathers from all rows to real rows and back. */
-function paddingOf(graph: Graph, { rows }: BatchDims): Record<"real" | "spread", (x: Value) => Value> {
-  const real = graph.input("real", [rows], "int64");
-  const spread = graph.input("spread", ["filled"], "int64");
-  return { real: (x) => gatherRows(x, real), spread: (x) => gatherRows(x, spread) };
 }
 
 /**

@@ -1,47 +1,51 @@
 /**
- * Products with the transposed weights of large models. The runtime rearranges the right operand of a product before it multiplies, and
- * with few rows that takes longer than the product itself. So weights of large models stay as files store them, `[out, in]`, and are the
- * left operand: `yᵀ = W·xᵀ`. Small models stay in the processor's caches, where transposing the rows costs as much as it saves.
+ * Weights of large models, which stay as files store them: matrices are `[out, in]`. The runtime rearranges the right operand of a product
+ * before it multiplies, and with few rows that takes longer than the product itself. So the matrices of the decode graph are constants of
+ * its program, which the runtime rearranges once. Small models stay in the processor's caches, where rearranging costs little.
  */
 import { setImmediate } from "node:timers/promises";
-import { type Graph, matmul, productOfEach, reshape, transpose, type Value } from "../graph/index.ts";
+import { type Graph, matmul } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { baseLayout, type Layout, type Parameter, viewOf } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import type { Product } from "../model/model-inputs.ts";
+import type { WeightInputs } from "./sampler-graph.ts";
 import { first, itemAt } from "../../../base/util/values.ts";
 
-/**
- * Rows multiplied together. The summation order of a product depends on the number of columns of the right operand, so the number is fixed
- * to make a row's bits batch-invariant. 16 rows fill a register: fewer would cost the same.
- */
-export const GROUP_ROWS = 16;
-
-/** Returns `rows` rounded up to a multiple of {@link GROUP_ROWS}. */
-export function inGroups(rows: number): number {
-  return Math.ceil(rows / GROUP_ROWS) * GROUP_ROWS;
-}
-
-/**
- * Product `x·Wᵀ` for the rows of prompts, of which there are many. The runtime sums in shorter blocks than in {@link productOfGroups},
- * which is five times as accurate on the log-probabilities of SmolLM2.
- */
-export const productOfMany: Product = (x, weight) => matmul(x, weight, { transposeB: true });
-
-/** Product `x·Wᵀ` for rows in whole groups. */
-export const productOfGroups: Product = (x, weight) => {
-  const columns = transpose(reshape(x, ["groups", GROUP_ROWS, itemAt(x.shape, 1)]), [0, 2, 1]);
-  return reshape(transpose(productOfEach(weight, columns), [0, 2, 1]), [first(x.shape), first(weight.shape)]);
-};
+/** Product `x·Wᵀ` with a matrix `[out, in]`. */
+export const transposedProduct: Product = (x, weight) => matmul(x, weight, { transposeB: true });
 
 /** Returns the shape of a parameter's graph input: `[out, in]` for the matrices of a large model. */
 export function originalShape(config: ModelConfig, { kind, shape }: Parameter): readonly number[] {
   return kind === "matrix" && isLarge(config) ? shape.toReversed() : shape;
 }
 
-/** Declares one graph input per parameter of a model. */
-export function originalWeights(graph: Graph, config: ModelConfig): Map<string, Value> {
-  return new Map(baseLayout(config).parameters.map((each) => [each.name, graph.input(each.name, originalShape(config, each))]));
+/** Declares one graph input per parameter of a model, with the shapes of {@link originalShape}. */
+export function originalWeights(graph: Graph, config: ModelConfig): WeightInputs {
+  const weights = new Map(baseLayout(config).parameters.map((each) => [each.name, graph.input(each.name, originalShape(config, each))]));
+  return { weights, product: isLarge(config) ? transposedProduct : undefined };
+}
+
+/** Name of the graph input of a tied output head: the values of the embedding. */
+const TIED_HEAD = "tied_head";
+
+/**
+ * Declares the weights of a large model for a program with {@link preparedMatrices}. A tied output head is an input of its own, because the
+ * embedding is read by row and stays in the process's memory.
+ */
+export function preparedWeights(graph: Graph, config: ModelConfig): WeightInputs {
+  const { hiddenSize, vocabularySize, isTied } = config;
+  return { ...originalWeights(graph, config), tiedHead: isTied ? graph.input(TIED_HEAD, [vocabularySize, hiddenSize]) : undefined };
+}
+
+/** Returns the matrices of a large model as constants of a program, by the name of their graph input. */
+export function preparedMatrices({ isTied }: ModelConfig, { parameters }: Layout, flat: Float32Array): Map<string, Float32Array> {
+  const matrices = new Map<string, Float32Array>();
+  for (const parameter of parameters) {
+    if (parameter.kind === "matrix") matrices.set(parameter.name, viewOf(flat, parameter));
+    else if (parameter.kind === "embedding" && isTied) matrices.set(TIED_HEAD, viewOf(flat, parameter));
+  }
+  return matrices;
 }
 
 /** Transposes every matrix of a flat vector from `[in, out]` to `[out, in]`, in place. Other events of the thread run in between. */

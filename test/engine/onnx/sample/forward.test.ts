@@ -16,6 +16,7 @@ test("keeps at most 16 compiled graphs, releases the least recently used and com
     config: { ...config, contextLength },
     layout: baseLayout(config),
     flat: new Float32Array(0),
+    rotary: { cos: new Float32Array(0), sin: new Float32Array(0) },
   });
   const forward = new Forward(hostGraphs(1));
   for (let i = 0; i < 20; i++) {

@@ -1,7 +1,6 @@
 /** Matrix products. Transposition and scale are applied in the kernel, without a transposed copy. */
 import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
-import { first, last } from "../../../../base/util/values.ts";
 
 /** Options of {@link matmul}. */
 export interface MatmulOptions {
@@ -91,13 +90,6 @@ export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value, { is
       needed[2] ? (sum) => matmul(low, g, { transposeA: true, plus: sum ?? undefined }) : null,
     ],
   });
-}
-
-/** Computes `a·b[g]` for each `g`: `[M, K]` times `[G, K, N]` gives `[G, M, N]`. Has no gradient. */
-export function productOfEach(a: Value, b: Value): Value {
-  if (a.shape.length !== 2 || b.shape.length !== 3 || a.shape[1] !== b.shape[1])
-    throw new ShapeError(`Expected a matrix and a stack that multiply, got ${formatShape(a.shape)} and ${formatShape(b.shape)}`);
-  return a.graph.recordOne({ op: "MatMul", inputs: [a, b], output: { shape: [first(b.shape), first(a.shape), last(b.shape)] } });
 }
 
 function lastTwo(x: Value, isTransposed: boolean): [Dim, Dim] {
