@@ -1,7 +1,7 @@
 /** Options of `whetstone serve` that select the engine and the upstream. */
 import { InvalidArgumentError, Option, type Command } from "commander";
-import { DEVICE_CHOICES, WEIGHT_PRECISIONS } from "../engine/engine-info.ts";
-import { createTinkerEngine, type DeviceChoice, type Engine, type WeightPrecision } from "../engine/index.ts";
+import { DEVICE_CHOICES, ROLLOUT_PRECISIONS, WEIGHT_PRECISIONS } from "../engine/engine-info.ts";
+import { createTinkerEngine, type DeviceChoice, type Engine, type RolloutPrecision, type WeightPrecision } from "../engine/index.ts";
 import { ConfigError } from "../base/errors.ts";
 import { parseBaseSource, toLocalBaseSource } from "../base/util/base-model.ts";
 import { collected, parseSize } from "./arguments.ts";
@@ -21,6 +21,7 @@ export interface EngineFlags {
   readonly device?: DeviceChoice;
   readonly deviceMemory?: number;
   readonly weightPrecision?: WeightPrecision;
+  readonly rolloutPrecision?: RolloutPrecision;
   readonly offline?: boolean;
   readonly hubCache?: string;
   readonly upstream?: string;
@@ -33,7 +34,12 @@ export interface EngineFlags {
 }
 
 /** Names of the device options on the command line. */
-export const DEVICE_FLAGS = { device: "--device", deviceMemory: "--device-memory", weightPrecision: "--weight-precision" } as const;
+export const DEVICE_FLAGS = {
+  device: "--device",
+  deviceMemory: "--device-memory",
+  weightPrecision: "--weight-precision",
+  rolloutPrecision: "--rollout-precision",
+} as const;
 
 /** Returns a parser of a repeatable option `key=value`. */
 function pairs(toValue: (text: string) => string): (text: string, before: Readonly<Record<string, string>>) => Record<string, string> {
@@ -72,6 +78,12 @@ export function addEngineOptions(command: Command): Command {
         "--weight-precision <type>",
         "type in which the GPU stores weights that are not trained; float16 takes half the memory (default: WHETSTONE_WEIGHT_PRECISION, or float32)",
       ).choices(WEIGHT_PRECISIONS),
+    )
+    .addOption(
+      new Option(
+        "--rollout-precision <type>",
+        "number format of sampling on the processor; int8 samples few requests of models with more than 16 M weights several times as fast (default: WHETSTONE_ROLLOUT_PRECISION, or float32)",
+      ).choices(ROLLOUT_PRECISIONS),
     )
     .option("--offline", "use only cached base models of the model hub")
     .option("--hub-cache <path>", "cache of base models from the model hub (default: HF_HUB_CACHE, or hub in the data directory)")
@@ -120,6 +132,7 @@ export async function engineOf(options: EngineFlags): Promise<Engine | undefined
     "--device": options.device,
     "--device-memory": options.deviceMemory,
     "--weight-precision": options.weightPrecision,
+    "--rollout-precision": options.rolloutPrecision,
     "--offline": options.offline,
     "--hub-cache": options.hubCache,
   };

@@ -88,6 +88,7 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Pro
     device: options.device,
     deviceMemory: options.deviceMemory,
     weightPrecision: options.weightPrecision,
+    rolloutPrecision: options.rolloutPrecision,
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
   };
   const service = await startService({

@@ -48,6 +48,12 @@ export type WeightPrecision = "float32" | "float16";
 /** Values of {@link WeightPrecision}. */
 export const WEIGHT_PRECISIONS = ["float32", "float16"] as const satisfies readonly WeightPrecision[];
 
+/** Number format of the products with weights when the processor samples from models of more than 16 M weights. */
+export type RolloutPrecision = "float32" | "int8";
+
+/** Values of {@link RolloutPrecision}. */
+export const ROLLOUT_PRECISIONS = ["float32", "int8"] as const satisfies readonly RolloutPrecision[];
+
 /** Device that an engine computes on. */
 export interface DeviceInfo {
   /** The processor, or a GPU through WebGPU. */

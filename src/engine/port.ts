@@ -13,7 +13,7 @@ import type { SampledToken, SamplingParams } from "./sampling.ts";
 export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../base/training-rows.ts";
 export type { CallOptions, SamplingOptions } from "./call-options.ts";
 export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo } from "./engine-info.ts";
-export type { ThreadReport, VerifyBaseOptions, WeightPrecision, WorkerStatus } from "./engine-info.ts";
+export type { RolloutPrecision, ThreadReport, VerifyBaseOptions, WeightPrecision, WorkerStatus } from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";
 
 /** Low-rank adapters on every linear layer: `y = x·W + (alpha / rank)·(x·A)·B`. */

@@ -95,7 +95,7 @@ function mismatch(metrics: Metrics): TrainingWarning | null {
     code: "sampler-mismatch",
     value,
     threshold: MAX_MISMATCH,
-    message: `Sampler and trainer disagree about the same weights by ${short(value)} nats (\`sampler/mismatch_kl\` above ${MAX_MISMATCH}). Were the turns sampled from this model, at temperature 1, and are their token ids and log-probabilities the ones that were served? \`precalculate_logprobs\` takes the trainer's own.`,
+    message: `Sampler and trainer disagree about the same weights by ${short(value)} nats (\`sampler/mismatch_kl\` above ${MAX_MISMATCH}). Were the turns sampled from this model, at temperature 1, and are their token ids and log-probabilities the ones that were served? Rollouts in int8 (\`rolloutPrecision\`) differ by some 0.003 nats, which importance ratios correct. \`precalculate_logprobs\` takes the trainer's own.`,
   };
 }
 

@@ -1,5 +1,5 @@
 import { createDashboard } from "../lab/dashboard/index.ts";
-import type { DeviceChoice, Engine, WeightPrecision } from "../engine/port.ts";
+import type { DeviceChoice, Engine, RolloutPrecision, WeightPrecision } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError, NoSpaceError, WhetstoneError } from "../base/errors.ts";
 import { isFileSystemError } from "../base/util/file-system-error.ts";
@@ -55,8 +55,8 @@ export interface ServiceOptions {
   readonly apiKey?: string | undefined;
   /**
    * Engine for sampling and training. The service closes it on shutdown. Excludes the options of the embedded engine: `baseModels`,
-   * `allowedBaseRoots`, `hub` (except null), `samplers`, `samplerThreads`, `trainerThreads`, `device`, `deviceMemory` and
-   * `weightPrecision`.
+   * `allowedBaseRoots`, `hub` (except null), `samplers`, `samplerThreads`, `trainerThreads`, `device`, `deviceMemory`,
+   * `weightPrecision` and `rolloutPrecision`.
    *
    * @default the embedded engine
    */
@@ -123,6 +123,14 @@ export interface ServiceOptions {
    * @default `WHETSTONE_WEIGHT_PRECISION`, or "float32"
    */
   readonly weightPrecision?: WeightPrecision | undefined;
+  /**
+   * Number format of the products with weights when the processor samples from models of more than 16 M weights. "int8" samples few
+   * requests several times as fast, from slightly different distributions: recorded log-probabilities are theirs, and RL jobs correct the
+   * difference by importance ratios. An error with another device than "cpu".
+   *
+   * @default `WHETSTONE_ROLLOUT_PRECISION`, or "float32"
+   */
+  readonly rolloutPrecision?: RolloutPrecision | undefined;
   /** Limits of the service and of chat requests. A property that is absent or undefined has the default stated at its declaration. */
   readonly limits?:
     | Partial<

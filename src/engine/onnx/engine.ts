@@ -7,7 +7,7 @@ import { loadingBase, unresolvedBase } from "../base-failure.ts";
 import { checkSampling } from "../check-request.ts";
 import type { AdamParams, BaseModelInfo, CallOptions, SamplingOptions, Capabilities, DeviceChoice, DeviceInfo } from "../port.ts";
 import type { Engine, LossSpec, ModelHandle, PolicyVersion, Row, SamplingParams, StatePath } from "../port.ts";
-import type { VerifyBaseOptions, WeightPrecision, WorkerStatus } from "../port.ts";
+import type { RolloutPrecision, VerifyBaseOptions, WeightPrecision, WorkerStatus } from "../port.ts";
 import { checkThreadCounts } from "./counts.ts";
 import { BaseCatalog } from "./model/base-catalog.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
@@ -77,6 +77,14 @@ export interface OnnxEngineOptions {
    */
   readonly weightPrecision?: WeightPrecision | undefined;
   /**
+   * Number format of the products with weights when the processor samples from models of more than 16 M weights. `"int8"` rounds the
+   * matrices of the decode graph, the output head included, and the rows that they multiply to 8 bits in blocks of 32: few requests are
+   * sampled several times as fast. Recorded log-probabilities are those of the rounded model, so RL jobs correct the difference to the
+   * trained weights by importance ratios. Prompts are computed, and weights trained, in float32. An error with another device than
+   * `"cpu"`. @default "float32"
+   */
+  readonly rolloutPrecision?: RolloutPrecision | undefined;
+  /**
    * Called once per compiled graph with nodes that the processor computes although the graph runs on a GPU, except arithmetic on shapes and
    * token ids. @default no callback
    */
@@ -103,7 +111,7 @@ const POLICY_PREFIX = "policy-";
  * @returns Running engine; call `close` to stop its threads.
  * @throws EngineMissingError `E_ENGINE_MISSING` if onnxruntime-node cannot be loaded.
  * @throws ConfigError `E_CONFIG` for a number of threads or rows that is not an integer of at least 1, and for more than 4 trainer
- *   threads; for an unknown device or precision; for `deviceMemory` below 1 GB or with the device `"cpu"`; and for float16 weights with the
+ *   threads; for an unknown device or precision; for `rolloutPrecision` `"int8"` with another device than `"cpu"`; for `deviceMemory` below 1 GB or with the device `"cpu"`; and for float16 weights with the
  *   device `"cpu"`, or on an adapter without shader-f16.
  * @example
  * ```ts
@@ -116,12 +124,12 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   const samplerThreads = options.samplerThreads ?? availableParallelism();
   const { trainerThreads } = options;
   checkThreadCounts({ samplers, samplerThreads, trainerThreads, maxSamplingRows });
-  const { device, deviceMemory: memoryBytes, weightPrecision } = checkedDevice(options);
+  const { device, deviceMemory: memoryBytes, weightPrecision, rolloutPrecision } = checkedDevice(options);
   const bases = new BaseCatalog(options);
   await bases.check();
   await loadRuntime();
   const { onWorkerDeath: onDeath = () => {}, onFallback = () => {}, onDeviceUnavailable = () => {} } = options;
-  const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
+  const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes, rolloutPrecision };
   const startDevice = () =>
     deviceUnit({ sampler, memoryBytes, weightPrecision, onDeath, onFallback, acceptsSoftware: device === "webgpu" });
   const unitsOf = (main: ComputeUnit, startLarge: typeof startDevice | null) =>

@@ -47,7 +47,7 @@ const serviceReport = z.looseObject({
 });
 
 /** Environment variables that select the device of a service at its start. */
-const DEVICE_VARIABLES = ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION"];
+const DEVICE_VARIABLES = ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION", "WHETSTONE_ROLLOUT_PRECISION"];
 
 /**
  * Max time in milliseconds to wait for a service that another process is starting: from its lock of the data directory to its first

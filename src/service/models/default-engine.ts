@@ -11,7 +11,7 @@ import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
 /** Options of the service that configure its embedded engine. */
 interface DefaultEngineOptions extends Pick<
   OnnxEngineOptions,
-  "samplers" | "samplerThreads" | "trainerThreads" | "device" | "deviceMemory" | "weightPrecision"
+  "samplers" | "samplerThreads" | "trainerThreads" | "device" | "deviceMemory" | "weightPrecision" | "rolloutPrecision"
 > {
   readonly baseModels?: Readonly<Record<string, string>> | undefined;
   readonly allowedBaseRoots?: readonly string[] | "any" | undefined;
@@ -40,10 +40,12 @@ export async function checkEngine(options: EngineOptions): Promise<StartEngine |
 
 /** Rejects options of the embedded engine that a given engine would ignore. @throws ConfigError `E_CONFIG` */
 function rejectIgnored(options: EngineOptions): void {
-  const { baseModels, allowedBaseRoots, samplers, samplerThreads, trainerThreads, device, deviceMemory, weightPrecision } = options;
+  const { baseModels, allowedBaseRoots, samplers, samplerThreads, trainerThreads, ...others } = options;
+  const { device, deviceMemory, weightPrecision, rolloutPrecision } = others;
   // Without a hub, no engine fetches a base model.
-  const hub = options.hub ?? undefined;
-  const ignored = { baseModels, allowedBaseRoots, hub, samplers, samplerThreads, trainerThreads, device, deviceMemory, weightPrecision };
+  const hub = others.hub ?? undefined;
+  const ofDevice = { device, deviceMemory, weightPrecision, rolloutPrecision };
+  const ignored = { baseModels, allowedBaseRoots, hub, samplers, samplerThreads, trainerThreads, ...ofDevice };
   for (const [param, value] of Object.entries(ignored)) {
     if (value === undefined) continue;
     throw new ConfigError(

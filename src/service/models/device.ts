@@ -1,5 +1,5 @@
 /** Device of the embedded engine: its choice, and warnings about a missing GPU or about operators that the GPU lacks. */
-import type { DeviceChoice, WeightPrecision } from "../../engine/engine-info.ts";
+import type { DeviceChoice, RolloutPrecision, WeightPrecision } from "../../engine/engine-info.ts";
 import type { OnnxEngineOptions } from "../../engine/onnx/engine.ts";
 import {
   type CheckedDevice,
@@ -18,11 +18,11 @@ function variable(name: string): string | undefined {
 }
 
 /**
- * Returns the device options to use: each option, else its environment variable `WHETSTONE_DEVICE`, `WHETSTONE_DEVICE_MEMORY` or
- * `WHETSTONE_WEIGHT_PRECISION`, else its default.
+ * Returns the device options to use: each option, else its environment variable `WHETSTONE_DEVICE`, `WHETSTONE_DEVICE_MEMORY`,
+ * `WHETSTONE_WEIGHT_PRECISION` or `WHETSTONE_ROLLOUT_PRECISION`, else its default.
  *
- * With the device "cpu", the last two variables are ignored: an environment may set them for all programs of a machine. The options of the
- * same names are rejected, because a caller who gives them expects an effect.
+ * Variables without effect on the device are ignored, the second and third with "cpu" and the last with another device: an environment may
+ * set them for all programs of a machine. The options of the same names are rejected, because a caller who gives them expects an effect.
  *
  * @param names - Names of the options in messages; they differ between the library and the command line.
  * @throws ConfigError `E_CONFIG` for an option or variable that is not valid; the message names it.
@@ -36,11 +36,14 @@ export function chooseDevice(options: DeviceOptions, names: DeviceOptionNames = 
       deviceMemory: options.deviceMemory ?? (isCpu ? undefined : memoryOfVariable()),
       weightPrecision:
         options.weightPrecision ?? (isCpu ? undefined : (variable("WHETSTONE_WEIGHT_PRECISION") as WeightPrecision | undefined)),
+      rolloutPrecision:
+        options.rolloutPrecision ?? (isCpu ? (variable("WHETSTONE_ROLLOUT_PRECISION") as RolloutPrecision | undefined) : undefined),
     },
     {
       device: options.device === undefined ? "WHETSTONE_DEVICE" : names.device,
       deviceMemory: options.deviceMemory === undefined ? "WHETSTONE_DEVICE_MEMORY" : names.deviceMemory,
       weightPrecision: options.weightPrecision === undefined ? "WHETSTONE_WEIGHT_PRECISION" : names.weightPrecision,
+      rolloutPrecision: options.rolloutPrecision === undefined ? "WHETSTONE_ROLLOUT_PRECISION" : names.rolloutPrecision,
     },
   );
 }

@@ -15,7 +15,7 @@ function setVariable(value: string, name = "WHETSTONE_DEVICE"): void {
 }
 
 function clearVariables(): void {
-  for (const name of ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION"]) setVariable("", name);
+  for (const name of ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION", "WHETSTONE_ROLLOUT_PRECISION"]) setVariable("", name);
 }
 
 /** Starts a service on a missing data directory; returns the error, and whether the directory was created. */
@@ -35,7 +35,7 @@ const rejected = (message: string) => ({ code: "E_CONFIG", message, isCreated: f
 
 test("the option takes precedence over WHETSTONE_DEVICE, which takes precedence over the processor", () => {
   clearVariables();
-  expect(chooseDevice({})).toEqual({ device: "cpu", deviceMemory: undefined, weightPrecision: "float32" });
+  expect(chooseDevice({})).toEqual({ device: "cpu", deviceMemory: undefined, weightPrecision: "float32", rolloutPrecision: "float32" });
   expect(chooseDevice({ device: "auto" }).device).toBe("auto");
   setVariable("webgpu");
   expect(chooseDevice({}).device).toBe("webgpu");
@@ -109,6 +109,22 @@ test("rejects other invalid options of the embedded engine before the data direc
   expect(await failedStart({ baseModels: { base: "/nonexistent" } })).toMatchObject({ code: "E_CONFIG", isCreated: false });
 });
 
+test("the precision of rollouts is the option, else WHETSTONE_ROLLOUT_PRECISION, which other devices than the processor ignore", async () => {
+  clearVariables();
+  const precision = (options: Parameters<typeof chooseDevice>[0]) => chooseDevice(options).rolloutPrecision;
+  expect(precision({})).toBe("float32");
+  setVariable("int8", "WHETSTONE_ROLLOUT_PRECISION");
+  expect(precision({})).toBe("int8");
+  expect(precision({ device: "cpu", rolloutPrecision: "float32" })).toBe("float32");
+  expect(precision({ device: "webgpu" })).toBe("float32");
+  for (const device of ["webgpu", "auto"])
+    expect(await failedStart({ device, rolloutPrecision: "int8" })).toEqual(
+      rejected(`\`rolloutPrecision\` "int8" is for the processor, got the device "${device}": omit it, or select the device "cpu"`),
+    );
+  setVariable("int4", "WHETSTONE_ROLLOUT_PRECISION");
+  expect(await failedStart({})).toEqual(rejected('Expected `WHETSTONE_ROLLOUT_PRECISION` to be one of "float32", "int8", got "int4"'));
+});
+
 test.each([
   ["baseModels", {}],
   ["allowedBaseRoots", []],
@@ -119,6 +135,7 @@ test.each([
   ["device", "webgpu"],
   ["deviceMemory", 5],
   ["weightPrecision", "float16"],
+  ["rolloutPrecision", "int8"],
 ])("rejects `%s`, an option of the embedded engine, together with another engine", async (param, value) => {
   const message = `\`${param}\` is an option of the embedded engine, and \`engine\` selects another one: omit one of them, or configure the engine where it is created`;
   expect(await failedStart({ engine: createScriptedEngine(), [param]: value })).toEqual(rejected(message));

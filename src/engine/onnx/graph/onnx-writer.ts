@@ -11,7 +11,7 @@ const OPSET = 21;
 const EXTERNAL = 1;
 
 /** Codes of the element types in `TensorProto.DataType`. */
-const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bool: 9, float16: 10 };
+const ELEMENT_TYPE: Record<DType, number> = { float32: 1, uint8: 2, int32: 6, int64: 7, bool: 9, float16: 10 };
 
 /** No inputs. */
 const NONE: ReadonlySet<string> = new Set();

@@ -53,6 +53,9 @@ export function float16Tensor(TensorClass: TensorConstructor, bits: Uint16Array,
   return Object.assign(new TensorClass("float16", bits, dims), { cpuData: bits });
 }
 
+/** Values of inputs that are constants of a program, by name. */
+export type Constants = ReadonlyMap<string, Float32Array | Uint8Array>;
+
 /** Settings of a compiled graph. */
 export interface ProgramOptions {
   /** Threads per operator. */
@@ -82,7 +85,7 @@ export interface ProgramOptions {
    * Inputs of the graph with the same values in all runs, which become part of the compiled graph: the runtime rearranges the matrices of
    * products once, in a copy of its own. Runs do not feed them. @default none
    */
-  readonly constants?: ReadonlyMap<string, Float32Array> | undefined;
+  readonly constants?: Constants | undefined;
 }
 
 /** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
@@ -124,7 +127,7 @@ export class Program {
 
   /** Compiles a graph. @throws EngineError `E_ENGINE` if the runtime rejects the graph. */
   static async compile(graph: Graph, name: string, options: ProgramOptions): Promise<Program> {
-    const { device = cpu, resident = () => false, hosted = () => false, constants = new Map<string, Float32Array>() } = options;
+    const { device = cpu, resident = () => false, hosted = () => false, constants = new Map() as Constants } = options;
     const ort = await loadRuntime();
     const packed = device.packsInputs ? packedInputs(graph, hosted) : [];
     const lowered = device.lower(graph, { packed, float16: options.float16 });
@@ -200,7 +203,7 @@ export class Program {
   }
 }
 
-function bytesOf({ buffer, byteOffset, byteLength }: Float32Array): Uint8Array {
+function bytesOf({ buffer, byteOffset, byteLength }: Float32Array | Uint8Array): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 

@@ -1,12 +1,14 @@
 /** Decode graph: one more token for every running row. */
 import { add, concat, type Graph, matmul, softmax, split } from "../graph/index.ts";
+import type { RolloutPrecision } from "../../engine-info.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { isLarge } from "../model/size.ts";
 import { perHeadAttention } from "../model/heads.ts";
 import { isWindowed } from "../model/layer-windows.ts";
 import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
-import { originalWeights, preparedWeights } from "./transposed.ts";
+import { preparedWeights } from "./prepared.ts";
+import { originalWeights } from "./transposed.ts";
 
 /**
  * Builds the graph for one new token of each of `B` rows.
@@ -16,11 +18,13 @@ import { originalWeights, preparedWeights } from "./transposed.ts";
  *
  * Scores over the cache and the new token's score share one softmax, so masked capacity (`past_mask` `[B, 1, 1, C]`) contributes exact
  * zeros. Layers with a sliding window read `window_mask` instead, which also masks the tokens before the window.
+ *
+ * @param precision - Number format of the products of a large model. @default "float32"
  */
-export function decodeGraph(config: ModelConfig, hasAdapters: boolean): Graph {
+export function decodeGraph(config: ModelConfig, hasAdapters: boolean, precision: RolloutPrecision = "float32"): Graph {
   const grouped = config.heads / config.kvHeads;
   const dims = { batch: "batch", time: 1, rows: "batch", grouped, owners: "owners" };
-  const declareWeights = (graph: Graph) => (isLarge(config) ? preparedWeights : originalWeights)(graph, config);
+  const declareWeights = (graph: Graph) => (isLarge(config) ? preparedWeights(graph, config, precision) : originalWeights(graph, config));
   return samplerGraph(config, hasAdapters, dims, declareWeights, readOnlyCacheAttention);
 }
 

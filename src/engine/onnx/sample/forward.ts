@@ -23,7 +23,7 @@ const MAX_PROGRAMS = 16;
 /** Graphs of a place and the weights that they read. */
 export interface ForwardPlace<W extends PlacedWeights> {
   build(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Graph;
-  options(kind: ForwardKind, weights: W, hasAdapters: boolean): ProgramOptions;
+  options(kind: ForwardKind, weights: W, hasAdapters: boolean): ProgramOptions | Promise<ProgramOptions>;
   /** Whether programs of a kind hold weights as constants, so that each model has programs of its own. */
   isPrepared(kind: ForwardKind, config: ModelConfig): boolean;
   /** Whether all runs of a program return the same outputs, as a program with resident outputs requires. */
@@ -150,8 +150,8 @@ export class Forward<W extends PlacedWeights> {
       : this.#programs;
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
     const text = getOrInsert(this.#texts, config, () => JSON.stringify(config));
-    return programs.get(`${kind} ${hasAdapters} ${isSeparate} ${text}`, () =>
-      Program.compile(this.#place.build(kind, config, hasAdapters), kind, this.#place.options(kind, weights, hasAdapters)),
+    return programs.get(`${kind} ${hasAdapters} ${isSeparate} ${text}`, async () =>
+      Program.compile(this.#place.build(kind, config, hasAdapters), kind, await this.#place.options(kind, weights, hasAdapters)),
     );
   }
 }

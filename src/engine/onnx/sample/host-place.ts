@@ -1,5 +1,6 @@
 /** Sampling on the processor. */
 import { Leases } from "../../../base/util/leases.ts";
+import type { RolloutPrecision } from "../../engine-info.ts";
 import type { Graph } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, viewOf } from "../model/parameters.ts";
@@ -20,7 +21,8 @@ import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { samplerGraph } from "./sampler-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
-import { originalShape, originalWeights, preparedMatrices, transposeMatrices } from "./transposed.ts";
+import { preparedMatrices } from "./prepared.ts";
+import { originalShape, originalWeights, transposeMatrices } from "./transposed.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Trained weights in the process's memory. */
@@ -84,17 +86,22 @@ function isPrepared(kind: ForwardKind, config: ModelConfig): boolean {
   return kind === "decode" && isLarge(config);
 }
 
-/** Creates the graphs of the processor. @param maxThreads - Max threads inside one op. */
-export function hostGraphs(maxThreads: number): ForwardPlace<HostPolicyWeights> {
+/**
+ * Creates the graphs of the processor.
+ *
+ * @param maxThreads - Max threads inside one op.
+ * @param precision - Number format of the decode graphs of large models. @default "float32"
+ */
+export function hostGraphs(maxThreads: number, precision: RolloutPrecision = "float32"): ForwardPlace<HostPolicyWeights> {
   const constants = new WeakMap<HostPolicyWeights, Tensors>();
   return {
     build(kind, config, hasAdapters) {
       if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
-      return (kind === "decode" ? decodeGraph : promptGraph)(config, hasAdapters);
+      return kind === "decode" ? decodeGraph(config, hasAdapters, precision) : promptGraph(config, hasAdapters);
     },
-    options: (kind, { config, layout, flat }, hasAdapters) => ({
-      threads: (kind === "decode" ? decodeThreads : promptThreads)(config, hasAdapters, maxThreads),
-      constants: isPrepared(kind, config) ? preparedMatrices(config, layout, flat) : undefined,
+    options: async (kind, weights, hasAdapters) => ({
+      threads: (kind === "decode" ? decodeThreads : promptThreads)(weights.config, hasAdapters, maxThreads),
+      constants: isPrepared(kind, weights.config) ? await preparedMatrices(weights, precision) : undefined,
     }),
     isPrepared,
     hasFixedOutputs: false,
@@ -110,9 +117,14 @@ export function hostGraphs(maxThreads: number): ForwardPlace<HostPolicyWeights> 
   };
 }
 
-/** Creates the place of a sampler on the processor, and its source of weights. @param maxThreads - Max threads inside one op. */
-export function onHost(maxThreads: number): SamplerPlace<HostTrained> {
-  const forward = new Forward(hostGraphs(maxThreads));
+/**
+ * Creates the place of a sampler on the processor, and its source of weights.
+ *
+ * @param maxThreads - Max threads inside one op.
+ * @param precision - Number format of the decode graphs of large models. @default "float32"
+ */
+export function onHost(maxThreads: number, precision?: RolloutPrecision): SamplerPlace<HostTrained> {
+  const forward = new Forward(hostGraphs(maxThreads, precision));
   return { place: hostPlace(forward), weights: hostWeights((weights) => forward.forget(weights)) };
 }
 

@@ -1,4 +1,5 @@
 /** Settings of a sampler, and their defaults. */
+import type { RolloutPrecision } from "../../engine-info.ts";
 import { DEFAULT_DEVICE_MEMORY } from "../runtime/device-memory.ts";
 
 /** Default of {@link SamplerSettings.maxRows}. */
@@ -18,6 +19,8 @@ export interface SamplerSettings {
    * a small model.
    */
   readonly threads: number;
+  /** Number format of the decode graphs of large models on the processor. @default "float32" */
+  readonly rolloutPrecision?: RolloutPrecision | undefined;
   /** Max rows that run at once; further requests wait. @default 256 */
   readonly maxRows?: number | undefined;
   /** Max prompt tokens computed at once while no row is running. @default 2048 */

@@ -1,7 +1,14 @@
 /** Validation of the device options of the embedded engine. */
 import { ConfigError } from "../../../base/errors.ts";
 import { shown } from "../../../base/util/shown.ts";
-import { DEVICE_CHOICES, type DeviceChoice, WEIGHT_PRECISIONS, type WeightPrecision } from "../../engine-info.ts";
+import {
+  DEVICE_CHOICES,
+  type DeviceChoice,
+  ROLLOUT_PRECISIONS,
+  type RolloutPrecision,
+  WEIGHT_PRECISIONS,
+  type WeightPrecision,
+} from "../../engine-info.ts";
 
 /** Min memory of a device in bytes. */
 const MIN_MEMORY = 1e9;
@@ -11,6 +18,7 @@ export interface DeviceOptions {
   readonly device?: DeviceChoice | undefined;
   readonly deviceMemory?: number | undefined;
   readonly weightPrecision?: WeightPrecision | undefined;
+  readonly rolloutPrecision?: RolloutPrecision | undefined;
 }
 
 /** Device options with defaults applied. */
@@ -19,6 +27,7 @@ export interface CheckedDevice {
   /** Memory of the device in bytes; undefined for the default. */
   readonly deviceMemory: number | undefined;
   readonly weightPrecision: WeightPrecision;
+  readonly rolloutPrecision: RolloutPrecision;
 }
 
 /** Names of the device options in messages: options, flags or environment variables. */
@@ -29,23 +38,26 @@ export const DEVICE_OPTION_NAMES: DeviceOptionNames = {
   device: "device",
   deviceMemory: "deviceMemory",
   weightPrecision: "weightPrecision",
+  rolloutPrecision: "rolloutPrecision",
 };
 
 /**
  * Returns the device options with defaults applied.
  *
  * @param names - Names of the options in messages.
- * @throws ConfigError `E_CONFIG` for an unknown device or precision, for a memory that is not valid, and for a memory or float16 weights
- *   with the processor.
+ * @throws ConfigError `E_CONFIG` for an unknown device or precision, for a memory that is not valid, for a memory or float16 weights with
+ *   the processor, and for rollouts in int8 with another device.
  */
 export function checkedDevice(options: DeviceOptions, names: DeviceOptionNames = DEVICE_OPTION_NAMES): CheckedDevice {
-  const { device = "cpu", deviceMemory, weightPrecision = "float32" } = options;
+  const { device = "cpu", deviceMemory, weightPrecision = "float32", rolloutPrecision = "float32" } = options;
   checkChoice(names.device, device, DEVICE_CHOICES);
   checkMemory(names.deviceMemory, deviceMemory);
   checkChoice(names.weightPrecision, weightPrecision, WEIGHT_PRECISIONS);
   if (device === "cpu" && deviceMemory !== undefined) rejectOnProcessor(names.deviceMemory, "is");
   if (device === "cpu" && weightPrecision === "float16") rejectOnProcessor(names.weightPrecision, `"float16" is`);
-  return { device, deviceMemory, weightPrecision };
+  checkChoice(names.rolloutPrecision, rolloutPrecision, ROLLOUT_PRECISIONS);
+  if (device !== "cpu" && rolloutPrecision === "int8") rejectOffProcessor(names.rolloutPrecision, device);
+  return { device, deviceMemory, weightPrecision, rolloutPrecision };
 }
 
 function checkChoice(param: string, value: string, choices: readonly string[]): void {
@@ -61,6 +73,12 @@ function checkMemory(param: string, memory: number | undefined): void {
 
 function rejectOnProcessor(param: string, what: string): never {
   throw new ConfigError(`\`${param}\` ${what} for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"`, {
+    param,
+  });
+}
+
+function rejectOffProcessor(param: string, device: DeviceChoice): never {
+  throw new ConfigError(`\`${param}\` "int8" is for the processor, got the device "${device}": omit it, or select the device "cpu"`, {
     param,
   });
 }

@@ -1,0 +1,145 @@
+/** Decode graphs with matrices rounded to 8 bits. */
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { ShapeError } from "../../../../src/base/errors.ts";
+import { createOnnxEngine } from "../../../../src/engine/index.ts";
+import { Graph, quantizedProduct } from "../../../../src/engine/onnx/graph/index.ts";
+import { loadRuntime, Program } from "../../../../src/engine/onnx/runtime/program.ts";
+import { quantizeRows } from "../../../../src/engine/onnx/sample/prepared.ts";
+import type { Engine, PolicyVersion, Row } from "../../../../src/engine/port.ts";
+import { uniform } from "../../../../src/base/util/rng.ts";
+import { writeRandomWeights } from "../../../bench/random-weights.ts";
+
+const SHIPPED = join(import.meta.dirname, "../../../../models/whetstone-tiny");
+
+let directory: string;
+let engine: Engine | undefined;
+beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), "whetstone-int8-"))));
+afterEach(async () => {
+  await engine?.close();
+  engine = undefined;
+  await rm(directory, { recursive: true, force: true });
+});
+
+const random = (seed: bigint, length: number) => Float32Array.from({ length }, (_, i) => 2 * uniform(seed, i) - 1);
+
+test("rounds each block of 32 elements to 8 bits with a scale of its own", () => {
+  const width = 70;
+  const values = random(1n, 3 * width);
+  values.fill(0, 0, 32);
+  values[40] = 5;
+  const { q, scales } = quantizeRows(values, width);
+  expect([q.length, scales.length]).toEqual([3 * 96, 3 * 3]);
+  expect(scales[0]).toBe(0);
+  expect(scales[1]).toBe(Math.fround(5 / 127));
+  for (let row = 0; row < 3; row++) {
+    for (let column = 0; column < 96; column++) {
+      const level = q[row * 96 + column]! - 128;
+      if (column >= width) {
+        expect(level).toBe(0);
+        continue;
+      }
+      const scale = scales[row * 3 + Math.floor(column / 32)]!;
+      expect(Math.abs(level)).toBeLessThanOrEqual(127);
+      expect(Math.abs(values[row * width + column]! - scale * level)).toBeLessThanOrEqual(scale * 0.501);
+    }
+  }
+});
+
+test("multiplies rows with a quantized matrix, each row as alone", async () => {
+  const [rows, inner, width] = [5, 70, 24];
+  const { q, scales } = quantizeRows(random(2n, width * inner), inner);
+  const x = random(3n, rows * inner);
+  const graph = new Graph();
+  const weight = graph.input("q", [width, 3, 32], "uint8");
+  graph.output("y", quantizedProduct(graph.input("x", ["rows", inner]), weight, graph.input("scales", [width, 3])));
+  const program = await Program.compile(graph, "product", {
+    threads: 1,
+    constants: new Map<string, Float32Array | Uint8Array>([
+      ["q", q],
+      ["scales", scales],
+    ]),
+  });
+  expect(program.inputNames).toEqual(["x"]);
+  const { Tensor } = await loadRuntime();
+  const product = async (values: Float32Array) =>
+    (await program.run({ x: new Tensor("float32", values, [values.length / inner, inner]) }, ["y"]))["y"]!.data as Float32Array;
+  const found = await product(x);
+  for (let row = 0; row < rows; row++) {
+    const single = x.slice(row * inner, (row + 1) * inner);
+    expect(await product(Float32Array.of(...single, ...single))).toEqual(
+      Float32Array.of(...found.subarray(row * width, (row + 1) * width), ...found.subarray(row * width, (row + 1) * width)),
+    );
+    for (let column = 0; column < width; column++) {
+      let [exact, bound] = [0, 0];
+      for (let k = 0; k < inner; k++) {
+        const element = scales[column * 3 + Math.floor(k / 32)]! * (q[column * 96 + k]! - 128);
+        exact += single[k]! * element;
+        // A row of values below 1 is rounded to multiples of at most 1 / 127.
+        bound += Math.abs(element) / 254;
+      }
+      expect(Math.abs(found[row * width + column]! - exact)).toBeLessThan(bound);
+    }
+  }
+  await program.release();
+});
+
+test("rejects a quantized matrix with another number of blocks", () => {
+  const graph = new Graph();
+  const multiply = () => quantizedProduct(graph.input("x", ["rows", 70]), graph.input("q", [8, 2, 32], "uint8"), graph.input("s", [8, 2]));
+  expect(multiply).toThrow(ShapeError);
+  expect(multiply).toThrow("got [rows, 70] and [8, 2, 32]");
+});
+
+test.each([
+  { label: "tied embeddings", shape: { vocab_size: 123_000 }, lora: undefined },
+  { label: "a head of its own, with an adapter", shape: { vocab_size: 62_000, tie_word_embeddings: false }, lora: { rank: 4 } },
+])(
+  "samples a large model in int8, bit-identical in a batch and with any threads: $label",
+  async ({ shape, lora }) => {
+    const config = JSON.parse(await readFile(join(SHIPPED, "config.json"), "utf8")) as object;
+    await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...shape, num_hidden_layers: 2, initializer_range: 0.1 }));
+    await writeRandomWeights(directory);
+    const found: unknown[] = [];
+    const differences: number[] = [];
+    for (const samplerThreads of [1, 2]) {
+      engine = await createOnnxEngine({ baseModels: { large: directory }, samplerThreads, trainerThreads: 1, rolloutPrecision: "int8" });
+      const model = await engine.createModel({ base: "large", seed: 1, lora });
+      const policy = await engine.publish(model);
+      const together = await Promise.all(Array.from({ length: 5 }, (_, index) => sample(policy, index)));
+      expect(await sample(policy, 3)).toEqual(together[3]);
+      found.push(together);
+      const rows = together.map((tokens, index): Row => {
+        const all = Int32Array.of(...promptOf(index), ...tokens.map(({ id }) => id));
+        return { tokens: all, weights: new Float32Array(all.length).fill(1, promptOf(index).length) };
+      });
+      const trained = await engine.forward(model, rows);
+      // The prompt is computed in float32, and with it the distribution of the first token.
+      together.forEach((tokens, index) => {
+        tokens.forEach(({ logprob }, t) => {
+          const difference = Math.abs(logprob - trained[index]![promptOf(index).length + t]!);
+          if (t === 0) expect(difference).toBeLessThan(2e-5);
+          else differences.push(difference);
+        });
+      });
+      await engine.close();
+      engine = undefined;
+    }
+    expect(found[1]).toEqual(found[0]);
+    const mean = differences.reduce((sum, difference) => sum + difference, 0) / differences.length;
+    expect(mean).toBeGreaterThan(1e-4);
+    expect(mean).toBeLessThan(0.1);
+  },
+  120_000,
+);
+
+const promptOf = (index: number) => Int32Array.from({ length: 8 + index }, (_, t) => (index * 31 + t * 17) % 50_000);
+
+async function sample(policy: PolicyVersion, index: number): Promise<{ readonly id: number; readonly logprob: number }[]> {
+  const tokens = [];
+  const params = { maxTokens: 5, temperature: 1, topP: 1, topK: 0, seed: BigInt(index), stopTokenIds: [], topLogprobs: 0 };
+  for await (const { id, logprob } of engine!.sample(policy, promptOf(index), params)) tokens.push({ id, logprob });
+  return tokens;
+}
