@@ -82,12 +82,24 @@ export interface ForwardOutput {
   readonly results: Tensors;
 }
 
+/**
+ * Time without a run after which a program that holds weights is freed for another program on the same weights, in milliseconds. In an RL
+ * run, the base model is sampled in the first step alone, and then its adapters.
+ */
+const IDLE_MS = 10_000;
+
+/** Program that holds weights, and the time of its last run. */
+interface PreparedProgram {
+  readonly program: ProgramCache;
+  usedMs: number;
+}
+
 /** Forward passes of a sampler, with a cache of compiled graphs. */
 export class Forward<W extends PlacedWeights> {
   readonly #place: ForwardPlace<W>;
   readonly #programs = new ProgramCache(MAX_PROGRAMS);
-  /** Programs that hold weights. */
-  readonly #prepared = new Map<W, ProgramCache>();
+  /** Programs that hold weights, by key. */
+  readonly #prepared = new Map<W, Map<string, PreparedProgram>>();
   /** Configurations as text: writing them in every run takes time that a small model notices. */
   readonly #texts = new WeakMap<ModelConfig, string>();
 
@@ -102,7 +114,7 @@ export class Forward<W extends PlacedWeights> {
 
   /** Frees the programs that hold these weights. */
   forget(weights: W): void {
-    this.#prepared.get(weights)?.clear();
+    for (const { program } of this.#prepared.get(weights)?.values() ?? []) program.clear();
     this.#prepared.delete(weights);
   }
 
@@ -145,14 +157,29 @@ export class Forward<W extends PlacedWeights> {
 
   #program(kind: ForwardKind, weights: W, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
     const { config } = weights;
-    const programs = this.#place.isPrepared(kind, config)
-      ? getOrInsert(this.#prepared, weights, () => new ProgramCache(MAX_PROGRAMS))
-      : this.#programs;
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
     const text = getOrInsert(this.#texts, config, () => JSON.stringify(config));
-    return programs.get(`${kind} ${hasAdapters} ${isSeparate} ${text}`, async () =>
+    const key = `${kind} ${hasAdapters} ${isSeparate} ${text}`;
+    const programs = this.#place.isPrepared(kind, config) ? this.#preparedPrograms(weights, key) : this.#programs;
+    return programs.get(key, async () =>
       Program.compile(this.#place.build(kind, config, hasAdapters), kind, await this.#place.options(kind, weights, hasAdapters)),
     );
+  }
+
+  /** Returns the cache of one program that holds weights. Before a new one, frees other programs on these weights that are not in use. */
+  #preparedPrograms(weights: W, key: string): ProgramCache {
+    const all = getOrInsert(this.#prepared, weights, () => new Map<string, PreparedProgram>());
+    const nowMs = performance.now();
+    if (!all.has(key)) {
+      for (const [other, { program, usedMs }] of all) {
+        if (nowMs - usedMs < IDLE_MS) continue;
+        program.clear();
+        all.delete(other);
+      }
+    }
+    const used = getOrInsert(all, key, () => ({ program: new ProgramCache(1), usedMs: nowMs }));
+    used.usedMs = nowMs;
+    return used.program;
   }
 }
 

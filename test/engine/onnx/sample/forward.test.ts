@@ -2,11 +2,15 @@ import { join } from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
+import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
 import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Forward } from "../../../../src/engine/onnx/sample/forward.ts";
 import { hostGraphs } from "../../../../src/engine/onnx/sample/host-place.ts";
 
-afterEach(() => void vi.restoreAllMocks());
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
 
 test("keeps at most 16 compiled graphs, releases the least recently used and compiles it again on use", async () => {
   const compile = vi.spyOn(Program, "compile");
@@ -27,4 +31,25 @@ test("keeps at most 16 compiled graphs, releases the least recently used and com
   await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(21 - 16));
   await forward.prepare("decode", weightsOf(65), false, false);
   expect(compile).toHaveBeenCalledTimes(22);
+});
+
+test("frees a program that holds weights for another one on the same weights once it is idle, and with the weights", async () => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  const compile = vi.spyOn(Program, "compile");
+  const release = vi.spyOn(Program.prototype, "release");
+  const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
+  const layout = baseLayout(config);
+  const weights = { config, layout, flat: new Float32Array(layout.length), rotary: rotaryTables(config) };
+  const forward = new Forward({ ...hostGraphs(1), isPrepared: () => true });
+  await forward.prepare("decode", weights, false, false);
+  await forward.prepare("decode", weights, true, false);
+  await forward.prepare("decode", weights, false, false);
+  expect([compile.mock.calls.length, release.mock.calls.length]).toEqual([2, 0]);
+  vi.advanceTimersByTime(11_000);
+  await forward.prepare("decode", weights, true, false);
+  await forward.prepare("prompt", weights, true, false);
+  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(1));
+  forward.forget(weights);
+  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(3));
+  expect(compile).toHaveBeenCalledTimes(3);
 });
