@@ -39,6 +39,7 @@ export type ErrorCode =
   | "E_REWARD"
   | "E_JUDGE"
   | "E_JUDGE_LIMIT"
+  | "E_GRADER"
   | "E_ENVIRONMENT"
   | "E_AGENT_PROCESS"
   | "E_JOB_FAILED"

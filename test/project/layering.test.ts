@@ -125,6 +125,7 @@ describe("the client-only entries", () => {
     "whetstone/capture",
     "whetstone/environment",
     "whetstone/judge",
+    "whetstone/graders",
     "whetstone/protocols",
     "whetstone/agent",
     "whetstone/scenarios",

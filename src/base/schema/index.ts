@@ -11,6 +11,7 @@ export * from "./checkpoint.ts";
 export * from "./common.ts";
 export * from "./completions.ts";
 export * from "./error.ts";
+export * from "./graders.ts";
 export * from "./health.ts";
 export * from "./messages.ts";
 export * from "./model.ts";

@@ -1,6 +1,7 @@
 /** Tokens of texts, as Python splits and orders them. */
 
 /** White space of Python's `str.split`: the Unicode property, and the separators U+001C to U+001F, which it lacks. */
+// oxlint-disable-next-line no-control-regex
 const WHITE_SPACE = /[\p{White_Space}\u001C-\u001F]+/u;
 
 /** Splits a text at white space, as Python's `str.split()` does. Returns an empty list for a text of white space only. */

@@ -1,0 +1,200 @@
+/** Checks of graders before anything runs. */
+import { ArgumentError, UnsupportedError } from "../base/errors.ts";
+import {
+  labelModelGrader,
+  multiGrader,
+  scoreModelGrader,
+  stringCheckGrader,
+  textSimilarityGrader,
+  type Grader,
+  type GraderMessage,
+  type SingleGrader,
+} from "../base/schema/index.ts";
+import { shown } from "../base/util/shown.ts";
+import { parseWith } from "../base/util/validation.ts";
+import { isRecord } from "../base/util/values.ts";
+import { GraderError } from "./errors.ts";
+import { FUNCTION_NAMES, parseFormula } from "./formula.ts";
+import { gradedSample } from "./sample.ts";
+import { parseTemplate, pathsOf, valueAt } from "./template.ts";
+
+/** Path of a value in a request. */
+type Path = readonly PropertyKey[];
+
+/** Options of {@link checkGrader} and {@link checkItem}. */
+export interface CheckOptions {
+  /** Path of the checked value in a request, prefixed to `param` of errors. @default [] */
+  readonly at?: Path | undefined;
+}
+
+const SCHEMAS: Readonly<Record<Grader["type"], typeof multiGrader | SingleSchema>> = {
+  string_check: stringCheckGrader,
+  text_similarity: textSimilarityGrader,
+  score_model: scoreModelGrader,
+  label_model: labelModelGrader,
+  multi: multiGrader,
+};
+type SingleSchema = typeof stringCheckGrader | typeof textSimilarityGrader | typeof scoreModelGrader | typeof labelModelGrader;
+
+/**
+ * Checks a grader, as before a training job: its fields, templates and formula. Nothing runs, and no model is asked.
+ *
+ * @param grader - Grader, as JSON or a value of its type.
+ * @param options - Path of the grader in a request.
+ * @returns the grader with defaults.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a `python` grader, the metric `cosine`, images, audio, and a multi grader in another one.
+ * @throws ArgumentError `E_ARGUMENT` for any other invalid grader; `param` is the path of the field.
+ * @example
+ * ```ts
+ * import { checkGrader } from "whetstone/graders";
+ *
+ * checkGrader({ type: "string_check", name: "exact", operation: "eq", input: "{{ sample.output_text }}", reference: "{{ item.answer }}" });
+ * ```
+ */
+export function checkGrader(grader: unknown, { at = [] }: CheckOptions = {}): Grader {
+  const checked = parseGrader(grader, at);
+  for (const { path, text } of textsOf(checked, at)) attempt(path, () => parseTemplate(text));
+  if (checked.type === "multi") {
+    const variables = Object.keys(checked.graders);
+    attempt([...at, "calculate_output"], () => parseFormula(checked.calculate_output, variables));
+  }
+  return checked;
+}
+
+/**
+ * Checks that an item has every field that the templates of a grader name, as before a training job for each row of its data.
+ *
+ * @param grader - Grader that {@link checkGrader} returned.
+ * @param item - Row of a dataset.
+ * @param options - Path of the item in a request.
+ * @throws ArgumentError `E_ARGUMENT` with the template, the path and the fields that exist.
+ * @example
+ * ```ts
+ * import { checkGrader, checkItem } from "whetstone/graders";
+ *
+ * const input = "{{ sample.output_text }}";
+ * const grader = checkGrader({ type: "string_check", name: "exact", operation: "eq", input, reference: "{{ item.answer }}" });
+ * checkItem(grader, { answer: "42" });
+ * ```
+ */
+export function checkItem(grader: Grader, item: unknown, { at = [] }: CheckOptions = {}): void {
+  const values = { item, sample: gradedSample({ output_text: "" }) };
+  for (const { text } of textsOf(grader, [])) {
+    for (const path of pathsOf(parseTemplate(text), "item")) attempt(at, () => valueAt(path, values), "Invalid item");
+  }
+}
+
+/**
+ * Parses a grader without its templates and its formula.
+ *
+ * @throws UnsupportedError, ArgumentError as {@link checkGrader}.
+ */
+export function parseGrader(grader: unknown, at: Path = []): Grader {
+  checkSupport(grader, at);
+  const type = isRecord(grader) ? grader["type"] : undefined;
+  const schema = typeof type === "string" && Object.hasOwn(SCHEMAS, type) ? SCHEMAS[type as Grader["type"]] : null;
+  if (schema === null) {
+    const expected = `Expected a grader of the type ${Object.keys(SCHEMAS).join(", ")}`;
+    throw new ArgumentError(`${expected}, got \`${shown(isRecord(grader) ? type : grader)}\``, { param: paramOf([...at, "type"]) });
+  }
+  const parsed = parseWith<typeof schema>(schema, grader, at, "the grader");
+  if (!("data" in parsed)) throw new ArgumentError(`Invalid grader: ${parsed.mismatch.text}`, { param: parsed.mismatch.param });
+  if (parsed.data.type === "multi") checkVariables(Object.keys(parsed.data.graders), at);
+  return parsed.data;
+}
+
+function checkVariables(variables: readonly string[], at: Path): void {
+  const name = variables.find((variable) => FUNCTION_NAMES.includes(variable));
+  if (name === undefined) return;
+  const message = `Invalid grader: expected variables that are not functions of formulas (${FUNCTION_NAMES.join(", ")}), got \`${name}\``;
+  throw new ArgumentError(message, { param: paramOf([...at, "graders", name]) });
+}
+
+/** Content parts of model graders without a text. */
+const UNSUPPORTED_PARTS: readonly unknown[] = ["input_image", "input_audio"];
+
+/** @throws UnsupportedError `E_UNSUPPORTED` naming a part of OpenAI's format that is not supported. */
+function checkSupport(grader: unknown, at: Path): void {
+  if (!isRecord(grader)) return;
+  const refuse = (path: Path, message: string): never => {
+    throw new UnsupportedError(message, { param: paramOf([...at, ...path]) });
+  };
+  const { type, evaluation_metric: metric, input, graders } = grader;
+  if (type === "python") {
+    refuse(["type"], "`python` graders are not supported: they would run code of the request. Use a reward function, or another grader");
+  }
+  if (type === "text_similarity" && metric === "cosine") {
+    refuse(
+      ["evaluation_metric"],
+      "The metric `cosine` is not supported: it needs embeddings. Use `meteor` or `fuzzy_match`, or a model grader",
+    );
+  }
+  for (const { part, path } of partsOf(input)) {
+    if (UNSUPPORTED_PARTS.includes(part["type"]))
+      refuse(path, `Grader input of the type \`${String(part["type"])}\` is not supported: only texts are`);
+  }
+  if (type !== "multi" || !isRecord(graders)) return;
+  // A grader without a variable is valid, too.
+  const isOne = typeof graders["type"] === "string";
+  const parts: readonly (readonly [Path, unknown])[] = isOne
+    ? [[[], graders]]
+    : Object.entries(graders).map(([name, part]) => [[name], part]);
+  for (const [path, part] of parts) {
+    const isMulti = isRecord(part) && part["type"] === "multi";
+    if (isMulti) refuse(["graders", ...path], "A multi grader inside another one is not supported: combine their formulas");
+    checkSupport(part, [...at, "graders", ...path]);
+  }
+}
+
+/** Returns the content parts of the messages of a model grader that was not parsed. */
+function partsOf(input: unknown): { readonly part: Readonly<Record<string, unknown>>; readonly path: Path }[] {
+  const messages: readonly unknown[] = Array.isArray(input) ? input : [];
+  return messages.flatMap((message, index) => {
+    const content = isRecord(message) ? message["content"] : undefined;
+    if (isRecord(content)) return [{ part: content, path: ["input", index, "content"] }];
+    const parts: readonly unknown[] = Array.isArray(content) ? content : [];
+    return parts.flatMap((part, position) => (isRecord(part) ? [{ part, path: ["input", index, "content", position] }] : []));
+  });
+}
+
+/** Template in a grader. */
+interface PlacedText {
+  readonly path: Path;
+  readonly text: string;
+}
+
+function textsOf(grader: Grader, at: Path): PlacedText[] {
+  if (grader.type !== "multi") return textsOfSingle(grader, at);
+  return Object.entries(grader.graders).flatMap(([variable, part]) => textsOfSingle(part, [...at, "graders", variable]));
+}
+
+function textsOfSingle(grader: SingleGrader, at: Path): PlacedText[] {
+  if (grader.type === "score_model" || grader.type === "label_model") {
+    return grader.input.flatMap(({ content }, index) => textsOfContent(content, [...at, "input", index, "content"]));
+  }
+  return [
+    { path: [...at, "input"], text: grader.input },
+    { path: [...at, "reference"], text: grader.reference },
+  ];
+}
+
+function textsOfContent(content: GraderMessage["content"], at: Path): PlacedText[] {
+  if (typeof content === "string") return [{ path: at, text: content }];
+  if (!Array.isArray(content)) return [{ path: [...at, "text"], text: content.text }];
+  return content.flatMap((part, index) => textsOfContent(part, [...at, index]));
+}
+
+/** Converts a failure of `run` to an error of the field at `path`. */
+function attempt(path: Path, run: () => unknown, subject = "Invalid grader"): void {
+  try {
+    run();
+  } catch (error) {
+    if (!(error instanceof GraderError)) throw error;
+    const param = paramOf(path);
+    throw new ArgumentError(`${subject}${param === null ? "" : ` at \`${param}\``}: ${error.message}`, { param, cause: error });
+  }
+}
+
+function paramOf(path: Path): string | null {
+  return path.length === 0 ? null : path.join(".");
+}

@@ -1,0 +1,207 @@
+/** Formulas of multi graders: arithmetic with the scores of the graders, parsed to a tree and never executed as code. */
+import { GraderError } from "./errors.ts";
+
+/** Max characters of a formula. */
+export const MAX_FORMULA_LENGTH = 4000;
+/** Max levels of nested parentheses, function calls, signs and powers. */
+export const MAX_FORMULA_DEPTH = 64;
+
+/** Parsed formula. */
+export type Formula =
+  | { readonly type: "number"; readonly value: number }
+  | { readonly type: "variable"; readonly name: string }
+  | { readonly type: "negation"; readonly operand: Formula }
+  | { readonly type: "operation"; readonly operator: Operator; readonly left: Formula; readonly right: Formula }
+  | { readonly type: "call"; readonly name: FunctionName; readonly operands: readonly Formula[] };
+
+const OPERATIONS = {
+  "+": (a: number, b: number) => a + b,
+  "-": (a: number, b: number) => a - b,
+  "*": (a: number, b: number) => a * b,
+  "/": (a: number, b: number) => a / b,
+  "^": (a: number, b: number) => a ** b,
+};
+type Operator = keyof typeof OPERATIONS;
+
+/** Functions by name, with their number of operands; `Infinity` for one or more. `log` is the natural logarithm. */
+const FUNCTIONS = {
+  min: { operands: Infinity, apply: Math.min },
+  max: { operands: Infinity, apply: Math.max },
+  abs: { operands: 1, apply: Math.abs },
+  floor: { operands: 1, apply: Math.floor },
+  ceil: { operands: 1, apply: Math.ceil },
+  exp: { operands: 1, apply: Math.exp },
+  sqrt: { operands: 1, apply: Math.sqrt },
+  log: { operands: 1, apply: Math.log },
+} satisfies Record<string, { readonly operands: number; readonly apply: (...values: number[]) => number }>;
+type FunctionName = keyof typeof FUNCTIONS;
+
+/** Names of the functions, which are no variables. */
+export const FUNCTION_NAMES = Object.keys(FUNCTIONS);
+
+const isFunctionName = (name: string): name is FunctionName => Object.hasOwn(FUNCTIONS, name);
+
+/** Number, name, or any other character; the end of the formula is the empty text. */
+const TOKEN = /\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(\S)|$)/guy;
+
+interface Token {
+  readonly type: "number" | "name" | "symbol" | "end";
+  readonly text: string;
+  /** Index of its first character. */
+  readonly position: number;
+}
+
+function tokensOf(text: string): Token[] {
+  return Array.from(text.matchAll(TOKEN), ({ 0: match, 1: number, 2: name, 3: symbol, index }) => {
+    const found = number ?? name ?? symbol ?? "";
+    const type = number !== undefined ? "number" : name !== undefined ? "name" : symbol !== undefined ? "symbol" : "end";
+    return { type, text: found, position: index + match.length - found.length };
+  });
+}
+
+/** State of a parser. */
+interface Parser {
+  readonly text: string;
+  readonly tokens: readonly Token[];
+  readonly variables: readonly string[];
+  /** Index of the next token. */
+  index: number;
+  depth: number;
+}
+
+/**
+ * Parses a formula: numbers, variables, `+ - * / ^`, parentheses, and the functions min, max, abs, floor, ceil, exp, sqrt and log. `^` binds
+ * closer than a sign before it and is right-associative: `-2^2` is −4, and `2^3^2` is 512.
+ *
+ * @param text - Formula of at most {@link MAX_FORMULA_LENGTH} characters, nested at most {@link MAX_FORMULA_DEPTH} levels deep.
+ * @param variables - Names that stand for scores.
+ * @throws GraderError `E_GRADER` with the flag `formula_parse_error`, or `invalid_variable_error` for an unknown name.
+ */
+export function parseFormula(text: string, variables: readonly string[]): Formula {
+  if (text.length > MAX_FORMULA_LENGTH) {
+    throw new GraderError("formula_parse_error", `Expected a formula of at most ${MAX_FORMULA_LENGTH} characters, got ${text.length}`);
+  }
+  const parser: Parser = { text, tokens: tokensOf(text), variables, index: 0, depth: 0 };
+  const formula = sum(parser);
+  if (next(parser).type !== "end") throw unexpected(parser, "an operator or the end");
+  return formula;
+}
+
+/** Computes the value of a formula; NaN or infinite outside the domain of a function, and after a division by 0. */
+export function evaluateFormula(formula: Formula, scores: Readonly<Record<string, number>>): number {
+  switch (formula.type) {
+    case "number":
+      return formula.value;
+    case "variable":
+      return scores[formula.name] ?? Number.NaN;
+    case "negation":
+      return -evaluateFormula(formula.operand, scores);
+    case "operation":
+      return OPERATIONS[formula.operator](evaluateFormula(formula.left, scores), evaluateFormula(formula.right, scores));
+    case "call": {
+      const apply: (...values: number[]) => number = FUNCTIONS[formula.name].apply;
+      return apply(...formula.operands.map((operand) => evaluateFormula(operand, scores)));
+    }
+  }
+}
+
+function next({ tokens, index }: Parser): Token {
+  return tokens[index] ?? { type: "end", text: "", position: 0 };
+}
+
+/** Consumes the next token if it is one of the symbols; null otherwise. */
+function taken<Symbol extends string>(parser: Parser, symbols: readonly Symbol[]): Symbol | null {
+  const { type, text } = next(parser);
+  const found = symbols.find((symbol) => type === "symbol" && symbol === text);
+  if (found === undefined) return null;
+  parser.index++;
+  return found;
+}
+
+function unexpected(parser: Parser, expected: string): GraderError {
+  const { type, text, position } = next(parser);
+  const got = type === "end" ? "the end" : `\`${text}\` at position ${position + 1}`;
+  return new GraderError("formula_parse_error", `Expected ${expected} in the formula \`${shortened(parser.text)}\`, got ${got}`);
+}
+
+function shortened(text: string): string {
+  return text.length > 200 ? `${text.slice(0, 197)}...` : text;
+}
+
+/** Parses `term + term − …`. */
+function sum(parser: Parser): Formula {
+  return chain(parser, ["+", "-"], (each) => chain(each, ["*", "/"], signed));
+}
+
+/** Parses operands of operators with the same precedence, which are left-associative. */
+function chain(parser: Parser, operators: readonly Operator[], operand: (parser: Parser) => Formula): Formula {
+  let left = operand(parser);
+  for (let operator = taken(parser, operators); operator !== null; operator = taken(parser, operators)) {
+    left = { type: "operation", operator, left, right: operand(parser) };
+  }
+  return left;
+}
+
+/** Parses a power with the signs before it. */
+function signed(parser: Parser): Formula {
+  return nested(parser, () => {
+    const sign = taken(parser, ["-", "+"]);
+    if (sign === null) return power(parser);
+    const operand = signed(parser);
+    return sign === "-" ? { type: "negation", operand } : operand;
+  });
+}
+
+function power(parser: Parser): Formula {
+  const base = primary(parser);
+  if (taken(parser, ["^"]) === null) return base;
+  return { type: "operation", operator: "^", left: base, right: signed(parser) };
+}
+
+/** Parses a number, a variable, a call or a formula in parentheses. */
+function primary(parser: Parser): Formula {
+  const { type, text } = next(parser);
+  if (type === "number") {
+    parser.index++;
+    return { type: "number", value: Number(text) };
+  }
+  if (type === "name") return isFunctionName(text) ? call(parser, text) : variable(parser, text);
+  if (taken(parser, ["("]) === null) throw unexpected(parser, "a number, a grader, a function or `(`");
+  const inner = sum(parser);
+  if (taken(parser, [")"]) === null) throw unexpected(parser, "an operator or `)`");
+  return inner;
+}
+
+function variable(parser: Parser, name: string): Formula {
+  if (!parser.variables.includes(name)) {
+    const known = `graders: ${parser.variables.join(", ")}; functions: ${FUNCTION_NAMES.join(", ")}`;
+    const message = `Expected a grader or a function in the formula \`${shortened(parser.text)}\`, got \`${name}\`; ${known}`;
+    throw new GraderError("invalid_variable_error", message);
+  }
+  parser.index++;
+  return { type: "variable", name };
+}
+
+function call(parser: Parser, name: FunctionName): Formula {
+  parser.index++;
+  if (taken(parser, ["("]) === null) throw unexpected(parser, `\`(\` after \`${name}\``);
+  const operands = [sum(parser)];
+  while (taken(parser, [","]) !== null) operands.push(sum(parser));
+  if (taken(parser, [")"]) === null) throw unexpected(parser, "an operator, `,` or `)`");
+  if (operands.length > FUNCTIONS[name].operands) {
+    const message = `Expected one operand of \`${name}\` in the formula \`${shortened(parser.text)}\`, got ${operands.length}`;
+    throw new GraderError("formula_parse_error", message);
+  }
+  return { type: "call", name, operands };
+}
+
+/** Parses one level deeper. @throws GraderError `E_GRADER` beyond {@link MAX_FORMULA_DEPTH} levels */
+function nested(parser: Parser, parse: () => Formula): Formula {
+  if (parser.depth >= MAX_FORMULA_DEPTH) {
+    throw new GraderError("formula_parse_error", `Expected a formula nested at most ${MAX_FORMULA_DEPTH} levels deep, got more`);
+  }
+  parser.depth++;
+  const formula = parse();
+  parser.depth--;
+  return formula;
+}

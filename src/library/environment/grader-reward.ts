@@ -1,0 +1,87 @@
+import { ConfigError } from "../../base/errors.ts";
+import type { Grader } from "../../base/schema/index.ts";
+import { textOf } from "../../base/trajectory/messages.ts";
+import { REWARD_PREFIX, type Reward, type RewardScore, type ScoredTrajectory } from "../../base/trajectory/scoring.ts";
+import { checkGrader, type GraderComplete, type GraderErrorFlag, type GraderSample } from "../../graders/index.ts";
+import { grade, type Outcome } from "../../graders/grade.ts";
+import { requireComplete } from "../../graders/run.ts";
+import { gradedSample } from "../../graders/sample.ts";
+import { reward } from "./reward.ts";
+
+/** Options of {@link graderReward}. */
+export interface GraderRewardOptions<S> {
+  /** Name of the reward. @default the name of the grader */
+  readonly name?: string | undefined;
+  /** Returns the `item` of the grader's templates. @default the scenario itself */
+  readonly item?: ((scenario: S) => unknown) | undefined;
+  /**
+   * Answers the requests of model graders; required for them. An endpoint of `whetstone/judge` answers with its own model, with its limits
+   * and retries, and ignores the grader's `model`.
+   *
+   * @default none
+   */
+  readonly complete?: GraderComplete | undefined;
+}
+
+/** Failures that the sample causes: it lacks a part that a template names. They score 0. */
+const SAMPLE_FAILURES: readonly GraderErrorFlag[] = ["sample_parse_error"];
+
+/**
+ * Creates a reward from a grader of OpenAI's fine-tuning API. The sample is the last assistant message of the rollout. The score of each part
+ * of a multi grader becomes the metric `reward/<name>/<variable>`, the tokens of models `grader/prompt_tokens` and
+ * `grader/completion_tokens`.
+ *
+ * A sample that lacks a part that a template names, such as a text that is not JSON, scores 0, in a multi grader the part of it. Every other
+ * failure fails the rollout, which is recorded as data; no reward is invented.
+ *
+ * @param grader - Grader.
+ * @param options - Name of the reward, item of a scenario, and the function that answers requests to models.
+ * @returns a reward of weight 1.
+ * @throws UnsupportedError `E_UNSUPPORTED`, ArgumentError `E_ARGUMENT` for an invalid grader, or a model grader without `complete`.
+ * @throws ConfigError `E_CONFIG` if `item` is not a function, or for an empty name.
+ * @example
+ * ```ts
+ * import { graderReward } from "whetstone/environment";
+ *
+ * graderReward<{ answer: string }>({
+ *   type: "text_similarity",
+ *   name: "close",
+ *   evaluation_metric: "rouge_l",
+ *   input: "{{ sample.output_text }}",
+ *   reference: "{{ item.answer }}",
+ * });
+ * ```
+ */
+export function graderReward<S>(grader: Grader, { name, item, complete }: GraderRewardOptions<S> = {}): Reward<S> {
+  if (item !== undefined && typeof item !== "function") {
+    throw new ConfigError(`Expected \`item\` to be a function of a scenario, got ${typeof item}`, { param: "item" });
+  }
+  const checked = checkGrader(grader);
+  const ask = requireComplete(checked, complete);
+  const label = name ?? checked.name;
+  return reward(label, async ({ scenario, trajectory, signal }) => {
+    const values = { item: item === undefined ? scenario : item(scenario), sample: gradedSample(sampleOf(trajectory)) };
+    return scoreOf(await grade(checked, { values, complete: ask, signal }), label);
+  });
+}
+
+/** Returns the last assistant message as a sample; an empty text without one. */
+function sampleOf(trajectory: ScoredTrajectory): GraderSample {
+  const message = trajectory.messages().findLast(({ role }) => role === "assistant");
+  if (message === undefined) return { output_text: "" };
+  return { output_text: textOf(message), output_tools: message.tool_calls ?? [] };
+}
+
+/** @throws GraderError `E_GRADER` for a failure that the sample does not cause. */
+function scoreOf({ reward: value, errors, parts, answers }: Outcome, label: string): RewardScore {
+  const failure = errors.find(({ flag }) => !SAMPLE_FAILURES.includes(flag));
+  if (failure !== undefined) throw failure;
+  const metrics = Object.fromEntries(parts.map(({ variable, reward: score }) => [`${REWARD_PREFIX}${label}/${variable}`, score]));
+  const tokens = (key: "promptTokens" | "completionTokens") => answers.reduce((sum, answer) => sum + answer[key], 0);
+  const spent = { "grader/prompt_tokens": tokens("promptTokens"), "grader/completion_tokens": tokens("completionTokens") };
+  return {
+    value,
+    metrics: answers.length === 0 ? metrics : { ...metrics, ...spent },
+    logs: errors.map(({ message }) => message),
+  };
+}
