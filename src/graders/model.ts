@@ -48,9 +48,6 @@ export interface AskOptions {
   readonly onAnswer: (answer: ModelAnswer) => void;
 }
 
-/** Range of a score model grader without one. */
-const DEFAULT_RANGE = [0, 1] as const;
-
 /**
  * Returns the score that a model gives: its score, moved into the range, or 1 for a passing label and 0 for another one.
  *
@@ -63,7 +60,7 @@ export async function askModel(grader: ModelGrader, { complete, signal, rendered
   onAnswer(answerOf(completion, grader.model));
   const text = textOf(completion);
   if (grader.type === "label_model") return Number(grader.passing_labels.includes(resultOf(text, labelAnswer(grader.labels))));
-  const [low, high] = grader.range ?? DEFAULT_RANGE;
+  const [low = 0, high = 1] = grader.range ?? [];
   return Math.min(high, Math.max(low, resultOf(text, scoreAnswer)));
 }
 

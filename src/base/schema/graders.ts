@@ -80,8 +80,9 @@ export const scoreModelGrader = z.strictObject({
   input: z.array(graderMessage).min(1),
   /** Lowest and highest score; a score outside is moved to the nearer end. @default [0, 1] */
   range: z
-    .tuple([z.number(), z.number()])
-    .refine(([low, high]) => low < high, "expected the lowest score first, then a higher one")
+    .array(z.number())
+    .length(2)
+    .refine(([low = 0, high = 0]) => low < high, "expected the lowest score first, then a higher one")
     .optional(),
   /** Sampling settings of the model. */
   sampling_params: z

@@ -1,0 +1,85 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { gunzipSync } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { textSimilarity, type TextMetric } from "../../src/graders/index.ts";
+import { lcsLength, rangeLimits } from "../../src/graders/metrics/lcs.ts";
+import { porterStem } from "../../src/graders/metrics/porter.ts";
+import { fc, test } from "@fast-check/vitest";
+
+/** Written by `test/oracle/text-metrics.py`. */
+const oracle = JSON.parse(gunzipSync(readFileSync(join(import.meta.dirname, "text-metrics.json.gz"))).toString("utf8")) as {
+  readonly versions: Readonly<Record<string, string>>;
+  readonly metrics: readonly TextMetric[];
+  readonly rows: readonly (readonly [text: string, reference: string, ...values: number[]])[];
+  readonly stems: readonly (readonly [word: string, stem: string])[];
+};
+
+/** Max difference of a metric and the value of its reference implementation. */
+const TOLERANCE = 1e-6;
+
+describe("text metrics", () => {
+  it("are compared with the versions of the reference implementations that OpenAI's guide lists, on 1,000 pairs", () => {
+    expect(oracle.versions).toMatchObject({ rapidfuzz: "3.10.1", nltk: "3.9.1", "rouge-score": "0.1.2" });
+    expect(oracle.rows).toHaveLength(1000);
+    expect(oracle.metrics).toHaveLength(10);
+  });
+
+  it.each(oracle.metrics.map((metric, index) => [metric, index] as const))("equal the reference implementation: %s", (metric, index) => {
+    const different = oracle.rows.filter(([text, reference, ...values]) => {
+      return !(Math.abs(textSimilarity(metric, text, reference) - (values[index] ?? Number.NaN)) <= TOLERANCE);
+    });
+    expect(different).toEqual([]);
+    // The pairs have values at both ends of the range and many between them.
+    const values = oracle.rows.map(([, , ...all]) => all[index] ?? 0);
+    expect(Math.min(...values)).toBe(0);
+    expect(Math.max(...values)).toBeGreaterThan(0.99);
+    expect(new Set(values).size).toBeGreaterThan(150);
+  });
+
+  it("ignore synonyms in METEOR, whose stage needs WordNet", () => {
+    expect(textSimilarity("meteor", "the car stopped", "the automobile stopped")).toBe(
+      textSimilarity("meteor", "the tree stopped", "the automobile stopped"),
+    );
+    expect(textSimilarity("meteor", "the cars stopped", "the car stops")).toBeGreaterThan(0.9);
+  });
+});
+
+describe("the stemmer", () => {
+  it("equals nltk's PorterStemmer on 3,000 words", () => {
+    expect(oracle.stems.length).toBeGreaterThanOrEqual(3000);
+    expect(oracle.stems.filter(([word, stem]) => porterStem(word) !== stem)).toEqual([]);
+  });
+});
+
+/** LCS by its definition. */
+function lcsByTable(a: readonly string[], b: readonly string[]): number {
+  let row: number[] = [0, ...b.map(() => 0)];
+  for (const token of a) {
+    const next = [0];
+    b.forEach((other, index) => next.push(token === other ? row[index]! + 1 : Math.max(row[index + 1]!, next[index]!)));
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}
+
+const tokens = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 80 });
+
+describe("longest common subsequences", () => {
+  test.prop([tokens, tokens])("have the length of the table of all pairs", (a, b) => {
+    expect(lcsLength(a, b)).toBe(lcsByTable(a, b));
+  });
+
+  test.prop([fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 }), fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 })])(
+    "have the length that the limits give for every range",
+    (a, b) => {
+      const limits = rangeLimits(a, b);
+      for (let start = 0; start <= b.length; start++) {
+        for (let end = start; end <= b.length; end++) {
+          const counted = [...limits.subarray(start, end)].filter((limit) => limit < start).length;
+          expect(counted).toBe(lcsByTable(a, b.slice(start, end)));
+        }
+      }
+    },
+  );
+});
