@@ -3,7 +3,7 @@
  * is a folder or file of a wing (`library/client`), or a wing without rooms (`engine`). The linter enforces the rules (oxlint.config.js); a
  * test (test/project/layering.test.ts) also checks dynamic imports and the path from the root export to a native package.
  *
- *   base ← text, dialects, graders ← library ← run ← training ← cli
+ *   base ← text, dialects, graders; base, dialects ← library ← run ← training ← cli
  *   run ← lab ← training, service
  *   base, text ← learner, engine ← service → dialects, lab/dashboard
  */
@@ -31,14 +31,14 @@ export const modules = {
 
   // Translation of API dialects to chat completions, for the service, which samples them, and for readers of recorded requests.
   dialects: [...base, "base/schema"],
-  // Scores of a model's output in the format of OpenAI's graders, for the service and for rewards of environments.
-  graders: [...base, "base/schema"],
+  // Scores of a model's output in the format of OpenAI's graders, for the service, and as rewards of environments.
+  graders: [...base, "base/schema", "base/trajectory"],
 
   "library/client": [...base, "base/schema"],
   "library/dataset": [...base, "base/schema", "dialects", "base/trajectory"],
   "library/capture": [...agent, "dialects"],
   "library/rollout": [...agent, "base/progress"],
-  "library/environment": [...loop, "graders"],
+  "library/environment": loop,
   // Environments of other frameworks over their protocols, and servers for own ones.
   "library/protocols": [...loop, "library/environment"],
   // Scenarios that a model writes for the tools of an agent.

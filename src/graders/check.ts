@@ -24,7 +24,7 @@ type Path = readonly PropertyKey[];
 /** Options of {@link checkGrader} and {@link checkItem}. */
 export interface CheckOptions {
   /** Path of the checked value in a request, prefixed to `param` of errors. @default [] */
-  readonly at?: Path | undefined;
+  readonly at?: readonly PropertyKey[] | undefined;
 }
 
 const SCHEMAS: Readonly<Record<Grader["type"], typeof multiGrader | SingleSchema>> = {

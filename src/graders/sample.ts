@@ -3,7 +3,7 @@ import { parseNestedJson } from "../base/util/json-size.ts";
 
 /** Output of a model to grade, in the format of the wire. */
 export interface GraderSample {
-  /** Text of the output. */
+  /** Text of the answer, without reasoning and tool calls. */
   readonly output_text: string;
   /** Tool calls of the output. @default [] */
   readonly output_tools?: readonly ToolCall[] | undefined;

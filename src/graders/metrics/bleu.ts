@@ -3,7 +3,7 @@ import { words } from "./text.ts";
 
 /** Orders of the n-grams of BLEU and GLEU. */
 const ORDERS = [1, 2, 3, 4];
-/** Precision in place of 0, whose logarithm is not finite: the smallest normal float64, as in nltk. */
+/** Precision in place of 0, which has no finite logarithm: the smallest normal float64, as in nltk. */
 const MIN_PRECISION = 2 ** -1022;
 
 /**
@@ -11,7 +11,7 @@ const MIN_PRECISION = 2 ** -1022;
  * the brevity penalty `BP = min(1, exp(1 − r/c))` of the lengths `c` of the text and `r` of the reference. Tokens are separated by white
  * space; case and punctuation count.
  *
- * There is no smoothing: without a common word the value is 0, and without a common 4-gram it is below 1e-70.
+ * Nothing is smoothed: without a common word the value is 0, and without a common 4-gram it is below 1e-70.
  *
  * @param text - Text to score.
  * @param reference - Right text.

@@ -1,11 +1,11 @@
 /**
- * Porter's stemmer for English, with the extensions of nltk. The steps are those of the paper; comments name the extensions.
+ * Porter's stemmer for English, with the extensions of nltk. Comments name the extensions; all other rules are in the paper.
  *
  * @source M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980; https://www.nltk.org/api/nltk.stem.porter.html, mode
  *   `NLTK_EXTENSIONS`.
  */
 
-/** Extension: words whose stem is not the result of the steps. */
+/** Extension: words with a stem that is not the result of the steps. */
 const IRREGULAR: ReadonlyMap<string, string> = new Map(
   Object.entries({
     ...{ sky: "sky", skies: "sky", dying: "die", lying: "lie", tying: "tie", news: "news", howe: "howe" },

@@ -2,7 +2,6 @@
 export { defineEnvironment } from "./environment.ts";
 export type { Environment, EnvironmentContext, EnvironmentDefinition, ScenarioSource } from "./environment.ts";
 export { evaluate, type EvaluateOptions, type Evaluation } from "./evaluate.ts";
-export { graderReward, type GraderRewardOptions } from "./grader-reward.ts";
 export { processRollout, type ProcessRolloutOptions } from "./process-rollout.ts";
 export { rescore, type RescoreOptions } from "./rescore.ts";
 export { reward, weighted } from "./reward.ts";

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { HttpError } from "../../src/library/client/index.ts";
 import { judgeEndpoint } from "../../src/library/judge/index.ts";
-import { defineEnvironment, evaluate, graderReward, rescore, validate } from "../../src/library/environment/index.ts";
+import { graderReward } from "../../src/graders/index.ts";
+import { defineEnvironment, evaluate, rescore, validate } from "../../src/library/environment/index.ts";
 import { trajectory } from "../../src/base/trajectory/index.ts";
 import type { ChatCompletion, Grader } from "../../src/base/schema/index.ts";
 import { createScriptedPolicy, type ScriptedTurn } from "../../src/testing/index.ts";

@@ -1,12 +1,13 @@
-import { ConfigError } from "../../base/errors.ts";
-import type { Grader } from "../../base/schema/index.ts";
-import { textOf } from "../../base/trajectory/messages.ts";
-import { REWARD_PREFIX, type Reward, type RewardScore, type ScoredTrajectory } from "../../base/trajectory/scoring.ts";
-import { checkGrader, type GraderComplete, type GraderErrorFlag, type GraderSample } from "../../graders/index.ts";
-import { grade, type Outcome } from "../../graders/grade.ts";
-import { requireComplete } from "../../graders/run.ts";
-import { gradedSample } from "../../graders/sample.ts";
-import { reward } from "./reward.ts";
+import { ConfigError } from "../base/errors.ts";
+import type { Grader } from "../base/schema/index.ts";
+import { textOf } from "../base/trajectory/messages.ts";
+import { normalizedReward, REWARD_PREFIX, type Reward, type RewardScore, type ScoredTrajectory } from "../base/trajectory/scoring.ts";
+import { checkGrader } from "./check.ts";
+import type { GraderErrorFlag } from "./errors.ts";
+import { grade, type Outcome } from "./grade.ts";
+import type { GraderComplete } from "./model.ts";
+import { requireComplete } from "./run.ts";
+import { gradedSample, type GraderSample } from "./sample.ts";
 
 /** Options of {@link graderReward}. */
 export interface GraderRewardOptions<S> {
@@ -41,7 +42,7 @@ const SAMPLE_FAILURES: readonly GraderErrorFlag[] = ["sample_parse_error"];
  * @throws ConfigError `E_CONFIG` if `item` is not a function, or for an empty name.
  * @example
  * ```ts
- * import { graderReward } from "whetstone/environment";
+ * import { graderReward } from "whetstone/graders";
  *
  * graderReward<{ answer: string }>({
  *   type: "text_similarity",
@@ -59,10 +60,11 @@ export function graderReward<S>(grader: Grader, { name, item, complete }: Grader
   const checked = checkGrader(grader);
   const ask = requireComplete(checked, complete);
   const label = name ?? checked.name;
-  return reward(label, async ({ scenario, trajectory, signal }) => {
+  const score: Reward<S>["score"] = async ({ scenario, trajectory, signal }) => {
     const values = { item: item === undefined ? scenario : item(scenario), sample: gradedSample(sampleOf(trajectory)) };
     return scoreOf(await grade(checked, { values, complete: ask, signal }), label);
-  });
+  };
+  return normalizedReward({ name: label, score });
 }
 
 /** Returns the last assistant message as a sample; an empty text without one. */
