@@ -124,6 +124,18 @@ describe("runGrader", () => {
     expect(metadata.errors).toEqual({ ...NO_ERRORS, formula_parse_error: true, details });
   });
 
+  it("reports texts that are too long for the metric", async () => {
+    const grader: Grader = { ...NAME, input: "{{ sample.output_text }}", reference: "{{ item.name }}" };
+    const text = "a".repeat(20_000);
+    const { reward, metadata } = await runGrader(grader, { item: { name: text }, sample: { output_text: text } });
+    expect(reward).toBe(0);
+    expect(metadata.errors).toEqual({
+      ...NO_ERRORS,
+      other_error: true,
+      details: [expect.stringContaining("`name_grader`: Expected two texts")],
+    });
+  });
+
   it("reports a template that does not parse", async () => {
     const { metadata } = await runGrader({ ...CHECK, input: "{{ answer }}" }, { item: {}, sample: { output_text: "" } });
     expect(metadata.errors).toMatchObject({ invalid_variable_error: true, details: [expect.stringContaining("{{ answer }}")] });

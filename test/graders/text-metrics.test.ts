@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { textSimilarity, type TextMetric } from "../../src/graders/index.ts";
-import { lcsLength, rangeLimits } from "../../src/graders/metrics/lcs.ts";
+import { lcsLength, rangeLimits, windowLcs } from "../../src/graders/metrics/lcs.ts";
 import { porterStem } from "../../src/graders/metrics/porter.ts";
 import { fc, test } from "@fast-check/vitest";
 
@@ -45,6 +45,21 @@ describe("text metrics", () => {
   });
 });
 
+describe("texts that are too long", () => {
+  const long = "a".repeat(20_000);
+
+  it.each(["fuzzy_match", "rouge_l"] as const)("are rejected by %s, which compares all pairs of characters", (metric) => {
+    expect(() => textSimilarity(metric, long, long)).toThrow(
+      expect.objectContaining({ code: "E_GRADER", flag: "other_error", message: expect.stringContaining("got 20000 and 20000") }),
+    );
+    expect(textSimilarity(metric, long, `${"a".repeat(9_990)} b`)).toBeGreaterThanOrEqual(0);
+  });
+
+  it.each(oracle.metrics.filter((metric) => metric !== "fuzzy_match" && metric !== "rouge_l"))("are scored by %s", (metric) => {
+    expect(textSimilarity(metric, `${long} b c d e f`, `${long} b c d e f`)).toBeGreaterThan(0.99);
+  });
+});
+
 describe("the stemmer", () => {
   it("equals nltk's PorterStemmer on 3,000 words", () => {
     expect(oracle.stems.length).toBeGreaterThanOrEqual(3000);
@@ -70,16 +85,25 @@ describe("longest common subsequences", () => {
     expect(lcsLength(a, b)).toBe(lcsByTable(a, b));
   });
 
-  test.prop([fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 }), fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 })])(
-    "have the length that the limits give for every range",
-    (a, b) => {
-      const limits = rangeLimits(a, b);
-      for (let start = 0; start <= b.length; start++) {
-        for (let end = start; end <= b.length; end++) {
-          const counted = [...limits.subarray(start, end)].filter((limit) => limit < start).length;
-          expect(counted).toBe(lcsByTable(a, b.slice(start, end)));
-        }
+  const few = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 });
+
+  test.prop([few.filter((list) => list.length > 0), few])("have the length of the table in every window", (a, b) => {
+    const windows = Array.from(
+      { length: a.length + b.length },
+      (_, end) => [Math.max(0, end - a.length), Math.min(end, b.length)] as const,
+    );
+    const expected = windows.filter(([start, end]) => end > start).map(([start, end]) => [end - start, lcsByTable(a, b.slice(start, end))]);
+    const found = Array.from(windowLcs(a, b), ({ length, common }) => [length, common]);
+    expect(found.toSorted()).toEqual(expected.toSorted());
+  });
+
+  test.prop([few, few])("have the length that the limits give for every range", (a, b) => {
+    const limits = rangeLimits(a, b);
+    for (let start = 0; start <= b.length; start++) {
+      for (let end = start; end <= b.length; end++) {
+        const counted = [...limits.subarray(start, end)].filter((limit) => limit < start).length;
+        expect(counted).toBe(lcsByTable(a, b.slice(start, end)));
       }
-    },
-  );
+    }
+  });
 });

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { environmentRollout, defineEnvironment, reward, trainScenarios } from "../../src/library/environment/index.ts";
 import { gatherTrajectoryGroups, trainSft, trajectory, uploadDataset } from "../../src/index.ts";
 import { defineTool, runAgent } from "../../src/library/rollout/agent/index.ts";
+import { graderReward, type ScoreModelGrader } from "../../src/graders/index.ts";
 import { relativeJudge } from "../../src/library/judge/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 import {
@@ -54,6 +55,20 @@ it("lists exactly the keys that an SFT job reports and stores", async () => {
   const { step, checkpoint } = await emitted(service, modelId, await startSftJob(service, modelId, 3));
   expect(step).toEqual(documented("SFT: `gradient_step`"));
   expect(checkpoint).toEqual(documented("SFT: checkpoint"));
+});
+
+it("lists exactly the metrics that `graderReward` sets on a trajectory", async () => {
+  const input: ScoreModelGrader["input"] = [{ role: "user", content: "{{ sample.output_text }}" }];
+  const quality: ScoreModelGrader = { type: "score_model", name: "quality", model: "m", input };
+  const policy = createScriptedPolicy([{ text: '{"steps": [], "result": 1}' }]);
+  const { name, score } = graderReward(
+    { type: "multi", name: "all", graders: { quality }, calculate_output: "quality" },
+    { complete: (request) => policy.complete(request) },
+  );
+  const scored = trajectory({ messages: [] }).finish({ reward: 0 });
+  const result = await score({ scenario: {}, text: "", trajectory: scored, signal: new AbortController().signal });
+  const keys = Object.keys(typeof result === "object" ? (result.metrics ?? {}) : {});
+  expect(keys.map((key) => key.replace(`${name}/quality`, "<name>/<variable>")).toSorted()).toEqual(documented("Metrics of a grader"));
 });
 
 /** Keys of a row that are not metrics. */

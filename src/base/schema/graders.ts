@@ -195,7 +195,7 @@ export const graderErrors = z.object({
   model_grader_server_error: z.boolean(),
   /** Message of the failed request; null without one. */
   model_grader_server_error_details: z.string().nullable(),
-  /** Any other failure; always false on this service. */
+  /** Any other failure: the texts are too long for the metric. */
   other_error: z.boolean(),
   /** Always false: python graders are not supported. */
   python_grader_runtime_error: z.boolean(),

@@ -1,4 +1,4 @@
-import { lcsLength, rangeLimits } from "./lcs.ts";
+import { lcsLength, windowLcs } from "./lcs.ts";
 import { byCodePoints, words } from "./text.ts";
 
 /** Factor of the ratios of words. */
@@ -53,14 +53,8 @@ function partialRatio(a: readonly string[], b: readonly string[]): number {
 
 function bestPart(shorter: readonly string[], longer: readonly string[]): number {
   if (shorter.length === 0) return longer.length === 0 ? 1 : 0;
-  const limits = rangeLimits(shorter, longer);
   let best = 0;
-  for (let start = 1 - shorter.length; start < longer.length; start++) {
-    const [from, to] = [Math.max(0, start), Math.min(longer.length, start + shorter.length)];
-    let common = 0;
-    for (let index = from; index < to; index++) if (limits[index]! < from) common++;
-    best = Math.max(best, (2 * common) / (shorter.length + to - from));
-  }
+  for (const { length, common } of windowLcs(shorter, longer)) best = Math.max(best, (2 * common) / (shorter.length + length));
   return best;
 }
 
@@ -101,9 +95,11 @@ function setRatio({ common, onlyA, onlyB }: SplitWords): number {
   return start === 0 ? both : Math.max(both, (2 * start) / (start + lengthA), (2 * start) / (start + lengthB));
 }
 
-/** Returns 1 if the texts have a common word, else the higher partial ratio of the sorted words, and of the sorted different words. */
+/** Returns 1 if the texts have a common word, else the higher partial ratio of the sorted words, with and without repeated ones. */
 function partialWordsRatio(a: readonly string[], b: readonly string[]): number {
   const { common, onlyA, onlyB } = splitWords(a, b);
   if (common.length > 0) return 1;
-  return Math.max(partialRatio(sorted(a), sorted(b)), partialRatio(sorted(onlyA), sorted(onlyB)));
+  const whole = partialRatio(sorted(a), sorted(b));
+  const isRepeated = onlyA.length < a.length || onlyB.length < b.length;
+  return isRepeated ? Math.max(whole, partialRatio(sorted(onlyA), sorted(onlyB))) : whole;
 }

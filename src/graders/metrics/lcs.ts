@@ -1,4 +1,5 @@
 /** Longest common subsequences (LCS). */
+import { getOrInsert } from "../../base/util/values.ts";
 
 /**
  * Returns the length of the longest common subsequence. The time is proportional to the product of the lengths, divided by 64.
@@ -28,19 +29,46 @@ export function lcsLength(a: readonly string[], b: readonly string[]): number {
  * @source C. E. R. Alves, E. N. Cáceres, S. W. Song, "An all-substrings common subsequence algorithm", Discrete Applied Mathematics 156, 2008.
  */
 export function rangeLimits(a: readonly string[], b: readonly string[]): Int32Array {
+  const ids = new Map<string, number>();
+  const tokens = Int32Array.from(b, (token) => getOrInsert(ids, token, () => ids.size));
   const limits = Int32Array.from(b, (_, index) => index);
   for (const token of a) {
+    const id = ids.get(token);
+    // A token changes nothing before its first occurrence.
+    if (id === undefined) continue;
     let carried = -1;
-    for (let index = 0; index < b.length; index++) {
+    for (let index = tokens.indexOf(id); index < tokens.length; index++) {
       const limit = limits[index]!;
-      if (token === b[index]) {
-        limits[index] = carried;
-        carried = limit;
-      } else if (carried > limit) {
-        limits[index] = carried;
-        carried = limit;
-      }
+      if (tokens[index] !== id && carried <= limit) continue;
+      limits[index] = carried;
+      carried = limit;
     }
   }
   return limits;
+}
+
+/**
+ * Yields the LCS of `a`, which is not empty, with each range of `b` of the length of `a`, and with the shorter ranges at the start and the end of `b`. The time is
+ * proportional to the product of the lengths.
+ */
+export function* windowLcs(a: readonly string[], b: readonly string[]): Generator<{ readonly length: number; readonly common: number }> {
+  const limits = rangeLimits(a, b);
+  /** Position with each limit; no two positions have the same limit, except for -1. */
+  const positions = new Int32Array(b.length).fill(-1);
+  limits.forEach((limit, index) => limit >= 0 && (positions[limit] = index));
+  let common = 0;
+  let end = 0;
+  for (let start = 0; start < b.length; start++) {
+    if (start > 0) {
+      if (limits[start - 1]! < start - 1) common--;
+      const position = positions[start - 1]!;
+      if (position >= start && position < end) common++;
+      if (end === b.length) yield { length: end - start, common };
+    }
+    while (end < Math.min(b.length, start + a.length)) {
+      if (limits[end]! < start) common++;
+      end++;
+      yield { length: end - start, common };
+    }
+  }
 }

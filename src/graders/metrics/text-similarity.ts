@@ -1,4 +1,5 @@
 import type { TextMetric } from "../../base/schema/index.ts";
+import { GraderError } from "../errors.ts";
 import { bleu, gleu } from "./bleu.ts";
 import { fuzzyMatch } from "./fuzzy-match.ts";
 import { meteor } from "./meteor.ts";
@@ -17,6 +18,11 @@ const METRICS: Readonly<Record<TextMetric, (text: string, reference: string) => 
   rouge_l: rougeL,
 };
 
+/** Metrics with a time that grows with the product of the lengths. */
+const QUADRATIC: readonly TextMetric[] = ["fuzzy_match", "rouge_l"];
+/** Max product of the lengths of the texts for {@link QUADRATIC}, in UTF-16 code units: about a second of computation. */
+const MAX_LENGTHS_PRODUCT = 2 ** 28;
+
 /**
  * Computes a metric of the similarity of two texts. The values are those that rapidfuzz, nltk and rouge-score compute; METEOR is without
  * synonyms.
@@ -25,6 +31,8 @@ const METRICS: Readonly<Record<TextMetric, (text: string, reference: string) => 
  * @param text - Text to score.
  * @param reference - Right text.
  * @returns a value in [0, 1]; 1 for two equal texts with words, except BLEU of fewer than four words, and METEOR, which stays below 1.
+ * @throws GraderError `E_GRADER` with the flag `other_error` for `fuzzy_match` and `rouge_l` if the lengths of the texts, multiplied, exceed
+ *   2²⁸, such as two texts of more than 16,384 characters.
  * @example
  * ```ts
  * import { textSimilarity } from "whetstone/graders";
@@ -33,5 +41,9 @@ const METRICS: Readonly<Record<TextMetric, (text: string, reference: string) => 
  * ```
  */
 export function textSimilarity(metric: TextMetric, text: string, reference: string): number {
+  if (QUADRATIC.includes(metric) && text.length * reference.length > MAX_LENGTHS_PRODUCT) {
+    const expected = `Expected two texts with a product of their lengths of at most ${MAX_LENGTHS_PRODUCT} for \`${metric}\``;
+    throw new GraderError("other_error", `${expected}, got ${text.length} and ${reference.length}; use \`gleu\` or \`rouge_2\``);
+  }
   return METRICS[metric](text, reference);
 }
