@@ -48,8 +48,10 @@ export function rangeLimits(a: readonly string[], b: readonly string[]): Int32Ar
 }
 
 /**
- * Yields the LCS of `a`, which is not empty, with each range of `b` of the length of `a`, and with the shorter ranges at the start and the end of `b`. The time is
- * proportional to the product of the lengths.
+ * Yields the LCS of `a` with each range of `b` of the length of `a`, and with the shorter ranges at the start and the end of `b`. The time
+ * is proportional to the product of the lengths.
+ *
+ * @param a - At least one token, and at most as many as `b`.
  */
 export function* windowLcs(a: readonly string[], b: readonly string[]): Generator<{ readonly length: number; readonly common: number }> {
   const limits = rangeLimits(a, b);
