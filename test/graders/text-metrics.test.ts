@@ -96,7 +96,7 @@ describe("longest common subsequences", () => {
     );
     const expected = windows.filter(([start, end]) => end > start).map(([start, end]) => [end - start, lcsByTable(a, b.slice(start, end))]);
     const found = Array.from(windowLcs(a, b), ({ length, common }) => [length, common]);
-    expect(found.toSorted()).toEqual(expected.toSorted());
+    expect(found).toEqual(expected);
   });
 
   test.prop([few, few])("have the length that the limits give for every range", (a, b) => {
