@@ -71,7 +71,12 @@ export function graderReward<S>(grader: Grader, { name, item, complete }: Grader
 function sampleOf(trajectory: ScoredTrajectory): GraderSample {
   const message = trajectory.messages().findLast(({ role }) => role === "assistant");
   if (message === undefined) return { output_text: "" };
-  return { output_text: textOf(message), output_tools: message.tool_calls ?? [] };
+  const text = textOf(message);
+  const turn = trajectory.choices.at(-1);
+  // The rollout may have added an assistant message that was not sampled.
+  const isSampled = turn !== undefined && textOf(turn) === text;
+  const choices = isSampled ? [{ index: 0, message: turn.message, finish_reason: turn.finish_reason }] : undefined;
+  return { output_text: text, output_tools: message.tool_calls ?? [], choices };
 }
 
 /** @throws GraderError `E_GRADER` for a failure that the sample does not cause. */

@@ -86,6 +86,38 @@ describe("graderReward", () => {
     expect((await scored(graderReward<Question>(grader), { text: "lookup" })).scored?.reward).toBe(0);
   });
 
+  it("reads the finish reason of the sampled turn", async () => {
+    const input = "{{ sample.choices[0].finish_reason }}";
+    const grader: Grader = { type: "string_check", name: "cut", operation: "eq", input, reference: "length" };
+    expect((await scored(graderReward<Question>(grader), { text: "Ad", isTruncated: true })).scored?.reward).toBe(1);
+    expect((await scored(graderReward<Question>(grader), { text: "Ada" })).scored?.reward).toBe(0);
+  });
+
+  it("grades an assistant message that the rollout added itself", async () => {
+    const grader: Grader = {
+      type: "string_check",
+      name: "g",
+      operation: "eq",
+      input: "{{ sample.choices[0].message.content }}",
+      reference: "final",
+    };
+    const environment = defineEnvironment<Question>({
+      ...environmentOf(graderReward<Question>(grader)),
+      async rollout({ question }, { policy, sampling }) {
+        const t = trajectory({ messages: [{ role: "user", content: question }] });
+        await t.sample(policy, sampling);
+        t.add({ role: "assistant", content: "final" });
+        return t;
+      },
+    });
+    const { groups } = await evaluate(
+      environment,
+      createScriptedPolicy(() => ({ text: "draft" })),
+      { progress: false },
+    );
+    expect(groups[0]?.trajectories[0]?.reward).toBe(1);
+  });
+
   it("takes another name, and the item of a function", async () => {
     const grader: Grader = {
       type: "string_check",
