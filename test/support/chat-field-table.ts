@@ -114,7 +114,7 @@ const NOTES: { readonly [Name in FieldName]?: FieldNote } = {
   temperature: { more: "Values between 0 and 0.01 count as 0.01." },
   top_k: { more: "Tokens tied with the last one are kept." },
   use_beam_search: {
-    more: "The width of the search is `n`; outputs are sorted by score. The limit, `length_penalty`, `ignore_eos` and `include_stop_str_in_output` (which adds the end token to `token_ids`) apply. Beam search ignores IGNORED. Each token costs as much as the whole prompt.",
+    more: "The width of the search is `n`; outputs are sorted by score. The limit, `length_penalty`, `ignore_eos` and `include_stop_str_in_output` (which adds the end token to `token_ids` and `logprobs`) apply. Beam search ignores IGNORED. Each token costs as much as the whole prompt.",
   },
   length_penalty: { more: "The length includes the prompt. No effect without beam search." },
   logit_bias: { more: "Clamped to ±100.", bound: "ids of the vocabulary", error: "400, param `logit_bias`" },

@@ -278,8 +278,8 @@ export class ChatService implements ChatPipeline {
     const rewritten = request.messages.length === 0 ? [] : returningMessages(message, choice.text, hasTags);
     try {
       const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
-      // A text that includes its end token would contain two of them when it is sent back.
-      if (!(isEnded && request.includeStopStrInOutput && plan.keepsSpecialTokens))
+      // A text that includes its end token would contain two of them when it is sent back. The text of a beam never includes it.
+      if (!(isEnded && request.includeStopStrInOutput && plan.keepsSpecialTokens && !request.useBeamSearch))
         await rememberTurn(encoder, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, splice);
     } catch (error) {
       // The template may reject the model's own output; the response is still valid, only its ids cannot be reused.

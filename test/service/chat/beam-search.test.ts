@@ -114,17 +114,34 @@ describe("beam search", () => {
     expect(choice.message.content).not.toContain("<|end|>");
   });
 
-  it("returns the log-probabilities of the tokens", async () => {
-    const { choices } = await server.complete({ ...SEARCH, n: 2, logprobs: true, top_logprobs: 2, prompt_logprobs: null });
-    for (const choice of choices) {
-      expect(choice.logprobs.content).toHaveLength(choice.token_ids.length);
-      for (const [at, entry] of choice.logprobs.content.entries()) {
-        const options = after(at === 0 ? -1 : choice.token_ids[at - 1]);
-        expect(entry.logprob).toBeCloseTo(Math.log(options.find(([id]) => id === choice.token_ids[at])![1]), 10);
-        expect(entry.top_logprobs).toHaveLength(2);
-      }
+  it.each([true, false])("ends a turn that is sent back with one end token: include_stop_str_in_output %s", async (isIncluded) => {
+    const key = { headers: { authorization: `Bearer ${isIncluded}` } };
+    for (const skip_special_tokens of [true, false]) {
+      const body = { ...SEARCH, n: 2, include_stop_str_in_output: isIncluded, skip_special_tokens };
+      const { choices } = await server.complete(body, key);
+      const { message } = choices.find((each: any) => each.finish_reason === "stop" && each.message.content !== "");
+      const messages = [...HELLO.messages, message, { role: "user", content: "more" }];
+      const { prompt_token_ids } = await server.complete({ ...HELLO, messages, return_token_ids: true, max_tokens: 1 }, key);
+      expect(prompt_token_ids, `skip_special_tokens ${skip_special_tokens}`).toEqual(promptIds(messages));
     }
   });
+
+  it.each([false, true])(
+    "returns the log-probabilities of the tokens: include_stop_str_in_output %s",
+    async (include_stop_str_in_output) => {
+      const asked = { logprobs: true, top_logprobs: 2, prompt_logprobs: null, include_stop_str_in_output };
+      const { choices } = await server.complete({ ...SEARCH, n: 2, ...asked });
+      expect(choices.some((choice: any) => choice.finish_reason === "stop")).toBe(true);
+      for (const choice of choices) {
+        expect(choice.logprobs.content).toHaveLength(choice.token_ids.length);
+        for (const [at, entry] of choice.logprobs.content.entries()) {
+          const options = after(at === 0 ? -1 : choice.token_ids[at - 1]);
+          expect(entry.logprob).toBeCloseTo(Math.log(options.find(([id]) => id === choice.token_ids[at])![1]), 10);
+          expect(entry.top_logprobs).toHaveLength(2);
+        }
+      }
+    },
+  );
 
   it("streams the roles, then one chunk for each choice, including empty choices", async () => {
     const body = { ...SEARCH, n: 10, length_penalty: 0 };

@@ -16,7 +16,7 @@ interface Beam {
   /** Sum of log-probabilities, including the end token's. */
   readonly logprob: number;
   /** End token that completed the beam, not included in `tokens`; null while the beam is live. */
-  readonly closedBy: number | null;
+  readonly end: SampledToken | null;
 }
 
 /** Returns the best next tokens of a beam, and in the first step the log-probabilities of the prompt if requested. */
@@ -52,26 +52,26 @@ function successors(plan: GenerationPlan, beam: Beam, { top }: SampledToken): Be
     .slice(0, 2 * plan.request.n)
     .map(({ id, logprob }) =>
       ends.includes(id)
-        ? { tokens: beam.tokens, logprob: beam.logprob + logprob, closedBy: id }
-        : { tokens: [...beam.tokens, { id, logprob, top }], logprob: beam.logprob + logprob, closedBy: null },
+        ? { tokens: beam.tokens, logprob: beam.logprob + logprob, end: { id, logprob, top } }
+        : { tokens: [...beam.tokens, { id, logprob, top }], logprob: beam.logprob + logprob, end: null },
     );
 }
 
-/** Converts a beam to a choice. An end token is not part of the text, and of the ids only with `include_stop_str_in_output`. */
-function toChoice(plan: GenerationPlan, beam: Beam, index: number): Omit<GeneratedChoice, "promptTokens" | "cachedTokens"> {
+/** Converts a beam to a choice. An end token is not part of the text, and of the tokens only with `include_stop_str_in_output`. */
+function toChoice(plan: GenerationPlan, { tokens, end }: Beam, index: number): Omit<GeneratedChoice, "promptTokens" | "cachedTokens"> {
   const { tokenizer, request, namesTokensById } = plan;
   const { topLogprobs } = request;
-  const ids = beam.tokens.map((token) => token.id);
-  const text = tokenizer.decode(ids, { skipSpecialTokens: !plan.keepsSpecialTokens });
+  const idsOf = (each: readonly SampledToken[]) => each.map(({ id }) => id);
+  const closing = request.includeStopStrInOutput ? end : null;
+  const listed = closing === null ? tokens : [...tokens, closing];
   return {
     index,
-    text,
-    ids: beam.closedBy !== null && request.includeStopStrInOutput ? [...ids, beam.closedBy] : ids,
-    logprobs:
-      topLogprobs === null ? null : beam.tokens.map((token) => toWireLogprob(tokenizer, token, { count: topLogprobs, namesTokensById })),
-    finishReason: beam.closedBy === null ? "length" : "stop",
-    stopReason: beam.closedBy,
-    closedBy: null,
+    text: tokenizer.decode(idsOf(tokens), { skipSpecialTokens: !plan.keepsSpecialTokens }),
+    ids: idsOf(listed),
+    logprobs: topLogprobs === null ? null : listed.map((token) => toWireLogprob(tokenizer, token, { count: topLogprobs, namesTokensById })),
+    finishReason: end === null ? "length" : "stop",
+    stopReason: end?.id ?? null,
+    closedBy: closing?.id ?? null,
   };
 }
 
@@ -89,7 +89,7 @@ export async function beamSearch(plan: GenerationPlan, signal: AbortSignal): Pro
   const { n, lengthPenalty } = plan.request;
   // One listener per beam is expected, not a leak.
   setMaxListeners(n + defaultMaxListeners, signal);
-  let live: Beam[] = [{ tokens: [], logprob: 0, closedBy: null }];
+  let live: Beam[] = [{ tokens: [], logprob: 0, end: null }];
   const completed: Beam[] = [];
   let promptTokens: readonly PromptToken[] | null = null;
   let cachedTokens = 0;
@@ -99,9 +99,9 @@ export async function beamSearch(plan: GenerationPlan, signal: AbortSignal): Pro
     // In later steps the cache holds tokens that the first step computed.
     if (step === 0) cachedTokens = first(expansions).cachedTokens ?? 0;
     const next = zip(live, expansions).flatMap(([beam, expansion]) => successors(plan, beam, expansion));
-    completed.push(...next.filter((beam) => beam.closedBy !== null));
+    completed.push(...next.filter((beam) => beam.end !== null));
     live = next
-      .filter((beam) => beam.closedBy === null)
+      .filter((beam) => beam.end === null)
       .sort((a, b) => b.logprob - a.logprob)
       .slice(0, n);
   }

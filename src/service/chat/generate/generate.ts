@@ -33,7 +33,7 @@ export interface ChoiceEnd {
   readonly finishReason: "stop" | "length" | "repetition";
   /** The stop string, `repetition_detected`, or the id of a stop token other than the tokenizer's own end token; null otherwise. */
   readonly stopReason: string | number | null;
-  /** Id of the stop token that ended the choice; null for any other reason, and with beam search. */
+  /** Id of the stop token that ended the choice, the last of its ids; null for any other reason, and if a beam does not list the token. */
   readonly closedBy: number | null;
 }
 
@@ -41,7 +41,7 @@ export interface ChoiceEnd {
 export interface GeneratedChoice extends ChoiceEnd {
   readonly index: number;
   readonly text: string;
-  /** All sampled ids, including the stop token's; with beam search, with beam search, the end token's id only with `include_stop_str_in_output`. */
+  /** All sampled ids, including the stop token's; with beam search, the end token's id only with `include_stop_str_in_output`. */
   readonly ids: readonly number[];
   /** Log-probabilities, one entry per id; null if not requested. */
   readonly logprobs: readonly WireLogprob[] | null;
