@@ -38,8 +38,8 @@ interface Activity {
   lastSeq: number;
   readonly running: Set<RunningTurn>;
   readonly reservations: TokenReservations;
-  /** Whether the session is being finished or deleted, so that no turn may begin. */
-  isFinishing: boolean;
+  /** Number of calls that finish or delete the session now. No turn may begin during one. */
+  endings: number;
 }
 
 /** Sessions of a service. */
@@ -153,15 +153,10 @@ export class StoredSessions {
   async finish(id: string): Promise<SessionRow> {
     const row = await this.get(id);
     if (row.finished_at !== null) return row;
-    const activity = this.#activity(row.id);
-    activity.isFinishing = true;
-    try {
+    await this.#ending(row.id, async (activity) => {
       await updateSession(this.store, row.id, () => ({ finished_at: new Date().toISOString() }));
       await this.#cancel(activity, finishedError());
-    } finally {
-      this.#drop(row.id, activity);
-      this.#wake(row.id);
-    }
+    });
     return this.get(id);
   }
 
@@ -196,15 +191,23 @@ export class StoredSessions {
   /** Deletes a session and its turns; running requests are cancelled. Returns the number of turns. */
   async delete(id: string): Promise<number> {
     const row = await this.get(id);
-    const activity = this.#activity(row.id);
-    activity.isFinishing = true;
     this.#keys.delete(row.key);
-    try {
+    return this.#ending(row.id, async (activity) => {
       await this.#cancel(activity, finishedError());
       return (await deleteSession(this.store, row.id)) ?? 0;
+    });
+  }
+
+  /** Runs `end`, during which no turn of the session may begin. If it fails, the session is as open as before. */
+  async #ending<T>(id: string, end: (activity: Activity) => Promise<T>): Promise<T> {
+    const activity = this.#activity(id);
+    activity.endings++;
+    try {
+      return await end(activity);
     } finally {
-      this.#drop(row.id, activity);
-      this.#wake(row.id);
+      activity.endings--;
+      this.#drop(id, activity);
+      this.#wake(id);
     }
   }
 
@@ -217,7 +220,7 @@ export class StoredSessions {
   begin(session: SessionRow, key: TurnKey): RunningTurn {
     requireOpen(session);
     const activity = this.#activity(session.id);
-    if (activity.isFinishing) throw finishedError();
+    if (activity.endings > 0) throw finishedError();
     const { max_requests: max } = session;
     const { requests, last_seq: lastSeq } = this.#countsOf(session);
     if (requests + activity.running.size >= max) {
@@ -301,21 +304,21 @@ export class StoredSessions {
     await Promise.allSettled(turns.map(({ recorded }) => recorded));
   }
 
-  /** Returns the activity of a session, created if none of its requests runs. */
+  /** Returns the activity of a session, created if there is none. */
   #activity(id: string): Activity {
     let activity = this.#activities.get(id);
     if (activity === undefined) this.#activities.set(id, (activity = newActivity()));
     return activity;
   }
 
-  /** Removes the activity of a session, unless one of its requests runs. */
+  /** Removes the activity of a session, unless one of its requests runs, or the session is being finished or deleted. */
   #drop(id: string, activity: Activity): void {
-    if (activity.running.size === 0) this.#activities.delete(id);
+    if (activity.running.size === 0 && activity.endings === 0) this.#activities.delete(id);
   }
 }
 
 function newActivity(): Activity {
-  return { lastSeq: 0, running: new Set(), reservations: new TokenReservations(), isFinishing: false };
+  return { lastSeq: 0, running: new Set(), reservations: new TokenReservations(), endings: 0 };
 }
 
 function withResolve(): { readonly promise: Promise<void>; readonly resolve: () => void } {

@@ -1,5 +1,7 @@
+import { join } from "node:path";
 import { expect, test } from "vitest";
-import { startTestService } from "../support.ts";
+import { openConnection } from "../../../src/service/store/connection.ts";
+import { startTestService, temporaryDirectory } from "../support.ts";
 import { ask, CHAT, chunksOf, createSession, heldService, samples, SESSIONS, user } from "./support.ts";
 
 /** Returns text, token ids and finish reason of a stream by choice. */
@@ -173,6 +175,31 @@ test("a request over the remaining budget waits until another request has ended,
     expect((await first).body.choices[0].token_ids).toHaveLength(12);
     expect((await second).body.choices[0].token_ids).toHaveLength(8);
   }
+});
+
+test("a session whose end cannot be stored still samples its requests", async () => {
+  const dataDir = await temporaryDirectory();
+  await (await startTestService({ dataDir })).service.close();
+  const database = await openConnection(join(dataDir, "whetstone.db"), 1000);
+  // Writing the end fails until the session has a metric.
+  database.exec(
+    "create trigger fail before update of finished_at on sessions when new.metrics = '{}' begin select raise(abort, 'broken'); end",
+  );
+  database.close();
+  const { service, gate } = await heldService({ dataDir });
+  const session = await createSession(service);
+  gate.hold();
+  const running = ask(service, session, { messages: [user("a")] });
+  await expect.poll(() => samples(service)).toBe(1);
+  const finish = (body: object) => service.call("POST", `${SESSIONS}/${session.id}/finish`, body);
+  expect((await finish({})).status).toBe(500);
+  const next = ask(service, session, { messages: [user("b")] });
+  await Promise.race([next, expect.poll(() => samples(service)).toBe(2)]);
+  gate.release();
+  expect((await running).status).toBe(200);
+  expect((await next).status).toBe(200);
+  expect(await finish({ metrics: { done: true } })).toMatchObject({ status: 200, body: { status: "finished", requests: 2 } });
+  expect((await ask(service, session, { messages: [user("c")] })).status).toBe(403);
 });
 
 test("a stream that is not read does not delay other requests of its session", async () => {

@@ -32,7 +32,7 @@ export function chunksOf(text: string): any[] {
 }
 
 /** Starts a service with an engine that waits before each sampled sequence while `hold` is set. */
-export async function heldService() {
+export async function heldService(options: { readonly dataDir?: string } = {}) {
   let release: () => void = () => {};
   let held: Promise<void> | null = null;
   const gate = {
@@ -45,6 +45,7 @@ export async function heldService() {
     },
   };
   const service = await startTestService({
+    ...options,
     engine: {
       before: async ({ verb }) => {
         if (verb === "sample" && held !== null) await held;
