@@ -69,6 +69,7 @@ describe("the context of a rollout", () => {
     { temperature: NaN },
     { chatTemplateKwargs: [] as never },
     { concurrencyBy: { key: String, limit: 0 } },
+    { concurrencyBy: { key: String } as never },
     { retries: { limit: -1 } },
   ])("rejects %j before anything runs", async (options) => {
     const rollout = vi.fn(() => finished(0));
@@ -128,6 +129,16 @@ describe("concurrencyBy", () => {
     isOpen.resolve();
     expect(await run).toHaveLength(4);
     expect(most).toEqual({ a: 2, b: 2 });
+  });
+
+  it("rejects with the error of `key` before anything runs", async () => {
+    const rollout = vi.fn(() => finished(0));
+    const key = (scenario: number) => {
+      if (scenario === 1) throw new Error("no key");
+      return "a";
+    };
+    await expect(gatherTrajectoryGroups([0, 1], rollout, { concurrencyBy: { key, limit: 1 } })).rejects.toThrow("no key");
+    expect(rollout).not.toHaveBeenCalled();
   });
 });
 

@@ -9,7 +9,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 export function checkGatherOptions(options: GatherOptions, scenarios: number): void {
   checkOptionalInteger("groupSize", options.groupSize, 1);
   checkOptionalInteger("concurrency", options.concurrency, 1);
-  checkOptionalInteger("concurrencyBy.limit", options.concurrencyBy?.limit, 1);
+  if (options.concurrencyBy !== undefined) checkInteger("concurrencyBy.limit", options.concurrencyBy.limit, 1);
   checkOptionalInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
   checkOptionalInteger("replacements", options.replacements, 0);
   const { retries } = options;

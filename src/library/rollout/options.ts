@@ -92,9 +92,9 @@ export interface RetryOptions {
 /** Concurrency limit for scenarios with the same key, e.g. for scenarios that use one database. */
 export interface ConcurrencyByKey<S> {
   /**
-   * Returns the key of a scenario.
+   * Returns the key of a scenario. Called once for each scenario, before the first rollout starts.
    *
-   * @param scenario - Scenario about to start.
+   * @param scenario - Scenario that will be played.
    * @returns the key; scenarios with equal keys share one limit.
    * @example
    * ```ts

@@ -4,6 +4,7 @@ import { TrajectoryGroup, type TrajectoryGroupInit } from "../../base/trajectory
 import { completionTokens } from "../../base/trajectory/statistics.ts";
 import { linkAbort, type LinkedAbort } from "../../base/util/abort.ts";
 import { deferred } from "../../base/util/deferred.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 import { Attempts, type Outcome } from "./attempts.ts";
 import { checkGatherOptions } from "./check-options.ts";
 import { TooManyExceptionsError } from "./errors.ts";
@@ -143,11 +144,11 @@ class Run<S> {
 
   /** Returns a function that adds a rollout to the queue of its key, from which it enters the main queue. */
   #keyQueues(concurrencyBy: ConcurrencyByKey<S>): (position: number, task: () => Promise<void>) => Promise<void> {
+    // An error of `key` must end the run before a rollout starts.
+    const keys = this.#scenarios.map((scenario) => concurrencyBy.key(scenario));
     const queues = new Map<string, PQueue>();
     return (position, task) => {
-      const key = concurrencyBy.key(this.#scenarios[position] as S);
-      const queue = queues.get(key) ?? new this.#Queue({ concurrency: concurrencyBy.limit });
-      queues.set(key, queue);
+      const queue = getOrInsert(queues, keys[position] as string, () => new this.#Queue({ concurrency: concurrencyBy.limit }));
       return queue.add(() => this.#queue.add(task));
     };
   }
