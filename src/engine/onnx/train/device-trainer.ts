@@ -82,6 +82,12 @@ export class DeviceTrainer {
     const freshSeed = spec.fresh === true ? spec.seed : undefined;
     const options = { freshSeed, isTrained: spec.lora === undefined };
     const { value: shared, release } = await loadingBase(base.id, () => this.#bases.lease(base.directory, options));
+    /** Vectors of the model so far, released if a later one or the state cannot be loaded. */
+    const held: DeviceVector[] = [];
+    const hold = (vector: DeviceVector): DeviceVector => {
+      held.push(vector);
+      return vector;
+    };
     try {
       const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
@@ -95,19 +101,20 @@ export class DeviceTrainer {
         lora,
         layout,
         vectors: {
-          parameters,
-          gradients: await DeviceVector.zeros(this.#memory, layout.parameters),
-          first: await DeviceVector.zeros(this.#memory, groups),
-          second: await DeviceVector.zeros(this.#memory, groups),
+          parameters: hold(parameters),
+          gradients: hold(await DeviceVector.zeros(this.#memory, layout.parameters)),
+          first: hold(await DeviceVector.zeros(this.#memory, groups)),
+          second: hold(await DeviceVector.zeros(this.#memory, groups)),
         },
         release,
         step: 0,
       };
+      if (spec.from !== undefined) await this.#load(model, spec.from);
       const id = `model-${this.#nextId++}`;
       this.#models.set(id, model);
-      if (spec.from !== undefined) await this.loadState(id, spec.from);
       return id;
     } catch (error) {
+      for (const vector of held) vector.release();
       release();
       throw error;
     }
@@ -160,7 +167,10 @@ export class DeviceTrainer {
 
   /** Reads a saved state into a model and zeroes its gradients. */
   async loadState(id: string, path: string): Promise<void> {
-    const model = this.#model(id);
+    await this.#load(this.#model(id), path);
+  }
+
+  async #load(model: DeviceModel, path: string): Promise<void> {
     const { vectors, layout } = model;
     const empty = () => new Float32Array(layout.length);
     const stored: StateVectors = { parameters: empty(), first: empty(), second: empty(), step: 0 };
