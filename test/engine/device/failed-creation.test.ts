@@ -1,4 +1,4 @@
-/** Failures while a model is created on a device. The processor stands in for the device, so that the tests need no driver. */
+/** Failures while a model or a policy is created on a device. The processor stands in for the device, so that the tests need no driver. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,6 +7,8 @@ import { EngineError } from "../../../src/base/errors.ts";
 import { DeviceBases } from "../../../src/engine/onnx/model/device-bases.ts";
 import { cpu } from "../../../src/engine/onnx/runtime/device.ts";
 import { DeviceMemory } from "../../../src/engine/onnx/runtime/device-memory.ts";
+import { onDevice } from "../../../src/engine/onnx/sample/device-place.ts";
+import { PublishedPolicies } from "../../../src/engine/onnx/sample/policies.ts";
 import { positionsNeeded } from "../../../src/engine/onnx/train/batch.ts";
 import { DeviceTrainer } from "../../../src/engine/onnx/train/device-trainer.ts";
 
@@ -61,4 +63,22 @@ test("releases the memory of a model that the device has no room for", async () 
     if (id !== null) break;
   }
   expect(room).toBeGreaterThan(4);
+});
+
+test.each([{ lora: { rank: 2 } }, {}])("releases trained weights that cannot become a policy: %j", async (spec) => {
+  const memory = new SmallMemory(cpu);
+  const bases = () => new DeviceBases(memory, positionsNeeded);
+  const trainer = new DeviceTrainer(memory, bases());
+  const id = await trainer.createModel(base, { seed: 0, ...spec });
+  const before = memory.bytes;
+  const policies = new PublishedPolicies(onDevice(memory, bases()).weights, () => {});
+  memory.left = 0;
+  await expect(policies.add("full", base, trainer.weights(id))).rejects.toMatchObject({ code: "E_ENGINE" });
+  memory.left = Infinity;
+  const nowhere = { id: "nowhere", directory: "/nowhere" };
+  await expect(policies.add("nowhere", nowhere, trainer.weights(id))).rejects.toMatchObject({ code: expect.any(String) });
+  expect(memory.bytes).toBe(before);
+  // The policy shares the tensors of a model that is unloaded.
+  await trainer.unload(id);
+  expect(memory.bytes).toBe(0);
 });

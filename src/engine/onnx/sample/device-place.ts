@@ -94,6 +94,7 @@ function deviceWeights(memory: DeviceMemory, bases: DeviceBases): WeightsSource<
       return { weights: await DeviceVector.upload(memory, layout.parameters, flat), lora };
     },
     free: (held) => ("release" in held ? (held as OwnWeights).release() : held.weights.release()),
+    discard: ({ weights }) => weights.release(),
   };
 }
 

@@ -69,6 +69,7 @@ export function hostWeights(
     free: (held) => {
       if ("rotary" in held) onUnused(held);
     },
+    discard: () => {},
   };
 }
 

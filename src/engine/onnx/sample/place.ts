@@ -97,6 +97,8 @@ export interface WeightsSource<T extends { readonly lora: Adapter | null }, W ex
   read(state: string, base: string, config: ModelConfig): Promise<T>;
   /** Frees weights that {@link own} returned, or an adapter. */
   free(weights: W | A): void;
+  /** Frees trained weights that became neither. */
+  discard(trained: T): void;
 }
 
 /** Memory and programs of a sampler. */

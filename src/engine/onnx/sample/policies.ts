@@ -43,32 +43,45 @@ export class PublishedPolicies<T extends { readonly lora: Adapter | null }, W ex
 
   /** Adds trained weights, or an adapter's, under a new id and takes ownership of them; null = the base model unchanged. */
   async add(id: string, from: BaseSource, trained: T | null): Promise<void> {
-    const { directory } = from;
-    const config = await this.#config(from);
-    const source = this.#source;
     try {
-      if (trained && !trained.lora) {
-        const weights = await source.own(directory, config.value, trained);
-        const release = () => {
-          source.free(weights);
-          config.release();
-        };
-        this.#set(id, { batchKey: id, weights, adapter: null, release });
-        return;
-      }
-      const base = await loadingBase(from.id, () => source.base(directory, config.value));
-      const adapter = trained?.lora ? source.adapter(config.value, trained, trained.lora) : null;
-      const release = () => {
-        if (adapter) source.free(adapter);
-        base.release();
+      const config = await this.#config(from);
+      try {
+        this.#set(id, await this.#made(id, from, trained, config));
+      } catch (error) {
         config.release();
-      };
-      // Adapters of one rank share a batch. Another rank would widen the products and so change a row's last bits.
-      this.#set(id, { batchKey: `rank ${adapter?.rank ?? 0} on ${directory}`, weights: base.value, adapter, release });
+        throw error;
+      }
     } catch (error) {
-      config.release();
+      if (trained) this.#source.discard(trained);
       throw error;
     }
+  }
+
+  /** Makes a policy, which takes over the lease of the configuration. */
+  async #made(
+    id: string,
+    { id: baseId, directory }: BaseSource,
+    trained: T | null,
+    config: Lease<ModelConfig>,
+  ): Promise<Pick<PublishedPolicy<W, A>, "batchKey" | "weights" | "adapter" | "release">> {
+    const source = this.#source;
+    if (trained && !trained.lora) {
+      const weights = await source.own(directory, config.value, trained);
+      const release = () => {
+        source.free(weights);
+        config.release();
+      };
+      return { batchKey: id, weights, adapter: null, release };
+    }
+    const base = await loadingBase(baseId, () => source.base(directory, config.value));
+    const adapter = trained?.lora ? source.adapter(config.value, trained, trained.lora) : null;
+    const release = () => {
+      if (adapter) source.free(adapter);
+      base.release();
+      config.release();
+    };
+    // Adapters of one rank share a batch. Another rank would widen the products and so change a row's last bits.
+    return { batchKey: `rank ${adapter?.rank ?? 0} on ${directory}`, weights: base.value, adapter, release };
   }
 
   /** Adds a policy from a saved state on disk; undefined = the base model unchanged. */
