@@ -189,4 +189,19 @@ describe("loadTokenizer", () => {
     const bad = await loadTokenizer(await modelDirectory({ "tokenizer.json": adding("<bos>") }));
     expect(() => bad.encode("hello", { addSpecialTokens: true })).toThrow(/adds "<bos>"/);
   });
+
+  it.each([
+    ["no text", ["<|pad|>", "<|pad|>"]],
+    ["two texts", [null, "<|pad|>", null]],
+    ["nothing", []],
+  ])("rejects a template of the post-processor with %s", async (_, pieces) => {
+    const file = modelFiles()["tokenizer.json"] as Record<string, unknown>;
+    const single = pieces.map((id) => (id === null ? { Sequence: { id: "A", type_id: 0 } } : { SpecialToken: { id, type_id: 0 } }));
+    const template = { type: "TemplateProcessing", single, pair: [], special_tokens: {} };
+    for (const post_processor of [template, { type: "Sequence", processors: [{ type: "ByteLevel" }, template] }]) {
+      const failure = loadTokenizer(await modelDirectory({ "tokenizer.json": { ...file, post_processor } }));
+      await expect(failure).rejects.toBeInstanceOf(UnsupportedError);
+      await expect(failure).rejects.toThrow(/`TemplateProcessing` has unsupported settings: single: .*exactly once/);
+    }
+  });
 });

@@ -14,9 +14,9 @@ const NOTHING: AddedAround = { before: [], after: [] };
  * Settings of `TemplateProcessing`. Of them only `single` is used, the template for one text: special tokens around the text (`Sequence`).
  */
 const template = z.object({
-  single: z.array(
-    z.union([z.object({ SpecialToken: z.object({ id: z.string() }) }), z.object({ Sequence: z.object({ id: z.string() }) })]),
-  ),
+  single: z
+    .array(z.union([z.object({ SpecialToken: z.object({ id: z.string() }) }), z.object({ Sequence: z.object({ id: z.string() }) })]))
+    .refine((items) => items.filter((item) => "Sequence" in item).length === 1, "expected the text (`Sequence`) exactly once"),
 });
 /** A token's text and id. */
 const textAndId = z.tuple([z.string(), z.int()]);
