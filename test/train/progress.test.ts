@@ -2,7 +2,9 @@ import { expect, it, onTestFinished, vi } from "vitest";
 import { evaluate } from "../../src/library/environment/index.ts";
 import { gatherTrajectoryGroups } from "../../src/library/rollout/index.ts";
 import { trajectory } from "../../src/index.ts";
-import { trend } from "../../src/training/train/progress.ts";
+import { RunDisplay, trend } from "../../src/training/train/progress.ts";
+import type { LiveEventBody, RecordedEventBody, RunEvent } from "../../src/run/events.ts";
+import { stateOf } from "../../src/run/resume-state.ts";
 import { Lines, Screen } from "../progress/screen.ts";
 import { environment, setUp, start } from "./support.ts";
 
@@ -43,6 +45,44 @@ it("shows one block for a run with its rollouts and evaluations, and the runs of
     // Only lines that stay are left: no block.
     expect(screen.text).not.toContain(`${runDir}  `);
   }
+});
+
+/** Feeds events to the display of a run of four steps and returns the percentage of the bar after each. */
+function percentagesOf(events: readonly (LiveEventBody | RecordedEventBody)[]): number[] {
+  const screen = new Screen(200);
+  const display = new RunDisplay({ runDir: "run", count: 4, completed: 0, unit: "steps", state: stateOf([]) }, screen);
+  const percentages = events.map((body) => {
+    display.update({ seq: null, time: "", ...body } as RunEvent);
+    // A printed line draws the block at once.
+    display.note("drawn");
+    return Number(/\] (\d+) %/u.exec(screen.text)?.[1]);
+  });
+  display.end();
+  return percentages;
+}
+
+const rollouts = (step: number, completed: number): LiveEventBody => ({
+  ...{ type: "rollout-progress", step, split: "train", completed, total: 4 },
+  ...{ running: 1, exceptions: 0, rewardMean: 0, completionTokens: 0 },
+});
+const rolloutsEnd = (step: number) => ({ type: "rollouts-end", step, groups: 4, staleGroups: 0, exceptions: 0, rewardMean: 0 }) as const;
+const job = (step: number, completed: number, total: number) => ({ type: "job-progress", step, completed, total }) as const;
+const stepEnd = (step: number, metrics = {}) => ({ type: "step-end", step, policyStep: 0, checkpointStep: step + 1, metrics }) as const;
+
+it("counts the rollouts of a step, then its job, and never moves the bar back", () => {
+  const scored = { "reward/mean": 0.5 };
+  expect(
+    percentagesOf([
+      ...[rollouts(0, 2), rollouts(0, 4), rolloutsEnd(0), job(0, 0, 1), job(0, 1, 1), stepEnd(0, scored)],
+      // A second round of rollouts, then rollouts of the next step while the job runs.
+      ...[rollouts(1, 4), rollouts(1, 1), rolloutsEnd(1), job(1, 0, 2), rollouts(2, 2), job(1, 1, 2), rollouts(2, 4), stepEnd(1, scored)],
+      ...[rolloutsEnd(2), job(2, 0, 1), job(2, 1, 1), stepEnd(2, scored)],
+    ]),
+  ).toEqual([6, 12, 12, 12, 25, 25, 37, 37, 37, 37, 37, 43, 43, 62, 62, 62, 75, 75]);
+});
+
+it("counts only the job of a supervised step", () => {
+  expect(percentagesOf([job(0, 0, 4), job(0, 2, 4), job(0, 4, 4), stepEnd(0), job(1, 1, 4)])).toEqual([0, 12, 25, 25, 31]);
 });
 
 it("reports that a run was aborted, or ended by an error, and shows nothing with `progress: false`", async () => {

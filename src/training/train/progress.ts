@@ -46,6 +46,8 @@ export class RunDisplay {
   /** Rollouts in progress; null between them. */
   #rollouts: RolloutProgress | null = null;
   #rolloutsStartedMs = 0;
+  /** Completed fraction of the training rollouts by step, for the current step and later ones. */
+  readonly #rolloutFractions = new Map<number, number>();
   /** Newest batch; null before the first. */
   #batch: BatchEnd | null = null;
   /** Job of the current step; null before its first gradient step. */
@@ -96,6 +98,7 @@ export class RunDisplay {
     switch (event.type) {
       case "rollout-progress":
         this.#rollouts = event;
+        if (event.split === "train") this.#raiseRollouts(event.step, event.completed / event.total);
         this.#speed = rate(event.completionTokens, (performance.now() - this.#rolloutsStartedMs) / 1000) ?? this.#speed;
         break;
       case "step-start":
@@ -112,6 +115,7 @@ export class RunDisplay {
         break;
       case "rollouts-end":
         this.#rollouts = null;
+        this.#raiseRollouts(event.step, 1);
         break;
       case "job-progress":
         this.#job = event;
@@ -123,6 +127,7 @@ export class RunDisplay {
         this.#completed = event.step + 1;
         this.#metrics = event.metrics;
         this.#job = null;
+        this.#rolloutFractions.delete(event.step);
         const reward = event.metrics["reward/mean"];
         if (reward !== undefined) this.#rewards.push(reward);
         this.#speed = speedOf(event.metrics) ?? this.#speed;
@@ -133,6 +138,11 @@ export class RunDisplay {
         break;
       default:
     }
+  }
+
+  /** Sets the completed fraction of a step's rollouts, unless it is lower than before, as in a further round of rollouts. */
+  #raiseRollouts(step: number, fraction: number): void {
+    this.#rolloutFractions.set(step, Math.max(fraction, this.#rolloutFractions.get(step) ?? 0));
   }
 
   /** Returns the line to print for an event; null for most events. */
@@ -223,15 +233,17 @@ export class RunDisplay {
   }
 
   /**
-   * Returns the completed fraction of the run. The current step counts by its gradient steps in a supervised run, else by its rollouts;
+   * Returns the completed fraction of the run. The current step counts by its rollouts and its job, in a supervised run by its job alone;
    * rollouts for later steps do not count.
    */
   #fraction(): number {
+    if (this.#unit === "checkpoints") {
+      const { completed, total } = this.#rollouts ?? { completed: 0, total: 1 };
+      return Math.min(1, (this.#completed + completed / total) / this.#count);
+    }
     const job = this.#job === null ? 0 : this.#job.completed / this.#job.total;
-    const { split, step, completed, total } = this.#rollouts ?? { split: "eval", step: -1, completed: 0, total: 1 };
-    const isCurrent = split === "train" && step === this.#completed;
-    if (this.#unit === "checkpoints") return Math.min(1, (this.#completed + completed / total) / this.#count);
-    const share = this.#rewards.length === 0 && this.#rollouts === null ? job : isCurrent ? (ROLLOUT_SHARE * completed) / total : 0;
+    const rollouts = this.#rolloutFractions.get(this.#completed);
+    const share = rollouts === undefined ? job : ROLLOUT_SHARE * rollouts + (1 - ROLLOUT_SHARE) * job;
     return Math.min(1, (this.#completed + share) / this.#count);
   }
 
