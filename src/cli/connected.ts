@@ -10,9 +10,14 @@ import { onStop } from "./stop-signal.ts";
 
 /** Name of a trained model. */
 export interface ModelName {
+  /** Owner of the model. @default the key's entity */
+  readonly entity?: string | undefined;
   readonly project: string;
   readonly name: string;
 }
+
+/** End of the id of a trained model, with its entity. */
+const TRAINED = /(?:^|\/)([^/]+)\/[^/]+\/[^/]+$/u;
 
 /** Options of every command that connects to a service. */
 export interface ConnectionFlags extends OutputOptions {
@@ -67,9 +72,14 @@ export async function withService<T>({ dataDir }: ConnectionFlags, run: (connect
  *
  * @param loraRank - Rank of the adapter of a new model; undefined for full-parameter training.
  */
-export function openModel({ service, signal }: Connected, { project, name }: ModelName, base: string, loraRank?: number): Promise<Model> {
+export function openModel(
+  { service, signal }: Connected,
+  { entity, project, name }: ModelName,
+  base: string,
+  loraRank?: number,
+): Promise<Model> {
   const lora = loraRank === undefined ? undefined : { rank: loraRank };
-  return service.models.create({ project, name, baseModel: base, returnExisting: true, lora, signal });
+  return service.models.create({ entity, project, name, baseModel: base, returnExisting: true, lora, signal });
 }
 
 /**
@@ -86,13 +96,17 @@ export async function trainedModel(
 ): Promise<{ readonly model: Model; readonly step: number | undefined }> {
   const { model: name, step } = parseCheckpointName(text);
   if (isId(name)) return { model: new Model(connected.service, await modelByName(connected, name)), step };
-  const path = shortName(parseName(name, "model"));
-  // Names of served models end with `entity/project/name`. A name without an entity matches the model of any entity.
-  const suffix = name.split("/").length > 2 ? name : path;
+  const wanted = parseName(name, "model");
+  // A name without an entity matches the model of any entity.
+  const suffix = wanted.entity === undefined ? shortName(wanted) : name;
   const served = await connected.service.models.list({ signal: connected.signal });
-  const found = served.find(({ id }) => `/${id}`.endsWith(`/${suffix}`));
-  // Some services do not report the base model; they ignore the base model in the request for an existing model.
-  if (found) return { model: await openModel(connected, parseName(path, "model"), found.parent ?? found.id), step };
+  for (const { id, parent } of served) {
+    // Names of trained models end with `entity/project/name`; `owner/name` is a base model.
+    const [, entity] = TRAINED.exec(id) ?? [];
+    // Some services do not report the base model; they ignore the base model in the request for an existing model.
+    if (entity !== undefined && `/${id}`.endsWith(`/${suffix}`))
+      return { model: await openModel(connected, { ...wanted, entity }, parent ?? id), step };
+  }
   const names = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
   throw new NotFoundError(
     `The model "${suffix}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`${hint}`,

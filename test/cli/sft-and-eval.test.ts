@@ -138,4 +138,39 @@ describe("whetstone eval with several checkpoints", () => {
     expect(await runHere(...args, "--checkpoints", "0,x")).toMatchObject({ code: 2 });
     expect(await runHere(...evaluated("cli/tokens:1"), "--checkpoints", "0")).toMatchObject({ code: 2 });
   });
+
+  it("evaluates the model of the named entity, of several with the same project and name", async () => {
+    const folder = await temporaryDirectory();
+    const base = (await service.models.list())[0]?.id ?? "";
+    for (const entity of ["first", "second"]) await service.models.create({ entity, project: "cli", name: "shared", baseModel: base });
+    Reflect.set(globalThis, "evaluatedEnvironment", environment);
+    const file = join(folder, "environment.mjs");
+    await writeFile(file, "export default globalThis.evaluatedEnvironment;\n");
+    const before = await service.models.listTrainable();
+    for (const entity of ["first", "second"]) {
+      const { code, stdout } = await runHere("eval", file, "--model", `${entity}/cli/shared:0`, "--json");
+      expect([code, (JSON.parse(stdout) as { policy: string }).policy]).toEqual([0, `${entity}/cli/shared:step0`]);
+    }
+    const { stdout } = await runHere("eval", file, "--model", "cli/shared", "--json");
+    expect((JSON.parse(stdout) as { policy: string }).policy).toMatch(/^(?:first|second)\/cli\/shared:step0$/u);
+    expect(await service.models.listTrainable()).toEqual(before);
+  });
+
+  it("creates no model for the name of a base model", async () => {
+    const bases = [{ id: "owner/tiny", directory: "", vocabularySize: 64, contextLength: 256, parameters: 1 }];
+    const other = await startTestService({ engine: { bases } });
+    try {
+      vi.stubEnv("WHETSTONE_BASE_URL", other.url);
+      vi.stubEnv("WHETSTONE_API_KEY", other.apiKey);
+      const file = join(await temporaryDirectory(), "environment.mjs");
+      Reflect.set(globalThis, "evaluatedEnvironment", environment);
+      await writeFile(file, "export default globalThis.evaluatedEnvironment;\n");
+      const { code, stderr } = await runHere("eval", file, "--model", "owner/tiny");
+      expect([code, stderr]).toEqual([1, expect.stringContaining('The model "owner/tiny" does not exist')]);
+      await using client = await connect({ baseUrl: other.url, apiKey: other.apiKey });
+      expect(await client.models.listTrainable()).toEqual([]);
+    } finally {
+      await other.close({ graceMs: 0 });
+    }
+  });
 });
