@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { expandTo, Graph } from "../../../../src/engine/onnx/graph/index.ts";
 import { loadRuntime, Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { interpret } from "../../../support/graph-interpreter.ts";
 import { build, CASES, feedsOf } from "../../../support/op-cases.ts";
@@ -76,4 +77,22 @@ describe("op catalogue", () => {
       await program.release();
     }
   });
+});
+
+test.each([
+  [
+    ["R", 3],
+    ["R", 1],
+  ],
+  [
+    ["R", 3],
+    ["R", 4],
+  ],
+  [
+    ["R", 1],
+    ["T", 24],
+  ],
+  [[2, 3], [3]],
+] as const)("expandTo rejects %j, which does not broadcast to %j", (from, to) => {
+  expect(() => expandTo(new Graph().input("x", from), to)).toThrow(/Expected a shape that broadcasts to \[.*\], got \[/u);
 });

@@ -7,11 +7,14 @@ import { reshape } from "./shape.ts";
  * Broadcasts `x`, of any type, to `shape`. Shapes are aligned at the last dimension, as in NumPy; missing dimensions of `x` count as 1.
  * The gradient is summed over the axes that grow.
  *
- * The caller must pass a shape that `x` broadcasts to; this is not checked. See {@link broadcastShapes} for the checked rule.
+ * @throws ShapeError `E_SHAPE` if `x` does not broadcast to `shape` by the rule of {@link broadcastShapes}.
  */
 export function expandTo(x: Value, shape: readonly Dim[]): Value {
   if (sameShape(x.shape, shape)) return x;
-  const padded = reshape(x, [...Array.from({ length: shape.length - x.shape.length }, () => 1), ...x.shape]);
+  const missing = shape.length - x.shape.length;
+  if (missing < 0 || x.shape.some((dim, i) => dim !== 1 && dim !== shape[missing + i]))
+    throw new ShapeError(`Expected a shape that broadcasts to ${formatShape(shape)}, got ${formatShape(x.shape)}`);
+  const padded = reshape(x, [...Array.from({ length: missing }, () => 1), ...x.shape]);
   // Axes of `shape`, which has the rank of `padded`.
   const grownAxes = shape.flatMap((dim, i) => (padded.shape[i] === 1 && dim !== 1 ? [i] : []));
   return x.graph.recordOne({
