@@ -261,7 +261,7 @@ export interface Engine {
     readonly step: number;
   }>;
   /**
-   * Sets the optimizer's moments and step count to zero; weights stay.
+   * Sets the optimizer's moments, its step count and the accumulated gradients to zero; weights stay.
    *
    * @param model - Model of this engine.
    * @param options - Signal.

@@ -220,6 +220,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       await enter({ verb: "resetOptimizer", id: model.id, detail: null }, callOptions);
       const target = live(model);
       target.moment = 0;
+      target.gradient = 0;
       target.optimizerStep = 0;
     },
     async saveState(model, path, callOptions) {

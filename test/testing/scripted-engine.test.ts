@@ -34,6 +34,14 @@ test("a saved state continues exactly where it was, moments included", async () 
   expect(await engine.forward(copy, [row])).not.toEqual(await engine.forward(model, [row]));
 });
 
+test("a reset of the optimizer drops the accumulated gradients", async () => {
+  const engine = createScriptedEngine();
+  const model = await engine.createModel({ base: "scripted", seed: 1 });
+  await engine.forwardBackward(model, [row], { kind: "cross-entropy" });
+  await engine.resetOptimizer(model);
+  expect(await engine.optimStep(model, { learningRate: 0.1 })).toEqual({ gradNorm: 0, step: 1 });
+});
+
 test("sampling follows the script to a stop token or the limit", async () => {
   const engine = createScriptedEngine({ script: () => [7, 8] });
   const policy = await engine.loadPolicy({ base: "scripted" });

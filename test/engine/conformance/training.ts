@@ -254,6 +254,15 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(await engine.optimStep(model, { learningRate: 0 })).toMatchObject({ step: 1 });
     });
 
+    it("drops the accumulated gradients when the optimizer is reset", async () => {
+      const { engine } = get();
+      const [reset, plain] = [await newModel(get()), await newModel(get())];
+      await engine.forwardBackward(reset, rowsOf(2), { kind: "cross-entropy" });
+      await engine.resetOptimizer(reset);
+      for (const model of [reset, plain]) await train(engine, model, 1);
+      expect(largestDifference(await engine.forward(reset, rowsOf(4)), await engine.forward(plain, rowsOf(4)))).toBeLessThan(1e-6);
+    });
+
     it("has no memory of the moments after a reset", async () => {
       const { engine } = get();
       const [reset, plain] = [await newModel(get()), await newModel(get())];
