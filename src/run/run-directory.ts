@@ -24,6 +24,7 @@ import { rxjs } from "../library/follow/rxjs.ts";
 import { isFileSystemError, isMissingFile } from "../base/util/file-system-error.ts";
 import { takeLock } from "../base/util/process-lock.ts";
 import { replaceFile } from "../base/util/replace-file.ts";
+import { getOrInsert } from "../base/util/values.ts";
 import { nextState, stateOf, type ResumeState } from "./resume-state.ts";
 
 /** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
@@ -77,16 +78,17 @@ export class RunDirectory {
   static async open(runDir: string, config: RunConfig): Promise<RunDirectory> {
     const path = resolve(runDir);
     const unlock = await createLocked(path);
+    const logs: JsonLog[] = [];
     try {
       await writeConfig(join(path, RUN_CONFIG_FILE), config);
-      const names = [EVENTS_FILE, METRICS_FILE, CHECKPOINTS_FILE].map((name) => join(path, name));
-      const logs = (await Promise.all(names.map((name) => JsonLog.open(name)))) as [JsonLog, JsonLog, JsonLog];
+      for (const name of [EVENTS_FILE, METRICS_FILE, CHECKPOINTS_FILE]) logs.push(await JsonLog.open(join(path, name)));
       const events: RecordedEvent[] = [];
       for await (const event of readEvents(path)) events.push(event);
-      const directory = new RunDirectory(path, logs, unlock, events);
+      const directory = new RunDirectory(path, logs as [JsonLog, JsonLog, JsonLog], unlock, events);
       await directory.#addMissingRows();
       return directory;
     } catch (error) {
+      await Promise.allSettled(logs.map((log) => log.close()));
       await unlock();
       throw error;
     }
@@ -183,8 +185,11 @@ export class RunDirectory {
     const log = await this.#groupLogs.get(path);
     if (log === undefined) return;
     this.#groupLogs.delete(path);
-    await log.sync();
-    await log.close();
+    try {
+      await log.sync();
+    } finally {
+      await log.close();
+    }
   }
 
   /** Writes the trainer's values of a step's trajectories, one trajectory per line. */
@@ -202,9 +207,14 @@ export class RunDirectory {
   /** Completes the event streams, closes every file and releases the directory's lock. */
   async close(): Promise<void> {
     this.#live.complete();
-    const logs = await Promise.all(this.#groupLogs.values());
-    await Promise.all([this.#events, this.#metrics, this.#checkpoints, ...logs].map((log) => log.close()));
-    await this.#unlock();
+    // The caller of `addGroup` gets the error of a file that cannot be opened.
+    const opened = await Promise.allSettled(this.#groupLogs.values());
+    const logs = opened.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+    try {
+      await Promise.all([this.#events, this.#metrics, this.#checkpoints, ...logs].map((log) => log.close()));
+    } finally {
+      await this.#unlock();
+    }
   }
 
   #groupFile(split: Split, step: number): string {
@@ -213,12 +223,16 @@ export class RunDirectory {
 
   #groupLog(split: Split, step: number): Promise<JsonLog> {
     const path = this.#groupFile(split, step);
-    let log = this.#groupLogs.get(path);
-    if (log === undefined) {
-      log = mkdir(dirname(path), { recursive: true }).then(() => JsonLog.open(path));
-      this.#groupLogs.set(path, log);
-    }
-    return log;
+    return getOrInsert(this.#groupLogs, path, async () => {
+      try {
+        await mkdir(dirname(path), { recursive: true });
+        return await JsonLog.open(path);
+      } catch (error) {
+        // The next group tries again.
+        this.#groupLogs.delete(path);
+        throw error;
+      }
+    });
   }
 
   /** Appends the rows that follow from an event to the derived files. */

@@ -78,7 +78,8 @@ export async function feedTrackers(directory: RunDirectory, trackers: readonly T
         const reason = failures === 0 ? "it was too slow" : messageOf(lastError);
         const outcome =
           undelivered === 0 ? "All events were delivered in the end" : `${undelivered} events are left; start the run again to send them`;
-        await directory.record(warning(directory, name, Math.max(1, failures - 1), `${reason}. ${outcome}`));
+        // Undelivered events are sent by the next start, with or without the warning.
+        await directory.record(warning(directory, name, Math.max(1, failures - 1), `${reason}. ${outcome}`)).catch(() => undefined);
       }
     },
   };

@@ -114,8 +114,16 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
 
   async #run(preparation: Promise<RunKind>, options: RunOptions): Promise<RunResult> {
     const kind = await preparation;
-    const { model, signal = new AbortController().signal, report = true } = options;
     const directory = await this.#directory;
+    try {
+      return await this.#runIn(directory, kind, options);
+    } finally {
+      await directory.close();
+    }
+  }
+
+  async #runIn(directory: RunDirectory, kind: RunKind, options: RunOptions): Promise<RunResult> {
+    const { model, signal = new AbortController().signal, report = true } = options;
     const { count, completed } = kind.checkpoints?.(directory.state) ?? { count: kind.count, completed: directory.state.steps.length };
     const unit = kind.checkpoints === undefined ? "steps" : "checkpoints";
     const display = new RunDisplay({ runDir: this.runDir, count, completed, unit, state: directory.state }, options.progress);
@@ -149,26 +157,29 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     } catch (error) {
       failure = signal.aborted ? "stopped" : "ended by an error";
       const code = WhetstoneError.isInstance(error) ? error.code : null;
-      // An abort is the caller's decision, not a failure: the records stay as after a crash, and the run can be resumed.
-      if (!signal.aborted) await directory.record({ type: "run-fail", code, message: messageOf(error) });
+      // An abort is the caller's decision, not a failure: the records stay as after a crash, and the run can be resumed. On a full disk the
+      // error cannot be recorded; the caller gets it all the same.
+      if (!signal.aborted) await directory.record({ type: "run-fail", code, message: messageOf(error) }).catch(() => undefined);
       throw error;
     } finally {
-      if (report) await this.#report(directory);
+      if (report) await this.#report(directory, display);
       await feeds?.finish();
       subscription.unsubscribe();
       display.end(failure);
-      await directory.close();
     }
   }
 
-  /** Writes the report. A failure is recorded as a warning, because it must not fail the run. */
-  async #report(directory: RunDirectory): Promise<void> {
+  /** Writes the report. A failure is recorded as a warning, or printed if it cannot be recorded, because it must not fail the run. */
+  async #report(directory: RunDirectory, display: RunDisplay): Promise<void> {
     try {
       // Imported lazily so that scripts do not load the page and its charts at startup.
       const { writeReport } = await import("../../lab/report/index.ts");
       await writeReport(directory.path);
     } catch (error) {
-      await directory.record({ type: "warning", step: directory.state.steps.length, code: "report", count: 1, message: messageOf(error) });
+      const [step, message] = [directory.state.steps.length, messageOf(error)];
+      await directory
+        .record({ type: "warning", step, code: "report", count: 1, message })
+        .catch(() => display.note(`warning report: ${message}`));
     }
   }
 }
