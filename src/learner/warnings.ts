@@ -52,9 +52,10 @@ export function trainingWarnings(metrics: Metrics, history: readonly Metrics[]):
 }
 
 function entropyCollapse(metrics: Metrics, before: readonly Metrics[]): TrainingWarning | null {
-  const value = metrics["policy/entropy"] ?? 0;
+  const value = metrics["policy/entropy"];
   const threshold = ENTROPY_SHARE * before.reduce((max, each) => Math.max(max, each["policy/entropy"] ?? 0), 0);
-  if (value >= threshold) return null;
+  // An engine may report no entropy.
+  if (value === undefined || value >= threshold) return null;
   return {
     code: "entropy-collapse",
     value,

@@ -126,6 +126,9 @@ describe("trainingWarnings", () => {
   it("report an entropy collapse", () => {
     expect(codes({ "policy/entropy": 0.24 }, [{ "policy/entropy": 0.3 }, {}])).toEqual(["entropy-collapse"]);
     expect(codes({ "policy/entropy": 0.26 }, [{ "policy/entropy": 0.3 }, {}])).toEqual([]);
+    // Some engines report no entropy.
+    expect(codes({ "policy/entropy": undefined }, [{}, {}])).toEqual([]);
+    expect(codes({ "policy/entropy": 0.24 }, [{ "policy/entropy": undefined }, {}])).toEqual(["entropy-collapse"]);
     // Only the ten previous steps count.
     expect(codes({ "policy/entropy": 0.1 }, [...Array<object>(10).fill({ "policy/entropy": 0.2 }), {}])).toEqual([]);
   });
