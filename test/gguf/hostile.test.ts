@@ -173,6 +173,34 @@ test.each([
   expect(await load(path)).toMatchObject({ message: expect.stringMatching(message) });
 });
 
+/** Returns a copy of the file with a first key, an array of as many numbers as keep the tensors aligned. */
+function withArray(key: string, value: number): Buffer {
+  const bytes = (size: number, write: (buffer: Buffer) => void) => {
+    const buffer = Buffer.alloc(size);
+    write(buffer);
+    return buffer;
+  };
+  const u32 = (number: number) => bytes(4, (buffer) => buffer.writeUInt32LE(number));
+  const u64 = (number: number) => bytes(8, (buffer) => buffer.writeBigUInt64LE(BigInt(number)));
+  const count = 32 - ((8 + key.length + 16) % 32);
+  // 9 = array, 0 = uint8.
+  const entry = [u64(key.length), Buffer.from(key), u32(9), u32(0), u64(count), Buffer.alloc(count, value)];
+  const file = Buffer.concat([original.subarray(0, 24), ...entry, original.subarray(24)]);
+  file.writeBigUInt64LE(original.readBigUInt64LE(16) + 1n, 16);
+  return file;
+}
+
+test.each(["llama.expert_count", "llama.attn_logit_softcapping", "llama.attention.clamp_kqv"])(
+  "an array of %s is refused unless all its numbers are 0",
+  async (key) => {
+    const path = join(await scratch(), "model.gguf");
+    await writeFile(path, withArray(key, 0));
+    expect(await load(path)).toBeNull();
+    await writeFile(path, withArray(key, 8));
+    expect(await load(path)).toMatchObject({ code: "E_UNSUPPORTED", message: expect.stringContaining(`${key}: 8 is not supported`) });
+  },
+);
+
 test("a part of a split model is refused with the command that joins it", async () => {
   const path = join(await scratch(), "model-00001-of-00003.gguf");
   await writeFile(path, original);

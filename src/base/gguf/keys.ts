@@ -58,11 +58,9 @@ export class MetadataKeys {
     return first;
   }
 
-  /** Requires that a key is missing, 0 or an array. @throws UnsupportedError `E_UNSUPPORTED` for another number. */
+  /** Requires that a key is missing, 0 or an array of zeros. @throws UnsupportedError `E_UNSUPPORTED` naming another number. */
   refuseUnlessZero(key: string): void {
-    const name = this.name(key);
-    if (!this.#metadata.has(name) || this.#metadata.isArray(name)) return;
-    const value = this.number(key);
-    if (value !== undefined && value !== 0) throw new UnsupportedError(`${this.label}: ${name}: ${value} is not supported; only 0 is`);
+    const value = (this.numbers(key) ?? [this.number(key) ?? 0]).find((each) => each !== 0);
+    if (value !== undefined) throw new UnsupportedError(`${this.label}: ${this.name(key)}: ${value} is not supported; only 0 is`);
   }
 }

@@ -64,11 +64,6 @@ export class GgufMetadata {
     return this.#label;
   }
 
-  /** Whether the file has a key. */
-  has(key: string): boolean {
-    return this.#values.has(key);
-  }
-
   /** Returns all keys in the order of the file. */
   keys(): IterableIterator<string> {
     return this.#values.keys();
