@@ -1,6 +1,6 @@
 /** Translation of the fields, items and blocks of requests. */
 import { describe, expect, it } from "vitest";
-import { messagesToChat, readResponsesRequest, responsesToChat } from "../../src/dialects/index.ts";
+import { conversationOf, messagesToChat, readResponsesRequest, responsesToChat } from "../../src/dialects/index.ts";
 import { messagesOf } from "../../src/dialects/responses/items.ts";
 
 const user = { role: "user", content: "hi" };
@@ -205,4 +205,24 @@ describe("hosted tools", () => {
         expect(messages({ tools: [{ type, name: "hosted" }], tool_choice })).toEqual({ messages: [user] });
     },
   );
+});
+
+describe("the conversation of a Responses request", () => {
+  const said = (text: string) => ({ type: "message", role: "user", content: text });
+  /** Response `n`, which continues response `n − 1`. */
+  const response = (id: string) => ({ previousId: id === "1" ? null : String(Number(id) - 1), input: [said(id)], output: [] });
+  const item = () => Promise.reject(new Error("none"));
+  const continuing = (length: number) => conversationOf({ input: "now", previous_response_id: String(length) }, { response, item });
+
+  it("has the items of all previous responses, oldest first", async () => {
+    const { items } = await continuing(4096);
+    expect([items.length, items[0], items.at(-1)]).toEqual([4097, said("1"), said("now")]);
+  });
+
+  it("is rejected instead of losing its beginning, also if responses continue each other in a circle", async () => {
+    const error = { code: "E_ARGUMENT", param: "previous_response_id", message: expect.stringContaining("at most 4096 responses") };
+    await expect(continuing(4097)).rejects.toMatchObject(error);
+    const circle = { response: () => ({ previousId: "a", input: [], output: [] }), item };
+    await expect(conversationOf({ input: "now", previous_response_id: "a" }, circle)).rejects.toMatchObject(error);
+  });
 });

@@ -1,7 +1,8 @@
 /** Conversation that a request continues: the items of previous responses, and references to items. */
+import { ArgumentError } from "../../base/errors.ts";
 import type { ResponsesItem, ResponsesRequest } from "../../base/schema/index.ts";
 
-/** Max length of a chain of previous responses. Older ones are left out. */
+/** Max length of a chain of previous responses. */
 const MAX_CHAIN = 4096;
 
 type MaybePromise<T> = T | Promise<T>;
@@ -43,14 +44,22 @@ async function resolved(items: readonly ResponsesItem[], { item: find }: Respons
   return found;
 }
 
-/** Returns the items of a request and of all responses before it. @throws Any error of the lookup. */
+/**
+ * Returns the items of a request and of all responses before it.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for more than {@link MAX_CHAIN} previous responses; any error of the lookup.
+ */
 export async function conversationOf(
   { input: given, previous_response_id: previousId }: Pick<ResponsesRequest, "input" | "previous_response_id">,
   lookup: ResponseLookup,
 ): Promise<ResponsesConversation> {
   const input = await resolved(itemsOf(given), lookup);
   const parts: (readonly ResponsesItem[])[] = [input];
-  for (let id = previousId ?? null; id !== null && parts.length <= MAX_CHAIN;) {
+  for (let id = previousId ?? null; id !== null;) {
+    if (parts.length > MAX_CHAIN) {
+      const message = `Expected \`previous_response_id\` to continue at most ${MAX_CHAIN} responses, got a longer chain; start a new one with the conversation as \`input\``;
+      throw new ArgumentError(message, { param: "previous_response_id" });
+    }
     const previous = await lookup.response(id);
     parts.push([...(await resolved(previous.input, lookup)), ...previous.output]);
     id = previous.previousId;
