@@ -95,6 +95,30 @@ test("a timeout ends the program and its child processes", async () => {
   await expect.poll(() => isRunning(pid)).toBe(false);
 });
 
+test.skipIf(process.platform === "win32").each([
+  ["in its process group", false],
+  ["in a group of its own", true],
+])("ends with the program, although a process that it left running %s holds its outputs open", async (_, detached) => {
+  const leave = `await ask();
+    const { spawn } = await import("node:child_process");
+    const left = spawn(process.execPath, ["-e", "setInterval(() => console.log('left'), 200)"], { stdio: "inherit", detached: ${detached} });
+    writeFileSync(process.env.PID_FILE, String(left.pid)); console.log("done"); left.unref();`;
+  const pidFile = `${await temporaryDirectory()}/pid`;
+  const { trajectory } = await play({ command: agent(leave), env: { PID_FILE: pidFile } });
+  const pid = Number(await readFile(pidFile, "utf8"));
+  if (detached) process.kill(pid, "SIGKILL");
+  expect(trajectory).toMatchObject({ reward: 1, logs: [expect.stringMatching(/^stdout:\ndone\n/u)] });
+  await expect.poll(() => isRunning(pid)).toBe(false);
+});
+
+test("records all outputs of a process that outlives the program for a moment", async () => {
+  const leave = `await ask();
+    const { spawn } = await import("node:child_process");
+    spawn(process.execPath, ["-e", "setTimeout(() => console.log('last'), 100)"], { stdio: "inherit" }).unref();`;
+  const { trajectory } = await play({ command: agent(leave) });
+  expect(trajectory?.logs).toEqual(["stdout:\nlast\n"]);
+});
+
 test("the program does not get the key of the service", async () => {
   process.env["WHETSTONE_API_KEY"] = "a-key-of-the-service";
   onTestFinished(() => void delete process.env["WHETSTONE_API_KEY"]);

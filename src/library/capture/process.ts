@@ -1,11 +1,13 @@
 /** Agents that are programs: a process per rollout, with the variables from which agents read their endpoint. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { CreatedSessionInfo, SessionScore } from "../client/index.ts";
 import { ArgumentError, AgentProcessError } from "../../base/errors.ts";
+import { abortable } from "../../base/util/abort.ts";
+import { deferred } from "../../base/util/deferred.ts";
 import { createRedactor } from "../../base/util/redact.ts";
 import { isRecord, messageOf, parseJson } from "../../base/util/values.ts";
 
@@ -53,7 +55,7 @@ const WITHHELD = ["WHETSTONE_API_KEY"];
 /** Name endings of variables with secret values, which are redacted in the outputs. */
 const SECRET_NAME = /(?:KEY|TOKEN|SECRET|PASSWORD)$/u;
 const DEFAULT_MAX_OUTPUT = 65_536;
-/** Time between SIGTERM and SIGKILL for a process tree, in milliseconds. */
+/** Time between SIGTERM and SIGKILL for a process tree, and between the end of a program and that of its outputs, in milliseconds. */
 const GRACE_MS = 2000;
 
 /** Returns the variables with which clients of OpenAI and Anthropic, and the coding agents on them, sample a session. */
@@ -124,20 +126,30 @@ export async function runAgentProcess(
 }
 
 /**
- * Waits for the end of a process, then ends the processes that it left running. An abort ends all of them early.
+ * Waits for the end of a process and of its outputs, then ends the processes that it left running, which may hold the outputs open: they
+ * have {@link GRACE_MS} to write the rest. An abort ends all of them early.
  *
  * @returns Exit code and signal of the process; one of them is null.
  */
-async function endOf(child: ChildProcess, program: string, signal: AbortSignal): Promise<[number | null, NodeJS.Signals | null]> {
+async function endOf(
+  child: ChildProcessWithoutNullStreams,
+  program: string,
+  signal: AbortSignal,
+): Promise<[number | null, NodeJS.Signals | null]> {
   let forced: NodeJS.Timeout | undefined;
+  let grace: NodeJS.Timeout | undefined;
   const stop = () => {
     endTree(child, "SIGTERM");
     forced = setTimeout(() => endTree(child, "SIGKILL"), GRACE_MS);
   };
   signal.addEventListener("abort", stop, { once: true });
+  const outputsEnd = deferred<void>();
+  child.once("close", () => outputsEnd.resolve());
   try {
-    const ended = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+    const ended = (await once(child, "exit")) as [number | null, NodeJS.Signals | null];
     signal.throwIfAborted();
+    grace = setTimeout(() => outputsEnd.resolve(), GRACE_MS);
+    await abortable(outputsEnd.promise, signal);
     return ended;
   } catch (cause) {
     signal.throwIfAborted();
@@ -146,7 +158,11 @@ async function endOf(child: ChildProcess, program: string, signal: AbortSignal):
   } finally {
     signal.removeEventListener("abort", stop);
     clearTimeout(forced);
+    clearTimeout(grace);
     endTree(child, "SIGKILL");
+    // A process outside of the tree would keep the pipes, and with them this process, open.
+    child.stdout.destroy();
+    child.stderr.destroy();
   }
 }
 
