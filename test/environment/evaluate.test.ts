@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { defineEnvironment, evaluate, rescore, scenarioIdOf } from "../../src/library/environment/index.ts";
-import { ArgumentError, ConfigError } from "../../src/base/errors.ts";
+import { ConfigError } from "../../src/base/errors.ts";
 import { Trajectory, TrajectoryGroup } from "../../src/base/trajectory/index.ts";
 import { sums, sumPolicy } from "./sums.ts";
 
@@ -79,8 +79,17 @@ describe("evaluate", () => {
       isAsked = true;
       return "";
     });
-    const refused = [{ samples: 0 }, { k: 2 }, { k: [1, 0.5] }, { level: 1 }, { threshold: Number.NaN }, { temperature: -1 }];
-    for (const options of refused) await expect(evaluate(sums(), policy, options)).rejects.toThrow(ArgumentError);
+    const refused = [
+      { samples: 0 },
+      { samples: 0.5, k: 1 },
+      { k: 2 },
+      { k: [1, 0.5] },
+      { level: 1 },
+      { threshold: Number.NaN },
+      { temperature: -1 },
+    ];
+    for (const options of refused)
+      await expect(evaluate(sums(), policy, options)).rejects.toMatchObject({ code: "E_ARGUMENT", param: Object.keys(options)[0] });
     await expect(evaluate(sums(), policy, { scenarios: [] })).rejects.toThrow(ConfigError);
     await expect(evaluate(sums(), policy, { signal: AbortSignal.abort(new Error("enough")) })).rejects.toThrow("enough");
     expect(isAsked).toBe(false);

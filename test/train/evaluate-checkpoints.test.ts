@@ -60,6 +60,14 @@ describe("the evaluation of checkpoints", () => {
     await expect(evaluateCheckpoints({ ...options, checkpoints: [0], samples: 2 }).done).rejects.toMatchObject({ code: "E_CONFIG" });
   });
 
+  it.each([{ samples: 0 }, { temperature: -1 }, { concurrency: 0 }, { seed: 0.5 }])("names the invalid option of %j", async (option) => {
+    const { model, runDir } = await setUp();
+    const message = expect.stringContaining(`\`${Object.keys(option)[0]}\``);
+    expect(() => evaluateCheckpoints({ model, environment, runDir, checkpoints: [0], ...option })).toThrow(
+      expect.objectContaining({ code: "E_ARGUMENT", param: Object.keys(option)[0], message }),
+    );
+  });
+
   it("rejects no checkpoints, duplicates and an environment without scenarios", async () => {
     const { model, runDir } = await setUp();
     for (const checkpoints of [[], [1, 1], [-1], [0.5]])

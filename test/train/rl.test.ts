@@ -356,6 +356,8 @@ describe("trainRl", () => {
 
   it.each([
     [{ steps: 0 }, "steps"],
+    [{ evaluation: { samples: 0 } }, "evaluation.samples"],
+    [{ evaluation: { temperature: -1 } }, "evaluation.temperature"],
     [{ groupSize: 1 }, "groupSize"],
     [{ maxStepsOffPolicy: -1 }, "maxStepsOffPolicy"],
     [{ evaluation: { every: 0 } }, "evaluation.every"],

@@ -1,5 +1,5 @@
 import { ConfigError } from "../../base/errors.ts";
-import { refuse } from "../../base/util/values.ts";
+import { checkInteger, refuse } from "../../base/util/values.ts";
 import { gatherGroups } from "../rollout/gather.ts";
 import type { GatherOptions } from "../rollout/index.ts";
 import {
@@ -103,6 +103,7 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
     const message = `Environment \`${environment.name}\` has no \`eval\` scenarios; list some, or pass \`scenarios\``;
     throw new ConfigError(message, { param: "scenarios" });
   }
+  checkInteger("samples", samples, 1);
   const ks = checkedKs(k, samples);
   checkBounds(threshold, level);
   const groups = await gatherGroups(scenarios, environmentRollout(environment), {
@@ -184,9 +185,8 @@ function roundedDown(highest: number): number {
 function checkedKs(k: EvaluateOptions<never>["k"], samples: number): number[] {
   const ks = [...new Set(k === undefined ? [1, samples] : typeof k === "number" ? [k] : k)].sort((a, b) => a - b);
   const invalid = ks.find((each) => !(Number.isInteger(each) && each >= 1 && each <= samples));
-  // An invalid number of samples is reported when the rollouts start.
-  if (invalid === undefined || !(Number.isInteger(samples) && samples >= 1)) return ks;
-  refuse("k", `an integer from 1 to \`samples\` (${samples})`, invalid);
+  if (invalid !== undefined) refuse("k", `an integer from 1 to \`samples\` (${samples})`, invalid);
+  return ks;
 }
 
 function checkBounds(threshold: number | undefined, level: number | undefined): void {

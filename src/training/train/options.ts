@@ -3,6 +3,7 @@ import type { Model, RlOptions, SftDataset, SftOptions } from "../../library/cli
 import type { Environment } from "../../library/environment/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
+import { checkInteger, refuse } from "../../base/util/values.ts";
 import { checkProgress } from "../../base/progress/index.ts";
 import type { TrajectoryGroup } from "../../base/trajectory/index.ts";
 import { checkBatchOptions, weightedEnvironments, type BatchOptions } from "./batch/options.ts";
@@ -158,7 +159,7 @@ export function checkRunOptions(options: RunOptions): void {
   checkIntegerOption("orphanWaitMs", options.orphanWaitMs, 0);
   checkIntegerOption("keepTrajectories.every", options.keepTrajectories?.every, 1);
   checkIntegerOption("evaluation.every", options.evaluation?.every, 1);
-  checkIntegerOption("evaluation.samples", options.evaluation?.samples, 1);
+  checkSampling(options.evaluation, "evaluation.");
   checkProgress(options.progress);
   checkTrackers(options.trackers);
   const { keepCheckpoints: keep } = options;
@@ -169,6 +170,21 @@ export function checkRunOptions(options: RunOptions): void {
       param: "keepCheckpoints.best.metric",
     });
   }
+}
+
+/**
+ * Checks the options of the rollouts of evaluations.
+ *
+ * @param prefix - Prefix of the names of the options. @default none
+ * @throws ArgumentError `E_ARGUMENT` for a value outside its bounds.
+ */
+export function checkSampling(
+  { samples, temperature }: Pick<EvaluationOptions, "samples" | "temperature"> = {},
+  prefix: "" | "evaluation." = "",
+): void {
+  checkIntegerOption(`${prefix}samples`, samples, 1);
+  if (temperature !== undefined && !(temperature >= 0 && temperature < Infinity))
+    refuse(`${prefix}temperature`, "a finite number of at least 0", temperature);
 }
 
 /**
@@ -229,7 +245,5 @@ export function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, en
  * @throws ArgumentError `E_ARGUMENT` for another value than an integer of at least `min`, and for undefined if the option is required.
  */
 export function checkIntegerOption(param: string, value: number | undefined, min: number, isRequired = false): void {
-  if (value === undefined && !isRequired) return;
-  if (Number.isSafeInteger(value) && (value as number) >= min) return;
-  throw new ArgumentError(`Expected \`${param}\` to be an integer of at least ${min}, got \`${value}\``, { param });
+  if (value !== undefined || isRequired) checkInteger(param, value as number, min);
 }
