@@ -58,7 +58,7 @@ const INVALID: Readonly<Record<string, Change>> = {
   "half of the JSON": (entries) => scoresText(entries).slice(0, -3),
 };
 
-const FAILING = ["error", "timeout", "no choices"] as const;
+const FAILING = ["error", "timeout", "no choices", "no completion"] as const;
 
 type Behavior = string;
 
@@ -92,6 +92,8 @@ describe("a judge that misbehaves", () => {
           const name = this.requests++ === 0 ? first : second;
           if (name === "error") return Promise.reject(new Error("no"));
           if (name === "timeout") return Promise.reject(new DOMException("late", "TimeoutError"));
+          // A model in JavaScript may return anything.
+          if (name === "no completion") return Promise.resolve(null as never);
           if (name === "no choices") return Promise.resolve(completionOf("", { choices: [] }));
           return Promise.resolve(completionOf(textOf(request, name, pick)));
         },

@@ -15,6 +15,9 @@ export interface Question<T> {
   readonly form: AnswerForm<T>;
 }
 
+/** Completion of a model, which may lack any part: a judge accepts every object with `complete`. */
+type Answer = Partial<ChatCompletion> | null | undefined;
+
 /** Context of the questions for one value of a judge. */
 export interface AskContext {
   /** Counts of requests and tokens, which asking increases. */
@@ -74,7 +77,7 @@ export class Questioner {
     while (problems.length < MAX_ANSWERS) {
       if (problems.length > 0) spending.addRetry();
       const completion = await this.#complete({ ...request, model: model.id, messages: [...conversation] }, form, signal);
-      spending.addUsage(completion.usage);
+      spending.addUsage(completion?.usage);
       const text = textOf(completion);
       const parsed = parsedOf(completion, text, form);
       if ("value" in parsed) {
@@ -101,7 +104,7 @@ export class Questioner {
   }
 
   /** Sends a request, with the schema unless the option `output` or an earlier rejection rules it out. */
-  async #complete<T>(request: ChatCompletionRequest, { name, schema }: AnswerForm<T>, signal: AbortSignal): Promise<ChatCompletion> {
+  async #complete<T>(request: ChatCompletionRequest, { name, schema }: AnswerForm<T>, signal: AbortSignal): Promise<Answer> {
     const { output } = this.#options;
     const format = { type: "json_schema", json_schema: { name, strict: true, schema } };
     if (output === "text" || (output === "auto" && this.#rejectsSchema)) return this.#send(request, signal);
@@ -121,7 +124,7 @@ export class Questioner {
     }
   }
 
-  async #send(request: ChatCompletionRequest, signal: AbortSignal): Promise<ChatCompletion> {
+  async #send(request: ChatCompletionRequest, signal: AbortSignal): Promise<Answer> {
     signal.throwIfAborted();
     const { model } = this.#options;
     try {
@@ -146,14 +149,14 @@ const NO_TEXT = "(no text)";
 const MAX_QUOTED = 8000;
 
 /** Returns the text of the first choice; `""` for an answer of another shape. */
-function textOf(completion: ChatCompletion): string {
-  const content = (completion as Partial<ChatCompletion> | null)?.choices?.[0]?.message?.content;
+function textOf(completion: Answer): string {
+  const content = completion?.choices?.[0]?.message?.content;
   return typeof content === "string" ? content : "";
 }
 
 /** Parses the text of a completion. An answer that was cut off is not valid, even if its beginning is. */
-function parsedOf<T>(completion: ChatCompletion, text: string, form: AnswerForm<T>): Parsed<T> {
-  if (completion.choices?.[0]?.finish_reason === "length")
+function parsedOf<T>(completion: Answer, text: string, form: AnswerForm<T>): Parsed<T> {
+  if (completion?.choices?.[0]?.finish_reason === "length")
     return { problem: "the answer was cut off at its token limit; answer more briefly" };
   return parseJudgement(text, form);
 }
