@@ -1,6 +1,7 @@
 /** Validation of requests, shared by all engines. */
 import { ArgumentError } from "../base/errors.ts";
 import { entropyCoefficientOf } from "../base/training-rows.ts";
+import { refuse } from "../base/util/values.ts";
 import type { BaseModelInfo, LossSpec, Row, SamplingParams } from "./port.ts";
 
 /** Limits of a base model for rows and prompts. */
@@ -35,11 +36,6 @@ export function checkRows(rows: readonly Row[], { contextLength, vocabularySize 
   }
 }
 
-/** Throws the error of a sampling parameter that is out of range. */
-export function fail(param: string, expected: string, got: unknown): never {
-  throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
-}
-
 /** Limits of a base model and of the engine for sampling. */
 export interface SamplingBounds extends ModelBounds {
   /** Maximum of `topLogprobs` and of `promptLogprobs`. */
@@ -53,13 +49,13 @@ export interface SamplingBounds extends ModelBounds {
  */
 export function checkSampling(prompt: Int32Array, params: SamplingParams, bounds: SamplingBounds): void {
   const { contextLength, vocabularySize, maxTopLogprobs } = bounds;
-  if (prompt.length < 1 || prompt.length >= contextLength) fail("prompt", `1 to ${contextLength - 1} tokens`, prompt.length);
-  for (const token of prompt) if (token < 0 || token >= vocabularySize) fail("prompt", `token ids in [0, ${vocabularySize})`, token);
+  if (prompt.length < 1 || prompt.length >= contextLength) refuse("prompt", `1 to ${contextLength - 1} tokens`, prompt.length);
+  for (const token of prompt) if (token < 0 || token >= vocabularySize) refuse("prompt", `token ids in [0, ${vocabularySize})`, token);
   const { maxTokens, temperature, topP, topK, topLogprobs, promptLogprobs = 0 } = params;
-  if (!(maxTokens >= 1)) fail("maxTokens", "at least 1", maxTokens);
-  if (!(temperature >= 0)) fail("temperature", "at least 0", temperature);
-  if (!(topP > 0 && topP <= 1)) fail("topP", "in (0, 1]", topP);
-  if (!(topK >= 0)) fail("topK", "at least 0", topK);
-  if (!(topLogprobs >= 0 && topLogprobs <= maxTopLogprobs)) fail("topLogprobs", `0 to ${maxTopLogprobs}`, topLogprobs);
-  if (!(promptLogprobs >= 0 && promptLogprobs <= maxTopLogprobs)) fail("promptLogprobs", `0 to ${maxTopLogprobs}`, promptLogprobs);
+  if (!(maxTokens >= 1)) refuse("maxTokens", "at least 1", maxTokens);
+  if (!(temperature >= 0)) refuse("temperature", "at least 0", temperature);
+  if (!(topP > 0 && topP <= 1)) refuse("topP", "in (0, 1]", topP);
+  if (!(topK >= 0)) refuse("topK", "at least 0", topK);
+  if (!(topLogprobs >= 0 && topLogprobs <= maxTopLogprobs)) refuse("topLogprobs", `0 to ${maxTopLogprobs}`, topLogprobs);
+  if (!(promptLogprobs >= 0 && promptLogprobs <= maxTopLogprobs)) refuse("promptLogprobs", `0 to ${maxTopLogprobs}`, promptLogprobs);
 }

@@ -178,7 +178,7 @@ describe("sampling", () => {
 
   test("rejects an invalid request with the expected and received value", async () => {
     const policy = await engine.loadPolicy({ base: "oracle" });
-    await expect(sampleAll(policy, Int32Array.of(VOCABULARY), params(1))).rejects.toThrow(/token ids in \[0, 48\), got 48/);
+    await expect(sampleAll(policy, Int32Array.of(VOCABULARY), params(1))).rejects.toThrow(/token ids in \[0, 48\), got `48`/);
     await expect(sampleAll(policy, new Int32Array(64), params(1))).rejects.toThrow(/1 to 63 tokens/);
     await expect(sampleAll(policy, promptOf(1), params(1, { topP: 0 }))).rejects.toMatchObject({ code: "E_ARGUMENT", param: "topP" });
   });

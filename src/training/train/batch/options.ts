@@ -1,5 +1,6 @@
 import type { Environment } from "../../../library/environment/index.ts";
 import { ArgumentError } from "../../../base/errors.ts";
+import { refuse } from "../../../base/util/values.ts";
 
 /** Environment of a run on several environments, with its share of the groups. */
 export interface WeightedEnvironment {
@@ -147,7 +148,7 @@ function checkEnvironments<S>(environment: BatchOptions<S>["environment"]): void
     if (typeof name !== "string")
       refuse(`environment[${index}].environment`, "an environment, as `defineEnvironment` returns it", typeof each.environment);
     if (!(each.weight > 0 && each.weight < Infinity)) refuse(`environment[${index}].weight`, "a finite number above 0", each.weight);
-    if (names.has(name)) refuse("environment", "environments with different names", `\`${name}\` twice`);
+    if (names.has(name)) refuse("environment", "environments with different names", `${name} twice`);
     names.add(name);
   }
 }
@@ -175,10 +176,4 @@ function checkCurriculum<S>(curriculum: CurriculumOptions<S>, environment: Batch
 
 function isInteger(value: unknown, min: number): boolean {
   return Number.isSafeInteger(value) && (value as number) >= min;
-}
-
-/** Throws the error for an option with an invalid value. */
-function refuse(param: string, expected: string, got: unknown): never {
-  const text = typeof got === "string" ? got : `\`${String(got)}\``;
-  throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${text}`, { param });
 }
