@@ -236,9 +236,10 @@ export class JobQueue {
     );
   }
 
-  /** Removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
+  /** Frees the batch and removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
   async #cleanUp(jobId: string): Promise<void> {
-    const { directory, logger } = this.#context;
+    const { data, directory, logger } = this.#context;
+    data.forget(jobId);
     await removeJobFiles(directory, jobId).catch(logFailure(logger, "A training job's files could not be removed", { job: jobId }));
   }
 }

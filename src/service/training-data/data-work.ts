@@ -69,7 +69,7 @@ export class DataWork {
     return accepted;
   }
 
-  /** Frees the batch of a job that was accepted and not created. */
+  /** Frees the batch of a job that was not created, or has ended before it started. */
   forget(jobId: string): void {
     this.#batches.delete(jobId);
   }
