@@ -1,6 +1,6 @@
 /** Failures of a run directory, which leave no open files and no lock. */
 import { appendFile, mkdir, readdir, readlink, rm, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { TrajectoryGroup } from "../../src/index.ts";
 import { trajectoryFile } from "../../src/run/files.ts";

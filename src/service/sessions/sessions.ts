@@ -3,6 +3,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { ForbiddenError, NotFoundError } from "../../base/errors.ts";
 import type { CreateSessionRequest } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
+import { deferred } from "../../base/util/deferred.ts";
 import { onceAborted } from "../../base/util/abort.ts";
 import { checkMetrics } from "../../base/trajectory/trajectory.ts";
 import {
@@ -165,7 +166,7 @@ export class StoredSessions {
     const row = await this.get(id);
     const remainingMs = new Date(row.open_until).getTime() - Date.now();
     if (row.finished_at !== null || remainingMs <= 0 || this.#isClosed) return;
-    const { promise, resolve } = withResolve();
+    const { promise, resolve } = deferred<void>();
     const waiting = this.#waiting.get(row.id) ?? new Set();
     this.#waiting.set(row.id, waiting.add(resolve));
     const timer = setTimeout(resolve, Math.min(ms, remainingMs)).unref();
@@ -319,12 +320,6 @@ export class StoredSessions {
 
 function newActivity(): Activity {
   return { lastSeq: 0, running: new Set(), reservations: new TokenReservations(), endings: 0 };
-}
-
-function withResolve(): { readonly promise: Promise<void>; readonly resolve: () => void } {
-  let resolve = (): void => {};
-  const promise = new Promise<void>((done) => (resolve = done));
-  return { promise, resolve };
 }
 
 type Metrics = Readonly<Record<string, number | boolean>>;
