@@ -45,7 +45,7 @@ export function createContext(parts: {
   const policies = new Policies({ store, engine, files, bases, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
   const uses = new Holds<string>();
   const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
-  const warm = new WarmModels({ engine, files, max: limits.maxWarmModels });
+  const warm = new WarmModels({ engine, files, logger, max: limits.maxWarmModels });
   const jobs = new JobQueue({
     store,
     engine,

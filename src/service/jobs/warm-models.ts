@@ -1,5 +1,6 @@
 import type { Engine, LoraSpec, ModelHandle } from "../../engine/port.ts";
 import type { LoraConfig } from "../../base/schema/index.ts";
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { Lru } from "../../base/util/lru.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
@@ -31,6 +32,7 @@ export function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<st
 export interface WarmModelsOptions {
   readonly engine: Engine;
   readonly files: StoredFiles;
+  readonly logger: ServiceLogger;
   /** Max cached models. */
   readonly max: number;
 }
@@ -39,11 +41,13 @@ export interface WarmModelsOptions {
 export class WarmModels {
   readonly #engine: Engine;
   readonly #files: StoredFiles;
+  readonly #logger: ServiceLogger;
   readonly #warm: Lru<string, WarmModel>;
 
-  constructor({ engine, files, max }: WarmModelsOptions) {
+  constructor({ engine, files, logger, max }: WarmModelsOptions) {
     this.#engine = engine;
     this.#files = files;
+    this.#logger = logger;
     this.#warm = new Lru({ maxEntries: max });
   }
 
@@ -57,7 +61,7 @@ export class WarmModels {
     this.#warm.delete(model.id);
     if (kept === undefined || this.#engine.holds?.(kept.handle) === false) return this.#load(options);
     if (job.progress_dir !== null || kept.checkpointId !== checkpoint.id) {
-      await this.#engine.unload(kept.handle);
+      await this.#unload(kept.handle);
       return this.#load(options);
     }
     if (kept.optimizerKind !== job.type) await this.#resetOrUnload(kept.handle, signal);
@@ -66,7 +70,7 @@ export class WarmModels {
 
   /** Returns a model to the cache. Its weights must match the checkpoint. */
   async keep(modelId: string, model: WarmModel): Promise<void> {
-    for (const { handle } of this.#warm.set(modelId, model)) await this.#engine.unload(handle);
+    for (const { handle } of this.#warm.set(modelId, model)) await this.#unload(handle);
   }
 
   /** Unloads a model and removes it from the cache, if it is there. */
@@ -93,8 +97,13 @@ export class WarmModels {
     try {
       await this.#engine.resetOptimizer(handle, { signal });
     } catch (error) {
-      await this.#engine.unload(handle);
+      await this.#unload(handle);
       throw error;
     }
+  }
+
+  /** Unloads a model that is no longer needed. A failure is only logged, because it concerns neither the job nor its model. */
+  async #unload(handle: ModelHandle): Promise<void> {
+    await this.#engine.unload(handle).catch(logFailure(this.#logger, "A model that is no longer needed could not be unloaded"));
   }
 }
