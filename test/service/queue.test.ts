@@ -1,26 +1,13 @@
 /** The queue runs its jobs in order when the end of one cannot be recorded and when the disk is full. */
 import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { sql } from "kysely";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { EngineError } from "../../src/base/errors.ts";
 import { openStore } from "../../src/service/store/database.ts";
 import { deferred } from "../../src/base/util/deferred.ts";
 import { canMount, smallDisk } from "../support/small-disk.ts";
-import {
-  choice,
-  createModel,
-  finishedEvents,
-  group,
-  RL_JOBS,
-  startRlJob,
-  startTestService,
-  temporaryDirectory,
-  testBase,
-  type TestService,
-} from "./support.ts";
+import { createModel, finishedEvents, RL_JOBS, startRlJob, startTestService, temporaryDirectory, type TestService } from "./support.ts";
 
 /** A service with two jobs, the first of which fails once both are there; `disturb` comes before that, `restore` before the second. */
 async function twoJobs(disturb: (dataDir: string) => Promise<void>, restore: (dataDir: string) => Promise<void> = async () => {}) {
@@ -146,48 +133,4 @@ test.skipIf(!canMount)("resumes the queue in order after a full disk has space a
   for (const job of jobs) ends.push((await finishedEvents(service, job)).at(-1));
   expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }]);
   expect(messages(service).filter((message) => message === "A training job failed")).toEqual([]);
-});
-
-test("the training batch of a job that is cancelled before it starts is not kept in memory", async () => {
-  setFlagsFromString("--expose-gc");
-  const collect = runInNewContext("gc") as () => void;
-  /** Returns the bytes of typed arrays in use. */
-  const used = () => {
-    collect();
-    return process.memoryUsage().arrayBuffers;
-  };
-  const held = deferred<void>();
-  const service = await startTestService({
-    engine: {
-      bases: await testBase(8192),
-      before: ({ verb }) => (verb === "forwardBackward" ? held.promise : undefined),
-    },
-  });
-  onTestFinished(() => held.resolve());
-  const { id } = await createModel(service);
-  const running = await startRlJob(service, id);
-  await expect.poll(async () => (await service.ok("GET", `${RL_JOBS}/${running}`)).status).toBe("running");
-  const sampled = Array.from({ length: 8000 }, (_, index) => index % 50);
-  const long = [0, 1].map((reward) => ({
-    reward,
-    choices: [
-      choice(
-        [1],
-        sampled,
-        sampled.map(() => -1),
-      ),
-    ],
-  }));
-  const body = JSON.stringify({ model_id: id, trajectory_groups: Array.from({ length: 8 }, () => group(...long)) });
-  const headers = { "content-type": "application/json" };
-  const cancelOne = async () => {
-    const queued = await service.ok("POST", RL_JOBS, body, { headers });
-    expect((await service.ok("POST", `${RL_JOBS}/${queued.id}/cancel`)).status).toBe("cancelled");
-  };
-  // Buffers of the connection and of the work thread stay after the first job.
-  await cancelOne();
-  const before = used();
-  for (let job = 0; job < 4; job++) await cancelOne();
-  // A batch has 16 sequences of 8,000 tokens, with several numbers each.
-  await expect.poll(() => used() - before).toBeLessThan(3e6);
 });

@@ -166,12 +166,13 @@ export class StoredSessions {
     const row = await this.get(id);
     const remainingMs = new Date(row.open_until).getTime() - Date.now();
     if (row.finished_at !== null || remainingMs <= 0 || this.#isClosed) return;
-    const { promise, resolve } = deferred<void>();
+    const over = deferred<void>();
+    const resolve = () => over.resolve();
     const waiting = this.#waiting.get(row.id) ?? new Set();
     this.#waiting.set(row.id, waiting.add(resolve));
     const timer = setTimeout(resolve, Math.min(ms, remainingMs)).unref();
     const removeListener = onceAborted(signal, resolve);
-    await promise;
+    await over.promise;
     clearTimeout(timer);
     removeListener();
     waiting.delete(resolve);
