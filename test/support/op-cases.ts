@@ -256,6 +256,33 @@ export const DEVICE_CASES: OpCase[] = [
     large: { R: 64 },
   },
   {
+    name: "matmul, long sum with a narrow result",
+    inputs: [{ shape: ["R", 2 ** 11] }, { shape: [2 ** 11, 3] }],
+    build: ([a, b]) => g.matmul(a!, b!),
+    small: { R: 5 },
+    large: { R: 64 },
+  },
+  {
+    name: "batched matmul, b transposed, sum of no multiple of four",
+    inputs: [{ shape: ["B", 2, "R", 13] }, { shape: ["B", 2, "K", 13] }],
+    build: ([a, b]) => g.matmul(a!, b!, { transposeB: true, scale: 0.5 }),
+    small: { B: 2, R: 7, K: 6 },
+    large: { B: 2, R: 7, K: 6 },
+  },
+  {
+    name: "matmul, one column, scaled",
+    inputs: [matrix, { shape: [24, 1] }],
+    build: ([a, b]) => g.matmul(a!, b!, { scale: 0.5 }),
+    ...R,
+  },
+  ...(["reduceSum", "logSoftmax"] as const).map((op): OpCase => ({
+    name: `${op} of long rows`,
+    inputs: [{ shape: ["R", 2 ** 14] }],
+    build: ([x]) => (op === "reduceSum" ? g.reduceSum(x!, [1]) : g.logSoftmax(x!)),
+    small: { R: 3 },
+    large: { R: 3 },
+  })),
+  {
     name: "matmul, b transposed, scaled and added",
     inputs: [matrix, { shape: [40, 24] }, { shape: ["R", 40] }],
     build: ([a, b, plus]) => g.matmul(a!, b!, { transposeB: true, scale: 0.5, plus: plus! }),

@@ -185,8 +185,13 @@ export function baseLayout(config: ModelConfig): Layout {
   return layOut(drafts);
 }
 
-/** Rows of every piece but the last are a multiple of this number: kernels read four elements at a time. */
-const PIECE_STEP = 4;
+/**
+ * Rows of every piece but the last are a multiple of this number, if a piece has as many: kernels read four elements at a time, and a
+ * device cuts a sum over the rows into as many as 32 parts.
+ */
+const PIECE_STEP = 128;
+/** Min rows of a piece; divides their number. */
+const MIN_PIECE_STEP = 4;
 
 /** Returns the name of a piece of a parameter. @param index - Index of the piece, from 0. */
 export function pieceName(parameter: string, index: number): string {
@@ -196,14 +201,15 @@ export function pieceName(parameter: string, index: number): string {
 /**
  * Cuts an embedding or output head of more than `maxBytes` in float32 into pieces of consecutive rows. Returns any other parameter whole.
  *
- * The rows of a separate head `[H, V]` are its inputs, so the products of its pieces are added. A piece has at least {@link PIECE_STEP}
- * rows, even above `maxBytes`; the last one has the rest.
+ * The rows of a separate head `[H, V]` are its inputs, so the products of its pieces are added. A piece has at least
+ * {@link MIN_PIECE_STEP} rows, even above `maxBytes`; the last one has the rest.
  */
 export function cutParameter(parameter: Parameter, maxBytes: number): Parameter[] {
   const { name, shape, offset, size, kind } = parameter;
   if (4 * size <= maxBytes || !(kind === "embedding" || name === "head")) return [parameter];
   const [rows, width] = shape as [number, number];
-  const step = Math.max(1, Math.floor(maxBytes / (4 * width * PIECE_STEP))) * PIECE_STEP;
+  const stepsOf = (multiple: number) => Math.floor(maxBytes / (4 * width * multiple)) * multiple;
+  const step = stepsOf(PIECE_STEP) || stepsOf(MIN_PIECE_STEP) || MIN_PIECE_STEP;
   return Array.from({ length: Math.ceil(rows / step) }, (_, index) => {
     const [start, end] = [index * step, Math.min(rows, (index + 1) * step)];
     const shape = [end - start, width];

@@ -7,7 +7,7 @@ import { MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
 import { type BatchSize, type DeviceBudget, keptBytesPerToken, memoryPlan } from "./memory-plan.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
-import { deviceQueryBlocks, LARGE_MODEL_BLOCK, largeModelQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
+import { DEVICE_BLOCK, deviceQueryBlocks, LARGE_MODEL_BLOCK, largeModelQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
 import { first, itemAt, last } from "../../../base/util/values.ts";
 
 /** Extent of a padded block: `count` rows of `time` tokens each, padding included. */
@@ -133,7 +133,7 @@ function recomputingCost(config: ModelConfig, maxTokens: number, positions: numb
   return 1 + (RECOMPUTE_COST * recomputedLayers) / config.layers;
 }
 
-/** Max bytes of the attention scores of a device's batch, whose rows have 1,024 tokens. */
+/** Max bytes of the attention scores of a query block in a device's batch, whose rows have 1,024 tokens. */
 const SCORE_BYTES = MAX_BINDING_BYTES;
 
 /**
@@ -141,7 +141,7 @@ const SCORE_BYTES = MAX_BINDING_BYTES;
  * whole thousands. Buffers above {@link SCORE_BYTES} are allocated anew in each run, which took longer than larger products saved.
  */
 export function deviceBatchLimits(config: ModelConfig, budget: DeviceBudget): BatchLimits {
-  const scored = SCORE_BYTES / (4 * 1024 * config.heads);
+  const scored = SCORE_BYTES / (4 * DEVICE_BLOCK * config.heads);
   const affordable = Math.min(budget.keptBytes / keptBytesPerToken(config), budget.maxTokens, scored);
   const maxTokens = Math.max(Math.floor(affordable / 1024) * 1024, 1024);
   return {

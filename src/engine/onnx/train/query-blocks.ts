@@ -37,9 +37,12 @@ export function largeModelQueryBlocks(time: number): number {
   return time <= LARGE_MODEL_BLOCK ? 1 : queryBlocks(time);
 }
 
-/** Returns the number of blocks on a device, where few kernels matter more than the work that blocks save. */
+/** Max length of a query block on a device, in tokens. */
+export const DEVICE_BLOCK = 512;
+
+/** Returns the number of blocks on a device, where few kernels matter more than the work that shorter blocks save. */
 export function deviceQueryBlocks(time: number): number {
-  return time <= 1024 ? 1 : 2 ** Math.ceil(Math.log2(time / 1024));
+  return time <= DEVICE_BLOCK ? 1 : 2 ** Math.ceil(Math.log2(time / DEVICE_BLOCK));
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Kernels that the lowerings of WebGPU choose by the shapes of a product; `test/engine/device/ops.test.ts` has their results. */
 import { expect, test } from "vitest";
-import { type Dim, formatShape, Graph, liveNodes } from "../../../../src/engine/onnx/graph/graph.ts";
-import { matmul, type MatmulOptions } from "../../../../src/engine/onnx/graph/index.ts";
+import { type Dim, formatShape, Graph, liveNodes, type Value } from "../../../../src/engine/onnx/graph/graph.ts";
+import { matmul, type MatmulOptions, reduceMax, reduceSum } from "../../../../src/engine/onnx/graph/index.ts";
 import { lower } from "../../../../src/engine/onnx/graph/lower.ts";
 import { WEBGPU_LOWERINGS } from "../../../../src/engine/onnx/graph/lowerings/webgpu.ts";
 
@@ -58,12 +58,55 @@ test("a large matrix is not transposed for few rows unless it is wider than long
   expect(kernels({ ...product, a: ["R", 8192], b: [4096, 8192] })).toEqual(["Transpose [8192, 4096]", "MatMul [R, 4096]"]);
 });
 
+/** Kernels of a product of `R` rows with a sum over `size`, in parts. */
+const inParts = (size: number, parts: number, width: number) => [
+  `Transpose [${parts}, R, ${size / parts}]`,
+  `MatMul [${parts}, R, ${width}]`,
+  `ReduceSum [1, R, ${width}]`,
+];
+
 test("a long sum is cut into parts for few rows, also after a transposition", () => {
-  const parts = (size: number) => [`Transpose [4, R, ${size / 4}]`, "MatMul [4, R, 16]", "ReduceSum [1, R, 16]"];
   const smallDims = ["R"];
-  expect(kernels({ a: ["R", 2 ** 14], b: [2 ** 14, 16], smallDims })).toEqual(parts(2 ** 14));
-  const transposed = kernels({ a: ["R", 2 ** 14], b: [16, 2 ** 14], options: { transposeB: true }, smallDims });
-  expect(transposed).toEqual(expect.arrayContaining(parts(2 ** 14)));
-  expect(kernels({ a: ["R", 4864], b: [4864, 16], smallDims })).toEqual(["MatMul [R, 16]"]);
-  expect(kernels({ a: ["R", 2 ** 14], b: [2 ** 14, 16] })).toEqual(["MatMul [R, 16]"]);
+  const product = { a: ["R", 2 ** 15], b: [2 ** 15, 896] } as const;
+  expect(kernels({ ...product, smallDims })).toEqual(inParts(2 ** 15, 32, 896));
+  expect(kernels(product)).toEqual(["MatMul [R, 896]"]);
+  const transposed = kernels({ a: ["R", 2 ** 15], b: [896, 2 ** 15], options: { transposeB: true }, smallDims });
+  expect(transposed).toEqual(expect.arrayContaining(inParts(2 ** 15, 32, 896)));
+});
+
+test("a sum is cut into as many parts as divide it into multiples of four, of at least 256 elements", () => {
+  const kernelsOf = (size: number) => kernels({ a: ["R", size], b: [size, 896], smallDims: ["R"] });
+  expect(kernelsOf(37_376)).toEqual(inParts(37_376, 32, 896));
+  expect(kernelsOf(37_448)).toEqual(inParts(37_448, 2, 896));
+  expect(kernelsOf(37_444)).toEqual(["MatMul [R, 896]"]);
+  expect(kernelsOf(2 ** 13)).toEqual(["MatMul [R, 896]"]);
+});
+
+test("a sum with a narrow result is cut into parts for any number of rows", () => {
+  expect(kernels({ a: ["R", 4864], b: [4864, 16] })).toEqual(inParts(4864, 16, 16));
+  expect(kernels({ a: ["R", 4864], b: [4864, 64] })).toEqual(["MatMul [R, 64]"]);
+  expect(kernels({ a: ["R", 896], b: [896, 16] })).toEqual(["MatMul [R, 16]"]);
+});
+
+test("a product with one column is a sum", () => {
+  expect(kernels({ a: ["R", 896], b: [896, 1], options: { scale: 0.5 } })).toEqual(["Mul [R, 896]", "ReduceSum [R, 1]", "Mul [R, 1]"]);
+});
+
+test("the operands of a batch of products are padded along a sum that is no multiple of four", () => {
+  const product = { a: ["B", 2, "R", 65], b: ["B", 2, "K", 65], options: { transposeB: true } } as const;
+  expect(kernels(product)).toEqual(["Transpose [B, 2, 65, K]", "Pad [B, 2, R, 68]", "Pad [B, 2, 68, K]", "MatMul [B, 2, R, K]"]);
+});
+
+test("a sum and a maximum of long rows are computed in parts, short rows at once", () => {
+  const reduced = (width: number, reduce: (x: Value, axes: readonly number[]) => Value) => {
+    const graph = new Graph();
+    graph.output("y", reduce(graph.input("x", ["R", width]), [1]));
+    return liveNodes(lower(graph, WEBGPU_LOWERINGS)).flatMap(({ op, outputs: [y] }) =>
+      op === "Reshape" ? [] : [`${op} ${formatShape(y!.shape)}`],
+    );
+  };
+  expect(reduced(151_936, reduceSum)).toEqual(["ReduceSum [R, 128, 1]", "ReduceSum [R, 1]"]);
+  expect(reduced(151_936, reduceMax)).toEqual(["ReduceMax [R, 128, 1]", "ReduceMax [R, 1]"]);
+  expect(reduced(50_257, reduceSum)).toEqual(["ReduceSum [R, 1]"]);
+  expect(reduced(4096, reduceSum)).toEqual(["ReduceSum [R, 1]"]);
 });

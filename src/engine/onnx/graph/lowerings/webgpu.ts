@@ -1,5 +1,5 @@
 /** Lowerings for the WebGPU execution provider of ONNX Runtime 1.30: operators without a kernel, or with a kernel that is not exact. */
-import type { Attribute, Dim, DType, NodeSpec, Value } from "../graph.ts";
+import type { Attribute, Dim, DType, Node, NodeSpec, Value } from "../graph.ts";
 import { firstInputs, type LoweringTable } from "../lower.ts";
 import { expandTo, reduceSum } from "../ops/broadcast.ts";
 import { add, cast, div, equal, exp, log, mul, sqrt, sub } from "../ops/elementwise.ts";
@@ -27,10 +27,22 @@ const TALL = 8;
 /** Min elements of a matrix for which a ratio of 1 suffices in place of {@link TALL}, if the other matrix and the result have few rows. */
 const LARGE = 2 ** 24;
 
-/** Min length of a sum that {@link productInParts} cuts: in a shorter sum, the two additional kernels take longer than the parts save. */
+/**
+ * Min length of a sum that {@link productInParts} cuts for few rows, and for a narrow result of any rows: in a shorter sum, the two
+ * additional kernels take longer than the parts save.
+ */
 const LONG = 2 ** 14;
-/** Number of parts of a sum that {@link productInParts} cuts. */
-const PARTS = 4;
+const LONG_OF_NARROW = 2 ** 11;
+/** Max width of a narrow result: one tile of a product. */
+const NARROW = 32;
+/** Max parts of a sum that {@link productInParts} cuts, a power of two, and the min length of a part. */
+const MAX_PARTS = 32;
+const MIN_PART = 256;
+
+/** Min length of rows that {@link reduceRows} reduces in two stages: one workgroup reduces a row. */
+const LONG_ROW = 2 ** 14;
+/** Max parts of such a row; a power of two. */
+const MAX_ROW_PARTS = 128;
 
 /** Max outputs of a kernel: every adapter has at least eight storage buffers per shader stage, and one is the input. */
 const MAX_OUTPUTS = 7;
@@ -43,16 +55,21 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     return sum && [sum];
   },
 
+  ReduceSum: (node, inputs) => longRows(node, inputs),
+  ReduceMax: (node, inputs) => longRows(node, inputs),
+
   // The kernel reads transposed matrices element by element: on an H100, 6 TFLOP/s instead of 20.
   Gemm: (node, inputs) => {
     const { attributes } = node;
     const [a, b] = firstInputs(node, inputs, 2);
     const [, , plus] = inputs;
     const [isTransposedA, isTransposedB] = [int(attributes["transA"]) === 1, int(attributes["transB"]) === 1];
-    if (!isTransposedA && !isTransposedB) return null;
     const scale = float(attributes["alpha"], 1);
     const [k] = (isTransposedA ? a.shape : a.shape.slice(1)) as [Dim];
     const [m, n] = [itemAt(a.shape, isTransposedA ? 1 : 0), itemAt(b.shape, isTransposedB ? 0 : 1)];
+    // One column: a tile of the product would compute one of its 32 columns.
+    if (n === 1 && !isTransposedA && typeof k === "number") return [scaledSum(reduceSum(mul(a, reshape(b, [k])), [1]), scale, plus)];
+    if (!isTransposedA && !isTransposedB) return null;
     const minHeight = Number(n) * Number(k) < LARGE ? TALL * Number(k) : Number(k);
     // Few rows times a tall transposed matrix: transposes the rows and the result instead of the matrix.
     const isTall = !isTransposedA && isTransposedB && hasFewRows(a) && Number(n) >= minHeight;
@@ -77,7 +94,11 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const [left, right] = [isTransposedA ? swapLastTwo(a) : a, isTransposedB ? swapLastTwo(b) : b];
     // Scales the operand if it has fewer elements than the result.
     const isShort = hasStaticWidth(left) && !hasStaticWidth(right);
-    return [isShort ? matmul(scaledSum(left, scale), right) : scaledSum(matmul(left, right), scale)];
+    const product = (x: Value) => {
+      const [padded, paddedRight] = withAlignedSum(x, right);
+      return matmul(padded, paddedRight);
+    };
+    return [isShort ? product(scaledSum(left, scale)) : scaledSum(product(left), scale)];
   },
 
   // The kernel leaves the second output, the inverse standard deviation, unwritten.
@@ -113,8 +134,9 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
   LogSoftmax: (node, inputs) => {
     const [x] = firstInputs(node, inputs, 1);
     const axis = x.shape.length - 1;
-    const centered = sub(x, reduceMax(x, [axis]));
-    return [sub(centered, log(reduceSum(exp(centered), [axis])))];
+    const centered = sub(x, reduceRows("ReduceMax", x) ?? reduceMax(x, [axis]));
+    const exponentials = exp(centered);
+    return [sub(centered, log(reduceRows("ReduceSum", exponentials) ?? reduceSum(exponentials, [axis])))];
   },
 
   // ScatterElements with addition sums rows of equal index in no fixed order. Here each row becomes the old row plus the sum of all updates
@@ -134,17 +156,63 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
 };
 
 /**
- * Computes `a·b` for few rows and a long static sum in parts of the sum, at the same time: one tile of a product goes through the sum step
- * by step, and a narrow result of few rows has few tiles. Returns null for other products.
+ * Computes `a·b` in parts of a long static sum, at the same time: one tile of a product goes through the sum step by step, and few rows, or
+ * a narrow result, have few tiles. Returns null for other products.
  */
 function productInParts(a: Value, b: Value): Value | null {
   const [k, n] = b.shape;
   if (a.shape.length !== 2 || b.shape.length !== 2 || typeof k !== "number" || typeof n !== "number") return null;
-  if (!hasFewRows(a) || k < LONG || n > k / 2 || k % (4 * PARTS) !== 0) return null;
+  const isLong = (hasFewRows(a) && k >= LONG && n <= k / 2) || (n <= NARROW && k >= LONG_OF_NARROW);
+  // Kernels read four elements at a time.
+  const parts = Math.min(MAX_PARTS, powerOfTwoIn(k) / 4, 2 ** Math.floor(Math.log2(k / MIN_PART)));
+  if (!isLong || parts < 2) return null;
   const [m] = a.shape as [Dim];
-  const length = k / PARTS;
-  const left = transpose(reshapeRows(a, m, [PARTS, length]), [1, 0, 2]);
-  return reshapeRows(reduceSum(matmul(left, reshape(b, [PARTS, length, n])), [0]), m, [n]);
+  const length = k / parts;
+  const left = transpose(reshapeRows(a, m, [parts, length]), [1, 0, 2]);
+  return reshapeRows(reduceSum(matmul(left, reshape(b, [parts, length, n])), [0]), m, [n]);
+}
+
+/** Returns the largest power of two that divides `size`. */
+function powerOfTwoIn(size: number): number {
+  return size & -size;
+}
+
+/**
+ * Returns both operands of a product `a·b` with zeros appended along a static sum, up to a multiple of 4: kernels read four elements at a
+ * time, or else one.
+ */
+function withAlignedSum(a: Value, b: Value): [Value, Value] {
+  const [rank, k] = [a.shape.length, a.shape.at(-1)!];
+  if (typeof k !== "number" || k < 4 || k % 4 === 0) return [a, b];
+  const padding = 4 - (k % 4);
+  const padded = (x: Value, axis: number) =>
+    x.graph.recordOne({
+      op: "Pad",
+      inputs: [x, x.graph.ints(Array.from({ length: 2 * rank }, (_, i) => (i === rank + axis ? padding : 0)))],
+      output: { shape: x.shape.map((dim, i) => (i === axis ? k + padding : dim)) },
+    });
+  return [padded(a, rank - 1), padded(b, rank - 2)];
+}
+
+/** Lowers a reduction along the last axis of a matrix, see {@link reduceRows}. */
+function longRows({ op, inputs: [, axes], attributes }: Node, inputs: readonly Value[]): readonly Value[] | null {
+  const [x] = inputs;
+  const isLastAxis = axes !== undefined && String(axes.graph.constants.get(axes)) === "1";
+  const result = x !== undefined && isLastAxis && int(attributes["keepdims"]) === 1 ? reduceRows(op as RowReduction, x) : null;
+  return result && [result];
+}
+
+type RowReduction = "ReduceSum" | "ReduceMax";
+
+/** Reduces long rows of a matrix `[R, W]` to `[R, 1]`, in parts and then over the parts. Returns null for other values. */
+function reduceRows(op: RowReduction, x: Value): Value | null {
+  const [rows, width] = x.shape;
+  if (x.shape.length !== 2 || rows === undefined || typeof width !== "number" || width < LONG_ROW) return null;
+  const parts = Math.min(MAX_ROW_PARTS, powerOfTwoIn(width));
+  if (parts === 1) return null;
+  const reduce = op === "ReduceSum" ? reduceSum : reduceMax;
+  const inParts = reshapeRows(x, rows, [parts, width / parts]);
+  return reduce(reshapeRows(reduce(inParts, [2]), rows, [parts]), [1]);
 }
 
 /** Splits `x` into at most {@link MAX_OUTPUTS} parts, and each part in the same way, until the pieces have the given sizes. */
