@@ -83,6 +83,21 @@ export const CASES: OpCase[] = [
     build: ([x, w, a, b]) => g.adaptedProduct(x!, w!, a!, b!, { isMerged: false }),
     ...R,
   },
+  // The sum of the forward pass is long, then the sum of the backward pass.
+  ...(
+    [
+      [24, 8],
+      [8, 24],
+    ] as const
+  ).map(([height, width]): OpCase => ({
+    name: `adaptedProduct, joined, ${height} × ${width}`,
+    inputs: [{ shape: ["R", height] }, { shape: [height, width], isFixed: true }, { shape: [height, 4] }, { shape: [4, width] }],
+    build: ([x, w, a, b]) => {
+      const scale = x!.graph.scalar(0.5);
+      return g.adaptedProduct(x!, w!, a!, g.mul(b!, scale), { isMerged: false, joined: { unscaled: b!, scale } });
+    },
+    ...R,
+  })),
   {
     name: "after",
     inputs: [matrix, { shape: ["R", 1] }, { shape: [40, 2], isFixed: true }],
@@ -242,6 +257,20 @@ export const DEVICE_CASES: OpCase[] = [
     large: {},
   },
   {
+    name: "split, more pieces of a named size than a kernel can write",
+    inputs: [{ shape: ["T", 3] }, { shape: ["S"] }],
+    build: ([a, b]) => {
+      const pieces = g.split(
+        a!,
+        0,
+        Array.from({ length: 10 }, () => "S"),
+      );
+      return g.mul(g.concat(pieces.toReversed(), 0, "T"), g.sumAll(b!));
+    },
+    small: { T: 40, S: 4 },
+    large: { T: 40, S: 4 },
+  },
+  {
     name: "matmul of few rows, long sum",
     inputs: [{ shape: ["R", 2 ** 14] }, { shape: [2 ** 14, 8] }],
     build: ([a, b]) => g.matmul(withFewRows(a), b!),
@@ -253,13 +282,6 @@ export const DEVICE_CASES: OpCase[] = [
     inputs: [{ shape: ["R", 2 ** 14] }, { shape: [8, 2 ** 14] }, { shape: ["R", 8] }],
     build: ([a, b, plus]) => g.matmul(withFewRows(a), b!, { transposeB: true, scale: 0.5, plus: plus! }),
     small: { R: 3 },
-    large: { R: 64 },
-  },
-  {
-    name: "matmul, long sum with a narrow result",
-    inputs: [{ shape: ["R", 2 ** 11] }, { shape: [2 ** 11, 3] }],
-    build: ([a, b]) => g.matmul(a!, b!),
-    small: { R: 5 },
     large: { R: 64 },
   },
   {

@@ -100,11 +100,11 @@ function ofType(dtype: DType, value: Value): Value {
   return value.dtype === "float16" && dtype === "float32" ? cast(value, dtype) : value;
 }
 
-/** Operators that copy a weight. */
-const COPIES: ReadonlySet<string> = new Set(["Cast", "Transpose"]);
+/** Operators that copy weights. */
+const COPIES: ReadonlySet<string> = new Set(["Cast", "Concat", "Transpose"]);
 
 /**
- * Makes the runtime convert and transpose each weight directly before the node that reads it, and returns the graph. Otherwise it copies
+ * Makes the runtime convert, join and transpose weights directly before the node that reads them, and returns the graph. Otherwise it copies
  * all weights before the first layer, and all copies are in memory at once.
  *
  * For this, the copies become the *first* nodes of the graph: the runtime orders nodes depth-first from the outputs, and among the inputs
@@ -114,7 +114,7 @@ export function runCopiesLate(graph: Graph): Graph {
   const copies = new Set<Value>(graph.inputs);
   const [early, others]: [Node[], Node[]] = [[], []];
   for (const node of graph.nodes) {
-    const isCopy = COPIES.has(node.op) && copies.has(first(node.inputs));
+    const isCopy = COPIES.has(node.op) && node.inputs.every((input) => copies.has(input));
     (isCopy ? early : others).push(node);
     if (isCopy) copies.add(first(node.outputs));
   }

@@ -1,6 +1,6 @@
 /** Flat vectors, such as weights or moments of the optimizer, in the memory of a device (GPU). */
 import type { DeviceMemory, DeviceTensor } from "./device-memory.ts";
-import type { Tensors } from "./program.ts";
+import { tableOf, type Tensors } from "./program.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Values of a part: float32, or the bits of float16. */
@@ -115,7 +115,7 @@ export class DeviceVector {
 
   /** Returns graph inputs. @param nameOf - Name of the input of a part. @default the name of the part */
   feeds(nameOf: (name: string) => string = (name) => name): Tensors {
-    return Object.fromEntries([...this.#tensors].map(([name, { tensor }]) => [nameOf(name), tensor]));
+    return tableOf(Array.from(this.#tensors, ([name, { tensor }]) => [nameOf(name), tensor]));
   }
 
   /** Copies the vector into the process's memory. @param length - Length of the flat vector, padding included. */

@@ -14,6 +14,21 @@ export type Tensor = Ort.Tensor;
 /** Input tensors or preallocated output tensors, by name. */
 export type Tensors = Record<string, Tensor>;
 
+/**
+ * Returns an object with the given members; of equal names, the last is kept. It has no prototype, so it is a hash table: to an object
+ * literal or `Object.fromEntries`, each member would add a hidden class, which takes milliseconds for hundreds of them.
+ */
+export function tableOf<T>(entries: Iterable<readonly [string, T]>): Record<string, T> {
+  const table = Object.create(null) as Record<string, T>;
+  for (const [name, value] of entries) table[name] = value;
+  return table;
+}
+
+/** Joins tables; of equal names, the last is kept. See {@link tableOf}. */
+export function joinTables<T>(...tables: readonly Readonly<Record<string, T>>[]): Record<string, T> {
+  return Object.assign(tableOf<T>([]), ...tables) as Record<string, T>;
+}
+
 /** Constructor of tensors, which wrap an array without a copy. */
 export type TensorConstructor = Awaited<ReturnType<typeof loadRuntime>>["Tensor"];
 
@@ -216,7 +231,7 @@ function packedInputs(graph: Graph, hosted: (input: string) => boolean): string[
 
 /** Joins inputs into the flat input of a lowered graph, and adds their positions in it and their shapes. */
 function pack(names: readonly string[], feeds: Tensors, TensorClass: TensorConstructor): Tensors {
-  const sent: Tensors = { ...feeds };
+  const sent: Tensors = joinTables(feeds);
   const integers = (...values: readonly number[]) => new TensorClass("int64", BigInt64Array.from(values, BigInt), [values.length]);
   const flat = new Float32Array(names.reduce((size, name) => size + feeds[name]!.size, 0));
   let offset = 0;

@@ -8,7 +8,7 @@ import { addTransfer, type TransferCount } from "../runtime/device.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import type { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type Tensor, type Tensors } from "../runtime/program.ts";
+import { joinTables, loadRuntime, Program, tableOf, type Tensor, type Tensors } from "../runtime/program.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import type { TrainBatch } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
@@ -70,21 +70,20 @@ export class DeviceBatchRunner {
     const sums: PooledTensors = loss
       ? await this.#gradients.acquire(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
       : new Map();
-    const feeds: Tensors = {
-      ...base.rotary.feeds(),
-      ...inputs,
-      ...(lora ? { ...base.weights.feeds(), ...parameters.feeds() } : parameters.feeds()),
-      ...(loss ? gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {}),
-    };
-    const results = await this.#runWithKept(program, feeds, {
-      logprob: null,
-      entropy: null,
-      ...(loss ? { loss: null } : {}),
-      ...tensorsOf(sums, ACCUMULATOR),
-    }).catch((error: unknown) => {
-      releaseAll(sums);
-      throw error;
-    });
+    const feeds = joinTables(
+      base.rotary.feeds(),
+      inputs,
+      lora ? base.weights.feeds() : {},
+      parameters.feeds(),
+      loss ? gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {},
+    );
+    const outputs = { logprob: null, entropy: null, ...(loss ? { loss: null } : {}) };
+    const results = await this.#runWithKept(program, feeds, joinTables<Tensor | null>(outputs, tensorsOf(sums, ACCUMULATOR))).catch(
+      (error: unknown) => {
+        releaseAll(sums);
+        throw error;
+      },
+    );
     const read = program.inputNames.map((name) => feeds[name]!);
     addTransfer(transferred, read, Object.values(results));
     for (const [name, sum] of sums) gradients.set(name, sum);
@@ -108,7 +107,7 @@ export class DeviceBatchRunner {
     const large = shapes.filter(([, shape]) => 4 * shape.reduce((size, dim) => size * dim, 1) >= this.#budget.minPooledBytes);
     const kept = await this.#activations.acquire(new Map(large), true);
     try {
-      return await program.run(feeds, { ...fetches, ...tensorsOf(kept) });
+      return await program.run(feeds, joinTables(fetches, tensorsOf(kept)));
     } finally {
       releaseAll(kept);
     }
@@ -132,6 +131,8 @@ export class DeviceBatchRunner {
         plan,
         layout: base.layout,
         mergesAdapters: float16.size === 0,
+        // A joined matrix is float32, and the runtime would keep it for a layer that is recomputed.
+        joinsAdapters: float16.size === 0 && plan.recomputedLayers === 0,
         hasOutputBuffers: this.#budget.pooledBytes > 0,
       } as const;
       const graph = gradientGraph(base.config, kind, rank, shape, options);
@@ -144,5 +145,5 @@ export class DeviceBatchRunner {
 
 /** Returns tensors by name. @param prefix - Prefix of the names. @default none */
 function tensorsOf(tensors: PooledTensors, prefix = ""): Tensors {
-  return Object.fromEntries([...tensors].map(([name, { tensor }]) => [prefix + name, tensor]));
+  return tableOf(Array.from(tensors, ([name, { tensor }]) => [prefix + name, tensor]));
 }

@@ -5,7 +5,7 @@ import type { Layout, Parameter } from "../model/parameters.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
 import type { DeviceVector, NamedPart } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type Tensors, withShape } from "../runtime/program.ts";
+import { loadRuntime, Program, tableOf, type Tensor, withShape } from "../runtime/program.ts";
 import { type AdamScalars, SCALARS } from "./adam-kernel.ts";
 import { mayOverflow, scalarsOf } from "./optimizer.ts";
 import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts";
@@ -75,7 +75,7 @@ export class DeviceOptimizer {
       Program.compile(normGraph(shapes), "gradient-norm", { threads: 1, device: this.#memory.device }),
     );
     const feeds = groups.flatMap((group, index) => feedsOf(gradients, group, itemAt(shapes, index), `g${index}_`));
-    const { gradient_norm: norm } = await program.run(Object.fromEntries(feeds), ["gradient_norm"]);
+    const { gradient_norm: norm } = await program.run(tableOf(feeds), ["gradient_norm"]);
     return (norm!.data as Float32Array)[0]!;
   }
 
@@ -92,7 +92,7 @@ export class DeviceOptimizer {
         hosted: (input) => SCALARS.some((scalar) => scalar === input),
       }),
     );
-    const feeds: Tensors = Object.fromEntries([
+    const feeds = tableOf<Tensor>([
       ...SCALARS.map((each) => [each, new Tensor("float32", Float32Array.of(scalars[each]), [])] as const),
       ...feedsOf(vectors.parameters, group, shapes, "p"),
       ...feedsOf(vectors.gradients, group, shapes, "g"),

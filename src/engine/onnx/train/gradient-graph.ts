@@ -31,6 +31,11 @@ export interface GradientOptions {
    * each. @default true
    */
   readonly mergesAdapters?: boolean | undefined;
+  /**
+   * Whether narrow products of adapters with a long sum are part of the products with their matrices, as a device computes them faster.
+   * Copies each of these matrices for the product. @default false
+   */
+  readonly joinsAdapters?: boolean | undefined;
   /** Layout of the base model's weights, whole or in pieces. @default whole */
   readonly layout?: Layout | undefined;
   /**
@@ -70,6 +75,7 @@ export function gradientGraph(
     masks = "given",
     plan = WHOLE,
     mergesAdapters = true,
+    joinsAdapters = false,
     layout: base = baseLayout(config),
     hasOutputBuffers = false,
   }: GradientOptions = {},
@@ -83,7 +89,10 @@ export function gradientGraph(
     config,
     weights,
     project: adapterWeights
-      ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), mergesAdapters && !plan.isOrdered)
+      ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), {
+          isMerged: mergesAdapters && !plan.isOrdered,
+          isJoined: joinsAdapters,
+        })
       : undefined,
     rotary: rotaryInputs(graph, config, "table_positions"),
   };
@@ -147,14 +156,20 @@ export function gradientGraph(
  * Returns the projection `x·(W + scale·A·B)`. For a linear map with several parts, the `A` matrices are concatenated by columns and the `B`
  * matrices form a block diagonal.
  */
-function adapted(weights: ReadonlyMap<string, Value>, adapters: ReadonlyMap<string, Value>, scale: Value, isMerged: boolean): Projection {
+function adapted(
+  weights: ReadonlyMap<string, Value>,
+  adapters: ReadonlyMap<string, Value>,
+  scale: Value,
+  { isMerged, isJoined }: { readonly isMerged: boolean; readonly isJoined: boolean },
+): Projection {
   return (linear, x) => {
     const names = linear.parts.map((_, part) => adapterNames(linear, part));
     const columns = names.map(({ a }) => getOrThrow(adapters, a));
     const rank = columns.reduce((sum, { shape }) => sum + (shape[1] as number), 0);
     const a = join(columns, 1, rank);
-    const b = mul(blockDiagonal(names.map((each) => getOrThrow(adapters, each.b))), scale);
-    return adaptedProduct(x, getOrThrow(weights, linear.name), a, b, { isMerged });
+    const unscaled = blockDiagonal(names.map((each) => getOrThrow(adapters, each.b)));
+    const b = mul(unscaled, scale);
+    return adaptedProduct(x, getOrThrow(weights, linear.name), a, b, { isMerged, joined: isJoined ? { unscaled, scale } : undefined });
   };
 }
 

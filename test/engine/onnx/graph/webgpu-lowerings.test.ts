@@ -74,18 +74,19 @@ test("a long sum is cut into parts for few rows, also after a transposition", ()
   expect(transposed).toEqual(expect.arrayContaining(inParts(2 ** 15, 32, 896)));
 });
 
-test("a sum is cut into as many parts as divide it into multiples of four, of at least 256 elements", () => {
+test("a sum that a matrix is added to is cut into parts, too", () => {
+  expect(kernels({ a: ["R", 2 ** 15], b: [2 ** 15, 896], options: { isAdded: true }, smallDims: ["R"] })).toEqual([
+    ...inParts(2 ** 15, 32, 896),
+    "Add [R, 896]",
+  ]);
+});
+
+test("a long sum is cut into as many parts as divide it into multiples of four", () => {
   const kernelsOf = (size: number) => kernels({ a: ["R", size], b: [size, 896], smallDims: ["R"] });
   expect(kernelsOf(37_376)).toEqual(inParts(37_376, 32, 896));
   expect(kernelsOf(37_448)).toEqual(inParts(37_448, 2, 896));
   expect(kernelsOf(37_444)).toEqual(["MatMul [R, 896]"]);
   expect(kernelsOf(2 ** 13)).toEqual(["MatMul [R, 896]"]);
-});
-
-test("a sum with a narrow result is cut into parts for any number of rows", () => {
-  expect(kernels({ a: ["R", 4864], b: [4864, 16] })).toEqual(inParts(4864, 16, 16));
-  expect(kernels({ a: ["R", 4864], b: [4864, 64] })).toEqual(["MatMul [R, 64]"]);
-  expect(kernels({ a: ["R", 896], b: [896, 16] })).toEqual(["MatMul [R, 16]"]);
 });
 
 test("a product with one column is a sum", () => {

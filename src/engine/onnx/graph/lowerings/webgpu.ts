@@ -27,17 +27,10 @@ const TALL = 8;
 /** Min elements of a matrix for which a ratio of 1 suffices in place of {@link TALL}, if the other matrix and the result have few rows. */
 const LARGE = 2 ** 24;
 
-/**
- * Min length of a sum that {@link productInParts} cuts for few rows, and for a narrow result of any rows: in a shorter sum, the two
- * additional kernels take longer than the parts save.
- */
+/** Min length of a sum that {@link productInParts} cuts: in a shorter sum, the two additional kernels take longer than the parts save. */
 const LONG = 2 ** 14;
-const LONG_OF_NARROW = 2 ** 11;
-/** Max width of a narrow result: one tile of a product. */
-const NARROW = 32;
-/** Max parts of a sum that {@link productInParts} cuts, a power of two, and the min length of a part. */
+/** Max parts of such a sum; a power of two. */
 const MAX_PARTS = 32;
-const MIN_PART = 256;
 
 /** Min length of rows that {@link reduceRows} reduces in two stages: one workgroup reduces a row. */
 const LONG_ROW = 2 ** 14;
@@ -69,7 +62,10 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const [m, n] = [itemAt(a.shape, isTransposedA ? 1 : 0), itemAt(b.shape, isTransposedB ? 0 : 1)];
     // One column: a tile of the product would compute one of its 32 columns.
     if (n === 1 && !isTransposedA && typeof k === "number") return [scaledSum(reduceSum(mul(a, reshape(b, [k])), [1]), scale, plus)];
-    if (!isTransposedA && !isTransposedB) return null;
+    if (!isTransposedA && !isTransposedB) {
+      const sum = productInParts(a, b);
+      return sum && [scaledSum(sum, scale, plus)];
+    }
     const minHeight = Number(n) * Number(k) < LARGE ? TALL * Number(k) : Number(k);
     // Few rows times a tall transposed matrix: transposes the rows and the result instead of the matrix.
     const isTall = !isTransposedA && isTransposedB && hasFewRows(a) && Number(n) >= minHeight;
@@ -126,8 +122,11 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
     const [x] = firstInputs(node, inputs, 1);
     const axis = int(attributes["axis"]);
     const sizes = outputs.map(({ shape }) => itemAt(shape, axis));
+    if (sizes.length <= MAX_OUTPUTS) return null;
     const isStatic = (size: Dim): size is number => typeof size === "number";
-    return sizes.length > MAX_OUTPUTS && sizes.every(isStatic) ? splitInStages(x, axis, sizes) : null;
+    if (sizes.every(isStatic)) return splitInStages(x, axis, sizes);
+    const [size] = sizes;
+    return typeof size === "string" && sizes.every((each) => each === size) ? slicesOf(x, axis, size, sizes.length) : null;
   },
 
   // No kernel.
@@ -156,16 +155,15 @@ export const WEBGPU_LOWERINGS: LoweringTable = {
 };
 
 /**
- * Computes `a·b` in parts of a long static sum, at the same time: one tile of a product goes through the sum step by step, and few rows, or
- * a narrow result, have few tiles. Returns null for other products.
+ * Computes `a·b` for few rows and a long static sum in parts of the sum, at the same time: one tile of a product goes through the sum step
+ * by step, and a narrow result of few rows has few tiles. Returns null for other products.
  */
 function productInParts(a: Value, b: Value): Value | null {
   const [k, n] = b.shape;
   if (a.shape.length !== 2 || b.shape.length !== 2 || typeof k !== "number" || typeof n !== "number") return null;
-  const isLong = (hasFewRows(a) && k >= LONG && n <= k / 2) || (n <= NARROW && k >= LONG_OF_NARROW);
   // Kernels read four elements at a time.
-  const parts = Math.min(MAX_PARTS, powerOfTwoIn(k) / 4, 2 ** Math.floor(Math.log2(k / MIN_PART)));
-  if (!isLong || parts < 2) return null;
+  const parts = Math.min(MAX_PARTS, powerOfTwoIn(k) / 4);
+  if (!hasFewRows(a) || k < LONG || n > k / 2 || parts < 2) return null;
   const [m] = a.shape as [Dim];
   const length = k / parts;
   const left = transpose(reshapeRows(a, m, [parts, length]), [1, 0, 2]);
@@ -223,6 +221,21 @@ function splitInStages(x: Value, axis: number, sizes: readonly number[]): Value[
   const parts = Array.from({ length: Math.ceil(sizes.length / perPart) }, (_, i) => sizes.slice(i * perPart, (i + 1) * perPart));
   const totals = parts.map((part) => part.reduce((a, b) => a + b, 0));
   return zip(parts, split(x, axis, totals)).flatMap(([part, piece]) => splitInStages(piece, axis, part));
+}
+
+/** Cuts `x` into slices of equal size along an axis. @param size - Name of the size. */
+function slicesOf(x: Value, axis: number, size: string, count: number): Value[] {
+  const { graph } = x;
+  const bounds = Array.from({ length: count + 1 }, (_, i) =>
+    graph.recordOne({ op: "Mul", inputs: [graph.dim(size), graph.ints([i])], output: { shape: [1], dtype: "int64" } }),
+  );
+  return bounds.slice(1).map((end, i) =>
+    graph.recordOne({
+      op: "Slice",
+      inputs: [x, itemAt(bounds, i), end, graph.ints([axis])],
+      output: { shape: x.shape.map((dim, at) => (at === axis ? size : dim)), dtype: x.dtype },
+    }),
+  );
 }
 
 /**

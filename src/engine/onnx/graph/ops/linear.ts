@@ -1,6 +1,8 @@
 /** Matrix products. Transposition and scale are applied in the kernel, without a transposed copy. */
 import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
+import { add, mul } from "./elementwise.ts";
+import { concat, split } from "./join.ts";
 
 /** Options of {@link matmul}. */
 export interface MatmulOptions {
@@ -65,7 +67,15 @@ export interface AdaptedProductOptions {
    * forward pass and keeps them, which takes as much memory as the weights. @default true
    */
   readonly isMerged?: boolean | undefined;
+  /**
+   * Factors of `b = scale·unscaled`. If given, a narrow product with a long sum, `x·a` or `G·bᵀ`, is computed as further columns of the
+   * product with `W`: a device would use a fraction of its multiprocessors for it. @default none
+   */
+  readonly joined?: { readonly unscaled: Value; readonly scale: Value } | undefined;
 }
+
+/** Min ratio of the length of a sum to the width of the result from which narrow products are joined with wide ones. */
+const LONG_SUM = 2;
 
 /**
  * Computes `x·W + (x·a)·b` for a frozen matrix `W` `[in, out]` and a low-rank adapter `a` `[in, r]`, `b` `[r, out]`. The forward pass keeps
@@ -73,9 +83,34 @@ export interface AdaptedProductOptions {
  *
  * `∂x = G·(W + a·b)ᵀ` if merged, else `G·Wᵀ + (G·bᵀ)·aᵀ`; `∂a = xᵀ·(G·bᵀ)`, `∂b = (x·a)ᵀ·G`; `W` has no gradient.
  */
-export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value, { isMerged = true }: AdaptedProductOptions = {}): Value {
-  const low = matmul(x, a);
-  const result = matmul(low, b, { plus: matmul(x, weight) });
+export function adaptedProduct(
+  x: Value,
+  weight: Value,
+  a: Value,
+  b: Value,
+  { isMerged = true, joined }: AdaptedProductOptions = {},
+): Value {
+  const [height, width] = weight.shape as [number, number];
+  const rank = a.shape[1] as number;
+  // Kernels are slow for widths that are no multiple of 4.
+  const isJoined = (sum: number, result: number) => joined !== undefined && sum >= LONG_SUM * result && (result + rank) % 4 === 0;
+  /** Returns `x·a` and `x·W`. */
+  const products = (): readonly [Value, Value] => {
+    if (!isJoined(height, width)) {
+      const low = matmul(x, a);
+      return [low, matmul(x, weight)];
+    }
+    const [base, low] = split(matmul(x, concat([weight, a], 1, width + rank)), 1, [width, rank]);
+    return [low, base];
+  };
+  const [low, base] = products();
+  const result = matmul(low, b, { plus: base });
+  /** Returns `G·Wᵀ` and `G·bᵀ`. */
+  const joinedGradients = (g: Value, { unscaled, scale }: NonNullable<typeof joined>) => {
+    const both = matmul(g, concat([weight, unscaled], 0, height + rank), { transposeB: true });
+    const [wide, narrow] = split(both, 1, [height, rank]);
+    return { wide, narrow: mul(narrow, scale) };
+  };
   const merged = (g: Value, plus: Value | undefined) => matmul(g, matmul(a, b, { plus: weight }), { transposeB: true, plus });
   const separate = (g: Value, plus: Value | undefined) =>
     matmul(matmul(g, b, { transposeB: true }), a, { transposeB: true, plus: matmul(g, weight, { transposeB: true, plus }) });
@@ -84,11 +119,19 @@ export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value, { is
     inputs: [result],
     output: { shape: result.shape },
     variables: [x, a, b],
-    vjp: (g, needed) => [
-      needed[0] ? (sum) => (isMerged ? merged : separate)(g, sum ?? undefined) : null,
-      needed[1] ? (sum) => matmul(x, matmul(g, b, { transposeB: true }), { transposeA: true, plus: sum ?? undefined }) : null,
-      needed[2] ? (sum) => matmul(low, g, { transposeA: true, plus: sum ?? undefined }) : null,
-    ],
+    vjp: (g, needed) => {
+      const gradients = joined && !isMerged && needed[0] && isJoined(width, height) ? joinedGradients(g, joined) : null;
+      const ofInput = gradients
+        ? (sum: Value | null) => matmul(gradients.narrow, a, { transposeB: true, plus: sum ? add(sum, gradients.wide) : gradients.wide })
+        : (sum: Value | null) => (isMerged ? merged : separate)(g, sum ?? undefined);
+      return [
+        needed[0] ? ofInput : null,
+        needed[1]
+          ? (sum) => matmul(x, gradients?.narrow ?? matmul(g, b, { transposeB: true }), { transposeA: true, plus: sum ?? undefined })
+          : null,
+        needed[2] ? (sum) => matmul(low, g, { transposeA: true, plus: sum ?? undefined }) : null,
+      ];
+    },
   });
 }
 
