@@ -1,6 +1,7 @@
 /** Runner of batches on a device (GPU): feeds rows to compiled gradient graphs, and provides the memory of their large outputs. */
 import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
+import type { ModelConfig } from "../model/config.ts";
 import { type DeviceBase, float16Inputs } from "../model/device-bases.ts";
 import type { Adapter, Layout } from "../model/parameters.ts";
 import { BufferPool, type PooledTensors, releaseAll } from "../runtime/buffer-pool.ts";
@@ -10,12 +11,12 @@ import type { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { joinTables, loadRuntime, Program, tableOf, type Tensor, type Tensors } from "../runtime/program.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
-import type { TrainBatch } from "./batch.ts";
+import { positionsIn, type TrainBatch } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
 import { keptShapes } from "./kept-activations.ts";
-import type { DeviceBudget, MemoryPlan } from "./memory-plan.ts";
-import { graphShape, PADDING_STEP } from "./query-blocks.ts";
+import { type DeviceBudget, keptBytesPerToken, type MemoryPlan } from "./memory-plan.ts";
+import { deviceGraphShape, type GraphShape, PADDING_STEP } from "./query-blocks.ts";
 
 /** Model in a device's memory that a batch is computed with. */
 export interface DeviceBatchModel {
@@ -113,6 +114,11 @@ export class DeviceBatchRunner {
     }
   }
 
+  /** Returns the graph shape of a batch, which keeps as much for the gradient as the budget permits. */
+  #shape(config: ModelConfig, batch: TrainBatch): GraphShape {
+    return deviceGraphShape(config, batch, this.#budget.keptBytes - positionsIn(batch) * keptBytesPerToken(config));
+  }
+
   #program(
     { base, lora }: DeviceBatchModel,
     batch: TrainBatch,
@@ -122,7 +128,7 @@ export class DeviceBatchRunner {
   ): Promise<Program> {
     const kind = loss?.kind ?? "forward";
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
-    const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
+    const [rank, shape] = [lora?.rank ?? null, this.#shape(base.config, batch)];
     return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), async () => {
       const float16 = float16Inputs(base.layout, base.precision);
       const options = {

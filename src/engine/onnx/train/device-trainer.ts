@@ -19,6 +19,7 @@ import type { BatchResult } from "./batch-inputs.ts";
 import { DeviceBatchRunner } from "./device-batch-runner.ts";
 import { DeviceOptimizer, type DeviceVectors, groupsOf } from "./device-optimizer.ts";
 import { type DeviceBudget, deviceBudget, keptBytesPerToken } from "./memory-plan.ts";
+import { probabilityBytes } from "./query-blocks.ts";
 import { requireFinitePass } from "./require-finite.ts";
 import { collectResults, type PassResult } from "./summary.ts";
 import type { TrainedModelSpec } from "./trainer.ts";
@@ -223,7 +224,9 @@ export class DeviceTrainer {
       const results = new Map<TrainBatch, BatchResult>();
       const batches = planBatches(rows, deviceBatchLimits(base.config, this.#budget));
       if (loss !== null) {
-        const keptBytes = Math.max(...batches.map(positionsIn)) * keptBytesPerToken(base.config);
+        const keptBytesOf = (batch: TrainBatch) =>
+          positionsIn(batch) * keptBytesPerToken(base.config) + probabilityBytes(base.config, batch);
+        const keptBytes = Math.max(...batches.map(keptBytesOf));
         this.#neededBytes = Math.min(this.#budget.keptBytes, keptBytes);
         await this.#makeRoom();
       }

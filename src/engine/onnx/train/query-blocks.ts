@@ -1,5 +1,6 @@
 /** Query blocks: the cut of a row's queries for attention. Each graph is compiled for one cut, so there are few different cuts. */
-import type { TrainBatch } from "./batch.ts";
+import type { ModelConfig } from "../model/config.ts";
+import type { PaddedBlock, TrainBatch } from "./batch.ts";
 
 /** Cut of the queries of a padded block's rows. */
 export interface QueryBlocks {
@@ -56,6 +57,25 @@ export function graphShape({ prompts, packedRows }: Pick<TrainBatch, "prompts" |
     prompts: prompts && { count: prompts.blocks, recompute: before > 512 },
     packedRows: { count: packedRows.blocks, recompute: Math.max(before, own) > 512 || Math.min(before, own) > 128 },
   };
+}
+
+/** Returns the bytes of the attention probabilities of a batch in all layers. */
+export function probabilityBytes(
+  { layers, heads }: ModelConfig,
+  { prompts, packedRows }: Pick<TrainBatch, "prompts" | "packedRows">,
+): number {
+  const pairsOf = ({ count, time, blocks }: PaddedBlock, before: number) =>
+    // A query attends to the keys up to the end of its block.
+    count * time * (before + (time * (blocks + 1)) / (2 * blocks));
+  const pairs = (prompts ? pairsOf(prompts, 0) : 0) + pairsOf(packedRows, prompts?.time ?? 0);
+  return 4 * layers * heads * pairs;
+}
+
+/** Returns {@link graphShape} of a batch, but with all probabilities kept if they take at most `spareBytes`. */
+export function deviceGraphShape(config: ModelConfig, batch: TrainBatch, spareBytes: number): GraphShape {
+  const { prompts, packedRows } = graphShape(batch);
+  if (probabilityBytes(config, batch) > spareBytes) return { prompts, packedRows };
+  return { prompts: prompts && { ...prompts, recompute: false }, packedRows: { ...packedRows, recompute: false } };
 }
 
 /**

@@ -7,6 +7,7 @@ import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/m
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
 import { batchLimits, deviceBatchLimits, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { deviceGraphShape, probabilityBytes } from "../../../../src/engine/onnx/train/query-blocks.ts";
 import { selectAndPlan } from "../../../../src/engine/onnx/train/batch-inputs.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
@@ -95,10 +96,10 @@ test("keeps whole what fits, and orders, slices and recomputes by bytes", async 
 test.each([
   { name: "0.5 B", size: { hiddenSize: 896, innerSize: 4864, layers: 24, heads: 14 }, memory: 2e9, tokens: 1024, recomputed: 12 },
   { name: "0.5 B", size: { hiddenSize: 896, innerSize: 4864, layers: 24, heads: 14 }, memory: 8e9, tokens: 2048, recomputed: 0 },
-  { name: "0.5 B", size: { hiddenSize: 896, innerSize: 4864, layers: 24, heads: 14 }, memory: 80e9, tokens: 2048, recomputed: 0 },
+  { name: "0.5 B", size: { hiddenSize: 896, innerSize: 4864, layers: 24, heads: 14 }, memory: 80e9, tokens: 4096, recomputed: 0 },
   { name: "3 B", size: { hiddenSize: 2048, innerSize: 11_008, layers: 36, heads: 16 }, memory: 8e9, tokens: 1024, recomputed: 18 },
   { name: "3 B", size: { hiddenSize: 2048, innerSize: 11_008, layers: 36, heads: 16 }, memory: 24e9, tokens: 1024, recomputed: 0 },
-  { name: "3 B", size: { hiddenSize: 2048, innerSize: 11_008, layers: 36, heads: 16 }, memory: 80e9, tokens: 2048, recomputed: 0 },
+  { name: "3 B", size: { hiddenSize: 2048, innerSize: 11_008, layers: 36, heads: 16 }, memory: 80e9, tokens: 4096, recomputed: 0 },
 ])(
   "a device of $memory bytes: batches of $name parameters have up to $tokens tokens, with $recomputed recomputed layers",
   ({ size, memory, tokens, recomputed }) => {
@@ -116,6 +117,24 @@ test.each([
     expect((4 * config.vocabularySize * tokens) / plan.headSlices).toBeLessThanOrEqual(2 ** 27);
   },
 );
+
+test("a device keeps attention probabilities if they fit into memory besides the other kept activations", () => {
+  const config = { ...wide, hiddenSize: 896, innerSize: 4864, layers: 24, heads: 14, vocabularySize: 151_936 };
+  const packedRows = { count: 4, time: 1024, blocks: 2 };
+  // Two blocks of 512 queries, which attend to 512 and 1,024 keys.
+  const bytes = 4 * 24 * 14 * 4 * 512 * (512 + 1024);
+  const batch = { groups: [], prompts: null, packedRows };
+  expect(probabilityBytes(config, batch)).toBe(bytes);
+  expect(deviceGraphShape(config, batch, bytes)).toEqual({ prompts: null, packedRows: { count: 2, recompute: false } });
+  expect(deviceGraphShape(config, batch, bytes - 1)).toEqual({ prompts: null, packedRows: { count: 2, recompute: true } });
+  const prompts = { count: 1, time: 1024, blocks: 2 };
+  const sharing = { groups: [], prompts, packedRows: { count: 2, time: 512, blocks: 1 } };
+  expect(probabilityBytes(config, sharing)).toBe(4 * 24 * 14 * (512 * (512 + 1024) + 2 * 512 * (1024 + 512)));
+  expect(deviceGraphShape(config, sharing, Infinity)).toEqual({
+    prompts: { count: 2, recompute: false },
+    packedRows: { count: 1, recompute: false },
+  });
+});
 
 test("the default memory of a device is 8 GB, with 3.5 GiB for kept activations and 4,096 tokens", () => {
   expect(deviceBudget()).toEqual(deviceBudget(8e9));
