@@ -5,6 +5,7 @@ import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
 import { type Projection, rotaryInputs, weightInputs } from "../model/model-inputs.ts";
 import { embed, finalNorm, gatedOutput, headName, type LayerResult, transformerLayer } from "../model/transformer.ts";
+import { MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import { headLoss, type TrainedPieces } from "./head-loss.ts";
 import { outputKept } from "./kept-activations.ts";
 import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
@@ -169,7 +170,11 @@ function adapted(
     const a = join(columns, 1, rank);
     const unscaled = blockDiagonal(names.map((each) => getOrThrow(adapters, each.b)));
     const b = mul(unscaled, scale);
-    return adaptedProduct(x, getOrThrow(weights, linear.name), a, b, { isMerged, joined: isJoined ? { unscaled, scale } : undefined });
+    const weight = getOrThrow(weights, linear.name);
+    const [height, width] = weight.shape as [number, number];
+    // A device may be unable to bind a larger matrix.
+    const fits = 4 * (height + rank) * (width + rank) <= MAX_BINDING_BYTES;
+    return adaptedProduct(x, weight, a, b, { isMerged, joined: isJoined && fits ? { unscaled, scale } : undefined });
   };
 }
 
