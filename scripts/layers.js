@@ -131,10 +131,14 @@ export const layers = {
     sessions: ["common", "store", "http", "chat"],
     jobs: ["common", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
     history: ["common", "disk", "store", "artifacts", "jobs"],
+    // Jobs of the OpenAI fine-tuning API: a model, a training job, and their names.
+    "fine-tuning": [
+      ...["common", "disk", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data", "jobs", "history"],
+    ],
     openapi: ["common", "http", "chat"],
     routes: [
       ...["common", "disk", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
-      ...["chat", "dialects", "sessions", "jobs", "history", "openapi"],
+      ...["chat", "dialects", "sessions", "jobs", "history", "fine-tuning", "openapi"],
     ],
   },
   // The steps of a request, in order; `forward` replaces all steps after `request` for a model on another server.

@@ -20,6 +20,8 @@ import { register, type Route } from "./openapi/route.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
 import { descriptionRoutes } from "./routes/description.ts";
+import { fileRoutes } from "./routes/files.ts";
+import { fineTuningRoutes } from "./routes/fine-tuning.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { responsesRoutes } from "./routes/responses.ts";
@@ -76,9 +78,9 @@ const cancelUnread: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
   if (c.req.method === "HEAD") await c.res.body?.cancel();
 };
 
-/** Whether the request uploads an artifact file. Uploads have their own, much larger limit, enforced while the file is written. */
+/** Whether the request uploads a file. Uploads have their own, much larger limit, enforced while the file is written. */
 function isUpload(method: string, path: string): boolean {
-  return method === "PUT" && path.startsWith("/v1/preview/artifacts/");
+  return (method === "PUT" && path.startsWith("/v1/preview/artifacts/")) || (method === "POST" && path === "/v1/files");
 }
 
 /** Creates the pipeline that answers the requests of all dialects. */
@@ -107,6 +109,8 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeS
     ...checkpointRoutes(context),
     ...trainingJobRoutes(context),
     ...artifactRoutes(context),
+    ...fileRoutes(context),
+    ...fineTuningRoutes(context),
     ...healthRoutes(context),
   ];
   return [...routes, ...descriptionRoutes(routes)];

@@ -57,6 +57,7 @@ export function createContext(parts: {
     logger,
     changes: new Changes(),
     files,
+    blobs,
     retention,
     space,
   });

@@ -31,6 +31,7 @@ import { createRedactor, redactEncoded } from "../base/util/redact.ts";
 import { TimeSlices } from "../base/util/time-slices.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
 import { closeServer, limitSilence, startListening, trackRequests, trackSockets } from "./http/listening.ts";
+import { startFileExpiry } from "./fine-tuning/file-expiry.ts";
 import { startSessionExpiry } from "./sessions/expiry.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
@@ -292,6 +293,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     context.jobs.wake();
     undo.push(startAgeCleanup(context));
     undo.push(startSessionExpiry(context));
+    undo.push(startFileExpiry(context));
     undo.push(keepScrubbing(context));
     let closing: Promise<void> | undefined;
     return {

@@ -46,6 +46,7 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
     artifact: "Opening an artifact version",
     sft: "SFT jobs",
     rl: "RL jobs",
+    fineTuning: "Fine-tuning jobs",
     session: "Creating a session",
     sessionReward: "Setting a session's reward",
     sessionMetrics: "Adding a session's metrics",

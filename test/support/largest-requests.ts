@@ -308,6 +308,17 @@ const BASE_MODEL = {
   id: ({ characters }: Required<FieldLimit>): Json => ({ id: text(characters) }),
 };
 
+const FINE_TUNING: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
+  model: ({ characters }) => ({ model: text(characters) }),
+  training_file: ({ characters }) => ({ training_file: text(characters) }),
+  validation_file: ({ characters }) => ({ validation_file: text(characters) }),
+  suffix: ({ characters }) => ({ suffix: "s".repeat(characters) }),
+  metadata: ({ items, each }) => ({ metadata: record(items, () => text(500), each) }),
+  "metadata.*": ({ characters }) => ({ metadata: { key: text(characters) } }),
+  integrations: ({ items }) => ({ integrations: list(items, () => ({ type: "wandb" })) }),
+  method: ({ json }) => ({ method: { type: "dpo", dpo: { more: text(json - 60) } } }),
+};
+
 const SAMPLES = {
   chat: CHAT,
   model: MODEL,
@@ -315,6 +326,7 @@ const SAMPLES = {
   artifact: ARTIFACT,
   sft: SFT,
   rl: RL,
+  fineTuning: FINE_TUNING,
   checkpoints: { steps: ({ items }: Required<FieldLimit>): Json => ({ steps: list(items, (index) => 1_000_000 + index) }) },
   session: SESSION,
   sessionReward: {},
@@ -345,6 +357,8 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
       return { model_id: modelId, training_data_url: dataUrl, ...fields };
     case "rl":
       return { model_id: modelId, ...fields };
+    case "fineTuning":
+      return { model: "whetstone-tiny", training_file: "file-1", ...fields };
     case "session":
       return { model: "whetstone-tiny", ...fields };
     case "sessionReward":
@@ -388,6 +402,7 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
     artifact: ["POST", "/v1/preview/artifacts"],
     sft: ["POST", "/v1/preview/sft-training-jobs"],
     rl: ["POST", "/v1/preview/training-jobs"],
+    fineTuning: ["POST", "/v1/fine_tuning/jobs"],
     session: ["POST", "/v1/preview/sessions"],
     sessionReward: ["POST", `/v1/preview/sessions/${existing.sessionId}/reward`],
     sessionMetrics: ["POST", `/v1/preview/sessions/${existing.sessionId}/metrics`],

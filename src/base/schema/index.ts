@@ -12,6 +12,8 @@ export * from "./common.ts";
 export * from "./completions.ts";
 export * from "./error.ts";
 export * from "./graders.ts";
+export * from "./file.ts";
+export * from "./fine-tuning.ts";
 export * from "./health.ts";
 export * from "./messages.ts";
 export * from "./model.ts";

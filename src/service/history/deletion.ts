@@ -39,6 +39,7 @@ export async function deleteArtifact(context: DeletionContext, id: string): Prom
       );
     }
     await transaction.deleteFrom("artifact_files").where("artifact_id", "=", artifact.id).execute();
+    await transaction.deleteFrom("files").where("artifact_id", "=", artifact.id).execute();
     // The row stays, so that the version number is not reused for other contents.
     await transaction.updateTable("artifacts").set({ state: "deleted", metadata: "{}" }).where("id", "=", artifact.id).execute();
     // Repeating the upload with the same idempotency key must create a new version.

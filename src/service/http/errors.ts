@@ -75,6 +75,19 @@ export function isChatPath(path: string): boolean {
   return CHAT_PATH.test(path);
 }
 
+const FINE_TUNING_PATH = /^\/v1\/(?:files|fine_tuning)(?:\/|$)/u;
+
+/**
+ * Returns the status of an error of a request. Clients of the OpenAI API expect 400 for invalid fields; where files and fine-tuning jobs are
+ * concerned, also for conflicts with the present state, because they repeat a request that was answered with 409.
+ */
+function statusAt(path: string, status: ErrorStatus, code: ErrorCode): ErrorStatus {
+  // A base model that cannot be loaded is no error in the request.
+  const isOfRequest = status === 422 && code !== "E_BASE_MODEL";
+  if (FINE_TUNING_PATH.test(path)) return isOfRequest || status === 409 ? 400 : status;
+  return isOfRequest && isChatPath(path) ? 400 : status;
+}
+
 /** Fields of an error body. */
 export interface ErrorBodyFields {
   readonly message: string;
@@ -105,9 +118,7 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
     const { message, param, code } = error;
     const status = error instanceof UnreadableBodyError ? 400 : statusOf(STATUSES, code);
     if (status !== undefined) {
-      // A base model that cannot be loaded is no error in the request.
-      const isOfRequest = status === 422 && code !== "E_BASE_MODEL";
-      return errorResponse(isOfRequest && isChatPath(path) ? 400 : status, {
+      return errorResponse(statusAt(path, status, code), {
         message,
         param,
         code,

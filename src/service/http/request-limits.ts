@@ -113,6 +113,19 @@ export const REQUEST_LIMITS = {
       experimental_config: { json: 64 * KIB },
     },
   },
+  fineTuning: {
+    body: SMALL_BODY,
+    fields: {
+      model: { characters: REFERENCE },
+      training_file: { characters: NAME },
+      validation_file: { characters: NAME },
+      suffix: { characters: 64 },
+      metadata: { items: 16, each: 64 },
+      "metadata.*": { characters: 512 },
+      integrations: { items: 5 },
+      method: { json: 64 * KIB },
+    },
+  },
   session: {
     body: SMALL_BODY,
     fields: {

@@ -6,6 +6,7 @@ import { ArgumentError } from "../../base/errors.ts";
 import {
   addBaseModelRequest,
   createArtifactRequest,
+  createFineTuningJobRequest,
   createModelRequest,
   createSessionRequest,
   finishSessionRequest,
@@ -36,6 +37,7 @@ const SCHEMAS = {
   artifact: createArtifactRequest,
   sft: createSftJobRequest,
   rl: rlEnvelope,
+  fineTuning: createFineTuningJobRequest,
   session: createSessionRequest,
   sessionReward: sessionRewardRequest,
   sessionMetrics: sessionMetricsRequest,

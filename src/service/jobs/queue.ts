@@ -5,12 +5,14 @@ import { isNoSpace } from "../../base/util/no-space.ts";
 import { appendEvent, getJob, nextLiveJob } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
+import type { NewEvent } from "./states.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
+import { JobPaused, noteOf, requestPause, requestResume } from "./pause.ts";
 import { runJob, type RunContext } from "./run-job.ts";
 import { messageOf } from "../../base/util/values.ts";
 
-/** Max milliseconds that a cancel request waits for a running job to stop. */
-const CANCEL_PATIENCE_MS = 20_000;
+/** Max milliseconds that a request to cancel or pause waits for a running job to stop. */
+const STOP_PATIENCE_MS = 20_000;
 /** Milliseconds until the queue retries jobs after a failure to record their end. */
 const RETRY_MS = 60_000;
 
@@ -22,6 +24,8 @@ interface RunningJob {
   readonly settled: Promise<void>;
   /** Whether the job ends as cancelled, rather than resuming at the next start. */
   isCancelled: boolean;
+  /** Whether the job stops after its current step. */
+  isPausing: boolean;
 }
 
 /** Counter of trainer crashes during a job. Only the current job is tracked, because jobs run one at a time. */
@@ -98,9 +102,7 @@ export class JobQueue {
       current.isCancelled = true;
       current.controller.abort(new DOMException("The training job was cancelled", "AbortError"));
       this.#pause?.abort();
-      const patience = new AbortController();
-      await Promise.race([current.settled, delay(CANCEL_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
-      patience.abort();
+      await settledWithin(current);
     } else {
       // The job is not running: it has just ended, waits for disk space, or its end could not be recorded.
       await this.#context.space.freeing(() => settleCancelled(this.#context.store, job.id));
@@ -111,6 +113,39 @@ export class JobQueue {
     const after = await getJob(this.#context.store, job.id);
     requireCancellable(after);
     return after;
+  }
+
+  /**
+   * Pauses an unfinished job: a running job stops after its current step, whose progress is committed. Waits up to 20 s until it has
+   * stopped. A job without further steps ends instead. Has no effect on a paused job.
+   *
+   * @returns the job after the wait.
+   * @throws ConflictError `E_CONFLICT` if the job is over.
+   */
+  async pause(jobId: string): Promise<JobRow> {
+    const job = await this.#context.space.freeing(() => requestPause(this.#context.store, jobId));
+    const current = this.#running;
+    if (current?.jobId === job.id) {
+      current.isPausing = true;
+      await settledWithin(current);
+    }
+    this.changes.notify();
+    return getJob(this.#context.store, job.id);
+  }
+
+  /**
+   * Returns a paused job to the queue. Has no effect on an unfinished job that is not paused.
+   *
+   * @throws ConflictError `E_CONFLICT` if the job is over.
+   */
+  async resume(jobId: string): Promise<JobRow> {
+    const job = await this.#context.space.freeing(() => requestResume(this.#context.store, jobId));
+    const current = this.#running;
+    // Takes back a pause that the running job has not reached.
+    if (current?.jobId === job.id) current.isPausing = false;
+    this.changes.notify();
+    this.wake();
+    return job;
   }
 
   /** Unloads the warm model of a deleted model. */
@@ -153,17 +188,19 @@ export class JobQueue {
   async #runOne(job: JobRow): Promise<boolean> {
     const controller = new AbortController();
     let settle: () => void = () => undefined;
-    const running: RunningJob = { jobId: job.id, controller, isCancelled: false, settled: new Promise((resolve) => (settle = resolve)) };
+    const settled = new Promise<void>((resolve) => (settle = resolve));
+    const running: RunningJob = { jobId: job.id, controller, isCancelled: false, isPausing: false, settled };
     // The cancellation was requested earlier, but a full disk or a shutdown prevented recording it.
     if (job.cancel_requested === 1) running.isCancelled = true;
     this.#running = running;
     try {
       if (running.isCancelled) throw new DOMException("The training job was cancelled", "AbortError");
-      await runJob(this.#context, job, controller.signal);
+      await runJob(this.#context, job, { signal: controller.signal, isPausing: () => running.isPausing });
     } catch (error) {
       // A shutdown leaves the row at `running`; the next start resumes the job.
       if (this.#isClosed && !running.isCancelled) return true;
       if (running.isCancelled) await this.#end(running, () => settleCancelled(this.#context.store, job.id));
+      else if (error instanceof JobPaused) await this.#record(running, () => this.#requeue(job.id, noteOf(error)));
       else if (error instanceof UnavailableError) await this.#resumeOrFail(running, error);
       else if (isNoSpace(error)) {
         this.#context.logger.warn("A training job ran out of disk space; it waits and resumes from its last committed step", {
@@ -231,9 +268,15 @@ export class JobQueue {
       job: jobId,
       deaths: count,
     });
-    await this.#record(running, () =>
-      this.#context.store.transaction().execute(async (transaction) => requeueNow(transaction, await getJob(transaction, jobId))),
-    );
+    await this.#record(running, () => this.#requeue(jobId));
+  }
+
+  /** Returns a running job to the queue, with an event. */
+  #requeue(jobId: string, event?: NewEvent): Promise<void> {
+    return this.#context.store.transaction().execute(async (transaction) => {
+      await requeueNow(transaction, await getJob(transaction, jobId));
+      if (event !== undefined) await appendEvent(transaction, jobId, event);
+    });
   }
 
   /** Frees the batch and removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
@@ -242,6 +285,13 @@ export class JobQueue {
     data.forget(jobId);
     await removeJobFiles(directory, jobId).catch(logFailure(logger, "A training job's files could not be removed", { job: jobId }));
   }
+}
+
+/** Waits up to 20 s until a running job has stopped. */
+async function settledWithin({ settled }: RunningJob): Promise<void> {
+  const patience = new AbortController();
+  await Promise.race([settled, delay(STOP_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
+  patience.abort();
 }
 
 /** Checks that a job can be cancelled. @throws ConflictError `E_CONFLICT` if it has succeeded or failed. */

@@ -2,6 +2,7 @@
 import { messageOf } from "../../base/util/values.ts";
 import { logFailure } from "../common/logger.ts";
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
+import type { BlobStore } from "../artifacts/blob-store.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { Policies } from "../models/policies.ts";
@@ -13,7 +14,8 @@ import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
 import { runRlStep } from "./rl.ts";
 import { runSftSteps } from "./sft.ts";
-import { commitCheckpoint, commitProgress, startingPoint, type CommitContext, type NewEvent } from "./states.ts";
+import { addCheckpoint, commitCheckpoint, commitProgress, startingPoint } from "./states.ts";
+import type { AddedCheckpoint, CommitContext, NewEvent } from "./states.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 import type { WarmModels } from "./warm-models.ts";
 
@@ -25,6 +27,7 @@ export interface RunContext extends CommitContext {
   readonly data: DataWork;
   readonly limits: ServiceLimits;
   readonly files: StoredFiles;
+  readonly blobs: BlobStore;
   readonly retention: Retention;
   readonly space: DiskSpace;
 }
@@ -36,22 +39,34 @@ export interface JobScope {
   readonly handle: ModelHandle;
   readonly base: BaseModelInfo;
   readonly model: ModelRow;
-  /** Checkpoint that the job starts from. */
+  /** Newest checkpoint at the job's start, or after an interruption; without progress, the job starts from it. */
   readonly checkpoint: CheckpointRow;
+  /** Returns the checkpoint that the job added last; `checkpoint` if it has added none. */
+  readonly newest: () => CheckpointRow;
   readonly signal: AbortSignal;
   /** Appends an event immediately. */
   readonly emit: (event: NewEvent) => Promise<void>;
   /** Commits the first `steps` optimizer steps, so that they survive a crash. */
   readonly commitProgress: (steps: number) => Promise<void>;
+  /** Adds a checkpoint of the weights whose progress was committed last; see `addCheckpoint` of `states.ts`. */
+  readonly addCheckpoint: (checkpoint: AddedCheckpoint) => Promise<void>;
+  /** Whether the job is to stop after its current step, with a {@link JobPaused}. */
+  readonly isPausing: () => boolean;
+}
+
+/** Controls of a running job. */
+export interface RunControls {
+  readonly signal: AbortSignal;
+  readonly isPausing: () => boolean;
 }
 
 /**
  * Runs a queued job until its checkpoint is committed. On an error, the job's row still says `running`, and the model is unloaded, because
  * its weights match no checkpoint.
  *
- * @throws the error of the job, or the signal's reason.
+ * @throws the error of the job, the signal's reason, or a {@link JobPaused}.
  */
-export async function runJob(context: RunContext, queued: JobRow, signal: AbortSignal): Promise<void> {
+export async function runJob(context: RunContext, queued: JobRow, { signal, isPausing }: RunControls): Promise<void> {
   const { store, engine, warm, policies, changes } = context;
   const job = await claim(context, queued);
   if (job === null) return;
@@ -61,9 +76,10 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
   const handle = await warm.acquire({ model, checkpoint, job, signal });
   let committed: CheckpointRow;
   try {
-    const trained = await (job.type === "rl" ? runRlStep : runSftSteps)(scopeOf(context, { job, handle, base, model, checkpoint, signal }));
+    const scope = scopeOf(context, { job, handle, base, model, checkpoint, signal, isPausing });
+    const trained = await (job.type === "rl" ? runRlStep : runSftSteps)(scope);
     signal.throwIfAborted();
-    committed = await commitCheckpoint(context, job, { ...trained, handle, start: checkpoint, signal });
+    committed = await commitCheckpoint(context, job, { ...trained, handle, start: scope.newest(), signal });
   } catch (error) {
     // Only logs a failure to unload, so that the job's own error is reported.
     await engine.unload(handle).catch(logFailure(context.logger, "The model of a failed job could not be unloaded", { job: job.id }));
@@ -85,13 +101,13 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
   await context.retention.enforceBudget().catch(logFailure(context.logger, "The budget of checkpoints could not be kept", { job: job.id }));
 }
 
-/** Marks a job as running. Returns null if the job was cancelled meanwhile. A job that is already `running` was interrupted. */
+/** Marks a job as running. Returns null if the job was cancelled or paused meanwhile. A job that is already `running` was interrupted. */
 function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow | null> {
   return store
     .transaction()
     .execute(async (transaction) => {
       const job = await getJob(transaction, queued.id);
-      if (job.status !== "queued" && job.status !== "running") return null;
+      if ((job.status !== "queued" && job.status !== "running") || job.is_paused === 1) return null;
       const changed = {
         status: "running" as const,
         attempts: job.attempts + 1,
@@ -104,9 +120,13 @@ function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow |
 }
 
 /** Returns the context of a running job. `commitProgress` keeps the row that the next commit builds on. */
-function scopeOf(context: RunContext, given: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal">): JobScope {
-  const { job, handle, signal } = given;
+function scopeOf(
+  context: RunContext,
+  given: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal" | "isPausing">,
+): JobScope {
+  const { job, handle, checkpoint, signal } = given;
   let current = job;
+  let newest = checkpoint;
   return {
     context,
     ...given,
@@ -117,5 +137,10 @@ function scopeOf(context: RunContext, given: Pick<JobScope, "job" | "handle" | "
     async commitProgress(steps) {
       current = await commitProgress(context, current, { handle, steps, signal });
     },
+    async addCheckpoint(added) {
+      newest = (await addCheckpoint(context, job, { ...added, handle, start: newest, signal })) ?? newest;
+      context.changes.notify();
+    },
+    newest: () => newest,
   };
 }

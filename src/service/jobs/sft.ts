@@ -1,13 +1,16 @@
 /** Trainer of SFT jobs. */
-import { setImmediate } from "node:timers/promises";
 import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
 import { requireFiniteStep, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
 import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
+import { fineTuningResults, type StepResults } from "./fine-tuning-results.ts";
+import { JobPaused } from "./pause.ts";
 import type { JobScope } from "./run-job.ts";
+import { stepEvents, type StepEvent } from "./step-events.ts";
 import type { Trained } from "./states.ts";
+import { tokenAccuracy } from "./token-accuracy.ts";
 import { sftSource, type SftData } from "../training-data/sft-data.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
 
@@ -18,13 +21,15 @@ interface SftWork {
   /** Sequences of the validation examples; empty without validation. */
   readonly validation: readonly TokenSequence[];
   readonly validationExamples: number;
+  /** Results for the fine-tuning interface; null for jobs of the job interface. */
+  readonly results: StepResults | null;
 }
 
 /** Trains one optimizer step per batch, starting after the last committed step. */
 export async function runSftSteps(scope: JobScope): Promise<Trained> {
   const { context, job, signal, emit } = scope;
   const work = await readWork(scope);
-  const { data, plan } = work;
+  const { data, plan, results } = work;
   const counts = {
     num_dropped_trajectories: data.droppedExamples,
     num_dropped_sequences: data.droppedSequences,
@@ -34,6 +39,8 @@ export async function runSftSteps(scope: JobScope): Promise<Trained> {
   await emit({ key: "start", type: "training_started", data: { num_sequences: plan.stepCount, ...counts, ...validationCounts } });
   await warnOfMissingTokens(scope, data.missingBytes, { count: data.examplesWithMissingBytes, one: "example", many: "examples" });
   let done = job.committed_steps;
+  // The last start may have been interrupted between progress and checkpoint.
+  await results?.afterCommit(done);
   for (const step of plan.steps(done)) {
     done++;
     signal.throwIfAborted();
@@ -43,20 +50,27 @@ export async function runSftSteps(scope: JobScope): Promise<Trained> {
     );
     const validation =
       step.validates && work.validation.length > 0
-        ? await requireFiniteStep(`The validation after step ${number}`, () => measure(scope, work.validation))
+        ? await requireFiniteStep(`The validation after step ${number}`, () => measure(scope, work))
         : {};
     const reported = await requireFiniteStep(`Step ${number}`, async () => knownMetrics({ ...metrics, ...validation }));
     await emit({ key: `step:${number}`, type: "gradient_step", data: reported });
     // The final checkpoint commits the last step.
-    if (done % context.limits.commitEverySteps === 0 && done < plan.stepCount) await scope.commitProgress(done);
+    if (done === plan.stepCount) break;
+    const isPausing = scope.isPausing();
+    if (done % context.limits.commitEverySteps === 0 || isPausing || results?.hasCheckpointAt(done) === true)
+      await scope.commitProgress(done);
+    await results?.afterCommit(done);
+    if (isPausing) throw new JobPaused(done);
   }
-  return { metrics: { ...(await summarize(context.store, job.id)), ...counts, ...validationCounts }, events: [] };
+  const metrics = { ...(await summarize(context.store, job.id)), ...counts, ...validationCounts };
+  return { metrics, events: [], ...results?.atEnd(plan.stepCount) };
 }
 
 /** Reads the data of a job. Without a validation artifact, the examples that the plan holds out are the validation data. */
-async function readWork({ context, job, base, signal }: JobScope): Promise<SftWork> {
+async function readWork(scope: JobScope): Promise<SftWork> {
+  const { context, job, base, signal } = scope;
   const { store, data: reader, files } = context;
-  const { artifact_id, validation_artifact_id, config, experimental_config } = JSON.parse(job.config) as SftJobConfig;
+  const { artifact_id, validation_artifact_id, config, experimental_config, fine_tuning } = JSON.parse(job.config) as SftJobConfig;
   const { assistantTurns } = checkSftConfig(config, experimental_config);
   const read = async (id: string) => reader.sftData(await sftSource(await getArtifact(store, id), { base, files, assistantTurns }), signal);
   const data = await read(artifact_id);
@@ -65,7 +79,8 @@ async function readWork({ context, job, base, signal }: JobScope): Promise<SftWo
     validation_artifact_id === undefined
       ? plan.heldOut.map((index) => data.examples[index] ?? [])
       : (await read(validation_artifact_id)).examples;
-  return { data, plan, validation: validation.flat(), validationExamples: validation.length };
+  const results = fine_tuning === undefined ? null : fineTuningResults(scope, fine_tuning);
+  return { data, plan, validation: validation.flat(), validationExamples: validation.length, results };
 }
 
 /** Data of an event `gradient_step`. */
@@ -117,33 +132,39 @@ async function trainStep(
   };
 }
 
-/** Computes the loss on validation examples with the current weights, averaged like the loss of a training step. */
-async function measure({ context, handle, signal }: JobScope, sequences: readonly TokenSequence[]): Promise<Record<string, number>> {
-  const { rows, trainedTokens } = buildSftBatch(sequences);
+/**
+ * Computes the loss on validation examples with the current weights, averaged like the loss of a training step; for the fine-tuning
+ * interface also the token accuracy, which needs a second pass.
+ */
+async function measure(scope: JobScope, { validation, results }: SftWork): Promise<Record<string, number>> {
+  const { context, handle, signal } = scope;
+  const { rows, trainedTokens } = buildSftBatch(validation);
   const logprobs = await context.engine.forward(handle, rows, { signal });
   let loss = 0;
   for (const [index, { weights }] of rows.entries()) {
     for (let t = 0; t < weights.length; t++) if (weights[t] !== 0) loss -= (weights[t] as number) * (logprobs[index]?.[t] ?? NaN);
   }
-  return { "validation/loss": loss, "validation/tokens": trainedTokens };
+  const accuracy = results === null ? null : await tokenAccuracy(scope, validation);
+  return {
+    "validation/loss": loss,
+    "validation/tokens": trainedTokens,
+    ...(accuracy === null ? {} : { "validation/token_accuracy": accuracy }),
+  };
 }
 
 /** Metrics of steps that are summed over a job. */
 const SUMMED = ["loss", "grad_norm", "num_trajectories", "num_tokens", "num_trainable_tokens"] as const;
-/** Events per database query. A job may have a million. */
-const EVENTS_PAGE = 1000;
-
 /** Computes means and sums over all steps from the stored events, which include steps before a crash. */
 async function summarize(store: Store, jobId: string): Promise<Record<string, number>> {
   const sums = { loss: 0, grad_norm: 0, num_trajectories: 0, num_tokens: 0, num_trainable_tokens: 0 };
   let count = 0;
-  let last: StepEvent | undefined;
-  for await (const step of stepEvents(store, jobId)) {
+  let last: StepEvent<SftStepMetrics> | undefined;
+  for await (const step of stepEvents<SftStepMetrics>(store, jobId)) {
     for (const key of SUMMED) sums[key] += step[key] ?? NaN;
     count++;
     last = step;
   }
-  const validation = last?.["validation/loss"];
+  const validation = Object.entries(last ?? {}).filter(([name]) => name.startsWith("validation/"));
   return knownMetrics({
     ...sums,
     loss: sums.loss / count,
@@ -151,21 +172,6 @@ async function summarize(store: Store, jobId: string): Promise<Record<string, nu
     grad_norm: sums.grad_norm / count,
     learning_rate: last?.learning_rate ?? 0,
     num_gradient_steps: count,
-    ...(validation === undefined ? {} : { "validation/loss": validation, "validation/tokens": last?.["validation/tokens"] as number }),
+    ...Object.fromEntries(validation),
   });
-}
-
-type StepEvent = SftStepMetrics & Readonly<Record<string, number>>;
-
-/** Yields the job's `gradient_step` data in order. */
-async function* stepEvents(store: Store, jobId: string): AsyncGenerator<StepEvent> {
-  const events = store.selectFrom("job_events").select(["seq", "data"]).where("job_id", "=", jobId).where("type", "=", "gradient_step");
-  for (let after = 0; ;) {
-    const rows = await events.where("seq", ">", after).orderBy("seq").limit(EVENTS_PAGE).execute();
-    for (const row of rows) yield JSON.parse(row.data) as StepEvent;
-    const lastRow = rows.at(-1);
-    if (lastRow === undefined) return;
-    after = lastRow.seq;
-    await setImmediate();
-  }
 }

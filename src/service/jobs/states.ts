@@ -14,7 +14,7 @@ import { appendEvent, getJob } from "../store/jobs.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
 import { type Digests } from "../disk/digests.ts";
-import type { CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
+import type { CheckpointAliasRow, CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
 
 /** Parts of the service needed to commit a checkpoint or progress. */
 export interface CommitContext extends SaveContext {
@@ -29,6 +29,16 @@ export interface NewEvent {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
+/** Additional name of a checkpoint. */
+export type NewAlias = Pick<CheckpointAliasRow, "name" | "job_step">;
+
+/** Rows that a finished job adds to the transaction of its checkpoint. */
+export interface Attachment {
+  readonly commit: (transaction: Store) => Promise<void>;
+  /** Called after the transaction, also if it failed. Must not reject. */
+  readonly close: () => Promise<void>;
+}
+
 /** Result of a trainer, committed together with the checkpoint. */
 export interface Trained {
   /** Metrics of the checkpoint. */
@@ -37,15 +47,30 @@ export interface Trained {
   readonly events: readonly NewEvent[];
   /** Digests of additional files that the job leaves. @default none */
   readonly digests?: Digests | undefined;
+  /** Additional names of the checkpoint. @default none */
+  readonly aliases?: readonly NewAlias[] | undefined;
+  /** Prepares what else the job leaves. @default nothing */
+  readonly attach?: (() => Promise<Attachment>) | undefined;
 }
 
-/** Trained model that becomes a checkpoint. */
-interface TrainedModel extends Trained {
+/** Checkpoint that a job adds before its end. */
+export type AddedCheckpoint = Pick<Trained, "metrics" | "events"> & { readonly alias: NewAlias };
+
+/** Model in the engine's memory that becomes a checkpoint. */
+interface TrainedWeights {
   readonly handle: ModelHandle;
-  /** Checkpoint that the job started from. */
+  /** Newest checkpoint of the model, from which the new one was trained. */
   readonly start: CheckpointRow;
   readonly signal: AbortSignal;
 }
+
+/** Checkpoint whose files are on disk, before its row is committed. */
+interface SavedCheckpoint {
+  readonly path: string;
+  readonly row: CheckpointRow;
+}
+
+type OldOptimizer = Pick<CheckpointRow, "model_id" | "step" | "state_dir">;
 
 /**
  * Commits the progress of an SFT job: first the state, then the row that points to it. After a crash the job resumes from here.
@@ -80,11 +105,92 @@ export async function commitProgress(
  *
  * @returns the committed checkpoint.
  */
-export async function commitCheckpoint(
+export async function commitCheckpoint(context: CommitContext, job: JobRow, trained: Trained & TrainedWeights): Promise<CheckpointRow> {
+  const { digests, events, aliases = [], attach } = trained;
+  const attachment = await attach?.();
+  try {
+    const row = await commitSaved(context, job, trained, async (transaction, { id, step, created_at: now }) => {
+      for (const alias of aliases) await insertAlias(transaction, job, id, alias);
+      for (const event of events) await appendEvent(transaction, job.id, event);
+      await appendEvent(transaction, job.id, { key: "end", type: "training_ended", data: { step } });
+      await attachment?.commit(transaction);
+      const kept = digests === undefined ? null : JSON.stringify(digests);
+      await transaction
+        .updateTable("jobs")
+        .set({ status: "succeeded", step, training_end: now, progress_dir: null, digests: kept })
+        .where("id", "=", job.id)
+        .execute();
+    });
+    await removeJobFiles(context.directory, job.id).catch(() => undefined);
+    return row;
+  } finally {
+    await attachment?.close();
+  }
+}
+
+/**
+ * Adds a checkpoint of a running job, unless the job has one with this alias. Commit the progress of the same weights first: after a crash
+ * the job resumes from its progress, and not from the checkpoint.
+ *
+ * @returns the checkpoint; null if the job has it already.
+ */
+export async function addCheckpoint(
   context: CommitContext,
   job: JobRow,
-  { handle, start, metrics, events, digests, signal }: TrainedModel,
+  added: AddedCheckpoint & TrainedWeights,
+): Promise<CheckpointRow | null> {
+  const { events, alias } = added;
+  const known = await context.store.selectFrom("checkpoint_aliases").select("name").where("name", "=", alias.name).executeTakeFirst();
+  if (known !== undefined) return null;
+  return commitSaved(context, job, added, async (transaction, { id }) => {
+    await insertAlias(transaction, job, id, alias);
+    for (const event of events) await appendEvent(transaction, job.id, event);
+  });
+}
+
+async function insertAlias(transaction: Store, { id }: JobRow, checkpointId: string, alias: NewAlias): Promise<void> {
+  await transaction
+    .insertInto("checkpoint_aliases")
+    .values({ ...alias, checkpoint_id: checkpointId, job_id: id })
+    .execute();
+}
+
+/** Saves the weights of a running job, then commits the next checkpoint of its model together with the rows that `also` writes. */
+async function commitSaved(
+  context: CommitContext,
+  job: JobRow,
+  trained: Pick<Trained, "metrics"> & TrainedWeights,
+  also: (transaction: Store, row: CheckpointRow) => Promise<void>,
 ): Promise<CheckpointRow> {
+  const { store, directory } = context;
+  const { path, row } = await saveCheckpoint(context, job, trained);
+  let outdated: OldOptimizer[];
+  try {
+    outdated = await store.transaction().execute(async (transaction) => {
+      const { status } = await getJob(transaction, job.id);
+      if (status !== "running") throw new InternalError(`Training job '${job.id}' is ${status} and cannot make a checkpoint now`);
+      const dropped = await insertNewest(transaction, row);
+      await also(transaction, row);
+      return dropped;
+    });
+  } catch (error) {
+    await remove(path);
+    throw error;
+  }
+  // After the commit no error may fail the job. Leftover files are removed at the next start.
+  for (const each of outdated) {
+    const state = findStateDirectory(directory, each);
+    if (state !== null) await remove(join(state, OPTIMIZER_FILE)).catch(() => undefined);
+  }
+  return row;
+}
+
+/** Saves the weights as the next checkpoint of the job's model. */
+async function saveCheckpoint(
+  context: CommitContext,
+  job: JobRow,
+  { handle, start, metrics, signal }: Pick<Trained, "metrics"> & TrainedWeights,
+): Promise<SavedCheckpoint> {
   const { store, directory } = context;
   const model = await getModel(store, job.model_id);
   const { next_step: step } = model;
@@ -92,7 +198,12 @@ export async function commitCheckpoint(
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.checkpoints);
   const saved = await saveDurably(context, handle, path, signal);
-  const now = new Date().toISOString();
+  const lineage: CheckpointLineage = {
+    base_model: model.base_model,
+    parent: stepName(model, start.step),
+    job_id: job.id,
+    job_type: job.type,
+  };
   const row: CheckpointRow = {
     id: randomUUID(),
     model_id: job.model_id,
@@ -100,62 +211,35 @@ export async function commitCheckpoint(
     metrics: JSON.stringify(metrics),
     state_dir: relative(directory.root, path),
     optimizer_kind: job.type,
-    created_at: now,
-    lineage: JSON.stringify({
-      base_model: model.base_model,
-      parent: stepName(model, start.step),
-      job_id: job.id,
-      job_type: job.type,
-    } satisfies CheckpointLineage),
+    created_at: new Date().toISOString(),
+    lineage: JSON.stringify(lineage),
     pinned: 0,
     digests: JSON.stringify(saved),
   };
-  let withOldOptimizer: Pick<CheckpointRow, "model_id" | "step" | "state_dir">[];
-  try {
-    withOldOptimizer = await store.transaction().execute(async (transaction) => {
-      const { status } = await getJob(transaction, job.id);
-      if (status !== "running") throw new InternalError(`Training job '${job.id}' is ${status} and cannot end now`);
-      // Only a model's newest checkpoint and its pinned ones keep their optimizer state.
-      const outdated = await transaction
-        .updateTable("checkpoints")
-        .set({ optimizer_kind: null })
-        .where("model_id", "=", job.model_id)
-        .where("optimizer_kind", "is not", null)
-        .where("pinned", "=", 0)
-        .returning(["model_id", "step", "state_dir"])
-        .execute();
-      await transaction.insertInto("checkpoints").values(row).execute();
-      await transaction
-        .updateTable("models")
-        .set({ next_step: step + 1 })
-        .where("id", "=", job.model_id)
-        .execute();
-      for (const event of events) await appendEvent(transaction, job.id, event);
-      await appendEvent(transaction, job.id, { key: "end", type: "training_ended", data: { step } });
-      await transaction
-        .updateTable("jobs")
-        .set({
-          status: "succeeded",
-          step,
-          training_end: now,
-          progress_dir: null,
-          digests: digests === undefined ? null : JSON.stringify(digests),
-        })
-        .where("id", "=", job.id)
-        .execute();
-      return outdated;
-    });
-  } catch (error) {
-    await remove(path);
-    throw error;
-  }
-  // After the commit no error may fail the job. Leftover files are removed at the next start.
-  for (const outdated of withOldOptimizer) {
-    const state = findStateDirectory(directory, outdated);
-    if (state !== null) await remove(join(state, OPTIMIZER_FILE)).catch(() => undefined);
-  }
-  await removeJobFiles(directory, job.id).catch(() => undefined);
-  return row;
+  return { path, row };
+}
+
+/**
+ * Inserts the newest checkpoint of a model. Only a model's newest checkpoint and its pinned ones keep their optimizer state.
+ *
+ * @returns the checkpoints whose optimizer state is to be removed.
+ */
+async function insertNewest(transaction: Store, row: CheckpointRow): Promise<OldOptimizer[]> {
+  const outdated = await transaction
+    .updateTable("checkpoints")
+    .set({ optimizer_kind: null })
+    .where("model_id", "=", row.model_id)
+    .where("optimizer_kind", "is not", null)
+    .where("pinned", "=", 0)
+    .returning(["model_id", "step", "state_dir"])
+    .execute();
+  await transaction.insertInto("checkpoints").values(row).execute();
+  await transaction
+    .updateTable("models")
+    .set({ next_step: row.step + 1 })
+    .where("id", "=", row.model_id)
+    .execute();
+  return outdated;
 }
 
 /** Returns the checkpoint that a job of the model starts from. */

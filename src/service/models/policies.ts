@@ -4,6 +4,7 @@ import { NotFoundError } from "../../base/errors.ts";
 import type { BaseModels } from "./base-models.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { parsePolicyName, pathOf, stepName } from "../common/names.ts";
+import { findAliased, isAlias } from "../store/aliases.ts";
 import { checkpointAt, newestCheckpoint } from "../store/checkpoints.ts";
 import { revisionOf } from "../store/database.ts";
 import { findModel } from "../store/models.ts";
@@ -20,7 +21,7 @@ import { Lru, remember } from "../../base/util/lru.ts";
 export interface PolicyLease {
   /** Policy for `engine.sample`. */
   readonly policy: PolicyVersion;
-  /** `model` of the response: `entity/project/name:stepN`, or the identifier of a base model. */
+  /** `model` of the response: `entity/project/name:stepN`, the requested alias of a checkpoint, or the identifier of a base model. */
   readonly resolvedName: string;
   /** Step of the checkpoint; null for a base model. */
   readonly step: number | null;
@@ -72,7 +73,7 @@ export class Policies implements PolicyResolver {
     const { store, engine, files, bases, defaultBase } = this.#options;
     signal?.throwIfAborted();
     if (name === null || name === undefined || name === "") return this.#leaseBase(defaultBase, signal);
-    const servable = await bases.servable(name);
+    const servable = isAlias(name) ? null : await bases.servable(name);
     if (servable !== null) return this.#leaseBase(servable, signal);
     const { model, checkpoint } = await this.#find(name, bases.ids);
     const base = await engine.describeBase(model.base_model);
@@ -83,7 +84,7 @@ export class Policies implements PolicyResolver {
         checkpoint.state_dir === null
           ? await this.#lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
           : await this.#lease(keyOf(checkpoint.id), () => files.useCheckpoint(model, checkpoint, load), signal);
-      return { ...held, base, resolvedName: stepName(model, checkpoint.step), step: checkpoint.step };
+      return { ...held, base, resolvedName: resolvedNameOf(name, { model, checkpoint }), step: checkpoint.step };
     } catch (error) {
       // The checkpoint may have been deleted while its files were read.
       if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
@@ -161,6 +162,11 @@ export interface FoundCheckpoint {
   readonly checkpoint: CheckpointRow;
 }
 
+/** Returns the `model` of responses to requests that name a checkpoint: the name itself if it is an alias, which always means the same. */
+export function resolvedNameOf(name: string, { model, checkpoint }: FoundCheckpoint): string {
+  return isAlias(name) ? name : stepName(model, checkpoint.step);
+}
+
 /**
  * Returns a cached {@link findCheckpoint}. Results are reused until the store changes, because one training step sends hundreds of requests
  * with the same name. `bases` are listed in the error message.
@@ -181,7 +187,7 @@ export function rememberingFind(store: Store): (name: string, bases: readonly st
 /**
  * Finds the checkpoint that a model name in a request currently stands for.
  *
- * @param name - Name as {@link parsePolicyName} accepts it.
+ * @param name - Name as {@link parsePolicyName} accepts it, or an alias of a checkpoint.
  * @param options - `bases`: base models listed in the error message; `param`: request field named in the error.
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
  */
@@ -190,7 +196,9 @@ export async function findCheckpoint(
   name: string,
   { bases, param }: { readonly bases: readonly string[]; readonly param: string },
 ): Promise<FoundCheckpoint> {
-  const parsed = parsePolicyName(name);
+  const aliased = await findAliased(store, name);
+  if (aliased !== undefined) return aliased;
+  const parsed = isAlias(name) ? null : parsePolicyName(name);
   const model =
     parsed === null
       ? undefined
@@ -198,7 +206,7 @@ export async function findCheckpoint(
         ? await store.selectFrom("models").selectAll().where("id", "=", parsed.id).executeTakeFirst()
         : await findModel(store, parsed);
   if (parsed === null || model === undefined) {
-    const expected = `a base model (${bases.join(", ")}; ${BASE_MODEL_FORMS}, of the hub one that was fetched before), or 'entity/project/name' with an optional ':stepN'`;
+    const expected = `a base model (${bases.join(", ")}; ${BASE_MODEL_FORMS}, of the hub one that was fetched before), 'entity/project/name' with an optional ':stepN', or the name of a fine-tuned model, 'ft:…'`;
     throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, {
       param,
     });

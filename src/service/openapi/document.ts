@@ -3,7 +3,7 @@ import { z } from "zod";
 import { artifactPath, errorBody, uuid } from "../../base/schema/index.ts";
 import { packageInfo } from "../common/package-info.ts";
 import { ERRORS, type ErrorStatus } from "../http/errors.ts";
-import { pathParametersOf, TAGS, type Contents, type RouteSpec } from "./route.ts";
+import { pathParametersOf, TAGS, type Contents, type FormBody, type RouteSpec } from "./route.ts";
 import { answerSchemas, joined, requestSchemas, type JsonSchema } from "./schemas.ts";
 
 /** Object in the document. */
@@ -21,6 +21,8 @@ const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; r
   job_id: { description: "Identifier of a training job.", schema: uuid },
   session_id: { description: "Identifier of a session.", schema: uuid },
   artifact_id: { description: "Identifier of an artifact version.", schema: uuid },
+  file_id: { description: "Identifier of a file.", schema: { type: "string" } },
+  fine_tuning_job_id: { description: "Identifier of a fine-tuning job.", schema: { type: "string" } },
   response_id: { description: "Identifier of a stored response.", schema: { type: "string" } },
   step: { description: "Step of a checkpoint, or `latest`.", schema: STEP },
   model: { description: "Name of a model. Slashes may be percent-encoded.", schema: { type: "string", minLength: 1 } },
@@ -46,12 +48,16 @@ function errorStatuses(spec: RouteSpec): ErrorStatus[] {
     ...(body === undefined ? [] : ([413] as const)),
     // A body with the status 400 names a model, whose files or weights can be unusable.
     ...(validates ? [validationStatus, ...(validationStatus === 400 ? ([422] as const) : [])] : []),
-    ...(body === undefined || body === "binary" ? [] : ([429] as const)),
+    ...(body === undefined || body === "binary" || isForm(body) ? [] : ([429] as const)),
     500,
     503,
     ...(method === "GET" ? [] : ([507] as const)),
   ];
   return [...new Set([...implied, ...errors])].toSorted((a, b) => a - b);
+}
+
+function isForm(body: RouteSpec["body"]): body is FormBody {
+  return typeof body === "object" && "form" in body;
 }
 
 /** Creates the document of the given routes. */
@@ -96,8 +102,16 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
     };
   }
 
+  function formMedia({ form, file }: FormBody): DocumentPart {
+    const fields = Object.entries(form.shape).map(([name, schema]) => [name, requests.schemaOf(schema as z.ZodType)] as const);
+    const required = [file, ...fields.filter(([name]) => form.shape[name]?.safeParse(undefined).success === false).map(([name]) => name)];
+    const properties = { [file]: { type: "string", contentMediaType: "application/octet-stream" }, ...Object.fromEntries(fields) };
+    return { schema: { type: "object", properties, required, additionalProperties: false } };
+  }
+
   function bodyOf({ body }: RouteSpec): DocumentPart {
     if (body === undefined) return {};
+    if (isForm(body)) return { requestBody: { required: true, content: { "multipart/form-data": formMedia(body) } } };
     const type = body === "binary" ? "application/octet-stream" : "application/json";
     return { requestBody: { required: body !== "binary", content: { [type]: media(body, requests) } } };
   }

@@ -5,10 +5,18 @@ import type { ServiceEnvironment, ServiceRequest } from "../http/body.ts";
 import type { ErrorStatus } from "../http/errors.ts";
 
 /** Tags of the document, in order. */
-export const TAGS = ["Chat", "Sessions", "Models", "Checkpoints", "Training jobs", "Artifacts", "Service"] as const;
+export const TAGS = ["Chat", "Sessions", "Models", "Checkpoints", "Training jobs", "Artifacts", "Fine-tuning", "Service"] as const;
 
 /** Contents of a body: a schema for JSON, or unstructured text or bytes. */
 export type Contents = z.ZodType | "text" | "binary";
+
+/** Body of the type multipart/form-data: one file, and fields. */
+export interface FormBody {
+  /** Schema of the fields. The members of an object field are fields of their own, such as `expires_after[seconds]`. */
+  readonly form: z.ZodObject;
+  /** Name of the file's field. */
+  readonly file: string;
+}
 
 /** Successful response other than plain JSON with status 200. */
 export interface RouteAnswer {
@@ -40,7 +48,7 @@ export interface RouteSpec {
   /** Whether the route is an extension of the interface that the service implements. @default false */
   readonly isExtension?: boolean | undefined;
   readonly query?: z.ZodObject | undefined;
-  readonly body?: Contents | undefined;
+  readonly body?: Contents | FormBody | undefined;
   /** Whether the route supports the header `Idempotency-Key`. @default false */
   readonly isIdempotent?: boolean | undefined;
   /** Response with status 200. */

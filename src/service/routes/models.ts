@@ -18,7 +18,8 @@ import {
 } from "../../base/schema/index.ts";
 import { readJson, readQuery } from "../http/body.ts";
 import { modelBytes } from "../checkpoints/disk-use.ts";
-import { prepareOrigin, type NewModel, type Origin } from "../checkpoints/origin.ts";
+import { insertModel } from "../checkpoints/insert-model.ts";
+import { prepareOrigin } from "../checkpoints/origin.ts";
 import type { ServiceContext } from "./context.ts";
 import { modelDirectory } from "../disk/stored-path.ts";
 import { removeWhole } from "../disk/files.ts";
@@ -155,7 +156,7 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
       const other = await findExisting(store);
       if (other !== undefined) return toWire(other);
       isCreated = true;
-      return toWire(await insertModel(store, { id, name, request, origin }));
+      return toWire(await insertModel(store, { id, name, baseModel: request.base_model, origin }));
     },
     afterwards: () => {
       const work = isCreated ? context.retention.enforceBudget() : origin.discard();
@@ -163,41 +164,6 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
     },
     undo: origin.discard,
   };
-}
-
-/** Inserts a model and its step 0, which can be used immediately. */
-async function insertModel(
-  store: Store,
-  { id, name, request, origin }: Omit<NewModel, "seed"> & { readonly name: QualifiedName; readonly origin: Origin },
-): Promise<ModelRow> {
-  const now = new Date().toISOString();
-  const { lora, seed, state_dir, optimizer_kind, metrics, lineage, digests } = origin;
-  const row: ModelRow = {
-    id,
-    ...name,
-    base_model: request.base_model,
-    lora: lora === null ? null : JSON.stringify(lora),
-    seed,
-    next_step: 1,
-    created_at: now,
-  };
-  await store.insertInto("models").values(row).execute();
-  await store
-    .insertInto("checkpoints")
-    .values({
-      id: randomUUID(),
-      model_id: row.id,
-      step: 0,
-      metrics,
-      state_dir,
-      optimizer_kind,
-      created_at: now,
-      lineage: JSON.stringify(lineage),
-      pinned: 0,
-      digests: digests === null ? null : JSON.stringify(digests),
-    })
-    .execute();
-  return row;
 }
 
 /** Cancels the jobs of a model, then deletes its rows and its files. */

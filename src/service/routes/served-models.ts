@@ -4,6 +4,7 @@ import { servedModel, servedModelList, type ModelPermission, type ServedModel, t
 import type { ServiceContext } from "./context.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { pathOf, stepName } from "../common/names.ts";
+import { listAliases } from "../store/aliases.ts";
 import { listModels } from "../store/models.ts";
 
 /** Returns the permissions of the service's single key. `id` does not change between requests. */
@@ -33,8 +34,8 @@ function toSeconds(timeMs: number): number {
 type Size = Pick<ServedModel, "max_model_len" | "parameters">;
 
 /**
- * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`; and
- * `GET /v1/models/{model}`, an entry of this list. Steps are not listed.
+ * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`, then the names of
+ * fine-tuned models and their checkpoints; and `GET /v1/models/{model}`, an entry of this list. Other steps are not listed.
  */
 export function servedModelRoutes({ engine, bases, upstream, store }: ServiceContext): Route[] {
   const startedSeconds = toSeconds(Date.now());
@@ -70,7 +71,12 @@ export function servedModelRoutes({ engine, bases, upstream, store }: ServiceCon
       const source = { owned_by: model.entity, root: stepName(model, model.latest_step ?? 0), parent: model.base_model };
       return entry(pathOf(model), toSeconds(Date.parse(model.created_at)), source);
     });
-    return [...untrained.map((id) => entry(id, startedSeconds, { owned_by: "whetstone", root: id, parent: null })), ...trained];
+    const aliased = (await listAliases(store)).map(({ name, entity, project, model_name, step, base_model, created_at }) => {
+      const root = stepName({ entity, project, name: model_name }, step);
+      return entry(name, toSeconds(Date.parse(created_at)), { owned_by: entity, root, parent: base_model });
+    });
+    const bare = untrained.map((id) => entry(id, startedSeconds, { owned_by: "whetstone", root: id, parent: null }));
+    return [...bare, ...trained, ...aliased];
   }
 
   const common = { method: "GET", tag: "Models" } as const;

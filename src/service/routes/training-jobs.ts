@@ -55,7 +55,8 @@ function toWire(row: JobRow): TrainingJob {
 }
 
 function eventToWire(row: JobEventRow): JobEvent {
-  return { id: row.id, type: row.type, data: JSON.parse(row.data) as Record<string, unknown> };
+  // Pages of events have no notes.
+  return { id: row.id, type: row.type as JobEvent["type"], data: JSON.parse(row.data) as Record<string, unknown> };
 }
 
 /** Creates the routes that create, read, follow and cancel training jobs. */

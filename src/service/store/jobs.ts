@@ -21,13 +21,13 @@ export function liveJobs(store: Store, modelId: string): Promise<JobRow[]> {
 }
 
 /**
- * Returns the first unfinished job in order of creation. Jobs run one at a time, so a job that is `running` while the queue looks for work
+ * Returns the first unfinished job in order of creation that is not paused. Jobs run one at a time, so a job that is `running` while the queue looks for work
  * was interrupted.
  *
  * @param except - Ids to skip.
  */
 export function nextLiveJob(store: Store, except: ReadonlySet<string>): Promise<JobRow | undefined> {
-  const live = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).orderBy("seq").limit(1);
+  const live = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0).orderBy("seq").limit(1);
   return (except.size === 0 ? live : live.where("id", "not in", [...except])).executeTakeFirst();
 }
 
@@ -61,6 +61,7 @@ export async function insertJob(store: Store, { id, modelId, type, config, diges
       digests: digests === null ? null : JSON.stringify(digests),
       attempts: 0,
       cancel_requested: 0,
+      is_paused: 0,
       error_message: null,
       step: null,
       created_at: new Date().toISOString(),
@@ -118,13 +119,13 @@ export async function recentRlSteps(store: Store, modelId: string, limit: number
 }
 
 /**
- * Returns a page of a job's events, oldest first.
+ * Returns a page of a job's events, oldest first, without notes.
  *
  * @param after - Id of the last event on the previous page.
  * @throws ArgumentError `E_ARGUMENT` if `after` is not an event of the job.
  */
 export async function pageOfEvents(store: Store, jobId: string, { after, limit }: PageRequest): Promise<RowPage<JobEventRow>> {
-  const ofJob = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId);
+  const ofJob = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId).where("type", "!=", "note");
   let query = ofJob.orderBy("seq").limit(limit + 1);
   if (after !== undefined) {
     const cursor = requireCursor(await ofJob.where("id", "=", after).executeTakeFirst(), after, "an event of this job");

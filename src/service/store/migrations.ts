@@ -9,7 +9,44 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0004-gateway": { up: gateway },
   "0005-session-key-hashes": { up: sessionKeyHashes },
   "0006-transaction-count": { up: transactionCount },
+  "0007-fine-tuning": { up: fineTuning },
 };
+
+/** Adds uploaded files, fine-tuning jobs, further names of checkpoints, and pauses of jobs. */
+async function fineTuning(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .alterTable("jobs")
+    .addColumn("is_paused", "integer", (c) => c.notNull().defaultTo(0))
+    .execute();
+  await db.schema
+    .createTable("files")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("artifact_id", "text", (c) => c.notNull().unique().references("artifacts.id").onDelete("cascade"))
+    .addColumn("filename", "text", (c) => c.notNull())
+    .addColumn("purpose", "text", (c) => c.notNull())
+    .addColumn("size_bytes", "bigint", (c) => c.notNull())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addColumn("expires_at", "text")
+    .execute();
+  await db.schema.createIndex("files_by_creation").on("files").columns(["created_at", "id"]).execute();
+  await db.schema
+    .createTable("checkpoint_aliases")
+    .addColumn("name", "text", (c) => c.primaryKey())
+    .addColumn("checkpoint_id", "text", (c) => c.notNull().references("checkpoints.id").onDelete("cascade"))
+    .addColumn("job_id", "text", (c) => c.notNull())
+    .addColumn("job_step", "integer")
+    .execute();
+  await db.schema.createIndex("checkpoint_aliases_by_checkpoint").on("checkpoint_aliases").column("checkpoint_id").execute();
+  await db.schema.createIndex("checkpoint_aliases_by_job").on("checkpoint_aliases").columns(["job_id", "job_step"]).execute();
+  await db.schema
+    .createTable("fine_tuning_jobs")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("training_job_id", "text", (c) => c.notNull().unique().references("jobs.id").onDelete("cascade"))
+    .addColumn("request", "text", (c) => c.notNull())
+    .addColumn("metadata", "text")
+    .addColumn("result_file", "text")
+    .execute();
+}
 
 /** Adds the number of the last write transaction, and its time, in a table of one row. */
 async function transactionCount(db: Kysely<unknown>): Promise<void> {

@@ -12,6 +12,9 @@ export interface Tables {
   responses: ResponseRow;
   sessions: SessionRow;
   session_turns: SessionTurnRow;
+  files: FileRow;
+  checkpoint_aliases: CheckpointAliasRow;
+  fine_tuning_jobs: FineTuningJobRow;
 }
 
 /** Database connection, or a transaction on it. */
@@ -78,6 +81,8 @@ export interface JobRow {
   attempts: number;
   /** 1 if cancellation was requested, else 0. */
   cancel_requested: number;
+  /** 1 if the job must not run until it is resumed, else 0. A running job stops after its current step. */
+  is_paused: number;
   error_message: string | null;
   /** Step of the checkpoint that the job created. */
   step: number | null;
@@ -94,7 +99,8 @@ export interface JobEventRow {
   seq: number;
   /** Key unique within the job, which identifies an event that is emitted again after a crash. */
   event_key: string;
-  type: "training_started" | "gradient_step" | "warning" | "training_ended" | "training_failed" | "training_cancelled";
+  /** Type of the event. `note` is a message for the fine-tuning interface alone; the job interface does not list it. */
+  type: "training_started" | "gradient_step" | "warning" | "training_ended" | "training_failed" | "training_cancelled" | "note";
   data: string;
   created_at: string;
 }
@@ -196,4 +202,40 @@ export interface SessionTurnRow {
   /** 1 if a client received the answer; 0 if all had disconnected. Turns that no client received are not part of the trajectory. */
   is_delivered: number;
   created_at: string;
+}
+
+/** Uploaded file of the fine-tuning interface, or a file that a fine-tuning job made. Its contents are the only file of an artifact. */
+export interface FileRow {
+  /** Identifier of the form `file-…`. */
+  id: string;
+  artifact_id: string;
+  filename: string;
+  purpose: string;
+  size_bytes: number;
+  created_at: string;
+  /** Time from which the file does not exist for requests; null = never. */
+  expires_at: string | null;
+}
+
+/** Additional name of a checkpoint in requests, such as `ft:…`. */
+export interface CheckpointAliasRow {
+  name: string;
+  checkpoint_id: string;
+  /** Job that created the checkpoint. */
+  job_id: string;
+  /** Number of the optimizer step in the job; null for the name of the job's final model. */
+  job_step: number | null;
+}
+
+/** Fine-tuning job. Its state is that of the training job. */
+export interface FineTuningJobRow {
+  /** Identifier of the form `ftjob-…`. */
+  id: string;
+  training_job_id: string;
+  /** Validated request with resolved hyperparameters, as JSON. */
+  request: string;
+  /** Labels as JSON; null without labels. */
+  metadata: string | null;
+  /** Identifier of the file with the metrics of each step; null before the job has succeeded. */
+  result_file: string | null;
 }

@@ -1,20 +1,11 @@
 /** Default learning rate of a run, by size of the model and kind of training. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { defaultRate } from "../../base/util/default-rates.ts";
 import { RUN_CONFIG_FILE } from "../../run/files.ts";
 import type { Model } from "../../library/client/index.ts";
 import type { Metrics } from "../../run/events.ts";
 import type { CompletedStep } from "../../run/resume-state.ts";
-
-/**
- * Default rates for base models of at most `maxParameters` parameters: `all` to train all weights, `adapter` to train a LoRA adapter.
- * docs/explanation/training.md has the sources.
- */
-const RATES = [
-  { maxParameters: 16e6, all: { rl: 3e-4, sft: 1e-3 }, adapter: { rl: 3e-3, sft: 1e-3 } },
-  { maxParameters: 1e9, all: { rl: 5e-5, sft: 1e-4 }, adapter: { rl: 5e-4, sft: 1e-3 } },
-  { maxParameters: Number.POSITIVE_INFINITY, all: { rl: 5e-6, sft: 5e-5 }, adapter: { rl: 5e-5, sft: 5e-4 } },
-] as const;
 
 /** Default learning rate, and its explanation for the terminal. */
 export interface DefaultRate {
@@ -62,8 +53,7 @@ export async function chosenRate(model: Model, kind: "rl" | "sft", signal: Abort
 
 /** Returns the rate for a number of parameters of the base model. */
 export function rateFor(parameters: number, kind: "rl" | "sft", isAdapter: boolean): DefaultRate {
-  const row = RATES.find(({ maxParameters }) => parameters <= maxParameters) ?? RATES[2];
-  const rate = row[isAdapter ? "adapter" : "all"][kind];
+  const rate = defaultRate(parameters, kind, isAdapter);
   const training = kind === "rl" ? "reinforcement learning" : "supervised training";
   const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)} B` : `${(parameters / 1e6).toFixed(1)} M`;
   return { rate, reason: `default for ${training} of ${isAdapter ? "an adapter on" : "all"} ${size} parameters` };

@@ -12,8 +12,7 @@ import { toErrorBody, type ErrorBodyFields, type ErrorStatus } from "../../http/
 import type { Members } from "../../../dialects/index.ts";
 import type { ErrorBody } from "../../../base/schema/index.ts";
 import type { ServiceLogger } from "../../common/logger.ts";
-import { stepName } from "../../common/names.ts";
-import { rememberingFind } from "../../models/policies.ts";
+import { rememberingFind, resolvedNameOf } from "../../models/policies.ts";
 import type { StoredFiles } from "../../stored-files/stored-files.ts";
 import type { Store } from "../../store/tables.ts";
 import { requestSignal } from "../request/client-signal.ts";
@@ -175,7 +174,7 @@ export class ChatForwarder {
     const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
     if (found === null || name === undefined) return null;
     const { model: row, checkpoint } = found;
-    const resolvedName = stepName(row, checkpoint.step);
+    const resolvedName = resolvedNameOf(id, found);
     const contextLength = upstream.contextLengthOf(row.base_model);
     // Step 0 is the base model itself: a new adapter changes nothing.
     if (checkpoint.state_dir === null) return { name, resolvedName, contextLength, ...NO_LEASE };

@@ -1,0 +1,237 @@
+/** Creation of fine-tuning jobs: a trainable model, and the training job that trains it. */
+import { randomInt, randomUUID } from "node:crypto";
+import { ArgumentError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
+import type { CreateFineTuningJobRequest, CreateModelRequest, LoraConfig } from "../../base/schema/index.ts";
+import { insertModel } from "../checkpoints/insert-model.ts";
+import { prepareOrigin, type OriginContext } from "../checkpoints/origin.ts";
+import { artifactUrl, DEFAULT_ENTITY, parsePolicyName } from "../common/names.ts";
+import type { DiskSpace } from "../disk/space.ts";
+import type { Creation } from "../http/idempotency.ts";
+import { note } from "../jobs/pause.ts";
+import type { JobQueue } from "../jobs/queue.ts";
+import { findCheckpoint } from "../models/policies.ts";
+import { isAlias } from "../store/aliases.ts";
+import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
+import { getFile, newId } from "../store/files.ts";
+import { getFineTuningJob } from "../store/fine-tuning-jobs.ts";
+import { appendEvent, insertJob } from "../store/jobs.ts";
+import type { SftJobConfig } from "../store/job-configs.ts";
+import type { JobRow, Store } from "../store/tables.ts";
+import type { DataWork } from "../training-data/data-work.ts";
+import { sftSource } from "../training-data/sft-data.ts";
+import { planSupervised, requestedHyperparameters, resolveHyperparameters } from "./hyperparameters.ts";
+import { jobToWire, type StoredRequest } from "./wire.ts";
+
+/** Project of the models of fine-tuning jobs. */
+const PROJECT = "fine-tuning";
+/** Rank of the adapter of a job that starts from a base model. */
+const RANK = 16;
+const MAX_SEED = 2_147_483_647;
+
+/** Parts of the service that the creation of a job needs. */
+export interface CreationContext extends OriginContext {
+  readonly jobs: JobQueue;
+  readonly space: Pick<DiskSpace, "requireSpace">;
+  readonly work: { readonly data: DataWork };
+}
+
+/** Weights that a job starts from. */
+interface Start {
+  readonly baseModel: string;
+  /** Checkpoint as the origin of the new model; null for the base model. */
+  readonly from: string | null;
+  /** Adapter of the new model; null to train all parameters. */
+  readonly lora: LoraConfig | null;
+}
+
+/** Files of a job. */
+interface JobData {
+  readonly training: StoredArtifact;
+  readonly validation: StoredArtifact | null;
+}
+
+/** Training job of a fine-tuning job. */
+interface MethodPlan {
+  readonly jobType: JobRow["type"];
+  readonly config: SftJobConfig;
+  readonly stored: Pick<StoredRequest, "hyperparameters" | "steps">;
+  /** Messages about the data for the job's events. */
+  readonly warnings: readonly string[];
+}
+
+/** Inputs of {@link planMethod}. */
+interface MethodInput {
+  readonly request: CreateFineTuningJobRequest;
+  readonly seed: number;
+  readonly start: Start;
+  readonly data: JobData;
+  /** Name of the final model. */
+  readonly modelName: string;
+}
+
+/**
+ * Validates a request with its data, and prepares the model and the training job.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for fields that contradict each other.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a method or an integration that the service does not have.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model or file.
+ * @throws DataError `E_DATA` naming the line of a file that cannot be trained, and the field.
+ */
+export async function prepareFineTuningJob(context: CreationContext, request: CreateFineTuningJobRequest): Promise<Creation> {
+  requireSupported(request);
+  const { store } = context;
+  const data = await readFiles(store, request);
+  const start = await startOf(context, request.model);
+  await context.space.requireSpace();
+  const [id, trainingJobId, modelId] = [newId("ftjob-"), randomUUID(), randomUUID()];
+  const shortId = id.slice(-12);
+  const suffix = request.suffix ?? "";
+  const modelName = `ft:${start.baseModel}:${DEFAULT_ENTITY}:${suffix}:${shortId}`;
+  const seed = request.seed ?? randomInt(MAX_SEED + 1);
+  const plan = await planMethod(context, { request, seed, start, data, modelName });
+  const name = { entity: DEFAULT_ENTITY, project: PROJECT, name: suffix === "" ? shortId : `${suffix}-${shortId}` };
+  const { baseModel, from, lora } = start;
+  const newModel: CreateModelRequest = { project: PROJECT, name: name.name, base_model: baseModel, lora, from };
+  const origin = await prepareOrigin(context, { id: modelId, seed, request: newModel });
+  const stored: StoredRequest = {
+    model: request.model,
+    training_file: request.training_file,
+    validation_file: request.validation_file ?? null,
+    seed,
+    ...plan.stored,
+  };
+  return {
+    async commit(transaction) {
+      // The files may have been deleted since they were read.
+      await readFiles(transaction, request);
+      await insertModel(transaction, { id: modelId, name, baseModel, origin });
+      await insertJob(transaction, { id: trainingJobId, modelId, type: plan.jobType, config: plan.config });
+      const metadata = request.metadata ?? null;
+      await transaction
+        .insertInto("fine_tuning_jobs")
+        .values({
+          id,
+          training_job_id: trainingJobId,
+          request: JSON.stringify(stored),
+          metadata: metadata === null ? null : JSON.stringify(metadata),
+          result_file: null,
+        })
+        .execute();
+      await appendEvent(transaction, trainingJobId, note(`Created fine-tuning job: ${id}`));
+      for (const warning of plan.warnings) await appendEvent(transaction, trainingJobId, note(warning, {}, "warn"));
+      return jobToWire(transaction, await getFineTuningJob(transaction, id));
+    },
+    afterwards: () => context.jobs.wake(),
+    undo: origin.discard,
+  };
+}
+
+/** Rejects by name what the interface has and the service has not. */
+function requireSupported({ method, integrations }: CreateFineTuningJobRequest): void {
+  if ((integrations ?? []).length > 0)
+    throw new UnsupportedError(
+      "`integrations` are not supported: leave the field out. The job's events and its result file have the metrics",
+      {
+        param: "integrations",
+      },
+    );
+  const type = method?.type ?? "supervised";
+  for (const other of ["supervised", "dpo", "reinforcement"] as const) {
+    if (other === type || (method?.[other] ?? null) === null) continue;
+    throw new ArgumentError(`Expected settings of the method \`${type}\` alone, got \`method.${other}\``, { param: `method.${other}` });
+  }
+}
+
+/** Reads the rows of the files of a request. */
+async function readFiles(store: Store, request: CreateFineTuningJobRequest): Promise<JobData> {
+  const { training_file: training, validation_file: validation } = request;
+  return {
+    training: await readFile(store, training, "training_file"),
+    validation: (validation ?? null) === null ? null : await readFile(store, validation!, "validation_file"),
+  };
+}
+
+async function readFile(store: Store, id: string, param: string): Promise<StoredArtifact> {
+  const { artifact_id: artifactId, purpose } = await getFile(store, id, param);
+  if (purpose !== "fine-tune")
+    throw new ArgumentError(`Expected \`${param}\` to be a file with the purpose "fine-tune", got one with "${purpose}"`, { param });
+  return getArtifact(store, artifactId);
+}
+
+/**
+ * Finds the model to start from. A base model gets an adapter of rank 16 if the engine has adapters; a trained model is trained like before.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model.
+ */
+async function startOf({ store, bases, engine }: CreationContext, name: string): Promise<Start> {
+  try {
+    if (!bases.ids.includes(name) && (isAlias(name) || parsePolicyName(name) !== null)) {
+      const { model, checkpoint } = await findCheckpoint(store, name, { bases: bases.ids, param: "model" });
+      const lora = model.lora === null ? null : (JSON.parse(model.lora) as LoraConfig);
+      return { baseModel: model.base_model, from: `${model.id}:step${checkpoint.step}`, lora };
+    }
+    const baseModel = bases.canonical(name);
+    await bases.requireUsable(baseModel);
+    return { baseModel, from: null, lora: engine.capabilities().lora ? { rank: RANK } : null };
+  } catch (error) {
+    throw namingModel(error);
+  }
+}
+
+/** Returns an error about a base model as one about the field `model`. */
+function namingModel(error: unknown): unknown {
+  if (!WhetstoneError.isInstance(error) || error.param !== "base_model") return error;
+  const ErrorClass = error.constructor as new (message: string, options: object) => WhetstoneError;
+  return new ErrorClass(error.message, { cause: error, param: "model" });
+}
+
+/** Plans the training job of a request by its method. @throws UnsupportedError `E_UNSUPPORTED` for a method without a plan. */
+function planMethod(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
+  const type = input.request.method?.type ?? "supervised";
+  const plan = METHODS[type];
+  if (plan !== undefined) return plan(context, input);
+  throw new UnsupportedError(`The method \`${type}\` is not supported yet; supported: ${Object.keys(METHODS).join(", ")}`, {
+    param: "method.type",
+  });
+}
+
+type Method = NonNullable<NonNullable<CreateFineTuningJobRequest["method"]>["type"]>;
+
+/** Plans by method. */
+const METHODS: Partial<Record<Method, (context: CreationContext, input: MethodInput) => Promise<MethodPlan>>> = {
+  supervised: planSupervisedJob,
+};
+
+/** Checks the data of a supervised request and plans its SFT job. */
+async function planSupervisedJob(context: CreationContext, { request, seed, start, data, modelName }: MethodInput): Promise<MethodPlan> {
+  const { engine, files, work } = context;
+  const asked = requestedHyperparameters(request);
+  const base = await engine.describeBase(start.baseModel);
+  const read = async (artifact: StoredArtifact, param: string) =>
+    work.data.sftData(await sftSource(artifact, { base, files, assistantTurns: "all", param }));
+  const { examples, droppedExamples } = await read(data.training, "training_file");
+  const { validation } = data;
+  if (validation !== null) await read(validation, "validation_file");
+  const hyperparameters = resolveHyperparameters(asked, examples.length);
+  const { config, experimental_config, steps, checkpointSteps } = planSupervised({
+    hyperparameters,
+    seed,
+    examples: examples.length,
+    parameters: base.parameters,
+    isAdapter: start.lora !== null,
+    validationUrl: validation === null ? null : artifactUrl(validation),
+  });
+  const clips = engine.capabilities().clipsGradients ?? true;
+  return {
+    jobType: "sft",
+    config: {
+      artifact_id: data.training.id,
+      config,
+      experimental_config: clips ? experimental_config : { ...experimental_config, max_grad_norm: 0 },
+      ...(validation === null ? {} : { validation_artifact_id: validation.id }),
+      fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps },
+    },
+    stored: { hyperparameters, steps },
+    warnings: droppedExamples === 0 ? [] : [`${droppedExamples} examples are longer than the model's context and are not trained`],
+  };
+}

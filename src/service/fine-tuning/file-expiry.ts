@@ -1,0 +1,25 @@
+/** Deletion of expired files. */
+import { WhetstoneError } from "../../base/errors.ts";
+import { logFailure } from "../common/logger.ts";
+import { repeat } from "../common/repeat.ts";
+import { deleteArtifact, type DeletionContext } from "../history/deletion.ts";
+import { expiredFiles } from "../store/files.ts";
+
+/** Milliseconds between two cleanups. Expired files are invisible at once. */
+const CLEANUP_MS = 60_000;
+
+/**
+ * Deletes expired files, now and every minute. A file that an unfinished job reads is deleted by a later cleanup.
+ *
+ * @returns a function that stops the cleanups and waits for a running one.
+ */
+export function startFileExpiry(context: DeletionContext): () => Promise<void> {
+  const cleanUp = async (): Promise<void> => {
+    for (const artifactId of await expiredFiles(context.store)) {
+      await deleteArtifact(context, artifactId).catch((error: unknown) => {
+        if (!WhetstoneError.isInstance(error) || (error.code !== "E_CONFLICT" && error.code !== "E_NOT_FOUND")) throw error;
+      });
+    }
+  };
+  return repeat(() => cleanUp().catch(logFailure(context.logger, "Expired files could not be deleted")), CLEANUP_MS);
+}

@@ -1,0 +1,155 @@
+/** Files of the fine-tuning interface: uploads, and their form in answers. */
+import type { Readable } from "node:stream";
+import { ArgumentError, TooLargeError, UnsupportedError } from "../../base/errors.ts";
+import { requireValid } from "../../base/util/validation.ts";
+import { createFileFields, type CreateFileFields, type FileObject } from "../../base/schema/index.ts";
+import type { BlobStore } from "../artifacts/blob-store.ts";
+import { removeBlob, type BlobContext } from "../artifacts/remove-blob.ts";
+import type { ServiceLimits } from "../common/limits.ts";
+import type { DiskSpace } from "../disk/space.ts";
+import { readForm, type FormPart } from "../http/multipart.ts";
+import { getArtifact } from "../store/artifacts.ts";
+import { getFile, insertFile } from "../store/files.ts";
+import type { FileRow, Store } from "../store/tables.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+
+/** Path of training data in its artifact version; SFT jobs read this file. */
+const DATA_PATH = "train.jsonl";
+const MAX_FIELD_BYTES = 1024;
+const MAX_FILENAME_CHARACTERS = 256;
+/** Bytes of a form beside its file. */
+const FORM_BYTES = 64 * 1024;
+/** Fields of the form and their paths in the schema. */
+const FIELDS = new Map([
+  ["purpose", ["purpose"]],
+  ["expires_after[anchor]", ["expires_after", "anchor"]],
+  ["expires_after[seconds]", ["expires_after", "seconds"]],
+]);
+
+/** Parts of the service that an upload needs. */
+export interface UploadContext extends BlobContext {
+  readonly blobs: BlobStore;
+  readonly limits: Pick<ServiceLimits, "maxArtifactFileBytes">;
+  readonly space: Pick<DiskSpace, "requireSpace">;
+}
+
+/** Body of an upload. */
+export interface Upload {
+  readonly body: AsyncIterable<Uint8Array>;
+  readonly boundary: string;
+  /** Value of `Content-Length`; 0 if unknown. */
+  readonly statedBytes: number;
+}
+
+/** Converts a time to seconds since 1970. */
+export function toSeconds(time: string): number {
+  return Math.floor(Date.parse(time) / 1000);
+}
+
+/** Converts a file to its form in answers. */
+export function fileToWire({ id, filename, purpose, size_bytes, created_at, expires_at }: FileRow): FileObject {
+  return {
+    id,
+    object: "file",
+    bytes: size_bytes,
+    created_at: toSeconds(created_at),
+    ...(expires_at === null ? {} : { expires_at: toSeconds(expires_at) }),
+    filename,
+    purpose,
+    status: "processed",
+  };
+}
+
+/**
+ * Stores the file of a form. After an error nothing of it is left.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for an incomplete form, and for a missing, unknown or invalid field.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a purpose other than `fine-tune`.
+ * @throws TooLargeError `E_TOO_LARGE` for a file over `maxArtifactFileBytes`.
+ * @throws NoSpaceError `E_NO_SPACE` if the disk has no room.
+ */
+export async function storeUpload(context: UploadContext, { body, boundary, statedBytes }: Upload): Promise<FileRow> {
+  const { store, blobs, limits, space } = context;
+  const maxBytes = limits.maxArtifactFileBytes;
+  if (statedBytes > maxBytes + FORM_BYTES)
+    throw new TooLargeError(`Expected a file of at most ${maxBytes} bytes. Split it, or raise the service's limit`, { param: "file" });
+  await space.requireSpace(statedBytes);
+  const fields: Record<string, unknown> = {};
+  let file: (Awaited<ReturnType<BlobStore["write"]>> & { readonly filename: string }) | null = null;
+  try {
+    for await (const part of readForm(body, boundary)) {
+      if (part.name !== "file") setField(fields, part.name, await fieldText(part));
+      else if (file !== null) throw new ArgumentError("Expected one `file`, got several", { param: "file" });
+      else {
+        const filename = requireFilename(part);
+        file = { ...(await blobs.write(part.content, { maxBytes })), filename };
+      }
+    }
+    const { expires_after: expiry } = requireValid(createFileFields, fields);
+    if (file === null || file.sizeBytes === 0)
+      throw new ArgumentError(`Expected a form with a \`file\` that has contents, got ${file === null ? "none" : "an empty file"}`, {
+        param: "file",
+      });
+    const { filename, sha256, sizeBytes } = file;
+    const row = { filename, purpose: "fine-tune", path: DATA_PATH, sha256, sizeBytes, expiresAfterSeconds: expiry?.seconds ?? null };
+    return await store.transaction().execute((transaction) => insertFile(transaction, row));
+  } finally {
+    file?.release();
+    if (file !== null) await removeBlob(context, file.sha256);
+  }
+}
+
+/** Sets a field of the form, checked as soon as it has arrived, before a long file is read. */
+function setField(fields: Record<string, unknown>, name: string, text: string): void {
+  const path = FIELDS.get(name);
+  if (path === undefined)
+    throw new ArgumentError(`The form has the unknown field \`${name.slice(0, 80)}\`; allowed: file, ${[...FIELDS.keys()].join(", ")}`, {
+      param: name.slice(0, 80),
+    });
+  if (name === "purpose" && text !== ("fine-tune" satisfies CreateFileFields["purpose"]))
+    throw new UnsupportedError(
+      `Expected \`purpose\` to be "fine-tune", got ${JSON.stringify(text.slice(0, 80))}: the service has no use for other files`,
+      { param: "purpose" },
+    );
+  const [parent = "", key] = path;
+  fields[parent] = key === undefined ? text : { ...(fields[parent] as object | undefined), [key]: text };
+}
+
+async function fieldText({ name, content }: FormPart): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let length = 0;
+  for await (const part of content) {
+    length += part.length;
+    if (length > MAX_FIELD_BYTES)
+      throw new ArgumentError(`Expected the field \`${name.slice(0, 80)}\` to have at most ${MAX_FIELD_BYTES} bytes, got more`, {
+        param: name.slice(0, 80),
+      });
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString("utf8");
+}
+
+function requireFilename({ filename }: FormPart): string {
+  if (filename !== null && filename !== "" && filename.length <= MAX_FILENAME_CHARACTERS) return filename;
+  const got = filename === null ? "a field without one" : filename === "" ? "an empty one" : `${filename.length} characters`;
+  throw new ArgumentError(`Expected \`file\` to be a file with a name of at most ${MAX_FILENAME_CHARACTERS} characters, got ${got}`, {
+    param: "file",
+  });
+}
+
+/**
+ * Opens the contents of a file.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown file.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for contents that differ from the upload.
+ */
+export async function openFile(
+  { store, files }: { readonly store: Store; readonly files: StoredFiles },
+  id: string,
+): Promise<{ readonly row: FileRow; readonly content: Readable }> {
+  const row = await getFile(store, id, "file_id");
+  const artifact = await getArtifact(store, row.artifact_id);
+  const [file] = artifact.files;
+  if (file === undefined) throw new ArgumentError(`File '${id}' has no contents`, { param: "file_id" });
+  return { row, content: await files.openBlob(artifact, file) };
+}

@@ -1,0 +1,113 @@
+/** Hyperparameters of fine-tuning jobs: rules for `"auto"`, and the settings of the SFT job that runs a supervised job. */
+import { defaultRate } from "../../base/util/default-rates.ts";
+import { ArgumentError } from "../../base/errors.ts";
+import type { CreateFineTuningJobRequest, FineTuningJob, SupervisedHyperparameters } from "../../base/schema/index.ts";
+import type { SftJobConfig } from "../store/job-configs.ts";
+
+/** Hyperparameters without `"auto"`. */
+export type ResolvedHyperparameters = FineTuningJob["hyperparameters"];
+
+/** Passes over the data of average size. */
+const EPOCHS = 3;
+/** Min and max of examples times epochs, within the bounds of the epochs. */
+const [MIN_PASSES, MAX_PASSES] = [100, 25_000];
+const MAX_AUTO_EPOCHS = 25;
+/** Fraction of the examples in a batch. */
+const BATCH_FRACTION = 0.002;
+const MAX_AUTO_BATCH = 256;
+/** Validations in a job, unless its epochs are more. */
+const VALIDATIONS = 10;
+/** Last epochs after which a job makes a checkpoint. */
+const CHECKPOINT_EPOCHS = 3;
+
+/**
+ * Returns the hyperparameters of a supervised request, from `method` or the deprecated field.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if both are given.
+ */
+export function requestedHyperparameters({ method, hyperparameters }: CreateFineTuningJobRequest): SupervisedHyperparameters {
+  const current = method?.supervised?.hyperparameters ?? null;
+  const deprecated = hyperparameters ?? null;
+  if (current !== null && deprecated !== null)
+    throw new ArgumentError(
+      "Expected `method.supervised.hyperparameters` or the deprecated `hyperparameters`, got both. Leave `hyperparameters` out",
+      { param: "hyperparameters" },
+    );
+  return current ?? deprecated ?? {};
+}
+
+/**
+ * Replaces `"auto"` and absent values by numbers.
+ *
+ * - `n_epochs`: 3; or as many as give at least 100 and at most 25,000 examples in total, from 1 to 25.
+ * - `batch_size`: 0.2 % of the examples, rounded, from 1 to 256.
+ * - `learning_rate_multiplier`: 1.
+ *
+ * @param examples - Number of examples in the training data, at least 1.
+ */
+export function resolveHyperparameters(asked: SupervisedHyperparameters, examples: number): ResolvedHyperparameters {
+  const { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier } = asked;
+  const given = <T>(value: T | "auto" | null | undefined, automatic: T): T => (value === "auto" ? automatic : (value ?? automatic));
+  return {
+    n_epochs: given(epochs, autoEpochs(examples)),
+    batch_size: given(batchSize, Math.min(Math.max(Math.round(examples * BATCH_FRACTION), 1), MAX_AUTO_BATCH)),
+    learning_rate_multiplier: given(multiplier, 1),
+  };
+}
+
+function autoEpochs(examples: number): number {
+  if (examples * EPOCHS < MIN_PASSES) return Math.min(Math.ceil(MIN_PASSES / examples), MAX_AUTO_EPOCHS);
+  if (examples * EPOCHS > MAX_PASSES) return Math.max(Math.floor(MAX_PASSES / examples), 1);
+  return EPOCHS;
+}
+
+/** Facts that the settings of a supervised job depend on. */
+export interface SupervisedFacts {
+  readonly hyperparameters: ResolvedHyperparameters;
+  readonly seed: number;
+  /** Number of examples in the training data. */
+  readonly examples: number;
+  /** Parameters of the base model; NaN if unknown. */
+  readonly parameters: number;
+  readonly isAdapter: boolean;
+  /** Address of the artifact with the validation data; null without. */
+  readonly validationUrl: string | null;
+}
+
+/** Settings of the SFT job that runs a supervised job. */
+export interface SupervisedPlan extends Pick<SftJobConfig, "config" | "experimental_config"> {
+  /** Optimizer steps of the job. */
+  readonly steps: number;
+  /** Steps after which a checkpoint is made, without the last step. */
+  readonly checkpointSteps: readonly number[];
+}
+
+/**
+ * Returns the settings of the SFT job: the learning rate is `learning_rate_multiplier` times the default of the model's size, and the seed
+ * orders the examples of each epoch. The checkpoints are those of the last three epochs. There are about ten validations, one of them after
+ * each epoch.
+ */
+export function planSupervised(facts: SupervisedFacts): SupervisedPlan {
+  const { hyperparameters, seed, examples, parameters, isAdapter, validationUrl } = facts;
+  const { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier } = hyperparameters;
+  const perEpoch = Math.ceil(examples / batchSize);
+  const steps = epochs * perEpoch;
+  const first = Math.max(epochs - CHECKPOINT_EPOCHS + 1, 1);
+  return {
+    config: { batch_size: batchSize, learning_rate: multiplier * defaultRate(parameters, "sft", isAdapter) },
+    experimental_config: {
+      epochs,
+      shuffle_seed: seed,
+      ...(validationUrl === null ? {} : { validation_data_url: validationUrl, validation_every: validationInterval(perEpoch, steps) }),
+    },
+    steps,
+    checkpointSteps: Array.from({ length: epochs - first }, (_, index) => (first + index) * perEpoch),
+  };
+}
+
+/** Returns the smallest divisor of the steps per epoch that gives at most ten validations; one epoch if there are more epochs. */
+function validationInterval(perEpoch: number, steps: number): number {
+  for (let interval = Math.max(Math.ceil(steps / VALIDATIONS), 1); interval < perEpoch; interval++)
+    if (perEpoch % interval === 0) return interval;
+  return perEpoch;
+}

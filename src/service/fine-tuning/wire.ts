@@ -1,0 +1,163 @@
+/** Fine-tuning jobs, their events and checkpoints as objects of the OpenAI API. */
+import type {
+  CreateFineTuningJobRequest,
+  FineTuningCheckpointMetrics,
+  FineTuningJob,
+  FineTuningJobCheckpoint,
+  FineTuningJobEvent,
+} from "../../base/schema/index.ts";
+import { DEFAULT_ENTITY } from "../common/names.ts";
+import type { ListedAlias } from "../store/aliases.ts";
+import { recentSteps, type StoredFineTuningJob } from "../store/fine-tuning-jobs.ts";
+import type { SftJobConfig } from "../store/job-configs.ts";
+import type { JobEventRow, JobRow, Store } from "../store/tables.ts";
+import { toSeconds } from "./files.ts";
+import type { ResolvedHyperparameters } from "./hyperparameters.ts";
+
+/** Request of a fine-tuning job, as stored. */
+export interface StoredRequest extends Pick<CreateFineTuningJobRequest, "model" | "training_file"> {
+  readonly validation_file: string | null;
+  readonly seed: number;
+  readonly hyperparameters: ResolvedHyperparameters;
+  /** Optimizer steps of the job. */
+  readonly steps: number;
+}
+
+/** Metrics of a step or of a checkpoint. */
+type Metrics = Readonly<Record<string, number>>;
+
+const EVENT_PREFIX = "ftevent-";
+const CHECKPOINT_PREFIX = "ftckpt-";
+
+/** Converts a job to its form in answers. */
+export async function jobToWire(store: Store, { row, job }: StoredFineTuningJob): Promise<FineTuningJob> {
+  const { model, training_file, validation_file, seed, hyperparameters, steps } = JSON.parse(row.request) as StoredRequest;
+  const hasSucceeded = job.status === "succeeded";
+  const { fine_tuning: results } = JSON.parse(job.config) as SftJobConfig;
+  return {
+    id: row.id,
+    object: "fine_tuning.job",
+    created_at: toSeconds(job.created_at),
+    finished_at: job.training_end === null ? null : toSeconds(job.training_end),
+    estimated_finish: job.status === "running" ? await estimatedFinish(store, job, steps) : null,
+    status: job.status,
+    model,
+    fine_tuned_model: hasSucceeded ? (results?.model ?? null) : null,
+    organization_id: DEFAULT_ENTITY,
+    training_file,
+    validation_file,
+    result_files: row.result_file === null ? [] : [row.result_file],
+    trained_tokens: hasSucceeded ? await trainedTokens(store, job) : null,
+    error: job.status === "failed" ? { code: "training_failed", message: job.error_message ?? "", param: null } : null,
+    hyperparameters,
+    method: { type: "supervised", supervised: { hyperparameters } },
+    seed,
+    metadata: row.metadata === null ? null : (JSON.parse(row.metadata) as Record<string, string>),
+    integrations: [],
+    training_job_id: job.id,
+  };
+}
+
+/** Estimates the end of a running job in seconds since 1970 from the median duration of its latest steps; null before two steps. */
+async function estimatedFinish(store: Store, job: JobRow, steps: number): Promise<number | null> {
+  const recent = await recentSteps(store, job.id);
+  const times = recent.map((event) => Date.parse(event.created_at));
+  const durations = times.slice(1).map((time, index) => (times[index] as number) - time);
+  const median = durations.toSorted((a, b) => a - b)[durations.length >> 1];
+  const [newest] = recent;
+  if (median === undefined || newest === undefined) return null;
+  const done = (JSON.parse(newest.data) as Metrics)["gradient_step"] ?? 0;
+  return Math.ceil((Date.parse(newest.created_at) + (steps - done) * median) / 1000);
+}
+
+/** Sums the tokens of all steps. The final event of the job counts them already. */
+async function trainedTokens(store: Store, job: JobRow): Promise<number | null> {
+  const { tokens } = await store
+    .selectFrom("job_events")
+    .select((eb) => eb.fn.sum<number | null>(eb.fn<number>("json_extract", ["data", eb.val("$.num_tokens")])).as("tokens"))
+    .where("job_id", "=", job.id)
+    .where("type", "=", "gradient_step")
+    .executeTakeFirstOrThrow();
+  return tokens;
+}
+
+/** Returns the identifier of a stored event in a cursor; undefined for none. */
+export function eventCursor(after: string | undefined): string | undefined {
+  return after?.startsWith(EVENT_PREFIX) === true ? after.slice(EVENT_PREFIX.length) : after;
+}
+
+/** Converts an event to its form in answers. */
+export function eventToWire(event: JobEventRow, { row }: StoredFineTuningJob): FineTuningJobEvent {
+  const { steps } = JSON.parse(row.request) as StoredRequest;
+  const data = JSON.parse(event.data) as Readonly<Record<string, unknown>>;
+  return {
+    id: EVENT_PREFIX + event.id,
+    object: "fine_tuning.job.event",
+    created_at: toSeconds(event.created_at),
+    type: "message",
+    ...describe(event.type, data, steps),
+  };
+}
+
+type Description = Pick<FineTuningJobEvent, "level" | "message" | "data"> & Partial<Pick<FineTuningJobEvent, "type">>;
+
+/** Returns severity, text and values of an event. */
+function describe(type: JobEventRow["type"], data: Readonly<Record<string, unknown>>, steps: number): Description {
+  switch (type) {
+    case "note": {
+      const { message, level, ...values } = data;
+      return { level: level === "warn" ? "warn" : "info", message: String(message), data: values };
+    }
+    case "training_started":
+      return { level: "info", message: "Fine-tuning job started", data: { total_steps: steps } };
+    case "gradient_step":
+      return stepDescription(data as Metrics, steps);
+    case "warning":
+      return { level: "warn", message: String(data["message"]), data };
+    case "training_ended":
+      return { level: "info", message: "The job has successfully completed", data: {} };
+    case "training_failed":
+      return { level: "error", message: String(data["error_message"]), data: {} };
+    case "training_cancelled":
+      return { level: "info", message: "The job is cancelled", data: {} };
+  }
+}
+
+function stepDescription(metrics: Metrics, steps: number): Description {
+  const { step, ...rest } = stepMetrics(metrics);
+  const losses = [
+    `training loss=${rest.train_loss.toFixed(4)}`,
+    ...(rest.valid_loss === undefined ? [] : [`validation loss=${rest.valid_loss.toFixed(4)}`]),
+  ];
+  return {
+    level: "info",
+    type: "metrics",
+    message: `Step ${step}/${steps}: ${losses.join(", ")}`,
+    data: { step, total_steps: steps, ...rest, learning_rate: metrics["learning_rate"], tokens: metrics["num_tokens"] },
+  };
+}
+
+/** Returns the metrics of a step under the names of the API. */
+function stepMetrics(metrics: Metrics): FineTuningCheckpointMetrics {
+  const { "validation/loss": loss, "validation/token_accuracy": accuracy } = metrics;
+  return {
+    step: metrics["gradient_step"] ?? metrics["num_gradient_steps"] ?? 0,
+    train_loss: metrics["last_loss"] ?? metrics["loss"] ?? 0,
+    ...(loss === undefined ? {} : { valid_loss: loss, full_valid_loss: loss }),
+    ...(accuracy === undefined ? {} : { valid_mean_token_accuracy: accuracy, full_valid_mean_token_accuracy: accuracy }),
+  };
+}
+
+/** Converts a checkpoint to its form in answers. */
+export function checkpointToWire(alias: ListedAlias, { row }: StoredFineTuningJob): FineTuningJobCheckpoint {
+  const { checkpoint_id, created_at, name, job_step } = alias;
+  return {
+    id: CHECKPOINT_PREFIX + checkpoint_id,
+    object: "fine_tuning.job.checkpoint",
+    created_at: toSeconds(created_at),
+    fine_tuned_model_checkpoint: name,
+    fine_tuning_job_id: row.id,
+    metrics: stepMetrics(JSON.parse(alias.metrics) as Metrics),
+    step_number: job_step ?? 0,
+  };
+}

@@ -1,0 +1,139 @@
+/** Streaming reader of `multipart/form-data` bodies: the contents of a part are passed on as they arrive. */
+import { ArgumentError } from "../../base/errors.ts";
+
+/** Max bytes of the headers of one part, and of the bytes before the first part. */
+const MAX_HEADER_BYTES = 16 * 1024;
+const [CRLF, HEADERS_END] = ["\r\n", "\r\n\r\n"];
+
+/** Part of a form. */
+export interface FormPart {
+  readonly name: string;
+  /** Name of the file; null for a field. */
+  readonly filename: string | null;
+  /** Bytes of the part. Read them before the next part is taken; the rest of them is skipped. */
+  readonly content: AsyncIterable<Uint8Array>;
+}
+
+/**
+ * Returns the boundary of a form.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for another media type, and for a missing or invalid boundary.
+ */
+export function formBoundary(contentType: string | undefined): string {
+  const type = contentType ?? "";
+  const [, quoted, plain] = /;\s*boundary=(?:"([^"]+)"|([^;\s]+))/iu.exec(type) ?? [];
+  const boundary = quoted ?? plain ?? "";
+  if (/^multipart\/form-data\s*;/iu.test(type) && /^[!-~ ]{1,70}$/u.test(boundary)) return boundary;
+  throw new ArgumentError(
+    `Expected a body of the type multipart/form-data with a boundary, got ${type === "" ? "no type" : `'${type.slice(0, 200)}'`}`,
+    { param: "Content-Type" },
+  );
+}
+
+/**
+ * Reads the parts of a form in order.
+ *
+ * @param body - Bytes of the body, in pieces of any size.
+ * @throws ArgumentError `E_ARGUMENT` for a body that is not a complete form.
+ * @source RFC 7578; RFC 2046, section 5.1.1.
+ */
+export async function* readForm(body: AsyncIterable<Uint8Array>, boundary: string): AsyncGenerator<FormPart, void> {
+  const reader = createReader(body);
+  // The first delimiter may be at the start of the body, without a line break: the reader starts with one.
+  const delimiter = Buffer.from(`${CRLF}--${boundary}`);
+  try {
+    let skipped = 0;
+    for await (const { length } of reader.until(delimiter))
+      if ((skipped += length) > MAX_HEADER_BYTES) throw formError("its first boundary");
+    while (await hasPart(reader)) {
+      const part = partOf(await reader.text(HEADERS_END, "the headers of a part"));
+      const content = reader.until(delimiter);
+      yield { ...part, content };
+      for await (const _ of content);
+    }
+  } finally {
+    await reader.close();
+  }
+}
+
+/** Reads the two bytes after a delimiter. Returns false after the last one. */
+async function hasPart(reader: Reader): Promise<boolean> {
+  const end = await reader.take(CRLF.length);
+  if (end === "--") return false;
+  if (end !== CRLF) throw formError("a line break after a boundary");
+  return true;
+}
+
+/** Parses the headers of a part. */
+function partOf(headers: string): Omit<FormPart, "content"> {
+  const disposition = /^content-disposition:\s*form-data\s*(;.*)$/imu.exec(headers)?.[1] ?? "";
+  const name = parameterOf(disposition, "name");
+  if (name === null) throw formError("a part with the header Content-Disposition: form-data and a name");
+  return { name, filename: parameterOf(disposition, "filename") };
+}
+
+/** Returns a parameter of the header, without the escapes of quotes and line breaks that browsers and fetch write. */
+function parameterOf(disposition: string, name: string): string | null {
+  const [, quoted, plain] = new RegExp(`;\\s*${name}=(?:"((?:[^"\\\\]|\\\\.)*)"|([^;\\s]+))`, "iu").exec(disposition) ?? [];
+  const text = quoted?.replace(/\\(["\\])/gu, "$1") ?? plain;
+  return text?.replace(/%(22|0D|0A)/giu, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 16))) ?? null;
+}
+
+function formError(expected: string): ArgumentError {
+  return new ArgumentError(
+    `Expected a complete form of the type multipart/form-data: it lacks ${expected}. Send it with an HTTP client's form support`,
+  );
+}
+
+/** Buffered reader of a body. */
+type Reader = ReturnType<typeof createReader>;
+
+function createReader(body: AsyncIterable<Uint8Array>) {
+  const iterator = body[Symbol.asyncIterator]();
+  let buffer: Buffer = Buffer.from(CRLF);
+
+  /** Reads another piece into the buffer. */
+  async function more(missing: string): Promise<void> {
+    const { done, value } = await iterator.next();
+    if (done === true) throw formError(missing);
+    buffer = buffer.length === 0 ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : Buffer.concat([buffer, value]);
+  }
+
+  return {
+    /** Yields the bytes before a delimiter, and skips the delimiter. Yields nothing after it was found. */
+    async *until(delimiter: Buffer): AsyncGenerator<Buffer, void> {
+      for (;;) {
+        const end = buffer.indexOf(delimiter);
+        // The end of the buffer may be the beginning of the delimiter.
+        const length = end === -1 ? Math.max(0, buffer.length - delimiter.length + 1) : end;
+        const bytes = buffer.subarray(0, length);
+        buffer = buffer.subarray(end === -1 ? length : end + delimiter.length);
+        if (length > 0) yield bytes;
+        if (end !== -1) return;
+        await more("its last boundary");
+      }
+    },
+    /** Returns the next bytes as text. */
+    async take(length: number): Promise<string> {
+      while (buffer.length < length) await more("its last boundary");
+      const text = buffer.toString("latin1", 0, length);
+      buffer = buffer.subarray(length);
+      return text;
+    },
+    /** Returns the UTF-8 text before `end`, and skips `end`. */
+    async text(end: string, what: string): Promise<string> {
+      for (;;) {
+        const index = buffer.indexOf(end);
+        if (index !== -1 && index <= MAX_HEADER_BYTES) {
+          const text = buffer.toString("utf8", 0, index);
+          buffer = buffer.subarray(index + end.length);
+          return text;
+        }
+        if (buffer.length > MAX_HEADER_BYTES) throw formError(`the end of ${what} within ${MAX_HEADER_BYTES} bytes`);
+        await more(what);
+      }
+    },
+    /** Ends the reading of the body. */
+    close: async () => void (await iterator.return?.()),
+  };
+}

@@ -1,0 +1,90 @@
+/** Results of a training job for the fine-tuning interface: checkpoints during the job, names of checkpoints, and the file of metrics. */
+import { removeBlob } from "../artifacts/remove-blob.ts";
+import { insertFile } from "../store/files.ts";
+import type { FineTuningResults } from "../store/job-configs.ts";
+import type { Store } from "../store/tables.ts";
+import { note } from "./pause.ts";
+import type { JobScope } from "./run-job.ts";
+import { stepEvents, type StepEvent } from "./step-events.ts";
+import type { Attachment, Trained } from "./states.ts";
+
+/** Purpose of the files that a job makes. */
+export const RESULTS_PURPOSE = "fine-tune-results";
+/** Name of the file with the metrics of each step. */
+const RESULTS_FILE = "step_metrics.csv";
+const HEADER = "step,train_loss,train_accuracy,valid_loss,valid_mean_token_accuracy\n";
+
+/** Steps that a trainer of a fine-tuning job calls. */
+export interface StepResults {
+  /** Whether a checkpoint is added after the step; its progress must be committed first. */
+  readonly hasCheckpointAt: (step: number) => boolean;
+  /** Adds the checkpoint of a step whose progress is committed, if it has one and the job does not have it already. */
+  readonly afterCommit: (step: number) => Promise<void>;
+  /** Returns the results that are committed with the last checkpoint. */
+  readonly atEnd: (steps: number) => Pick<Trained, "aliases" | "events" | "attach">;
+}
+
+/** Creates the results of a running job. */
+export function fineTuningResults(scope: JobScope, { model, checkpoint_steps }: FineTuningResults): StepResults {
+  const { context, job } = scope;
+  const nameAt = (step: number) => `${model}:ckpt-step-${step}`;
+  const hasCheckpointAt = (step: number) => checkpoint_steps.includes(step);
+  return {
+    hasCheckpointAt,
+    async afterCommit(step) {
+      if (!hasCheckpointAt(step)) return;
+      const name = nameAt(step);
+      const metrics = await metricsAt(context.store, job.id, step);
+      const events = [note(`Checkpoint created at step ${step}: ${name}`, { step, checkpoint: name })];
+      await scope.addCheckpoint({ alias: { name, job_step: step }, metrics, events });
+    },
+    atEnd: (steps) => ({
+      aliases: [
+        { name: model, job_step: null },
+        { name: nameAt(steps), job_step: steps },
+      ],
+      events: [note(`New fine-tuned model created: ${model}`, { model })],
+      attach: () => writeResults(scope),
+    }),
+  };
+}
+
+/** Returns the metrics of a step from its event. */
+async function metricsAt(store: Store, jobId: string, step: number): Promise<Readonly<Record<string, number>>> {
+  const { data } = await store
+    .selectFrom("job_events")
+    .select("data")
+    .where("job_id", "=", jobId)
+    .where("event_key", "=", `step:${step}`)
+    .executeTakeFirstOrThrow();
+  return JSON.parse(data) as Record<string, number>;
+}
+
+/** Writes the metrics of all steps as a file, whose rows are committed with the job's end. */
+async function writeResults({ context, job, signal }: JobScope): Promise<Attachment> {
+  const { store, blobs } = context;
+  const { sha256, sizeBytes, release } = await blobs.write(csvOf(store, job.id), { maxBytes: Infinity, signal });
+  return {
+    async commit(transaction) {
+      const file = { filename: RESULTS_FILE, path: RESULTS_FILE, purpose: RESULTS_PURPOSE, sha256, sizeBytes, expiresAfterSeconds: null };
+      const { id } = await insertFile(transaction, file);
+      await transaction.updateTable("fine_tuning_jobs").set({ result_file: id }).where("training_job_id", "=", job.id).execute();
+    },
+    async close() {
+      release();
+      await removeBlob(context, sha256);
+    },
+  };
+}
+
+async function* csvOf(store: Store, jobId: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(HEADER);
+  for await (const step of stepEvents<{ readonly gradient_step: number; readonly loss: number }>(store, jobId))
+    yield Buffer.from(rowOf(step));
+}
+
+/** Returns a row of the file. The accuracy on training data is empty, because no engine reports it. */
+function rowOf(step: StepEvent<{ readonly gradient_step: number; readonly loss: number }>): string {
+  const { gradient_step: number, loss, "validation/loss": validLoss = "", "validation/token_accuracy": accuracy = "" } = step;
+  return `${[number, loss, "", validLoss, accuracy].join(",")}\n`;
+}

@@ -1,0 +1,57 @@
+/** Pauses of jobs: requests for them, and the error with which a running job stops. */
+import { randomUUID } from "node:crypto";
+import { ConflictError } from "../../base/errors.ts";
+import { appendEvent, getJob, LIVE_STATUSES } from "../store/jobs.ts";
+import type { JobRow, Store } from "../store/tables.ts";
+import type { NewEvent } from "./states.ts";
+
+/** Thrown by a trainer after it has committed the progress of a job that is to be paused. Not an error of the job. */
+export class JobPaused extends Error {
+  /** Optimizer steps of the committed progress. */
+  readonly steps: number;
+
+  constructor(steps: number) {
+    super(`The job is paused after step ${steps}`);
+    this.steps = steps;
+  }
+}
+
+/** Returns the note of a pause. */
+export function noteOf({ message, steps }: JobPaused): NewEvent {
+  return note(message, { step: steps });
+}
+
+/** Returns an event with a message for the fine-tuning interface. Events of the same job are never merged. */
+export function note(message: string, data: Readonly<Record<string, unknown>> = {}, level: "info" | "warn" = "info"): NewEvent {
+  return { key: `note:${randomUUID()}`, type: "note", data: { message, level, ...data } };
+}
+
+/** Checks that a job is not over. @throws ConflictError `E_CONFLICT` */
+function requireLive(job: JobRow, verb: string): void {
+  if ((LIVE_STATUSES as readonly string[]).includes(job.status)) return;
+  throw new ConflictError(`Training job '${job.id}' is ${job.status} and cannot be ${verb}`, { param: "training_job_id" });
+}
+
+/** Marks a job as paused. The note of a running job follows when it has stopped. @throws ConflictError `E_CONFLICT` for a job that is over. */
+export function requestPause(store: Store, jobId: string): Promise<JobRow> {
+  return store.transaction().execute(async (transaction) => {
+    const job = await getJob(transaction, jobId);
+    requireLive(job, "paused");
+    if (job.is_paused === 1) return job;
+    await transaction.updateTable("jobs").set({ is_paused: 1 }).where("id", "=", job.id).execute();
+    if (job.status === "queued") await appendEvent(transaction, job.id, noteOf(new JobPaused(job.committed_steps)));
+    return { ...job, is_paused: 1 };
+  });
+}
+
+/** Removes the mark of a paused job. @throws ConflictError `E_CONFLICT` for a job that is over. */
+export function requestResume(store: Store, jobId: string): Promise<JobRow> {
+  return store.transaction().execute(async (transaction) => {
+    const job = await getJob(transaction, jobId);
+    requireLive(job, "resumed");
+    if (job.is_paused === 0) return job;
+    await transaction.updateTable("jobs").set({ is_paused: 0 }).where("id", "=", job.id).execute();
+    await appendEvent(transaction, job.id, note("The job is resumed"));
+    return { ...job, is_paused: 0 };
+  });
+}

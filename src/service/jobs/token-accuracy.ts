@@ -1,0 +1,60 @@
+/** Mean token accuracy of a model on token sequences. */
+import type { TokenSequence } from "../../learner/index.ts";
+import type { PromptToken, SamplingParams } from "../../engine/port.ts";
+import { UnsupportedError } from "../../base/errors.ts";
+import { logFailure } from "../common/logger.ts";
+import type { JobScope } from "./run-job.ts";
+
+/** Sequences that are scored at the same time. */
+const CONCURRENCY = 16;
+
+/** Parameters of a request that only scores its prompt. The engine samples at least one token. */
+const SCORING: SamplingParams = {
+  maxTokens: 1,
+  temperature: 0,
+  topP: 1,
+  topK: 0,
+  seed: 0n,
+  stopTokenIds: [],
+  topLogprobs: 0,
+  promptLogprobs: 0,
+};
+
+/**
+ * Returns the fraction of the trained tokens that are the most likely token at their position, as the current weights predict them from the
+ * tokens before. The sampler scores the sequences as prompts, which leaves out the tokens at the last two positions of a context.
+ *
+ * @returns null if the engine does not score prompts, and without trained tokens.
+ */
+export async function tokenAccuracy(
+  { context: { engine, logger }, handle, base, signal, job }: JobScope,
+  sequences: readonly TokenSequence[],
+): Promise<number | null> {
+  const policy = await engine.publish(handle, { signal });
+  const maxTokens = base.contextLength - 1;
+  let [correct, total] = [0, 0];
+  try {
+    for (let start = 0; start < sequences.length; start += CONCURRENCY) {
+      const some = sequences.slice(start, start + CONCURRENCY);
+      const scored = await Promise.all(some.map(({ tokens }) => score(tokens.subarray(0, maxTokens))));
+      for (const [index, { mask }] of some.entries())
+        for (const [position, { rank }] of (scored[index] ?? []).entries()) {
+          // The first token of a prompt has no entry.
+          if (mask[position + 1] !== 1) continue;
+          total++;
+          if (rank === 1) correct++;
+        }
+    }
+  } catch (error) {
+    if (error instanceof UnsupportedError) return null;
+    throw error;
+  } finally {
+    await engine.release(policy).catch(logFailure(logger, "The weights of a validation could not be released", { job: job.id }));
+  }
+  return total === 0 ? null : correct / total;
+
+  async function score(prompt: Int32Array): Promise<readonly PromptToken[]> {
+    for await (const { prompt: scored } of engine.sample(policy, prompt, SCORING, { signal })) return scored ?? [];
+    return [];
+  }
+}

@@ -1,0 +1,97 @@
+/** The routes of files, in the format of the OpenAI API. */
+import {
+  createFileFields,
+  deletedFile,
+  fileList,
+  fileObject,
+  fileQuery,
+  type DeletedFile,
+  type FileList,
+} from "../../base/schema/index.ts";
+import { fileToWire, openFile, storeUpload } from "../fine-tuning/files.ts";
+import { deleteArtifact } from "../history/deletion.ts";
+import { readQuery, type ServiceRequest } from "../http/body.ts";
+import { formBoundary } from "../http/multipart.ts";
+import { webStream } from "../http/web-stream.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
+import { getFile, pageOfFiles } from "../store/files.ts";
+import { pageBody } from "../store/paging.ts";
+import type { ServiceContext } from "./context.ts";
+
+const PATH = "/v1/files";
+const common = { tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
+
+/** Creates the routes that upload, list, read and delete files. */
+export function fileRoutes(context: ServiceContext): Route[] {
+  const { store } = context;
+  const idOf = (c: ServiceRequest) => pathParameter(c, "file_id");
+  return [
+    {
+      ...common,
+      method: "POST",
+      path: PATH,
+      id: "createFile",
+      summary: "Upload a file with training data",
+      description: "The file is streamed to disk. Its lines are checked when a job is created.",
+      body: { form: createFileFields, file: "file" },
+      answer: fileObject,
+      handle: async (c) => {
+        const { headers } = c.env.incoming;
+        const boundary = formBoundary(headers["content-type"]);
+        const body = (c.req.raw.body ?? new Blob([]).stream()) as AsyncIterable<Uint8Array>;
+        const statedBytes = Number(headers["content-length"] ?? 0);
+        return c.json(fileToWire(await storeUpload(context, { body, boundary, statedBytes })));
+      },
+    },
+    {
+      ...common,
+      method: "GET",
+      path: PATH,
+      id: "listFiles",
+      summary: "List files",
+      query: fileQuery,
+      answer: fileList,
+      handle: async (c) => {
+        const { rows, hasMore } = await pageOfFiles(store, readQuery(c, fileQuery));
+        return c.json(pageBody(rows.map(fileToWire), hasMore) satisfies FileList);
+      },
+    },
+    {
+      ...common,
+      method: "GET",
+      path: `${PATH}/{file_id}`,
+      id: "getFile",
+      summary: "Read a file's properties",
+      answer: fileObject,
+      handle: async (c) => c.json(fileToWire(await getFile(store, idOf(c), "file_id"))),
+    },
+    {
+      ...common,
+      method: "GET",
+      path: `${PATH}/{file_id}/content`,
+      id: "getFileContent",
+      summary: "Read a file's contents",
+      answer: { description: "The bytes of the file.", content: { "application/octet-stream": "binary" } },
+      handle: async (c) => {
+        const { row, content } = await openFile(context, idOf(c));
+        return new Response(webStream(content), {
+          headers: { "Content-Type": "application/octet-stream", "Content-Length": String(row.size_bytes) },
+        });
+      },
+    },
+    {
+      ...common,
+      method: "DELETE",
+      path: `${PATH}/{file_id}`,
+      id: "deleteFile",
+      summary: "Delete a file",
+      description: "While a job that is not over reads the file, the answer is 400.",
+      answer: deletedFile,
+      handle: async (c) => {
+        const { id, artifact_id: artifactId } = await getFile(store, idOf(c), "file_id");
+        await deleteArtifact(context, artifactId);
+        return c.json({ id, object: "file", deleted: true } satisfies DeletedFile);
+      },
+    },
+  ];
+}

@@ -1,0 +1,150 @@
+/** The routes of fine-tuning jobs, in the format of the OpenAI API. */
+import {
+  createFineTuningJobRequest,
+  fineTuningJob,
+  fineTuningJobCheckpointList,
+  fineTuningJobEventList,
+  fineTuningJobList,
+  fineTuningJobQuery,
+  newestFirstQuery,
+  type FineTuningJobCheckpointList,
+  type FineTuningJobEventList,
+  type FineTuningJobList,
+} from "../../base/schema/index.ts";
+import { requireValid } from "../../base/util/validation.ts";
+import { prepareFineTuningJob } from "../fine-tuning/create-job.ts";
+import { checkpointToWire, eventCursor, eventToWire, jobToWire } from "../fine-tuning/wire.ts";
+import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
+import { create } from "../http/idempotency.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
+import { checkpointsOfJob } from "../store/aliases.ts";
+import { getFineTuningJob, pageOfFineTuningJobs, pageOfNewestEvents } from "../store/fine-tuning-jobs.ts";
+import { pageBody, pageOfList } from "../store/paging.ts";
+import type { JobRow } from "../store/tables.ts";
+import type { ServiceContext } from "./context.ts";
+
+const PATH = "/v1/fine_tuning/jobs";
+const ONE = `${PATH}/{fine_tuning_job_id}`;
+const common = { tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
+const METADATA_KEY = /^metadata\[(.*)\]$/u;
+
+/** Joins the query parameters `metadata[key]=value` to one object. */
+function jobQueryOf(c: ServiceRequest) {
+  const labels: Record<string, string> = {};
+  const query: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(c.req.query())) {
+    const key = METADATA_KEY.exec(name)?.[1];
+    if (key === undefined) query[name] = value;
+    else labels[key] = value;
+  }
+  const hasLabels = Object.keys(labels).length > 0;
+  const { metadata, ...page } = requireValid(fineTuningJobQuery, hasLabels ? { ...query, metadata: labels } : query);
+  return { ...page, metadata: typeof metadata === "string" ? null : metadata };
+}
+
+/** Creates the routes that create, list, read, follow and control fine-tuning jobs. */
+export function fineTuningRoutes(context: ServiceContext): Route[] {
+  const { store, jobs } = context;
+  const read = (c: ServiceRequest) => getFineTuningJob(store, pathParameter(c, "fine_tuning_job_id"));
+  const control = (c: ServiceRequest, change: (trainingJobId: string) => Promise<JobRow>) =>
+    read(c)
+      .then(async ({ row }) => ({ row, job: await change(row.training_job_id) }))
+      .then(async (stored) => c.json(await jobToWire(store, stored)));
+  const action = { ...common, method: "POST", answer: fineTuningJob } as const;
+  return [
+    {
+      ...common,
+      method: "POST",
+      path: PATH,
+      id: "createFineTuningJob",
+      summary: "Fine-tune a model on an uploaded file",
+      description: "The lines of the files are checked before the request is answered.",
+      isIdempotent: true,
+      body: createFineTuningJobRequest,
+      answer: fineTuningJob,
+      errors: [404],
+      handle: async (c) => {
+        const { value, digest } = await readJson(c, "fineTuning", context.work.bodies);
+        return create(c, store, { digest, prepare: () => prepareFineTuningJob(context, value) });
+      },
+    },
+    {
+      ...common,
+      method: "GET",
+      path: PATH,
+      id: "listFineTuningJobs",
+      summary: "List fine-tuning jobs, newest first",
+      query: fineTuningJobQuery,
+      answer: fineTuningJobList,
+      handle: async (c) => {
+        const { rows, hasMore } = await pageOfFineTuningJobs(store, jobQueryOf(c));
+        const data = await Promise.all(rows.map((stored) => jobToWire(store, stored)));
+        return c.json(pageBody(data, hasMore) satisfies FineTuningJobList);
+      },
+    },
+    {
+      ...common,
+      method: "GET",
+      path: ONE,
+      id: "getFineTuningJob",
+      summary: "Read a fine-tuning job",
+      answer: fineTuningJob,
+      handle: async (c) => c.json(await jobToWire(store, await read(c))),
+    },
+    {
+      ...action,
+      path: `${ONE}/cancel`,
+      id: "cancelFineTuningJob",
+      summary: "Cancel a fine-tuning job that is not over",
+      description: "Checkpoints that the job has made stay. Cancelling again has no effect.",
+      handle: (c) => control(c, (id) => jobs.cancel(id)),
+    },
+    {
+      ...action,
+      path: `${ONE}/pause`,
+      id: "pauseFineTuningJob",
+      summary: "Stop a fine-tuning job after its current step",
+      description: "The progress of the job is committed. A paused job has the state `queued`, also after a restart, until it is resumed.",
+      handle: (c) => control(c, (id) => jobs.pause(id)),
+    },
+    {
+      ...action,
+      path: `${ONE}/resume`,
+      id: "resumeFineTuningJob",
+      summary: "Continue a paused fine-tuning job",
+      handle: (c) => control(c, (id) => jobs.resume(id)),
+    },
+    {
+      ...common,
+      method: "GET",
+      path: `${ONE}/events`,
+      id: "listFineTuningJobEvents",
+      summary: "List the events of a fine-tuning job, newest first",
+      query: newestFirstQuery,
+      answer: fineTuningJobEventList,
+      handle: async (c) => {
+        const { after, limit } = readQuery(c, newestFirstQuery);
+        const stored = await read(c);
+        const { rows, hasMore } = await pageOfNewestEvents(store, stored.job.id, { after: eventCursor(after), limit });
+        const events = rows.map((event) => eventToWire(event, stored));
+        return c.json(pageBody(events, hasMore) satisfies FineTuningJobEventList);
+      },
+    },
+    {
+      ...common,
+      method: "GET",
+      path: `${ONE}/checkpoints`,
+      id: "listFineTuningJobCheckpoints",
+      summary: "List the checkpoints of a fine-tuning job, newest first",
+      query: newestFirstQuery,
+      answer: fineTuningJobCheckpointList,
+      handle: async (c) => {
+        const query = readQuery(c, newestFirstQuery);
+        const stored = await read(c);
+        const checkpoints = (await checkpointsOfJob(store, stored.job.id)).map((alias) => checkpointToWire(alias, stored));
+        const { rows, hasMore } = pageOfList(checkpoints, query, "a checkpoint of this job");
+        return c.json(pageBody(rows, hasMore) satisfies FineTuningJobCheckpointList);
+      },
+    },
+  ];
+}

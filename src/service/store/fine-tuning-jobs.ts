@@ -1,0 +1,85 @@
+/** Fine-tuning jobs with their training jobs. */
+import { sql } from "kysely";
+import { NotFoundError } from "../../base/errors.ts";
+import { pageOf, requireCursor, type PageRequest, type RowPage } from "./paging.ts";
+import type { FineTuningJobRow, JobEventRow, JobRow, Store } from "./tables.ts";
+
+/** Fine-tuning job with the training job that runs it. */
+export interface StoredFineTuningJob {
+  readonly row: FineTuningJobRow;
+  readonly job: JobRow;
+}
+
+/** Number of latest steps from which the duration of a step is estimated. */
+const RECENT_STEPS = 21;
+
+/** Returns a fine-tuning job. @throws NotFoundError `E_NOT_FOUND` if it does not exist. */
+export async function getFineTuningJob(store: Store, id: string): Promise<StoredFineTuningJob> {
+  const row = await store.selectFrom("fine_tuning_jobs").selectAll().where("id", "=", id).executeTakeFirst();
+  if (row === undefined) throw new NotFoundError(`Fine-tuning job '${id.slice(0, 100)}' does not exist`, { param: "fine_tuning_job_id" });
+  return withJob(store, row);
+}
+
+async function withJob(store: Store, row: FineTuningJobRow): Promise<StoredFineTuningJob> {
+  return { row, job: await store.selectFrom("jobs").selectAll().where("id", "=", row.training_job_id).executeTakeFirstOrThrow() };
+}
+
+/** Page and filter of {@link pageOfFineTuningJobs}. */
+export interface FineTuningFilters extends PageRequest {
+  /** Labels that the jobs have; null = only jobs without labels. */
+  readonly metadata?: Readonly<Record<string, string>> | null | undefined;
+}
+
+/**
+ * Returns a page of fine-tuning jobs, newest first.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not a fine-tuning job.
+ */
+export async function pageOfFineTuningJobs(
+  store: Store,
+  { after, limit, metadata }: FineTuningFilters,
+): Promise<RowPage<StoredFineTuningJob>> {
+  const all = store.selectFrom("fine_tuning_jobs").innerJoin("jobs", "jobs.id", "fine_tuning_jobs.training_job_id");
+  let query = all
+    .selectAll("fine_tuning_jobs")
+    .orderBy("jobs.seq", "desc")
+    .limit(limit + 1);
+  if (metadata === null) query = query.where("metadata", "is", null);
+  for (const [key, value] of Object.entries(metadata ?? {}))
+    query = query.where(
+      sql<boolean>`EXISTS (SELECT 1 FROM json_each(fine_tuning_jobs.metadata) WHERE json_each.key = ${key} AND json_each.value = ${value})`,
+    );
+  if (after !== undefined) {
+    const cursor = await all.select("jobs.seq").where("fine_tuning_jobs.id", "=", after).executeTakeFirst();
+    query = query.where("jobs.seq", "<", requireCursor(cursor, after, "a fine-tuning job").seq);
+  }
+  const { rows, hasMore } = pageOf(await query.execute(), limit);
+  return { rows: await Promise.all(rows.map((row) => withJob(store, row))), hasMore };
+}
+
+/**
+ * Returns a page of the events of a training job, newest first, with its notes.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not an event of the job.
+ */
+export async function pageOfNewestEvents(store: Store, jobId: string, { after, limit }: PageRequest): Promise<RowPage<JobEventRow>> {
+  const ofJob = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId);
+  let query = ofJob.orderBy("seq", "desc").limit(limit + 1);
+  if (after !== undefined) {
+    const cursor = requireCursor(await ofJob.where("id", "=", after).executeTakeFirst(), after, "an event of this job");
+    query = query.where("seq", "<", cursor.seq);
+  }
+  return pageOf(await query.execute(), limit);
+}
+
+/** Returns the latest `gradient_step` events of a job, newest first. */
+export function recentSteps(store: Store, jobId: string): Promise<JobEventRow[]> {
+  return store
+    .selectFrom("job_events")
+    .selectAll()
+    .where("job_id", "=", jobId)
+    .where("type", "=", "gradient_step")
+    .orderBy("seq", "desc")
+    .limit(RECENT_STEPS)
+    .execute();
+}

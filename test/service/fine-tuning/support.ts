@@ -1,0 +1,44 @@
+/** The unmodified `openai` package on a service of a test. */
+import OpenAI, { toFile } from "openai";
+import type { FineTuningJob, FineTuningJobEvent, JobCreateParams } from "openai/resources/fine-tuning/jobs/jobs";
+import { chatLines, type TestService } from "../support.ts";
+
+/** Creates a client that does not repeat requests. */
+export function clientOf({ service }: Pick<TestService, "service">): OpenAI {
+  return new OpenAI({ baseURL: service.inferenceUrl, apiKey: service.apiKey, maxRetries: 0 });
+}
+
+/** Uploads training data; its identifier. */
+export async function upload(client: OpenAI, lines: string = chatLines(4), name = "train.jsonl"): Promise<string> {
+  return (await client.files.create({ file: await toFile(Buffer.from(lines), name), purpose: "fine-tune" })).id;
+}
+
+/** Creates a job on chat lines. */
+export async function createJob(
+  client: OpenAI,
+  { examples = 4, model = "tiny", ...more }: Partial<JobCreateParams> & { readonly examples?: number } = {},
+): Promise<FineTuningJob> {
+  return client.fineTuning.jobs.create({ model, training_file: await upload(client, chatLines(examples)), ...more });
+}
+
+/** Settings of a supervised job. */
+export function supervised(hyperparameters: NonNullable<JobCreateParams.Method["supervised"]>["hyperparameters"] & object) {
+  return { type: "supervised" as const, supervised: { hyperparameters } };
+}
+
+/** Waits until a job is over, like a program that polls. */
+export async function finished(client: OpenAI, id: string): Promise<FineTuningJob> {
+  for (let turn = 0; turn < 2000; turn++) {
+    const job = await client.fineTuning.jobs.retrieve(id);
+    if (["succeeded", "failed", "cancelled"].includes(job.status)) return job;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  throw new Error(`Fine-tuning job ${id} did not end`);
+}
+
+/** All events of a job, oldest first. */
+export async function eventsOf(client: OpenAI, id: string): Promise<FineTuningJobEvent[]> {
+  const events: FineTuningJobEvent[] = [];
+  for await (const event of client.fineTuning.jobs.listEvents(id, { limit: 7 })) events.unshift(event);
+  return events;
+}
