@@ -29,7 +29,10 @@ describe("readForm", () => {
   const field = fc.record({
     name: fc.string({ minLength: 1, maxLength: 10, unit: "grapheme" }),
     // A boundary inside of the contents must not end them.
-    bytes: fc.oneof(fc.uint8Array({ maxLength: 200 }), fc.constantFrom("\r\n--", "\r\n----form", "--\r\n").map((text) => Buffer.from(text))),
+    bytes: fc.oneof(
+      fc.uint8Array({ maxLength: 200 }),
+      fc.constantFrom("\r\n--", "\r\n----form", "--\r\n").map((text) => Buffer.from(text)),
+    ),
     filename: fc.option(fc.string({ minLength: 1, maxLength: 10, unit: "grapheme" })),
   });
   test.prop([fc.array(field, { minLength: 1, maxLength: 4 }), fc.array(fc.nat(), { maxLength: 20 })])(
