@@ -1,16 +1,16 @@
-/** A service in a process of its own that stops for ever in its second optimizer step: to be killed. */
+/** A service in a process of its own that stops for ever in its second optimizer step, or in the given call of its engine: to be killed. */
 import { startService } from "whetstone/service";
 import { createScriptedEngine, type ScriptedEngineOptions } from "whetstone/testing";
 
-const [dataDir, bases] = process.argv.slice(2) as [string, string];
-let steps = 0;
+const [dataDir, bases, call = "optimStep", number = "2"] = process.argv.slice(2) as [string, string, string?, string?];
+let calls = 0;
 const engine = createScriptedEngine({
   bases: JSON.parse(bases) as NonNullable<ScriptedEngineOptions["bases"]>,
   before: async ({ verb }) => {
-    if (verb !== "optimStep" || ++steps < 2) return;
+    if (verb !== call || ++calls < Number(number)) return;
     process.stdout.write("held\n");
     await new Promise(() => undefined);
   },
 });
-const { url, apiKey } = await startService({ dataDir, engine });
+const { url, apiKey } = await startService({ dataDir, engine, limits: { commitEverySteps: 3 } });
 process.stdout.write(`${JSON.stringify({ url, apiKey })}\n`);
