@@ -112,9 +112,11 @@ describe("openai's fine-tuning", async () => {
       method: supervised({ n_epochs: 1 }),
     });
     expect((await finished(client, next.id)).fine_tuned_model).toMatch(new RegExp(`^ft:${MODEL}:local::[0-9a-f]{12}$`, "u"));
-    await expect(client.chat.completions.create({ ...request, model: `${model}:ckpt-step-9` })).rejects.toBeInstanceOf(
-      OpenAI.NotFoundError,
-    );
+    await expect(client.models.delete(MODEL)).rejects.toMatchObject({ status: 400, param: "model" });
+    await expect(client.models.delete(first!.fine_tuned_model_checkpoint)).rejects.toBeInstanceOf(OpenAI.BadRequestError);
+    expect(await client.models.delete(model)).toEqual({ id: model, object: "model", deleted: true });
+    await expect(client.models.delete(model)).rejects.toBeInstanceOf(OpenAI.NotFoundError);
+    await expect(client.chat.completions.create({ ...request, model })).rejects.toBeInstanceOf(OpenAI.NotFoundError);
   }, 120_000);
 
   it("throws the client's own errors, with field and line", async () => {

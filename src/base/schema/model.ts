@@ -183,6 +183,18 @@ export const servedModel = z.looseObject({
 /** Entry of `GET /v1/models`. Unknown keys of other servers are kept. @interface */
 export type ServedModel = z.infer<typeof servedModel>;
 
+/** Schema of {@link DeletedServedModel}. */
+export const deletedServedModel = z.object({
+  /** Name of the deleted model. */
+  id: z.string(),
+  /** Type of the object in the wire format. */
+  object: z.literal("model"),
+  /** Always true: an unknown model is answered 404. */
+  deleted: z.literal(true),
+});
+/** Answer of `DELETE /v1/models/{model}`. Extension. @interface */
+export type DeletedServedModel = z.infer<typeof deletedServedModel>;
+
 /** Schema of {@link ServedModelList}. */
 export const servedModelList = z.object({
   /** Type of the object in the wire format. */

@@ -75,11 +75,12 @@ export function isChatPath(path: string): boolean {
   return CHAT_PATH.test(path);
 }
 
-const FINE_TUNING_PATH = /^\/v1\/(?:files|fine_tuning)(?:\/|$)/u;
+/** Paths of files, fine-tuning jobs and fine-tuned models. */
+const FINE_TUNING_PATH = /^\/v1\/(?:files|fine_tuning|models)(?:\/|$)/u;
 
 /**
- * Returns the status of an error of a request. Clients of the OpenAI API expect 400 for invalid fields; where files and fine-tuning jobs are
- * concerned, also for conflicts with the present state, because they repeat a request that was answered with 409.
+ * Returns the status of an error of a request. Clients of the OpenAI API expect 400 for invalid fields; for fine-tuning also for conflicts
+ * with the present state, because they repeat a request that is answered with 409.
  */
 function statusAt(path: string, status: ErrorStatus, code: ErrorCode): ErrorStatus {
   // A base model that cannot be loaded is no error in the request.

@@ -63,7 +63,8 @@ async function metricsAt(store: Store, jobId: string, step: number): Promise<Rea
 /** Writes the metrics of all steps as a file, whose rows are committed with the job's end. */
 async function writeResults({ context, job, signal }: JobScope): Promise<Attachment> {
   const { store, blobs } = context;
-  const { sha256, sizeBytes, release } = await blobs.write(csvOf(store, job.id), { maxBytes: Infinity, signal });
+  const blob = await blobs.write(csvOf(store, job.id), { maxBytes: Infinity, signal });
+  const { sha256, sizeBytes } = blob;
   return {
     async commit(transaction) {
       const file = { filename: RESULTS_FILE, path: RESULTS_FILE, purpose: RESULTS_PURPOSE, sha256, sizeBytes, expiresAfterSeconds: null };
@@ -71,7 +72,7 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
       await transaction.updateTable("fine_tuning_jobs").set({ result_file: id }).where("training_job_id", "=", job.id).execute();
     },
     async close() {
-      release();
+      blob.release();
       await removeBlob(context, sha256);
     },
   };

@@ -11,7 +11,7 @@ import { LIVE_STATUSES } from "../store/jobs.ts";
 import { removeDeadStaging } from "../stored-files/staging.ts";
 import { findStateDirectory } from "../disk/stored-path.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
-import { requeueNow } from "./queue.ts";
+import { requeueNow } from "./endings.ts";
 
 /** Parts of the service that {@link recover} needs, and the quarantine of this start. */
 interface Sweep {

@@ -167,7 +167,7 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
 }
 
 /** Cancels the jobs of a model, then deletes its rows and its files. */
-async function deleteModel({ store, jobs, policies, directory, space }: ServiceContext, id: string): Promise<DeleteModelResponse> {
+export async function deleteModel({ store, jobs, policies, directory, space }: ServiceContext, id: string): Promise<DeleteModelResponse> {
   const model = await getModel(store, id);
   for (;;) {
     for (const job of await liveJobs(store, model.id)) {

@@ -1,10 +1,19 @@
 import { createHash } from "node:crypto";
-import { NotFoundError } from "../../base/errors.ts";
-import { servedModel, servedModelList, type ModelPermission, type ServedModel, type ServedModelList } from "../../base/schema/index.ts";
+import { NotFoundError, UnsupportedError } from "../../base/errors.ts";
+import {
+  deletedServedModel,
+  servedModel,
+  servedModelList,
+  type DeletedServedModel,
+  type ModelPermission,
+  type ServedModel,
+  type ServedModelList,
+} from "../../base/schema/index.ts";
 import type { ServiceContext } from "./context.ts";
+import { deleteModel } from "./models.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { pathOf, stepName } from "../common/names.ts";
-import { listAliases } from "../store/aliases.ts";
+import { isAlias, listAliases } from "../store/aliases.ts";
 import { listModels } from "../store/models.ts";
 
 /** Returns the permissions of the service's single key. `id` does not change between requests. */
@@ -37,7 +46,8 @@ type Size = Pick<ServedModel, "max_model_len" | "parameters">;
  * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`, then the names of
  * fine-tuned models and their checkpoints; and `GET /v1/models/{model}`, an entry of this list. Other steps are not listed.
  */
-export function servedModelRoutes({ engine, bases, upstream, store }: ServiceContext): Route[] {
+export function servedModelRoutes(context: ServiceContext): Route[] {
+  const { engine, bases, upstream, store } = context;
   const startedSeconds = toSeconds(Date.now());
 
   /** Returns the size of a base model; nulls if the model is not on this machine, because listing must not fetch models. */
@@ -80,6 +90,7 @@ export function servedModelRoutes({ engine, bases, upstream, store }: ServiceCon
   }
 
   const common = { method: "GET", tag: "Models" } as const;
+  const one = { path: "/v1/models/{model}", isExtension: true } as const;
   return [
     {
       ...common,
@@ -91,10 +102,9 @@ export function servedModelRoutes({ engine, bases, upstream, store }: ServiceCon
     },
     {
       ...common,
-      path: "/v1/models/{model}",
+      ...one,
       id: "getServedModel",
       summary: "Get a model that can be sampled",
-      isExtension: true,
       answer: servedModel,
       handle: async (c) => {
         const id = pathParameter(c, "model");
@@ -103,5 +113,30 @@ export function servedModelRoutes({ engine, bases, upstream, store }: ServiceCon
         throw new NotFoundError(`Model '${id}' does not exist. GET /v1/models lists the models that can be sampled`, { param: "model" });
       },
     },
+    {
+      ...common,
+      ...one,
+      method: "DELETE",
+      id: "deleteServedModel",
+      summary: "Delete a fine-tuned model with its checkpoints",
+      description: "The model is named as the fine-tuning job names it, without a checkpoint. Other models have routes of their own.",
+      answer: deletedServedModel,
+      errors: [400],
+      handle: async (c) => {
+        const id = pathParameter(c, "model");
+        const alias = (await listAliases(store)).find(({ name }) => name === id);
+        if (alias?.job_step !== null) throw undeletableError(id, alias === undefined);
+        await deleteModel(context, alias.model_id);
+        return c.json({ id, object: "model", deleted: true } satisfies DeletedServedModel);
+      },
+    },
   ];
+}
+
+/** Returns the error for a name that is not the one of a fine-tuned model. */
+function undeletableError(id: string, isUnknown: boolean): Error {
+  if (isUnknown && isAlias(id))
+    return new NotFoundError(`Model '${id}' does not exist. GET /v1/models lists the models`, { param: "model" });
+  const message = `Expected the name of a fine-tuned model, 'ft:…' without ':ckpt-step-N', got '${id}'. Delete other models and single checkpoints with the routes below /v1/preview/models`;
+  return new UnsupportedError(message, { param: "model" });
 }

@@ -30,6 +30,7 @@ const HAVE_RULES = [
   "createResponse",
   "createRlJob",
   "createSftJob",
+  "deleteServedModel",
   "detokenize",
   "generate",
   "listArtifactVersions",
