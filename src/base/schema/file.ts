@@ -20,7 +20,7 @@ export const createFileFields = z.strictObject({
   /** Lifetime, in the form fields `expires_after[anchor]` and `expires_after[seconds]`. @default null, until it is deleted */
   expires_after: fileExpiry.nullish(),
 });
-/** Fields of the form of `POST /v1/files` beside the file. @interface */
+/** Fields of the form of `POST /v1/files`, in addition to the file. @interface */
 export type CreateFileFields = z.infer<typeof createFileFields>;
 
 /** Schema of {@link FileObject}. */
@@ -42,7 +42,7 @@ export const fileObject = z.object({
   /** Always `processed`: a file can be used as soon as its upload is answered. */
   status: z.literal("processed"),
 });
-/** A file. @interface */
+/** Properties of an uploaded file, or of one that a fine-tuning job made. @interface */
 export type FileObject = z.infer<typeof fileObject>;
 
 /** Schema of {@link FileQuery}. */

@@ -138,7 +138,7 @@ export const fineTuningJob = z.object({
   /** Extension: UUID of the training job that runs the fine-tuning job. */
   training_job_id: z.string(),
 });
-/** A fine-tuning job. @interface */
+/** State and settings of a job that trains a new model on an uploaded file. @interface */
 export type FineTuningJob = z.infer<typeof fineTuningJob>;
 
 /** Schema of {@link FineTuningJobQuery}. */
@@ -194,7 +194,7 @@ export const fineTuningCheckpointMetrics = z.object({
   /** Equal to `valid_mean_token_accuracy`. */
   full_valid_mean_token_accuracy: z.number().optional(),
 });
-/** Metrics of a checkpoint. @interface */
+/** Losses and accuracies at the optimizer step of a checkpoint. @interface */
 export type FineTuningCheckpointMetrics = z.infer<typeof fineTuningCheckpointMetrics>;
 
 /** Schema of {@link FineTuningJobCheckpoint}. */

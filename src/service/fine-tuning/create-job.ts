@@ -126,7 +126,7 @@ export async function prepareFineTuningJob(context: CreationContext, request: Cr
   };
 }
 
-/** Rejects by name what the interface has and the service has not. */
+/** Rejects integrations, and settings of a method other than the chosen one. */
 function requireSupported({ method, integrations }: CreateFineTuningJobRequest): void {
   if ((integrations ?? []).length > 0)
     throw new UnsupportedError(

@@ -17,7 +17,7 @@ import type { StoredFiles } from "../stored-files/stored-files.ts";
 const DATA_PATH = "train.jsonl";
 const MAX_FIELD_BYTES = 1024;
 const MAX_FILENAME_CHARACTERS = 256;
-/** Bytes of a form beside its file. */
+/** Max bytes of a form without its file. */
 const FORM_BYTES = 64 * 1024;
 /** Fields of the form and their paths in the schema. */
 const FIELDS = new Map([

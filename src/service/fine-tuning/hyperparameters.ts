@@ -84,7 +84,7 @@ export interface SupervisedPlan extends Pick<SftJobConfig, "config" | "experimen
 
 /**
  * Returns the settings of the SFT job: the learning rate is `learning_rate_multiplier` times the default of the model's size, and the seed
- * orders the examples of each epoch. The checkpoints are those of the last three epochs. There are about ten validations, one of them after
+ * orders the examples of each epoch. A checkpoint follows each of the last three epochs. There are about ten validations, one of them after
  * each epoch.
  */
 export function planSupervised(facts: SupervisedFacts): SupervisedPlan {

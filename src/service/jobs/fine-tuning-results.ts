@@ -18,7 +18,7 @@ const HEADER = "step,train_loss,train_accuracy,valid_loss,valid_mean_token_accur
 export interface StepResults {
   /** Whether a checkpoint is added after the step; its progress must be committed first. */
   readonly hasCheckpointAt: (step: number) => boolean;
-  /** Adds the checkpoint of a step whose progress is committed, if it has one and the job does not have it already. */
+  /** Adds the checkpoint of a step after the commit of its progress, unless it has none or the job has it already. */
   readonly afterCommit: (step: number) => Promise<void>;
   /** Returns the results that are committed with the last checkpoint. */
   readonly atEnd: (steps: number) => Pick<Trained, "aliases" | "events" | "attach">;
@@ -60,7 +60,7 @@ async function metricsAt(store: Store, jobId: string, step: number): Promise<Rea
   return JSON.parse(data) as Record<string, number>;
 }
 
-/** Writes the metrics of all steps as a file, whose rows are committed with the job's end. */
+/** Writes the metrics of all steps to a blob. The file's rows are committed with the end of the job. */
 async function writeResults({ context, job, signal }: JobScope): Promise<Attachment> {
   const { store, blobs } = context;
   const blob = await blobs.write(csvOf(store, job.id), { maxBytes: Infinity, signal });

@@ -117,7 +117,7 @@ export class JobQueue {
   }
 
   /**
-   * Pauses an unfinished job: a running job stops after its current step, whose progress is committed. Waits up to 20 s until it has
+   * Pauses an unfinished job: a running job commits its current step and stops. Waits up to 20 s until it has
    * stopped. A job without further steps ends instead. Has no effect on a paused job.
    *
    * @returns the job after the wait.

@@ -48,7 +48,7 @@ export interface JobScope {
   readonly emit: (event: NewEvent) => Promise<void>;
   /** Commits the first `steps` optimizer steps, so that they survive a crash. */
   readonly commitProgress: (steps: number) => Promise<void>;
-  /** Adds a checkpoint of the weights whose progress was committed last; see `addCheckpoint` of `states.ts`. */
+  /** Adds a checkpoint of the current weights after the commit of their progress; see `addCheckpoint` of `states.ts`. */
   readonly addCheckpoint: (checkpoint: AddedCheckpoint) => Promise<void>;
   /** Whether the job is to stop after its current step, with a {@link JobPaused}. */
   readonly isPausing: () => boolean;

@@ -64,7 +64,7 @@ interface TrainedWeights {
   readonly signal: AbortSignal;
 }
 
-/** Checkpoint whose files are on disk, before its row is committed. */
+/** Checkpoint on disk, before the commit of its row. */
 interface SavedCheckpoint {
   readonly path: string;
   readonly row: CheckpointRow;
@@ -222,7 +222,7 @@ async function saveCheckpoint(
 /**
  * Inserts the newest checkpoint of a model. Only a model's newest checkpoint and its pinned ones keep their optimizer state.
  *
- * @returns the checkpoints whose optimizer state is to be removed.
+ * @returns the checkpoints that lose their optimizer state.
  */
 async function insertNewest(transaction: Store, row: CheckpointRow): Promise<OldOptimizer[]> {
   const outdated = await transaction
