@@ -112,7 +112,10 @@ function setField(fields: Record<string, unknown>, name: string, text: string): 
       { param: "purpose" },
     );
   const [parent = "", key] = path;
-  fields[parent] = key === undefined ? text : { ...(fields[parent] as object | undefined), [key]: text };
+  const known = fields[parent] as Readonly<Record<string, unknown>> | string | undefined;
+  if (typeof known === "string" || (key !== undefined && known?.[key] !== undefined))
+    throw new ArgumentError(`Expected one field \`${name}\`, got several`, { param: name });
+  fields[parent] = key === undefined ? text : { ...known, [key]: text };
 }
 
 async function fieldText({ name, content }: FormPart): Promise<string> {

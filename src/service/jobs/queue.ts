@@ -129,6 +129,10 @@ export class JobQueue {
     if (current?.jobId === job.id) {
       current.isPausing = true;
       await settledWithin(current);
+    } else if (job.status === "running") {
+      // The job waits for disk space.
+      await this.#context.space.freeing(() => this.#requeue(job.id, noteOf(new JobPaused(job.committed_steps))));
+      this.#pause?.abort();
     }
     this.changes.notify();
     return getJob(this.#context.store, job.id);

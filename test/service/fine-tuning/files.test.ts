@@ -133,6 +133,9 @@ test("rejects what it cannot use, as the client's own errors, and keeps nothing 
   await expect(send({ file: await toFile(Buffer.from(""), "empty.jsonl") })).rejects.toMatchObject({ status: 400, param: "file" });
   await expect(send({ file: await toFile(Buffer.from("{}"), "n".repeat(300)) })).rejects.toMatchObject({ status: 400, param: "file" });
   await expect(send({ file: await toFile(Buffer.alloc(20_000, "x"), "long.jsonl") })).rejects.toMatchObject({ status: 413 });
+  const twice = new FormData();
+  for (let count = 0; count < 2; count++) twice.append("purpose", "fine-tune");
+  await expect(client.post("/files", { body: twice })).rejects.toMatchObject({ status: 400, param: "purpose" });
   await expect(client.post("/files", { body: { purpose: "fine-tune" } })).rejects.toMatchObject({ status: 400, param: "Content-Type" });
   const stranger = new OpenAI({ baseURL: service.service.inferenceUrl, apiKey: "another", maxRetries: 0 });
   await expect(stranger.files.list()).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
