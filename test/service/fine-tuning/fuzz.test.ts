@@ -10,6 +10,8 @@ import { clientOf, upload } from "./support.ts";
 /** Mutated requests per kind; `FINE_TUNING_FUZZ_RUNS` asks for another number. @default 60 */
 const RUNS = Number(process.env["FINE_TUNING_FUZZ_RUNS"] ?? 60);
 
+const TIMEOUT_MS = 60_000 + 1000 * RUNS;
+
 const TABLES = ["models", "checkpoints", "jobs", "job_events", "artifacts", "artifact_files", "files", "fine_tuning_jobs"];
 const BOUNDARY = "----form";
 const FORM = [
@@ -106,7 +108,7 @@ async function stateOf({ service: { dataDir } }: TestService): Promise<unknown> 
   }
 }
 
-/** Sends a request. A rejected one must leave everything as it was; an accepted job is cancelled. */
+/** Sends a request. A rejected one must leave everything as it was; an accepted job is cancelled, an accepted file deleted. */
 async function check(service: TestService, send: () => Promise<Answer>): Promise<Answer> {
   const before = await stateOf(service);
   const answer = await send();
@@ -117,6 +119,7 @@ async function check(service: TestService, send: () => Promise<Answer>): Promise
     expect(await stateOf(service), shown).toEqual(before);
   } else if (answer.body.object === "fine_tuning.job")
     await service.ok("POST", `/v1/fine_tuning/jobs/${answer.body.id}/cancel`).catch(ignoreEnd);
+  if (answer.body.object === "file") await service.ok("DELETE", `/v1/files/${answer.body.id}`);
   return answer;
 }
 
@@ -138,67 +141,84 @@ test("the requests are accepted before they are mutated", async () => {
   expect((await postJob(service, jobBody(await upload(clientOf(service), LINES)))).status).toBe(200);
 });
 
-test("mutated forms", async () => {
-  const service = await startTestService();
-  await fc.assert(
-    fc.asyncProperty(mutation, (mutate) => check(service, () => postFile(service, mutate(FORM))).then(() => undefined)),
-    { numRuns: RUNS },
-  );
-  await fc.assert(
-    fc.asyncProperty(mutation, async (mutate) => {
-      const header = mutate(type).replaceAll(/[^\t -~]/gu, "");
-      await check(service, () => postFile(service, FORM, header));
-    }),
-    { numRuns: Math.ceil(RUNS / 4) },
-  );
-}, 600_000);
+test(
+  "mutated forms",
+  async () => {
+    const service = await startTestService();
+    await fc.assert(
+      fc.asyncProperty(mutation, (mutate) => check(service, () => postFile(service, mutate(FORM))).then(() => undefined)),
+      { numRuns: RUNS },
+    );
+    await fc.assert(
+      fc.asyncProperty(mutation, async (mutate) => {
+        const header = mutate(type).replaceAll(/[^\t -~]/gu, "");
+        await check(service, () => postFile(service, FORM, header));
+      }),
+      { numRuns: Math.ceil(RUNS / 4) },
+    );
+  },
+  TIMEOUT_MS,
+);
 
-test("mutated bodies of jobs", async () => {
-  const service = await startTestService();
-  const body = jobBody(await upload(clientOf(service), LINES));
-  await fc.assert(
-    fc.asyncProperty(mutation, (mutate) => check(service, () => postJob(service, mutate(body))).then(() => undefined)),
-    { numRuns: RUNS },
-  );
-}, 600_000);
+test(
+  "mutated bodies of jobs",
+  async () => {
+    const service = await startTestService();
+    const body = jobBody(await upload(clientOf(service), LINES));
+    await fc.assert(
+      fc.asyncProperty(mutation, (mutate) => check(service, () => postJob(service, mutate(body))).then(() => undefined)),
+      { numRuns: RUNS },
+    );
+  },
+  TIMEOUT_MS,
+);
 
-test("jobs on mutated data", async () => {
-  const service = await startTestService();
-  const client = clientOf(service);
-  await fc.assert(
-    fc.asyncProperty(mutation, async (mutate) => {
-      const lines = mutate(LINES);
-      if (lines === "") return;
-      const file = await upload(client, lines);
-      const { status, body } = await check(service, () => postJob(service, jobBody(file)));
-      if (status !== 200) expect([status, body.error.param]).toEqual([400, "training_file"]);
-    }),
-    { numRuns: RUNS },
-  );
-}, 600_000);
+test(
+  "jobs on mutated data",
+  async () => {
+    const service = await startTestService();
+    const client = clientOf(service);
+    await fc.assert(
+      fc.asyncProperty(mutation, async (mutate) => {
+        const lines = mutate(LINES);
+        if (lines === "") return;
+        const file = await upload(client, lines);
+        const { status, body } = await check(service, () => postJob(service, jobBody(file)));
+        if (status !== 200) expect([status, body.error.param]).toEqual([400, "training_file"]);
+        await client.files.delete(file);
+      }),
+      { numRuns: RUNS },
+    );
+  },
+  TIMEOUT_MS,
+);
 
-test("mutated addresses and queries", async () => {
-  const service = await startTestService();
-  const file = await upload(clientOf(service), LINES);
-  const { body: job } = await postJob(service, jobBody(file));
-  await service.ok("POST", `/v1/fine_tuning/jobs/${job.id}/cancel`).catch(ignoreEnd);
-  const requests = [
-    ["GET", `/v1/files?limit=2&order=asc&purpose=fine-tune&after=${file}`],
-    ["GET", `/v1/files/${file}/content`],
-    ["GET", `/v1/fine_tuning/jobs?limit=2&metadata[team]=a&after=${job.id}`],
-    ["GET", `/v1/fine_tuning/jobs/${job.id}/events?limit=2`],
-    ["GET", `/v1/fine_tuning/jobs/${job.id}/checkpoints?after=ftckpt-1`],
-    ["POST", `/v1/fine_tuning/jobs/${job.id}/pause`],
-    ["POST", `/v1/fine_tuning/jobs/${job.id}/resume`],
-    ["POST", `/v1/fine_tuning/jobs/${job.id}/cancel`],
-  ] as const;
-  await fc.assert(
-    fc.asyncProperty(fc.constantFrom(...requests), mutation, async ([method, path], mutate) => {
-      const changed = `/v1/${encodeURI(mutate(path.slice("/v1/".length)).toWellFormed?.() ?? "")}`;
-      const { status, body } = await service.call(method, changed);
-      expect(status, `${method} ${changed}: ${JSON.stringify(body)}`).toBeLessThan(500);
-    }),
-    { numRuns: RUNS },
-  );
-  expect((await service.call("GET", `/v1/files/${file}`)).status).toBe(200);
-}, 600_000);
+test(
+  "mutated addresses and queries",
+  async () => {
+    const service = await startTestService();
+    const file = await upload(clientOf(service), LINES);
+    const { body: job } = await postJob(service, jobBody(file));
+    await service.ok("POST", `/v1/fine_tuning/jobs/${job.id}/cancel`).catch(ignoreEnd);
+    const requests = [
+      ["GET", `/v1/files?limit=2&order=asc&purpose=fine-tune&after=${file}`],
+      ["GET", `/v1/files/${file}/content`],
+      ["GET", `/v1/fine_tuning/jobs?limit=2&metadata[team]=a&after=${job.id}`],
+      ["GET", `/v1/fine_tuning/jobs/${job.id}/events?limit=2`],
+      ["GET", `/v1/fine_tuning/jobs/${job.id}/checkpoints?after=ftckpt-1`],
+      ["POST", `/v1/fine_tuning/jobs/${job.id}/pause`],
+      ["POST", `/v1/fine_tuning/jobs/${job.id}/resume`],
+      ["POST", `/v1/fine_tuning/jobs/${job.id}/cancel`],
+    ] as const;
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...requests), mutation, async ([method, path], mutate) => {
+        const changed = `/v1/${encodeURI(mutate(path.slice("/v1/".length)).toWellFormed?.() ?? "")}`;
+        const { status, body } = await service.call(method, changed);
+        expect(status, `${method} ${changed}: ${JSON.stringify(body)}`).toBeLessThan(500);
+      }),
+      { numRuns: RUNS },
+    );
+    expect((await service.call("GET", `/v1/files/${file}`)).status).toBe(200);
+  },
+  TIMEOUT_MS,
+);

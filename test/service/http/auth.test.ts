@@ -55,7 +55,7 @@ test("OPTIONS lists the methods of a path without a key and without running the 
   const preflight = { origin: "https://elsewhere.example", "access-control-request-method": "POST" };
   for (const [path, allowed] of [
     ["/health", "GET, HEAD, OPTIONS"],
-    ["/v1/models/a/b/c", "GET, HEAD, OPTIONS"],
+    ["/v1/models/a/b/c", "GET, HEAD, DELETE, OPTIONS"],
     [MODELS, "GET, HEAD, POST, OPTIONS"],
     [`${MODELS}/${UNKNOWN_ID}/checkpoints`, "GET, HEAD, DELETE, OPTIONS"],
     ["/v1/chat/completions", "POST, OPTIONS"],
