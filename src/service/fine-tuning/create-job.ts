@@ -232,6 +232,6 @@ async function planSupervisedJob(context: CreationContext, { request, seed, star
       fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps },
     },
     stored: { hyperparameters, steps },
-    warnings: droppedExamples === 0 ? [] : [`${droppedExamples} examples are longer than the model's context and are not trained`],
+    warnings: droppedExamples === 0 ? [] : [`Examples that are longer than the model's context are not trained: ${droppedExamples}`],
   };
 }

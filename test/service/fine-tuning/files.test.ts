@@ -4,7 +4,7 @@ import { request } from "node:http";
 import { join } from "node:path";
 import OpenAI, { toFile } from "openai";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { ARTIFACTS, chatLines, startTestService, temporaryDirectory, type TestService } from "../support.ts";
+import { ARTIFACTS, chatLines, restartable, startTestService, temporaryDirectory, type TestService } from "../support.ts";
 import { clientOf, createJob, finished, supervised, upload } from "./support.ts";
 
 /** Names of the stored blobs and of uploads in progress. */
@@ -93,7 +93,8 @@ test("keeps a file while a job needs it", async () => {
 });
 
 test("a file expires after its lifetime, and its contents are deleted", async () => {
-  const service = await startTestService();
+  const { start } = await restartable();
+  const service = await start();
   const client = clientOf(service);
   const file = await client.files.create({
     file: await toFile(Buffer.from(chatLines(1)), "train.jsonl"),
@@ -110,6 +111,26 @@ test("a file expires after its lifetime, and its contents are deleted", async ()
     param: "training_file",
   });
   expect((await client.files.list()).data).toEqual([]);
+  expect(await stored(service)).toHaveLength(1);
+  await service.service.close({ graceMs: 0 });
+  const next = await start();
+  await expect.poll(() => stored(next)).toEqual([]);
+  expect((await next.ok("GET", ARTIFACTS)).data).toEqual([]);
+});
+
+test("accepts neither files nor jobs without free disk space", async () => {
+  const { dataDir, bases, start } = await restartable();
+  const roomy = await start();
+  const training_file = await upload(clientOf(roomy));
+  await roomy.service.close({ graceMs: 0 });
+  const full = await startTestService({ dataDir, engine: { bases }, limits: { minFreeBytes: Number.MAX_SAFE_INTEGER } });
+  const client = clientOf(full);
+  const before = await stored(full);
+  await expect(upload(client)).rejects.toMatchObject({ status: 507 });
+  await expect(client.fineTuning.jobs.create({ model: "tiny", training_file })).rejects.toMatchObject({ status: 507 });
+  expect(await stored(full)).toEqual(before);
+  expect((await client.fineTuning.jobs.list()).data).toEqual([]);
+  expect(await client.files.delete(training_file)).toMatchObject({ deleted: true });
 });
 
 test("rejects what it cannot use, as the client's own errors, and keeps nothing of it", async () => {

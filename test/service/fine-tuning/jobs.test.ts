@@ -1,6 +1,5 @@
-import OpenAI from "openai";
 import { expect, test } from "vitest";
-import { chatLines, CONTEXT, createModel, finishedEvents, RL_JOBS, startTestService, temporaryDirectory } from "../support.ts";
+import { chatLines, finishedEvents, RL_JOBS, SFT_JOBS, startTestService } from "../support.ts";
 import { clientOf, createJob, eventsOf, finished, supervised, upload } from "./support.ts";
 
 test("trains a model whose name, checkpoints and result file the client reads", async () => {
@@ -75,4 +74,57 @@ test("reports progress as events, newest first", async () => {
   ]);
   expect(new Set(events.map((event) => event.level))).toEqual(new Set(["info"]));
 });
-void [OpenAI, CONTEXT, createModel, finishedEvents, RL_JOBS, temporaryDirectory];
+
+test("is a job and a model of the service's own interface, whose later jobs do not change the fine-tuned name", async () => {
+  const service = await startTestService();
+  const client = clientOf(service);
+  const { id } = await createJob(client, { method: supervised({ n_epochs: 1, batch_size: 1 }) });
+  const job = (await finished(client, id)) as Awaited<ReturnType<typeof finished>> & { readonly training_job_id: string };
+  const model = job.fine_tuned_model!;
+  const events = await finishedEvents(service, job.training_job_id);
+  expect(events.map(({ type }) => type)).toEqual(["training_started", ...Array(4).fill("gradient_step"), "training_ended"]);
+  const own = await service.ok("GET", `${RL_JOBS}/${job.training_job_id}`);
+  expect(own).toMatchObject({ type: "sft", status: "succeeded", step: 1 });
+  const { root } = (await service.ok("GET", "/v1/models")).data.find((each: { id: string }) => each.id === model);
+  expect(root).toMatch(/^local\/fine-tuning\/[0-9a-f]{12}:step1$/u);
+
+  const [artifact] = (await service.ok("GET", "/v1/preview/artifacts?project=files")).data.filter(
+    ({ name }: { name: string }) => name === job.training_file,
+  );
+  const next = await service.ok("POST", SFT_JOBS, { model_id: own.model_id, training_data_url: artifact.url });
+  await finishedEvents(service, next.id);
+  const { data } = await service.ok("GET", "/v1/models");
+  expect(data.find((each: { id: string }) => each.id === model).root).toBe(root);
+  expect(data.find((each: { id: string }) => each.id === root.split(":")[0]).root).toMatch(/:step2$/u);
+
+  // Without its training job there is no fine-tuning job; the model and the result file stay.
+  await service.ok("DELETE", `${RL_JOBS}/${job.training_job_id}`);
+  await expect(client.fineTuning.jobs.retrieve(id)).rejects.toMatchObject({ status: 404 });
+  expect((await client.fineTuning.jobs.list()).data).toEqual([]);
+  expect(await client.models.retrieve(model)).toMatchObject({ id: model });
+  await client.files.retrieve(job.result_files[0]!);
+});
+
+test("creates a job once for an idempotency key", async () => {
+  const client = clientOf(await startTestService());
+  const training_file = await upload(client);
+  const options = { headers: { "Idempotency-Key": "once" } };
+  const create = () => client.fineTuning.jobs.create({ model: "tiny", training_file }, options);
+  expect((await create()).id).toBe((await create()).id);
+  expect((await client.fineTuning.jobs.list()).data).toHaveLength(1);
+});
+
+test("reports examples that are longer than the context as a warning", async () => {
+  const client = clientOf(await startTestService());
+  const long = JSON.stringify({
+    messages: [
+      { role: "user", content: "word ".repeat(500) },
+      { role: "assistant", content: "a" },
+    ],
+  });
+  const job = await client.fineTuning.jobs.create({ model: "tiny", training_file: await upload(client, `${chatLines(2)}\n${long}`) });
+  await finished(client, job.id);
+  expect((await eventsOf(client, job.id)).filter(({ level }) => level === "warn").map(({ message }) => message)).toEqual([
+    "Examples that are longer than the model's context are not trained: 1",
+  ]);
+});
