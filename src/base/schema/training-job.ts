@@ -220,6 +220,8 @@ export const trainingJob = z.looseObject({
   type: z.literal(["rl", "sft"]).optional(),
   /** State at the time of the request. */
   status: jobStatus.optional(),
+  /** True for an unfinished job that does not run until it is resumed; absent for other jobs. */
+  paused: z.literal(true).optional(),
   /** Time at which the service accepted the job, ISO 8601. */
   created_at: z.string().optional(),
   /** Start of the computation, ISO 8601; null before. */

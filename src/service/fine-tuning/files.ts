@@ -1,6 +1,7 @@
 /** Files of the fine-tuning interface: uploads, and their form in answers. */
 import type { Readable } from "node:stream";
 import { ArgumentError, TooLargeError, UnsupportedError } from "../../base/errors.ts";
+import { first } from "../../base/util/values.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import { createFileFields, type CreateFileFields, type FileObject } from "../../base/schema/index.ts";
 import type { BlobStore } from "../artifacts/blob-store.ts";
@@ -152,7 +153,5 @@ export async function openFile(
 ): Promise<{ readonly row: FileRow; readonly content: Readable }> {
   const row = await getFile(store, id, "file_id");
   const artifact = await getArtifact(store, row.artifact_id);
-  const [file] = artifact.files;
-  if (file === undefined) throw new ArgumentError(`File '${id}' has no contents`, { param: "file_id" });
-  return { row, content: await files.openBlob(artifact, file) };
+  return { row, content: await files.openBlob(artifact, first(artifact.files)) };
 }

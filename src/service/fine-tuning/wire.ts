@@ -70,7 +70,7 @@ async function estimatedFinish(store: Store, job: JobRow, steps: number): Promis
   return Math.ceil((Date.parse(newest.created_at) + (steps - done) * median) / 1000);
 }
 
-/** Sums the tokens of all steps. The final event of the job counts them already. */
+/** Sums the tokens of all steps from their events, because the checkpoint may be deleted. */
 async function trainedTokens(store: Store, job: JobRow): Promise<number | null> {
   const { tokens } = await store
     .selectFrom("job_events")

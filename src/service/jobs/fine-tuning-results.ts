@@ -9,7 +9,7 @@ import { stepEvents, type StepEvent } from "./step-events.ts";
 import type { Attachment, Trained } from "./states.ts";
 
 /** Purpose of the files that a job makes. */
-export const RESULTS_PURPOSE = "fine-tune-results";
+const RESULTS_PURPOSE = "fine-tune-results";
 /** Name of the file with the metrics of each step. */
 const RESULTS_FILE = "step_metrics.csv";
 const HEADER = "step,train_loss,train_accuracy,valid_loss,valid_mean_token_accuracy\n";

@@ -51,7 +51,19 @@ const eventQuery = listQuery.omit({ order: true }).extend({
 
 function toWire(row: JobRow): TrainingJob {
   const { id, model_id, type, status, created_at, training_start, training_end, error_message, step } = row;
-  return { id, model_id, type, status, created_at, training_start, training_end, error_message, step };
+  const isPaused = row.is_paused === 1 && (status === "queued" || status === "running");
+  return {
+    id,
+    model_id,
+    type,
+    status,
+    ...(isPaused ? { paused: true } : {}),
+    created_at,
+    training_start,
+    training_end,
+    error_message,
+    step,
+  };
 }
 
 function eventToWire(row: JobEventRow): JobEvent {

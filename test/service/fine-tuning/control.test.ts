@@ -61,7 +61,9 @@ test("a paused job stops after its current step, stays paused over a restart, an
   const pausing = client.fineTuning.jobs.pause(id);
   await expect.poll(() => hasPausedJob(first)).toBe(true);
   release(3);
-  expect(await pausing).toMatchObject({ id, status: "queued", fine_tuned_model: null });
+  const paused = await pausing;
+  expect(paused).toMatchObject({ id, status: "queued", fine_tuned_model: null });
+  expect(await first.ok("GET", `${RL_JOBS}/${trainingJobOf(paused)}`)).toMatchObject({ type: "sft", status: "queued", paused: true });
   expect((await eventsOf(client, id)).at(-1)).toMatchObject({ message: "The job is paused after step 3", data: { step: 3 } });
   // A paused job does not block the queue.
   await finished(client, (await createJob(client, settings)).id);
@@ -76,6 +78,7 @@ test("a paused job stops after its current step, stays paused over a restart, an
   const job = await finished(after, id);
   expect(job).toMatchObject({ status: "succeeded", trained_tokens: expected.trained_tokens });
   expect(await weights(second, trainingJobOf(job))).toBe(await weights(undisturbed, trainingJobOf(expected)));
+  expect(await second.ok("GET", `${RL_JOBS}/${trainingJobOf(job)}`)).not.toHaveProperty("paused");
   const messages = (await eventsOf(after, id)).map(({ message }) => message.split(":")[0]);
   expect(messages.filter((message) => message!.startsWith("Step"))).toEqual([1, 2, 3, 4, 5, 6, 7, 8].map((step) => `Step ${step}/8`));
   expect(messages).toContain("The job is resumed");

@@ -72,7 +72,7 @@ interface JobTableProps {
 
 function JobTable({ jobs, names, onCancel }: JobTableProps) {
   const now = Date.now();
-  const queue = jobs.filter(({ status }) => status === "queued").map(({ id }) => id);
+  const queue = jobs.filter(({ status, paused }) => status === "queued" && paused !== true).map(({ id }) => id);
   const columns: Column<TrainingJob>[] = [
     {
       label: "Job",
@@ -86,9 +86,10 @@ function JobTable({ jobs, names, onCancel }: JobTableProps) {
     },
     {
       label: "State",
-      cell: ({ id, status }) => (
+      cell: ({ id, status, paused }) => (
         <>
           <State name={status ?? "unknown"} />
+          {paused === true && <small>paused</small>}
           {queue.includes(id) && <small>{`${queue.indexOf(id) + 1} of ${queue.length} in the queue`}</small>}
         </>
       ),
