@@ -1,6 +1,7 @@
 /** Policy diagnostics of an optimizer step, from its log-probabilities, in float64. */
 
 import { runSteps, type Steps } from "../base/util/steps.ts";
+import { last } from "../base/util/values.ts";
 import { quantile } from "../base/trajectory/statistics.ts";
 import { mean, populationDeviation } from "./moments.ts";
 import { tokenRatios } from "./policy-objective.ts";
@@ -25,7 +26,9 @@ export interface DiagnosticOptions {
  * advantage/mean, advantage/std    mean and population deviation of the advantages as they enter the loss
  * policy/kl_k1                     mean of −d                    estimates KL(sampler ‖ policy), unbiased
  * policy/kl_k3                     mean of r − 1 − d             the same with less variance, never below 0
+ * policy/ratio_mean                mean of r
  * policy/ratio_p99                 99th percentile of r, linear between ranks
+ * policy/ratio_max                 largest r
  * policy/clip_fraction             fraction of tokens whose ratio, as used in the loss, lies outside [1 − ε, 1 + ε_high]
  * policy/ess                       (Σ r)² / (M·Σ r²), the effective sample size as a fraction of the tokens
  * sampler/mismatch_kl              policy/kl_k3 over the turns sampled by exactly the weights being trained
@@ -34,7 +37,7 @@ export interface DiagnosticOptions {
  *
  * In the loss, and therefore in `policy/clip_fraction`, `d` is 0 for a token with unknown `o`. A turn without a policy version counts as
  * sampled by the weights being trained, and is excluded from staleness; a turn sampled by a later checkpoint has staleness 0. A metric
- * without any token is 0, except `policy/ratio_p99` and `policy/ess`, which are 1.
+ * without any token is 0, except the ratios and `policy/ess`, which are 1.
  *
  * @param batch - Batch of the step.
  * @param logprobs - Log-probabilities under the weights before the step, shape `[T]` per row.
@@ -81,13 +84,19 @@ export function* policyDiagnosticsSteps(
     "advantage/std": populationDeviation(advantages),
     "policy/kl_k1": -mean(differences),
     "policy/kl_k3": mean(differences.map(k3)),
-    "policy/ratio_p99": differences.length === 0 ? 1 : quantile(Float64Array.from(differences, Math.exp).sort(), 0.99),
+    ...ratioMetrics(differences),
     "policy/clip_fraction": clipped / Math.max(advantages.length, 1),
     "policy/ess": effectiveSampleFraction(differences),
     "sampler/mismatch_kl": mean(mismatches.map(k3)),
     "staleness/mean": mean(staleness),
     "staleness/max": staleness.reduce((max, steps) => Math.max(max, steps), 0),
   };
+}
+
+/** Returns mean, 99th percentile and maximum of the ratios `e^d`; 1 without differences. */
+function ratioMetrics(differences: readonly number[]): Record<string, number> {
+  const ratios = differences.length === 0 ? [1] : differences.map(Math.exp).sort((a, b) => a - b);
+  return { "policy/ratio_mean": mean(ratios), "policy/ratio_p99": quantile(ratios, 0.99), "policy/ratio_max": last(ratios) };
 }
 
 /** Returns `n − o` of a turn's trained tokens with known `o`. */

@@ -36,7 +36,9 @@ describe("policyDiagnostics", () => {
     expect(found["policy/kl_k3"]).toBeCloseTo(k3, 6);
     expect(found["sampler/mismatch_kl"]).toBeCloseTo(k3, 6);
     expect(found["policy/ess"]).toBeCloseTo(3.5 ** 2 / (3 * (4 + 1 / 4 + 1)), 6);
+    expect(found["policy/ratio_mean"]).toBeCloseTo(3.5 / 3, 6);
     expect(found["policy/ratio_p99"]).toBeCloseTo(1 + 0.98, 6);
+    expect(found["policy/ratio_max"]).toBeCloseTo(2, 6);
     expect(found["policy/clip_fraction"]).toBe(0);
     const [good, bad] = [batch.rows[0]!.advantages![2]!, batch.rows[1]!.advantages![2]!];
     const mean = (2 * good + bad) / 3;
@@ -103,7 +105,9 @@ describe("policyDiagnostics", () => {
     const silent = buildRlBatch([alone], { allow_training_without_logprobs: true }, limits);
     expect(policyDiagnostics(silent, shifted(silent, [-1, -1]), { startStep: 0 })).toMatchObject({
       "policy/kl_k3": 0,
+      "policy/ratio_mean": 1,
       "policy/ratio_p99": 1,
+      "policy/ratio_max": 1,
       "policy/ess": 1,
       "sampler/mismatch_kl": 0,
     });
