@@ -16,6 +16,7 @@ import { initCommand } from "./init.ts";
 import { jobsCommand } from "./jobs.ts";
 import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
+import { preferCommand } from "./prefer.ts";
 import { reportCommand } from "./report.ts";
 import { runsCommand } from "./runs.ts";
 import { readPackage } from "./package.ts";
@@ -57,6 +58,7 @@ export function createProgram(version: string): Command {
     trainCommand(),
     sweepCommand(),
     sftCommand(),
+    preferCommand(),
     evaluateCommand(),
     captureCommand(),
     validateCommand(),

@@ -19,7 +19,22 @@ export { checkRlConfig, type KlReference, type ResolvedRlConfig } from "./rl-con
 export { needsRendering } from "./read-trajectory.ts";
 export { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 export { buildRlBatch, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";
-export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
+export { shuffledIndices, type TrainingPlan, type TrainingStep } from "./plan.ts";
+export {
+  pairSums,
+  preferenceGradient,
+  preferenceLoss,
+  preferenceRows,
+  type PairValues,
+  type PreferenceBatch,
+  type PreferenceGradient,
+  type PreferenceMetrics,
+  type PreferenceObjective,
+  type SequencePair,
+} from "./preference.ts";
+export { checkPreferenceConfig, planPreferences, type PreferenceReference } from "./preference-config.ts";
+export { preferenceSequences, type PreferenceSequences } from "./preference-example.ts";
+export { buildSftBatch, planSft, type SftBatch } from "./sft.ts";
 export { checkSftConfig } from "./sft-config.ts";
 export { learningRate, type RateSchedule } from "./schedule.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";

@@ -5,10 +5,11 @@ import { DataError } from "../base/errors.ts";
 import { jsonObject } from "../base/schema/common.ts";
 import { exampleWeight } from "../base/schema/example-weight.ts";
 import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } from "../base/schema/index.ts";
-import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
+import type { ChatTokenizer } from "../text/tokenizer/index.ts";
 import { isChoice, requestMessageOf } from "../base/trajectory/messages.ts";
 import { historiesOf as trajectoryHistories } from "../base/trajectory/trajectory.ts";
 import { hasTokenIds, mergeTurns, readTurn, withPlaceholderLogprobs } from "./merge.ts";
+import { renderedSequence } from "./rendered-sequence.ts";
 import { fitsContext, requireTokenIds, countTrained } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 import { isRecord } from "../base/util/values.ts";
@@ -152,24 +153,10 @@ function historySequences(
   const turns = items.flatMap((item, index) => ((isChoice(item) || item.role === "assistant") && isTrained(index) ? [index] : []));
   if (turns.length === 0) return { sequences: [], missingBytes: 0 };
   const trained = new Set(lastOnly ? turns.slice(-1) : turns);
-  const unused = Object.keys(variables).find((name) => !tokenizer.readsVariable(name, { tools }));
-  if (unused !== undefined) {
-    throw new DataError(
-      `${location}: expected variables in \`chat_template_kwargs\` that the chat template reads, got \`${unused}\`. Correct its name, or leave it out.`,
-    );
-  }
-  try {
-    const { ids, mask, missingBytes } = tokenizer.renderTraining(
-      items.map((item) => requestMessageOf(item) as ChatMessage),
-      { tools, variables, isTrained: (index) => trained.has(index) },
-    );
-    // Nothing predicts the first token, so the first token of an answer at the very start is not trained.
-    if (mask[0] === 1) mask[0] = 0;
-    return { sequences: [{ tokens: ids, mask }], missingBytes };
-  } catch (error) {
-    if (error instanceof DataError) throw new DataError(`${location}: ${error.message}`, { cause: error });
-    throw error;
-  }
+  const messages = items.map(requestMessageOf);
+  const isTrainedTurn = (index: number) => trained.has(index);
+  const { sequence, missingBytes } = renderedSequence({ messages, tools, variables, isTrained: isTrainedTurn, location }, tokenizer);
+  return { sequences: [sequence], missingBytes };
 }
 
 /** Rejects message weights other than 0 (context) and 1 (trained), because any other weight would be trained as 1. */

@@ -41,7 +41,7 @@ export type RecordedEventBody =
   | {
       readonly type: "run-start";
       /** Kind of run: reinforcement learning, supervised training, or an evaluation of checkpoints. */
-      readonly kind: "rl" | "sft" | "eval";
+      readonly kind: "rl" | "sft" | "preference" | "eval";
       /** UUID of the trained model. */
       readonly modelId: string;
       /** The model's newest checkpoint at the start. */

@@ -30,7 +30,7 @@ import { nextState, stateOf, type ResumeState } from "./resume-state.ts";
 /** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
 export interface RunConfig {
   readonly version: 1;
-  readonly kind: "rl" | "sft" | "eval";
+  readonly kind: "rl" | "sft" | "preference" | "eval";
   /** Settings that must be the same at every start of the run. */
   readonly fixed: Readonly<Record<string, unknown>>;
   /** Settings that may differ from one start to the next. */

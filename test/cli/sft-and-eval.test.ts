@@ -99,6 +99,86 @@ describe("whetstone sft and whetstone dataset upload", () => {
   });
 });
 
+describe("whetstone prefer", () => {
+  const pair = (text: string) =>
+    `${JSON.stringify({
+      prompt: [{ role: "user", content: text }],
+      chosen: [{ role: "assistant", content: text }],
+      rejected: [{ role: "assistant", content: `${text}${text}` }],
+    })}\n`;
+
+  it("trains on pairs, shows the kind of the job, resumes without a second upload, and rejects other content", async () => {
+    const folder = await temporaryDirectory();
+    const [file, held] = [join(folder, "pairs.jsonl"), join(folder, "held.jsonl")];
+    await writeFile(file, ["ab", "bc", "cd", "de"].map(pair).join(""));
+    await writeFile(held, ["ef", "fg"].map(pair).join(""));
+    const base = (await service.models.list())[0]?.id ?? "";
+    const settings = ["--model", "cli/chooser", "--base", base, "--run-dir", join(folder, "run")];
+    const options = ["--epochs", "2", "--batch-size", "2", "--beta", "0.3", "--label-smoothing", "0.1", "--length-normalization"];
+    const first = await runHere("prefer", file, ...settings, ...options, "--reference", "start", "--validation", held);
+    expect(first).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(
+        /^completed after 4 gradient steps; checkpoint 1 of cli\/chooser, loss \d.*, accuracy [01].*, margin .*, validation loss \d.*, validation accuracy \d/u,
+      ) as string,
+    });
+    const { config } = await openRun(join(folder, "run"));
+    expect(config).toMatchObject({
+      kind: "preference",
+      data: [expect.stringMatching(/\/datasets\/prefer-chooser-[0-9a-f]{12}:v0$/u)],
+      train: {
+        epochs: 2,
+        batch_size: 2,
+        beta: 0.3,
+        label_smoothing: 0.1,
+        length_normalization: true,
+        reference_step: "start",
+        learning_rate: 1e-5,
+        validation_data_url: expect.stringContaining("prefer-chooser-validation-") as string,
+      },
+    });
+    const again = await runHere("prefer", file, ...settings, ...options, "--reference", "start", "--validation", held, "--json");
+    expect(again.stdout.split("\n").filter((line) => line.includes('"type":"step-end"'))).toHaveLength(1);
+    expect((await runHere("jobs", "list", "--model", "cli/chooser")).stdout).toMatch(/preference +cli\/chooser +succeeded/u);
+    await writeFile(file, pair("zz"));
+    expect(await runHere("prefer", file, ...settings)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("holds another run: `data` was") as string,
+    });
+  });
+
+  it("holds out a fraction, and compares with a checkpoint by its step", async () => {
+    const folder = await temporaryDirectory();
+    const file = join(folder, "pairs.jsonl");
+    await writeFile(file, ["ab", "bc", "cd", "de"].map(pair).join(""));
+    const base = (await service.models.list())[0]?.id ?? "";
+    const args = [
+      file,
+      "--model",
+      "cli/split",
+      "--base",
+      base,
+      "--reference",
+      "0",
+      "--validation",
+      "0.5",
+      "--run-dir",
+      join(folder, "run"),
+    ];
+    expect((await runHere("prefer", ...args)).stdout).toContain("validation accuracy");
+    expect((await openRun(join(folder, "run"))).config).toMatchObject({ train: { validation_split: 0.5, reference_step: 0 } });
+  });
+
+  it.each([
+    [["prefer", "x.jsonl"], 2, "--model"],
+    [["prefer", "x.jsonl", "--model", "a", "--reference", "end"], 2, "base, start or the step of a checkpoint"],
+    [["prefer", "x.jsonl", "--model", "a", "--beta", "-1"], 2, "at least 0"],
+    [["prefer", "x.jsonl", "--model", "a"], 1, "no such file"],
+  ] as const)("rejects %j", async (args, code, text) => {
+    expect(await runHere(...args)).toMatchObject({ code, stderr: expect.stringContaining(text) as string });
+  });
+});
+
 describe("whetstone eval with several checkpoints", () => {
   it("saves the rollouts, resumes, and compares with the first checkpoint", async () => {
     const folder = await temporaryDirectory();

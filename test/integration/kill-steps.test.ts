@@ -7,6 +7,7 @@ import {
   BASE,
   finishedEvents,
   MODELS,
+  PREFERENCE_JOBS,
   RL_JOBS,
   rollOut,
   send,
@@ -14,6 +15,7 @@ import {
   startProcess,
   temporaryDirectory,
   uploadExamples,
+  uploadPairs,
   withoutTimes,
 } from "./support.ts";
 
@@ -46,6 +48,18 @@ const sft =
         validation_split: 0.2,
         validation_every: 2,
       },
+    });
+    return { modelId, jobId };
+  };
+
+const preferences =
+  (lora: object | null, config: object): Begin =>
+  async (service) => {
+    const modelId = await createModel(service, lora);
+    const { id: jobId } = await send(service, "POST", PREFERENCE_JOBS, {
+      model_id: modelId,
+      training_data_url: await uploadPairs(service, 2 * STEPS + 3),
+      config: { batch_size: 4, learning_rate: 1e-3, epochs: 2, shuffle_seed: 3, validation_split: 0.2, validation_every: 2, ...config },
     });
     return { modelId, jobId };
   };
@@ -85,6 +99,19 @@ async function surviveKills(begin: Begin, steps: readonly number[], weights: str
 
 test("an SFT job that is killed after a step ends with the same weights and moments", { timeout: 240_000 }, () =>
   surviveKills(sft(null), KILL_AFTER, "model.safetensors"),
+);
+
+test(
+  "a preference job that is killed before and after a commit ends with the same weights and moments: all weights, and an adapter",
+  { timeout: 240_000 },
+  async () => {
+    await surviveKills(preferences(null, {}), KILL_AFTER, "model.safetensors");
+    await surviveKills(
+      preferences({ rank: 4 }, { reference_step: "start", length_normalization: true, label_smoothing: 0.1 }),
+      [5],
+      "adapter_model.safetensors",
+    );
+  },
 );
 
 test(

@@ -12,6 +12,7 @@ import type { HostSettings } from "./service-host.ts";
 export const MODELS = "/v1/preview/models";
 export const RL_JOBS = "/v1/preview/training-jobs";
 export const SFT_JOBS = "/v1/preview/sft-training-jobs";
+export const PREFERENCE_JOBS = "/v1/preview/preference-training-jobs";
 export const ARTIFACTS = "/v1/preview/artifacts";
 export const BASE = "whetstone-tiny";
 
@@ -111,16 +112,30 @@ export async function finishedEvents(service: Address, jobId: string): Promise<J
 }
 
 /** A committed artifact of chat examples; its URL. */
-export async function uploadExamples(service: Address, count: number): Promise<string> {
-  const version = await send(service, "POST", ARTIFACTS, { project: "demo", name: "examples" });
+export function uploadExamples(service: Address, count: number): Promise<string> {
   const lines = Array.from({ length: count }, (_, index) => {
     const messages = [
       { role: "user", content: `Say the number ${index}` },
       { role: "assistant", content: `${index} `.repeat(1 + (index % 5)) },
     ];
-    return JSON.stringify({ messages });
+    return { messages };
   });
-  await send(service, "PUT", `${ARTIFACTS}/${version.id}/files/train.jsonl`, lines.join("\n"));
+  return uploadLines(service, "examples", lines);
+}
+
+/** A committed artifact of preference pairs; its URL. */
+export function uploadPairs(service: Address, count: number): Promise<string> {
+  const lines = Array.from({ length: count }, (_, index) => ({
+    input: { messages: [{ role: "user", content: `Say the number ${index}` }] },
+    preferred_output: [{ role: "assistant", content: `${index} `.repeat(1 + (index % 4)) }],
+    non_preferred_output: [{ role: "assistant", content: `not ${index}` }],
+  }));
+  return uploadLines(service, "pairs", lines);
+}
+
+async function uploadLines(service: Address, name: string, lines: readonly object[]): Promise<string> {
+  const version = await send(service, "POST", ARTIFACTS, { project: "demo", name });
+  await send(service, "PUT", `${ARTIFACTS}/${version.id}/files/train.jsonl`, lines.map((line) => JSON.stringify(line)).join("\n"));
   return (await send(service, "POST", `${ARTIFACTS}/${version.id}/commit`)).url;
 }
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { expectationOf, SETTINGS } from "../../src/cli/settings/schema.ts";
-import { rlConfig, sftConfig, sftExperimentalConfig } from "../../src/base/schema/index.ts";
+import { preferenceConfig, rlConfig, sftConfig, sftExperimentalConfig } from "../../src/base/schema/index.ts";
 import { resolveLimits } from "../../src/service/chat/generate/admit.ts";
 import { DEFAULT_LIMITS } from "../../src/service/common/limits.ts";
 import { read } from "./files.ts";
@@ -22,6 +22,10 @@ it("lists exactly the settings of an RL job", () => {
 it("lists exactly the settings of an SFT job", () => {
   const keys = [...Object.keys(sftConfig.shape), ...Object.keys(sftExperimentalConfig.shape)];
   expect(documented("Settings of an SFT job")).toEqual(keys.toSorted());
+});
+
+it("lists exactly the settings of a preference job", () => {
+  expect(documented("Settings of a preference job")).toEqual(Object.keys(preferenceConfig.shape).toSorted());
 });
 
 it("lists every limit of the service", () => {

@@ -1,7 +1,7 @@
 /** Compares `docs/reference/limits.md` with the limits that the service enforces. */
 import { expect, it } from "vitest";
 import type { FieldLimits } from "../../src/base/schema/chat-fields.ts";
-import { MAX_DATA_LINE_BYTES, REQUEST_LIMITS, TRAJECTORY_LIMITS } from "../../src/service/http/request-limits.ts";
+import { MAX_DATA_LINE_BYTES, PREFERENCE_LIMITS, REQUEST_LIMITS, TRAJECTORY_LIMITS } from "../../src/service/http/request-limits.ts";
 import { MAX_JSON_DEPTH } from "../../src/base/util/json-size.ts";
 import { read } from "./files.ts";
 
@@ -45,6 +45,7 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
     checkpoints: "Deleting checkpoints",
     artifact: "Opening an artifact version",
     sft: "SFT jobs",
+    preference: "Preference jobs",
     rl: "RL jobs",
     fineTuning: "Fine-tuning jobs",
     session: "Creating a session",
@@ -61,6 +62,10 @@ it("lists the limits of request bodies", () => {
       `| \`${kind}\` | ${size(body.bytes)} | ${body.depth} | ${body.values === Infinity ? "no bound" : count(body.values)} | ${size(body.stringBytes)} |`,
   );
   expect(documented("Bodies")).toEqual(rows);
+});
+
+it("lists the limits of preference pairs", () => {
+  expect(documented("Lines of preference pairs")).toEqual(rowsOf(PREFERENCE_LIMITS));
 });
 
 it("lists the limits of training data", () => {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { rlConfig, sftConfig, sftExperimentalConfig } from "../../src/base/schema/index.ts";
+import { preferenceConfig, rlConfig, sftConfig, sftExperimentalConfig } from "../../src/base/schema/index.ts";
 import { projectFiles, read, stepMetrics } from "./files.ts";
 
 const page = read("docs/explanation/training.md");
@@ -7,6 +7,7 @@ const settings = page.split("## Every setting, and where it acts")[1]?.split("\n
 
 it.each([
   ["an RL job", Object.keys(rlConfig.shape)],
+  ["a preference job", Object.keys(preferenceConfig.shape)],
   ["an SFT job", [...Object.keys(sftConfig.shape), ...Object.keys(sftExperimentalConfig.shape)]],
 ])("explains the effect of every setting of %s", (_, keys) => {
   const listed = new Set([...settings.matchAll(/`(\w+)`/gu)].map((match) => match[1]));

@@ -18,6 +18,9 @@ import {
   temporaryDirectory,
   testBase,
   type TestService,
+  PREFERENCE_JOBS,
+  preferenceLines,
+  uploadArtifact,
 } from "./support.ts";
 
 async function train(service: TestService, modelId: string, config: object = {}): Promise<void> {
@@ -130,6 +133,26 @@ test("keeps checkpoints that are sampled or referenced by a queued job", async (
   await finishedEvents(service, first);
   expect((await finishedEvents(service, second)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 5 } });
   await expect.poll(() => stepsOf(service, id)).toEqual([0, 5]);
+});
+
+test("keeps the reference checkpoint of a queued preference job until the job has ended", async () => {
+  const gate = deferred<void>();
+  let isHeld = false;
+  const service = await startTestService({
+    limits: { maxCheckpointBytes: 1 },
+    engine: { before: ({ verb }) => (isHeld && verb === "optimStep" ? gate.promise : undefined) },
+  });
+  const { id } = await createModel(service);
+  await train(service, id);
+  const url = await uploadArtifact(service, { "train.jsonl": preferenceLines(2) });
+  isHeld = true;
+  const first = (await service.ok("POST", RL_JOBS, { model_id: id, trajectory_groups: [goodGroup()] })).id;
+  const body = { model_id: id, training_data_url: url, config: { reference_step: 1 } };
+  const second = (await service.ok("POST", PREFERENCE_JOBS, body)).id;
+  gate.resolve();
+  await finishedEvents(service, first);
+  expect((await finishedEvents(service, second)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 3 } });
+  await expect.poll(() => stepsOf(service, id)).toEqual([0, 3]);
 });
 
 /** A store and a directory with checkpoints of a model, each of so many bytes, and what keeps them to a budget. */

@@ -101,6 +101,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
 export const MODELS = "/v1/preview/models";
 export const RL_JOBS = "/v1/preview/training-jobs";
 export const SFT_JOBS = "/v1/preview/sft-training-jobs";
+export const PREFERENCE_JOBS = "/v1/preview/preference-training-jobs";
 export const ARTIFACTS = "/v1/preview/artifacts";
 
 export function createModel({ ok }: TestService, name = "reverse"): Promise<{ id: string }> {
@@ -137,6 +138,18 @@ export function chatExamples(count: number): { readonly messages: { readonly rol
 export function chatLines(count: number): string {
   return chatExamples(count)
     .map((example) => JSON.stringify(example))
+    .join("\n");
+}
+
+/** Lines with preference pairs, each with other answers. */
+export function preferenceLines(count: number): string {
+  const message = (role: string, content: string) => [{ role, content }];
+  return Array.from({ length: count }, (_, index) => ({
+    input: { messages: message("user", `hello ${index}`) },
+    preferred_output: message("assistant", `world ${index}`),
+    non_preferred_output: message("assistant", `nobody there ${index}`),
+  }))
+    .map((line) => JSON.stringify(line))
     .join("\n");
 }
 

@@ -285,6 +285,12 @@ const SFT: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
   "experimental_config.validation_data_url": ({ characters }) => ({ experimental_config: { validation_data_url: text(characters) } }),
 };
 
+const PREFERENCE: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
+  training_data_url: ({ characters }) => ({ training_data_url: `artifact:///${text(characters - 12)}` }),
+  "config.learning_rate": ({ items }) => ({ config: { learning_rate: list(items, () => 1e-5) } }),
+  "config.validation_data_url": ({ characters }) => ({ config: { validation_data_url: text(characters) } }),
+};
+
 const SESSION: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
   model: ({ characters }) => ({ model: text(characters) }),
   ...Object.fromEntries(
@@ -325,6 +331,7 @@ const SAMPLES = {
   baseModel: BASE_MODEL,
   artifact: ARTIFACT,
   sft: SFT,
+  preference: PREFERENCE,
   rl: RL,
   fineTuning: FINE_TUNING,
   checkpoints: { steps: ({ items }: Required<FieldLimit>): Json => ({ steps: list(items, (index) => 1_000_000 + index) }) },
@@ -354,6 +361,7 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
     case "artifact":
       return { project: "largest", name: `artifact-${number}`, ...fields };
     case "sft":
+    case "preference":
       return { model_id: modelId, training_data_url: dataUrl, ...fields };
     case "rl":
       return { model_id: modelId, ...fields };
@@ -401,6 +409,7 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
     checkpoints: ["DELETE", `/v1/preview/models/${existing.modelId}/checkpoints`],
     artifact: ["POST", "/v1/preview/artifacts"],
     sft: ["POST", "/v1/preview/sft-training-jobs"],
+    preference: ["POST", "/v1/preview/preference-training-jobs"],
     rl: ["POST", "/v1/preview/training-jobs"],
     fineTuning: ["POST", "/v1/fine_tuning/jobs"],
     session: ["POST", "/v1/preview/sessions"],

@@ -16,6 +16,10 @@ test.each([
   [135e6, "rl", false, 5e-5],
   [8e9, "rl", false, 5e-6],
   [8e9, "sft", false, 5e-5],
+  [816_000, "preference", false, 1e-5],
+  [816_000, "preference", true, 3e-5],
+  [135e6, "preference", true, 3e-5],
+  [8e9, "preference", false, 1e-6],
 ] as const)("a model of %d parameters trained by %s (adapter: %s) has the default rate %d", (parameters, kind, isAdapter, rate) => {
   expect(rateFor(parameters, kind, isAdapter).rate).toBe(rate);
 });

@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { listOf, uuid } from "./common.ts";
+import { jobType } from "./training-job.ts";
 
 /** Schema of {@link CheckpointLineage}. */
 export const checkpointLineage = z.looseObject({
@@ -12,7 +13,7 @@ export const checkpointLineage = z.looseObject({
   /** Job that produced the checkpoint from its parent; null for step 0. */
   job_id: uuid.nullable(),
   /** Kind of that job; null for step 0. */
-  job_type: z.literal(["rl", "sft"]).nullable(),
+  job_type: jobType.nullable(),
 });
 /** Origin of a checkpoint's weights. @interface */
 export type CheckpointLineage = z.infer<typeof checkpointLineage>;

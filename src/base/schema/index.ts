@@ -15,6 +15,7 @@ export * from "./file.ts";
 export * from "./fine-tuning.ts";
 export * from "./graders.ts";
 export * from "./health.ts";
+export * from "./job-config.ts";
 export * from "./messages.ts";
 export * from "./model.ts";
 export * from "./responses.ts";

@@ -58,7 +58,7 @@ export interface RunSummary {
   /** Path of the directory inside its root, such as `arithmetic/rl`; the name of the directory if it is a root itself. */
   readonly name: string;
   /** Kind of training; null if the configuration has none. */
-  readonly kind: "rl" | "sft" | null;
+  readonly kind: "rl" | "sft" | "preference" | null;
   readonly model: string | null;
   readonly baseModel: string | null;
   readonly state: RunStateName;

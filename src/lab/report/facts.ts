@@ -77,12 +77,16 @@ function baseModelOf(config: unknown): string | null {
 
 /** Returns the kind of training, the model and the base model that a configuration names; null for each that it does not name. */
 export function configSummary(config: unknown): {
-  readonly kind: "rl" | "sft" | null;
+  readonly kind: "rl" | "sft" | "preference" | null;
   readonly model: string | null;
   readonly baseModel: string | null;
 } {
   const kind = property(config, "kind");
-  return { kind: kind === "rl" || kind === "sft" ? kind : null, model: modelOf(config), baseModel: baseModelOf(config) };
+  return {
+    kind: kind === "rl" || kind === "sft" || kind === "preference" ? kind : null,
+    model: modelOf(config),
+    baseModel: baseModelOf(config),
+  };
 }
 
 /** Returns the title of a run: `name` of its configuration, or the name of its environment, else the name of its directory. */

@@ -32,7 +32,7 @@ export interface Lineage {
   /** Job that produced the checkpoint from its parent; null for step 0. */
   readonly jobId: string | null;
   /** Kind of that job; null for step 0. */
-  readonly jobType: "rl" | "sft" | null;
+  readonly jobType: "rl" | "sft" | "preference" | null;
 }
 
 /**

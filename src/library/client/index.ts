@@ -16,7 +16,15 @@ export { ModelCheckpoint, type Checkpoints, type DownloadOptions, type Lineage, 
 export type { ConnectOptions } from "./connect.ts";
 export { ConnectionError, HttpError, ProtocolError, type HttpErrorOptions } from "./errors.ts";
 export { Job, type JobResult } from "./job.ts";
-export { Model, type GroupSource, type ModelPolicy, type SftDataset, type TrainOptions, type TrainSftOptions } from "./model.ts";
+export type { PreferenceDataset, SftDataset } from "./job-bodies.ts";
+export {
+  Model,
+  type GroupSource,
+  type ModelPolicy,
+  type TrainOptions,
+  type TrainPreferencesOptions,
+  type TrainSftOptions,
+} from "./model.ts";
 export type { ListModelsOptions, Models } from "./models.ts";
 export type { ListOptions } from "./pages.ts";
 export type { BatchFinding, ExamineOptions, FollowOptions } from "./ports.ts";
@@ -41,6 +49,7 @@ export type {
   JobEvent,
   ModelInfo,
   ModelSummary,
+  PreferenceOptions,
   RlOptions,
   ServedModel,
   SftOptions,

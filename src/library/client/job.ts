@@ -12,8 +12,8 @@ export interface JobResult {
 }
 
 /**
- * A training job, returned by {@link Model.train} and {@link Model.trainSft}. The job runs on the service independently of any follower and
- * can be followed any number of times.
+ * A training job, returned by {@link Model.train}, {@link Model.trainSft} and {@link Model.trainPreferences}. The job runs on the service
+ * independently of any follower and can be followed any number of times.
  *
  * @example
  * ```ts

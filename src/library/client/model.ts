@@ -2,8 +2,6 @@ import { NotFoundError } from "../../base/errors.ts";
 import { refuse } from "../../base/util/values.ts";
 import {
   rlConfig,
-  sftConfig,
-  sftExperimentalConfig,
   type ChatCompletion,
   type ChatCompletionRequest,
   type LoraConfig,
@@ -16,33 +14,17 @@ import { Job } from "./job.ts";
 import { examinationOf } from "./examination.ts";
 import type { BatchFinding } from "./ports.ts";
 import type { Service } from "./service.ts";
-import { type DeletedModel, type ModelInfo, type RlOptions, type SftOptions } from "./wire.ts";
-import { optionNames, withOptionNames } from "./option-names.ts";
+import { PREFERENCE_NAMES, preferenceBody, RL_NAMES, SFT_NAMES, sftBody, type PreferenceDataset, type SftDataset } from "./job-bodies.ts";
+import { type DeletedModel, type ModelInfo, type PreferenceOptions, type RlOptions, type SftOptions } from "./wire.ts";
+import { withOptionNames } from "./option-names.ts";
 import { optionsToWire } from "./options.ts";
 
 /** Options of {@link Model.train}. */
 export type TrainOptions = RlOptions & CreateOptions;
 /** Options of {@link Model.trainSft}. */
 export type TrainSftOptions = SftOptions & CreateOptions;
-
-/** Dataset of a supervised job: an address `artifact:///entity/project/name:vN`, or the result of `uploadDataset`. */
-export type SftDataset =
-  | string
-  | {
-      /** Address of the training data. */
-      readonly url: string;
-      /** Address of the validation data; null = none. */
-      readonly validationUrl: string | null;
-    };
-
-/** Options of {@link Model.train} by their wire paths, to name them in errors of the service. */
-const RL_NAMES = optionNames(rlConfig, "experimental_config.");
-/** Options of {@link Model.trainSft} by their wire paths. */
-const SFT_NAMES = new Map([
-  ...optionNames(sftConfig, "config."),
-  ...optionNames(sftExperimentalConfig, "experimental_config."),
-  ["training_data_url", "dataset"],
-]);
+/** Options of {@link Model.trainPreferences}. */
+export type TrainPreferencesOptions = PreferenceOptions & CreateOptions;
 
 /** Weights of one checkpoint, ready to sample from; usable wherever a `Policy` is expected. */
 export interface ModelPolicy {
@@ -268,21 +250,37 @@ export class Model implements ModelInfo {
    * ```
    */
   async trainSft(dataset: SftDataset, { signal, timeoutMs, idempotencyKey, ...settings }: TrainSftOptions = {}): Promise<Job> {
-    const { url, validationUrl } = typeof dataset === "string" ? { url: dataset, validationUrl: null } : dataset;
-    const { validationDataUrl = settings.validationSplit === undefined ? (validationUrl ?? undefined) : undefined } = settings;
-    const fields = optionsToWire(sftConfig.extend(sftExperimentalConfig.shape), { ...settings, validationDataUrl });
-    const config = sftConfig.strip().parse(fields);
-    const experimental = sftExperimentalConfig.strip().parse(fields);
+    const body = sftBody(this.id, dataset, settings);
     const baselineStep = await this.#baselineStep(signal);
-    const body = {
-      model_id: this.id,
-      training_data_url: url,
-      config,
-      // The field is omitted when empty, because a service without the extensions may reject it.
-      ...(Object.keys(experimental).length === 0 ? {} : { experimental_config: experimental }),
-    };
     const { id } = await withOptionNames(SFT_NAMES, () =>
       this.#service.trainingJobs.createSft(body, { signal, timeoutMs, idempotencyKey }),
+    );
+    return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
+  }
+
+  /**
+   * Starts a preference job (DPO) on uploaded pairs (see `uploadPreferences`). Extension.
+   *
+   * @param dataset - Address `artifact:///entity/project/name:vN`, or the result of `uploadPreferences`, as for {@link trainSft}.
+   * @param options - Settings of the job, signal, time limit and idempotency key.
+   * @returns the created job.
+   * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds.
+   * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const job = await model.trainPreferences("artifact:///local/demo/pairs:v0", { beta: 0.1, referenceStep: "start" });
+   * await job.done();
+   * ```
+   */
+  async trainPreferences(
+    dataset: PreferenceDataset,
+    { signal, timeoutMs, idempotencyKey, ...settings }: TrainPreferencesOptions = {},
+  ): Promise<Job> {
+    const body = preferenceBody(this.id, dataset, settings);
+    const baselineStep = await this.#baselineStep(signal);
+    const { id } = await withOptionNames(PREFERENCE_NAMES, () =>
+      this.#service.trainingJobs.createPreference(body, { signal, timeoutMs, idempotencyKey }),
     );
     return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
   }

@@ -7,6 +7,7 @@ import {
   trainedTokens,
   trainingJob,
   trainingJobList,
+  type CreatePreferenceJobRequest,
   type CreateRlJobRequest,
   type CreateSftJobRequest,
   type JobEventList,
@@ -37,7 +38,7 @@ export interface ListEventsOptions extends CallOptions {
 }
 
 /**
- * The `trainingJobs` resource, with bodies as on the wire. `model.train` and `model.trainSft` are the high-level equivalents.
+ * The `trainingJobs` resource, with bodies as on the wire. `model.train`, `model.trainSft` and `model.trainPreferences` are the high-level equivalents.
  *
  * @example
  * ```ts
@@ -101,6 +102,20 @@ export interface TrainingJobs {
    * ```
    */
   createSft(body: CreateSftJobRequest, options?: CreateOptions): Promise<Pick<TrainingJobInfo, "id">>;
+  /**
+   * Creates a preference job over an uploaded artifact, with an idempotency key as {@link createRl}. Extension.
+   *
+   * @param body - Model, `artifact:///` address and settings.
+   * @param options - Signal, time limit and idempotency key.
+   * @returns the ID of the job.
+   * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * await service.trainingJobs.createPreference({ model_id: model.id, training_data_url: "artifact:///local/demo/pairs:v0" });
+   * ```
+   */
+  createPreference(body: CreatePreferenceJobRequest, options?: CreateOptions): Promise<Pick<TrainingJobInfo, "id">>;
   /**
    * Cancels an unfinished job; a running job stops at its next step. Extension.
    *
@@ -173,6 +188,7 @@ export function trainingJobsResource(api: Api): TrainingJobs {
     get: async (jobId, options = {}) => readFields(trainingJob, await callJson(api, "GET", path(jobId), options), "training job"),
     createRl: (body, options = {}) => create("/v1/preview/training-jobs", body, options),
     createSft: (body, options = {}) => create("/v1/preview/sft-training-jobs", body, options),
+    createPreference: (body, options = {}) => create("/v1/preview/preference-training-jobs", body, options),
     cancel: async (jobId, options = {}) => {
       // Idempotent: cancelling twice has the effect of cancelling once.
       const answer = await callJson(api, "POST", `${path(jobId)}/cancel`, { ...options, retry: "idempotent" });

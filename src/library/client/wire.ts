@@ -8,6 +8,7 @@ import type {
   LoraConfig,
   Model as WireModel,
   RlConfig,
+  PreferenceConfig,
   SftConfig,
   SftExperimentalConfig,
 } from "../../base/schema/index.ts";
@@ -108,7 +109,7 @@ export interface TrainingJobInfo {
   /** UUID of the trained model. */
   readonly modelId: string | null;
   /** Kind of training. */
-  readonly type: "rl" | "sft" | null;
+  readonly type: "rl" | "sft" | "preference" | null;
   /** State at the time of the request. */
   readonly status: "queued" | "running" | "succeeded" | "failed" | "cancelled" | null;
   /** Time at which the service accepted the job, ISO 8601. */
@@ -171,6 +172,8 @@ export type JobEvent = {
 export type RlOptions = Partial<CamelKeys<RlConfig>>;
 /** Settings of an SFT job: `config` and `experimental_config` in camelCase. */
 export type SftOptions = Partial<CamelKeys<SftConfig> & CamelKeys<SftExperimentalConfig>>;
+/** Settings of a preference job: its `config` in camelCase. Absent settings have the service's defaults. */
+export type PreferenceOptions = Partial<CamelKeys<PreferenceConfig>>;
 
 /** Fields of a schema in camelCase. Fields that a service may omit are null instead. */
 type FromWire<S extends z.ZodRawShape> = {

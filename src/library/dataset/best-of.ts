@@ -93,7 +93,8 @@ function isConstant({ rewards }: TrajectoryGroup): boolean {
   return rewards.every((reward) => reward === rewards[0]);
 }
 
-function checkedGroup(value: TrajectoryGroup): TrajectoryGroup {
+/** Returns a group unchanged. @throws ArgumentError `E_ARGUMENT` for any other value. */
+export function checkedGroup(value: TrajectoryGroup): TrajectoryGroup {
   if (TrajectoryGroup.isInstance(value)) return value;
   const got = value === null ? "null" : ((value as object).constructor?.name ?? typeof value);
   throw new ArgumentError(`Expected a TrajectoryGroup, got ${got}; \`readTrajectoryGroups\` reads groups`, { param: "groups" });

@@ -137,7 +137,13 @@ function examplesOf(trajectory: Trajectory): ChatExample[] {
   const weight = typeof wire["weight"] === "number" ? wire["weight"] : undefined;
   return (
     [wire, ...wire.additional_histories]
-      .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls, chatTemplateKwargs, weight }))
+      .map((history) => ({
+        messages: trainingMessages(history),
+        tools: history.tools ?? [],
+        parallelToolCalls,
+        chatTemplateKwargs,
+        weight,
+      }))
       // A main history without a trained message is kept, so that writing it fails instead of dropping it silently.
       .filter(({ messages }, index) => index === 0 || messages.some(isTrained))
   );
@@ -146,11 +152,11 @@ function examplesOf(trajectory: Trajectory): ChatExample[] {
 /** Returns the messages of all histories that a service trains, the main history first. */
 export function trainedMessages(trajectory: Trajectory): RequestMessage[] {
   const wire = trajectory.toJSON();
-  return [wire, ...wire.additional_histories].flatMap((history) => messagesOf(history).filter(isTrained));
+  return [wire, ...wire.additional_histories].flatMap((history) => trainingMessages(history).filter(isTrained));
 }
 
 /** Returns a history as plain messages, with `weight: 0` on the assistant messages that a service does not train. */
-function messagesOf({ messages_and_choices: items }: History): RequestMessage[] {
+export function trainingMessages({ messages_and_choices: items }: History): RequestMessage[] {
   const isSampled = items.some(isChoice);
   return items.map((item) => {
     const message = requestMessageOf(item);

@@ -17,6 +17,8 @@ export type { ReadOptions, WriteOptions, WrittenFile } from "./jsonl.ts";
 export type { Identity } from "./keys.ts";
 export type { DatasetMetadata } from "./metadata.ts";
 export type { Patterns } from "./paths.ts";
+export type { PreferencePair } from "../../base/trajectory/preference-pair.ts";
+export { preferencePairs, readPreferences, writePreferences, type PreferencePairs, type PreferencePairsOptions } from "./preferences.ts";
 export { readTrajectories, readTrajectoryGroups, writeTrajectories, writeTrajectoryGroups } from "./trajectories.ts";
 export type {
   Reward,
@@ -27,6 +29,7 @@ export type {
   RewardScore,
   ScoredTrajectory,
 } from "../../base/trajectory/scoring.ts";
+export { uploadPreferences, type UploadPreferencesOptions } from "./upload-preferences.ts";
 export { uploadDataset, type ArtifactUploader, type StoredVersion, type UploadDatasetOptions, type UploadedDataset } from "./upload.ts";
 export { writeDataset, type Examples, type WriteDatasetOptions, type WrittenDataset } from "./write-dataset.ts";
 export { fromAtif, readAtif, toAtif, writeAtif } from "./formats/atif.ts";

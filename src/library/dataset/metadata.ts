@@ -8,16 +8,14 @@ import type { WrittenFile } from "./jsonl.ts";
 /** Name of the file that describes the data file in the same directory. */
 export const METADATA_FILE = "metadata.json";
 
-/** Content of `metadata.json`. Its values are flat: an upload also sends it as the metadata of the artifact, which has no nested values. */
-export interface DatasetMetadata {
+/** Description of a data file. Its values are flat: an upload also sends it as the metadata of the artifact, which has no nested values. */
+export interface FileMetadata {
   /** Format of the data file: JSON Lines. */
   readonly format: "jsonl";
   /** Version of the record format. */
   readonly schema_version: number;
   /** Name of the data file, in the same directory. */
   readonly file: string;
-  /** Number of trajectories in the data file, one per line. */
-  readonly num_trajectories: number;
   /** Size of the data file on disk in bytes. */
   readonly size_bytes: number;
   /** SHA-256 of the data file, in lowercase hexadecimal. */
@@ -25,32 +23,44 @@ export interface DatasetMetadata {
   readonly [key: string]: string | number;
 }
 
+/** Content of `metadata.json` of a dataset of trajectories. */
+export interface DatasetMetadata extends FileMetadata {
+  /** Number of trajectories in the data file, one per line. */
+  readonly num_trajectories: number;
+}
+
 /** Properties that a reader needs; the version is checked separately, with an error that names it. */
 const readProperties = z.looseObject({ schema_version: z.unknown(), file: z.string(), num_trajectories: z.int().min(0) });
 
-/** Returns the metadata of a written file. Entries of `extra` do not replace the properties of {@link DatasetMetadata}. */
-export function describeFile(
+/**
+ * Returns the metadata of a written file. Entries of `extra` do not replace the properties of {@link FileMetadata} and the number of lines.
+ *
+ * @param countKey - Key of the number of lines.
+ */
+export function describeFile<K extends "num_trajectories" | "num_pairs">(
   { path, count, sizeBytes, sha256 }: WrittenFile,
+  countKey: K,
   extra: Readonly<Record<string, string | number>> = {},
-): DatasetMetadata {
+): FileMetadata & Readonly<Record<K, number>> {
+  const counted = { [countKey]: count } as Readonly<Record<K, number>>;
   return {
     ...extra,
     format: "jsonl",
     schema_version: SCHEMA_VERSION,
     file: basename(path),
-    num_trajectories: count,
+    ...counted,
     size_bytes: sizeBytes,
     sha256,
   };
 }
 
 /** Writes {@link metadataText} to `metadataPath` and waits until the data has reached the disk. */
-export async function writeMetadata(metadataPath: string, metadata: DatasetMetadata): Promise<void> {
+export async function writeMetadata(metadataPath: string, metadata: FileMetadata): Promise<void> {
   await writeFile(metadataPath, metadataText(metadata), { flush: true });
 }
 
 /** Returns the text of `metadata.json`, the same on disk and in an upload. */
-export function metadataText(metadata: DatasetMetadata): string {
+export function metadataText(metadata: FileMetadata): string {
   return `${JSON.stringify(metadata, null, 2)}\n`;
 }
 

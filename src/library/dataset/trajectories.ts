@@ -181,5 +181,7 @@ function notATrajectory(value: unknown): string | null {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return "expected a trajectory object";
   if ("messages_and_choices" in value) return null;
   if ("messages" in value) return "expected a trajectory with `messages_and_choices`, got a chat example; `readChatJsonl` reads those";
+  if ("chosen" in value || "preferred_output" in value)
+    return "expected a trajectory with `messages_and_choices`, got a preference pair; `readPreferences` and `whetstone prefer` read those";
   return "expected a trajectory with `messages_and_choices`";
 }

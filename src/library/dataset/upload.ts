@@ -4,8 +4,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DataError } from "../../base/errors.ts";
-import { METADATA_FILE, metadataText } from "./metadata.ts";
-import { writeDataset, type Examples, type WrittenDataset } from "./write-dataset.ts";
+import { METADATA_FILE, metadataText, type FileMetadata } from "./metadata.ts";
+import { writeDataset, type Examples } from "./write-dataset.ts";
 
 /** Version in an artifact store, with the fields that uploading reads. */
 export interface StoredVersion {
@@ -85,16 +85,13 @@ export interface UploadDatasetOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Addresses of uploaded data; `model.trainSft` and `trainSft` accept the object as dataset. */
+/** Addresses of uploaded data; `model.trainSft`, `model.trainPreferences` and the runs accept the object as dataset. */
 export interface UploadedDataset {
   /** Address of the training data: `artifact:///entity/project/name:vN`. */
   readonly url: string;
   /** Address of the validation data, `artifact:///entity/project/name-validation:vN`; null without `validation`. */
   readonly validationUrl: string | null;
 }
-
-/** File name under which the service looks for data. */
-const DATA_FILE = "trajectories.jsonl";
 
 /**
  * Uploads training data as an artifact version: `trajectories.jsonl` and `metadata.json`.
@@ -117,29 +114,54 @@ const DATA_FILE = "trajectories.jsonl";
  * const job = await model.trainSft(data, { batchSize: 16, learningRate: 2e-4 });
  * ```
  */
-export async function uploadDataset(service: ArtifactUploader, options: UploadDatasetOptions): Promise<UploadedDataset> {
+export function uploadDataset(service: ArtifactUploader, options: UploadDatasetOptions): Promise<UploadedDataset> {
+  return uploadHalves(service, options, (directory, examples: Examples, signal) => writeDataset(directory, examples, { signal }));
+}
+
+/** Destination and halves of an upload. */
+export interface UploadHalvesOptions<T> extends Pick<UploadDatasetOptions, "name" | "project" | "entity" | "signal"> {
+  readonly train: T;
+  readonly validation?: T | undefined;
+}
+
+/** Data file with the content of its `metadata.json`. */
+export interface DescribedFile {
+  readonly path: string;
+  readonly metadata: FileMetadata;
+}
+
+/**
+ * Writes both halves of a dataset locally, and uploads each as an artifact version.
+ *
+ * @param write - Writes and checks one half in a directory.
+ * @throws DataError `E_DATA`, with the half as param, for an error of `write`; the errors of {@link uploadDataset}.
+ */
+export async function uploadHalves<T>(
+  service: ArtifactUploader,
+  options: UploadHalvesOptions<T>,
+  write: (directory: string, half: T, signal: AbortSignal | undefined) => Promise<DescribedFile>,
+): Promise<UploadedDataset> {
   const { name, train, validation, signal } = options;
   signal?.throwIfAborted();
   const directory = await mkdtemp(join(tmpdir(), "whetstone-dataset-"));
+  const written = async (param: "train" | "validation", half: T): Promise<DescribedFile> => {
+    try {
+      return await write(join(directory, param), half, signal);
+    } catch (error) {
+      if (!(error instanceof DataError) || signal?.aborted) throw error;
+      throw new DataError(`\`${param}\`: ${error.message}`, { cause: error, param });
+    }
+  };
   try {
     // Both data sets are written before the first upload, so that an invalid item in either prevents uploading.
-    const trainFile = await write("train", train);
-    const validationFile = validation === undefined ? null : await write("validation", validation);
+    const trainFile = await written("train", train);
+    const validationFile = validation === undefined ? null : await written("validation", validation);
     if (validationFile === null) return { url: await upload(service, trainFile, options), validationUrl: null };
     const validationUrl = await upload(service, validationFile, { ...options, name: `${name}-validation` });
     const metadata = { ...trainFile.metadata, validation_url: validationUrl };
     return { url: await upload(service, { ...trainFile, metadata }, options), validationUrl };
   } finally {
     await rm(directory, { recursive: true, force: true });
-  }
-
-  async function write(param: "train" | "validation", examples: Examples): Promise<WrittenDataset> {
-    try {
-      return await writeDataset(join(directory, param), examples, { signal });
-    } catch (error) {
-      if (!(error instanceof DataError) || signal?.aborted) throw error;
-      throw new DataError(`\`${param}\`: ${error.message}`, { cause: error, param });
-    }
   }
 }
 
@@ -153,12 +175,12 @@ interface UploadFile {
 /** Uploads a written dataset as one artifact version. @returns its address. */
 async function upload(
   { artifacts }: ArtifactUploader,
-  { path, metadata }: WrittenDataset,
+  { path, metadata }: DescribedFile,
   { project = "datasets", name, entity, signal }: Pick<UploadDatasetOptions, "project" | "name" | "entity" | "signal">,
 ): Promise<string> {
   const text = metadataText(metadata);
   const files: readonly UploadFile[] = [
-    { path: DATA_FILE, sha256: metadata.sha256, body: () => createReadStream(path) },
+    { path: metadata.file, sha256: metadata.sha256, body: () => createReadStream(path) },
     { path: METADATA_FILE, sha256: sha256(text), body: text },
   ];
   // The same content under the same name has the same key, so that a repeated upload resumes its version.

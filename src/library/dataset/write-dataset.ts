@@ -62,7 +62,7 @@ export async function writeDataset(
   const written = await writeTrajectories(join(directory, gzip ? "trajectories.jsonl.gz" : "trajectories.jsonl"), trajectories(), {
     signal,
   });
-  const described = describeFile(written, metadata);
+  const described = describeFile(written, "num_trajectories", metadata);
   await writeMetadata(metadataPath, described);
   return { ...written, metadata: described };
 }

@@ -4,7 +4,7 @@ import type { DiskSpace } from "../disk/space.ts";
 import { findStateDirectory } from "../disk/stored-path.ts";
 import { remove } from "../disk/files.ts";
 import { checkpointBytes } from "./disk-use.ts";
-import type { RlJobConfig } from "../store/job-configs.ts";
+import type { PreferenceJobConfig, RlJobConfig } from "../store/job-configs.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import type { Policies } from "../models/policies.ts";
@@ -37,7 +37,7 @@ export class Retention {
   /**
    * Deletes the oldest checkpoints until the total size fits the budget. Never deletes the newest checkpoint of a model (the next job
    * starts from it), step 0, pinned checkpoints, checkpoints that are being sampled from, downloaded or copied, and checkpoints that an
-   * unfinished job uses as KL reference. If these alone exceed the budget, only logs a warning.
+   * unfinished job uses as reference policy. If these alone exceed the budget, only logs a warning.
    *
    * @returns the deleted checkpoints.
    */
@@ -99,7 +99,7 @@ function deleteIdle(
     if (row === undefined) return "gone";
     const newest = await newestStep(transaction, modelId);
     if (row.pinned === 1 || step === 0 || step === newest) return "needed";
-    if (await isKlReference(transaction, { modelId, step, newest: newest ?? 0 })) return "needed";
+    if (await isReference(transaction, { modelId, step, newest: newest ?? 0 })) return "needed";
     // A request that looks up the checkpoint from here on finds it deleted.
     if (uses.isHeld(id) || policies.isLeased(id)) return "needed";
     await transaction.deleteFrom("checkpoints").where("id", "=", id).execute();
@@ -117,19 +117,20 @@ async function newestStep(store: Store, modelId: string): Promise<number | null>
   return newest;
 }
 
-/** Whether an unfinished RL job of the model may use the step as KL reference. */
-async function isKlReference(
+/** Whether an unfinished job of the model may use the step as reference policy. */
+async function isReference(
   store: Store,
   { modelId, step, newest }: { readonly modelId: string; readonly step: number; readonly newest: number },
 ): Promise<boolean> {
   const jobs = await store
     .selectFrom("jobs")
-    .select("config")
+    .select(["type", "config"])
     .where("model_id", "=", modelId)
-    .where("type", "=", "rl")
+    .where("type", "in", ["rl", "preference"])
     .where("status", "in", LIVE_STATUSES)
     .execute();
-  return jobs.some(({ config }) => {
+  return jobs.some(({ type, config }) => {
+    if (type === "preference") return (JSON.parse(config) as PreferenceJobConfig).config?.reference_step === step;
     const { experimental_config: settings } = JSON.parse(config) as RlJobConfig;
     const lag = settings?.kl_penalty_step_lag ?? null;
     // A lag counts from the newest step when the job starts, which is at least the current newest step.

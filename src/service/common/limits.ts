@@ -10,7 +10,7 @@ export interface ServiceLimits {
   readonly maxIdlePolicies: number;
   /** Max trained models that stay loaded between jobs. @default 2 */
   readonly maxWarmModels: number;
-  /** Optimizer steps between two commits of an SFT job's progress. A crash loses at most this many steps. @default 50 */
+  /** Optimizer steps between two commits of the progress of an SFT or preference job. A crash loses at most this many steps. @default 50 */
   readonly commitEverySteps: number;
   /** Trainer crashes during one job, without a commit of progress in between, after which the job fails. @default 5 */
   readonly maxJobAttempts: number;

@@ -55,6 +55,15 @@ export function storedReport(jobId: string): string {
 }
 
 /**
+ * Returns the path of a preference job's log-probabilities under its reference policy, relative to the data directory.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for an id that is not a file name.
+ */
+export function storedReference(jobId: string): string {
+  return `jobs/${requireId(jobId, "training job")}/reference-logprobs.bin`;
+}
+
+/**
  * Returns the path of a blob (the contents of an artifact file), relative to the data directory.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for anything but a SHA-256 digest.

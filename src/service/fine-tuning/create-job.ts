@@ -18,7 +18,7 @@ import { appendEvent, insertJob } from "../store/jobs.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { DataWork } from "../training-data/data-work.ts";
-import { sftSource } from "../training-data/sft-data.ts";
+import { exampleSource } from "../training-data/example-data.ts";
 import { planSupervised, requestedHyperparameters, resolveHyperparameters } from "./hyperparameters.ts";
 import { jobToWire, type StoredRequest } from "./wire.ts";
 
@@ -208,7 +208,7 @@ async function planSupervisedJob(context: CreationContext, { request, seed, star
   const asked = requestedHyperparameters(request);
   const base = await engine.describeBase(start.baseModel);
   const read = async (artifact: StoredArtifact, param: string) =>
-    work.data.sftData(await sftSource(artifact, { base, files, assistantTurns: "all", param }));
+    work.data.examples(await exampleSource(artifact, { base, files, kind: { name: "sft", assistantTurns: "all" }, param }));
   const { examples, droppedExamples } = await read(data.training, "training_file");
   const { validation } = data;
   if (validation !== null) await read(validation, "validation_file");

@@ -5,7 +5,7 @@ import type { DeleteArtifactResponse, DeleteJobResponse, DeleteTokensResponse } 
 import { removeBlob, type BlobContext } from "../artifacts/remove-blob.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
-import type { SftJobConfig } from "../store/job-configs.ts";
+import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import { removeTokenReport } from "../jobs/token-report.ts";
 import { artifactUrl } from "../common/names.ts";
 import { getArtifact } from "../store/artifacts.ts";
@@ -56,12 +56,12 @@ async function readerOf(store: Store, artifactId: string): Promise<JobRow | null
   const jobs = await store
     .selectFrom("jobs")
     .selectAll()
-    .where("type", "=", "sft")
+    .where("type", "in", ["sft", "preference"])
     .where("status", "in", LIVE_STATUSES)
     .orderBy("seq")
     .execute();
   const reads = ({ config }: JobRow) => {
-    const { artifact_id, validation_artifact_id } = JSON.parse(config) as SftJobConfig;
+    const { artifact_id, validation_artifact_id } = JSON.parse(config) as SftJobConfig | PreferenceJobConfig;
     return artifact_id === artifactId || validation_artifact_id === artifactId;
   };
   return jobs.find(reads) ?? null;

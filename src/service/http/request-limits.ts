@@ -49,6 +49,18 @@ export const TRAJECTORY_LIMITS: FieldLimits = {
   logs: { items: 4096 },
 };
 
+/** Limits of the lists in a line with a preference pair. */
+export const PREFERENCE_LIMITS: FieldLimits = {
+  "input.messages": { items: 4096 },
+  "input.tools": { items: 1024 },
+  preferred_output: { items: 4096 },
+  non_preferred_output: { items: 4096 },
+  prompt: { items: 4096 },
+  chosen: { items: 4096 },
+  rejected: { items: 4096 },
+  tools: { items: 1024 },
+};
+
 /** Returns the limits of the chat fields, also under their other names. */
 function chatLimits(): FieldLimits {
   const limits = FIELD_ROWS.flatMap(([name, { limit = {}, parts = {}, alias = name }]) => {
@@ -98,6 +110,14 @@ export const REQUEST_LIMITS = {
       "config.learning_rate": { items: 100_000 },
       "config.metric_logging": { json: 1024 },
       "experimental_config.validation_data_url": { characters: REFERENCE },
+    },
+  },
+  preference: {
+    body: SMALL_BODY,
+    fields: {
+      training_data_url: { characters: REFERENCE },
+      "config.learning_rate": { items: 100_000 },
+      "config.validation_data_url": { characters: REFERENCE },
     },
   },
   rl: {

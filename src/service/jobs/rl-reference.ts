@@ -4,7 +4,7 @@ import type { KlReference } from "../../learner/index.ts";
 import { checkpointAt } from "../store/checkpoints.ts";
 import type { CheckpointRow } from "../store/tables.ts";
 import type { JobScope } from "./run-job.ts";
-import { loraOf } from "./warm-models.ts";
+import { withReferencePolicy } from "./reference-policy.ts";
 
 /**
  * Returns log-probabilities of `rows` under the reference policy of a KL penalty: another checkpoint of the job's model, or its base. The
@@ -12,32 +12,22 @@ import { loraOf } from "./warm-models.ts";
  *
  * @throws NotFoundError `E_NOT_FOUND` if the checkpoint does not exist.
  */
-export async function referenceLogprobs(
-  { context, model, checkpoint, signal }: JobScope,
-  rows: readonly Row[],
-  reference: KlReference,
-): Promise<Logprobs[]> {
-  const { engine, store, files } = context;
-  let from: CheckpointRow | null = null;
-  if (reference.kind !== "base") {
-    const step = reference.kind === "step" ? reference.step : Math.max(0, checkpoint.step - reference.steps);
-    const found = await checkpointAt(store, model.id, step);
-    if (found === undefined) {
-      throw new NotFoundError(
-        `The KL penalty measures from step ${step}, and the model has no such checkpoint. Name one that exists, and keep it while it is needed`,
-        { param: reference.kind === "step" ? "experimental_config.kl_penalty_reference_step" : "experimental_config.kl_penalty_step_lag" },
-      );
-    }
-    from = found.state_dir === null ? null : found;
-  }
-  const spec = { base: model.base_model, ...loraOf(model), seed: model.seed };
-  const handle =
-    from === null
-      ? await engine.createModel(spec, { signal })
-      : await files.useCheckpoint(model, from, (path) => engine.createModel({ ...spec, from: path }, { signal }));
-  try {
-    return await engine.forward(handle, rows, { signal });
-  } finally {
-    await engine.unload(handle);
-  }
+export async function referenceLogprobs(scope: JobScope, rows: readonly Row[], reference: KlReference): Promise<Logprobs[]> {
+  const checkpoint = reference.kind === "base" ? null : await referenceCheckpoint(scope, reference);
+  const { context, signal } = scope;
+  return withReferencePolicy(scope, checkpoint, (handle) => context.engine.forward(handle, rows, { signal }));
+}
+
+/** Returns the checkpoint of a reference. @throws NotFoundError `E_NOT_FOUND` if it does not exist. */
+async function referenceCheckpoint(
+  { context, model, checkpoint }: JobScope,
+  reference: Exclude<KlReference, { readonly kind: "base" }>,
+): Promise<CheckpointRow> {
+  const step = reference.kind === "step" ? reference.step : Math.max(0, checkpoint.step - reference.steps);
+  const found = await checkpointAt(context.store, model.id, step);
+  if (found !== undefined) return found;
+  throw new NotFoundError(
+    `The KL penalty measures from step ${step}, and the model has no such checkpoint. Name one that exists, and keep it while it is needed`,
+    { param: reference.kind === "step" ? "experimental_config.kl_penalty_reference_step" : "experimental_config.kl_penalty_step_lag" },
+  );
 }

@@ -3,6 +3,7 @@ import { messageOf } from "../../base/util/values.ts";
 import { logFailure } from "../common/logger.ts";
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
 import type { BlobStore } from "../artifacts/blob-store.ts";
+import type { FileDigest } from "../disk/digests.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { Policies } from "../models/policies.ts";
@@ -12,10 +13,11 @@ import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
+import { runPreferenceSteps } from "./preference.ts";
 import { runRlStep } from "./rl.ts";
 import { runSftSteps } from "./sft.ts";
-import { addCheckpoint, commitCheckpoint, commitProgress, startingPoint } from "./states.ts";
-import type { AddedCheckpoint, CommitContext, NewEvent } from "./states.ts";
+import { addCheckpoint, commitCheckpoint, commitProgress, recordJobFile, startingPoint } from "./states.ts";
+import type { AddedCheckpoint, CommitContext, NewEvent, Trained } from "./states.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 import type { WarmModels } from "./warm-models.ts";
 
@@ -32,7 +34,7 @@ export interface RunContext extends CommitContext {
   readonly space: DiskSpace;
 }
 
-/** Context of a running job for the RL and the SFT trainer. */
+/** Context of a running job for its trainer. */
 export interface JobScope {
   readonly context: RunContext;
   readonly job: JobRow;
@@ -48,6 +50,8 @@ export interface JobScope {
   readonly emit: (event: NewEvent) => Promise<void>;
   /** Commits the first `steps` optimizer steps, so that they survive a crash. */
   readonly commitProgress: (steps: number) => Promise<void>;
+  /** Records the digest of a file in the job's directory. */
+  readonly recordFile: (storedPath: string, digest: FileDigest) => Promise<void>;
   /** Adds a checkpoint of the current weights after the commit of their progress; see `addCheckpoint` of `states.ts`. */
   readonly addCheckpoint: (checkpoint: AddedCheckpoint) => Promise<void>;
   /** Whether the job is to stop after its current step, with a {@link JobPaused}. */
@@ -59,6 +63,13 @@ export interface RunControls {
   readonly signal: AbortSignal;
   readonly isPausing: () => boolean;
 }
+
+/** Trainers by kind of job. */
+const TRAINERS: Readonly<Record<JobRow["type"], (scope: JobScope) => Promise<Trained>>> = {
+  rl: runRlStep,
+  sft: runSftSteps,
+  preference: runPreferenceSteps,
+};
 
 /**
  * Runs a queued job until its checkpoint is committed. On an error, the job's row still says `running`, and the model is unloaded, because
@@ -77,7 +88,7 @@ export async function runJob(context: RunContext, queued: JobRow, { signal, isPa
   let committed: CheckpointRow;
   try {
     const scope = scopeOf(context, { job, handle, base, model, checkpoint, signal, isPausing });
-    const trained = await (job.type === "rl" ? runRlStep : runSftSteps)(scope);
+    const trained = await TRAINERS[job.type](scope);
     signal.throwIfAborted();
     committed = await commitCheckpoint(context, job, { ...trained, handle, start: scope.newest(), signal });
   } catch (error) {
@@ -119,7 +130,7 @@ function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow |
     .finally(() => changes.notify());
 }
 
-/** Returns the context of a running job. `commitProgress` keeps the row that the next commit builds on. */
+/** Returns the context of a running job. `commitProgress` and `recordFile` keep the row that the next commit builds on. */
 function scopeOf(
   context: RunContext,
   given: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal" | "isPausing">,
@@ -136,6 +147,9 @@ function scopeOf(
     },
     async commitProgress(steps) {
       current = await commitProgress(context, current, { handle, steps, signal });
+    },
+    async recordFile(storedPath, digest) {
+      current = await recordJobFile(context.store, current, storedPath, digest);
     },
     async addCheckpoint(added) {
       newest = (await addCheckpoint(context, job, { ...added, handle, start: newest, signal })) ?? newest;

@@ -1,23 +1,20 @@
 /** Trainer of SFT jobs. */
-import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, type TokenSequence } from "../../learner/index.ts";
+import { buildSftBatch, checkSftConfig, planSft, type TrainingPlan, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
-import type { Store } from "../store/tables.ts";
-import { requireFiniteStep, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
-import { warnOfMissingTokens } from "./missing-tokens.ts";
-import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
+import { runDatasetSteps, summarizeSteps, type NumberedStep } from "./dataset-steps.ts";
 import { fineTuningResults, type StepResults } from "./fine-tuning-results.ts";
-import { JobPaused } from "./pause.ts";
+import { requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
+import { deviceMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import type { JobScope } from "./run-job.ts";
-import { stepEvents, type StepEvent } from "./step-events.ts";
 import type { Trained } from "./states.ts";
 import { tokenAccuracy } from "./token-accuracy.ts";
-import { sftSource, type SftData } from "../training-data/sft-data.ts";
+import { exampleSource, type ExampleData } from "../training-data/example-data.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
 
 /** Training and validation data of an SFT job. */
 interface SftWork {
-  readonly data: SftData;
-  readonly plan: SftPlan;
+  readonly data: ExampleData;
+  readonly plan: TrainingPlan;
   /** Sequences of the validation examples; empty without validation. */
   readonly validation: readonly TokenSequence[];
   readonly validationExamples: number;
@@ -25,44 +22,31 @@ interface SftWork {
   readonly results: StepResults | null;
 }
 
+/** Metrics of steps that are summed over a job, or of which the checkpoint has the mean. */
+const SUMMARY = { sums: ["num_trajectories", "num_tokens", "num_trainable_tokens"], means: ["loss", "grad_norm"] };
+
 /** Trains one optimizer step per batch, starting after the last committed step. */
 export async function runSftSteps(scope: JobScope): Promise<Trained> {
-  const { context, job, signal, emit } = scope;
   const work = await readWork(scope);
-  const { data, plan, results } = work;
+  const { data, plan, validation, validationExamples, results } = work;
   const counts = {
     num_dropped_trajectories: data.droppedExamples,
     num_dropped_sequences: data.droppedSequences,
     num_dropped_tokens: data.droppedTokens,
+    ...(validationExamples === 0 ? {} : { num_validation_trajectories: validationExamples }),
   };
-  const validationCounts = work.validationExamples === 0 ? {} : { num_validation_trajectories: work.validationExamples };
-  await emit({ key: "start", type: "training_started", data: { num_sequences: plan.stepCount, ...counts, ...validationCounts } });
-  await warnOfMissingTokens(scope, data.missingBytes, { count: data.examplesWithMissingBytes, one: "example", many: "examples" });
-  let done = job.committed_steps;
-  // The last start may have been interrupted between progress and checkpoint.
-  await results?.afterCommit(done);
-  for (const step of plan.steps(done)) {
-    done++;
-    signal.throwIfAborted();
-    const number = done;
-    const metrics = await requireFiniteStep(`Step ${number}`, () =>
-      trainStep(scope, data, { step, number, isLast: number === plan.stepCount }),
-    );
-    const validation =
-      step.validates && work.validation.length > 0
-        ? await requireFiniteStep(`The validation after step ${number}`, () => measure(scope, work))
-        : {};
-    const reported = await requireFiniteStep(`Step ${number}`, async () => knownMetrics({ ...metrics, ...validation }));
-    await emit({ key: `step:${number}`, type: "gradient_step", data: reported });
-    // The final checkpoint commits the last step.
-    if (done === plan.stepCount) break;
-    const isPausing = scope.isPausing();
-    if (done % context.limits.commitEverySteps === 0 || isPausing || results?.hasCheckpointAt(done) === true)
-      await scope.commitProgress(done);
-    await results?.afterCommit(done);
-    if (isPausing) throw new JobPaused(done);
-  }
-  const metrics = { ...(await summarize(context.store, job.id)), ...counts, ...validationCounts };
+  await runDatasetSteps(scope, {
+    plan,
+    data,
+    nouns: { one: "example", many: "examples" },
+    counts,
+    results,
+    begin: async () => ({
+      train: (step) => trainStep(scope, data, step),
+      validate: validation.length === 0 ? null : () => measure(scope, work),
+    }),
+  });
+  const metrics = { ...(await summarizeSteps(scope.context.store, scope.job.id, SUMMARY)), ...counts };
   return { metrics, events: [], ...results?.atEnd(plan.stepCount) };
 }
 
@@ -72,7 +56,8 @@ async function readWork(scope: JobScope): Promise<SftWork> {
   const { store, data: reader, files } = context;
   const { artifact_id, validation_artifact_id, config, experimental_config, fine_tuning } = JSON.parse(job.config) as SftJobConfig;
   const { assistantTurns } = checkSftConfig(config, experimental_config);
-  const read = async (id: string) => reader.sftData(await sftSource(await getArtifact(store, id), { base, files, assistantTurns }), signal);
+  const kind = { name: "sft", assistantTurns } as const;
+  const read = async (id: string) => reader.examples(await exampleSource(await getArtifact(store, id), { base, files, kind }), signal);
   const data = await read(artifact_id);
   const plan = planSft(data.examples.length, config, experimental_config);
   const validation =
@@ -84,7 +69,7 @@ async function readWork(scope: JobScope): Promise<SftWork> {
 }
 
 /** Data of an event `gradient_step`. */
-interface SftStepMetrics {
+interface SftStepMetrics extends Readonly<Record<string, number>> {
   readonly gradient_step: number;
   readonly loss: number;
   readonly grad_norm: number;
@@ -102,8 +87,8 @@ interface SftStepMetrics {
 /** Trains one optimizer step and returns its metrics. The weights are checked after the last step. */
 async function trainStep(
   { context, handle, base, signal }: JobScope,
-  data: SftData,
-  { step, number, isLast }: { readonly step: SftStep; readonly number: number; readonly isLast: boolean },
+  data: ExampleData,
+  { step, number, isLast }: NumberedStep,
 ): Promise<SftStepMetrics> {
   const batch = buildSftBatch(step.examples.flatMap((example) => data.examples[example] ?? []));
   const startedMs = performance.now();
@@ -150,28 +135,4 @@ async function measure(scope: JobScope, { validation, results }: SftWork): Promi
     "validation/tokens": trainedTokens,
     ...(accuracy === null ? {} : { "validation/token_accuracy": accuracy }),
   };
-}
-
-/** Metrics of steps that are summed over a job. */
-const SUMMED = ["loss", "grad_norm", "num_trajectories", "num_tokens", "num_trainable_tokens"] as const;
-/** Computes means and sums over all steps from the stored events, which include steps before a crash. */
-async function summarize(store: Store, jobId: string): Promise<Record<string, number>> {
-  const sums = { loss: 0, grad_norm: 0, num_trajectories: 0, num_tokens: 0, num_trainable_tokens: 0 };
-  let count = 0;
-  let last: StepEvent<SftStepMetrics> | undefined;
-  for await (const step of stepEvents<SftStepMetrics>(store, jobId)) {
-    for (const key of SUMMED) sums[key] += step[key] ?? NaN;
-    count++;
-    last = step;
-  }
-  const validation = Object.entries(last ?? {}).filter(([name]) => name.startsWith("validation/"));
-  return knownMetrics({
-    ...sums,
-    loss: sums.loss / count,
-    last_loss: last?.loss ?? 0,
-    grad_norm: sums.grad_norm / count,
-    learning_rate: last?.learning_rate ?? 0,
-    num_gradient_steps: count,
-    ...Object.fromEntries(validation),
-  });
 }

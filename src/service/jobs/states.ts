@@ -9,11 +9,11 @@ import { saveDurably, type SaveContext } from "../checkpoints/save-state.ts";
 import { remove, syncDirectory } from "../disk/files.ts";
 import { stepName } from "../common/names.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
-import { findStateDirectory, jobDirectory, modelDirectory, storedProgress } from "../disk/stored-path.ts";
+import { digestsOfJob, findStateDirectory, jobDirectory, modelDirectory, storedProgress } from "../disk/stored-path.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
-import { type Digests } from "../disk/digests.ts";
+import type { Digests, FileDigest } from "../disk/digests.ts";
 import type { CheckpointAliasRow, CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
 
 /** Parts of the service needed to commit a checkpoint or progress. */
@@ -73,7 +73,7 @@ interface SavedCheckpoint {
 type OldOptimizer = Pick<CheckpointRow, "model_id" | "step" | "state_dir">;
 
 /**
- * Commits the progress of an SFT job: first the state, then the row that points to it. After a crash the job resumes from here.
+ * Commits the progress of a job over a dataset: first the state, then the row that points to it. After a crash the job resumes from here.
  *
  * @returns the job as committed.
  */
@@ -86,7 +86,8 @@ export async function commitProgress(
   const path = join(jobDirectory(directory, job.id), `progress-${steps}`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.jobs);
-  const digests = JSON.stringify(await saveDurably(context, handle, path, signal));
+  const saved = await saveDurably(context, handle, path, signal);
+  const digests = JSON.stringify({ ...otherDigests(job), ...saved });
   const progressDir = relative(directory.root, path);
   const changed = { committed_steps: steps, progress_dir: progressDir, digests, attempts: 1 };
   try {
@@ -97,6 +98,24 @@ export async function commitProgress(
   }
   if (job.progress_dir !== null && job.progress_dir !== progressDir) await remove(join(directory.root, storedProgress(job)));
   return { ...job, ...changed };
+}
+
+/**
+ * Records the digest of another file that an unfinished job needs, besides its progress.
+ *
+ * @returns the job as recorded.
+ */
+export async function recordJobFile(store: Store, job: JobRow, storedPath: string, digest: FileDigest): Promise<JobRow> {
+  const digests = JSON.stringify({ ...digestsOfJob(job), [storedPath]: digest });
+  await store.updateTable("jobs").set({ digests }).where("id", "=", job.id).execute();
+  return { ...job, digests };
+}
+
+/** Returns the digests of a job's files that are not part of its progress. */
+function otherDigests(job: JobRow): Digests {
+  const progress = job.progress_dir === null ? null : `${storedProgress(job)}/`;
+  const digests = Object.entries(digestsOfJob(job) ?? {});
+  return Object.fromEntries(digests.filter(([path]) => progress === null || !path.startsWith(progress)));
 }
 
 /**

@@ -53,7 +53,7 @@ export class WarmModels {
 
   /**
    * Returns a model for exclusive use, from the cache or loaded from disk. It leaves the cache until {@link keep}. Its weights are the
-   * job's progress or else the checkpoint. Its optimizer moments are zero if a job of the other kind (RL or SFT) wrote them.
+   * job's progress or else the checkpoint. Its optimizer moments are zero if a job of another kind wrote them.
    */
   async acquire(options: AcquireOptions): Promise<ModelHandle> {
     const { model, checkpoint, job, signal } = options;

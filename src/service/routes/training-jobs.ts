@@ -1,15 +1,12 @@
-import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import type { Engine } from "../../engine/port.ts";
-import { ConflictError, UnsupportedError } from "../../base/errors.ts";
 import {
   deleteJobResponse,
   deleteTokensResponse,
   createdJob,
+  createPreferenceJobRequest,
   createRlJobRequest,
   createSftJobRequest,
   listQuery,
-  type CreateSftJobRequest,
   jobEventList,
   jobQuery,
   trainedTokens,
@@ -17,28 +14,20 @@ import {
   trainingJobList,
   type JobEvent,
   type JobEventList,
-  type RlConfig,
   type TrainingJob,
   type TrainingJobList,
 } from "../../base/schema/index.ts";
 import { readBytes, readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import type { ServiceContext } from "./context.ts";
-import { create, type Creation } from "../http/idempotency.ts";
-import { removeJobFiles } from "../training-data/job-files.ts";
+import { create } from "../http/idempotency.ts";
+import { preparePreferences, prepareRl, prepareSft } from "./job-creation.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
-import type { RlJobConfig, SftJobConfig } from "../store/job-configs.ts";
-import { VALIDATION_PARAM } from "../training-data/sft-data.ts";
-import { checkSftData } from "../jobs/check-sft.ts";
-import { parseArtifactUrl, pathOf } from "../common/names.ts";
 import type { OpenRlRequest } from "../training-data/data-work.ts";
-import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
-import { newestCheckpoint } from "../store/checkpoints.ts";
 import { deleteJob, deleteTokens } from "../history/deletion.ts";
-import { getJob, insertJob, pageOfEvents, pageOfJobs } from "../store/jobs.ts";
-import { getModel } from "../store/models.ts";
+import { getJob, pageOfEvents, pageOfJobs } from "../store/jobs.ts";
 import { pageBody } from "../store/paging.ts";
-import type { JobEventRow, JobRow, ModelRow, Store } from "../store/tables.ts";
+import type { JobEventRow, JobRow } from "../store/tables.ts";
 
 const PATH = "/v1/preview/training-jobs";
 const tag = "Training jobs";
@@ -102,6 +91,18 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       handle: async (c) => {
         const { value, digest } = await readJson(c, "sft", context.work.bodies);
         return create(c, store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(context, value)) });
+      },
+    },
+    {
+      ...creation,
+      isExtension: true,
+      path: "/v1/preview/preference-training-jobs",
+      id: "createPreferenceJob",
+      summary: "Train a model on an uploaded dataset of preference pairs",
+      body: createPreferenceJobRequest,
+      handle: async (c) => {
+        const { value, digest } = await readJson(c, "preference", context.work.bodies);
+        return create(c, store, { digest, prepare: () => space.requireSpace().then(() => preparePreferences(context, value)) });
       },
     },
     {
@@ -208,98 +209,4 @@ async function eventsOf(
     }
     await jobs.changes.wait(revision, { timeoutMs: leftMs, signal });
   }
-}
-
-/** Checks that a model has a checkpoint. @throws ConflictError `E_CONFLICT` if all checkpoints were deleted. */
-async function requireStart(store: Store, model: ModelRow): Promise<void> {
-  if ((await newestCheckpoint(store, model.id)) !== undefined) return;
-  throw new ConflictError(`Model '${pathOf(model)}' has no checkpoint to start from: all were deleted. Create a new model`, {
-    param: "model_id",
-  });
-}
-
-/** Validates an RL request and stores its groups. */
-async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest): Promise<Creation> {
-  const { store, engine, bases, directory, jobs } = context;
-  const model = await getModel(store, head.modelId);
-  requireEntropyBonus(head.config, engine);
-  const config = offeredClipping(head.config, engine);
-  await bases.requireUsable(model.base_model);
-  const base = await engine.describeBase(model.base_model);
-  const id = randomUUID();
-  const { warnings, digests } = await accept({ directory, jobId: id, config, base });
-  return {
-    async commit(transaction) {
-      await requireStart(transaction, await getModel(transaction, model.id));
-      await insertJob(transaction, {
-        id,
-        modelId: model.id,
-        type: "rl",
-        config: { experimental_config: config, warnings } satisfies RlJobConfig,
-        digests,
-      });
-      return { id };
-    },
-    afterwards: () => jobs.wake(),
-    undo: () => {
-      context.work.data.forget(id);
-      return removeJobFiles(directory, id);
-    },
-  };
-}
-
-/** Validates an SFT request, its data included. */
-async function prepareSft(context: ServiceContext, request: CreateSftJobRequest): Promise<Creation> {
-  const { store, jobs } = context;
-  const model = await getModel(store, request.model_id);
-  const artifact = await getArtifactByName(store, parseArtifactUrl(request.training_data_url, "training_data_url"), "training_data_url");
-  const url = request.experimental_config?.validation_data_url ?? null;
-  const validation = url === null ? null : await getArtifactByName(store, parseArtifactUrl(url, VALIDATION_PARAM), VALIDATION_PARAM);
-  const config: SftJobConfig = {
-    artifact_id: artifact.id,
-    config: request.config ?? null,
-    experimental_config: offeredClipping(request.experimental_config ?? null, context.engine),
-    ...(validation === null ? {} : { validation_artifact_id: validation.id }),
-  };
-  await context.bases.requireUsable(model.base_model);
-  await checkSftData({ ...context, data: context.work.data }, { model, artifact, validation, config });
-  const id = randomUUID();
-  return {
-    async commit(transaction) {
-      await requireStart(transaction, await getModel(transaction, model.id));
-      // The artifacts may have been deleted since they were read.
-      for (const { id: artifactId } of validation === null ? [artifact] : [artifact, validation])
-        await getArtifact(transaction, artifactId);
-      await insertJob(transaction, { id, modelId: model.id, type: "sft", config });
-      return { id };
-    },
-    afterwards: () => jobs.wake(),
-  };
-}
-
-/** Checks that the engine supports an entropy bonus if the job has one. @throws UnsupportedError `E_UNSUPPORTED` if it does not. */
-function requireEntropyBonus(config: RlConfig | null, engine: Engine): void {
-  const coefficient = config?.entropy_coef ?? 0;
-  const { name, entropyBonus = false } = engine.capabilities();
-  if (coefficient === 0 || entropyBonus) return;
-  throw new UnsupportedError(
-    `The engine "${name}" of this service has no entropy bonus; leave \`entropy_coef\` out, or send 0 instead of ${coefficient}`,
-    { param: "experimental_config.entropy_coef" },
-  );
-}
-
-/**
- * Adapts a job's settings to the engine: if the engine does not clip gradients, an unset `max_grad_norm` becomes 0 (off).
- *
- * @throws UnsupportedError `E_UNSUPPORTED` if clipping is requested from an engine that does not support it.
- */
-function offeredClipping<T extends { readonly max_grad_norm?: number | null | undefined }>(settings: T | null, engine: Engine): T | null {
-  const { name, clipsGradients = true } = engine.capabilities();
-  if (clipsGradients) return settings;
-  if ((settings?.max_grad_norm ?? 0) > 0) {
-    throw new UnsupportedError(`The engine "${name}" of this service does not clip gradients; leave \`max_grad_norm\` out, or send 0`, {
-      param: "experimental_config.max_grad_norm",
-    });
-  }
-  return { ...(settings as T), max_grad_norm: 0 };
 }

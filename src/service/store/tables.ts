@@ -1,4 +1,5 @@
 import type { Kysely } from "kysely";
+import type { JobType } from "../../base/schema/index.ts";
 
 /** Row types of the database. JSON is stored as text, times as ISO 8601 in UTC. */
 export interface Tables {
@@ -45,7 +46,7 @@ export interface CheckpointRow {
   /** Path relative to the data directory; null for a step 0 that is the base itself. */
   state_dir: string | null;
   /** Kind of the job that wrote the optimizer state in `state_dir`; null without optimizer state. */
-  optimizer_kind: "rl" | "sft" | null;
+  optimizer_kind: JobRow["type"] | null;
   created_at: string;
   /** Lineage as JSON; null for checkpoints created before lineage was recorded. */
   lineage: string | null;
@@ -64,7 +65,7 @@ export interface JobRow {
   /** Position in the order of creation over all jobs. */
   seq: number;
   model_id: string;
-  type: "rl" | "sft";
+  type: JobType;
   status: "queued" | "running" | "succeeded" | "failed" | "cancelled";
   /** Request as JSON, without its data. */
   config: string;

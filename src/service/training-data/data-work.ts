@@ -8,10 +8,10 @@ import { SMALL_JSON_BYTES } from "../http/body-reader.ts";
 import type { SharedTokenizers, TokenizerTasks } from "../models/shared-tokenizers.ts";
 import { ownBuffer } from "../work/own-buffer.ts";
 import type { TaskThread, WorkPool } from "../work/pool.ts";
+import { exampleBytes, readExampleData, type ExampleData, type ExampleSource } from "./example-data.ts";
 import { groupsBytes } from "./job-files.ts";
+import { unpackExamples } from "./packed-examples.ts";
 import { acceptGroups, batchBuffers, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
-import { readSftData, sftBytes, type SftData, type SftSource } from "./sft-data.ts";
-import { unpackSftData } from "./sft-examples.ts";
 import type { DataTasks } from "./tasks.ts";
 
 /** Parsed RL request. Its groups stay on the thread that parsed them. */
@@ -86,14 +86,14 @@ export class DataWork {
     }, signal);
   }
 
-  /** Reads training data; see `readSftData`. */
-  async sftData(source: SftSource, signal?: AbortSignal): Promise<SftData> {
-    if (sftBytes(source) <= SMALL_JSON_BYTES)
-      return readSftData(source, { tokenizer: await this.#tokenizers.source(source.base.directory), signal });
+  /** Reads training data; see `readExampleData`. */
+  async examples(source: ExampleSource, signal?: AbortSignal): Promise<ExampleData> {
+    if (exampleBytes(source) <= SMALL_JSON_BYTES)
+      return readExampleData(source, { tokenizer: await this.#tokenizers.source(source.base.directory), signal });
     const packed = await this.#pool.use(async (thread: DataThread) => {
       await this.#tokenizers.share(thread, source.base.directory);
-      return thread.run("sftData", source, { signal });
+      return thread.run("examples", source, { signal });
     }, signal);
-    return unpackSftData(packed);
+    return unpackExamples(packed);
   }
 }

@@ -3,10 +3,10 @@ import { ConflictError } from "../../base/errors.ts";
 import type { TrajectoryGroup } from "../../base/schema/index.ts";
 import { Handover } from "../../base/util/worker-rpc.ts";
 import type { RlBatch } from "../../learner/index.ts";
+import { readExampleData, type ExampleSource } from "./example-data.ts";
+import { buffersOf, packExamples, type PackedExamples } from "./packed-examples.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
 import { acceptGroups, batchBuffers, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
-import { readSftData, type SftSource } from "./sft-data.ts";
-import { buffersOf, packSftData, type PackedSftData } from "./sft-examples.ts";
 
 /** Creates the tasks of a thread with these tokenizers. */
 export function createDataTasks(tokenizers: TokenizerSource) {
@@ -40,10 +40,10 @@ export function createDataTasks(tokenizers: TokenizerSource) {
       return new Handover(batch, batchBuffers(batch));
     },
 
-    /** Reads training data; see `readSftData`. `unpackSftData` unpacks the result. */
-    sftData: async (source: SftSource, signal: AbortSignal): Promise<Handover<PackedSftData>> => {
+    /** Reads training data; see `readExampleData`. `unpackExamples` unpacks the result. */
+    examples: async (source: ExampleSource, signal: AbortSignal): Promise<Handover<PackedExamples>> => {
       const tokenizer = await tokenizers(source.base.directory);
-      const packed = packSftData(await readSftData(source, { tokenizer, signal }));
+      const packed = packExamples(await readExampleData(source, { tokenizer, signal }));
       return new Handover(packed, buffersOf(packed));
     },
   } as const;

@@ -14,7 +14,16 @@ export type {
   SettingChange,
 } from "../../run/events.ts";
 export type { RunResult } from "./loop.ts";
-export type { EvaluationOptions, RunOptions, StepProgress, TrainRlOptions, TrainSftOptions } from "./options.ts";
+export type {
+  DatasetRunOptions,
+  EvaluationOptions,
+  RunOptions,
+  StepProgress,
+  TrainPreferencesOptions,
+  TrainRlOptions,
+  TrainSftOptions,
+} from "./options.ts";
+export { trainPreferences } from "./preferences.ts";
 export type { KeepCheckpoints, KeepTrajectories } from "./retention.ts";
 export type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "./tracker.ts";
 export { trainRl } from "./rl.ts";

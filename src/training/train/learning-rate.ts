@@ -7,6 +7,11 @@ import type { Model } from "../../library/client/index.ts";
 import type { Metrics } from "../../run/events.ts";
 import type { CompletedStep } from "../../run/resume-state.ts";
 
+/** Kinds of training, as in messages. */
+const KINDS = { rl: "reinforcement learning", sft: "supervised training", preference: "preference training" } as const;
+/** Kind of training of a run. */
+export type TrainingKind = keyof typeof KINDS;
+
 /** Default learning rate, and its explanation for the terminal. */
 export interface DefaultRate {
   readonly rate: number;
@@ -31,12 +36,12 @@ async function recordedRate(runDir: string): Promise<number | null | undefined> 
 /**
  * Returns the default learning rate of a run. A resumed run keeps its rate.
  *
- * @param kind - Reinforcement learning or supervised training.
+ * @param kind - Kind of training.
  * @returns null if the service does not report the size of the model, and for a run that has started with the service's default.
  */
 export async function defaultLearningRate(
   model: Model,
-  { kind, runDir, signal }: { readonly kind: "rl" | "sft"; readonly runDir: string; readonly signal: AbortSignal | undefined },
+  { kind, runDir, signal }: { readonly kind: TrainingKind; readonly runDir: string; readonly signal: AbortSignal | undefined },
 ): Promise<DefaultRate | null> {
   const recorded = await recordedRate(runDir);
   if (recorded === null) return null;
@@ -45,18 +50,17 @@ export async function defaultLearningRate(
 }
 
 /** Returns the default rate for a model by its size; null if the service does not report the size. */
-export async function chosenRate(model: Model, kind: "rl" | "sft", signal: AbortSignal | undefined): Promise<DefaultRate | null> {
+export async function chosenRate(model: Model, kind: TrainingKind, signal: AbortSignal | undefined): Promise<DefaultRate | null> {
   const served = await model.service.models.list({ signal });
   const parameters = served.find(({ id }) => id === model.baseModel)?.parameters ?? null;
   return parameters === null ? null : rateFor(parameters, kind, model.lora !== null);
 }
 
 /** Returns the rate for a number of parameters of the base model. */
-export function rateFor(parameters: number, kind: "rl" | "sft", isAdapter: boolean): DefaultRate {
+export function rateFor(parameters: number, kind: TrainingKind, isAdapter: boolean): DefaultRate {
   const rate = defaultRate(parameters, kind, isAdapter);
-  const training = kind === "rl" ? "reinforcement learning" : "supervised training";
   const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)} B` : `${(parameters / 1e6).toFixed(1)} M`;
-  return { rate, reason: `default for ${training} of ${isAdapter ? "an adapter on" : "all"} ${size} parameters` };
+  return { rate, reason: `default for ${KINDS[kind]} of ${isAdapter ? "an adapter on" : "all"} ${size} parameters` };
 }
 
 /** Adds the default rate to the settings of a run's jobs. */

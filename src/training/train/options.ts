@@ -1,5 +1,5 @@
 import type { Writable } from "node:stream";
-import type { Model, RlOptions, SftDataset, SftOptions } from "../../library/client/index.ts";
+import type { Model, PreferenceOptions, RlOptions, SftDataset, SftOptions } from "../../library/client/index.ts";
 import type { Environment } from "../../library/environment/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
@@ -125,11 +125,11 @@ export interface TrainRlOptions<S> extends RunOptions, BatchOptions<S> {
   readonly maxSkippedSteps?: number | undefined;
 }
 
-/** Datasets and settings of a supervised run, see `trainSft`. */
-export interface TrainSftOptions<S> extends RunOptions {
+/** Datasets of a run with one job each, and settings `T` of the jobs. */
+export interface DatasetRunOptions<S, T> extends RunOptions {
   /**
-   * Datasets, one job each: addresses (`artifact:///…`), or results of `uploadDataset`; a job also measures the loss on the validation half
-   * of such a result. Or a function that creates and uploads the dataset of a job right before the job (requires `jobs`).
+   * Datasets, one job each: addresses (`artifact:///…`), or results of `uploadDataset` or `uploadPreferences`; a job also measures the loss on
+   * the validation half of such a result. Or a function that creates and uploads the dataset of a job right before the job (requires `jobs`).
    */
   readonly data: SftDataset | readonly SftDataset[] | ((job: number) => Promise<SftDataset>);
   /** Number of jobs if `data` is a function. */
@@ -138,10 +138,15 @@ export interface TrainSftOptions<S> extends RunOptions {
    * Settings of each job (epochs, batch size, learning rate), or a function of the job. Without `learningRate`, the run chooses a rate by
    * the size of the model and the kind of training, prints it, and keeps it when it resumes. @default the service's
    */
-  readonly train?: SftOptions | ((job: number) => SftOptions) | undefined;
+  readonly train?: T | ((job: number) => T) | undefined;
   /** Environment of the evaluations; required with `evaluation`. */
   readonly environment?: Environment<S> | undefined;
 }
+
+/** Datasets and settings of a supervised run, see `trainSft`. */
+export type TrainSftOptions<S> = DatasetRunOptions<S, SftOptions>;
+/** Datasets and settings of a run on preferences, see `trainPreferences`. */
+export type TrainPreferencesOptions<S> = DatasetRunOptions<S, PreferenceOptions>;
 
 /** Default of {@link RunOptions.orphanWaitMs}, milliseconds. */
 export const ORPHAN_WAIT_MS = 600_000;
@@ -209,11 +214,11 @@ export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
 }
 
 /**
- * Checks the options of `trainSft`.
+ * Checks the options of `trainSft` and `trainPreferences`.
  *
  * @throws ArgumentError `E_ARGUMENT` for a value outside its bounds.
  */
-export function checkSftOptions<S>(options: TrainSftOptions<S>): void {
+export function checkDatasetOptions<S, T>(options: DatasetRunOptions<S, T>): void {
   checkRunOptions(options);
   checkIntegerOption("jobs", options.jobs, 1, typeof options.data === "function");
   if (typeof options.data !== "function" && options.jobs !== undefined) {

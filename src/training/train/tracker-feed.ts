@@ -230,13 +230,14 @@ async function trackedRun(directory: RunDirectory): Promise<TrackedRun> {
 
 /** Adds to recorded events, given in the order of the run, the metrics and the step that trackers plot. */
 class EventMetrics {
-  #isSupervised = false;
+  /** Whether a step of the run is a job of many gradient steps. */
+  #hasLongJobs = false;
   #gradientSteps = 0;
 
   of(event: RecordedEvent): TrackedEvent {
-    if (event.type === "run-start") this.#isSupervised = event.kind === "sft";
+    if (event.type === "run-start") this.#hasLongJobs = event.kind === "sft" || event.kind === "preference";
     if (event.type === "step-end" || event.type === "evaluation-end") return { event, step: event.step, metrics: event.metrics };
-    if (event.type !== "gradient-step" || !this.#isSupervised) return { event, step: 0, metrics: {} };
+    if (event.type !== "gradient-step" || !this.#hasLongJobs) return { event, step: 0, metrics: {} };
     const { gradient_step: _gradientStep, ...rest } = event.metrics;
     const metrics: Metrics = Object.fromEntries(Object.entries(rest).map(([name, value]) => [`gradient/${name}`, value]));
     return { event, step: this.#gradientSteps++, metrics };

@@ -58,7 +58,7 @@ export interface TrackerSession {
 
 /**
  * Destination for the metrics and rollouts of a run, such as TensorBoard files or an MLflow server. Pass trackers as option `trackers` of
- * `trainRl` or `trainSft`.
+ * `trainRl`, `trainSft` or `trainPreferences`.
  *
  * A tracker is fed from the recorded events of the run directory, which also keeps its position: after a resume it receives the events
  * that it has not confirmed. A failing tracker does not stop the run.

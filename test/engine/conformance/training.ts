@@ -148,6 +148,34 @@ export function trainingBehaviours(get: () => Subject): void {
       }
     });
 
+    it("has the opposite sign for negative weights of a cross-entropy", async () => {
+      const { engine } = get();
+      const [positive, negative] = [await newModel(get()), await newModel(get())];
+      for (const model of [positive, negative]) await train(engine, model, 1);
+      const rows = rowsOf(4);
+      const loss = { kind: "cross-entropy" } as const;
+      const before = lossOf(loss, rows, await engine.forward(positive, rows));
+      const one = await engine.forwardBackward(positive, rows, loss);
+      const other = await engine.forwardBackward(negative, scaledRows(rows, -1), loss);
+      expect(other.metrics.loss).toBeCloseTo(-one.metrics.loss, 5);
+      expect(other.metrics.tokens).toBe(one.metrics.tokens);
+      const [down, up] = [await engine.optimStep(positive, plainStep(2e-4)), await engine.optimStep(negative, plainStep(2e-4))];
+      expect(Math.abs(up.gradNorm! / down.gradNorm! - 1)).toBeLessThan(1e-4);
+      const fall = before - lossOf(loss, rows, await engine.forward(positive, rows));
+      const rise = lossOf(loss, rows, await engine.forward(negative, rows)) - before;
+      expect(fall).toBeGreaterThan(0);
+      expect(Math.abs(rise / fall - 1)).toBeLessThan(0.1);
+    });
+
+    it("is zero for rows without a weight other than 0", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      const { logprobs, metrics } = await engine.forwardBackward(model, scaledRows(rowsOf(3), 0), { kind: "cross-entropy" });
+      expect(metrics).toMatchObject({ loss: 0, tokens: 0 });
+      expect(largestDifference(logprobs, await engine.forward(model, scaledRows(rowsOf(3), 0)))).toBe(0);
+      expect((await engine.optimStep(model, plainStep(1))).gradNorm).toBe(0);
+    });
+
     it("is zero after the step", async () => {
       const { engine } = get();
       const model = await newModel(get());

@@ -76,9 +76,9 @@ test("a system error stays one, so that its message is not sent to a client", as
   const file = { path: "train.jsonl", sha256: "0", size: 1 };
   const artifact = { id: "a", state: "committed", files: [file] } as unknown as StoredArtifact;
   const base = { id: "oracle", directory: TINY, vocabularySize: 512, contextLength: 512, parameters: 1 };
-  const source = { artifact, base, paths: { "0": "/does/not/exist" }, assistantTurns: "all" as const };
+  const source = { artifact, base, paths: { "0": "/does/not/exist" }, param: "training_data_url", kind: { name: "preference" as const } };
   const error = await start(1)
-    .use((thread: TaskThread<DataTasks>) => thread.run("sftData", source))
+    .use((thread: TaskThread<DataTasks>) => thread.run("examples", source))
     .catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ name: "Error", code: "ENOENT", message: expect.stringContaining("/does/not/exist") as string });
   expect(WhetstoneError.isInstance(error)).toBe(false);

@@ -40,7 +40,9 @@ export function JobsPage() {
       <Loaded resource={jobs} what="jobs">
         {({ data, has_more: hasMore }) =>
           data.length === 0 ? (
-            <p class="empty">No job has been submitted. A training run submits one job per step; SFT submits one for all its data.</p>
+            <p class="empty">
+              No job has been submitted. A training run submits one job per step; SFT and preference training submit one for all their data.
+            </p>
           ) : (
             <>
               <JobTable jobs={inOrder(data)} names={names} onCancel={(id) => void cancel(id)} />

@@ -1,10 +1,10 @@
 /** Transfer format of training data between threads: a few long arrays instead of two short ones per sequence. */
 import type { TokenSequence } from "../../learner/index.ts";
 import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
-import type { SftData } from "./sft-data.ts";
+import type { ExampleData } from "./example-data.ts";
 
-/** {@link SftData} with all sequences concatenated. */
-export interface PackedSftData extends Omit<SftData, "examples"> {
+/** {@link ExampleData} with all sequences concatenated. */
+export interface PackedExamples extends Omit<ExampleData, "examples"> {
   /** Number of sequences per example. */
   readonly counts: Int32Array;
   /** Number of tokens per sequence. */
@@ -16,7 +16,7 @@ export interface PackedSftData extends Omit<SftData, "examples"> {
 }
 
 /** Packs training data for transfer. */
-export function packSftData({ examples, ...counts }: SftData): PackedSftData {
+export function packExamples({ examples, ...counts }: ExampleData): PackedExamples {
   const sequences = examples.flat();
   const total = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
   const packed = {
@@ -37,12 +37,12 @@ export function packSftData({ examples, ...counts }: SftData): PackedSftData {
 }
 
 /** Returns the buffers of packed data, for transfer instead of copying. */
-export function buffersOf({ counts, lengths, weights, tokens, mask }: PackedSftData): ArrayBuffer[] {
+export function buffersOf({ counts, lengths, weights, tokens, mask }: PackedExamples): ArrayBuffer[] {
   return [counts, lengths, weights, tokens, mask].map(({ buffer }) => buffer as ArrayBuffer);
 }
 
 /** Unpacks training data in time slices, so that the event loop is not blocked. */
-export async function unpackSftData({ counts, lengths, weights, tokens, mask, ...rest }: PackedSftData): Promise<SftData> {
+export async function unpackExamples({ counts, lengths, weights, tokens, mask, ...rest }: PackedExamples): Promise<ExampleData> {
   function* unpacked(): Steps<TokenSequence[][]> {
     let [sequence, offset] = [0, 0];
     const examples: TokenSequence[][] = [];

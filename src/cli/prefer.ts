@@ -1,0 +1,85 @@
+import { type Command, InvalidArgumentError } from "commander";
+import type { PreferenceOptions } from "../library/client/index.ts";
+import { readPreferences, uploadPreferences } from "../library/dataset/index.ts";
+import { trainPreferences } from "../training/train/index.ts";
+import { integer, nonNegative } from "./arguments.ts";
+import type { Connected } from "./connected.ts";
+import { datasetRunCommand, jobSettings, runOnDataset, uploadOnce, type DatasetRunOptions } from "./dataset-run.ts";
+import { fractionOrFiles } from "./dataset.ts";
+
+interface PreferCommandOptions extends DatasetRunOptions {
+  readonly validation?: number | string;
+  readonly beta?: number;
+  readonly labelSmoothing?: number;
+  readonly lengthNormalization?: boolean;
+  readonly reference: "base" | "start" | number;
+}
+
+/** Creates the command `whetstone prefer <file…>`, which trains a model on preference pairs. */
+export function preferCommand(): Command {
+  const files = "JSON Lines files or globs: pairs in the format of OpenAI or TRL";
+  return datasetRunCommand("prefer", "train a model on the preference pairs of JSON Lines files (DPO)", { files, examples: "pairs" })
+    .option("--validation <fraction|file>", "validation pairs: a fraction to hold out, or a file", fractionOrFiles)
+    .option("--beta <number>", "scale of the log-ratios to the reference policy (default: 0.1)", nonNegative)
+    .option("--label-smoothing <number>", "probability that a label is wrong, below 0.5 (default: 0)", nonNegative)
+    .option("--length-normalization", "use the mean log-ratio of the tokens of an answer instead of the sum")
+    .option("--reference <base|start|step>", "reference policy: base model, checkpoint at the start, or a step", reference, "base")
+    .action(prefer);
+}
+
+function prefer(files: readonly string[], options: PreferCommandOptions): Promise<void> {
+  const { name } = options.model;
+  return runOnDataset(options, {
+    command: "prefer",
+    upload: async (connected, runDir) => {
+      const train = await uploaded(connected, files, { name, runDir });
+      const { validation } = options;
+      const validationDataUrl =
+        typeof validation === "string" ? await uploaded(connected, [validation], { name: `${name}-validation`, runDir }) : undefined;
+      return { train, validationDataUrl };
+    },
+    start: ({ train, validationDataUrl }, run) =>
+      trainPreferences({
+        ...run,
+        data: train,
+        train: { ...settings(options), ...(validationDataUrl === undefined ? {} : { validationDataUrl }) },
+      }),
+    shown: {
+      loss: "loss",
+      "rewards/accuracies": "accuracy",
+      "rewards/margins": "margin",
+      "validation/loss": "validation loss",
+      "validation/rewards/accuracies": "validation accuracy",
+    },
+  });
+}
+
+/** Returns the settings of the training job. */
+function settings(options: PreferCommandOptions): PreferenceOptions {
+  const { beta, labelSmoothing, lengthNormalization, reference: given, validation } = options;
+  const own = {
+    beta,
+    labelSmoothing,
+    lengthNormalization,
+    referenceStep: given === "base" ? undefined : given,
+    validationSplit: typeof validation === "number" ? validation : undefined,
+  };
+  return { ...jobSettings(options), ...Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined)) };
+}
+
+function uploaded(
+  { service, signal }: Connected,
+  files: readonly string[],
+  { name, runDir }: { readonly name: string; readonly runDir: string },
+): Promise<string> {
+  const pairs = readPreferences(files);
+  const upload = async (artifact: string) => (await uploadPreferences(service, { name: artifact, train: pairs, signal })).url;
+  return uploadOnce(pairs, { prefix: `prefer-${name}`, runDir }, upload);
+}
+
+/** Parses `base`, `start` or a step. */
+function reference(text: string): PreferCommandOptions["reference"] {
+  if (text === "base" || text === "start") return text;
+  if (!/^\d+$/u.test(text)) throw new InvalidArgumentError("Expected base, start or the step of a checkpoint.");
+  return integer(0)(text);
+}

@@ -1,0 +1,56 @@
+/** Checks of requests for jobs over a dataset that are possible before the job is accepted. */
+import type { Engine } from "../../engine/port.ts";
+import { checkSftConfig, planPreferences, planSft, type TrainingPlan } from "../../learner/index.ts";
+import type { StoredArtifact } from "../store/artifacts.ts";
+import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
+import type { ModelRow } from "../store/tables.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+import { exampleSource, type ExampleKind } from "../training-data/example-data.ts";
+import type { DataWork } from "../training-data/data-work.ts";
+
+/** Parts of the service that the checks need. */
+export interface CheckContext {
+  readonly engine: Engine;
+  readonly data: DataWork;
+  readonly files: Pick<StoredFiles, "blobPath">;
+}
+
+/** Model and data of a request. */
+export interface RequestedData {
+  readonly model: ModelRow;
+  readonly artifact: StoredArtifact;
+  /** Validation artifact, and the request field that names it; null if none is given. */
+  readonly validation: { readonly artifact: StoredArtifact; readonly param: string } | null;
+}
+
+/** Reads the data of an SFT request, and returns the job's plan. */
+export async function checkSftData(
+  context: CheckContext,
+  given: RequestedData,
+  { config, experimental_config }: SftJobConfig,
+): Promise<TrainingPlan> {
+  const { assistantTurns } = checkSftConfig(config, experimental_config);
+  return planSft(await exampleCount(context, given, { name: "sft", assistantTurns }), config, experimental_config);
+}
+
+/** Reads the data of a preference request, and returns the job's plan. */
+export async function checkPreferenceData(
+  context: CheckContext,
+  given: RequestedData,
+  { config }: PreferenceJobConfig,
+): Promise<TrainingPlan> {
+  return planPreferences(await exampleCount(context, given, { name: "preference" }), config);
+}
+
+/** Reads all data, and returns the number of training examples. */
+async function exampleCount(
+  { engine, data, files }: CheckContext,
+  { model, artifact, validation }: RequestedData,
+  kind: ExampleKind,
+): Promise<number> {
+  const base = await engine.describeBase(model.base_model);
+  const options = { base, files, kind };
+  const { examples } = await data.examples(await exampleSource(artifact, options));
+  if (validation !== null) await data.examples(await exampleSource(validation.artifact, { ...options, param: validation.param }));
+  return examples.length;
+}

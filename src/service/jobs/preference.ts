@@ -1,0 +1,164 @@
+/** Trainer of preference jobs. */
+import {
+  checkPreferenceConfig,
+  pairSums,
+  planPreferences,
+  preferenceGradient,
+  preferenceRows,
+  type PairValues,
+  type PreferenceObjective,
+  type SequencePair,
+  type TrainingPlan,
+} from "../../learner/index.ts";
+import { itemAt, zip } from "../../base/util/values.ts";
+import { getArtifact } from "../store/artifacts.ts";
+import type { PreferenceJobConfig } from "../store/job-configs.ts";
+import { exampleSource, type ExampleData } from "../training-data/example-data.ts";
+import { fineTuningResults } from "./fine-tuning-results.ts";
+import { runDatasetSteps, summarizeSteps, type NumberedStep } from "./dataset-steps.ts";
+import { requireFiniteLoss, requireFiniteNorm, requireFiniteStep, requireUsableModel } from "./finite-step.ts";
+import { deviceMetrics, paddingShare, threadMetrics } from "./metrics.ts";
+import { referenceSums } from "./preference-reference.ts";
+import type { JobScope } from "./run-job.ts";
+import type { Trained } from "./states.ts";
+
+/** Pair with its log-probabilities under the reference policy. */
+interface ReferencedPair extends SequencePair {
+  readonly reference: PairValues;
+}
+
+/** Data of a preference job. */
+interface PreferenceData {
+  readonly data: ExampleData;
+  readonly plan: TrainingPlan;
+  /** Number of pairs in the training data, held-out pairs included. */
+  readonly pairCount: number;
+  /** Pairs of the training data, then pairs of the validation artifact. */
+  readonly all: readonly SequencePair[];
+}
+
+/** Pairs of a job with their reference values. */
+interface PreferenceWork {
+  readonly data: ExampleData;
+  /** Pairs of the training data. */
+  readonly pairs: readonly ReferencedPair[];
+  /** Validation pairs; empty without validation. */
+  readonly validation: readonly ReferencedPair[];
+  readonly objective: PreferenceObjective;
+}
+
+/** Validation pairs per forward pass, which limits the log-probabilities in memory. */
+const PAIRS_PER_PASS = 64;
+
+/** Metrics of steps that are summed over a job, or of which the checkpoint has the mean. */
+const SUMMARY = {
+  sums: ["num_pairs", "num_tokens", "num_trainable_tokens"],
+  means: ["loss", "grad_norm", "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"],
+};
+
+/** Trains one optimizer step per batch of pairs, starting after the last committed step. */
+export async function runPreferenceSteps(scope: JobScope): Promise<Trained> {
+  const { config, fine_tuning } = JSON.parse(scope.job.config) as PreferenceJobConfig;
+  const { objective, reference } = checkPreferenceConfig(config);
+  const results = fine_tuning === undefined ? null : fineTuningResults(scope, fine_tuning);
+  const read = await readData(scope);
+  const { data, plan, pairCount, all } = read;
+  const validationCount = plan.heldOut.length + all.length - pairCount;
+  const counts = {
+    num_dropped_pairs: data.droppedExamples,
+    num_dropped_tokens: data.droppedTokens,
+    ...(validationCount === 0 ? {} : { num_validation_pairs: validationCount }),
+  };
+  await runDatasetSteps(scope, {
+    plan,
+    data,
+    nouns: { one: "pair", many: "pairs" },
+    counts,
+    results,
+    begin: async () => {
+      const sums = await requireFiniteStep("The reference policy", () => referenceSums(scope, all, reference));
+      const work = workOf(read, sums, objective);
+      return {
+        train: (step) => trainStep(scope, work, step),
+        validate: validationCount === 0 ? null : () => measure(scope, work),
+      };
+    },
+  });
+  const metrics = { ...(await summarizeSteps(scope.context.store, scope.job.id, SUMMARY)), ...counts };
+  return { metrics, events: [], ...results?.atEnd(plan.stepCount) };
+}
+
+/** Reads the data of a job. */
+async function readData({ context, job, base, signal }: JobScope): Promise<PreferenceData> {
+  const { store, data: reader, files } = context;
+  const { artifact_id, validation_artifact_id, config } = JSON.parse(job.config) as PreferenceJobConfig;
+  const kind = { name: "preference" } as const;
+  const read = async (id: string) => reader.examples(await exampleSource(await getArtifact(store, id), { base, files, kind }), signal);
+  const data = await read(artifact_id);
+  const separate = validation_artifact_id === undefined ? [] : (await read(validation_artifact_id)).examples;
+  const all = [...data.examples, ...separate].map((sequences) => ({ chosen: itemAt(sequences, 0), rejected: itemAt(sequences, 1) }));
+  const pairCount = data.examples.length;
+  return { data, plan: planPreferences(pairCount, config), pairCount, all };
+}
+
+/** Adds the reference values. Without a validation artifact, the pairs that the plan holds out are the validation data. */
+function workOf(
+  { data, plan, pairCount, all }: PreferenceData,
+  sums: readonly PairValues[],
+  objective: PreferenceObjective,
+): PreferenceWork {
+  const referenced = zip(all, sums).map(([pair, reference]) => ({ ...pair, reference }));
+  const pairs = referenced.slice(0, pairCount);
+  const heldOut = plan.heldOut.map((index) => itemAt(pairs, index));
+  return { data, pairs, validation: [...heldOut, ...referenced.slice(pairCount)], objective };
+}
+
+/** Trains one optimizer step and returns its metrics. The weights are checked after the last step. */
+async function trainStep(
+  { context, handle, base, signal }: JobScope,
+  { data, pairs, objective }: PreferenceWork,
+  { step, number, isLast }: NumberedStep,
+): Promise<Readonly<Record<string, number>>> {
+  const { engine } = context;
+  const trained = step.examples.map((index) => itemAt(pairs, index));
+  const batch = preferenceRows(trained);
+  const startedMs = performance.now();
+  const logprobs = await engine.forward(handle, batch.rows, { signal });
+  const sums = { policy: pairSums(batch.rows, logprobs), reference: trained.map(({ reference }) => reference) };
+  const gradient = preferenceGradient(batch, sums, objective);
+  requireFiniteLoss(gradient.metrics);
+  const { metrics } = await engine.forwardBackward(handle, gradient.rows, gradient.loss, { signal });
+  const { gradNorm } = await engine.optimStep(handle, step.adam, { signal });
+  requireFiniteNorm(gradNorm);
+  const seconds = (performance.now() - startedMs) / 1000;
+  if (isLast) await requireUsableModel({ engine, handle, vocabularySize: base.vocabularySize, signal }, batch.rows, logprobs);
+  return {
+    gradient_step: number,
+    ...gradient.metrics,
+    grad_norm: gradNorm,
+    learning_rate: step.adam.learningRate,
+    num_pairs: trained.length,
+    num_tokens: batch.tokens,
+    num_trainable_tokens: batch.trainedTokens,
+    tokens_per_second: batch.tokens / Math.max(seconds, 1e-9),
+    "policy/entropy": metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens,
+    "tokens/trained": batch.trainedTokens,
+    "tokens/dropped": data.droppedTokens,
+    "tokens/padding_share": paddingShare(metrics),
+    ...threadMetrics(metrics),
+    ...deviceMetrics(metrics),
+  };
+}
+
+/** Computes the metrics of the validation pairs with the current weights, like the metrics of a training step. */
+async function measure({ context, handle, signal }: JobScope, { validation, objective }: PreferenceWork): Promise<Record<string, number>> {
+  const policy: PairValues[] = [];
+  for (let from = 0; from < validation.length; from += PAIRS_PER_PASS) {
+    const { rows } = preferenceRows(validation.slice(from, from + PAIRS_PER_PASS));
+    for (const sum of pairSums(rows, await context.engine.forward(handle, rows, { signal }))) policy.push(sum);
+  }
+  const batch = preferenceRows(validation);
+  const { metrics } = preferenceGradient(batch, { policy, reference: validation.map(({ reference }) => reference) }, objective);
+  const named = Object.entries(metrics).map(([name, value]): [string, number] => [`validation/${name}`, value]);
+  return { ...Object.fromEntries(named), "validation/tokens": batch.trainedTokens };
+}
