@@ -1,6 +1,7 @@
 /** Compares the compatibility tables of `docs/how-to/move-openai-fine-tuning.md` with the schemas and with the types of the client. */
 import type OpenAI from "openai";
 import type { FineTuningJobCheckpoint as ClientCheckpoint } from "openai/resources/fine-tuning/jobs/checkpoints";
+import type { DpoHyperparameters } from "openai/resources/fine-tuning/methods";
 import { expect, expectTypeOf, it } from "vitest";
 import type { z } from "zod";
 import * as schema from "../../src/base/schema/index.ts";
@@ -18,6 +19,7 @@ function documented(heading: string): { readonly field: string; readonly support
 const TABLES: Readonly<Record<string, z.ZodObject>> = {
   "Request of a job": schema.createFineTuningJobRequest,
   Hyperparameters: schema.supervisedHyperparameters,
+  "Hyperparameters of dpo": schema.dpoHyperparameters,
   Job: schema.fineTuningJob,
   Event: schema.fineTuningJobEvent,
   Checkpoint: schema.fineTuningJobCheckpoint,
@@ -47,6 +49,10 @@ const CLIENT: Readonly<Record<string, Readonly<Record<string, true>>>> = {
   } satisfies Record<keyof OpenAI.FineTuning.JobCreateParams, true>,
   Hyperparameters: { batch_size: true, learning_rate_multiplier: true, n_epochs: true } satisfies Record<
     keyof OpenAI.FineTuning.JobCreateParams.Hyperparameters,
+    true
+  >,
+  "Hyperparameters of dpo": { batch_size: true, beta: true, learning_rate_multiplier: true, n_epochs: true } satisfies Record<
+    keyof DpoHyperparameters,
     true
   >,
   Job: {

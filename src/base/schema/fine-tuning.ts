@@ -18,9 +18,17 @@ export const supervisedHyperparameters = z.strictObject({
 /** Hyperparameters of a supervised fine-tuning job. @interface */
 export type SupervisedHyperparameters = z.infer<typeof supervisedHyperparameters>;
 
+/** Schema of {@link DpoHyperparameters}. */
+export const dpoHyperparameters = supervisedHyperparameters.extend({
+  /** Scale of the log-ratios to the model that the job starts from. `"auto"` is 0.1. @default "auto" */
+  beta: orAuto(z.number().positive().max(1000)),
+});
+/** Hyperparameters of a fine-tuning job on preferences. @interface */
+export type DpoHyperparameters = z.infer<typeof dpoHyperparameters>;
+
 /** Schema of {@link FineTuningMethod}. */
 export const fineTuningMethod = z.strictObject({
-  /** Method of training; only `supervised` is supported. */
+  /** Method of training; `supervised` and `dpo` are supported. */
   type: z.literal(["supervised", "dpo", "reinforcement"]),
   /** Settings of the method `supervised`. */
   supervised: z
@@ -29,8 +37,13 @@ export const fineTuningMethod = z.strictObject({
       hyperparameters: supervisedHyperparameters.nullish(),
     })
     .nullish(),
-  /** Settings of the method `dpo`, which is not supported yet. */
-  dpo: z.looseObject({}).nullish(),
+  /** Settings of the method `dpo`. */
+  dpo: z
+    .strictObject({
+      /** Hyperparameters. @default "auto" for all of them */
+      hyperparameters: dpoHyperparameters.nullish(),
+    })
+    .nullish(),
   /** Settings of the method `reinforcement`, which is not supported yet. */
   reinforcement: z.looseObject({}).nullish(),
 });
@@ -120,15 +133,29 @@ export const fineTuningJob = z.object({
   /** Hyperparameters, with the numbers that the service chose. */
   hyperparameters: resolvedHyperparameters,
   /** Method of training with its settings, with the numbers that the service chose. */
-  method: z.object({
-    /** Method of training. */
-    type: z.literal("supervised"),
-    /** Settings of the method. */
-    supervised: z.object({
-      /** Hyperparameters, with the numbers that the service chose. */
-      hyperparameters: resolvedHyperparameters,
+  method: z.discriminatedUnion("type", [
+    z.object({
+      /** Method of training. */
+      type: z.literal("supervised"),
+      /** Settings of the method. */
+      supervised: z.object({
+        /** Hyperparameters, with the numbers that the service chose. */
+        hyperparameters: resolvedHyperparameters,
+      }),
     }),
-  }),
+    z.object({
+      /** Method of training. */
+      type: z.literal("dpo"),
+      /** Settings of the method. */
+      dpo: z.object({
+        /** Hyperparameters, with the numbers that the service chose. */
+        hyperparameters: resolvedHyperparameters.extend({
+          /** Scale of the log-ratios to the model that the job started from. */
+          beta: z.number(),
+        }),
+      }),
+    }),
+  ]),
   /** Seed of the job. */
   seed: z.int(),
   /** Labels of the job. */

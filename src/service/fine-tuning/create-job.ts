@@ -15,11 +15,11 @@ import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
 import { getFile, newId } from "../store/files.ts";
 import { getFineTuningJob } from "../store/fine-tuning-jobs.ts";
 import { appendEvent, insertJob } from "../store/jobs.ts";
-import type { SftJobConfig } from "../store/job-configs.ts";
+import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { DataWork } from "../training-data/data-work.ts";
-import { exampleSource } from "../training-data/example-data.ts";
-import { planSupervised, requestedHyperparameters, resolveHyperparameters } from "./hyperparameters.ts";
+import { type ExampleKind, exampleSource } from "../training-data/example-data.ts";
+import { planDpo, planSupervised, requestedHyperparameters, resolveBeta, resolveHyperparameters } from "./hyperparameters.ts";
 import { jobToWire, type StoredRequest } from "./wire.ts";
 
 /** Project of the models of fine-tuning jobs. */
@@ -53,8 +53,8 @@ interface JobData {
 /** Training job of a fine-tuning job. */
 interface MethodPlan {
   readonly jobType: JobRow["type"];
-  readonly config: SftJobConfig;
-  readonly stored: Pick<StoredRequest, "hyperparameters" | "steps">;
+  readonly config: SftJobConfig | PreferenceJobConfig;
+  readonly stored: Pick<StoredRequest, "hyperparameters" | "beta" | "steps">;
   /** Messages about the data for the job's events. */
   readonly warnings: readonly string[];
 }
@@ -200,38 +200,69 @@ type Method = NonNullable<NonNullable<CreateFineTuningJobRequest["method"]>["typ
 /** Plans by method. */
 const METHODS: Partial<Record<Method, (context: CreationContext, input: MethodInput) => Promise<MethodPlan>>> = {
   supervised: planSupervisedJob,
+  dpo: planDpoJob,
 };
 
 /** Checks the data of a supervised request and plans its SFT job. */
-async function planSupervisedJob(context: CreationContext, { request, seed, start, data, modelName }: MethodInput): Promise<MethodPlan> {
-  const { engine, files, work } = context;
-  const asked = requestedHyperparameters(request);
+async function planSupervisedJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
+  const asked = requestedHyperparameters(input.request);
+  const read = await readData(context, input, { name: "sft", assistantTurns: "all" });
+  const hyperparameters = resolveHyperparameters(asked, read.facts.examples);
+  const { config, experimental_config, steps, checkpointSteps } = planSupervised({ ...read.facts, hyperparameters });
+  return {
+    jobType: "sft",
+    config: { ...read.stored, config, experimental_config: offered(context, experimental_config), ...results(input, checkpointSteps) },
+    stored: { hyperparameters, steps },
+    warnings: read.dropped === 0 ? [] : [`Examples that are longer than the model's context are not trained: ${read.dropped}`],
+  };
+}
+
+/** Checks the pairs of a request with the method `dpo` and plans its preference job. */
+async function planDpoJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
+  const { beta: askedBeta, ...asked } = input.request.method?.dpo?.hyperparameters ?? {};
+  if ((input.request.hyperparameters ?? null) !== null)
+    throw new ArgumentError("The deprecated `hyperparameters` are for supervised jobs: use `method.dpo.hyperparameters`", {
+      param: "hyperparameters",
+    });
+  const read = await readData(context, input, { name: "preference" });
+  const hyperparameters = resolveHyperparameters(asked, read.facts.examples);
+  const beta = resolveBeta(askedBeta);
+  const { config, steps, checkpointSteps } = planDpo({ ...read.facts, hyperparameters }, beta);
+  return {
+    jobType: "preference",
+    config: { ...read.stored, config: offered(context, config), ...results(input, checkpointSteps) },
+    stored: { hyperparameters, beta, steps },
+    warnings: read.dropped === 0 ? [] : [`Pairs that are longer than the model's context are not trained: ${read.dropped}`],
+  };
+}
+
+/** Reads the files of a request. Returns the facts that a plan depends on, the identifiers to store, and the number of dropped examples. */
+async function readData({ engine, files, work }: CreationContext, { seed, start, data }: MethodInput, kind: ExampleKind) {
   const base = await engine.describeBase(start.baseModel);
   const read = async (artifact: StoredArtifact, param: string) =>
-    work.data.examples(await exampleSource(artifact, { base, files, kind: { name: "sft", assistantTurns: "all" }, param }));
+    work.data.examples(await exampleSource(artifact, { base, files, kind, param }));
   const { examples, droppedExamples } = await read(data.training, "training_file");
   const { validation } = data;
   if (validation !== null) await read(validation, "validation_file");
-  const hyperparameters = resolveHyperparameters(asked, examples.length);
-  const { config, experimental_config, steps, checkpointSteps } = planSupervised({
-    hyperparameters,
-    seed,
-    examples: examples.length,
-    parameters: base.parameters,
-    isAdapter: start.lora !== null,
-    validationUrl: validation === null ? null : artifactUrl(validation),
-  });
-  const clips = engine.capabilities().clipsGradients ?? true;
   return {
-    jobType: "sft",
-    config: {
-      artifact_id: data.training.id,
-      config,
-      experimental_config: clips ? experimental_config : { ...experimental_config, max_grad_norm: 0 },
-      ...(validation === null ? {} : { validation_artifact_id: validation.id }),
-      fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps },
+    facts: {
+      seed,
+      examples: examples.length,
+      parameters: base.parameters,
+      isAdapter: start.lora !== null,
+      validationUrl: validation === null ? null : artifactUrl(validation),
     },
-    stored: { hyperparameters, steps },
-    warnings: droppedExamples === 0 ? [] : [`Examples that are longer than the model's context are not trained: ${droppedExamples}`],
+    stored: { artifact_id: data.training.id, ...(validation === null ? {} : { validation_artifact_id: validation.id }) },
+    dropped: droppedExamples,
   };
+}
+
+/** Returns the results that the training job makes. */
+function results({ modelName }: MethodInput, checkpointSteps: readonly number[]): Required<Pick<SftJobConfig, "fine_tuning">> {
+  return { fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps } };
+}
+
+/** Turns off the clipping of gradients if the engine has none. */
+function offered<C extends object | null>({ engine }: CreationContext, config: C): C {
+  return (engine.capabilities().clipsGradients ?? true) ? config : { ...config, max_grad_norm: 0 };
 }

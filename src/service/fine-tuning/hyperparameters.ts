@@ -1,12 +1,14 @@
-/** Hyperparameters of fine-tuning jobs: rules for `"auto"`, and the settings of the SFT job that runs a supervised job. */
+/** Hyperparameters of fine-tuning jobs: rules for `"auto"`, and the settings of the training job that runs a fine-tuning job. */
 import { defaultRate } from "../../base/util/default-rates.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import type { CreateFineTuningJobRequest, FineTuningJob, SupervisedHyperparameters } from "../../base/schema/index.ts";
-import type { SftJobConfig } from "../store/job-configs.ts";
+import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
 
 /** Hyperparameters without `"auto"`. */
 export type ResolvedHyperparameters = FineTuningJob["hyperparameters"];
 
+/** `beta` of preference training without a choice. */
+const BETA = 0.1;
 /** Passes over the data of average size. */
 const EPOCHS = 3;
 /** Min and max of examples times epochs, within the bounds of the epochs. */
@@ -55,14 +57,19 @@ export function resolveHyperparameters(asked: SupervisedHyperparameters, example
   };
 }
 
+/** Returns `beta`, 0.1 for `"auto"`. */
+export function resolveBeta(asked: number | "auto" | null | undefined): number {
+  return typeof asked === "number" ? asked : BETA;
+}
+
 function autoEpochs(examples: number): number {
   if (examples * EPOCHS < MIN_PASSES) return Math.min(Math.ceil(MIN_PASSES / examples), MAX_AUTO_EPOCHS);
   if (examples * EPOCHS > MAX_PASSES) return Math.max(Math.floor(MAX_PASSES / examples), 1);
   return EPOCHS;
 }
 
-/** Facts that the settings of a supervised job depend on. */
-export interface SupervisedFacts {
+/** Facts that the settings of a training job depend on. */
+export interface JobFacts {
   readonly hyperparameters: ResolvedHyperparameters;
   readonly seed: number;
   /** Number of examples in the training data. */
@@ -74,28 +81,46 @@ export interface SupervisedFacts {
   readonly validationUrl: string | null;
 }
 
-/** Settings of the SFT job that runs a supervised job. */
-export interface SupervisedPlan extends Pick<SftJobConfig, "config" | "experimental_config"> {
+/** Steps of a training job. */
+interface JobSteps {
   /** Optimizer steps of the job. */
   readonly steps: number;
   /** Steps after which a checkpoint is made, without the last step. */
   readonly checkpointSteps: readonly number[];
 }
 
+/** Settings of the SFT job that runs a supervised job. */
+export type SupervisedPlan = JobSteps & Pick<SftJobConfig, "config" | "experimental_config">;
+
+/** Settings of the preference job that runs a job of the method `dpo`. */
+export type DpoPlan = JobSteps & Pick<PreferenceJobConfig, "config">;
+
+/** Returns the settings of the SFT job; see {@link planEpochs}. */
+export function planSupervised(facts: JobFacts): SupervisedPlan {
+  const { batch, order, ...steps } = planEpochs(facts, "sft");
+  return { config: batch, experimental_config: order, ...steps };
+}
+
+/** Returns the settings of the preference job; see {@link planEpochs}. The reference policy is the model that the job starts from. */
+export function planDpo(facts: JobFacts, beta: number): DpoPlan {
+  const { batch, order, ...steps } = planEpochs(facts, "preference");
+  return { config: { ...batch, ...order, beta, reference_step: "start" }, ...steps };
+}
+
 /**
- * Returns the settings of the SFT job: the learning rate is `learning_rate_multiplier` times the default of the model's size, and the seed
- * orders the examples of each epoch. A checkpoint follows each of the last three epochs. There are about ten validations, one of them after
- * each epoch.
+ * Plans the epochs of a job: the learning rate is `learning_rate_multiplier` times the default of the model's size, and the seed orders the
+ * examples of each epoch. A checkpoint follows each of the last three epochs. There are about ten validations, one of them after each
+ * epoch.
  */
-export function planSupervised(facts: SupervisedFacts): SupervisedPlan {
+function planEpochs(facts: JobFacts, kind: "sft" | "preference") {
   const { hyperparameters, seed, examples, parameters, isAdapter, validationUrl } = facts;
   const { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier } = hyperparameters;
   const perEpoch = Math.ceil(examples / batchSize);
   const steps = epochs * perEpoch;
   const first = Math.max(epochs - CHECKPOINT_EPOCHS + 1, 1);
   return {
-    config: { batch_size: batchSize, learning_rate: multiplier * defaultRate(parameters, "sft", isAdapter) },
-    experimental_config: {
+    batch: { batch_size: batchSize, learning_rate: multiplier * defaultRate(parameters, kind, isAdapter) },
+    order: {
       epochs,
       shuffle_seed: seed,
       ...(validationUrl === null ? {} : { validation_data_url: validationUrl, validation_every: validationInterval(perEpoch, steps) }),

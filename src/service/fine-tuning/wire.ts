@@ -19,6 +19,8 @@ export interface StoredRequest extends Pick<CreateFineTuningJobRequest, "model" 
   readonly validation_file: string | null;
   readonly seed: number;
   readonly hyperparameters: ResolvedHyperparameters;
+  /** `beta` of the method `dpo`; absent for supervised jobs. */
+  readonly beta?: number | undefined;
   /** Optimizer steps of the job. */
   readonly steps: number;
 }
@@ -31,9 +33,9 @@ const CHECKPOINT_PREFIX = "ftckpt-";
 
 /** Converts a job to its form in answers. */
 export async function jobToWire(store: Store, { row, job }: StoredFineTuningJob): Promise<FineTuningJob> {
-  const { model, training_file, validation_file, seed, hyperparameters, steps } = JSON.parse(row.request) as StoredRequest;
+  const { model, training_file, validation_file, seed, hyperparameters, beta, steps } = JSON.parse(row.request) as StoredRequest;
   const hasSucceeded = job.status === "succeeded";
-  const { fine_tuning: results } = JSON.parse(job.config) as SftJobConfig;
+  const { fine_tuning: results } = JSON.parse(job.config) as Pick<SftJobConfig, "fine_tuning">;
   return {
     id: row.id,
     object: "fine_tuning.job",
@@ -50,7 +52,10 @@ export async function jobToWire(store: Store, { row, job }: StoredFineTuningJob)
     trained_tokens: hasSucceeded ? await trainedTokens(store, job) : null,
     error: job.status === "failed" ? { code: "training_failed", message: job.error_message ?? "", param: null } : null,
     hyperparameters,
-    method: { type: "supervised", supervised: { hyperparameters } },
+    method:
+      beta === undefined
+        ? { type: "supervised", supervised: { hyperparameters } }
+        : { type: "dpo", dpo: { hyperparameters: { ...hyperparameters, beta } } },
     seed,
     metadata: row.metadata === null ? null : (JSON.parse(row.metadata) as Record<string, string>),
     integrations: [],
@@ -133,8 +138,20 @@ function stepDescription(metrics: Metrics, steps: number): Description {
     level: "info",
     type: "metrics",
     message: `Step ${step}/${steps}: ${losses.join(", ")}`,
-    data: { step, total_steps: steps, ...rest, learning_rate: metrics["learning_rate"], tokens: metrics["num_tokens"] },
+    data: {
+      step,
+      total_steps: steps,
+      ...rest,
+      ...preferenceMetrics(metrics),
+      learning_rate: metrics["learning_rate"],
+      tokens: metrics["num_tokens"],
+    },
   };
+}
+
+/** Returns accuracy and margin of the rewards of a preference step; nothing for other steps. */
+function preferenceMetrics({ "rewards/accuracies": accuracy, "rewards/margins": margin }: Metrics) {
+  return accuracy === undefined || margin === undefined ? {} : { reward_accuracy: accuracy, reward_margin: margin };
 }
 
 /** Returns the metrics of a step under the names of the API. */

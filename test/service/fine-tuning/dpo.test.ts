@@ -1,0 +1,70 @@
+import OpenAI from "openai";
+import { expect, test } from "vitest";
+import { startTestService } from "../support.ts";
+import { RL_JOBS } from "../support.ts";
+import { clientOf, eventsOf, finished, upload } from "./support.ts";
+
+/** Pairs in the format of the OpenAI API. */
+const pairs = (count: number, change: (index: number) => object = () => ({})) =>
+  Array.from({ length: count }, (_, index) =>
+    JSON.stringify({
+      input: { messages: [{ role: "user", content: `question ${index}` }] },
+      preferred_output: [{ role: "assistant", content: `good ${index}` }],
+      non_preferred_output: [{ role: "assistant", content: `bad ${index}` }],
+      ...change(index),
+    }),
+  ).join("\n");
+
+const dpo = (hyperparameters: object) => ({ type: "dpo" as const, dpo: { hyperparameters } });
+
+test("a job of the method dpo trains a preference job, and its model and checkpoints are sampled", async () => {
+  const test = await startTestService();
+  const client = clientOf(test);
+  const training_file = await upload(client, pairs(4));
+  const validation_file = await upload(client, pairs(2), "valid.jsonl");
+  const method = dpo({ n_epochs: 2, batch_size: 2, beta: 0.3, learning_rate_multiplier: 2 });
+  const created = await client.fineTuning.jobs.create({ model: "tiny", training_file, validation_file, method, seed: 5 });
+  const resolved = { n_epochs: 2, batch_size: 2, beta: 0.3, learning_rate_multiplier: 2 };
+  expect(created.method).toEqual({ type: "dpo", dpo: { hyperparameters: resolved } });
+  const job = await finished(client, created.id);
+  expect(job).toMatchObject({ status: "succeeded", trained_tokens: expect.any(Number), result_files: [expect.any(String)] });
+  const { training_job_id: trainingJob } = job as unknown as { readonly training_job_id: string };
+  expect(await test.ok("GET", `${RL_JOBS}/${trainingJob}`)).toMatchObject({ type: "preference", status: "succeeded" });
+
+  const steps = (await eventsOf(client, job.id)).filter(({ type }) => type === "metrics");
+  expect(steps.map(({ data }) => (data as { readonly step: number }).step)).toEqual([1, 2, 3, 4]);
+  expect(steps[0]!.data).toMatchObject({ train_loss: expect.closeTo(Math.log(2), 6), reward_accuracy: 0, reward_margin: 0 });
+  const { data: checkpoints } = await client.fineTuning.jobs.checkpoints.list(job.id);
+  expect(checkpoints.map(({ step_number }) => step_number)).toEqual([4, 2]);
+  expect(checkpoints[0]!.metrics).toMatchObject({ step: 4, train_loss: expect.any(Number), valid_loss: expect.any(Number) });
+  for (const model of [job.fine_tuned_model!, checkpoints[1]!.fine_tuned_model_checkpoint]) {
+    const completion = await client.chat.completions.create({ model, messages: [{ role: "user", content: "question" }] });
+    expect(completion.model).toBe(model);
+  }
+});
+
+test("hyperparameters of dpo are chosen by the rules of supervised jobs, and beta is 0.1", async () => {
+  const client = clientOf(await startTestService());
+  const training_file = await upload(client, pairs(50));
+  for (const method of [{ type: "dpo" as const }, dpo({ beta: "auto" })]) {
+    const job = await client.fineTuning.jobs.create({ model: "tiny", training_file, method });
+    expect(job.method!.dpo!.hyperparameters).toEqual({ n_epochs: 3, batch_size: 1, learning_rate_multiplier: 1, beta: 0.1 });
+    await client.fineTuning.jobs.cancel(job.id);
+  }
+});
+
+test("pairs that cannot be trained are rejected with line and field, and nothing is created", async () => {
+  const client = clientOf(await startTestService());
+  const create = async (lines: string, more: object = {}) =>
+    client.fineTuning.jobs.create({ model: "tiny", training_file: await upload(client, lines), method: { type: "dpo" }, ...more });
+  const withoutAnswer = pairs(3, (index) => (index === 2 ? { preferred_output: [] } : {}));
+  await expect(create(withoutAnswer)).rejects.toMatchObject({
+    status: 400,
+    param: "training_file",
+    message: expect.stringMatching(/line 3: `preferred_output/u),
+  });
+  await expect(create(pairs(2), { method: dpo({ beta: 0 }) })).rejects.toBeInstanceOf(OpenAI.BadRequestError);
+  await expect(create(pairs(2), { hyperparameters: { n_epochs: 1 } })).rejects.toMatchObject({ status: 400, param: "hyperparameters" });
+  await expect(create(pairs(2), { method: { type: "dpo", supervised: {} } })).rejects.toMatchObject({ param: "method.supervised" });
+  expect((await client.fineTuning.jobs.list()).data).toEqual([]);
+});
