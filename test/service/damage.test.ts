@@ -188,7 +188,7 @@ test("the background verification logs rotten, missing and unread files, and ski
   const database = await openConnection(join(dataDir, "whetstone.db"), 1000);
   // The row sorts before the others.
   database.exec(`INSERT INTO jobs SELECT '0', 999, model_id, type, status, config, committed_steps, progress_dir, attempts, cancel_requested,
-    error_message, step, created_at, training_start, training_end, '{}}' FROM jobs WHERE id = '${jobId}'`);
+    error_message, step, created_at, training_start, training_end, '{}}', is_paused FROM jobs WHERE id = '${jobId}'`);
   database.close();
   const service = await start();
   await expect.poll(() => loggedDamage(service), { timeout: 20_000 }).toHaveLength(3);
