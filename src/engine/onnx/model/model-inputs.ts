@@ -24,7 +24,7 @@ export interface ModelInputs {
   readonly dims: BatchDims;
   /** Graph input of each parameter, or of each piece of a parameter that is cut, by name. */
   readonly weights: ReadonlyMap<string, Value>;
-  /** Product of rows and a transposed matrix `[out, in]`; set if weights are transposed. @default `matmul` with `[in, out]` */
+  /** Product of rows and a matrix; set if matrices are in 8 bits. @default `matmul` with `[in, out]` */
   readonly product?: Product | undefined;
   /** Matrix of the output head, if tied embeddings have a graph input of their own for it. @default the embedding */
   readonly tiedHead?: Value | undefined;
@@ -36,7 +36,7 @@ export interface ModelInputs {
   readonly rotary: RotaryInputs;
 }
 
-/** Function that computes `x·Wᵀ` from rows `[R, in]` and a weight `[out, in]`. */
+/** Function that multiplies rows `[R, in]` by a matrix and returns `[R, out]`. */
 export type Product = (x: Value, weight: Value) => Value;
 
 /** Function that applies a linear layer without its bias to rows `[R, in]` and returns `[R, out]`. */

@@ -15,7 +15,7 @@ const known = new WeakMap<ModelConfig, boolean>();
  *
  * The products of a small model are too narrow for two threads per operator. Instead, every thread has a copy of the weights: a training
  * step is split into data-parallel halves, and several threads sample. A large model is sampled on one sampler with several threads per
- * operator (`sample/thread-counts.ts`) and transposed matrices (`sample/transposed.ts`).
+ * operator (`sample/thread-counts.ts`) and prepared matrices (`sample/prepared.ts`).
  */
 export function isLarge(config: ModelConfig): boolean {
   return getOrInsert(known, config, () => countParameters(config) > MAX_SMALL);

@@ -154,7 +154,7 @@ export function headName({ isTied }: ModelConfig): string {
   return isTied ? "embedding" : "head";
 }
 
-/** Multiplies rows by a matrix, which is transposed if `product` is set. */
+/** Multiplies rows by a matrix. */
 export function times({ product = matmul }: Pick<ModelInputs, "product">, x: Value, weight: Value): Value {
   return product(x, weight);
 }

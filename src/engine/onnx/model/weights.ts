@@ -13,15 +13,12 @@ import { itemAt } from "../../../base/util/values.ts";
  * @throws DataError `E_DATA` if a tensor is missing or has another shape; the message names the tensor.
  */
 export async function readWeights(path: string, layout: Layout): Promise<Float32Array> {
-  return packTensors(await openWeights(path), layout, "in-out");
+  return packTensors(await openWeights(path), layout);
 }
 
-/** Order of the elements of a matrix in a flat vector: `[in, out]`, the order of a layout, or `[out, in]`, the order in files. */
-export type MatrixOrder = "in-out" | "out-in";
-
-/** Reads a base model's weights from one file, or from several files with an index. @param order - Default `"in-out"`. */
-export async function readBaseWeights(directory: string, layout: Layout, order: MatrixOrder = "in-out"): Promise<Float32Array> {
-  return packTensors(await openBaseWeights(directory), layout, order);
+/** Reads a base model's weights from one file, or from several files with an index. */
+export async function readBaseWeights(directory: string, layout: Layout): Promise<Float32Array> {
+  return packTensors(await openBaseWeights(directory), layout);
 }
 
 /**
@@ -78,11 +75,11 @@ export async function verifyWeights(
   }
 }
 
-async function packTensors(source: WeightSource, layout: Layout, order: MatrixOrder): Promise<Float32Array> {
+async function packTensors(source: WeightSource, layout: Layout): Promise<Float32Array> {
   try {
     checkShapes(source, layout);
     const flat = new Float32Array(layout.length);
-    await fill(flat, source, layout, order);
+    await fill(flat, source, layout);
     return flat;
   } finally {
     await source.close();
@@ -99,7 +96,7 @@ export async function readWeightsInto(flat: Float32Array, path: string, layout: 
   try {
     checkShapes(source, layout);
     await checkValues(source, layout);
-    await fill(flat, source, layout, "in-out");
+    await fill(flat, source, layout);
   } finally {
     await source.close();
   }
@@ -123,24 +120,20 @@ export async function openParameters(
   }
   const read = async (parameter: Parameter) => {
     const values = new Float32Array(parameter.size);
-    await readParameter(values, source, parameter, "in-out");
+    await readParameter(values, source, parameter);
     return values;
   };
   return { read, close: () => source.close() };
 }
 
 /** Reads all parameters of a layout into a flat vector. */
-async function fill(flat: Float32Array, source: WeightSource, layout: Layout, order: MatrixOrder): Promise<void> {
-  for (const parameter of layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter, order);
+async function fill(flat: Float32Array, source: WeightSource, layout: Layout): Promise<void> {
+  for (const parameter of layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter);
 }
 
-async function readParameter(view: Float32Array, source: WeightSource, parameter: Parameter, order: MatrixOrder): Promise<void> {
-  const isInFileOrder = parameter.kind === "matrix" && order === "out-in";
+async function readParameter(view: Float32Array, source: WeightSource, parameter: Parameter): Promise<void> {
   for (const file of parameter.files) {
-    await source.readPieces(file.name, (piece, first) => {
-      if (isInFileOrder) view.set(piece, file.start * itemAt(parameter.shape, 0) + first);
-      else packPiece(piece, first, parameter, view, file);
-    });
+    await source.readPieces(file.name, (piece, first) => packPiece(piece, first, parameter, view, file));
   }
 }
 

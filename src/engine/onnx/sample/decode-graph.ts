@@ -5,10 +5,10 @@ import type { ModelConfig } from "../model/config.ts";
 import { isLarge } from "../model/size.ts";
 import { perHeadAttention } from "../model/heads.ts";
 import { isWindowed } from "../model/layer-windows.ts";
-import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
+import { type AttentionLayer, type ModelInputs, weightInputs } from "../model/model-inputs.ts";
+import { baseLayout } from "../model/parameters.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
 import { preparedWeights } from "./prepared.ts";
-import { originalWeights } from "./transposed.ts";
 
 /**
  * Builds the graph for one new token of each of `B` rows.
@@ -24,7 +24,8 @@ import { originalWeights } from "./transposed.ts";
 export function decodeGraph(config: ModelConfig, hasAdapters: boolean, precision: RolloutPrecision = "float32"): Graph {
   const grouped = config.heads / config.kvHeads;
   const dims = { batch: "batch", time: 1, rows: "batch", grouped, owners: "owners" };
-  const declareWeights = (graph: Graph) => (isLarge(config) ? preparedWeights(graph, config, precision) : originalWeights(graph, config));
+  const declareWeights = (graph: Graph) =>
+    isLarge(config) ? preparedWeights(graph, config, precision) : { weights: weightInputs(graph, baseLayout(config)) };
   return samplerGraph(config, hasAdapters, dims, declareWeights, readOnlyCacheAttention);
 }
 

@@ -3,6 +3,7 @@ import { Leases } from "../../../base/util/leases.ts";
 import type { RolloutPrecision } from "../../engine-info.ts";
 import type { Graph } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { weightInputs } from "../model/model-inputs.ts";
 import { type Adapter, adapterLayout, baseLayout, viewOf } from "../model/parameters.ts";
 import { rotaryFeeds, type RotaryTables, rotaryTablesInTurns } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
@@ -22,7 +23,6 @@ import { PromptCache } from "./prompt-cache.ts";
 import { samplerGraph } from "./sampler-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
 import { preparedMatrices } from "./prepared.ts";
-import { originalShape, originalWeights, transposeMatrices } from "./transposed.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Trained weights in the process's memory. */
@@ -31,7 +31,7 @@ export interface HostTrained {
   readonly lora: Adapter | null;
 }
 
-/** Weights of a policy, with the rotary tables of its model. Matrices of a large model are `[out, in]`. */
+/** Weights of a policy, with the rotary tables of its model. */
 export interface HostPolicyWeights extends Weights {
   readonly rotary: RotaryTables;
 }
@@ -56,13 +56,11 @@ export function hostWeights(
     base: (directory, config) =>
       bases.lease(directory, async () => {
         const layout = baseLayout(config);
-        const flat = await readBaseWeights(directory, layout, isLarge(config) ? "out-in" : "in-out");
+        const flat = await readBaseWeights(directory, layout);
         return { config, layout, flat, rotary: await rotaryOf(config) };
       }),
     async own(_directory, config, { flat }) {
-      const layout = baseLayout(config);
-      if (isLarge(config)) await transposeMatrices(flat, layout);
-      return { config, layout, flat, rotary: await rotaryOf(config) };
+      return { config, layout: baseLayout(config), flat, rotary: await rotaryOf(config) };
     },
     adapter: (config, { flat }, lora) => ({ ...lora, flat, layout: adapterLayout(config, lora.rank) }),
     read: readAdapterOrWeights,
@@ -79,7 +77,7 @@ export function hostWeights(
  */
 function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
-  return samplerGraph(config, hasAdapters, dims, (graph) => originalWeights(graph, config), cachingAttention);
+  return samplerGraph(config, hasAdapters, dims, (graph) => ({ weights: weightInputs(graph, baseLayout(config)) }), cachingAttention);
 }
 
 /** Whether the matrices of a model are constants of a program. */
@@ -111,7 +109,7 @@ export function hostGraphs(maxThreads: number, precision: RolloutPrecision = "fl
         const { config, layout, flat, rotary } = weights;
         const tensors = rotaryFeeds(TensorClass, config, rotary);
         for (const parameter of layout.parameters)
-          tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), originalShape(config, parameter));
+          tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), parameter.shape);
         return tensors;
       });
     },

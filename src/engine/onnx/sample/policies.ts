@@ -10,7 +10,7 @@ import type { PlacedWeights, WeightsSource } from "./place.ts";
 export interface Weights {
   readonly config: ModelConfig;
   readonly layout: Layout;
-  /** Flat weights; matrices are transposed if the model is large. */
+  /** Flat weights. */
   readonly flat: Float32Array;
 }
 

@@ -6,11 +6,11 @@ import { setImmediate } from "node:timers/promises";
 import type { RolloutPrecision } from "../../engine-info.ts";
 import { type Graph, QUANTIZED_BLOCK, quantizedProduct, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { weightInputs } from "../model/model-inputs.ts";
 import { baseLayout, viewOf } from "../model/parameters.ts";
 import type { Constants } from "../runtime/program.ts";
 import type { Weights } from "./policies.ts";
 import type { WeightInputs } from "./sampler-graph.ts";
-import { originalWeights } from "./transposed.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
 
 /**
@@ -19,21 +19,23 @@ import { getOrThrow } from "../../../base/util/values.ts";
  */
 const TIED_HEAD = "tied_head";
 
-/** Matrix `[out, in]` of the decode graph. */
+/** Matrix of the decode graph. */
 interface Matrix {
   readonly name: string;
   readonly shape: readonly [number, number];
-  /** Values in a flat vector of a large model. */
+  /** Whether the shape is `[out, in]`, as of an embedding, instead of `[in, out]`. */
+  readonly isTransposed: boolean;
+  /** Returns the values in a flat vector of the model. */
   readonly read: (flat: Float32Array) => Float32Array;
 }
 
 /** Returns the matrices of a large model, the output head included. */
 function matricesOf(config: ModelConfig): Matrix[] {
   return baseLayout(config).parameters.flatMap((parameter): Matrix[] => {
-    const [first, second] = parameter.shape as [number, number];
+    const shape = parameter.shape as [number, number];
     const read = (flat: Float32Array) => viewOf(flat, parameter);
-    if (parameter.kind === "matrix") return [{ name: parameter.name, shape: [second, first], read }];
-    return parameter.kind === "embedding" && config.isTied ? [{ name: TIED_HEAD, shape: [first, second], read }] : [];
+    if (parameter.kind === "matrix") return [{ name: parameter.name, shape, isTransposed: false, read }];
+    return parameter.kind === "embedding" && config.isTied ? [{ name: TIED_HEAD, shape, isTransposed: true, read }] : [];
   });
 }
 
@@ -42,11 +44,11 @@ const quantizedNames = ({ name }: Matrix) => ({ q: `${name}_q`, scales: `${name}
 
 /** Declares the weights of a large model for a program with the constants of {@link preparedMatrices}. */
 export function preparedWeights(graph: Graph, config: ModelConfig, precision: RolloutPrecision): WeightInputs {
-  const { weights: original, product } = originalWeights(graph, config);
+  const original = weightInputs(graph, baseLayout(config));
   const scalesOf = new Map<Value, Value>();
   const declare = (matrix: Matrix): Value => {
-    const [width, inner] = matrix.shape;
     if (precision === "float32") return original.get(matrix.name) ?? graph.input(matrix.name, matrix.shape);
+    const [width, inner] = matrix.isTransposed ? matrix.shape : matrix.shape.toReversed();
     const names = quantizedNames(matrix);
     const blocks = Math.ceil(inner / QUANTIZED_BLOCK);
     const q = graph.input(names.q, [width, blocks, QUANTIZED_BLOCK], "uint8");
@@ -56,7 +58,7 @@ export function preparedWeights(graph: Graph, config: ModelConfig, precision: Ro
   const matrices = new Map(matricesOf(config).map((matrix) => [matrix.name, declare(matrix)]));
   return {
     weights: new Map([...original, ...matrices]),
-    product: precision === "float32" ? product : (x, q) => quantizedProduct(x, q, getOrThrow(scalesOf, q)),
+    product: precision === "float32" ? undefined : (x, q) => quantizedProduct(x, q, getOrThrow(scalesOf, q)),
     tiedHead: matrices.get(TIED_HEAD),
   };
 }
@@ -71,7 +73,7 @@ export async function preparedMatrices({ config, flat }: Weights, precision: Rol
       continue;
     }
     const names = quantizedNames(matrix);
-    const { q, scales } = quantizeRows(values, matrix.shape[1]);
+    const { q, scales } = quantize(values, matrix);
     constants.set(names.q, q).set(names.scales, scales);
     await setImmediate();
   }
@@ -84,26 +86,31 @@ const MAX_LEVEL = 127;
 const ZERO = 128;
 
 /**
- * Rounds a matrix `[rows, width]` to 8 bits: `values ≈ scale · (q − 128)`, with a scale for each block of {@link QUANTIZED_BLOCK} elements
- * of a row, the largest absolute value of the block over 127.
+ * Rounds a matrix to 8 bits, as rows of `in` elements: `values ≈ scale · (q − 128)`, with a scale for each block of
+ * {@link QUANTIZED_BLOCK} elements of a row, the largest absolute value of the block over 127.
  *
- * @returns Elements `[rows, blocks, 32]`, padded with zeros at the end of a row, and scales `[rows, blocks]`.
+ * @returns Elements `[out, blocks, 32]`, padded with zeros at the end of a row, and scales `[out, blocks]`.
  */
-export function quantizeRows(values: Float32Array, width: number): { readonly q: Uint8Array; readonly scales: Float32Array } {
+export function quantize(
+  values: Float32Array,
+  { shape, isTransposed }: Pick<Matrix, "shape" | "isTransposed">,
+): { readonly q: Uint8Array; readonly scales: Float32Array } {
+  const [first, second] = shape;
+  const [rows, width, nextRow, next] = isTransposed ? [first, second, second, 1] : [second, first, 1, second];
   const blocks = Math.ceil(width / QUANTIZED_BLOCK);
-  const rows = values.length / width;
   const q = new Uint8Array(rows * blocks * QUANTIZED_BLOCK).fill(ZERO);
   const scales = new Float32Array(rows * blocks);
   for (let block = 0; block < scales.length; block++) {
     const row = Math.floor(block / blocks);
-    const start = row * width + (block - row * blocks) * QUANTIZED_BLOCK;
-    const end = Math.min(start + QUANTIZED_BLOCK, (row + 1) * width);
+    const column = (block - row * blocks) * QUANTIZED_BLOCK;
+    const count = Math.min(QUANTIZED_BLOCK, width - column);
+    const start = row * nextRow + column * next;
     let largest = 0;
-    for (let i = start; i < end; i++) largest = Math.max(largest, Math.abs(values[i]!));
+    for (let i = 0; i < count; i++) largest = Math.max(largest, Math.abs(values[start + i * next]!));
     scales[block] = largest / MAX_LEVEL;
     if (largest === 0) continue;
     const inverse = MAX_LEVEL / largest;
-    for (let i = start; i < end; i++) q[block * QUANTIZED_BLOCK + i - start] = Math.round(values[i]! * inverse) + ZERO;
+    for (let i = 0; i < count; i++) q[block * QUANTIZED_BLOCK + i] = Math.round(values[start + i * next]! * inverse) + ZERO;
   }
   return { q, scales };
 }

@@ -7,7 +7,7 @@ import { ShapeError } from "../../../../src/base/errors.ts";
 import { createOnnxEngine } from "../../../../src/engine/index.ts";
 import { Graph, quantizedProduct } from "../../../../src/engine/onnx/graph/index.ts";
 import { loadRuntime, Program } from "../../../../src/engine/onnx/runtime/program.ts";
-import { quantizeRows } from "../../../../src/engine/onnx/sample/prepared.ts";
+import { quantize } from "../../../../src/engine/onnx/sample/prepared.ts";
 import type { Engine, PolicyVersion, Row } from "../../../../src/engine/port.ts";
 import { uniform } from "../../../../src/base/util/rng.ts";
 import { writeRandomWeights } from "../../../bench/random-weights.ts";
@@ -30,7 +30,7 @@ test("rounds each block of 32 elements to 8 bits with a scale of its own", () =>
   const values = random(1n, 3 * width);
   values.fill(0, 0, 32);
   values[40] = 5;
-  const { q, scales } = quantizeRows(values, width);
+  const { q, scales } = quantize(values, { shape: [3, width], isTransposed: true });
   expect([q.length, scales.length]).toEqual([3 * 96, 3 * 3]);
   expect(scales[0]).toBe(0);
   expect(scales[1]).toBe(Math.fround(5 / 127));
@@ -48,9 +48,18 @@ test("rounds each block of 32 elements to 8 bits with a scale of its own", () =>
   }
 });
 
+test("rounds a matrix [in, out] as its transpose", () => {
+  const [inner, width] = [70, 5];
+  const values = random(4n, inner * width);
+  const transposed = Float32Array.from({ length: values.length }, (_, i) => values[(i % inner) * width + Math.floor(i / inner)]!);
+  expect(quantize(values, { shape: [inner, width], isTransposed: false })).toEqual(
+    quantize(transposed, { shape: [width, inner], isTransposed: true }),
+  );
+});
+
 test("multiplies rows with a quantized matrix, each row as alone", async () => {
   const [rows, inner, width] = [5, 70, 24];
-  const { q, scales } = quantizeRows(random(2n, width * inner), inner);
+  const { q, scales } = quantize(random(2n, width * inner), { shape: [width, inner], isTransposed: true });
   const x = random(3n, rows * inner);
   const graph = new Graph();
   const weight = graph.input("q", [width, 3, 32], "uint8");

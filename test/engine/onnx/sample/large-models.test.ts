@@ -5,10 +5,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createOnnxEngine } from "../../../../src/engine/index.ts";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
-import { baseLayout, viewOf } from "../../../../src/engine/onnx/model/parameters.ts";
 import { isLarge } from "../../../../src/engine/onnx/model/size.ts";
 import { decodeThreads, promptThreads } from "../../../../src/engine/onnx/sample/thread-counts.ts";
-import { transposeMatrices } from "../../../../src/engine/onnx/sample/transposed.ts";
 import { writeRandomWeights } from "../../../bench/random-weights.ts";
 import type { Engine, ModelHandle, PolicyVersion, Row, SampledToken } from "../../../../src/engine/port.ts";
 
@@ -126,18 +124,4 @@ describe.each([
     expect(found).toHaveLength(threadCounts.length);
     for (const other of found) expect(other).toEqual(found[0]);
   }, 120_000);
-});
-
-test("transposes every matrix in place and nothing else", async () => {
-  const config = await readModelConfig(SHIPPED);
-  const layout = baseLayout(config);
-  const before = Float32Array.from({ length: layout.length }, (_, i) => i);
-  const after = before.slice();
-  await transposeMatrices(after, layout);
-  for (const parameter of layout.parameters) {
-    const [from, to] = [viewOf(before, parameter), viewOf(after, parameter)];
-    const [rows, columns] = parameter.shape as [number, number];
-    const isTurned = parameter.kind === "matrix";
-    expect(to.every((value, i) => value === (isTurned ? from[(i % rows) * columns + Math.floor(i / rows)] : from[i]))).toBe(true);
-  }
 });
