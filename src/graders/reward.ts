@@ -25,7 +25,7 @@ export interface GraderRewardOptions<S> {
 }
 
 /** Failures that the sample causes: it lacks a part that a template names. They score 0. */
-const SAMPLE_FAILURES: readonly GraderErrorFlag[] = ["sample_parse_error"];
+export const SAMPLE_FAILURES: readonly GraderErrorFlag[] = ["sample_parse_error"];
 
 /**
  * Creates a reward from a grader of OpenAI's fine-tuning API. The sample is the last assistant message of the rollout. The score of each part

@@ -9,6 +9,7 @@ import { forwardingPipeline } from "./chat/forwarding.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
 import type { ChatPipeline } from "./chat/pipeline.ts";
 import { ChatService } from "./chat/service.ts";
+import { jobChat } from "./dialects/job-chat.ts";
 import { messagesErrors } from "./dialects/messages-errors.ts";
 import { chatRoutes } from "./routes/chat.ts";
 import type { TimeSlices } from "../base/util/time-slices.ts";
@@ -22,6 +23,7 @@ import { checkpointRoutes } from "./routes/checkpoints.ts";
 import { descriptionRoutes } from "./routes/description.ts";
 import { fileRoutes } from "./routes/files.ts";
 import { fineTuningRoutes } from "./routes/fine-tuning.ts";
+import { graderRoutes } from "./routes/graders.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { responsesRoutes } from "./routes/responses.ts";
@@ -83,18 +85,26 @@ function isUpload(method: string, path: string): boolean {
   return (method === "PUT" && path.startsWith("/v1/preview/artifacts/")) || (method === "POST" && path === "/v1/files");
 }
 
-/** Creates the pipeline that answers the requests of all dialects. */
-function createPipeline(
+/** Pipelines of chat completions. */
+interface Pipelines {
+  /** Pipeline that answers the requests of all dialects. */
+  readonly pipeline: ChatPipeline;
+  /** Pipeline that samples with the engine alone. */
+  readonly local: ChatPipeline;
+}
+
+/** Creates the pipelines of chat completions. */
+function createPipelines(
   context: ServiceContext,
   { chatLimits, signal, slices }: Pick<AppOptions, "chatLimits" | "signal" | "slices">,
-): ChatPipeline {
+): Pipelines {
   const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
   const chat = new ChatService({ policies, engine, tokenizers, work: work.chat, limits: chatLimits, logger, signal, slices });
   const sampling =
     upstream === null
       ? chat
       : forwardingPipeline(chat, new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal }));
-  return sessionPipeline(sampling, context.sessions);
+  return { pipeline: sessionPipeline(sampling, context.sessions), local: chat };
 }
 
 /** Creates the complete route table. Every route is also part of the OpenAPI document. */
@@ -111,6 +121,7 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeS
     ...artifactRoutes(context),
     ...fileRoutes(context),
     ...fineTuningRoutes(context),
+    ...graderRoutes(dialects, context.work.bodies),
     ...healthRoutes(context),
   ];
   return [...routes, ...descriptionRoutes(routes)];
@@ -137,7 +148,9 @@ export function createApp(
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
   app.use("/", redirectBrowsers);
-  const routes = createRoutes(context, createPipeline(context, { chatLimits, signal, slices }), slices);
+  const pipelines = createPipelines(context, { chatLimits, signal, slices });
+  context.jobChat.provide(jobChat({ ...pipelines, translator: context.work.translator }));
+  const routes = createRoutes(context, pipelines.pipeline, slices);
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
   app.use(

@@ -1,6 +1,7 @@
 /** Composition of a service: the parts that its routes and jobs share. */
 import type { Engine } from "../engine/port.ts";
 import { ConfigError } from "../base/errors.ts";
+import { late } from "../base/util/late.ts";
 import { Holds } from "../base/util/leases.ts";
 import { BaseModels } from "./models/base-models.ts";
 import { Retention } from "./checkpoints/retention.ts";
@@ -9,6 +10,7 @@ import type { DataDirectory } from "./disk/data-directory.ts";
 import type { DiskSpace } from "./disk/space.ts";
 import type { Hub } from "./hub/hub.ts";
 import { Changes } from "./jobs/changes.ts";
+import type { JobChat } from "./jobs/job-chat.ts";
 import { JobQueue } from "./jobs/queue.ts";
 import { WarmModels } from "./jobs/warm-models.ts";
 import type { ServiceLimits } from "./common/limits.ts";
@@ -46,6 +48,7 @@ export function createContext(parts: {
   const uses = new Holds<string>();
   const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
   const warm = new WarmModels({ engine, files, logger, max: limits.maxWarmModels });
+  const jobChat = late<JobChat>();
   const jobs = new JobQueue({
     store,
     engine,
@@ -60,6 +63,7 @@ export function createContext(parts: {
     blobs,
     retention,
     space,
+    chat: jobChat.value,
   });
   return {
     store,
@@ -73,6 +77,7 @@ export function createContext(parts: {
     retention,
     space,
     jobs,
+    jobChat,
     sessions: new StoredSessions(store),
     blobs,
     files,

@@ -133,11 +133,6 @@ describe("openai's fine-tuning", async () => {
       message: expect.stringMatching(/line 3: messages\.0\.content/u),
     });
     await expect(create({ training_file, validation_file: wrong })).rejects.toMatchObject({ status: 400, param: "validation_file" });
-    await expect(create({ training_file, method: { type: "reinforcement" } })).rejects.toMatchObject({
-      status: 400,
-      param: "method.type",
-      message: expect.stringContaining("`reinforcement` is not supported yet"),
-    });
     await expect(create({ training_file, integrations: [{ type: "wandb", wandb: { project: "p" } }] })).rejects.toMatchObject({
       status: 400,
       param: "integrations",

@@ -1,7 +1,7 @@
 /** Compares the compatibility tables of `docs/how-to/move-openai-fine-tuning.md` with the schemas and with the types of the client. */
 import type OpenAI from "openai";
 import type { FineTuningJobCheckpoint as ClientCheckpoint } from "openai/resources/fine-tuning/jobs/checkpoints";
-import type { DpoHyperparameters } from "openai/resources/fine-tuning/methods";
+import type { DpoHyperparameters, ReinforcementHyperparameters } from "openai/resources/fine-tuning/methods";
 import { expect, expectTypeOf, it } from "vitest";
 import type { z } from "zod";
 import * as schema from "../../src/base/schema/index.ts";
@@ -20,6 +20,7 @@ const TABLES: Readonly<Record<string, z.ZodObject>> = {
   "Request of a job": schema.createFineTuningJobRequest,
   Hyperparameters: schema.supervisedHyperparameters,
   "Hyperparameters of dpo": schema.dpoHyperparameters,
+  "Hyperparameters of a reinforcement job": schema.reinforcementHyperparameters,
   Job: schema.fineTuningJob,
   Event: schema.fineTuningJobEvent,
   Checkpoint: schema.fineTuningJobCheckpoint,
@@ -55,6 +56,15 @@ const CLIENT: Readonly<Record<string, Readonly<Record<string, true>>>> = {
     keyof DpoHyperparameters,
     true
   >,
+  "Hyperparameters of a reinforcement job": {
+    batch_size: true,
+    compute_multiplier: true,
+    eval_interval: true,
+    eval_samples: true,
+    learning_rate_multiplier: true,
+    n_epochs: true,
+    reasoning_effort: true,
+  } satisfies Record<keyof ReinforcementHyperparameters, true>,
   Job: {
     id: true,
     created_at: true,
@@ -117,7 +127,9 @@ it.each(Object.entries(CLIENT))("lists every field of the client's types: %s", (
 });
 
 it("answers with the client's types", () => {
-  expectTypeOf<schema.FineTuningJob>().toExtend<OpenAI.FineTuning.FineTuningJob>();
+  // The client's types do not have the graders that this service supports in addition.
+  expectTypeOf<Omit<schema.FineTuningJob, "method">>().toExtend<Omit<OpenAI.FineTuning.FineTuningJob, "method">>();
+  expectTypeOf<schema.FineTuningJob["method"]["type"]>().toExtend<OpenAI.FineTuning.FineTuningJob.Method["type"]>();
   expectTypeOf<schema.FineTuningJobEvent>().toExtend<OpenAI.FineTuning.FineTuningJobEvent>();
   expectTypeOf<Omit<schema.FileObject, "purpose" | "expires_at">>().toExtend<Omit<OpenAI.FileObject, "purpose" | "expires_at">>();
 });

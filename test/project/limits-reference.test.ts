@@ -48,6 +48,8 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
     preference: "Preference jobs",
     rl: "RL jobs",
     fineTuning: "Fine-tuning jobs",
+    graderRun: "Running a grader",
+    graderCheck: "Checking a grader",
     session: "Creating a session",
     sessionReward: "Setting a session's reward",
     sessionMetrics: "Adding a session's metrics",

@@ -322,7 +322,25 @@ const FINE_TUNING: Readonly<Record<string, (limit: Required<FieldLimit>) => Json
   metadata: ({ items, each }) => ({ metadata: record(items, () => text(500), each) }),
   "metadata.*": ({ characters }) => ({ metadata: { key: text(characters) } }),
   integrations: ({ items }) => ({ integrations: list(items, () => ({ type: "wandb" })) }),
-  method: ({ json }) => ({ method: { type: "dpo", dpo: { more: text(json - 60) } } }),
+  method: ({ json }) => ({ method: { type: "reinforcement", reinforcement: { grader: { type: "multi", more: text(json - 100) } } } }),
+};
+
+const GRADER = {
+  type: "text_similarity",
+  name: "close",
+  evaluation_metric: "meteor",
+  input: "{{ sample.output_text }}",
+  reference: "{{ item.answer }}",
+};
+const GRADER_CHECK = {
+  grader: ({ json }: Required<FieldLimit>): Json => ({ grader: { ...GRADER, reference: text(json - 200) } }),
+};
+const GRADER_RUN = {
+  model_sample: ({ characters }: Required<FieldLimit>): Json[] => [
+    { model_sample: text(characters), item: { answer: text(4000) } },
+    { grader: { ...GRADER, evaluation_metric: "rouge_l" }, model_sample: text(characters), item: { answer: text(4000) } },
+  ],
+  item: ({ json }: Required<FieldLimit>): Json[] => [{ item: members(json) }, { item: { answer: text(json - 20) } }],
 };
 
 const SAMPLES = {
@@ -334,6 +352,8 @@ const SAMPLES = {
   preference: PREFERENCE,
   rl: RL,
   fineTuning: FINE_TUNING,
+  graderRun: { ...GRADER_CHECK, ...GRADER_RUN },
+  graderCheck: GRADER_CHECK,
   checkpoints: { steps: ({ items }: Required<FieldLimit>): Json => ({ steps: list(items, (index) => 1_000_000 + index) }) },
   session: SESSION,
   sessionReward: {},
@@ -367,6 +387,10 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
       return { model_id: modelId, ...fields };
     case "fineTuning":
       return { model: "whetstone-tiny", training_file: "file-1", ...fields };
+    case "graderRun":
+      return { grader: GRADER, model_sample: "hello", ...fields };
+    case "graderCheck":
+      return fields;
     case "session":
       return { model: "whetstone-tiny", ...fields };
     case "sessionReward":
@@ -412,6 +436,8 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
     preference: ["POST", "/v1/preview/preference-training-jobs"],
     rl: ["POST", "/v1/preview/training-jobs"],
     fineTuning: ["POST", "/v1/fine_tuning/jobs"],
+    graderRun: ["POST", "/v1/fine_tuning/alpha/graders/run"],
+    graderCheck: ["POST", "/v1/fine_tuning/alpha/graders/validate"],
     session: ["POST", "/v1/preview/sessions"],
     sessionReward: ["POST", `/v1/preview/sessions/${existing.sessionId}/reward`],
     sessionMetrics: ["POST", `/v1/preview/sessions/${existing.sessionId}/metrics`],

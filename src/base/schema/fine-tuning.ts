@@ -1,7 +1,8 @@
 /** Schemas of fine-tuning jobs, their events and checkpoints, in the format of the OpenAI API. */
 
 import { z } from "zod";
-import { listOf, newestFirstQuery } from "./common.ts";
+import { jsonObject, listOf, newestFirstQuery } from "./common.ts";
+import { grader } from "./graders.ts";
 
 /** Returns the schema of a number that the service can choose. Null means unset, like an absent field. */
 const orAuto = <T extends z.ZodType>(schema: T) => z.union([schema, z.literal("auto")]).nullish();
@@ -26,9 +27,29 @@ export const dpoHyperparameters = supervisedHyperparameters.extend({
 /** Hyperparameters of a fine-tuning job on preferences. @interface */
 export type DpoHyperparameters = z.infer<typeof dpoHyperparameters>;
 
+/** Schema of {@link ReinforcementHyperparameters}. */
+export const reinforcementHyperparameters = z.strictObject({
+  /** Rows per optimizer step. `"auto"`: 16, at most the number of rows. @default "auto" */
+  batch_size: orAuto(z.int().min(1).max(100_000)),
+  /** Samples per row: 8 times this factor, rounded, 2 to 512. `"auto"` is 1. @default "auto" */
+  compute_multiplier: orAuto(z.number().min(0.25).max(64)),
+  /** Optimizer steps between two validations. `"auto"`: a tenth of the steps. @default "auto" */
+  eval_interval: orAuto(z.int().min(1).max(1_000_000)),
+  /** Samples per row of a validation, 1 to 512. `"auto"` is 1. @default "auto" */
+  eval_samples: orAuto(z.int().min(1).max(512)),
+  /** Factor of the default learning rate. `"auto"` is 1. @default "auto" */
+  learning_rate_multiplier: orAuto(z.number().positive().max(1000)),
+  /** Passes over the data, 1 to 1000. `"auto"` as for supervised jobs. @default "auto" */
+  n_epochs: orAuto(z.int().min(1).max(1000)),
+  /** Effort of the answers, for models whose chat template has it. `"default"` leaves it to the template. @default "default" */
+  reasoning_effort: z.literal(["default", "low", "medium", "high"]).nullish(),
+});
+/** Hyperparameters of a reinforcement job. @interface */
+export type ReinforcementHyperparameters = z.infer<typeof reinforcementHyperparameters>;
+
 /** Schema of {@link FineTuningMethod}. */
 export const fineTuningMethod = z.strictObject({
-  /** Method of training; `supervised` and `dpo` are supported. */
+  /** Method of training. */
   type: z.literal(["supervised", "dpo", "reinforcement"]),
   /** Settings of the method `supervised`. */
   supervised: z
@@ -44,8 +65,17 @@ export const fineTuningMethod = z.strictObject({
       hyperparameters: dpoHyperparameters.nullish(),
     })
     .nullish(),
-  /** Settings of the method `reinforcement`, which is not supported yet. */
-  reinforcement: z.looseObject({}).nullish(),
+  /** Settings of the method `reinforcement`. */
+  reinforcement: z
+    .strictObject({
+      /** Grader whose score is the reward; checked by the service, with errors that name unsupported parts. */
+      grader: z.looseObject({}),
+      /** Hyperparameters. @default "auto" for all of them */
+      hyperparameters: reinforcementHyperparameters.nullish(),
+      /** Form of the answers, as `response_format` of chat completions. @default null, any text */
+      response_format: jsonObject.nullish(),
+    })
+    .nullish(),
 });
 /** Method of a fine-tuning job with its settings. @interface */
 export type FineTuningMethod = z.infer<typeof fineTuningMethod>;
@@ -89,6 +119,17 @@ const resolvedHyperparameters = z.object({
   learning_rate_multiplier: z.number(),
   /** Passes over the data. */
   n_epochs: z.int(),
+});
+
+const resolvedReinforcementHyperparameters = resolvedHyperparameters.extend({
+  /** Factor of the samples per row. */
+  compute_multiplier: z.number(),
+  /** Optimizer steps between two validations. */
+  eval_interval: z.int(),
+  /** Samples per row of a validation. */
+  eval_samples: z.int(),
+  /** Effort of the answers. */
+  reasoning_effort: z.literal(["default", "low", "medium", "high"]),
 });
 
 /** Schema of {@link FineTuningJob}. */
@@ -153,6 +194,19 @@ export const fineTuningJob = z.object({
           /** Scale of the log-ratios to the model that the job started from. */
           beta: z.number(),
         }),
+      }),
+    }),
+    z.object({
+      /** Method of training. */
+      type: z.literal("reinforcement"),
+      /** Settings of the method. */
+      reinforcement: z.object({
+        /** Grader, with defaults. */
+        grader,
+        /** Hyperparameters, with the numbers that the service chose. */
+        hyperparameters: resolvedReinforcementHyperparameters,
+        /** Form of the answers; absent for any text. */
+        response_format: jsonObject.optional(),
       }),
     }),
   ]),
@@ -220,6 +274,12 @@ export const fineTuningCheckpointMetrics = z.object({
   full_valid_loss: z.number().optional(),
   /** Equal to `valid_mean_token_accuracy`. */
   full_valid_mean_token_accuracy: z.number().optional(),
+  /** Extension: mean reward of the rollouts of the step, of a reinforcement job. */
+  train_mean_reward: z.number().optional(),
+  /** Extension: mean reward on the validation data after the step, of a reinforcement job. */
+  full_valid_mean_reward: z.number().optional(),
+  /** Extension: mean number of sampled tokens of the rollouts of the step, of a reinforcement job. */
+  completion_tokens_mean: z.number().optional(),
 });
 /** Losses and accuracies at the optimizer step of a checkpoint. @interface */
 export type FineTuningCheckpointMetrics = z.infer<typeof fineTuningCheckpointMetrics>;

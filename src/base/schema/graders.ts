@@ -257,3 +257,31 @@ export const graderRun = z.object({
 });
 /** Answer of a graded sample, in the format of `POST /v1/fine_tuning/alpha/graders/run`. @interface */
 export type GraderRun = z.infer<typeof graderRun>;
+
+/** Schema of {@link RunGraderRequest}. */
+export const runGraderRequest = z.strictObject({
+  /** Grader to run. */
+  grader,
+  /** Output of a model, the `sample` of templates; `sample.output_json` is its value if it is JSON. */
+  model_sample: z.string(),
+  /** Row of a dataset, the `item` of templates. @default {} */
+  item: z.unknown().optional(),
+});
+/** Body of `POST /v1/fine_tuning/alpha/graders/run`. @interface */
+export type RunGraderRequest = z.infer<typeof runGraderRequest>;
+
+/** Schema of {@link ValidateGraderRequest}. */
+export const validateGraderRequest = z.strictObject({
+  /** Grader to check. */
+  grader,
+});
+/** Body of `POST /v1/fine_tuning/alpha/graders/validate`. @interface */
+export type ValidateGraderRequest = z.infer<typeof validateGraderRequest>;
+
+/** Schema of {@link ValidatedGrader}. */
+export const validatedGrader = z.object({
+  /** Checked grader, with defaults. */
+  grader,
+});
+/** Answer of `POST /v1/fine_tuning/alpha/graders/validate`. @interface */
+export type ValidatedGrader = z.infer<typeof validatedGrader>;

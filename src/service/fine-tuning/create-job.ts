@@ -2,6 +2,8 @@
 import { randomInt, randomUUID } from "node:crypto";
 import { ArgumentError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import type { CreateFineTuningJobRequest, CreateModelRequest, LoraConfig } from "../../base/schema/index.ts";
+import type { Late } from "../../base/util/late.ts";
+import type { JobChat } from "../jobs/job-chat.ts";
 import { insertModel } from "../checkpoints/insert-model.ts";
 import { prepareOrigin, type OriginContext } from "../checkpoints/origin.ts";
 import { artifactUrl, DEFAULT_ENTITY, parsePolicyName } from "../common/names.ts";
@@ -15,11 +17,12 @@ import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
 import { getFile, newId } from "../store/files.ts";
 import { getFineTuningJob } from "../store/fine-tuning-jobs.ts";
 import { appendEvent, insertJob } from "../store/jobs.ts";
-import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
+import type { PreferenceJobConfig, ReinforcementJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 import { type ExampleKind, exampleSource } from "../training-data/example-data.ts";
 import { planDpo, planSupervised, requestedHyperparameters, resolveBeta, resolveHyperparameters } from "./hyperparameters.ts";
+import { planReinforcementJob } from "./reinforcement.ts";
 import { jobToWire, type StoredRequest } from "./wire.ts";
 
 /** Project of the models of fine-tuning jobs. */
@@ -33,6 +36,7 @@ export interface CreationContext extends OriginContext {
   readonly jobs: JobQueue;
   readonly space: Pick<DiskSpace, "requireSpace">;
   readonly work: { readonly data: DataWork };
+  readonly jobChat: Pick<Late<JobChat>, "value">;
 }
 
 /** Weights that a job starts from. */
@@ -51,16 +55,16 @@ interface JobData {
 }
 
 /** Training job of a fine-tuning job. */
-interface MethodPlan {
+export interface MethodPlan {
   readonly jobType: JobRow["type"];
-  readonly config: SftJobConfig | PreferenceJobConfig;
-  readonly stored: Pick<StoredRequest, "hyperparameters" | "beta" | "steps">;
+  readonly config: SftJobConfig | PreferenceJobConfig | ReinforcementJobConfig;
+  readonly stored: Pick<StoredRequest, "hyperparameters" | "beta" | "reinforcement" | "steps">;
   /** Messages about the data for the job's events. */
   readonly warnings: readonly string[];
 }
 
 /** Inputs of {@link planMethod}. */
-interface MethodInput {
+export interface MethodInput {
   readonly request: CreateFineTuningJobRequest;
   readonly seed: number;
   readonly start: Start;
@@ -73,7 +77,7 @@ interface MethodInput {
  * Validates a request with its data, and prepares the model and the training job.
  *
  * @throws ArgumentError `E_ARGUMENT` for fields that contradict each other.
- * @throws UnsupportedError `E_UNSUPPORTED` for a method or an integration that the service does not have.
+ * @throws UnsupportedError `E_UNSUPPORTED` for an integration, or a part of a grader, that the service does not have.
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model or file.
  * @throws DataError `E_DATA` naming the line of a file that cannot be trained, and the field.
  */
@@ -185,22 +189,18 @@ function namingModel(error: unknown): unknown {
   return new ErrorClass(error.message, { cause: error, param: "model" });
 }
 
-/** Plans the training job of a request by its method. @throws UnsupportedError `E_UNSUPPORTED` for a method without a plan. */
+/** Plans the training job of a request by its method. */
 function planMethod(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
-  const type = input.request.method?.type ?? "supervised";
-  const plan = METHODS[type];
-  if (plan !== undefined) return plan(context, input);
-  throw new UnsupportedError(`The method \`${type}\` is not supported yet; supported: ${Object.keys(METHODS).join(", ")}`, {
-    param: "method.type",
-  });
+  return METHODS[input.request.method?.type ?? "supervised"](context, input);
 }
 
 type Method = NonNullable<NonNullable<CreateFineTuningJobRequest["method"]>["type"]>;
 
 /** Plans by method. */
-const METHODS: Partial<Record<Method, (context: CreationContext, input: MethodInput) => Promise<MethodPlan>>> = {
+const METHODS: Readonly<Record<Method, (context: CreationContext, input: MethodInput) => Promise<MethodPlan>>> = {
   supervised: planSupervisedJob,
   dpo: planDpoJob,
+  reinforcement: planReinforcementJob,
 };
 
 /** Checks the data of a supervised request and plans its SFT job. */

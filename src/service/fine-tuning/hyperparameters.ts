@@ -49,7 +49,6 @@ export function requestedHyperparameters({ method, hyperparameters }: CreateFine
  */
 export function resolveHyperparameters(asked: SupervisedHyperparameters, examples: number): ResolvedHyperparameters {
   const { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier } = asked;
-  const given = <T>(value: T | "auto" | null | undefined, automatic: T): T => (value === "auto" ? automatic : (value ?? automatic));
   return {
     n_epochs: given(epochs, autoEpochs(examples)),
     batch_size: given(batchSize, Math.min(Math.max(Math.round(examples * BATCH_FRACTION), 1), MAX_AUTO_BATCH)),
@@ -62,7 +61,13 @@ export function resolveBeta(asked: number | "auto" | null | undefined): number {
   return typeof asked === "number" ? asked : BETA;
 }
 
-function autoEpochs(examples: number): number {
+/** Returns a requested value, or the one that the service chooses. */
+export function given<T>(value: T | "auto" | null | undefined, automatic: T): T {
+  return value === "auto" ? automatic : (value ?? automatic);
+}
+
+/** Returns the passes over a number of examples that the service chooses. */
+export function autoEpochs(examples: number): number {
   if (examples * EPOCHS < MIN_PASSES) return Math.min(Math.ceil(MIN_PASSES / examples), MAX_AUTO_EPOCHS);
   if (examples * EPOCHS > MAX_PASSES) return Math.max(Math.floor(MAX_PASSES / examples), 1);
   return EPOCHS;

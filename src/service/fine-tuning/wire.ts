@@ -23,7 +23,11 @@ export interface StoredRequest extends Pick<CreateFineTuningJobRequest, "model" 
   readonly beta?: number | undefined;
   /** Optimizer steps of the job. */
   readonly steps: number;
+  /** Settings of the method `reinforcement`; absent for other methods. */
+  readonly reinforcement?: ReinforcementMethod["reinforcement"] | undefined;
 }
+
+type ReinforcementMethod = Extract<FineTuningJob["method"], { readonly type: "reinforcement" }>;
 
 /** Metrics of a step or of a checkpoint. */
 type Metrics = Readonly<Record<string, number>>;
@@ -33,7 +37,8 @@ const CHECKPOINT_PREFIX = "ftckpt-";
 
 /** Converts a job to its form in answers. */
 export async function jobToWire(store: Store, { row, job }: StoredFineTuningJob): Promise<FineTuningJob> {
-  const { model, training_file, validation_file, seed, hyperparameters, beta, steps } = JSON.parse(row.request) as StoredRequest;
+  const request = JSON.parse(row.request) as StoredRequest;
+  const { model, training_file, validation_file, seed, hyperparameters, steps } = request;
   const hasSucceeded = job.status === "succeeded";
   const { fine_tuning: results } = JSON.parse(job.config) as Pick<SftJobConfig, "fine_tuning">;
   return {
@@ -52,15 +57,19 @@ export async function jobToWire(store: Store, { row, job }: StoredFineTuningJob)
     trained_tokens: hasSucceeded ? await trainedTokens(store, job) : null,
     error: job.status === "failed" ? { code: "training_failed", message: job.error_message ?? "", param: null } : null,
     hyperparameters,
-    method:
-      beta === undefined
-        ? { type: "supervised", supervised: { hyperparameters } }
-        : { type: "dpo", dpo: { hyperparameters: { ...hyperparameters, beta } } },
+    method: methodOf(request),
     seed,
     metadata: row.metadata === null ? null : (JSON.parse(row.metadata) as Record<string, string>),
     integrations: [],
     training_job_id: job.id,
   };
+}
+
+/** Returns the method of a request with its settings. */
+function methodOf({ hyperparameters, beta, reinforcement }: StoredRequest): FineTuningJob["method"] {
+  if (reinforcement !== undefined) return { type: "reinforcement", reinforcement };
+  if (beta !== undefined) return { type: "dpo", dpo: { hyperparameters: { ...hyperparameters, beta } } };
+  return { type: "supervised", supervised: { hyperparameters } };
 }
 
 /** Estimates the end of a running job in seconds since 1970 from the median duration of its latest steps; null before two steps. */
@@ -131,6 +140,8 @@ function describe(type: JobEventRow["type"], data: Readonly<Record<string, unkno
 function stepDescription(metrics: Metrics, steps: number): Description {
   const { step, ...rest } = stepMetrics(metrics);
   const losses = [
+    ...(rest.train_mean_reward === undefined ? [] : [`mean reward=${rest.train_mean_reward.toFixed(4)}`]),
+    ...(rest.full_valid_mean_reward === undefined ? [] : [`validation reward=${rest.full_valid_mean_reward.toFixed(4)}`]),
     `training loss=${rest.train_loss.toFixed(4)}`,
     ...(rest.valid_loss === undefined ? [] : [`validation loss=${rest.valid_loss.toFixed(4)}`]),
   ];
@@ -157,11 +168,15 @@ function preferenceMetrics({ "rewards/accuracies": accuracy, "rewards/margins": 
 /** Returns the metrics of a step under the names of the API. */
 function stepMetrics(metrics: Metrics): FineTuningCheckpointMetrics {
   const { "validation/loss": loss, "validation/token_accuracy": accuracy } = metrics;
+  const { "reward/mean": reward, "validation/reward": validReward, "rollout/completion_tokens": tokens } = metrics;
   return {
     step: metrics["gradient_step"] ?? metrics["num_gradient_steps"] ?? 0,
     train_loss: metrics["last_loss"] ?? metrics["loss"] ?? 0,
     ...(loss === undefined ? {} : { valid_loss: loss, full_valid_loss: loss }),
     ...(accuracy === undefined ? {} : { valid_mean_token_accuracy: accuracy, full_valid_mean_token_accuracy: accuracy }),
+    ...(reward === undefined ? {} : { train_mean_reward: reward }),
+    ...(validReward === undefined ? {} : { full_valid_mean_reward: validReward }),
+    ...(tokens === undefined ? {} : { completion_tokens_mean: tokens }),
   };
 }
 

@@ -53,15 +53,9 @@ export async function deleteArtifact(context: DeletionContext, id: string): Prom
 
 /** Returns the first unfinished job that reads an artifact for training or validation. */
 async function readerOf(store: Store, artifactId: string): Promise<JobRow | null> {
-  const jobs = await store
-    .selectFrom("jobs")
-    .selectAll()
-    .where("type", "in", ["sft", "preference"])
-    .where("status", "in", LIVE_STATUSES)
-    .orderBy("seq")
-    .execute();
+  const jobs = await store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).orderBy("seq").execute();
   const reads = ({ config }: JobRow) => {
-    const { artifact_id, validation_artifact_id } = JSON.parse(config) as SftJobConfig | PreferenceJobConfig;
+    const { artifact_id, validation_artifact_id } = JSON.parse(config) as Partial<SftJobConfig | PreferenceJobConfig>;
     return artifact_id === artifactId || validation_artifact_id === artifactId;
   };
   return jobs.find(reads) ?? null;

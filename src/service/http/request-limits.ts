@@ -22,6 +22,10 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 
 const SMALL_BODY: BodyLimit = { bytes: 4 * MIB, depth: MAX_JSON_DEPTH, values: 200_000, stringBytes: 64 * KIB };
+/** Limit of a body with a grader: the sample and the texts of an item may be long. */
+const GRADER_BODY: BodyLimit = { ...SMALL_BODY, stringBytes: 256 * KIB };
+/** Limit of a grader. */
+const GRADER: FieldLimit = { json: 64 * KIB };
 /** Max characters of a name. */
 const NAME = 128;
 /** Max characters of a reference to another object: its address, path or qualified name. */
@@ -146,6 +150,11 @@ export const REQUEST_LIMITS = {
       method: { json: 64 * KIB },
     },
   },
+  graderRun: {
+    body: GRADER_BODY,
+    fields: { grader: GRADER, model_sample: { characters: 64 * KIB }, item: { json: 256 * KIB } },
+  },
+  graderCheck: { body: GRADER_BODY, fields: { grader: GRADER } },
   session: {
     body: SMALL_BODY,
     fields: {

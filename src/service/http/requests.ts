@@ -10,6 +10,7 @@ import {
   createModelRequest,
   createSessionRequest,
   finishSessionRequest,
+  runGraderRequest,
   sessionMetricsRequest,
   sessionRewardRequest,
   createRlJobRequest,
@@ -17,6 +18,7 @@ import {
   createSftJobRequest,
   deleteCheckpointsRequest,
   trajectoryGroup,
+  validateGraderRequest,
 } from "../../base/schema/index.ts";
 import { checkJsonSize } from "../../base/util/json-size.ts";
 import { loneSurrogateIn } from "../../base/util/lone-surrogate.ts";
@@ -31,6 +33,9 @@ const rlEnvelope = createRlJobRequest.extend({
 /** RL request with trajectories that are not validated yet. */
 export type RlEnvelope = z.output<typeof rlEnvelope>;
 
+/** Schema of a grader that is checked by `whetstone/graders`, whose errors name unsupported parts. */
+const uncheckedGrader = { grader: z.unknown() };
+
 const SCHEMAS = {
   model: createModelRequest,
   baseModel: addBaseModelRequest,
@@ -40,6 +45,8 @@ const SCHEMAS = {
   preference: createPreferenceJobRequest,
   rl: rlEnvelope,
   fineTuning: createFineTuningJobRequest,
+  graderRun: runGraderRequest.extend(uncheckedGrader),
+  graderCheck: validateGraderRequest.extend(uncheckedGrader),
   session: createSessionRequest,
   sessionReward: sessionRewardRequest,
   sessionMetrics: sessionMetricsRequest,

@@ -1,18 +1,36 @@
 /** Results of a training job for the fine-tuning interface: checkpoints during the job, names of checkpoints, and the file of metrics. */
 import { removeBlob } from "../artifacts/remove-blob.ts";
 import { insertFile } from "../store/files.ts";
-import type { FineTuningResults } from "../store/job-configs.ts";
-import type { Store } from "../store/tables.ts";
+import { isReinforcement, type FineTuningResults } from "../store/job-configs.ts";
+import type { JobRow, Store } from "../store/tables.ts";
 import { note } from "./pause.ts";
 import type { JobScope } from "./run-job.ts";
-import { stepEvents, type StepEvent } from "./step-events.ts";
+import { stepEvents } from "./step-events.ts";
 import type { Attachment, Trained } from "./states.ts";
 
 /** Purpose of the files that a job makes. */
 const RESULTS_PURPOSE = "fine-tune-results";
 /** Name of the file with the metrics of each step. */
 const RESULTS_FILE = "step_metrics.csv";
-const HEADER = "step,train_loss,train_accuracy,valid_loss,valid_mean_token_accuracy\n";
+
+/** Columns of the file, by the metrics of a step; null for a column that is always empty. */
+type Columns = Readonly<Record<string, string | null>>;
+
+/** Columns of a supervised job. The accuracy on training data is empty, because no engine reports it. */
+const SUPERVISED_COLUMNS: Columns = {
+  step: "gradient_step",
+  train_loss: "loss",
+  train_accuracy: null,
+  valid_loss: "validation/loss",
+  valid_mean_token_accuracy: "validation/token_accuracy",
+};
+const REINFORCEMENT_COLUMNS: Columns = {
+  step: "gradient_step",
+  train_mean_reward: "reward/mean",
+  full_valid_mean_reward: "validation/reward",
+  completion_tokens_mean: "rollout/completion_tokens",
+  train_loss: "loss",
+};
 
 /** Steps that a trainer of a fine-tuning job calls. */
 export interface StepResults {
@@ -63,7 +81,7 @@ async function metricsAt(store: Store, jobId: string, step: number): Promise<Rea
 /** Writes the metrics of all steps to a blob. The file's rows are committed with the end of the job. */
 async function writeResults({ context, job, signal }: JobScope): Promise<Attachment> {
   const { store, blobs } = context;
-  const blob = await blobs.write(csvOf(store, job.id), { maxBytes: Infinity, signal });
+  const blob = await blobs.write(csvOf(store, job), { maxBytes: Infinity, signal });
   const { sha256, sizeBytes } = blob;
   return {
     async commit(transaction) {
@@ -78,14 +96,12 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
   };
 }
 
-async function* csvOf(store: Store, jobId: string): AsyncGenerator<Uint8Array> {
-  yield Buffer.from(HEADER);
-  for await (const step of stepEvents<{ readonly gradient_step: number; readonly loss: number }>(store, jobId))
-    yield Buffer.from(rowOf(step));
-}
-
-/** Returns a row of the file. The accuracy on training data is empty, because no engine reports it. */
-function rowOf(step: StepEvent<{ readonly gradient_step: number; readonly loss: number }>): string {
-  const { gradient_step: number, loss, "validation/loss": validLoss = "", "validation/token_accuracy": accuracy = "" } = step;
-  return `${[number, loss, "", validLoss, accuracy].join(",")}\n`;
+async function* csvOf(store: Store, job: JobRow): AsyncGenerator<Uint8Array> {
+  const columns = isReinforcement(job) ? REINFORCEMENT_COLUMNS : SUPERVISED_COLUMNS;
+  const lineOf = (cells: readonly (string | number)[]) => Buffer.from(`${cells.join(",")}\n`);
+  yield lineOf(Object.keys(columns));
+  for await (const step of stepEvents<object>(store, job.id))
+    yield lineOf(
+      Object.values(columns).map((metric) => (metric === null ? "" : ((step as Readonly<Record<string, number>>)[metric] ?? ""))),
+    );
 }

@@ -1,6 +1,6 @@
 /** Trainer of RL jobs. */
 import type { Logprobs, Row } from "../../engine/port.ts";
-import { policyDiagnosticsSteps, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
+import { policyDiagnosticsSteps, trainingWarnings, WARNING_HISTORY, type RlBatch } from "../../learner/index.ts";
 import { runStepsInSlices } from "../../base/util/steps.ts";
 import type { RlJobConfig } from "../store/job-configs.ts";
 import { recentRlSteps } from "../store/jobs.ts";
@@ -39,8 +39,8 @@ function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]):
 
 /** Trains one optimizer step on all rows of the job's groups. */
 export async function runRlStep(scope: JobScope): Promise<Trained> {
-  const { context, job, handle, base, checkpoint, signal, emit } = scope;
-  const { engine, directory, store } = context;
+  const { context, job, base, signal, emit } = scope;
+  const { directory, store } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
   await verifyGroups(context.files, job);
   const batch = await context.data.rlBatch({ directory, jobId: job.id, config: config.experimental_config, base }, signal);
@@ -49,7 +49,38 @@ export async function runRlStep(scope: JobScope): Promise<Trained> {
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
   const partsWithMissing = { count: batch.trajectoriesWithMissingBytes, one: "trajectory", many: "trajectories" };
   await warnOfMissingTokens(scope, batch.missingBytes, partsWithMissing);
-  const step = `Step ${scope.model.next_step}`;
+  const { logprobs, metrics: data } = await trainBatch(scope, batch, `Step ${scope.model.next_step}`);
+  const digests =
+    config.experimental_config?.token_report === true
+      ? await writeTokenReport(directory, job.id, tokenReport(batch.sources, batch.rows, logprobs))
+      : undefined;
+  const stepWarnings = trainingWarnings(data, await recentRlSteps(store, job.model_id, WARNING_HISTORY));
+  return {
+    metrics: data,
+    digests,
+    events: [
+      { key: "step:1", type: "gradient_step", data: { gradient_step: 1, ...data } },
+      ...stepWarnings.map((warning) => ({ key: `warning:1:${warning.code}`, type: "warning" as const, data: { ...warning } })),
+    ],
+  };
+}
+
+/** Result of {@link trainBatch}. */
+export interface TrainedBatch {
+  /** Log-probabilities before the step, per row. */
+  readonly logprobs: readonly Logprobs[];
+  readonly metrics: Readonly<Record<string, number>>;
+}
+
+/**
+ * Trains one optimizer step on a batch.
+ *
+ * @param step - Name of the step, for errors.
+ * @throws NonFiniteError `E_NON_FINITE` if the step has no finite loss, norm or metrics, or makes the model unusable.
+ */
+export async function trainBatch(scope: JobScope, batch: RlBatch, step: string): Promise<TrainedBatch> {
+  const { context, handle, base, checkpoint, signal } = scope;
+  const { engine } = context;
   const startedMs = performance.now();
   const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
   const { logprobs, metrics, kl, gradNorm } = await requireFiniteStep(step, async () => {
@@ -63,10 +94,6 @@ export async function runRlStep(scope: JobScope): Promise<Trained> {
   await requireFiniteStep(step, () =>
     requireUsableModel({ engine, handle, vocabularySize: base.vocabularySize, signal }, batch.rows, logprobs),
   );
-  const digests =
-    config.experimental_config?.token_report === true
-      ? await writeTokenReport(directory, job.id, tokenReport(batch.sources, batch.rows, logprobs))
-      : undefined;
   const difference = logprobDifference(batch.rows, logprobs);
   const diagnostics = await runStepsInSlices(policyDiagnosticsSteps(batch, logprobs, { startStep: checkpoint.step }), { signal });
   const entropy = metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens;
@@ -92,13 +119,5 @@ export async function runRlStep(scope: JobScope): Promise<Trained> {
       tokens_per_second: numTokens / Math.max(seconds, 1e-9),
     }),
   );
-  const stepWarnings = trainingWarnings(data, await recentRlSteps(store, job.model_id, WARNING_HISTORY));
-  return {
-    metrics: data,
-    digests,
-    events: [
-      { key: "step:1", type: "gradient_step", data: { gradient_step: 1, ...data } },
-      ...stepWarnings.map((warning) => ({ key: `warning:1:${warning.code}`, type: "warning" as const, data: { ...warning } })),
-    ],
-  };
+  return { logprobs, metrics: data };
 }

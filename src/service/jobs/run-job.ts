@@ -8,12 +8,15 @@ import type { DiskSpace } from "../disk/space.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { Policies } from "../models/policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
+import { isReinforcement } from "../store/job-configs.ts";
 import { getModel } from "../store/models.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
+import type { JobChat } from "./job-chat.ts";
 import { runPreferenceSteps } from "./preference.ts";
+import { runReinforcementSteps } from "./reinforcement.ts";
 import { runRlStep } from "./rl.ts";
 import { runSftSteps } from "./sft.ts";
 import { addCheckpoint, commitCheckpoint, commitProgress, recordJobFile, startingPoint } from "./states.ts";
@@ -32,6 +35,8 @@ export interface RunContext extends CommitContext {
   readonly blobs: BlobStore;
   readonly retention: Retention;
   readonly space: DiskSpace;
+  /** Chat of jobs that make rollouts. */
+  readonly chat: Promise<JobChat>;
 }
 
 /** Context of a running job for its trainer. */
@@ -88,7 +93,7 @@ export async function runJob(context: RunContext, queued: JobRow, { signal, isPa
   let committed: CheckpointRow;
   try {
     const scope = scopeOf(context, { job, handle, base, model, checkpoint, signal, isPausing });
-    const trained = await TRAINERS[job.type](scope);
+    const trained = await trainerOf(job)(scope);
     signal.throwIfAborted();
     committed = await commitCheckpoint(context, job, { ...trained, handle, start: scope.newest(), signal });
   } catch (error) {
@@ -110,6 +115,11 @@ export async function runJob(context: RunContext, queued: JobRow, { signal, isPa
     await engine.unload(handle).catch(() => undefined);
   }
   await context.retention.enforceBudget().catch(logFailure(context.logger, "The budget of checkpoints could not be kept", { job: job.id }));
+}
+
+/** Returns the trainer of a job. */
+function trainerOf(job: JobRow): (scope: JobScope) => Promise<Trained> {
+  return isReinforcement(job) ? runReinforcementSteps : TRAINERS[job.type];
 }
 
 /** Marks a job as running. Returns null if the job was cancelled or paused meanwhile. A job that is already `running` was interrupted. */

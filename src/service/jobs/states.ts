@@ -73,7 +73,7 @@ interface SavedCheckpoint {
 type OldOptimizer = Pick<CheckpointRow, "model_id" | "step" | "state_dir">;
 
 /**
- * Commits the progress of a job over a dataset: first the state, then the row that points to it. After a crash the job resumes from here.
+ * Commits the progress of a job: first the state, then the row that points to it. After a crash the job resumes from here.
  *
  * @returns the job as committed.
  */

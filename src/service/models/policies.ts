@@ -1,4 +1,5 @@
 /** Policies that requests sample: resolution of model names, and the leases that keep weights loaded. */
+import { randomUUID } from "node:crypto";
 import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../../engine/port.ts";
 import { NotFoundError } from "../../base/errors.ts";
 import type { BaseModels } from "./base-models.ts";
@@ -31,6 +32,14 @@ export interface PolicyLease {
   release(): void;
 }
 
+/** Weights under a name that only their lender knows. */
+export interface LentPolicy {
+  /** Name of the weights in requests. */
+  readonly name: string;
+  /** Removes the name. */
+  readonly end: () => void;
+}
+
 /** Resolver of model names in requests to loaded policies. */
 export interface PolicyResolver {
   /**
@@ -60,6 +69,8 @@ export class Policies implements PolicyResolver {
   readonly #options: PoliciesOptions;
   readonly #find: ReturnType<typeof rememberingFind>;
   readonly #leases: Leases<string, PolicyVersion>;
+  /** Weights by the name that {@link lend} returned. */
+  readonly #lent = new Map<string, Pick<PolicyLease, "policy" | "resolvedName">>();
 
   constructor(options: PoliciesOptions) {
     const { store, engine, maxIdle, logger } = options;
@@ -73,6 +84,8 @@ export class Policies implements PolicyResolver {
     const { store, engine, files, bases, defaultBase } = this.#options;
     signal?.throwIfAborted();
     if (name === null || name === undefined || name === "") return this.#leaseBase(defaultBase, signal);
+    const lent = this.#lent.get(name);
+    if (lent !== undefined) return { ...lent, step: null, base: await engine.describeBase(lent.policy.base), release: () => undefined };
     const servable = isAlias(name) ? null : await bases.servable(name);
     if (servable !== null) return this.#leaseBase(servable, signal);
     const { model, checkpoint } = await this.#find(name, bases.ids);
@@ -91,6 +104,18 @@ export class Policies implements PolicyResolver {
         throw missingStepError(model, checkpoint.step, "model");
       throw error;
     }
+  }
+
+  /**
+   * Makes published weights that belong to no checkpoint available to requests of the service itself.
+   *
+   * @param policy - Published weights, which the lender releases after the last request.
+   * @param resolvedName - `model` of the responses.
+   */
+  lend(policy: PolicyVersion, resolvedName: string): LentPolicy {
+    const name = `rollouts:${randomUUID()}`;
+    this.#lent.set(name, { policy, resolvedName });
+    return { name, end: () => void this.#lent.delete(name) };
   }
 
   /** Registers weights that the engine publishes as the policy of a checkpoint, so that they are not loaded from disk again. */

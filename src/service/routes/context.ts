@@ -3,9 +3,11 @@ import type { Upstream } from "../../engine/upstream/upstream.ts";
 import type { BaseModels } from "../models/base-models.ts";
 import type { BlobStore } from "../artifacts/blob-store.ts";
 import type { Retention } from "../checkpoints/retention.ts";
+import type { Late } from "../../base/util/late.ts";
 import type { Holds } from "../../base/util/leases.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
+import type { JobChat } from "../jobs/job-chat.ts";
 import type { JobQueue } from "../jobs/queue.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
 import type { ServiceLimits } from "../common/limits.ts";
@@ -47,6 +49,8 @@ export interface ServiceContext {
   readonly retention: Retention;
   readonly space: DiskSpace;
   readonly jobs: JobQueue;
+  /** Chat of training jobs, which exists once the app is created. */
+  readonly jobChat: Late<JobChat>;
   readonly sessions: StoredSessions;
   readonly blobs: BlobStore;
   readonly files: StoredFiles;

@@ -58,7 +58,7 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
       path: PATH,
       id: "createFineTuningJob",
       summary: "Fine-tune a model on an uploaded file",
-      description: "The lines of the files are checked before the request is answered.",
+      description: "The lines of the files, and the grader of a reinforcement job, are checked before the request is answered.",
       isIdempotent: true,
       body: createFineTuningJobRequest,
       answer: fineTuningJob,

@@ -1,5 +1,6 @@
 /** Stored requests of training jobs, as JSON in the column `config`. */
-import type { PreferenceConfig, RlConfig, SftConfig, SftExperimentalConfig } from "../../base/schema/index.ts";
+import type { Grader, JsonObject, PreferenceConfig, RlConfig, SftConfig, SftExperimentalConfig } from "../../base/schema/index.ts";
+import type { JobRow } from "./tables.ts";
 import type { Finding } from "../../base/trajectory/findings.ts";
 
 /** Stored request of an SFT job. */
@@ -36,4 +37,35 @@ export interface RlJobConfig {
   readonly experimental_config: RlConfig | null;
   /** Preflight findings at the creation of the job. */
   readonly warnings?: readonly Finding[];
+}
+
+/** Stored request of an RL job that makes its own rollouts. */
+export interface ReinforcementJobConfig extends RlJobConfig {
+  readonly artifact_id: string;
+  readonly validation_artifact_id?: string | undefined;
+  readonly fine_tuning: FineTuningResults;
+  readonly reinforcement: ReinforcementSettings;
+}
+
+/** Rollouts of a reinforcement job. */
+export interface ReinforcementSettings {
+  readonly grader: Grader;
+  /** Seed of the order of the rows and of all samples. */
+  readonly seed: number;
+  readonly epochs: number;
+  /** Rows per optimizer step. */
+  readonly batch_size: number;
+  /** Samples per row; their rewards are compared with each other. */
+  readonly group_size: number;
+  /** Optimizer steps between two validations; a validation also follows the last step. */
+  readonly eval_interval: number;
+  /** Samples per row of a validation. */
+  readonly eval_samples: number;
+  /** Members of every request: form and effort of the answers. */
+  readonly request: JsonObject;
+}
+
+/** Whether a job makes its own rollouts. */
+export function isReinforcement({ type, config }: Pick<JobRow, "type" | "config">): boolean {
+  return type === "rl" && "reinforcement" in (JSON.parse(config) as object);
 }

@@ -100,7 +100,7 @@ export async function appendEvent(
 }
 
 /**
- * Returns the metrics of a model's latest successful RL jobs, newest first; each has one gradient step. The metrics come from job events,
+ * Returns the metrics of the latest gradient steps of a model's successful RL jobs, newest first. The metrics come from job events,
  * because a checkpoint may be deleted.
  */
 export async function recentRlSteps(store: Store, modelId: string, limit: number): Promise<Readonly<Record<string, number>>[]> {
@@ -113,6 +113,7 @@ export async function recentRlSteps(store: Store, modelId: string, limit: number
     .where("jobs.status", "=", "succeeded")
     .where("job_events.type", "=", "gradient_step")
     .orderBy("jobs.seq", "desc")
+    .orderBy("job_events.seq", "desc")
     .limit(limit)
     .execute();
   return rows.map((row) => JSON.parse(row.data) as Record<string, number>);

@@ -8,6 +8,7 @@ import type { DataDirectory } from "../disk/data-directory.ts";
 import { isTemporaryName } from "../disk/files.ts";
 import { recordedSnapshots } from "../hub/recorded-digests.ts";
 import { artifactUrl, stepName } from "../common/names.ts";
+import { isReinforcement } from "../store/job-configs.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
 import { toStoredPath, type Digests, type FileDigest } from "../disk/digests.ts";
@@ -135,7 +136,7 @@ async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[
   if (digests !== null) return Object.entries(digests).map(([path, digest]) => ({ path, digest, subject }));
   // For jobs created before digests were recorded: groups, progress, and the token report if one exists.
   const isLive = (LIVE_STATUSES as readonly string[]).includes(row.status);
-  const groups = isLive && row.type === "rl" ? [storedGroups(row.id)] : [];
+  const groups = isLive && row.type === "rl" && !isReinforcement(row) ? [storedGroups(row.id)] : [];
   const progress = row.progress_dir === null ? [] : await withDigests(directory, null, { storedPath: storedProgress(row), subject });
   const reports = (await filesBelow(directory, directory.tokens)).filter((storedPath) => storedPath === storedReport(row.id));
   return [...[...groups, ...reports].map((path) => ({ path, digest: null, subject })), ...progress];

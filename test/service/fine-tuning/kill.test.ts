@@ -7,7 +7,8 @@ import OpenAI from "openai";
 import { expect, test } from "vitest";
 import { builtProgram } from "../../support/built-program.ts";
 import { chatLines, restartable, startTestService, type TestService } from "../support.ts";
-import { clientOf, createJob, finished, supervised, upload } from "./support.ts";
+import { clientOf, createJob, finished, reinforcement, rowsOf, supervised, upload } from "./support.ts";
+import { variedScript } from "./varied-script.ts";
 
 const SETTINGS = { seed: 9, examples: 4, method: supervised({ batch_size: 1, n_epochs: 3, learning_rate_multiplier: 10 }) } as const;
 
@@ -30,30 +31,52 @@ async function results({ service }: TestService, client: OpenAI, id: string) {
   };
 }
 
+/** Methods, each with the creation of its job. */
+const METHODS = {
+  supervised: async (client: OpenAI) => createJob(client, { ...SETTINGS, validation_file: await upload(client, chatLines(2)) }),
+  reinforcement: async (client: OpenAI) =>
+    client.fineTuning.jobs.create({
+      model: "tiny",
+      seed: 9,
+      training_file: await upload(client, rowsOf(4)),
+      validation_file: await upload(client, rowsOf(2)),
+      method: reinforcement({ batch_size: 2, n_epochs: 2 }),
+    }),
+};
+
 /** Results of a job that nothing interrupts. */
-async function undisturbed(): Promise<Results> {
-  const service = await startTestService();
+async function undisturbed(method: keyof typeof METHODS): Promise<Results> {
+  const service = await startTestService({ engine: { script: variedScript } });
   const client = clientOf(service);
-  const validation_file = await upload(client, chatLines(2));
-  return results(service, client, (await createJob(client, { ...SETTINGS, validation_file })).id);
+  return results(service, client, (await METHODS[method](client)).id);
 }
 
 type Results = Awaited<ReturnType<typeof results>>;
-let expected: Results | undefined;
+const expected = new Map<keyof typeof METHODS, Results>();
 
 // Progress is saved after the steps 3, 4, 6, 8 and 9, and a checkpoint right after the progress of the steps 4 and 8.
-test.each([
-  ["optimStep", 3],
-  ["optimStep", 6],
-  ["optimStep", 10],
-  ["saveState", 2],
-  ["saveState", 3],
-  ["saveState", 6],
-  ["saveState", 8],
+test.each<[keyof typeof METHODS, string, number]>([
+  ["supervised", "optimStep", 3],
+  ["supervised", "optimStep", 6],
+  ["supervised", "optimStep", 10],
+  ["supervised", "saveState", 2],
+  ["supervised", "saveState", 3],
+  ["supervised", "saveState", 6],
+  ["supervised", "saveState", 8],
+  // A step has 16 rollouts, then a validation with 2.
+  ["reinforcement", "sample", 1],
+  ["reinforcement", "sample", 25],
+  ["reinforcement", "sample", 53],
+  ["reinforcement", "publish", 4],
+  ["reinforcement", "forwardBackward", 2],
+  ["reinforcement", "optimStep", 3],
+  ["reinforcement", "saveState", 1],
+  ["reinforcement", "saveState", 4],
+  ["reinforcement", "saveState", 6],
 ])(
-  "a job whose service is killed in %s %i leaves the same bytes as an undisturbed one",
-  async (verb, number) => {
-    expected ??= await undisturbed();
+  "a %s job whose service is killed in %s %i leaves the same bytes as an undisturbed one",
+  async (method, verb, number) => {
+    if (!expected.has(method)) expected.set(method, await undisturbed(method));
     const { bases, dataDir, start } = await restartable({ limits: { commitEverySteps: 3 } });
     const script = await builtProgram(new URL("../held-service.ts", import.meta.url));
     const child = spawn(process.execPath, [script, dataDir, JSON.stringify(bases), verb, String(number)], {
@@ -64,13 +87,12 @@ test.each([
       const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
       const { url, apiKey } = JSON.parse((await lines.next()).value as string) as { url: string; apiKey: string };
       const client = new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 });
-      const files = { validation_file: await upload(client, chatLines(2)) };
-      const { id } = await createJob(client, { ...SETTINGS, ...files });
+      const { id } = await METHODS[method](client);
       expect((await lines.next()).value).toBe("held");
       child.kill("SIGKILL");
       await exited;
-      const after = await start();
-      expect(await results(after, clientOf(after), id)).toEqual(expected);
+      const after = await start({ script: variedScript });
+      expect(await results(after, clientOf(after), id)).toEqual(expected.get(method));
     } finally {
       child.kill("SIGKILL");
     }

@@ -42,3 +42,25 @@ export async function eventsOf(client: OpenAI, id: string): Promise<FineTuningJo
   for await (const event of client.fineTuning.jobs.listEvents(id, { limit: 7 })) events.unshift(event);
   return events;
 }
+
+/** Grader of the rows of {@link rowsOf}. */
+export const GRADER = {
+  type: "text_similarity",
+  name: "close",
+  evaluation_metric: "fuzzy_match",
+  input: "{{ sample.output_text }}",
+  reference: "{{ item.answer }}",
+} as const;
+
+type Hyperparameters = NonNullable<NonNullable<JobCreateParams.Method["reinforcement"]>["hyperparameters"]>;
+
+/** Settings of a reinforcement job. */
+export const reinforcement = (hyperparameters: Hyperparameters = {}, more: object = {}) =>
+  ({ type: "reinforcement", reinforcement: { grader: GRADER, hyperparameters, ...more } }) as const;
+
+/** Rows of a file, each with a field for the grader. */
+export function rowsOf(count: number, more: object = {}): string {
+  return Array.from({ length: count }, (_, index) =>
+    JSON.stringify({ messages: [{ role: "user", content: `hello ${index} world` }], answer: "hello", ...more }),
+  ).join("\n");
+}

@@ -1,0 +1,44 @@
+/** Chat completions that the service asks for itself, answered by the pipeline that answers requests. */
+import { EngineError } from "../../base/errors.ts";
+import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
+import type { Members } from "../../dialects/index.ts";
+import { sourceOf } from "../chat/pipeline.ts";
+import type { OpenedChat } from "../chat/request/opened-chat.ts";
+import type { DialectContext } from "./handler.ts";
+
+type CompletionContext = Pick<DialectContext, "pipeline" | "translator">;
+
+/** Answers a chat request of the service. @throws Any error of the request. */
+export type Complete = (request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }) => Promise<ChatCompletion>;
+
+/** Opens a chat request of the service, which is not streamed. */
+export async function openRequest(
+  { pipeline, translator }: CompletionContext,
+  request: ChatCompletionRequest,
+  { credential, signal }: { readonly credential: string; readonly signal: AbortSignal },
+): Promise<OpenedChat> {
+  const members = { ...request, stream: false } as Members;
+  return translator.openChat({ members }, await pipeline.readOptions(credential), signal);
+}
+
+/**
+ * Creates the function that answers chat requests with the rights of a credential.
+ *
+ * @param context - Pipeline and reader of requests.
+ * @param credential - Credential of the requests.
+ * @param conversation - Returns the name of a request's conversation. @default one conversation
+ */
+export function completeWith(context: CompletionContext, credential: string, conversation: () => string = () => ""): Complete {
+  const { pipeline } = context;
+  return async (request, { signal = new AbortController().signal } = {}) => {
+    pipeline.requireRoom(credential);
+    const opened = await openRequest(context, request, { credential, signal });
+    const source = sourceOf("chat", new TextEncoder().encode(JSON.stringify(request)), undefined);
+    const call = { request: opened, requestId: undefined, credential, conversation: conversation(), signal, source };
+    const answer = await pipeline.complete(call);
+    if (answer.kind === "whole") return answer.answer.completion();
+    if (answer.kind === "refusal") throw new EngineError(`The server of the model refused the request: ${answer.body.error.message}`);
+    await answer.stream.chunks().cancel();
+    throw new EngineError("Expected a whole answer to a request of the service, got a stream");
+  };
+}

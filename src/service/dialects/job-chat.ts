@@ -1,0 +1,31 @@
+/** Chat of training jobs. */
+import { randomUUID } from "node:crypto";
+import type { ChatCompletionRequest } from "../../base/schema/index.ts";
+import type { CallOptions } from "../../engine/port.ts";
+import type { ChatPipeline } from "../chat/pipeline.ts";
+import { completeWith, openRequest, type Complete } from "./complete.ts";
+import type { Translator } from "./translator.ts";
+
+/** Pipelines of {@link jobChat}. */
+export interface JobChatPipelines {
+  /** Pipeline of requests. */
+  readonly pipeline: ChatPipeline;
+  /** Pipeline that samples with the engine alone. */
+  readonly local: ChatPipeline;
+  readonly translator: Translator;
+}
+
+/** Creates the chat of training jobs. No request shares sampled ids with another one, so that its prompt depends on its messages alone. */
+export function jobChat({ pipeline, local, translator }: JobChatPipelines) {
+  const own = (from: ChatPipeline): Complete => completeWith({ pipeline: from, translator }, "", () => randomUUID());
+  return {
+    sample: own(local),
+    complete: own(pipeline),
+    async promptOf(request: ChatCompletionRequest, { signal = new AbortController().signal }: CallOptions = {}) {
+      const opened = await openRequest({ pipeline: local, translator }, request, { credential: "", signal });
+      const call = { request: opened, requestId: undefined, credential: "", conversation: randomUUID(), signal };
+      const { ids, contextLength } = await local.render(call);
+      return { ids, contextLength };
+    },
+  };
+}

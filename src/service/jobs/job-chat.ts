@@ -1,0 +1,20 @@
+import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
+import type { CallOptions } from "../../engine/port.ts";
+
+/** Prompt of a chat request. */
+export interface RenderedPrompt {
+  /** Token ids, shape `[P]`. */
+  readonly ids: Int32Array;
+  /** Max tokens of prompt and answer. */
+  readonly contextLength: number;
+}
+
+/** Chat of the service, as a training job uses it: its rollouts and the requests of its graders. */
+export interface JobChat {
+  /** Samples with the engine, with the weights of any model name or of a name that `Policies.lend` returned. */
+  sample(request: ChatCompletionRequest, options?: CallOptions): Promise<ChatCompletion>;
+  /** Answers like the chat route of the service. */
+  complete(request: ChatCompletionRequest, options?: CallOptions): Promise<ChatCompletion>;
+  /** Renders the prompt of a request. @throws Any error of the request. */
+  promptOf(request: ChatCompletionRequest, options?: CallOptions): Promise<RenderedPrompt>;
+}

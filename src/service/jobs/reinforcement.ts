@@ -1,0 +1,217 @@
+/** Trainer of reinforcement jobs: RL steps on rollouts that the job makes itself. */
+import { rlBatchSteps, shuffledIndices, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
+import type { PolicyVersion } from "../../engine/port.ts";
+import type { Trajectory, TrajectoryGroup } from "../../base/schema/index.ts";
+import { EngineError } from "../../base/errors.ts";
+import { isChoice } from "../../base/trajectory/messages.ts";
+import { runStepsInSlices } from "../../base/util/steps.ts";
+import { stepName } from "../common/names.ts";
+import { getArtifact } from "../store/artifacts.ts";
+import { recentSteps } from "../store/fine-tuning-jobs.ts";
+import type { ReinforcementJobConfig } from "../store/job-configs.ts";
+import { readReinforcementRows, type ReinforcementRow } from "../training-data/reinforcement-data.ts";
+import { fineTuningResults } from "./fine-tuning-results.ts";
+import type { JobChat } from "./job-chat.ts";
+import { knownMetrics } from "./metrics.ts";
+import { JobPaused } from "./pause.ts";
+import { trainBatch } from "./rl.ts";
+import { playRollouts, sampleSeed, type Rollout, type RolloutPlan } from "./rollouts.ts";
+import type { JobScope } from "./run-job.ts";
+import type { Trained } from "./states.ts";
+
+/** Data and settings of a running job. */
+interface Work {
+  readonly config: ReinforcementJobConfig;
+  readonly chat: JobChat;
+  readonly rows: readonly ReinforcementRow[];
+  /** Rows of the validation file; empty without one. */
+  readonly validation: readonly ReinforcementRow[];
+  /** Optimizer steps of the job. */
+  readonly steps: number;
+}
+
+/** Graded rollouts of a step. */
+interface StepRollouts {
+  /** Groups of the rows, in the order of the step. */
+  readonly groups: readonly TrajectoryGroup[];
+  /** Number of rollouts that the grader could not score. */
+  readonly failures: number;
+}
+
+/** Trains the steps that are not committed. The rollouts of each step are sampled with the weights after the step before it. */
+export async function runReinforcementSteps(scope: JobScope): Promise<Trained> {
+  const { job, signal, emit } = scope;
+  const work = await readWork(scope);
+  const { steps, config, rows, validation } = work;
+  const results = fineTuningResults(scope, config.fine_tuning);
+  const counts = validation.length === 0 ? {} : { num_validation_trajectories: validation.length };
+  await emit({ key: "start", type: "training_started", data: { num_sequences: steps, num_rows: rows.length, ...counts } });
+  let done = job.committed_steps;
+  await results.afterCommit(done);
+  let metrics: Readonly<Record<string, number>> = {};
+  while (done < steps) {
+    signal.throwIfAborted();
+    const rollouts = await withWeights(scope, (model) => sampleStep(scope, work, { model, step: done }));
+    done++;
+    const trained = await trainStep(scope, work, { rollouts, number: done });
+    const isValidated = validation.length > 0 && (done % config.reinforcement.eval_interval === 0 || done === steps);
+    const measured = isValidated ? await withWeights(scope, (model) => validate(scope, work, { model, number: done })) : {};
+    metrics = knownMetrics({ gradient_step: done, ...trained, ...measured });
+    await emit({ key: `step:${done}`, type: "gradient_step", data: metrics });
+    await warn(scope, metrics, done);
+    // The final checkpoint commits the last step.
+    if (done === steps) break;
+    const isPausing = scope.isPausing();
+    await scope.commitProgress(done);
+    await results.afterCommit(done);
+    if (isPausing) throw new JobPaused(done);
+  }
+  return { metrics: { ...metrics, num_gradient_steps: steps }, ...results.atEnd(steps) };
+}
+
+/** Emits the warnings about a step, from its metrics and the ones of the steps before it. */
+async function warn({ context, job, emit }: JobScope, metrics: Readonly<Record<string, number>>, number: number): Promise<void> {
+  const recent = (await recentSteps(context.store, job.id)).map(({ data }) => JSON.parse(data) as Readonly<Record<string, number>>);
+  const before = recent.filter((each) => (each["gradient_step"] ?? 0) < number).slice(0, WARNING_HISTORY);
+  for (const warning of trainingWarnings(metrics, before))
+    await emit({ key: `warning:${number}:${warning.code}`, type: "warning", data: { ...warning } });
+}
+
+/** Reads the data of a job. */
+async function readWork({ context, job, signal }: JobScope): Promise<Work> {
+  const { store, files, chat } = context;
+  const config = JSON.parse(job.config) as ReinforcementJobConfig;
+  const { epochs, batch_size: batchSize } = config.reinforcement;
+  const read = async (id: string, param: string) => readReinforcementRows(await getArtifact(store, id), { files, param, signal });
+  const rows = await read(config.artifact_id, "training_file");
+  const { validation_artifact_id: id } = config;
+  return {
+    config,
+    chat: await chat,
+    rows,
+    validation: id === undefined ? [] : await read(id, "validation_file"),
+    steps: epochs * Math.ceil(rows.length / batchSize),
+  };
+}
+
+/** Publishes the current weights for `use`. */
+async function withWeights<T>({ context, handle, model, checkpoint, signal }: JobScope, use: (name: string) => Promise<T>): Promise<T> {
+  const { engine, policies } = context;
+  const policy: PolicyVersion = await engine.publish(handle, { signal });
+  const lent = policies.lend(policy, stepName(model, checkpoint.step));
+  try {
+    return await use(lent.name);
+  } finally {
+    lent.end();
+    await engine.release(policy);
+  }
+}
+
+/** Samples and grades the groups of a step; `step` counts from 0. */
+async function sampleStep(
+  scope: JobScope,
+  work: Work,
+  { model, step }: { readonly model: string; readonly step: number },
+): Promise<StepRollouts> {
+  const { rows, config } = work;
+  const { batch_size: batchSize, group_size: groupSize, seed } = config.reinforcement;
+  const perEpoch = Math.ceil(rows.length / batchSize);
+  const order = shuffledIndices(rows.length, BigInt(seed), Math.floor(step / perEpoch));
+  const start = (step % perEpoch) * batchSize;
+  const indices = order.slice(start, start + batchSize);
+  const plans = indices.flatMap((index): RolloutPlan[] =>
+    Array.from({ length: groupSize }, (_, sample) => ({ row: rows[index]!, seed: sampleSeed(seed, ["train", step, index, sample]) })),
+  );
+  const rollouts = await play(scope, work, { model, plans });
+  const failures = await reportFailures(scope, rollouts, { key: `grader:${step + 1}`, what: `step ${step + 1}` });
+  const groups = indices.map((index, at): TrajectoryGroup => {
+    const own = rollouts.slice(at * groupSize, (at + 1) * groupSize);
+    return {
+      trajectories: scored(own),
+      exceptions: own.flatMap(({ failure }) => (failure === null ? [] : [{ type: failure.name, message: failure.message, traceback: "" }])),
+      metadata: { row: index },
+      metrics: {},
+      logs: [],
+    };
+  });
+  return { groups, failures };
+}
+
+function play(
+  { checkpoint, signal }: JobScope,
+  { chat, config }: Work,
+  { model, plans }: { readonly model: string; readonly plans: readonly RolloutPlan[] },
+): Promise<Rollout[]> {
+  const { grader, request } = config.reinforcement;
+  return playRollouts({ chat, model, step: checkpoint.step, grader, request, signal }, plans);
+}
+
+function scored(rollouts: readonly Rollout[]): Trajectory[] {
+  return rollouts.flatMap(({ trajectory, failure }) => (failure === null ? [trajectory] : []));
+}
+
+/** Emits a warning with the number of rollouts without a reward. @throws EngineError `E_ENGINE` if no rollout has one. */
+async function reportFailures(
+  { emit }: JobScope,
+  rollouts: readonly Rollout[],
+  { key, what }: { readonly key: string; readonly what: string },
+): Promise<number> {
+  const failures = rollouts.flatMap(({ failure }) => (failure === null ? [] : [failure]));
+  const [cause] = failures;
+  if (cause === undefined) return 0;
+  const message = `The grader scored ${rollouts.length - failures.length} of ${rollouts.length} rollouts of ${what}. First error: ${cause.message}`;
+  if (failures.length === rollouts.length) throw new EngineError(message, { cause });
+  await emit({ key, type: "note", data: { message, level: "warn", failures: failures.length } });
+  return failures.length;
+}
+
+/** Trains a step on its groups. Without a group with different rewards there is no gradient, and the weights stay as they are. */
+async function trainStep(
+  scope: JobScope,
+  { config }: Work,
+  { rollouts, number }: { readonly rollouts: StepRollouts; readonly number: number },
+): Promise<Readonly<Record<string, number>>> {
+  const { base, signal } = scope;
+  const groups = rollouts.groups.filter(({ trajectories }) => trajectories.length > 0);
+  const failures = rollouts.failures === 0 ? {} : { "grader/failures": rollouts.failures };
+  const all = groups.flatMap(({ trajectories }) => trajectories.map(({ reward }) => reward));
+  const tokens = groups.flatMap(({ trajectories }) => trajectories.map(completionTokens));
+  const own = { "rollout/completion_tokens": mean(tokens), ...failures };
+  const hasSignal = groups.some(({ trajectories }) => new Set(trajectories.map(({ reward }) => reward)).size > 1);
+  if (!hasSignal)
+    return {
+      "reward/mean": mean(all),
+      "reward/std": 0,
+      "advantage/zero_groups": groups.length,
+      "data/groups": groups.length,
+      "data/trajectories": all.length,
+      ...{ loss: 0, grad_norm: 0, num_tokens: 0, num_trainable_tokens: 0, ...own },
+    };
+  const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base), { signal });
+  const { metrics } = await trainBatch(scope, batch, `Step ${number}`);
+  return { ...metrics, ...own };
+}
+
+/** Returns the mean reward of the validation rows with the current weights. The samples of every validation have the same seeds. */
+async function validate(
+  scope: JobScope,
+  work: Work,
+  { model, number }: { readonly model: string; readonly number: number },
+): Promise<Readonly<Record<string, number>>> {
+  const { eval_samples: samples, seed } = work.config.reinforcement;
+  const plans = work.validation.flatMap((row, index): RolloutPlan[] =>
+    Array.from({ length: samples }, (_, sample) => ({ row, seed: sampleSeed(seed, ["validation", index, sample]) })),
+  );
+  const rollouts = await play(scope, work, { model, plans });
+  await reportFailures(scope, rollouts, { key: `grader:validation:${number}`, what: `the validation after step ${number}` });
+  return { "validation/reward": mean(scored(rollouts).map(({ reward }) => reward)), "validation/rollouts": plans.length };
+}
+
+/** Returns the number of sampled tokens. */
+function completionTokens({ messages_and_choices: items }: Trajectory): number {
+  return items.reduce((sum, item) => sum + (isChoice(item) ? (item.token_ids?.length ?? 0) : 0), 0);
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}

@@ -1,0 +1,132 @@
+/** Rollouts of a reinforcement job: samples of rows and their rewards. */
+import { createHash } from "node:crypto";
+import PQueue from "p-queue";
+import { OverloadedError, type WhetstoneError } from "../../base/errors.ts";
+import type { ChatCompletion, ChatCompletionRequest, Grader, JsonObject, Trajectory } from "../../base/schema/index.ts";
+import { textOf } from "../../base/trajectory/messages.ts";
+import { toHistories, toHistoryMembers } from "../../base/trajectory/histories.ts";
+import { delay } from "../../base/util/delay.ts";
+import { first } from "../../base/util/values.ts";
+import { grade } from "../../graders/grade.ts";
+import { SAMPLE_FAILURES } from "../../graders/reward.ts";
+import { gradedSample } from "../../graders/sample.ts";
+import type { ReinforcementRow } from "../training-data/reinforcement-data.ts";
+import type { JobChat } from "./job-chat.ts";
+
+/** Max rollouts at the same time; requests of clients have the other places of the service. */
+const CONCURRENCY = 64;
+/** Milliseconds until a request is sent again that had no room. */
+const RETRY_MS = 50;
+
+/** Sample of a row. */
+export interface RolloutPlan {
+  readonly row: ReinforcementRow;
+  readonly seed: number;
+}
+
+/** Graded sample. */
+export interface Rollout {
+  readonly trajectory: Trajectory;
+  /** Failure of the grader, such as a request to a model that failed; null if the sample has a reward. */
+  readonly failure: WhetstoneError | null;
+}
+
+/** Context of {@link playRollouts}. */
+export interface RolloutContext {
+  readonly chat: JobChat;
+  /** Name of the weights. */
+  readonly model: string;
+  /** Step of the newest checkpoint, for the trajectories. */
+  readonly step: number;
+  readonly grader: Grader;
+  /** Members of every request. */
+  readonly request: JsonObject;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Returns the seed of a sample, from 0 to 2⁴⁸ − 1. It depends on its arguments alone, so that a resumed job samples the same.
+ *
+ * @param jobSeed - Seed of the job.
+ * @param path - Kind of the sample, and its numbers.
+ */
+export function sampleSeed(jobSeed: number, path: readonly (string | number)[]): number {
+  return createHash("sha256")
+    .update([jobSeed, ...path].join(":"))
+    .digest()
+    .readUIntBE(0, 6);
+}
+
+/** Returns the chat request of a row. */
+export function requestOf({ messages, tools }: ReinforcementRow, model: string, more: JsonObject): ChatCompletionRequest {
+  return { model, messages: [...messages], ...(tools.length === 0 ? {} : { tools: [...tools] }), ...more };
+}
+
+/**
+ * Samples and grades rollouts, several at the same time.
+ *
+ * @returns the rollouts in the order of the plans.
+ * @throws the first error of a sample, after all others were aborted, and the signal's reason.
+ */
+export async function playRollouts(context: RolloutContext, plans: readonly RolloutPlan[]): Promise<Rollout[]> {
+  const queue = new PQueue({ concurrency: CONCURRENCY });
+  const failing = new AbortController();
+  const signal = AbortSignal.any([context.signal, failing.signal]);
+  const play = async (plan: RolloutPlan) => {
+    signal.throwIfAborted();
+    return playOne({ ...context, signal }, plan);
+  };
+  const settled = await Promise.allSettled(
+    plans.map((plan) =>
+      queue
+        .add(() => play(plan))
+        .catch((error: unknown) => {
+          failing.abort(error);
+          throw error;
+        }),
+    ),
+  );
+  context.signal.throwIfAborted();
+  if (failing.signal.aborted) throw failing.signal.reason;
+  return settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+}
+
+async function playOne(context: RolloutContext, { row, seed }: RolloutPlan): Promise<Rollout> {
+  const { chat, model, step, grader, signal } = context;
+  const request: ChatCompletionRequest = {
+    ...requestOf(row, model, context.request),
+    // The plain distribution of the model, which the loss assumes.
+    ...{ temperature: 1, top_p: 1, top_k: 0, min_p: 0, repetition_penalty: 1, seed },
+    ...{ logprobs: true, return_token_ids: true },
+  };
+  const completion = await withRoom(() => chat.sample(request, { signal }), signal);
+  const choice = first(completion.choices);
+  const sample = { output_text: textOf(choice.message), output_tools: choice.message.tool_calls ?? [], choices: [choice] };
+  const complete = (asked: ChatCompletionRequest, options: { readonly signal?: AbortSignal | undefined }) =>
+    withRoom(() => chat.complete(asked, options), signal);
+  const { reward, errors } = await grade(grader, { values: { item: row.item, sample: gradedSample(sample) }, complete, signal });
+  const failure = errors.find(({ flag }) => !SAMPLE_FAILURES.includes(flag)) ?? null;
+  return { trajectory: trajectoryOf(request, completion, { reward, step }), failure };
+}
+
+/** Repeats a request while the service has no room for it. */
+async function withRoom(send: () => Promise<ChatCompletion>, signal: AbortSignal): Promise<ChatCompletion> {
+  for (;;) {
+    try {
+      return await send();
+    } catch (error) {
+      if (!(error instanceof OverloadedError)) throw error;
+      await delay(RETRY_MS, { signal });
+    }
+  }
+}
+
+function trajectoryOf(
+  request: ChatCompletionRequest,
+  completion: ChatCompletion,
+  { reward, step }: { readonly reward: number; readonly step: number },
+): Trajectory {
+  const { histories } = toHistories([{ order: 0, request, completion }], step);
+  const versions = { initial_policy_version: step, final_policy_version: step };
+  return { ...toHistoryMembers(histories), reward, ...versions, metrics: {}, metadata: {}, logs: [] };
+}

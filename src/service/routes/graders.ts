@@ -1,0 +1,56 @@
+/** The routes of graders, in the format of the OpenAI API. */
+import {
+  graderRun,
+  runGraderRequest,
+  validatedGrader,
+  validateGraderRequest,
+  type GraderRun,
+  type ValidatedGrader,
+} from "../../base/schema/index.ts";
+import { checkGrader, runGrader } from "../../graders/index.ts";
+import { parseGrader } from "../../graders/check.ts";
+import { completeWith } from "../dialects/complete.ts";
+import type { DialectContext } from "../dialects/handler.ts";
+import { presentedKey } from "../http/auth.ts";
+import type { BodyReader } from "../http/body-reader.ts";
+import { readJson } from "../http/body.ts";
+import type { Route } from "../openapi/route.ts";
+
+const PATH = "/v1/fine_tuning/alpha/graders";
+const common = { method: "POST", tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
+/** Path of the grader in a request. */
+const at = ["grader"];
+
+/** Creates the routes that run and check graders. Models of the service answer the requests of model graders. */
+export function graderRoutes(context: DialectContext, bodies: BodyReader): Route[] {
+  return [
+    {
+      ...common,
+      path: `${PATH}/run`,
+      id: "runGrader",
+      summary: "Score a sample with a grader",
+      description: "A failure of the grader is part of the answer, in `metadata.errors`, with the reward 0.",
+      body: runGraderRequest,
+      answer: graderRun,
+      handle: async (c) => {
+        const { value } = await readJson(c, "graderRun", bodies);
+        const grader = parseGrader(value.grader, at);
+        const complete = completeWith(context, presentedKey(c.env.incoming.headers) ?? "");
+        const input = { item: value.item, sample: { output_text: value.model_sample } };
+        return c.json((await runGrader(grader, input, { complete, signal: c.req.raw.signal })) satisfies GraderRun);
+      },
+    },
+    {
+      ...common,
+      path: `${PATH}/validate`,
+      id: "validateGrader",
+      summary: "Check a grader without running it",
+      body: validateGraderRequest,
+      answer: validatedGrader,
+      handle: async (c) => {
+        const { value } = await readJson(c, "graderCheck", bodies);
+        return c.json({ grader: checkGrader(value.grader, { at }) } satisfies ValidatedGrader);
+      },
+    },
+  ];
+}

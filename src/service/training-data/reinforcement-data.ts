@@ -1,0 +1,68 @@
+/** Reading of the data of reinforcement jobs: rows with a prompt and the fields that a grader compares with. */
+import { z } from "zod";
+import { DataError, WhetstoneError } from "../../base/errors.ts";
+import { requestMessage, tool, type RequestMessage, type Tool } from "../../base/schema/index.ts";
+import { requireValid } from "../../base/util/validation.ts";
+import { last } from "../../base/util/values.ts";
+import { TRAJECTORY_LIMITS } from "../http/request-limits.ts";
+import type { StoredArtifact } from "../store/artifacts.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+import { lineSource, readDataLines, type LineFormat } from "./data-lines.ts";
+
+const FORMAT: LineFormat = { file: "train.jsonl", countKey: "num_rows", limits: TRAJECTORY_LIMITS };
+
+const rowSchema = z.looseObject({
+  messages: z.array(requestMessage).min(1),
+  tools: z.array(tool).nullish(),
+});
+
+/** Row of the data. */
+export interface ReinforcementRow {
+  readonly messages: readonly RequestMessage[];
+  readonly tools: readonly Tool[];
+  /** All fields of the row, the `item` of a grader's templates. */
+  readonly item: Readonly<Record<string, unknown>>;
+}
+
+/** Options of {@link readReinforcementRows}. */
+export interface ReinforcementReading {
+  readonly files: Pick<StoredFiles, "blobPath">;
+  /** Request field that names the file. */
+  readonly param: string;
+  /** Checks a row. Errors get the number of its line. @default no check */
+  readonly check?: ((row: ReinforcementRow) => void | Promise<void>) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Reads and validates every row of a file.
+ *
+ * @throws DataError `E_DATA` naming file and line of a row that cannot be trained, and for a file without rows.
+ */
+export async function readReinforcementRows(artifact: StoredArtifact, options: ReinforcementReading): Promise<ReinforcementRow[]> {
+  const { files, param, check, signal } = options;
+  const source = await lineSource(artifact, FORMAT, { files, param });
+  const { file, lines } = readDataLines(source, FORMAT, (value, where) => ({ row: rowOf(value), where }), signal);
+  const rows: ReinforcementRow[] = [];
+  for await (const { row, where } of lines) {
+    try {
+      await check?.(row);
+    } catch (cause) {
+      if (!WhetstoneError.isInstance(cause) || cause.code === "E_INTERNAL") throw cause;
+      throw new DataError(`${where}: ${cause.message}`, { cause, param });
+    }
+    rows.push(row);
+  }
+  if (rows.length === 0) throw new DataError(`${file}: nothing to train: the file is empty`, { param });
+  return rows;
+}
+
+function rowOf(value: unknown): ReinforcementRow {
+  const { messages, tools } = requireValid(rowSchema, value);
+  const { role } = last(messages);
+  if (role !== "user") {
+    const path = `messages.${messages.length - 1}.role`;
+    throw new DataError(`${path}: expected the last message to be one of the user, which is answered, got \`${role}\``);
+  }
+  return { messages, tools: tools ?? [], item: value as Readonly<Record<string, unknown>> };
+}
