@@ -86,7 +86,7 @@ export interface ForwardOutput {
  * Time without a run after which a program that holds weights is freed for another program on the same weights, in milliseconds. In an RL
  * run, the base model is sampled in the first step alone, and then its adapters.
  */
-const IDLE_MS = 10_000;
+const IDLE_MS = 2000;
 
 /** Program that holds weights, and the time of its last run. */
 interface PreparedProgram {
