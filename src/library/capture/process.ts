@@ -55,7 +55,7 @@ const WITHHELD = ["WHETSTONE_API_KEY"];
 /** Name endings of variables with secret values, which are redacted in the outputs. */
 const SECRET_NAME = /(?:KEY|TOKEN|SECRET|PASSWORD)$/u;
 const DEFAULT_MAX_OUTPUT = 65_536;
-/** Time between SIGTERM and SIGKILL for a process tree, and between the end of a program and that of its outputs, in milliseconds. */
+/** Time between SIGTERM and SIGKILL for a process tree, and max time between the end of a program and the end of its outputs, in milliseconds. */
 const GRACE_MS = 2000;
 
 /** Returns the variables with which clients of OpenAI and Anthropic, and the coding agents on them, sample a session. */

@@ -47,9 +47,14 @@ export async function* readForm(body: AsyncIterable<Uint8Array>, boundary: strin
       if ((skipped += length) > MAX_HEADER_BYTES) throw formError("its first boundary");
     while (await hasPart(reader)) {
       const part = partOf(await reader.text(HEADERS_END, "the headers of a part"));
-      const content = reader.until(delimiter);
+      let isRead = false;
+      const content = (async function* () {
+        yield* reader.until(delimiter);
+        isRead = true;
+      })();
       yield { ...part, content };
-      for await (const _ of content);
+      // A reader of the part may have stopped early, which ends its iteration.
+      if (!isRead) for await (const _ of reader.until(delimiter));
     }
   } finally {
     await reader.close();
@@ -107,9 +112,12 @@ function createReader(body: AsyncIterable<Uint8Array>) {
         // The end of the buffer may be the beginning of the delimiter.
         const length = end === -1 ? Math.max(0, buffer.length - delimiter.length + 1) : end;
         const bytes = buffer.subarray(0, length);
-        buffer = buffer.subarray(end === -1 ? length : end + delimiter.length);
+        buffer = buffer.subarray(length);
         if (length > 0) yield bytes;
-        if (end !== -1) return;
+        if (end !== -1) {
+          buffer = buffer.subarray(delimiter.length);
+          return;
+        }
         await more("its last boundary");
       }
     },

@@ -306,7 +306,7 @@ export class StoredSessions {
     await Promise.allSettled(turns.map(({ recorded }) => recorded));
   }
 
-  /** Returns the activity of a session, created if there is none. */
+  /** Returns the activity of a session; creates it if it is absent. */
   #activity(id: string): Activity {
     let activity = this.#activities.get(id);
     if (activity === undefined) this.#activities.set(id, (activity = newActivity()));

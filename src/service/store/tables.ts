@@ -228,7 +228,7 @@ export interface CheckpointAliasRow {
   job_step: number | null;
 }
 
-/** Fine-tuning job. Its state is that of the training job. */
+/** Fine-tuning job. The training job that runs it has the state. */
 export interface FineTuningJobRow {
   /** Identifier of the form `ftjob-…`. */
   id: string;

@@ -62,6 +62,17 @@ describe("readForm", () => {
     expect(names).toEqual(["a", "b", "c"]);
   });
 
+  it("skips the rest of a content whose reader stops early", async () => {
+    const names: string[] = [];
+    const body = new Response(form({ a: "x".repeat(300), b: "2", c: "3" }));
+    const bytes = new Uint8Array(await body.arrayBuffer());
+    for await (const { name, content } of readForm(cut(bytes, [150, 200, 250]), formBoundary(body.headers.get("content-type")!))) {
+      names.push(name);
+      for await (const _ of content) break;
+    }
+    expect(names).toEqual(["a", "b", "c"]);
+  });
+
   it("closes the body when the reader stops", async () => {
     let isClosed = false;
     async function* source(): AsyncGenerator<Uint8Array> {
