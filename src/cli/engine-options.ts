@@ -82,7 +82,7 @@ export function addEngineOptions(command: Command): Command {
     .addOption(
       new Option(
         "--rollout-precision <type>",
-        "number format of sampling on the processor; int8 samples few requests of models with more than 16 M weights several times as fast (default: WHETSTONE_ROLLOUT_PRECISION, or float32)",
+        "number format of sampling on the processor; int8 is faster for few requests of models with more than 16 M weights (default: WHETSTONE_ROLLOUT_PRECISION, or float32)",
       ).choices(ROLLOUT_PRECISIONS),
     )
     .option("--offline", "use only cached base models of the model hub")

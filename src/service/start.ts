@@ -126,7 +126,7 @@ export interface ServiceOptions {
   readonly weightPrecision?: WeightPrecision | undefined;
   /**
    * Number format of the products with weights when the processor samples from models of more than 16 M weights. "int8" samples few
-   * requests several times as fast, from slightly different distributions. The recorded log-probabilities belong to these distributions, and
+   * requests faster, from slightly different distributions. The recorded log-probabilities belong to these distributions, and
    * RL jobs correct the difference by importance ratios. An error with another device than "cpu".
    *
    * @default `WHETSTONE_ROLLOUT_PRECISION`, or "float32"

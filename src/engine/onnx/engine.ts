@@ -78,8 +78,8 @@ export interface OnnxEngineOptions {
   readonly weightPrecision?: WeightPrecision | undefined;
   /**
    * Number format of the products with weights when the processor samples from models of more than 16 M weights. `"int8"` rounds the
-   * matrices of the decode graph, the output head included, and the rows that they multiply to 8 bits in blocks of 32: few requests are
-   * sampled several times as fast. The recorded log-probabilities belong to the rounded model, and RL jobs correct the difference to the
+   * matrices of the decode graph, the output head included, and the rows that they multiply to 8 bits in blocks of 32, which is faster
+   * for few requests. The recorded log-probabilities belong to the rounded model, and RL jobs correct the difference to the
    * trained weights by importance ratios. Prompts are computed, and weights trained, in float32. An error with another device than
    * `"cpu"`. @default "float32"
    */
