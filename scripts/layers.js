@@ -126,10 +126,12 @@ export const layers = {
     models: ["common", "store", "hub", "stored-files", "work"],
     checkpoints: ["common", "disk", "store", "artifacts", "stored-files", "models"],
     "training-data": ["common", "disk", "store", "http", "stored-files", "models", "work"],
+    // Text metrics of graders.
+    grading: ["work"],
     chat: ["common", "store", "http", "stored-files", "models", "work"],
     dialects: ["store", "http", "chat", "work"],
     sessions: ["common", "store", "http", "chat"],
-    jobs: ["common", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
+    jobs: ["common", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data", "grading"],
     history: ["common", "disk", "store", "artifacts", "jobs"],
     // Jobs of the OpenAI fine-tuning API: a model, a training job, and their names.
     "fine-tuning": [
@@ -138,7 +140,7 @@ export const layers = {
     openapi: ["common", "http", "chat"],
     routes: [
       ...["common", "disk", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
-      ...["chat", "dialects", "sessions", "jobs", "history", "fine-tuning", "openapi"],
+      ...["grading", "chat", "dialects", "sessions", "jobs", "history", "fine-tuning", "openapi"],
     ],
   },
   // The steps of a request, in order; `forward` replaces all steps after `request` for a model on another server.

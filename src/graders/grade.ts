@@ -1,5 +1,5 @@
 /** Scores of graders. Failures are part of an outcome; only an abort rejects. */
-import type { Grader, MultiGrader, SingleGrader, StringCheckGrader } from "../base/schema/index.ts";
+import type { Grader, MultiGrader, SingleGrader, StringCheckGrader, TextMetric } from "../base/schema/index.ts";
 import { zip } from "../base/util/values.ts";
 import { GraderError } from "./errors.ts";
 import { evaluateFormula, parseFormula, type Formula } from "./formula.ts";
@@ -7,11 +7,20 @@ import { textSimilarity } from "./metrics/text-similarity.ts";
 import { askModel, type GraderComplete, type ModelAnswer } from "./model.ts";
 import { parseTemplate, renderTemplate, type TemplateValues } from "./template.ts";
 
+/** Computes a metric of two texts; see `textSimilarity`. */
+export type Similarity = (
+  metric: TextMetric,
+  texts: readonly [text: string, reference: string],
+  signal: AbortSignal | undefined,
+) => Promise<number>;
+
 /** Inputs of a grader. */
 export interface GradeContext {
   readonly values: TemplateValues;
   /** Answers the requests of model graders. */
   readonly complete: GraderComplete;
+  /** Computes text metrics. @default on the calling thread */
+  readonly similarity?: Similarity | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -71,8 +80,11 @@ async function scoreOf(grader: SingleGrader, context: GradeContext, { rendered, 
   switch (grader.type) {
     case "string_check":
       return Number(isMatch(grader.operation, rendered(grader.input), rendered(grader.reference)));
-    case "text_similarity":
-      return textSimilarity(grader.evaluation_metric, rendered(grader.input), rendered(grader.reference));
+    case "text_similarity": {
+      const { evaluation_metric: metric } = grader;
+      const [text, reference] = [rendered(grader.input), rendered(grader.reference)];
+      return context.similarity?.(metric, [text, reference], context.signal) ?? textSimilarity(metric, text, reference);
+    }
     case "score_model":
     case "label_model":
       return askModel(grader, { ...context, rendered, onAnswer: (answer) => void answers.push(answer) });

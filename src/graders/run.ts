@@ -2,7 +2,7 @@ import { ArgumentError, InternalError } from "../base/errors.ts";
 import type { Grader, GraderErrors, GraderRun } from "../base/schema/index.ts";
 import { parseGrader } from "./check.ts";
 import type { GraderError, GraderErrorFlag } from "./errors.ts";
-import { grade, type Outcome } from "./grade.ts";
+import { grade, type Outcome, type Similarity } from "./grade.ts";
 import type { GraderComplete, ModelAnswer } from "./model.ts";
 import { gradedSample, type GradedSample, type GraderSample } from "./sample.ts";
 
@@ -44,16 +44,21 @@ export interface RunGraderOptions {
  * console.log(reward); // 1
  * ```
  */
-export async function runGrader(
+export async function runGrader(grader: Grader, input: GraderInput, options: RunGraderOptions = {}): Promise<GraderRun> {
+  return runGraderWith(grader, input, options);
+}
+
+/** Runs {@link runGrader} with the function that computes text metrics. */
+export async function runGraderWith(
   grader: Grader,
   { item = {}, sample }: GraderInput,
-  { complete, signal }: RunGraderOptions = {},
+  { complete, signal, similarity }: RunGraderOptions & { readonly similarity?: Similarity | undefined },
 ): Promise<GraderRun> {
   const start = performance.now();
   const checked = parseGrader(grader);
   const ask = requireComplete(checked, complete);
   const graded = gradedSample(sample);
-  const outcome = await grade(checked, { values: { item, sample: graded }, complete: ask, signal });
+  const outcome = await grade(checked, { values: { item, sample: graded }, complete: ask, similarity, signal });
   const seconds = (performance.now() - start) / 1000;
   return {
     reward: outcome.reward,

@@ -121,7 +121,7 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeS
     ...artifactRoutes(context),
     ...fileRoutes(context),
     ...fineTuningRoutes(context),
-    ...graderRoutes(dialects, context.work.bodies),
+    ...graderRoutes(dialects, context.work),
     ...healthRoutes(context),
   ];
   return [...routes, ...descriptionRoutes(routes)];

@@ -56,6 +56,7 @@ export function createContext(parts: {
     policies,
     warm,
     data: work.data,
+    graders: work.graders,
     limits,
     logger,
     changes: new Changes(),

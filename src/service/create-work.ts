@@ -2,6 +2,7 @@
 import { spawnWorker } from "../base/util/spawn-worker.ts";
 import { ChatWork } from "./chat/work.ts";
 import { Translator } from "./dialects/translator.ts";
+import { GraderWork } from "./grading/grader-work.ts";
 import { BodyReader } from "./http/body-reader.ts";
 import { BODY_ERRORS } from "./chat/request/opened-chat.ts";
 import { SharedTokenizers } from "./models/shared-tokenizers.ts";
@@ -36,6 +37,7 @@ export function createWork(source?: TokenizerSource): ServiceWork {
     chat: new ChatWork({ pool: chat, grammars, tokenizers }),
     translator: new Translator(chat),
     data: new DataWork(data, tokenizers),
+    graders: new GraderWork(data),
     async close() {
       await Promise.all([chat, grammars, data].map((pool) => pool.close()));
     },

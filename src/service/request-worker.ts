@@ -4,6 +4,7 @@ import { parentPort } from "node:worker_threads";
 import { serveCalls } from "../base/util/worker-rpc.ts";
 import { createChatTasks } from "./chat/tasks.ts";
 import { DIALECT_TASKS } from "./dialects/tasks.ts";
+import { GRADER_TASKS } from "./grading/tasks.ts";
 import { BODY_TASKS } from "./http/body-tasks.ts";
 import { createWorkerTokenizers } from "./models/shared-tokenizers.ts";
 import { createDataTasks } from "./training-data/tasks.ts";
@@ -15,4 +16,11 @@ const NICENESS = 5;
 if (process.platform === "linux") setPriority(0, NICENESS);
 
 const { source, tasks } = createWorkerTokenizers();
-serveCalls(parentPort!, { ...tasks, ...BODY_TASKS, ...createChatTasks(source), ...DIALECT_TASKS, ...createDataTasks(source) });
+serveCalls(parentPort!, {
+  ...tasks,
+  ...BODY_TASKS,
+  ...createChatTasks(source),
+  ...DIALECT_TASKS,
+  ...GRADER_TASKS,
+  ...createDataTasks(source),
+});

@@ -41,9 +41,14 @@ const MAX_LENGTHS_PRODUCT = 2 ** 28;
  * ```
  */
 export function textSimilarity(metric: TextMetric, text: string, reference: string): number {
+  checkLengths(metric, text, reference);
+  return METRICS[metric](text, reference);
+}
+
+/** Checks the lengths of the texts of a metric. @throws GraderError as {@link textSimilarity}. */
+export function checkLengths(metric: TextMetric, text: string, reference: string): void {
   if (QUADRATIC.includes(metric) && text.length * reference.length > MAX_LENGTHS_PRODUCT) {
     const expected = `Expected two texts with a product of their lengths of at most ${MAX_LENGTHS_PRODUCT} for \`${metric}\``;
     throw new GraderError("other_error", `${expected}, got ${text.length} and ${reference.length}; use \`gleu\` or \`rouge_2\``);
   }
-  return METRICS[metric](text, reference);
 }

@@ -138,12 +138,12 @@ async function sampleStep(
 }
 
 function play(
-  { checkpoint, signal }: JobScope,
+  { context, checkpoint, signal }: JobScope,
   { chat, config }: Work,
   { model, plans }: { readonly model: string; readonly plans: readonly RolloutPlan[] },
 ): Promise<Rollout[]> {
   const { grader, request } = config.reinforcement;
-  return playRollouts({ chat, model, step: checkpoint.step, grader, request, signal }, plans);
+  return playRollouts({ chat, model, step: checkpoint.step, grader, similarity: context.graders.similarity, request, signal }, plans);
 }
 
 function scored(rollouts: readonly Rollout[]): Trajectory[] {

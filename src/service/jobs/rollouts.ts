@@ -7,7 +7,7 @@ import { textOf } from "../../base/trajectory/messages.ts";
 import { toHistories, toHistoryMembers } from "../../base/trajectory/histories.ts";
 import { delay } from "../../base/util/delay.ts";
 import { first } from "../../base/util/values.ts";
-import { grade } from "../../graders/grade.ts";
+import { grade, type Similarity } from "../../graders/grade.ts";
 import { SAMPLE_FAILURES } from "../../graders/reward.ts";
 import { gradedSample } from "../../graders/sample.ts";
 import type { ReinforcementRow } from "../training-data/reinforcement-data.ts";
@@ -39,6 +39,8 @@ export interface RolloutContext {
   /** Step of the newest checkpoint, for the trajectories. */
   readonly step: number;
   readonly grader: Grader;
+  /** Computes the grader's text metrics. */
+  readonly similarity: Similarity;
   /** Members of every request. */
   readonly request: JsonObject;
   readonly signal: AbortSignal;
@@ -92,7 +94,7 @@ export async function playRollouts(context: RolloutContext, plans: readonly Roll
 }
 
 async function playOne(context: RolloutContext, { row, seed }: RolloutPlan): Promise<Rollout> {
-  const { chat, model, step, grader, signal } = context;
+  const { chat, model, step, grader, similarity, signal } = context;
   const request: ChatCompletionRequest = {
     ...requestOf(row, model, context.request),
     // The plain distribution of the model, which the loss assumes.
@@ -104,7 +106,12 @@ async function playOne(context: RolloutContext, { row, seed }: RolloutPlan): Pro
   const sample = { output_text: textOf(choice.message), output_tools: choice.message.tool_calls ?? [], choices: [choice] };
   const complete = (asked: ChatCompletionRequest, options: { readonly signal?: AbortSignal | undefined }) =>
     withRoom(() => chat.complete(asked, options), signal);
-  const { reward, errors } = await grade(grader, { values: { item: row.item, sample: gradedSample(sample) }, complete, signal });
+  const { reward, errors } = await grade(grader, {
+    values: { item: row.item, sample: gradedSample(sample) },
+    complete,
+    similarity,
+    signal,
+  });
   const failure = errors.find(({ flag }) => !SAMPLE_FAILURES.includes(flag)) ?? null;
   return { trajectory: trajectoryOf(request, completion, { reward, step }), failure };
 }

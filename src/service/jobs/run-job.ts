@@ -22,6 +22,7 @@ import { runSftSteps } from "./sft.ts";
 import { addCheckpoint, commitCheckpoint, commitProgress, recordJobFile, startingPoint } from "./states.ts";
 import type { AddedCheckpoint, CommitContext, NewEvent, Trained } from "./states.ts";
 import type { DataWork } from "../training-data/data-work.ts";
+import type { GraderWork } from "../grading/grader-work.ts";
 import type { WarmModels } from "./warm-models.ts";
 
 /** Parts of the service that a job needs. */
@@ -30,6 +31,7 @@ export interface RunContext extends CommitContext {
   readonly warm: WarmModels;
   readonly changes: Changes;
   readonly data: DataWork;
+  readonly graders: GraderWork;
   readonly limits: ServiceLimits;
   readonly files: StoredFiles;
   readonly blobs: BlobStore;

@@ -18,6 +18,7 @@ import type { StoredSessions } from "../sessions/sessions.ts";
 import type { Store } from "../store/tables.ts";
 import type { ChatWork } from "../chat/work.ts";
 import type { Translator } from "../dialects/translator.ts";
+import type { GraderWork } from "../grading/grader-work.ts";
 import type { BodyReader } from "../http/body-reader.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 
@@ -29,6 +30,7 @@ export interface ServiceWork {
   readonly chat: ChatWork;
   readonly translator: Translator;
   readonly data: DataWork;
+  readonly graders: GraderWork;
   /** Terminates all threads. Work in progress fails. */
   close(): Promise<void>;
 }

@@ -7,14 +7,14 @@ import {
   type GraderRun,
   type ValidatedGrader,
 } from "../../base/schema/index.ts";
-import { checkGrader, runGrader } from "../../graders/index.ts";
-import { parseGrader } from "../../graders/check.ts";
+import { checkGrader, parseGrader } from "../../graders/check.ts";
+import { runGraderWith } from "../../graders/run.ts";
 import { completeWith } from "../dialects/complete.ts";
 import type { DialectContext } from "../dialects/handler.ts";
 import { presentedKey } from "../http/auth.ts";
-import type { BodyReader } from "../http/body-reader.ts";
 import { readJson } from "../http/body.ts";
 import type { Route } from "../openapi/route.ts";
+import type { ServiceWork } from "./context.ts";
 
 const PATH = "/v1/fine_tuning/alpha/graders";
 const common = { method: "POST", tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
@@ -22,7 +22,7 @@ const common = { method: "POST", tag: "Fine-tuning", isExtension: true, validati
 const at = ["grader"];
 
 /** Creates the routes that run and check graders. Models of the service answer the requests of model graders. */
-export function graderRoutes(context: DialectContext, bodies: BodyReader): Route[] {
+export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<ServiceWork, "bodies" | "graders">): Route[] {
   return [
     {
       ...common,
@@ -37,7 +37,8 @@ export function graderRoutes(context: DialectContext, bodies: BodyReader): Route
         const grader = parseGrader(value.grader, at);
         const complete = completeWith(context, presentedKey(c.env.incoming.headers) ?? "");
         const input = { item: value.item, sample: { output_text: value.model_sample } };
-        return c.json((await runGrader(grader, input, { complete, signal: c.req.raw.signal })) satisfies GraderRun);
+        const options = { complete, similarity: graders.similarity, signal: c.req.raw.signal };
+        return c.json((await runGraderWith(grader, input, options)) satisfies GraderRun);
       },
     },
     {

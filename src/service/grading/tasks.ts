@@ -1,0 +1,19 @@
+/** Tasks of a work thread for graders. */
+import type { TextMetric } from "../../base/schema/index.ts";
+import { textSimilarity } from "../../graders/metrics/text-similarity.ts";
+
+/** Tasks of graders; `GraderWork` calls them. */
+export const GRADER_TASKS = {
+  textSimilarity: ({
+    metric,
+    text,
+    reference,
+  }: {
+    readonly metric: TextMetric;
+    readonly text: string;
+    readonly reference: string;
+  }): number => textSimilarity(metric, text, reference),
+} as const;
+
+/** Type of {@link GRADER_TASKS}. */
+export type GraderTasks = typeof GRADER_TASKS;
