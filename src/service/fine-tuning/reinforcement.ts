@@ -1,6 +1,6 @@
 /** Plan of reinforcement jobs: their grader, rows and hyperparameters. */
-import { ArgumentError, UnsupportedError } from "../../base/errors.ts";
-import type { FineTuningJob, Grader, JsonObject, ReinforcementHyperparameters } from "../../base/schema/index.ts";
+import { ArgumentError, UnsupportedError, WhetstoneError, type ErrorCode } from "../../base/errors.ts";
+import type { ChatCompletionRequest, FineTuningJob, Grader, JsonObject, ReinforcementHyperparameters } from "../../base/schema/index.ts";
 import { defaultRate } from "../../base/util/default-rates.ts";
 import { first } from "../../base/util/values.ts";
 import { checkGrader, checkItem } from "../../graders/index.ts";
@@ -18,6 +18,8 @@ const [GROUP_SIZE, MIN_GROUP_SIZE] = [8, 2];
 const [VALIDATIONS, CHECKPOINTS] = [10, 3];
 const MAX_STEPS = 100_000;
 const AT = "method.reinforcement";
+/** Codes of errors about a format. */
+const FORMAT_FAILURES: readonly ErrorCode[] = ["E_ARGUMENT", "E_DATA", "E_UNSUPPORTED"];
 
 /** Hyperparameters without `"auto"`. */
 export type ResolvedReinforcement = Extract<
@@ -66,6 +68,7 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
   const rows = await checkedRows(context, input, { artifact: data.training, param: "training_file", grader, members });
   const { validation } = data;
   if (validation !== null) await checkedRows(context, input, { artifact: validation, param: "validation_file", grader, members });
+  if (format !== null) await requireFormat(context, requestOf(first(rows), input.start.baseModel, members));
   const effort = asked.reasoning_effort ?? "default";
   if (effort !== "default") await requireEffort(context, input, { row: first(rows), effort });
   const hyperparameters = resolveReinforcement(asked, rows.length);
@@ -137,6 +140,21 @@ async function checkedRows(
         throw new ArgumentError(`Expected a prompt shorter than the model's context of ${contextLength} tokens, got ${ids.length} tokens`);
     },
   });
+}
+
+/**
+ * Samples one token of an answer in the job's format, which compiles the format.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a format that the service does not accept.
+ */
+async function requireFormat({ jobChat }: CreationContext, request: ChatCompletionRequest): Promise<void> {
+  const chat = await jobChat.value;
+  try {
+    await chat.sample({ ...request, max_completion_tokens: 1 });
+  } catch (error) {
+    if (!WhetstoneError.isInstance(error) || !FORMAT_FAILURES.includes(error.code)) throw error;
+    throw new ArgumentError(error.message, { param: `${AT}.response_format`, cause: error });
+  }
 }
 
 /** @throws UnsupportedError `E_UNSUPPORTED` if the effort does not change the prompt, which is its only effect. */

@@ -2,20 +2,7 @@ import OpenAI from "openai";
 import { expect, test } from "vitest";
 import { startTestService } from "../support.ts";
 import { RL_JOBS } from "../support.ts";
-import { clientOf, eventsOf, finished, upload } from "./support.ts";
-
-/** Pairs in the format of the OpenAI API. */
-const pairs = (count: number, change: (index: number) => object = () => ({})) =>
-  Array.from({ length: count }, (_, index) =>
-    JSON.stringify({
-      input: { messages: [{ role: "user", content: `question ${index}` }] },
-      preferred_output: [{ role: "assistant", content: `good ${index}` }],
-      non_preferred_output: [{ role: "assistant", content: `bad ${index}` }],
-      ...change(index),
-    }),
-  ).join("\n");
-
-const dpo = (hyperparameters: object) => ({ type: "dpo" as const, dpo: { hyperparameters } });
+import { clientOf, dpo, eventsOf, finished, pairs, upload } from "./support.ts";
 
 test("a job of the method dpo trains a preference job, and its model and checkpoints are sampled", async () => {
   const test = await startTestService();

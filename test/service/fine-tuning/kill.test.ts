@@ -7,7 +7,7 @@ import OpenAI from "openai";
 import { expect, test } from "vitest";
 import { builtProgram } from "../../support/built-program.ts";
 import { chatLines, restartable, startTestService, type TestService } from "../support.ts";
-import { clientOf, createJob, finished, reinforcement, rowsOf, supervised, upload } from "./support.ts";
+import { clientOf, createJob, dpo, finished, pairs, reinforcement, rowsOf, supervised, upload } from "./support.ts";
 import { variedScript } from "./varied-script.ts";
 
 const SETTINGS = { seed: 9, examples: 4, method: supervised({ batch_size: 1, n_epochs: 3, learning_rate_multiplier: 10 }) } as const;
@@ -34,6 +34,14 @@ async function results({ service }: TestService, client: OpenAI, id: string) {
 /** Methods, each with the creation of its job. */
 const METHODS = {
   supervised: async (client: OpenAI) => createJob(client, { ...SETTINGS, validation_file: await upload(client, chatLines(2)) }),
+  dpo: async (client: OpenAI) =>
+    client.fineTuning.jobs.create({
+      model: "tiny",
+      seed: 9,
+      training_file: await upload(client, pairs(4)),
+      validation_file: await upload(client, pairs(2)),
+      method: dpo({ batch_size: 1, n_epochs: 3, learning_rate_multiplier: 10 }),
+    }),
   reinforcement: async (client: OpenAI) =>
     client.fineTuning.jobs.create({
       model: "tiny",
@@ -44,18 +52,60 @@ const METHODS = {
     }),
 };
 
-/** Results of a job that nothing interrupts. */
-async function undisturbed(method: keyof typeof METHODS): Promise<Results> {
-  const service = await startTestService({ engine: { script: variedScript } });
-  const client = clientOf(service);
-  return results(service, client, (await METHODS[method](client)).id);
+/** A call of the engine: the `number`-th of a verb. */
+interface Call {
+  readonly verb: string;
+  readonly number: number;
 }
 
+/** Results of a job that nothing interrupts, and its calls of the engine. */
+async function undisturbed(method: Method): Promise<{ readonly results: Results; readonly calls: readonly Call[] }> {
+  const calls: Call[] = [];
+  const before = ({ verb }: { readonly verb: string }) => {
+    calls.push({ verb, number: calls.filter((call) => call.verb === verb).length + 1 });
+    return Promise.resolve();
+  };
+  const service = await startTestService({ engine: { script: variedScript, before } });
+  const client = clientOf(service);
+  return { results: await results(service, client, (await METHODS[method](client)).id), calls };
+}
+
+type Method = keyof typeof METHODS;
 type Results = Awaited<ReturnType<typeof results>>;
-const expected = new Map<keyof typeof METHODS, Results>();
+const runs = new Map<Method, ReturnType<typeof undisturbed>>();
+
+/** Returns the run of a method that nothing interrupts. */
+function runOf(method: Method): ReturnType<typeof undisturbed> {
+  const run = runs.get(method) ?? undisturbed(method);
+  runs.set(method, run);
+  return run;
+}
+
+/** Leaves what a job of the method leaves if its service is killed in a call of the engine, and started again. */
+async function killed(method: Method, { verb, number }: Call): Promise<Results> {
+  const { bases, dataDir, start } = await restartable({ limits: { commitEverySteps: 3 } });
+  const script = await builtProgram(new URL("../held-service.ts", import.meta.url));
+  const child = spawn(process.execPath, [script, dataDir, JSON.stringify(bases), verb, String(number)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const exited = once(child, "exit");
+  try {
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    const { url, apiKey } = JSON.parse((await lines.next()).value as string) as { url: string; apiKey: string };
+    const client = new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 });
+    const { id } = await METHODS[method](client);
+    expect((await lines.next()).value).toBe("held");
+    child.kill("SIGKILL");
+    await exited;
+    const after = await start({ script: variedScript });
+    return await results(after, clientOf(after), id);
+  } finally {
+    child.kill("SIGKILL");
+  }
+}
 
 // Progress is saved after the steps 3, 4, 6, 8 and 9, and a checkpoint right after the progress of the steps 4 and 8.
-test.each<[keyof typeof METHODS, string, number]>([
+test.each<[Method, string, number]>([
   ["supervised", "optimStep", 3],
   ["supervised", "optimStep", 6],
   ["supervised", "optimStep", 10],
@@ -63,6 +113,8 @@ test.each<[keyof typeof METHODS, string, number]>([
   ["supervised", "saveState", 3],
   ["supervised", "saveState", 6],
   ["supervised", "saveState", 8],
+  ["dpo", "optimStep", 5],
+  ["dpo", "saveState", 5],
   // A step has 16 rollouts, then a validation with 2.
   ["reinforcement", "sample", 1],
   ["reinforcement", "sample", 25],
@@ -76,26 +128,19 @@ test.each<[keyof typeof METHODS, string, number]>([
 ])(
   "a %s job whose service is killed in %s %i leaves the same bytes as an undisturbed one",
   async (method, verb, number) => {
-    if (!expected.has(method)) expected.set(method, await undisturbed(method));
-    const { bases, dataDir, start } = await restartable({ limits: { commitEverySteps: 3 } });
-    const script = await builtProgram(new URL("../held-service.ts", import.meta.url));
-    const child = spawn(process.execPath, [script, dataDir, JSON.stringify(bases), verb, String(number)], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    const exited = once(child, "exit");
-    try {
-      const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-      const { url, apiKey } = JSON.parse((await lines.next()).value as string) as { url: string; apiKey: string };
-      const client = new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 });
-      const { id } = await METHODS[method](client);
-      expect((await lines.next()).value).toBe("held");
-      child.kill("SIGKILL");
-      await exited;
-      const after = await start({ script: variedScript });
-      expect(await results(after, clientOf(after), id)).toEqual(expected.get(method));
-    } finally {
-      child.kill("SIGKILL");
-    }
+    expect(await killed(method, { verb, number })).toEqual((await runOf(method)).results);
+  },
+  60_000,
+);
+
+/** Kills per method, spread over all calls of the engine; none by default. */
+const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 0);
+
+test.each((Object.keys(METHODS) as Method[]).flatMap((method) => Array.from({ length: KILLS }, (_, index) => [method, index] as const)))(
+  "a %s job whose service is killed in a call of the engine, %i, leaves the same bytes as an undisturbed one",
+  async (method, index) => {
+    const { results: expected, calls } = await runOf(method);
+    expect(await killed(method, calls[Math.floor(((index + 0.5) * calls.length) / KILLS)]!)).toEqual(expected);
   },
   60_000,
 );

@@ -163,7 +163,8 @@ describe("a reinforcement job", () => {
     const samples = service.engine.calls
       .filter(({ verb }) => verb === "sample")
       .map(({ detail }) => detail as { params: { constraint?: unknown } });
-    expect(samples).toHaveLength(2 * 8 * 2);
+    // One sample checks the format when the job is created.
+    expect(samples).toHaveLength(1 + 2 * 8 * 2);
     expect(samples.every(({ params }) => params.constraint !== undefined)).toBe(true);
     const step = (await eventsOf(client, created.id)).find(({ type }) => type === "metrics")!.data as { train_mean_reward: number };
     expect(step.train_mean_reward).toBeGreaterThan(0.1);
@@ -240,6 +241,18 @@ describe("a reinforcement job", () => {
       { method: method({ reasoning_effort: "high" }) },
       "method.reinforcement.hyperparameters.reasoning_effort",
       /no `reasoning_effort`/u,
+    ],
+    [
+      "a schema that is not one",
+      { method: method({}, { response_format: { type: "json_schema", json_schema: { name: "a", schema: { type: "text" } } } }) },
+      "method.reinforcement.response_format",
+      /text/u,
+    ],
+    [
+      "a grammar that does not parse",
+      { method: method({}, { response_format: { type: "json_schema", json_schema: { name: "a", schema: { pattern: "(" } } } }) },
+      "method.reinforcement.response_format",
+      /pattern/u,
     ],
     ["the deprecated hyperparameters", { hyperparameters: { n_epochs: 1 } }, "hyperparameters", /supervised/u],
     ["settings of another method", { method: { ...method(), supervised: {} } }, "method.supervised", /alone/u],

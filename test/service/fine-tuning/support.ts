@@ -43,6 +43,21 @@ export async function eventsOf(client: OpenAI, id: string): Promise<FineTuningJo
   return events;
 }
 
+/** Pairs in the format of the OpenAI API. */
+export function pairs(count: number, change: (index: number) => object = () => ({})): string {
+  return Array.from({ length: count }, (_, index) =>
+    JSON.stringify({
+      input: { messages: [{ role: "user", content: `question ${index}` }] },
+      preferred_output: [{ role: "assistant", content: `good ${index}` }],
+      non_preferred_output: [{ role: "assistant", content: `bad ${index}` }],
+      ...change(index),
+    }),
+  ).join("\n");
+}
+
+/** Settings of a job on preferences. */
+export const dpo = (hyperparameters: object) => ({ type: "dpo" as const, dpo: { hyperparameters } });
+
 /** Grader of the rows of {@link rowsOf}. */
 export const GRADER = {
   type: "text_similarity",
