@@ -1,5 +1,5 @@
 /**
- * Preference training (DPO) in one flat loop: sample groups, make pairs of them, train, evaluate, repeat.
+ * Preference training (DPO) in one flat loop, after SFT on examples: sample groups, make pairs of them, train, evaluate, repeat.
  *
  *   npx tsx --conditions=whetstone/source recipes/preference-loop.ts <base model> [seed] [rounds] [prompts per round] [held-out prompts]
  *
@@ -8,14 +8,15 @@
  *
  * Requires a service with an artifact store. Omitted here and available in `trainPreferences`: resume, early stopping, the report.
  */
-import { connect, gatherTrajectoryGroups } from "whetstone";
+import { connect, gatherTrajectoryGroups, uploadDataset } from "whetstone";
 import { preferencePairs, uploadPreferences } from "whetstone/dataset";
 import { environmentRollout, evaluate } from "whetstone/environment";
 import { instructionsEnvironment } from "./instructions/environment.ts";
-import { instructionScenario } from "./instructions/task.ts";
+import { goldAnswer } from "./instructions/gold.ts";
+import { instructionMessages, instructionScenario } from "./instructions/task.ts";
 
 const [base = "", ...numbers] = process.argv.slice(2);
-const [seed = 1, rounds = 3, prompts = 96, heldOut = 160] = numbers.map(Number);
+const [seed = 1, rounds = 2, prompts = 128, heldOut = 160] = numbers.map(Number);
 if (base === "" || base.startsWith("-") || ![seed, rounds, prompts, heldOut].every((value) => Number.isInteger(value) && value >= 1)) {
   console.error("Usage: preference-loop.ts <base model> [seed] [rounds] [prompts per round] [held-out prompts], numbers are whole, from 1");
   process.exit(2);
@@ -26,6 +27,18 @@ const model = await service.models.create({ project: "recipes", name, baseModel:
 const environment = instructionsEnvironment(seed, heldOut);
 let policy = await model.policy();
 await report("untrained");
+
+// 0. Teach the task with examples: of the untrained model's answers too few are right to learn from.
+const examples = Array.from({ length: 480 }, (_, index) => {
+  const scenario = instructionScenario("sft", seed, index);
+  return { messages: [...instructionMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }] };
+});
+const taught = await model.trainSft(await uploadDataset(service, { project: model.project, name: `${name}-sft`, train: examples }), {
+  batchSize: 16,
+  learningRate: 1e-3,
+});
+policy = await model.policy((await taught.done()).step);
+await report("after examples");
 
 for (let round = 0; round < rounds; round++) {
   // 1. Sample 8 answers to each prompt at temperature 1: the pairs show the model its own good and bad answers.
@@ -38,8 +51,8 @@ for (let round = 0; round < rounds; round++) {
     progress: false,
   });
 
-  // 2. Pair answers to the same prompt whose rewards differ by at least 0.2, the largest differences first.
-  const pairs = preferencePairs(groups, { minMargin: 0.2, pairsPerGroup: 4 });
+  // 2. Pair answers to the same prompt whose rewards differ by at least 0.3, at most two pairs of a prompt.
+  const pairs = preferencePairs(groups, { minMargin: 0.3, pairsPerGroup: 2 });
 
   // 3. Upload the pairs as an artifact, and train one epoch on them.
   const data = await uploadPreferences(service, { project: model.project, name, train: pairs });
