@@ -16,6 +16,7 @@ export * from "./fine-tuning.ts";
 export * from "./graders.ts";
 export * from "./health.ts";
 export * from "./job-config.ts";
+export * from "./key.ts";
 export * from "./messages.ts";
 export * from "./model.ts";
 export * from "./responses.ts";

@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { MiddlewareHandler } from "hono";
 import type { ServiceEnvironment, ServiceRequest } from "./body.ts";
 import { errorResponse } from "./errors.ts";
+import type { Principal } from "./principal.ts";
 
 function digest(text: string): Buffer {
   return createHash("sha256").update(text).digest();
@@ -18,49 +19,63 @@ export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   return typeof key === "string" ? key : undefined;
 }
 
-/** Requests that {@link requireKey} accepts without the API key of the service. */
-export interface KeyExceptions {
+/** Result of checking a credential: the principal, or the status and the reason of a rejection. */
+export type Authentication = Principal | { readonly status: 401 | 403; readonly reason: string };
+
+/** Credentials that {@link requireKey} accepts. */
+export interface Credentials {
+  /** The API key of the service. */
+  readonly apiKey: string;
+  /** Principal of the API key of the service. */
+  readonly service: Principal;
   /** Returns true for paths that need no key. */
   readonly open: (path: string) => boolean;
+  /** Kinds of other keys, asked in order. Each returns null for a key that is not of its kind. */
+  readonly keys: readonly ((c: ServiceRequest, key: string) => Promise<Authentication | null>)[];
   /**
-   * Decides about a request with another key: true if it is the key of an agent's session that permits the request, the reason if the
-   * session does not permit it, or null if it is the key of no session.
-   */
-  readonly permits: (c: ServiceRequest, key: string) => Promise<true | string | null>;
-  /**
-   * Decides about a request without a key: true if a session of the dashboard authorizes it, the reason if the session does not, or null
-   * without such a session.
+   * Decides about a request without a key: true if a session of the dashboard authorizes it as the service's own key, the reason if the
+   * session does not, or null without such a session.
    */
   readonly dashboardSession: (c: ServiceRequest) => true | string | null;
 }
 
 /**
- * Creates a middleware that rejects requests without `Authorization: Bearer <key>` or `x-api-key: <key>` with 401. Digests are compared in
- * constant time, so that timing reveals neither the key nor its length. {@link KeyExceptions} are accepted, too; a request that the key of
- * an agent's session does not permit is answered 403.
- *
- * @param key - The API key of the service.
+ * Creates a middleware that authenticates requests by `Authorization: Bearer <key>` or `x-api-key: <key>` and sets the principal of the
+ * request. Others are answered 401; a request that its session key does not permit, 403. Digests are compared in constant time, so that
+ * timing reveals neither the key of the service nor its length.
  */
-export function requireKey(key: string, { open, permits, dashboardSession }: KeyExceptions): MiddlewareHandler<ServiceEnvironment> {
-  const expected = digest(key);
-  return async function requireKeyMiddleware(c, next) {
+export function requireKey(credentials: Credentials): MiddlewareHandler<ServiceEnvironment> {
+  const { apiKey, service, open, keys, dashboardSession } = credentials;
+  const expected = digest(apiKey);
+  const authenticate = async (c: ServiceRequest): Promise<Authentication> => {
     const { headers } = c.env.incoming;
     const token = presentedKey(headers);
-    const header = headers.authorization ?? token;
-    if (open(c.req.path) || (token !== undefined && timingSafeEqual(digest(token), expected))) return next();
-    const permitted = token === undefined ? null : await permits(c, token);
-    if (permitted === true) return next();
-    if (permitted !== null) return errorResponse(403, { message: permitted, code: "E_FORBIDDEN" });
-    const allowed = header === undefined ? dashboardSession(c) : null;
-    if (allowed === true) return next();
-    const message =
-      allowed !== null
-        ? allowed
-        : header === undefined
+    if (token === undefined) {
+      const allowed = headers.authorization === undefined ? dashboardSession(c) : null;
+      if (allowed === true) return service;
+      const reason =
+        allowed ??
+        (headers.authorization === undefined
           ? "Expected the header 'Authorization: Bearer <key>', got none. The key is WHETSTONE_API_KEY, or the file api-key in the service's data directory"
-          : token === undefined
-            ? "Expected the header 'Authorization' to be 'Bearer <key>'"
-            : "The API key is not the one of this service";
+          : "Expected the header 'Authorization' to be 'Bearer <key>'");
+      return { status: 401, reason };
+    }
+    if (timingSafeEqual(digest(token), expected)) return service;
+    for (const find of keys) {
+      const found = await find(c, token);
+      if (found !== null) return found;
+    }
+    return { status: 401, reason: "The API key is not the one of this service" };
+  };
+  return async function requireKeyMiddleware(c, next) {
+    if (open(c.req.path)) return next();
+    const result = await authenticate(c);
+    if (!("status" in result)) {
+      c.set("principal", result);
+      return next();
+    }
+    const { status, reason: message } = result;
+    if (status === 403) return errorResponse(403, { message, code: "E_FORBIDDEN" });
     return errorResponse(401, { message, code: "E_UNAUTHORIZED", headers: { "WWW-Authenticate": "Bearer" } });
   };
 }

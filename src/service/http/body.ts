@@ -8,10 +8,15 @@ import { REQUEST_LIMITS } from "./request-limits.ts";
 import type { JsonBody, PlainBody, PlainKind } from "./requests.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import type { BodyReader } from "./body-reader.ts";
+import type { Principal } from "./principal.ts";
 
 /** Hono environment of every route. */
 export interface ServiceEnvironment {
   Bindings: HttpBindings;
+  Variables: {
+    /** Identity of the caller, set by the authentication; read it with `principalOf`. */
+    principal: Principal;
+  };
 }
 /** Hono context of a request, by convention named `c`. */
 export type ServiceRequest = Context<ServiceEnvironment>;

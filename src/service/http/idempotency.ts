@@ -1,7 +1,8 @@
 import { ArgumentError, ConflictError } from "../../base/errors.ts";
 import type { ServiceRequest } from "./body.ts";
-import { findAnswer, rememberAnswer } from "../store/idempotency-keys.ts";
-import type { Store } from "../store/tables.ts";
+import { findAnswer, rememberAnswer, type KeyedRequest } from "../store/idempotency-keys.ts";
+import type { IdempotencyKeyRow, Store } from "../store/tables.ts";
+import { visibilityOf } from "../store/visibility.ts";
 
 /** Steps of a creating route after validation: a transaction that writes the rows, then side effects. */
 export interface Creation {
@@ -16,13 +17,14 @@ export interface Creation {
   readonly undo?: (() => Promise<void>) | undefined;
 }
 
-/** Running requests by route and key. Requests with the same key run one after the other: a duplicate gets the response of the first. */
+/** Running requests by store of their entity, route and key. Requests with the same key run one after the other: a duplicate gets the response of the first. */
 const running = new WeakMap<Store, Map<string, Promise<unknown>>>();
 
 /**
  * Answers a creating POST. With the header `Idempotency-Key`, the same key and body get the same response for a day (the last 10 000 keys),
- * also if the created object has changed since.
+ * also if the created object has changed since. Keys of different entities are different keys.
  *
+ * @param store - Store of the request.
  * @param digest - Digest of the request body.
  * @param prepare - Validates and prepares the creation; called only if no response is stored for the key.
  * @throws ConflictError `E_CONFLICT` if the key was used with another body.
@@ -38,17 +40,17 @@ export async function create(
   if (typeof key !== "string" || !/^[\x21-\x7e]{1,255}$/.test(key)) {
     throw new ArgumentError("Expected the header 'Idempotency-Key' to be 1 to 255 visible ASCII characters", { param: "Idempotency-Key" });
   }
-  const route = c.req.path;
+  const request: KeyedRequest = { entity: visibilityOf(store).entity ?? "", route: c.req.path, key };
   // Echoing the key confirms that it is honored. Without this header, a client must not repeat a request after losing the response.
   c.header("Idempotency-Key", key);
   const answers = running.get(store) ?? new Map<string, Promise<unknown>>();
   running.set(store, answers);
-  const requestKey = `${route} ${key}`;
+  const requestKey = `${request.route} ${key}`;
   const previous = answers.get(requestKey);
   const current = (async () => {
     await previous?.catch(() => undefined);
-    const known = await findAnswer(store, route, key);
-    if (known === undefined) return execute(store, await prepare(), { route, key, digest });
+    const known = await findAnswer(store, request);
+    if (known === undefined) return execute(store, await prepare(), { ...request, digest });
     if (known.digest !== digest) {
       throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", {
         param: "Idempotency-Key",
@@ -68,7 +70,7 @@ export async function create(
 async function execute(
   store: Store,
   creation: Creation,
-  answer: { readonly route: string; readonly key: string; readonly digest: string } | null,
+  answer: (KeyedRequest & Pick<IdempotencyKeyRow, "digest">) | null,
 ): Promise<unknown> {
   let body: unknown;
   try {

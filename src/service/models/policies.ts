@@ -229,7 +229,7 @@ export async function findCheckpoint(
       ? undefined
       : parsed.kind === "id"
         ? await store.selectFrom("models").selectAll().where("id", "=", parsed.id).executeTakeFirst()
-        : await findModel(store, parsed);
+        : await findModel(store, parsed, param);
   if (parsed === null || model === undefined) {
     const expected = `a base model (${bases.join(", ")}; ${BASE_MODEL_FORMS}, of the hub one that was fetched before), 'entity/project/name' with an optional ':stepN', or the name of a fine-tuned model, 'ft:…'`;
     throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, {

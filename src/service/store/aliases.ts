@@ -6,7 +6,7 @@ export function isAlias(name: string): boolean {
   return name.startsWith("ft:");
 }
 
-/** Returns the checkpoint with an alias and its model; undefined for a name that is not an alias. */
+/** Returns the checkpoint with an alias and its model; undefined for a name that is not an alias of a visible model. */
 export async function findAliased(
   store: Store,
   name: string,
@@ -19,8 +19,8 @@ export async function findAliased(
     .where("checkpoint_aliases.name", "=", name)
     .executeTakeFirst();
   if (checkpoint === undefined) return undefined;
-  const model = await store.selectFrom("models").selectAll().where("id", "=", checkpoint.model_id).executeTakeFirstOrThrow();
-  return { model, checkpoint };
+  const model = await store.selectFrom("models").selectAll().where("id", "=", checkpoint.model_id).executeTakeFirst();
+  return model === undefined ? undefined : { model, checkpoint };
 }
 
 /** Alias with its checkpoint and model. */

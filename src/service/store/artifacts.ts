@@ -3,6 +3,7 @@ import { NotFoundError } from "../../base/errors.ts";
 import type { ArtifactQuery } from "../../base/schema/index.ts";
 import { artifactUrl, pathOf, type QualifiedName } from "../common/names.ts";
 import { pageOf, requireCursor, type RowPage } from "./paging.ts";
+import { entityFor } from "./visibility.ts";
 import type { ArtifactFileRow, ArtifactRow, Store } from "./tables.ts";
 
 /** Artifact version with its files, ordered by path. */
@@ -34,13 +35,20 @@ export async function getArtifact(store: Store, id: string): Promise<StoredArtif
   return withFiles(store, row);
 }
 
-/** Returns an artifact version by name. @throws NotFoundError `E_NOT_FOUND`, naming `param`, if it does not exist or was deleted. */
+/**
+ * Returns an artifact version by name.
+ *
+ * @param param - Request field named in errors.
+ * @throws NotFoundError `E_NOT_FOUND` if it does not exist or was deleted.
+ * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's.
+ */
 export async function getArtifactByName(
   store: Store,
   qualified: QualifiedName & { readonly version: number },
   param: string,
 ): Promise<StoredArtifact> {
   const { entity, project, name, version } = qualified;
+  entityFor(store, entity, param);
   const row = await store
     .selectFrom("artifacts")
     .selectAll()
@@ -71,8 +79,10 @@ export interface SummarizedArtifact extends ArtifactRow {
  * Returns a page of artifact versions, newest first, without deleted ones.
  *
  * @throws ArgumentError `E_ARGUMENT` if `after` is not an artifact version.
+ * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's.
  */
 export async function pageOfArtifacts(store: Store, { after, limit, ...filters }: ArtifactQuery): Promise<RowPage<SummarizedArtifact>> {
+  entityFor(store, filters.entity, "entity");
   let query = store
     .selectFrom("artifacts")
     .leftJoin("artifact_files", "artifact_files.artifact_id", "artifacts.id")

@@ -2,7 +2,6 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
-import { DEFAULT_ENTITY } from "../common/names.ts";
 import { pageOf, requireCursor, type PageRequest, type RowPage } from "./paging.ts";
 import type { FileRow, Store } from "./tables.ts";
 
@@ -11,6 +10,7 @@ const PROJECT = "files";
 
 /** File to insert. Its contents are a stored blob. */
 export interface NewFile {
+  readonly entity: string;
   readonly filename: string;
   readonly purpose: string;
   /** Path of the file in its artifact version. */
@@ -28,10 +28,11 @@ export function newId(prefix: string): string {
 
 /** Inserts a file with its committed artifact version. Call it within a transaction. */
 export async function insertFile(transaction: Store, file: NewFile): Promise<FileRow> {
-  const { filename, purpose, path, sha256, sizeBytes, expiresAfterSeconds } = file;
+  const { entity, filename, purpose, path, sha256, sizeBytes, expiresAfterSeconds } = file;
   const now = new Date();
   const row: FileRow = {
     id: newId("file-"),
+    entity,
     artifact_id: randomUUID(),
     filename,
     purpose,
@@ -39,7 +40,7 @@ export async function insertFile(transaction: Store, file: NewFile): Promise<Fil
     created_at: now.toISOString(),
     expires_at: expiresAfterSeconds === null ? null : new Date(now.getTime() + expiresAfterSeconds * 1000).toISOString(),
   };
-  const artifact = { id: row.artifact_id, entity: DEFAULT_ENTITY, project: PROJECT, name: row.id, version: 0 };
+  const artifact = { id: row.artifact_id, entity, project: PROJECT, name: row.id, version: 0 };
   const metadata = JSON.stringify({ filename, purpose });
   await transaction
     .insertInto("artifacts")

@@ -16,8 +16,10 @@ const RECENT_STEPS = 21;
 /** Returns a fine-tuning job. @throws NotFoundError `E_NOT_FOUND` if it does not exist. */
 export async function getFineTuningJob(store: Store, id: string): Promise<StoredFineTuningJob> {
   const row = await store.selectFrom("fine_tuning_jobs").selectAll().where("id", "=", id).executeTakeFirst();
-  if (row === undefined) throw new NotFoundError(`Fine-tuning job '${id.slice(0, 100)}' does not exist`, { param: "fine_tuning_job_id" });
-  return withJob(store, row);
+  const job = row && (await store.selectFrom("jobs").selectAll().where("id", "=", row.training_job_id).executeTakeFirst());
+  if (row === undefined || job === undefined)
+    throw new NotFoundError(`Fine-tuning job '${id.slice(0, 100)}' does not exist`, { param: "fine_tuning_job_id" });
+  return { row, job };
 }
 
 async function withJob(store: Store, row: FineTuningJobRow): Promise<StoredFineTuningJob> {

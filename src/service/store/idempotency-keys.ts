@@ -6,14 +6,16 @@ export const RETENTION_MS = 24 * 60 * 60 * 1000;
 /** Max number of stored responses. */
 export const RETENTION_COUNT = 10_000;
 
-/** Returns the stored response of a route and key, unless it is older than {@link RETENTION_MS}. */
-export function findAnswer(store: Store, route: string, key: string): Promise<IdempotencyKeyRow | undefined> {
+/** Request with an idempotency key. Every entity has its own keys. */
+export type KeyedRequest = Pick<IdempotencyKeyRow, "entity" | "route" | "key">;
+
+/** Returns the stored response to a request, unless it is older than {@link RETENTION_MS}. */
+export function findAnswer(store: Store, { entity, route, key }: KeyedRequest): Promise<IdempotencyKeyRow | undefined> {
   const oldest = new Date(Date.now() - RETENTION_MS).toISOString();
   return store
     .selectFrom("idempotency_keys")
     .selectAll()
-    .where("route", "=", route)
-    .where("key", "=", key)
+    .where((where) => where.and({ entity, route, key }))
     .where("created_at", ">=", oldest)
     .executeTakeFirst();
 }

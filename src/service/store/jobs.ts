@@ -3,7 +3,7 @@ import { NotFoundError } from "../../base/errors.ts";
 import type { JobQuery } from "../../base/schema/index.ts";
 import type { Digests } from "../disk/digests.ts";
 import { pageOf, requireCursor, type RowPage, type PageRequest } from "./paging.ts";
-import type { JobEventRow, JobRow, Store } from "./tables.ts";
+import type { JobEventRow, JobRow, ModelRow, Store } from "./tables.ts";
 
 /** Statuses of unfinished jobs. */
 export const LIVE_STATUSES = ["queued", "running"] as const;
@@ -34,7 +34,7 @@ export function nextLiveJob(store: Store, except: ReadonlySet<string>): Promise<
 /** Job to insert. */
 interface NewJob {
   readonly id: string;
-  readonly modelId: string;
+  readonly model: Pick<ModelRow, "id" | "entity">;
   readonly type: JobRow["type"];
   readonly config: unknown;
   /** Digests of the files written for the job. */
@@ -42,7 +42,7 @@ interface NewJob {
 }
 
 /** Inserts a job at the end of the queue. */
-export async function insertJob(store: Store, { id, modelId, type, config, digests = null }: NewJob): Promise<void> {
+export async function insertJob(store: Store, { id, model, type, config, digests = null }: NewJob): Promise<void> {
   const { last } = await store
     .selectFrom("jobs")
     .select((eb) => eb.fn.max<number | null>("seq").as("last"))
@@ -52,7 +52,8 @@ export async function insertJob(store: Store, { id, modelId, type, config, diges
     .values({
       id,
       seq: (last ?? 0) + 1,
-      model_id: modelId,
+      entity: model.entity,
+      model_id: model.id,
       type,
       status: "queued",
       config: JSON.stringify(config),

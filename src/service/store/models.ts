@@ -3,6 +3,7 @@ import { NotFoundError } from "../../base/errors.ts";
 import type { ModelQuery } from "../../base/schema/index.ts";
 import type { QualifiedName } from "../common/names.ts";
 import { pageOf, requireCursor, type RowPage } from "./paging.ts";
+import { entityFor } from "./visibility.ts";
 import type { ModelRow, Store } from "./tables.ts";
 
 /** Returns a model. @throws NotFoundError `E_NOT_FOUND` if the model does not exist. */
@@ -13,8 +14,14 @@ export async function getModel(store: Store, id: string): Promise<ModelRow> {
   return row;
 }
 
-/** Finds a model by its qualified name. */
-export function findModel(store: Store, { entity, project, name }: QualifiedName): Promise<ModelRow | undefined> {
+/**
+ * Finds a model by its qualified name.
+ *
+ * @param param - Request field named in the error.
+ * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's.
+ */
+export async function findModel(store: Store, { entity, project, name }: QualifiedName, param: string): Promise<ModelRow | undefined> {
+  entityFor(store, entity, param);
   return store
     .selectFrom("models")
     .selectAll()
@@ -39,11 +46,13 @@ export function listModels(store: Store): Promise<(ModelRow & { latest_step: num
  * Returns a page of models, newest first, with the number of checkpoints and the step of the newest (null if all were deleted).
  *
  * @throws ArgumentError `E_ARGUMENT` if `after` is not a model.
+ * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's.
  */
 export async function pageOfModels(
   store: Store,
   { after, limit, ...filters }: ModelQuery,
 ): Promise<RowPage<ModelRow & { latest_step: number | null; checkpoints: number }>> {
+  entityFor(store, filters.entity, "entity");
   let query = store
     .selectFrom("models")
     .leftJoin("checkpoints", "checkpoints.model_id", "models.id")

@@ -16,6 +16,7 @@ export interface Tables {
   files: FileRow;
   checkpoint_aliases: CheckpointAliasRow;
   fine_tuning_jobs: FineTuningJobRow;
+  api_keys: ApiKeyRow;
 }
 
 /** Database connection, or a transaction on it. */
@@ -64,6 +65,8 @@ export interface JobRow {
   id: string;
   /** Position in the order of creation over all jobs. */
   seq: number;
+  /** Entity of the model. The job outlives the model. */
+  entity: string;
   model_id: string;
   type: JobType;
   status: "queued" | "running" | "succeeded" | "failed" | "cancelled";
@@ -130,7 +133,7 @@ export interface ArtifactFileRow {
 /** Stored response of the Responses API. */
 export interface ResponseRow {
   id: string;
-  /** SHA-256 of the credential that created the response, hexadecimal. */
+  /** Owner of the response, see `Principal.owner`. */
   owner: string;
   /** Response that this one continues; null for the first of a conversation. */
   previous_id: string | null;
@@ -145,6 +148,8 @@ export interface ResponseRow {
 
 /** Stored response to a request with an idempotency key. */
 export interface IdempotencyKeyRow {
+  /** Entity of the caller; empty for a caller that belongs to none. */
+  entity: string;
   route: string;
   key: string;
   /** Digest of the request body. */
@@ -159,6 +164,9 @@ export interface SessionRow {
   id: string;
   /** Hash of the session's API key: SHA-256, hexadecimal. */
   key: string;
+  entity: string;
+  /** Model that is sampled; null for a base model, and for sessions created before models were recorded. */
+  model_id: string | null;
   /** Model that every request samples, as named at the creation. */
   model: string;
   /** Chat fields as JSON, for requests that do not set them. */
@@ -209,6 +217,8 @@ export interface SessionTurnRow {
 export interface FileRow {
   /** Identifier of the form `file-…`. */
   id: string;
+  /** Entity of the artifact. */
+  entity: string;
   artifact_id: string;
   filename: string;
   purpose: string;
@@ -239,4 +249,26 @@ export interface FineTuningJobRow {
   metadata: string | null;
   /** Identifier of the file with the metrics of each step; null before the job has succeeded. */
   result_file: string | null;
+}
+
+/** API key. */
+export interface ApiKeyRow {
+  id: string;
+  name: string;
+  /** Entity whose rows the key has access to; null = all. */
+  entity: string | null;
+  /** Rights as JSON. */
+  scopes: string;
+  /** Only model that the key has access to; null = all of the entity. */
+  model_id: string | null;
+  /** Hash of the secret: SHA-256, hexadecimal. */
+  hash: string;
+  /** Hash of the secret before the last rotation; null before the first one. */
+  previous_hash: string | null;
+  /** Time until which the previous secret is accepted. */
+  previous_until: string | null;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
+  last_used_at: string | null;
 }

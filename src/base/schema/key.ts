@@ -1,0 +1,91 @@
+/** Schemas of API keys. "Extension" marks routes and fields that this service adds to the interface that it implements. */
+
+import { z } from "zod";
+import { listOf, namePart, newestFirstQuery, uuid } from "./common.ts";
+
+/** Schema of {@link KeyScope}. */
+export const keyScope = z.literal(["admin", "train", "sample", "read"]);
+/**
+ * Right of an API key. `read` lists and reads, `sample` samples and keeps sessions and responses, `train` creates, changes and deletes
+ * models, training jobs and data; `admin` permits everything, and the management of keys.
+ */
+export type KeyScope = z.infer<typeof keyScope>;
+
+/** Schema of {@link CreateKeyRequest}. */
+export const createKeyRequest = z.strictObject({
+  /** Name of the key for its owner, such as the program that uses it; max 128 characters. */
+  name: z.string().min(1).max(128),
+  /**
+   * Entity that the key belongs to: the key has access to no row of another one. null = every entity, only for a key with the scope `admin`.
+   *
+   * @default the entity of the key that authenticates the request; "local" for a key that belongs to none
+   */
+  entity: namePart.nullish(),
+  /** Rights of the key. @default ["train", "sample", "read"] */
+  scopes: z
+    .array(keyScope)
+    .min(1)
+    .refine((scopes) => new Set(scopes).size === scopes.length, "must not have the same scope twice")
+    .nullish(),
+  /** UUID of the only model that the key has access to, with its jobs, checkpoints and sessions. @default null: all models of the entity */
+  model_id: uuid.nullish(),
+  /** Seconds after the creation at which the key expires, at most ten years. @default null: never */
+  expires_in_seconds: z.int().min(1).max(315_360_000).nullish(),
+});
+/** Body of `POST /v1/preview/keys`. Extension. @interface */
+export type CreateKeyRequest = z.infer<typeof createKeyRequest>;
+
+/** Schema of {@link RotateKeyRequest}. */
+export const rotateKeyRequest = z.strictObject({
+  /** Seconds for which the previous secret is accepted besides the new one, at most 30 days. @default 0 */
+  grace_seconds: z.int().min(0).max(2_592_000).nullish(),
+});
+/** Body of `POST /v1/preview/keys/{key_id}/rotate`. Extension. @interface */
+export type RotateKeyRequest = z.infer<typeof rotateKeyRequest>;
+
+/** Schema of {@link ApiKey}. */
+export const apiKey = z.object({
+  /** UUID that addresses the key in routes; not the secret. */
+  id: uuid,
+  /** Name of the key. */
+  name: z.string(),
+  /** Entity that the key belongs to; null = every entity. */
+  entity: z.string().nullable(),
+  /** Rights of the key. */
+  scopes: z.array(keyScope),
+  /** UUID of the only model that the key has access to; null = all models of the entity. */
+  model_id: uuid.nullable(),
+  /** State of the key. An expired or revoked key is never accepted again. */
+  status: z.literal(["active", "expired", "revoked"]),
+  /** Time of the creation. */
+  created_at: z.string(),
+  /** Time from which the key is not accepted; null = never. */
+  expires_at: z.string().nullable(),
+  /** Time of the revocation; null for a key that was not revoked. */
+  revoked_at: z.string().nullable(),
+  /** Time of a recent request with the key, recorded once a minute; null for a key that was never used. */
+  last_used_at: z.string().nullable(),
+});
+/** API key without its secret. Extension. @interface */
+export type ApiKey = z.infer<typeof apiKey>;
+
+/** Schema of {@link CreatedKey}. */
+export const createdKey = apiKey.extend({
+  /** Secret that clients send, `wsk_` and 43 characters. The service stores its hash and returns it only here. */
+  key: z.string(),
+});
+/** Created or rotated API key. Extension. @interface */
+export type CreatedKey = z.infer<typeof createdKey>;
+
+/** Schema of {@link ApiKeyList}. */
+export const apiKeyList = listOf(apiKey);
+/** Page of API keys, newest first. Extension. @interface */
+export type ApiKeyList = z.infer<typeof apiKeyList>;
+
+/** Schema of {@link KeyQuery}. */
+export const keyQuery = newestFirstQuery.extend({
+  /** Only keys of this entity. @default all that the key may see */
+  entity: namePart.optional(),
+});
+/** Query parameters of `GET /v1/preview/keys`. Extension. @interface */
+export type KeyQuery = z.infer<typeof keyQuery>;

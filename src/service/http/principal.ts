@@ -1,0 +1,52 @@
+/** Principals: the identities behind the credentials of requests, and their rights. */
+import { createHash } from "node:crypto";
+import { InternalError } from "../../base/errors.ts";
+import type { KeyScope } from "../../base/schema/index.ts";
+import { DEFAULT_ENTITY } from "../common/names.ts";
+import { ALL_ROWS, type Visibility } from "../store/visibility.ts";
+import type { ServiceRequest } from "./body.ts";
+
+/** Identity that a request has proved with its credential. */
+export interface Principal {
+  /** Name of the principal. Sampled ids are not shared between principals. */
+  readonly id: string;
+  /** Rows that the principal may see. */
+  readonly visibility: Visibility;
+  /** Rights of an API key. A session key has none: it permits only the routes marked with `isForSessions`. */
+  readonly scopes: readonly KeyScope[];
+  /** Owner of the stored responses that the principal creates and may read. */
+  readonly owner: string;
+  /** Session key that authenticated the request; null for other credentials. */
+  readonly sessionKey: string | null;
+}
+
+/** Returns the principal of the service's own key: the administrator of all entities. */
+export function servicePrincipal(apiKey: string): Principal {
+  const owner = createHash("sha256").update(apiKey).digest("hex");
+  return { id: "service", visibility: ALL_ROWS, scopes: ["admin"], owner, sessionKey: null };
+}
+
+/** Returns the principal of a training job's requests, which see the rows that its creator saw. */
+export function jobPrincipal(visibility: Visibility): Principal {
+  return { id: "jobs", visibility, scopes: ["sample"], owner: "", sessionKey: null };
+}
+
+/** Whether a principal administers all entities. */
+export function isAdministrator({ visibility, scopes }: Principal): boolean {
+  return visibility.entity === null && scopes.includes("admin");
+}
+
+/** Returns the principal of a request. Requests of public routes have none. */
+export function principalOf(c: ServiceRequest): Principal {
+  const principal = c.get("principal") as Principal | undefined;
+  if (principal === undefined) throw new InternalError(`Expected a principal for ${c.req.method} ${c.req.path}, got none`);
+  return principal;
+}
+
+/**
+ * Returns the namespace of a principal in caches whose hits a client can observe, so that no entity learns which prompts another one has
+ * sent. Null for the service's own key and for the entity of requests that name none, which share the caches that they always shared.
+ */
+export function cacheNamespace({ visibility: { entity } }: Principal): string | null {
+  return entity === DEFAULT_ENTITY ? null : entity;
+}

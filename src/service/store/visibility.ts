@@ -1,0 +1,178 @@
+/** Row-level security: stores whose queries find only the rows that a caller may see. */
+import {
+  AndNode,
+  AliasNode,
+  BinaryOperationNode,
+  ColumnNode,
+  IdentifierNode,
+  OperationNodeTransformer,
+  OperatorNode,
+  ParensNode,
+  ReferenceNode,
+  TableNode,
+  ValueNode,
+  WhereNode,
+  type DeleteQueryNode,
+  type KyselyPlugin,
+  type OperationNode,
+  type PluginTransformQueryArgs,
+  type PluginTransformResultArgs,
+  type QueryId,
+  type QueryResult,
+  type RootOperationNode,
+  type SelectQueryNode,
+  type UnknownRow,
+  type UpdateQueryNode,
+} from "kysely";
+import { ForbiddenError } from "../../base/errors.ts";
+import { DEFAULT_ENTITY } from "../common/names.ts";
+import type { Store, Tables } from "./tables.ts";
+
+/** Rows that a caller may see. */
+export interface Visibility {
+  /** Entity of the rows; null = all entities. */
+  readonly entity: string | null;
+  /** Only model, with its jobs and sessions; null = all models of the entity. */
+  readonly modelId: string | null;
+}
+
+/** Visibility of the service itself and of its administrators. */
+export const ALL_ROWS: Visibility = { entity: null, modelId: null };
+
+/**
+ * Tables with a column `entity`, and their column with the id of a model. Rows of other tables belong to a row of these tables, through
+ * which they are found: checkpoints and aliases to a model, events to a job, files to an artifact, turns to a session.
+ */
+const RESTRICTED: { readonly [Name in keyof Tables]?: { readonly model: (keyof Tables[Name] & string) | null } } = {
+  models: { model: "id" },
+  jobs: { model: "model_id" },
+  sessions: { model: "model_id" },
+  artifacts: { model: null },
+  files: { model: null },
+  api_keys: { model: "model_id" },
+};
+
+/** Adds the conditions of a visibility to every SELECT, UPDATE and DELETE on a restricted table, and to its subqueries. */
+class Restriction extends OperationNodeTransformer {
+  readonly #visibility: Visibility;
+
+  constructor(visibility: Visibility) {
+    super();
+    this.#visibility = visibility;
+  }
+
+  protected override transformSelectQuery(node: SelectQueryNode, queryId?: QueryId): SelectQueryNode {
+    const joined = (node.joins ?? []).map(({ table }) => table);
+    return this.#restrict(super.transformSelectQuery(node, queryId), [...(node.from?.froms ?? []), ...joined]);
+  }
+
+  protected override transformUpdateQuery(node: UpdateQueryNode, queryId?: QueryId): UpdateQueryNode {
+    return this.#restrict(super.transformUpdateQuery(node, queryId), node.table === undefined ? [] : [node.table]);
+  }
+
+  protected override transformDeleteQuery(node: DeleteQueryNode, queryId?: QueryId): DeleteQueryNode {
+    return this.#restrict(super.transformDeleteQuery(node, queryId), node.from.froms);
+  }
+
+  #restrict<N extends { readonly where?: WhereNode }>(node: N, tables: readonly OperationNode[]): N {
+    return tables.flatMap((table) => this.#conditionsOn(table)).reduce(withCondition, node);
+  }
+
+  /** Returns the conditions on the rows of a table expression; none for a table that is not restricted. */
+  #conditionsOn(expression: OperationNode): OperationNode[] {
+    const { entity, modelId } = this.#visibility;
+    const named = AliasNode.is(expression) ? expression.node : expression;
+    if (!TableNode.is(named)) return [];
+    const columns = RESTRICTED[named.table.identifier.name as keyof Tables];
+    if (columns === undefined) return [];
+    const alias = AliasNode.is(expression) && IdentifierNode.is(expression.alias) ? expression.alias.name : named.table.identifier.name;
+    const conditions: OperationNode[] = [];
+    if (entity !== null) conditions.push(equals(alias, "entity", entity));
+    if (modelId !== null && columns.model !== null) conditions.push(equals(alias, columns.model, modelId));
+    return conditions;
+  }
+}
+
+function equals(table: string, column: string, value: string): OperationNode {
+  const reference = ReferenceNode.create(ColumnNode.create(column), TableNode.create(table));
+  return BinaryOperationNode.create(reference, OperatorNode.create("="), ValueNode.create(value));
+}
+
+function withCondition<N extends { readonly where?: WhereNode }>(node: N, condition: OperationNode): N {
+  const { where } = node;
+  // Raw SQL in a condition may contain an OR.
+  const all = where === undefined ? condition : AndNode.create(ParensNode.create(where.where), condition);
+  return { ...node, where: WhereNode.create(all) };
+}
+
+/** Plugin of a restricted store. Transactions inherit it. */
+class VisibilityPlugin implements KyselyPlugin {
+  readonly visibility: Visibility;
+  readonly #restriction: Restriction;
+
+  constructor(visibility: Visibility) {
+    this.visibility = visibility;
+    this.#restriction = new Restriction(visibility);
+  }
+
+  transformQuery({ node, queryId }: PluginTransformQueryArgs): RootOperationNode {
+    return this.#restriction.transformNode(node, queryId);
+  }
+
+  transformResult({ result }: PluginTransformResultArgs): Promise<QueryResult<UnknownRow>> {
+    return Promise.resolve(result);
+  }
+}
+
+/** Restricted stores by store and visibility. */
+const known = new WeakMap<Store, Map<string, Store>>();
+
+/**
+ * Returns the store in which queries find only the visible rows: another row is like a missing one. Queries written in SQL and inserted
+ * rows are not restricted.
+ */
+export function visibleIn(store: Store, visibility: Visibility): Store {
+  const { entity, modelId } = visibility;
+  if (entity === null && modelId === null) return store;
+  const stores = known.get(store) ?? new Map<string, Store>();
+  known.set(store, stores);
+  const key = JSON.stringify([entity, modelId]);
+  const restricted = stores.get(key) ?? store.withPlugin(new VisibilityPlugin(visibility));
+  stores.set(key, restricted);
+  return restricted;
+}
+
+/** Returns the visibility of a store, or of a transaction on it. */
+export function visibilityOf(store: Store): Visibility {
+  const plugin = store.getExecutor().plugins.find((each) => each instanceof VisibilityPlugin);
+  return plugin?.visibility ?? ALL_ROWS;
+}
+
+/**
+ * Returns the entity that a request names, or the entity of its caller.
+ *
+ * @param store - Store of the request.
+ * @param asked - Entity in the request; null and undefined for none.
+ * @param param - Request field named in the error.
+ * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's, whether it exists or not.
+ */
+export function entityFor(store: Store, asked: string | null | undefined, param: string): string {
+  const { entity } = visibilityOf(store);
+  if (entity === null) return asked ?? DEFAULT_ENTITY;
+  if (asked === null || asked === undefined || asked === entity) return entity;
+  throw new ForbiddenError(
+    `Expected the entity '${entity}', which the API key belongs to, got '${asked.slice(0, 128)}'. Use a key of that entity, or leave the entity out`,
+    { param },
+  );
+}
+
+/**
+ * Checks that the caller's key is not limited to one model.
+ *
+ * @param what - Action that such a key does not permit, after "The API key is for one model and does not permit".
+ * @throws ForbiddenError `E_FORBIDDEN` if it is.
+ */
+export function requireAllModels(store: Store, what: string): void {
+  if (visibilityOf(store).modelId === null) return;
+  throw new ForbiddenError(`The API key is for one model and does not permit ${what}. Use a key without \`model_id\``);
+}
