@@ -131,6 +131,8 @@ export const layers = {
     chat: ["common", "store", "http", "stored-files", "models", "work"],
     dialects: ["store", "http", "chat", "work"],
     sessions: ["common", "store", "http", "chat"],
+    // API keys that administrators create.
+    keys: ["common", "store", "http"],
     jobs: ["common", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data", "grading"],
     history: ["common", "disk", "store", "artifacts", "jobs"],
     // Jobs of the OpenAI fine-tuning API: a model, a training job, and their names.
@@ -140,7 +142,7 @@ export const layers = {
     openapi: ["common", "http", "chat"],
     routes: [
       ...["common", "disk", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
-      ...["grading", "chat", "dialects", "sessions", "jobs", "history", "fine-tuning", "openapi"],
+      ...["grading", "chat", "dialects", "sessions", "keys", "jobs", "history", "fine-tuning", "openapi"],
     ],
   },
   // The steps of a request, in order; `forward` replaces all steps after `request` for a model on another server.

@@ -18,6 +18,8 @@ export interface Capabilities {
   readonly maxTopLogprobs: number;
   /** Whether `SamplingParams.constraint` is supported. @default false */
   readonly constraints?: boolean | undefined;
+  /** Whether `SamplingParams.cacheSalt` is supported; if not, a salt is rejected. @default true */
+  readonly cacheSalts?: boolean | undefined;
   /** Whether equal inputs give bit-identical results across thread counts. */
   readonly deterministic: boolean;
 }

@@ -1,7 +1,8 @@
 import { Hono, type MiddlewareHandler } from "hono";
 import type { Dashboard } from "../lab/dashboard/index.ts";
-import { NotFoundError } from "../base/errors.ts";
+import { ForbiddenError, NotFoundError } from "../base/errors.ts";
 import { requireKey } from "./http/auth.ts";
+import { isAdministrator, servicePrincipal, type Principal } from "./http/principal.ts";
 import { BodyBudget, budgetBodies } from "./http/body-budget.ts";
 import { limitBody, maxBytesOf, type ServiceEnvironment } from "./http/body.ts";
 import { ChatForwarder } from "./chat/forward/forward.ts";
@@ -15,7 +16,7 @@ import { chatRoutes } from "./routes/chat.ts";
 import type { TimeSlices } from "../base/util/time-slices.ts";
 import { sessionPermissions } from "./sessions/permissions.ts";
 import { sessionPipeline } from "./sessions/pipeline.ts";
-import type { ServiceContext } from "./routes/context.ts";
+import { routeContext, type ServiceContext } from "./routes/context.ts";
 import { errorResponse, toErrorResponse } from "./http/errors.ts";
 import { register, type Route } from "./openapi/route.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
@@ -25,6 +26,7 @@ import { fileRoutes } from "./routes/files.ts";
 import { fineTuningRoutes } from "./routes/fine-tuning.ts";
 import { graderRoutes } from "./routes/graders.ts";
 import { healthRoutes } from "./routes/health.ts";
+import { keyRoutes } from "./routes/keys.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { responsesRoutes } from "./routes/responses.ts";
 import { sessionRoutes } from "./routes/sessions.ts";
@@ -109,18 +111,20 @@ function createPipelines(
 
 /** Creates the complete route table. Every route is also part of the OpenAPI document. */
 function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeSlices): Route[] {
+  const shared = routeContext(context);
   const dialects = { pipeline: chat, translator: context.work.translator, slices };
   const routes = [
     ...chatRoutes(dialects),
     ...responsesRoutes(dialects, context.sessions),
-    ...sessionRoutes(context),
-    ...servedModelRoutes(context),
-    ...modelRoutes(context),
-    ...checkpointRoutes(context),
-    ...trainingJobRoutes(context),
-    ...artifactRoutes(context),
-    ...fileRoutes(context),
-    ...fineTuningRoutes(context),
+    ...sessionRoutes(shared),
+    ...servedModelRoutes(shared),
+    ...modelRoutes(shared),
+    ...checkpointRoutes(shared),
+    ...trainingJobRoutes(shared),
+    ...artifactRoutes(shared),
+    ...fileRoutes(shared),
+    ...fineTuningRoutes(shared),
+    ...keyRoutes(shared),
     ...graderRoutes(dialects, context.work),
     ...healthRoutes(context),
   ];
@@ -133,7 +137,17 @@ const redirectBrowsers: MiddlewareHandler = async (c, next) => {
   return next();
 };
 
-/** Creates the HTTP application: all routes with a shared API key, body limits and error format. */
+/** Rejects keys of one entity: the dashboard reads run directories of the machine, which belong to no entity. */
+const administratorsOnly: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
+  const principal = c.get("principal") as Principal | undefined;
+  if (principal !== undefined && !isAdministrator(principal))
+    throw new ForbiddenError(
+      "The dashboard shows run directories of the service's machine: it needs the service's own key, or the key of an administrator of all entities",
+    );
+  return next();
+};
+
+/** Creates the HTTP application: all routes with API keys, body limits and error format. */
 export function createApp(
   context: ServiceContext,
   { apiKey, dashboard, chatLimits, signal, slices, onRequest }: AppOptions,
@@ -152,14 +166,17 @@ export function createApp(
   context.jobChat.provide(jobChat({ ...pipelines, translator: context.work.translator }));
   const routes = createRoutes(context, pipelines.pipeline, slices);
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
-  const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
+  const publicPaths = new Set(routes.filter(({ access }) => access === "public").map(({ path }) => path));
   app.use(
-    requireKey(apiKey, {
+    requireKey({
+      apiKey,
+      service: servicePrincipal(apiKey),
       open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
-      permits: sessionPermissions(routes, context.sessions),
+      keys: [sessionPermissions(routes, context.sessions), (_c, key) => context.keys.authenticate(key)],
       dashboardSession: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
     }),
   );
+  app.use("/ui/*", administratorsOnly);
   const { logger } = context;
   const { maxBodyBytes, maxBodiesBytes } = context.limits;
   const maxBytes = (path: string) => maxBytesOf(path, maxBodyBytes);

@@ -10,7 +10,8 @@ import type { DataDirectory } from "./disk/data-directory.ts";
 import type { DiskSpace } from "./disk/space.ts";
 import type { Hub } from "./hub/hub.ts";
 import { Changes } from "./jobs/changes.ts";
-import type { JobChat } from "./jobs/job-chat.ts";
+import type { JobChats } from "./jobs/job-chat.ts";
+import { ApiKeys } from "./keys/api-keys.ts";
 import { JobQueue } from "./jobs/queue.ts";
 import { WarmModels } from "./jobs/warm-models.ts";
 import type { ServiceLimits } from "./common/limits.ts";
@@ -48,7 +49,7 @@ export function createContext(parts: {
   const uses = new Holds<string>();
   const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
   const warm = new WarmModels({ engine, files, logger, max: limits.maxWarmModels });
-  const jobChat = late<JobChat>();
+  const jobChat = late<JobChats>();
   const jobs = new JobQueue({
     store,
     engine,
@@ -79,6 +80,7 @@ export function createContext(parts: {
     space,
     jobs,
     jobChat,
+    keys: new ApiKeys(store),
     sessions: new StoredSessions(store),
     blobs,
     files,

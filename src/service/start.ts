@@ -33,6 +33,7 @@ import type { ChatLimits } from "./chat/generate/admit.ts";
 import { closeServer, limitSilence, startListening, trackRequests, trackSockets } from "./http/listening.ts";
 import { startFileExpiry } from "./fine-tuning/file-expiry.ts";
 import { startSessionExpiry } from "./sessions/expiry.ts";
+import { withoutSecrets } from "./keys/secrets.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
 import { keepScrubbing } from "./stored-files/scrub.ts";
@@ -234,7 +235,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => ending.abort());
     const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
     const redactKeys = createRedactor([apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)]);
-    const redact = (text: string) => redactEncoded(text, (plain) => withoutSessionKeys(redactKeys(plain)));
+    const redact = (text: string) => redactEncoded(text, (plain) => withoutSecrets(withoutSessionKeys(redactKeys(plain))));
     safeLogger = redacting(logger, redact);
     const blobs = new BlobStore(directory);
     await unlessFull("An interrupted service's leftovers", () =>
@@ -278,7 +279,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       // A path may contain a pasted key.
       onRequest: onRequest && ((record) => onRequest({ ...record, path: redact(record.path) })),
     });
-    const prepare = sessionPaths(context.sessions, apiKey);
+    const prepare = sessionPaths(context.sessions, { apiKey, keys: context.keys });
     const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)), {
       prepare,
       slices,
@@ -293,6 +294,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     context.jobs.wake();
     undo.push(startAgeCleanup(context));
     undo.push(startSessionExpiry(context));
+    undo.push(context.keys.startRecording(safeLogger));
     undo.push(startFileExpiry(context));
     undo.push(keepScrubbing(context));
     let closing: Promise<void> | undefined;

@@ -86,6 +86,7 @@ class TinkerEngine implements Engine {
       fullParameter: false,
       clipsGradients: this.#context.traits.clipsGradients,
       maxTopLogprobs: 0,
+      cacheSalts: false,
       deterministic: false,
     };
   }

@@ -29,20 +29,20 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
   return {
     // The other server has its own limits; the local pipeline checks its requests when it takes them.
     requireRoom: () => undefined,
-    async readOptions(credential) {
-      return { ...(await local.readOptions(credential)), isForwardable: true };
+    async readOptions(principal) {
+      return { ...(await local.readOptions(principal)), isForwardable: true };
     },
     async complete(call: ChatCall) {
-      const { request, requestId, signal, maxOutputTokens } = call;
+      const { request, requestId, principal, signal, maxOutputTokens } = call;
       const { forwardable, prompt, turn } = request;
       if (forwardable === null) return local.complete(call);
-      if (prompt !== undefined && (await forwarder.samples(forwardable)))
+      if (prompt !== undefined && (await forwarder.samples(forwardable, principal)))
         throw new UnsupportedError(
           "The server that samples this model is asked for chat completions alone; send messages, or use a model that this service samples",
           { param: "prompt" },
         );
       if (prompt !== undefined) return local.complete(call);
-      const forwarded = await forwarder.forward({ request: forwardable, requestId, signal, limits: turn?.limits, maxOutputTokens });
+      const forwarded = await forwarder.forward({ request: forwardable, requestId, principal, signal, limits: turn?.limits, maxOutputTokens });
       return forwarded === null ? local.complete(call) : toAnswer(forwarded);
     },
     render: (call) => local.render(call),

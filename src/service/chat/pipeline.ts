@@ -3,6 +3,7 @@ import { hash } from "node:crypto";
 import type { DialectName } from "../../dialects/index.ts";
 import type { ErrorBody } from "../../base/schema/error.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
+import type { Principal } from "../http/principal.ts";
 import type { AnswerStream } from "./answer/chunk-source.ts";
 import type { WholeAnswer } from "./answer/whole-answer.ts";
 import type { ChatErrorAnswer } from "./request/errors.ts";
@@ -19,15 +20,15 @@ export interface CallSource {
 
 /** Chat completion request whose prompt is rendered. */
 export interface RenderCall {
-  /** Request, parsed with the {@link ChatPipeline.readOptions} of its credential. */
+  /** Request, parsed with the {@link ChatPipeline.readOptions} of its principal. */
   readonly request: OpenedChat;
   /** The `x-request-id` header; takes precedence over the body's `request_id`. */
   readonly requestId: string | undefined;
-  /** Credential that authenticated the request; sampled ids are not shared between credentials. */
-  readonly credential: string;
+  /** Identity of the caller; sampled ids are not shared between principals. */
+  readonly principal: Principal;
   /**
    * Name of the conversation. Conversations with different names share no sampled ids, but all of them share the memory budget of their
-   * credential. @default the empty name
+   * principal. @default the empty name
    */
   readonly conversation?: string | undefined;
   /** Aborted when the client disconnects. */
@@ -61,14 +62,14 @@ export interface RenderedCall {
 /** Pipeline of chat completions, which the routes of all dialects use. A decorator has the same interface. */
 export interface ChatPipeline {
   /**
-   * Checks that a request of a credential could be admitted, before its body is parsed: many rejected requests would otherwise be parsed.
+   * Checks that a request of a principal could be admitted, before its body is parsed: many rejected requests would otherwise be parsed.
    * Requests that may need no room, such as repeated turns of a session, pass.
    *
    * @throws OverloadedError `E_OVERLOADED` without room for any choice.
    */
-  requireRoom(credential: string): void;
-  /** Returns how the requests of a credential are read. @throws Any error of the credential, for {@link explain}. */
-  readOptions(credential: string): Promise<ChatReadOptions>;
+  requireRoom(principal: Principal): void;
+  /** Returns how the requests of a principal are read. @throws Any error of the principal, for {@link explain}. */
+  readOptions(principal: Principal): Promise<ChatReadOptions>;
   /**
    * Answers one request. A stream is returned once the request is admitted; a later failure is an event of the stream.
    *

@@ -17,6 +17,8 @@ import {
   type ChatLimits,
   type ResolvedChatLimits,
 } from "./generate/admit.ts";
+import { cacheNamespace } from "../http/principal.ts";
+import { cacheSaltOf, requireCacheSalts } from "./request/cache-salt.ts";
 import { clientGone } from "./request/client-signal.ts";
 import { toChatError } from "./request/errors.ts";
 import type { GenerateOptions, GeneratedChoice } from "./generate/generate.ts";
@@ -31,7 +33,7 @@ import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
 import { rememberTurn, renderPrompt, terminatorsOf } from "./prompt/render.ts";
 import { generateRun, type ChatRun } from "./run.ts";
 import { forcedCallsOf, type ChatRequest } from "./request/request.ts";
-import { SampledIdsByKey } from "./prompt/sampled-ids.ts";
+import { SampledIdsByPrincipal } from "./prompt/sampled-ids.ts";
 import { constraintOf } from "./generate/constraint.ts";
 import { validateOutput } from "./answer/validate-output.ts";
 import { OutputGrammars } from "./generate/output-grammar.ts";
@@ -68,8 +70,8 @@ export class ChatService implements ChatPipeline {
   readonly #dependencies: ChatDependencies;
   readonly #limits: ResolvedChatLimits;
   readonly #running: RunningRequests;
-  /** Sampled ids of earlier turns, by API key. */
-  readonly #sampledIds: SampledIdsByKey;
+  /** Sampled ids of earlier turns, by principal. */
+  readonly #sampledIds: SampledIdsByPrincipal;
   readonly #recentPrompts = new RecentPrompts();
   /** Logger of request parts that have no effect. */
   readonly #ignored: IgnoredParts;
@@ -87,7 +89,7 @@ export class ChatService implements ChatPipeline {
     this.#work = dependencies.work;
     this.#outputGrammars = new OutputGrammars((...form) => this.#work.compileOutput(...form));
     this.#running = new RunningRequests(this.#limits.maxRunningChoices, dependencies.signal);
-    this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
+    this.#sampledIds = new SampledIdsByPrincipal(this.#limits.splicingBytesPerKey);
   }
 
   /** Returns the response header with the request's id; empty if the service does not send one. */
@@ -100,7 +102,7 @@ export class ChatService implements ChatPipeline {
     this.#running.requireRoom();
   }
 
-  /** Returns the options with which requests are read, the same for every credential. */
+  /** Returns the options with which requests are read, the same for every principal. */
   readOptions(): Promise<ChatReadOptions> {
     return Promise.resolve({ needs: { parsesReasoning: this.#limits.reasoningParser !== "none" }, session: null, isForwardable: false });
   }
@@ -167,7 +169,7 @@ export class ChatService implements ChatPipeline {
   async #open(call: RenderCall, request: ChatRequest, held: HeldResources) {
     const { signal } = held.abort;
     const resolve = async () => {
-      const lease = await this.#dependencies.policies.resolvePolicy(request.model, { signal });
+      const lease = await this.#dependencies.policies.resolvePolicy(request.model, call.principal.visibility, { signal });
       held.add(() => lease.release());
       return { lease, tokenizer: await this.#tokenizer(lease) };
     };
@@ -176,7 +178,7 @@ export class ChatService implements ChatPipeline {
     const { base } = lease;
     signal.throwIfAborted();
     const scope = `${call.conversation ?? ""} ${lease.resolvedName.replace(/:step\d+$/, "")}`;
-    const splice = { memory: this.#sampledIds.of(call.credential), scope };
+    const splice = { memory: this.#sampledIds.of(call.principal), scope };
     const { prompt } = call.request;
     const isRaw = prompt !== undefined;
     if (!isRaw) {
@@ -187,7 +189,7 @@ export class ChatService implements ChatPipeline {
     const encoder = promptEncoder(this.#work, tokenizer, length, { base, signal });
     const whole =
       prompt === undefined
-        ? await renderPrompt(request, { recent: this.#recentPrompts, splice, encoder })
+        ? await renderPrompt(request, { recent: this.#recentPrompts, namespace: cacheNamespace(call.principal), splice, encoder })
         : await encodeRawPrompt(prompt, request, encoder);
     signal.throwIfAborted();
     // `whole` is the prompt before its truncation.
@@ -212,6 +214,8 @@ export class ChatService implements ChatPipeline {
     });
     const parsesReasoning = !isRaw && this.#limits.reasoningParser !== "none";
     const shouldParseReasoning = parsesReasoning && !hasEndedReasoning(whole.text, terminatorsOf(tokenizer));
+    const cacheSalt = cacheSaltOf(request.cacheSalt, call.principal);
+    if (cacheSalt !== request.cacheSalt) requireCacheSalts(engine);
     const constraint = await constraintOf(request, {
       grammars: this.#outputGrammars,
       canConstrain: engine.capabilities().constraints === true,
@@ -233,7 +237,7 @@ export class ChatService implements ChatPipeline {
         tokenizer,
         request,
         promptIds: prompt.ids,
-        params: constraint === null ? params : { ...params, constraint: constraint.params },
+        params: { ...params, ...(cacheSalt === null ? {} : { cacheSalt }), ...(constraint === null ? {} : { constraint: constraint.params }) },
         namesTokensById: request.namesTokensById ?? this.#limits.returnTokensAsTokenIds,
         // A vocabulary may encode tool calls with special tokens.
         keepsSpecialTokens: request.shouldParseToolCalls || !request.skipSpecialTokens,

@@ -2,6 +2,7 @@
 import { EngineError } from "../../base/errors.ts";
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import type { Members } from "../../dialects/index.ts";
+import type { Principal } from "../http/principal.ts";
 import { sourceOf } from "../chat/pipeline.ts";
 import type { OpenedChat } from "../chat/request/opened-chat.ts";
 import type { DialectContext } from "./handler.ts";
@@ -15,26 +16,26 @@ export type Complete = (request: ChatCompletionRequest, options?: { readonly sig
 export async function openRequest(
   { pipeline, translator }: CompletionContext,
   request: ChatCompletionRequest,
-  { credential, signal }: { readonly credential: string; readonly signal: AbortSignal },
+  { principal, signal }: { readonly principal: Principal; readonly signal: AbortSignal },
 ): Promise<OpenedChat> {
   const members = { ...request, stream: false } as Members;
-  return translator.openChat({ members }, await pipeline.readOptions(credential), signal);
+  return translator.openChat({ members }, await pipeline.readOptions(principal), signal);
 }
 
 /**
- * Creates the function that answers chat requests with the rights of a credential.
+ * Creates the function that answers chat requests with the rights of a principal.
  *
  * @param context - Pipeline and reader of requests.
- * @param credential - Credential of the requests.
+ * @param principal - Principal of the requests.
  * @param conversation - Returns the name of a request's conversation. @default one conversation
  */
-export function completeWith(context: CompletionContext, credential: string, conversation: () => string = () => ""): Complete {
+export function completeWith(context: CompletionContext, principal: Principal, conversation: () => string = () => ""): Complete {
   const { pipeline } = context;
   return async (request, { signal = new AbortController().signal } = {}) => {
-    pipeline.requireRoom(credential);
-    const opened = await openRequest(context, request, { credential, signal });
+    pipeline.requireRoom(principal);
+    const opened = await openRequest(context, request, { principal, signal });
     const source = sourceOf("chat", new TextEncoder().encode(JSON.stringify(request)), undefined);
-    const call = { request: opened, requestId: undefined, credential, conversation: conversation(), signal, source };
+    const call = { request: opened, requestId: undefined, principal, conversation: conversation(), signal, source };
     const answer = await pipeline.complete(call);
     if (answer.kind === "whole") return answer.answer.completion();
     if (answer.kind === "refusal") throw new EngineError(`The server of the model refused the request: ${answer.body.error.message}`);

@@ -47,8 +47,8 @@ export interface OpenRequest {
 
 /** Caller of a dialect. */
 export interface Caller {
-  /** Credential that authenticated the request. */
-  readonly credential: string;
+  /** Owner of the responses that the request stores and may read. */
+  readonly owner: string;
   /** Opens a chat completion that was made of the request and of stored data. */
   readonly open: (body: ChatBody) => Promise<OpenedChat>;
   /** Renders and encodes the prompt of a chat completion. */

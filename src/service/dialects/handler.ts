@@ -1,8 +1,8 @@
 /** The request handler shared by the routes of all dialects. */
 import { setMaxListeners } from "node:events";
 import { EngineError } from "../../base/errors.ts";
-import { presentedKey } from "../http/auth.ts";
 import { readBytes, type ServiceRequest } from "../http/body.ts";
+import { principalOf } from "../http/principal.ts";
 import { newGroup, sourceOf, type ChatAnswer, type ChatPipeline, type RenderCall, type RenderedCall } from "../chat/pipeline.ts";
 import type { AnswerStream } from "../chat/answer/chunk-source.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
@@ -52,11 +52,11 @@ async function readRequest(pipeline: ChatPipeline, c: ServiceRequest): Promise<R
   const { req } = c;
   const bytes = await readBytes(c);
   checkMediaType(req.header("content-type"));
-  const credential = presentedKey(c.env.incoming.headers) ?? "";
+  const principal = principalOf(c);
   return {
     bytes,
-    options: await pipeline.readOptions(credential),
-    shared: { group: newGroup(), requestId: req.header("x-request-id"), credential, signal: req.raw.signal },
+    options: await pipeline.readOptions(principal),
+    shared: { group: newGroup(), requestId: req.header("x-request-id"), principal, signal: req.raw.signal },
   };
 }
 
@@ -117,13 +117,13 @@ export async function answerDialect<N extends SampledName>(
   const idHeader = pipeline.requestIdHeader(c.req.header("x-request-id"));
   try {
     const { bytes, options, shared } = await readRequest(pipeline, c);
-    const { credential, signal } = shared;
-    pipeline.requireRoom(credential);
+    const { principal, signal } = shared;
+    pipeline.requireRoom(principal);
     const source = sourceOf(dialect.name, bytes, c.req.header("x-stainless-retry-count"));
     const sourceAt = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
     const translated = await translator.open(dialect.name, bytes, options, signal);
     const opened = await dialect.open(translated, {
-      credential,
+      owner: principal.owner,
       open: (body) => translator.openChat(body, options, signal),
       render: async (request) => {
         await slices.enter(shared.group);

@@ -3,6 +3,8 @@ import { randomUUID } from "node:crypto";
 import type { ChatCompletionRequest } from "../../base/schema/index.ts";
 import type { CallOptions } from "../../engine/port.ts";
 import type { ChatPipeline } from "../chat/pipeline.ts";
+import { jobPrincipal } from "../http/principal.ts";
+import type { Visibility } from "../store/visibility.ts";
 import { completeWith, openRequest, type Complete } from "./complete.ts";
 import type { Translator } from "./translator.ts";
 
@@ -17,15 +19,18 @@ export interface JobChatPipelines {
 
 /** Creates the chat of training jobs. No request shares sampled ids with another one, so that its prompt depends on its messages alone. */
 export function jobChat({ pipeline, local, translator }: JobChatPipelines) {
-  const own = (from: ChatPipeline): Complete => completeWith({ pipeline: from, translator }, "", () => randomUUID());
-  return {
+  return (visibility: Visibility) => {
+    const principal = jobPrincipal(visibility);
+    const own = (from: ChatPipeline): Complete => completeWith({ pipeline: from, translator }, principal, () => randomUUID());
+    return {
     sample: own(local),
     complete: own(pipeline),
     async promptOf(request: ChatCompletionRequest, { signal = new AbortController().signal }: CallOptions = {}) {
-      const opened = await openRequest({ pipeline: local, translator }, request, { credential: "", signal });
-      const call = { request: opened, requestId: undefined, credential: "", conversation: randomUUID(), signal };
+      const opened = await openRequest({ pipeline: local, translator }, request, { principal, signal });
+      const call = { request: opened, requestId: undefined, principal, conversation: randomUUID(), signal };
       const { ids, contextLength } = await local.render(call);
       return { ids, contextLength };
     },
+  };
   };
 }

@@ -10,9 +10,6 @@ import { responsesCall, type Opened, type TranslatedResponse } from "./translati
 import { inputItem, parseItemId, toResponse } from "../../dialects/responses/answer.ts";
 import { ResponseEvents } from "../../dialects/responses/events.ts";
 
-/** Returns the owner of the responses that a credential stores and may read. */
-export type OwnerOf = (credential: string) => Promise<string>;
-
 /** Returns a stored response. @throws NotFoundError `E_NOT_FOUND`, param `param`, if the owner has none with this id. */
 export async function requireResponse(stored: StoredResponses, owner: string, id: string, param: string) {
   const row = await stored.find(owner, id);
@@ -61,11 +58,10 @@ function throwStorageError(error: unknown): never {
 }
 
 /** Creates the dialect of OpenAI's Responses API, which keeps responses in `stored`. */
-export function responsesDialect(stored: StoredResponses, ownerOf: OwnerOf): Dialect<Opened<TranslatedResponse>, "responses"> {
+export function responsesDialect(stored: StoredResponses): Dialect<Opened<TranslatedResponse>, "responses"> {
   return {
     name: "responses",
-    async open({ request, ...translated }, { credential, open }) {
-      const owner = await ownerOf(credential);
+    async open({ request, ...translated }, { owner, open }) {
       let { input, calls } = translated;
       if (input === null) {
         const conversation = await conversationOf(request, lookupIn(stored, owner));

@@ -3,10 +3,10 @@ import { randomInt, randomUUID } from "node:crypto";
 import { ArgumentError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import type { CreateFineTuningJobRequest, CreateModelRequest, LoraConfig } from "../../base/schema/index.ts";
 import type { Late } from "../../base/util/late.ts";
-import type { JobChat } from "../jobs/job-chat.ts";
+import type { JobChats } from "../jobs/job-chat.ts";
 import { insertModel } from "../checkpoints/insert-model.ts";
 import { prepareOrigin, type OriginContext } from "../checkpoints/origin.ts";
-import { artifactUrl, DEFAULT_ENTITY, parsePolicyName } from "../common/names.ts";
+import { artifactUrl, parsePolicyName } from "../common/names.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import type { Creation } from "../http/idempotency.ts";
 import { note } from "../jobs/pause.ts";
@@ -19,6 +19,7 @@ import { getFineTuningJob } from "../store/fine-tuning-jobs.ts";
 import { appendEvent, insertJob } from "../store/jobs.ts";
 import type { PreferenceJobConfig, ReinforcementJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
+import { entityFor, requireAllModels } from "../store/visibility.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 import { type ExampleKind, exampleSource } from "../training-data/example-data.ts";
 import { planDpo, planSupervised, requestedHyperparameters, resolveBeta, resolveHyperparameters } from "./hyperparameters.ts";
@@ -36,7 +37,7 @@ export interface CreationContext extends OriginContext {
   readonly jobs: JobQueue;
   readonly space: Pick<DiskSpace, "requireSpace">;
   readonly work: { readonly data: DataWork };
-  readonly jobChat: Pick<Late<JobChat>, "value">;
+  readonly jobChat: Pick<Late<JobChats>, "value">;
 }
 
 /** Weights that a job starts from. */
@@ -84,16 +85,18 @@ export interface MethodInput {
 export async function prepareFineTuningJob(context: CreationContext, request: CreateFineTuningJobRequest): Promise<Creation> {
   requireSupported(request);
   const { store } = context;
+  requireAllModels(store, "the creation of models");
+  const entity = entityFor(store, null, "model");
   const data = await readFiles(store, request);
   const start = await startOf(context, request.model);
   await context.space.requireSpace();
   const [id, trainingJobId, modelId] = [newId("ftjob-"), randomUUID(), randomUUID()];
   const shortId = id.slice(-12);
   const suffix = request.suffix ?? "";
-  const modelName = `ft:${start.baseModel}:${DEFAULT_ENTITY}:${suffix}:${shortId}`;
+  const modelName = `ft:${start.baseModel}:${entity}:${suffix}:${shortId}`;
   const seed = request.seed ?? randomInt(MAX_SEED + 1);
   const plan = await planMethod(context, { request, seed, start, data, modelName });
-  const name = { entity: DEFAULT_ENTITY, project: PROJECT, name: suffix === "" ? shortId : `${suffix}-${shortId}` };
+  const name = { entity, project: PROJECT, name: suffix === "" ? shortId : `${suffix}-${shortId}` };
   const { baseModel, from, lora } = start;
   const newModel: CreateModelRequest = { project: PROJECT, name: name.name, base_model: baseModel, lora, from };
   const origin = await prepareOrigin(context, { id: modelId, seed, request: newModel });
@@ -108,8 +111,8 @@ export async function prepareFineTuningJob(context: CreationContext, request: Cr
     async commit(transaction) {
       // The files may have been deleted since they were read.
       await readFiles(transaction, request);
-      await insertModel(transaction, { id: modelId, name, baseModel, origin });
-      await insertJob(transaction, { id: trainingJobId, modelId, type: plan.jobType, config: plan.config });
+      const model = await insertModel(transaction, { id: modelId, name, baseModel, origin });
+      await insertJob(transaction, { id: trainingJobId, model, type: plan.jobType, config: plan.config });
       const metadata = request.metadata ?? null;
       await transaction
         .insertInto("fine_tuning_jobs")

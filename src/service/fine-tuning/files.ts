@@ -12,6 +12,7 @@ import { readForm, type FormPart } from "../http/multipart.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import { getFile, insertFile } from "../store/files.ts";
 import type { FileRow, Store } from "../store/tables.ts";
+import { entityFor } from "../store/visibility.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 
 /** Path of training data in its artifact version; SFT jobs read this file. */
@@ -75,6 +76,7 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
   if (statedBytes > maxBytes + FORM_BYTES)
     throw new TooLargeError(`Expected a file of at most ${maxBytes} bytes. Split it, or raise the service's limit`, { param: "file" });
   await space.requireSpace(statedBytes);
+  const entity = entityFor(store, null, "file");
   const fields: Record<string, unknown> = {};
   let file: (Awaited<ReturnType<BlobStore["write"]>> & { readonly filename: string }) | null = null;
   try {
@@ -92,7 +94,7 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
         param: "file",
       });
     const { filename, sha256, sizeBytes } = file;
-    const row = { filename, purpose: "fine-tune", path: DATA_PATH, sha256, sizeBytes, expiresAfterSeconds: expiry?.seconds ?? null };
+    const row = { entity, filename, purpose: "fine-tune", path: DATA_PATH, sha256, sizeBytes, expiresAfterSeconds: expiry?.seconds ?? null };
     return await store.transaction().execute((transaction) => insertFile(transaction, row));
   } finally {
     file?.release();

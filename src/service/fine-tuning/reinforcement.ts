@@ -6,6 +6,7 @@ import { first } from "../../base/util/values.ts";
 import { checkGrader, checkItem } from "../../graders/index.ts";
 import { requestOf } from "../jobs/rollouts.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
+import { visibilityOf } from "../store/visibility.ts";
 import { readReinforcementRows, type ReinforcementRow } from "../training-data/reinforcement-data.ts";
 import type { CreationContext, MethodInput, MethodPlan } from "./create-job.ts";
 import { autoEpochs, given } from "./hyperparameters.ts";
@@ -98,6 +99,7 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
         eval_interval: interval,
         eval_samples: hyperparameters.eval_samples,
         request: { ...members, ...(effort === "default" ? {} : { reasoning_effort: effort }) },
+        visible_entity: visibilityOf(context.store).entity,
       },
     },
     stored: {
@@ -125,11 +127,11 @@ interface CheckedFile {
 
 /** Reads the rows of a file, and checks for each that the grader finds its fields and that its prompt leaves room for an answer. */
 async function checkedRows(
-  { files, jobChat }: CreationContext,
+  { store, files, jobChat }: CreationContext,
   { start }: MethodInput,
   { artifact, param, grader, members }: CheckedFile,
 ): Promise<ReinforcementRow[]> {
-  const chat = await jobChat.value;
+  const chat = (await jobChat.value)(visibilityOf(store));
   return readReinforcementRows(artifact, {
     files,
     param,
@@ -159,11 +161,11 @@ async function requireFormat({ jobChat }: CreationContext, request: ChatCompleti
 
 /** @throws UnsupportedError `E_UNSUPPORTED` if the effort does not change the prompt, which is its only effect. */
 async function requireEffort(
-  { jobChat }: CreationContext,
+  { store, jobChat }: CreationContext,
   { start }: MethodInput,
   { row, effort }: { readonly row: ReinforcementRow; readonly effort: string },
 ): Promise<void> {
-  const chat = await jobChat.value;
+  const chat = (await jobChat.value)(visibilityOf(store));
   const [plain, changed] = await Promise.all(
     [{}, { reasoning_effort: effort }].map((more) => chat.promptOf(requestOf(row, start.baseModel, more))),
   );

@@ -6,7 +6,6 @@ import type {
   FineTuningJobCheckpoint,
   FineTuningJobEvent,
 } from "../../base/schema/index.ts";
-import { DEFAULT_ENTITY } from "../common/names.ts";
 import type { ListedAlias } from "../store/aliases.ts";
 import { recentSteps, type StoredFineTuningJob } from "../store/fine-tuning-jobs.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
@@ -50,7 +49,7 @@ export async function jobToWire(store: Store, { row, job }: StoredFineTuningJob)
     status: job.status,
     model,
     fine_tuned_model: hasSucceeded ? (results?.model ?? null) : null,
-    organization_id: DEFAULT_ENTITY,
+    organization_id: job.entity,
     training_file,
     validation_file,
     result_files: row.result_file === null ? [] : [row.result_file],

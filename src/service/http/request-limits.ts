@@ -166,6 +166,8 @@ export const REQUEST_LIMITS = {
   },
   sessionReward: { body: SMALL_BODY, fields: {} },
   sessionMetrics: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
+  key: { body: SMALL_BODY, fields: {} },
+  keyRotation: { body: SMALL_BODY, fields: {} },
   sessionFinish: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
 } as const satisfies Readonly<Record<string, RequestLimit>>;
 

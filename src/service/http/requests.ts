@@ -6,10 +6,12 @@ import { ArgumentError } from "../../base/errors.ts";
 import {
   addBaseModelRequest,
   createArtifactRequest,
+  createKeyRequest,
   createFineTuningJobRequest,
   createModelRequest,
   createSessionRequest,
   finishSessionRequest,
+  rotateKeyRequest,
   runGraderRequest,
   sessionMetricsRequest,
   sessionRewardRequest,
@@ -51,6 +53,8 @@ const SCHEMAS = {
   sessionReward: sessionRewardRequest,
   sessionMetrics: sessionMetricsRequest,
   sessionFinish: finishSessionRequest,
+  key: createKeyRequest,
+  keyRotation: rotateKeyRequest,
 } as const satisfies Readonly<Record<Exclude<RequestKind, "chat">, z.ZodType>>;
 
 /** Kind of a request with a single schema for its complete body. */

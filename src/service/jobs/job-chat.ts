@@ -1,5 +1,6 @@
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import type { CallOptions } from "../../engine/port.ts";
+import type { Visibility } from "../store/visibility.ts";
 
 /** Prompt of a chat request. */
 export interface RenderedPrompt {
@@ -8,6 +9,9 @@ export interface RenderedPrompt {
   /** Max tokens of prompt and answer. */
   readonly contextLength: number;
 }
+
+/** Returns the chat of a job with the models that the job's creator may see. */
+export type JobChats = (visibility: Visibility) => JobChat;
 
 /** Chat of the service, as a training job uses it: its rollouts and the requests of its graders. */
 export interface JobChat {

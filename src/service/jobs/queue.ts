@@ -91,8 +91,8 @@ export class JobQueue {
    * @returns the job after the wait.
    * @throws ConflictError `E_CONFLICT` if the job has already succeeded or failed.
    */
-  async cancel(jobId: string): Promise<JobRow> {
-    const job = await this.#context.space.freeing(() => requestCancel(this.#context.store, jobId));
+  async cancel({ id }: JobRow): Promise<JobRow> {
+    const job = await this.#context.space.freeing(() => requestCancel(this.#context.store, id));
     if (job.status === "cancelled") {
       await this.#cleanUp(job.id);
       this.changes.notify();
@@ -123,8 +123,8 @@ export class JobQueue {
    * @returns the job after the wait.
    * @throws ConflictError `E_CONFLICT` if the job is over.
    */
-  async pause(jobId: string): Promise<JobRow> {
-    const job = await this.#context.space.freeing(() => requestPause(this.#context.store, jobId));
+  async pause({ id }: JobRow): Promise<JobRow> {
+    const job = await this.#context.space.freeing(() => requestPause(this.#context.store, id));
     const current = this.#running;
     if (current?.jobId === job.id) {
       current.isPausing = true;
@@ -143,8 +143,8 @@ export class JobQueue {
    *
    * @throws ConflictError `E_CONFLICT` if the job is over.
    */
-  async resume(jobId: string): Promise<JobRow> {
-    const job = await this.#context.space.freeing(() => requestResume(this.#context.store, jobId));
+  async resume({ id }: JobRow): Promise<JobRow> {
+    const job = await this.#context.space.freeing(() => requestResume(this.#context.store, id));
     const current = this.#running;
     // Takes back a pause that the running job has not reached.
     if (current?.jobId === job.id) current.isPausing = false;

@@ -87,7 +87,7 @@ async function readWork({ context, job, signal }: JobScope): Promise<Work> {
   const { validation_artifact_id: id } = config;
   return {
     config,
-    chat: await chat,
+    chat: (await chat)({ entity: config.reinforcement.visible_entity ?? null, modelId: null }),
     rows,
     validation: id === undefined ? [] : await read(id, "validation_file"),
     steps: epochs * Math.ceil(rows.length / batchSize),

@@ -14,7 +14,7 @@ import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
-import type { JobChat } from "./job-chat.ts";
+import type { JobChats } from "./job-chat.ts";
 import { runPreferenceSteps } from "./preference.ts";
 import { runReinforcementSteps } from "./reinforcement.ts";
 import { runRlStep } from "./rl.ts";
@@ -38,7 +38,7 @@ export interface RunContext extends CommitContext {
   readonly retention: Retention;
   readonly space: DiskSpace;
   /** Chat of jobs that make rollouts. */
-  readonly chat: Promise<JobChat>;
+  readonly chat: Promise<JobChats>;
 }
 
 /** Context of a running job for its trainer. */

@@ -1,7 +1,7 @@
 /** Policies that requests sample: resolution of model names, and the leases that keep weights loaded. */
 import { randomUUID } from "node:crypto";
 import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../../engine/port.ts";
-import { NotFoundError } from "../../base/errors.ts";
+import { ForbiddenError, NotFoundError } from "../../base/errors.ts";
 import type { BaseModels } from "./base-models.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { parsePolicyName, pathOf, stepName } from "../common/names.ts";
@@ -11,6 +11,7 @@ import { revisionOf } from "../store/database.ts";
 import { findModel } from "../store/models.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
+import { visibleIn, type Visibility } from "../store/visibility.ts";
 import { BASE_MODEL_FORMS } from "../../base/util/base-model.ts";
 import { Leases } from "../../base/util/leases.ts";
 import { Lru, remember } from "../../base/util/lru.ts";
@@ -24,6 +25,8 @@ export interface PolicyLease {
   readonly policy: PolicyVersion;
   /** `model` of the response: `entity/project/name:stepN`, the requested alias of a checkpoint, or the identifier of a base model. */
   readonly resolvedName: string;
+  /** Model of the checkpoint; null for a base model. */
+  readonly model: ModelRow | null;
   /** Step of the checkpoint; null for a base model. */
   readonly step: number | null;
   /** Base model. Its `directory` holds the tokenizer and the chat template. */
@@ -45,10 +48,12 @@ export interface PolicyResolver {
   /**
    * Leases the policy that `name` currently stands for. Absent, null and empty mean the default base model.
    *
+   * @param visibility - Models that the caller may see. A caller that may see one model alone may not sample base models.
    * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
+   * @throws ForbiddenError `E_FORBIDDEN` for a model of another entity, named as such.
    * @throws DataCorruptedError `E_DATA_CORRUPTED` for a checkpoint with missing or damaged files.
    */
-  resolvePolicy(name: string | null | undefined, options?: CallOptions): Promise<PolicyLease>;
+  resolvePolicy(name: string | null | undefined, visibility: Visibility, options?: CallOptions): Promise<PolicyLease>;
 }
 
 /** Options of {@link Policies}. */
@@ -80,15 +85,16 @@ export class Policies implements PolicyResolver {
     this.#leases = new Leases({ maxIdle, dispose });
   }
 
-  async resolvePolicy(name: string | null | undefined, { signal }: CallOptions = {}): Promise<PolicyLease> {
+  async resolvePolicy(name: string | null | undefined, visibility: Visibility, { signal }: CallOptions = {}): Promise<PolicyLease> {
     const { store, engine, files, bases, defaultBase } = this.#options;
     signal?.throwIfAborted();
-    if (name === null || name === undefined || name === "") return this.#leaseBase(defaultBase, signal);
+    if (name === null || name === undefined || name === "") return this.#leaseBase(defaultBase, visibility, signal);
     const lent = this.#lent.get(name);
-    if (lent !== undefined) return { ...lent, step: null, base: await engine.describeBase(lent.policy.base), release: () => undefined };
+    if (lent !== undefined)
+      return { ...lent, model: null, step: null, base: await engine.describeBase(lent.policy.base), release: () => undefined };
     const servable = isAlias(name) ? null : await bases.servable(name);
-    if (servable !== null) return this.#leaseBase(servable, signal);
-    const { model, checkpoint } = await this.#find(name, bases.ids);
+    if (servable !== null) return this.#leaseBase(servable, visibility, signal);
+    const { model, checkpoint } = await this.#find(name, bases.ids, visibility);
     const base = await engine.describeBase(model.base_model);
     const load = (path: string) => engine.loadPolicy({ base: model.base_model, state: path });
     try {
@@ -97,7 +103,7 @@ export class Policies implements PolicyResolver {
         checkpoint.state_dir === null
           ? await this.#lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
           : await this.#lease(keyOf(checkpoint.id), () => files.useCheckpoint(model, checkpoint, load), signal);
-      return { ...held, base, resolvedName: resolvedNameOf(name, { model, checkpoint }), step: checkpoint.step };
+      return { ...held, base, resolvedName: resolvedNameOf(name, { model, checkpoint }), model, step: checkpoint.step };
     } catch (error) {
       // The checkpoint may have been deleted while its files were read.
       if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
@@ -136,7 +142,11 @@ export class Policies implements PolicyResolver {
   }
 
 /** Leases a base model. */
-  async #leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
+  async #leaseBase(id: string, { modelId }: Visibility, signal: AbortSignal | undefined): Promise<PolicyLease> {
+    if (modelId !== null)
+      throw new ForbiddenError(`The API key permits the model '${modelId}' alone, and no base model. Name that model in \`model\``, {
+        param: "model",
+      });
     const { engine, bases } = this.#options;
     const base = await engine.describeBase(id).catch((error: unknown) => {
       throw error instanceof NotFoundError ? new NotFoundError(error.message, { cause: error, param: "model" }) : error;
@@ -147,7 +157,7 @@ export class Policies implements PolicyResolver {
       return engine.loadPolicy({ base: id });
     };
     const held = await this.#lease(`base:${id}`, load, signal);
-    return { ...held, base, resolvedName: id, step: null };
+    return { ...held, base, resolvedName: id, model: null, step: null };
   }
 
   async #lease(
@@ -194,18 +204,23 @@ export function resolvedNameOf(name: string, { model, checkpoint }: FoundCheckpo
 
 /**
  * Returns a cached {@link findCheckpoint}. Results are reused until the store changes, because one training step sends hundreds of requests
- * with the same name. `bases` are listed in the error message.
+ * with the same name. `bases` are listed in the error message; `visibility` limits the models to the ones that the caller may see.
  *
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
  */
-export function rememberingFind(store: Store): (name: string, bases: readonly string[]) => Promise<FoundCheckpoint> {
+export function rememberingFind(
+  store: Store,
+): (name: string, bases: readonly string[], visibility: Visibility) => Promise<FoundCheckpoint> {
   const known = new Lru<string, Promise<FoundCheckpoint>>();
   let revision = -1;
-  return (name, bases) => {
+  return (name, bases, visibility) => {
     const now = revisionOf(store);
     if (now !== revision) void known.clear();
     revision = now;
-    return remember(known, name, () => findCheckpoint(store, name, { bases, param: "model" }));
+    const { entity, modelId } = visibility;
+    // No other visibility has the same key, because names of entities and ids of models have no spaces.
+    const key = `${entity ?? ""} ${modelId ?? ""} ${name}`;
+    return remember(known, key, () => findCheckpoint(visibleIn(store, visibility), name, { bases, param: "model" }));
   };
 }
 
@@ -215,6 +230,7 @@ export function rememberingFind(store: Store): (name: string, bases: readonly st
  * @param name - Name as {@link parsePolicyName} accepts it, or an alias of a checkpoint.
  * @param options - `bases`: base models listed in the error message; `param`: request field named in the error.
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
+ * @throws ForbiddenError `E_FORBIDDEN` for a model of another entity than the caller's, named as such.
  */
 export async function findCheckpoint(
   store: Store,

@@ -38,12 +38,12 @@ const IDEMPOTENCY_KEY = {
 
 /** Returns the error statuses of a route. 405, 408, 417 and 431 are not listed, because they are decided before a route is reached. */
 function errorStatuses(spec: RouteSpec): ErrorStatus[] {
-  const { isPublic = false, method, body, query, errors = [], validationStatus = 422 } = spec;
+  const { access, method, body, query, errors = [], validationStatus = 422 } = spec;
   const parameters = pathParametersOf(spec);
   const validates = body !== undefined || query !== undefined || parameters.some((name) => name === "step" || name === "path");
   const implied: ErrorStatus[] = [
     400,
-    ...(isPublic ? [] : ([401] as const)),
+    ...(access === "public" ? [] : ([401, 403] as const)),
     ...(parameters.length > 0 ? ([404] as const) : []),
     ...(body === undefined ? [] : ([413] as const)),
     // A body with the status 400 names a model, whose files or weights can be unusable.
@@ -144,7 +144,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
       tags: [spec.tag],
       summary: spec.summary,
       ...(description === "" ? {} : { description }),
-      ...(spec.isPublic === true ? { security: [] } : {}),
+      ...(spec.access === "public" ? { security: [] } : {}),
       ...forRequest(request),
       responses: { ...Object.fromEntries(errors), ...successes },
     };

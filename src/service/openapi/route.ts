@@ -1,8 +1,11 @@
 /** Routes with descriptions. The same table registers the routes with the app and generates the OpenAPI document. */
 import type { Hono } from "hono";
 import type { z } from "zod";
+import { ForbiddenError } from "../../base/errors.ts";
+import type { KeyScope } from "../../base/schema/index.ts";
 import type { ServiceEnvironment, ServiceRequest } from "../http/body.ts";
 import type { ErrorStatus } from "../http/errors.ts";
+import { principalOf, type Principal } from "../http/principal.ts";
 
 /** Tags of the document, in order. */
 export const TAGS = ["Chat", "Sessions", "Models", "Checkpoints", "Training jobs", "Artifacts", "Fine-tuning", "Service"] as const;
@@ -37,8 +40,11 @@ export interface RouteSpec {
   readonly tag: (typeof TAGS)[number];
   readonly summary: string;
   readonly description?: string | undefined;
-  /** Whether the path, with any method, needs no API key. @default false */
-  readonly isPublic?: boolean | undefined;
+  /**
+   * Scopes of API keys that permit the route: any of them suffices, and `admin` always does. "public": the path, with any method, needs no
+   * API key.
+   */
+  readonly access: "public" | readonly KeyScope[];
   /**
    * Whether a session key permits the route. With a parameter `session_id`, only for the key's own session.
    *
@@ -78,13 +84,36 @@ export function pathParametersOf({ path }: Pick<RouteSpec, "path">): string[] {
   return [...path.matchAll(/\{(\w+)\}/gu)].map(([, name = ""]) => name);
 }
 
-/** Registers routes with an app. */
+/** Returns the scopes that permit a route, of which a key needs one; null for a public route. */
+export function permittingScopes({ access }: Pick<RouteSpec, "access">): readonly KeyScope[] | null {
+  return access === "public" ? null : [...new Set<KeyScope>([...access, "admin"])];
+}
+
+/**
+ * Checks that a principal has a scope that permits a route. Session keys are checked before the route is known, see `sessionPermissions`.
+ *
+ * @throws ForbiddenError `E_FORBIDDEN` otherwise.
+ */
+function requireScope(route: RouteSpec, { scopes, sessionKey }: Principal): void {
+  const permitting = permittingScopes(route);
+  if (permitting === null || sessionKey !== null || permitting.some((scope) => scopes.includes(scope))) return;
+  const [names, own] = [permitting, scopes].map((list) => list.map((scope) => `'${scope}'`));
+  throw new ForbiddenError(
+    `${route.method} ${route.path} needs an API key with the scope ${names!.join(" or ")}; this key has ${own!.join(", ")}`,
+  );
+}
+
+/** Registers routes with an app. A handler is called for principals with a scope that permits its route. */
 export function register(app: Hono<ServiceEnvironment>, routes: readonly Route[]): void {
-  for (const { method, path, handle } of routes) {
+  for (const route of routes) {
+    const { method, path, handle } = route;
     const pattern = path
       .replace(/\{path\}$/u, "*")
       .replace(/\{model\}$/u, ":model{.+}")
       .replaceAll(/\{(\w+)\}/gu, ":$1");
-    app.on(method, pattern, handle);
+    app.on(method, pattern, (c) => {
+      if (route.access !== "public") requireScope(route, principalOf(c));
+      return handle(c);
+    });
   }
 }

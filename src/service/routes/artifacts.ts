@@ -18,13 +18,14 @@ import {
 } from "../../base/schema/index.ts";
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import { removeBlob } from "../artifacts/remove-blob.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RouteContext, ServiceContext } from "./context.ts";
 import { create, type Creation } from "../http/idempotency.ts";
-import { artifactUrl, DEFAULT_ENTITY } from "../common/names.ts";
+import { artifactUrl, type QualifiedName } from "../common/names.ts";
 import { deleteArtifact } from "../history/deletion.ts";
 import { getArtifact, pageOfArtifacts, type StoredArtifact, type SummarizedArtifact } from "../store/artifacts.ts";
 import { pageBody } from "../store/paging.ts";
 import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
+import { entityFor } from "../store/visibility.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { webStream } from "../http/web-stream.ts";
 
@@ -68,8 +69,8 @@ function filePath(c: ServiceRequest): string {
 }
 
 /** Creates the routes of artifact versions: open, upload files, commit, read. */
-export function artifactRoutes(context: ServiceContext): Route[] {
-  const { store, space } = context;
+export function artifactRoutes(context: RouteContext): Route[] {
+  const { space } = context;
   const idOf = (c: ServiceRequest) => pathParameter(c, "artifact_id");
   return [
     {
@@ -77,6 +78,7 @@ export function artifactRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: PATH,
       id: "createArtifactVersion",
+      access: ["train"],
       summary: "Open the next version of an artifact",
       isIdempotent: true,
       body: createArtifactRequest,
@@ -84,7 +86,9 @@ export function artifactRoutes(context: ServiceContext): Route[] {
       errors: [409],
       handle: async (c) => {
         const { value, digest } = await readJson(c, "artifact", context.work.bodies);
-        return create(c, store, { digest, prepare: () => space.requireSpace().then(() => openVersion(value)) });
+        const { store } = context.of(c);
+        const name = { entity: entityFor(store, value.entity, "entity"), project: value.project, name: value.name };
+        return create(c, store, { digest, prepare: () => space.requireSpace().then(() => openVersion(name, value)) });
       },
     },
     {
@@ -92,11 +96,12 @@ export function artifactRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: PATH,
       id: "listArtifactVersions",
+      access: ["train", "read"],
       summary: "List versions, newest first",
       query: artifactQuery,
       answer: artifactList,
       handle: async (c) => {
-        const { rows, hasMore } = await pageOfArtifacts(store, readQuery(c, artifactQuery));
+        const { rows, hasMore } = await pageOfArtifacts(context.of(c).store, readQuery(c, artifactQuery));
         return c.json(pageBody(rows.map(summaryToWire), hasMore) satisfies ArtifactList);
       },
     },
@@ -105,49 +110,54 @@ export function artifactRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: `${PATH}/{artifact_id}`,
       id: "getArtifactVersion",
+      access: ["train", "read"],
       summary: "Read a version",
       answer: artifactVersion,
-      handle: async (c) => c.json(toWire(await getArtifact(store, idOf(c)))),
+      handle: async (c) => c.json(toWire(await getArtifact(context.of(c).store, idOf(c)))),
     },
     {
       ...common,
       method: "DELETE",
       path: `${PATH}/{artifact_id}`,
       id: "deleteArtifactVersion",
+      access: ["train"],
       summary: "Delete a version with its files",
       description: "While a job that is not over reads the version, the answer is 409.",
       answer: deleteArtifactResponse,
       errors: [409],
-      handle: async (c) => c.json(await deleteArtifact(context, idOf(c))),
+      handle: async (c) => c.json(await deleteArtifact(context.of(c), idOf(c))),
     },
     {
       ...common,
       method: "POST",
       path: `${PATH}/{artifact_id}/commit`,
       id: "commitArtifactVersion",
+      access: ["train"],
       summary: "Make a version immutable and usable",
       description: "Committing again has no effect. A version without files cannot be committed: 409.",
       answer: artifactVersion,
       errors: [409],
-      handle: async (c) => c.json(toWire(await commitVersion(context, idOf(c)))),
+      handle: async (c) => c.json(toWire(await commitVersion(context.of(c), idOf(c)))),
     },
     {
       ...common,
       method: "PUT",
       path: FILES,
       id: "putArtifactFile",
+      access: ["train"],
       summary: "Store the body as a file of an open version",
       description: "The same path again replaces the file.",
       body: "binary",
       answer: artifactFile,
       errors: [409],
-      handle: async (c) => c.json(await putFile(context, c, idOf(c))),
+      handle: async (c) => c.json(await putFile(context.of(c), c, idOf(c))),
     },
     {
       ...common,
       method: "GET",
       path: FILES,
       id: "getArtifactFile",
+      access: ["train", "read"],
       summary: "Read a file",
       answer: {
         description: "The bytes of the file.",
@@ -155,7 +165,7 @@ export function artifactRoutes(context: ServiceContext): Route[] {
         headers: { ETag: "The SHA-256 of the file, hexadecimal." },
       },
       handle: async (c) => {
-        const { file, content } = await openFile(context, idOf(c), filePath(c));
+        const { file, content } = await openFile(context.of(c), idOf(c), filePath(c));
         return new Response(webStream(content), {
           headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` },
         });
@@ -197,10 +207,9 @@ function fileAt(artifact: StoredArtifact, path: string): ArtifactFileRow {
 }
 
 /** Creates the next version of an artifact, which is open. */
-function openVersion(request: CreateArtifactRequest): Creation {
+function openVersion(name: QualifiedName, { metadata }: CreateArtifactRequest): Creation {
   return {
     async commit(store) {
-      const name = { entity: request.entity ?? DEFAULT_ENTITY, project: request.project, name: request.name };
       const { last } = await store
         .selectFrom("artifacts")
         .select((eb) => eb.fn.max<number | null>("version").as("last"))
@@ -211,7 +220,7 @@ function openVersion(request: CreateArtifactRequest): Creation {
         ...name,
         version: last === null ? 0 : last + 1,
         state: "open",
-        metadata: JSON.stringify(request.metadata ?? {}),
+        metadata: JSON.stringify(metadata ?? {}),
         created_at: new Date().toISOString(),
       };
       await store.insertInto("artifacts").values(row).execute();

@@ -29,6 +29,7 @@ import type { Route, RouteAnswer, RouteSpec } from "../openapi/route.ts";
 export const CHAT_ROUTE = {
   method: "POST",
   tag: "Chat",
+  access: ["sample"],
   errors: [403, 404, 409, 429],
   validationStatus: 400,
   isForSessions: true,

@@ -20,7 +20,7 @@ import {
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import { archiveOf } from "../checkpoints/archive.ts";
 import { checkpointBytes } from "../checkpoints/disk-use.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RouteContext, ServiceContext } from "./context.ts";
 import { findStateDirectory } from "../disk/stored-path.ts";
 import { piecesOf } from "../disk/digests.ts";
 import { remove, removeWhole } from "../disk/files.ts";
@@ -50,20 +50,23 @@ function toWire(row: CheckpointRow): Checkpoint {
 }
 
 /** Creates the routes below `/v1/preview/models/{model_id}/checkpoints`. */
-export function checkpointRoutes(context: ServiceContext): Route[] {
-  const { store, directory } = context;
+export function checkpointRoutes(context: RouteContext): Route[] {
+  const { directory } = context;
+  const storeOf = (c: ServiceRequest) => context.of(c).store;
   const withSize = async (row: CheckpointRow): Promise<Checkpoint> => ({ ...toWire(row), bytes: await checkpointBytes(directory, row) });
   return [
     {
       method: "GET",
       path: PATH,
       id: "listCheckpoints",
+      access: ["train", "read"],
       tag,
       summary: "List the checkpoints of a model by step",
       query: listQuery,
       answer: checkpointList,
       handle: async (c) => {
         const query = readQuery(c, listQuery);
+        const store = storeOf(c);
         const model = await getModel(store, pathParameter(c, "model_id"));
         const { rows, hasMore } = await pageOfCheckpoints(store, model.id, query);
         return c.json(pageBody(await Promise.all(rows.map(withSize)), hasMore) satisfies CheckpointList);
@@ -73,6 +76,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       method: "DELETE",
       path: PATH,
       id: "deleteCheckpoints",
+      access: ["train"],
       tag,
       summary: "Delete checkpoints by step",
       description: "Unknown steps are reported, not an error. While a job is not over, step 0 and the newest step are kept: 409.",
@@ -81,7 +85,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       errors: [409],
       handle: async (c) => {
         const { value } = await readJson(c, "checkpoints", context.work.bodies);
-        return c.json(await deleteCheckpoints(context, pathParameter(c, "model_id"), value.steps));
+        return c.json(await deleteCheckpoints(context.of(c), pathParameter(c, "model_id"), value.steps));
       },
     },
     {
@@ -89,15 +93,17 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: `${PATH}/{step}`,
       id: "getCheckpoint",
+      access: ["train", "read"],
       summary: "Read a checkpoint",
       answer: checkpoint,
-      handle: async (c) => c.json(await withSize((await findRequested(store, c)).checkpoint)),
+      handle: async (c) => c.json(await withSize((await findRequested(storeOf(c), c)).checkpoint)),
     },
     {
       ...extension,
       method: "GET",
       path: `${PATH}/{step}/archive`,
       id: "downloadCheckpoint",
+      access: ["train", "read"],
       summary: "Download a checkpoint",
       description: "An adapter in the layout of PEFT, or a whole model in the layout of Hugging Face.",
       query: archiveQuery,
@@ -107,9 +113,9 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
         headers: { "Content-Disposition": "The name of the file." },
       },
       handle: async (c) => {
-        const { model, checkpoint: found } = await findRequested(store, c);
+        const { model, checkpoint: found } = await findRequested(storeOf(c), c);
         const { include } = readQuery(c, archiveQuery);
-        const archive = await download(context, model, found, include === "base");
+        const archive = await download(context.of(c), model, found, include === "base");
         return c.body(webStream(archive), 200, {
           "content-type": "application/x-tar",
           "content-disposition": `attachment; filename="${model.name}-step${found.step}.tar"`,
@@ -121,19 +127,21 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       method: "PUT",
       path: `${PATH}/{step}/pin`,
       id: "pinCheckpoint",
+      access: ["train"],
       summary: "Keep a checkpoint and its optimizer state beyond the budget",
       answer: checkpoint,
-      handle: async (c) => c.json(await withSize(await pin(store, pathParameter(c, "model_id"), pathParameter(c, "step")))),
+      handle: async (c) => c.json(await withSize(await pin(storeOf(c), pathParameter(c, "model_id"), pathParameter(c, "step")))),
     },
     {
       ...extension,
       method: "DELETE",
       path: `${PATH}/{step}/pin`,
       id: "unpinCheckpoint",
+      access: ["train"],
       summary: "Remove the pin of a checkpoint",
       description: "A checkpoint that is not the newest loses its optimizer state.",
       answer: checkpoint,
-      handle: async (c) => c.json(await withSize(await unpin(context, pathParameter(c, "model_id"), pathParameter(c, "step")))),
+      handle: async (c) => c.json(await withSize(await unpin(context.of(c), pathParameter(c, "model_id"), pathParameter(c, "step")))),
     },
   ];
 }

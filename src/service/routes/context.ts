@@ -7,7 +7,8 @@ import type { Late } from "../../base/util/late.ts";
 import type { Holds } from "../../base/util/leases.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
-import type { JobChat } from "../jobs/job-chat.ts";
+import type { ApiKeys } from "../keys/api-keys.ts";
+import type { JobChats } from "../jobs/job-chat.ts";
 import type { JobQueue } from "../jobs/queue.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
 import type { ServiceLimits } from "../common/limits.ts";
@@ -16,10 +17,13 @@ import type { Policies } from "../models/policies.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { StoredSessions } from "../sessions/sessions.ts";
 import type { Store } from "../store/tables.ts";
+import { visibleIn } from "../store/visibility.ts";
 import type { ChatWork } from "../chat/work.ts";
 import type { Translator } from "../dialects/translator.ts";
 import type { GraderWork } from "../grading/grader-work.ts";
 import type { BodyReader } from "../http/body-reader.ts";
+import type { ServiceRequest } from "../http/body.ts";
+import { principalOf } from "../http/principal.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 
 /** Processing of requests and training data, by owner: small inputs on the serving thread, large ones on a work thread. */
@@ -52,7 +56,8 @@ export interface ServiceContext {
   readonly space: DiskSpace;
   readonly jobs: JobQueue;
   /** Chat of training jobs, which exists once the app is created. */
-  readonly jobChat: Late<JobChat>;
+  readonly jobChat: Late<JobChats>;
+  readonly keys: ApiKeys;
   readonly sessions: StoredSessions;
   readonly blobs: BlobStore;
   readonly files: StoredFiles;
@@ -60,4 +65,18 @@ export interface ServiceContext {
   readonly work: ServiceWork;
   readonly limits: ServiceLimits;
   readonly logger: ServiceLogger;
+}
+
+/**
+ * Dependencies of the routes. The store of a request finds only the rows that its caller may see, so routes have no store of their own.
+ */
+export interface RouteContext extends Omit<ServiceContext, "store"> {
+  /** Returns the dependencies of a request, with its store. */
+  readonly of: (c: ServiceRequest) => ServiceContext;
+}
+
+/** Creates the dependencies of the routes. */
+export function routeContext(context: ServiceContext): RouteContext {
+  const { store, ...shared } = context;
+  return { ...shared, of: (c) => ({ ...context, store: visibleIn(store, principalOf(c).visibility) }) };
 }

@@ -6,7 +6,7 @@ import type { Route, RouteSpec } from "../openapi/route.ts";
 /** Content security policy of the page, which runs no script and loads nothing. */
 const PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-const common = { method: "GET", tag: "Service", isPublic: true, isExtension: true } as const;
+const common = { method: "GET", tag: "Service", access: "public", isExtension: true } as const;
 
 const DOCUMENT: RouteSpec = {
   ...common,

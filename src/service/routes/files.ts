@@ -16,14 +16,13 @@ import { webStream } from "../http/web-stream.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { getFile, pageOfFiles } from "../store/files.ts";
 import { pageBody } from "../store/paging.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RouteContext } from "./context.ts";
 
 const PATH = "/v1/files";
 const common = { tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
 
 /** Creates the routes that upload, list, read and delete files. */
-export function fileRoutes(context: ServiceContext): Route[] {
-  const { store } = context;
+export function fileRoutes(context: RouteContext): Route[] {
   const idOf = (c: ServiceRequest) => pathParameter(c, "file_id");
   return [
     {
@@ -31,6 +30,7 @@ export function fileRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: PATH,
       id: "createFile",
+      access: ["train"],
       summary: "Upload a file with training data",
       description: "The file is streamed to disk. Its lines are checked when a job is created.",
       body: { form: createFileFields, file: "file" },
@@ -40,7 +40,7 @@ export function fileRoutes(context: ServiceContext): Route[] {
         const boundary = formBoundary(headers["content-type"]);
         const body = (c.req.raw.body ?? new Blob([]).stream()) as AsyncIterable<Uint8Array>;
         const statedBytes = Number(headers["content-length"] ?? 0);
-        return c.json(fileToWire(await storeUpload(context, { body, boundary, statedBytes })));
+        return c.json(fileToWire(await storeUpload(context.of(c), { body, boundary, statedBytes })));
       },
     },
     {
@@ -48,11 +48,12 @@ export function fileRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: PATH,
       id: "listFiles",
+      access: ["train", "read"],
       summary: "List files",
       query: fileQuery,
       answer: fileList,
       handle: async (c) => {
-        const { rows, hasMore } = await pageOfFiles(store, readQuery(c, fileQuery));
+        const { rows, hasMore } = await pageOfFiles(context.of(c).store, readQuery(c, fileQuery));
         return c.json(pageBody(rows.map(fileToWire), hasMore) satisfies FileList);
       },
     },
@@ -61,19 +62,21 @@ export function fileRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: `${PATH}/{file_id}`,
       id: "getFile",
+      access: ["train", "read"],
       summary: "Read a file's properties",
       answer: fileObject,
-      handle: async (c) => c.json(fileToWire(await getFile(store, idOf(c), "file_id"))),
+      handle: async (c) => c.json(fileToWire(await getFile(context.of(c).store, idOf(c), "file_id"))),
     },
     {
       ...common,
       method: "GET",
       path: `${PATH}/{file_id}/content`,
       id: "getFileContent",
+      access: ["train", "read"],
       summary: "Read a file's contents",
       answer: { description: "The bytes of the file.", content: { "application/octet-stream": "binary" } },
       handle: async (c) => {
-        const { row, content } = await openFile(context, idOf(c));
+        const { row, content } = await openFile(context.of(c), idOf(c));
         return new Response(webStream(content), {
           headers: { "Content-Type": "application/octet-stream", "Content-Length": String(row.size_bytes) },
         });
@@ -84,12 +87,13 @@ export function fileRoutes(context: ServiceContext): Route[] {
       method: "DELETE",
       path: `${PATH}/{file_id}`,
       id: "deleteFile",
+      access: ["train"],
       summary: "Delete a file",
       description: "While a job that is not over reads the file, the answer is 400.",
       answer: deletedFile,
       handle: async (c) => {
-        const { id, artifact_id: artifactId } = await getFile(store, idOf(c), "file_id");
-        await deleteArtifact(context, artifactId);
+        const { id, artifact_id: artifactId } = await getFile(context.of(c).store, idOf(c), "file_id");
+        await deleteArtifact(context.of(c), artifactId);
         return c.json({ id, object: "file", deleted: true } satisfies DeletedFile);
       },
     },

@@ -21,7 +21,7 @@ import { checkpointsOfJob } from "../store/aliases.ts";
 import { getFineTuningJob, pageOfFineTuningJobs, pageOfNewestEvents } from "../store/fine-tuning-jobs.ts";
 import { pageBody, pageOfList } from "../store/paging.ts";
 import type { JobRow } from "../store/tables.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RouteContext } from "./context.ts";
 
 const PATH = "/v1/fine_tuning/jobs";
 const ONE = `${PATH}/{fine_tuning_job_id}`;
@@ -43,13 +43,14 @@ function jobQueryOf(c: ServiceRequest) {
 }
 
 /** Creates the routes that create, list, read, follow and control fine-tuning jobs. */
-export function fineTuningRoutes(context: ServiceContext): Route[] {
-  const { store, jobs } = context;
-  const read = (c: ServiceRequest) => getFineTuningJob(store, pathParameter(c, "fine_tuning_job_id"));
-  const control = (c: ServiceRequest, change: (trainingJobId: string) => Promise<JobRow>) =>
+export function fineTuningRoutes(context: RouteContext): Route[] {
+  const { jobs } = context;
+  const storeOf = (c: ServiceRequest) => context.of(c).store;
+  const read = (c: ServiceRequest) => getFineTuningJob(storeOf(c), pathParameter(c, "fine_tuning_job_id"));
+  const control = (c: ServiceRequest, change: (job: JobRow) => Promise<JobRow>) =>
     read(c)
-      .then(async ({ row }) => ({ row, job: await change(row.training_job_id) }))
-      .then(async (stored) => c.json(await jobToWire(store, stored)));
+      .then(async ({ row, job }) => ({ row, job: await change(job) }))
+      .then(async (stored) => c.json(await jobToWire(storeOf(c), stored)));
   const action = { ...common, method: "POST", answer: fineTuningJob } as const;
   return [
     {
@@ -57,6 +58,7 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: PATH,
       id: "createFineTuningJob",
+      access: ["train"],
       summary: "Fine-tune a model on an uploaded file",
       description: "The lines of the files, and the grader of a reinforcement job, are checked before the request is answered.",
       isIdempotent: true,
@@ -65,7 +67,8 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
       errors: [404],
       handle: async (c) => {
         const { value, digest } = await readJson(c, "fineTuning", context.work.bodies);
-        return create(c, store, { digest, prepare: () => prepareFineTuningJob(context, value) });
+        const own = context.of(c);
+        return create(c, own.store, { digest, prepare: () => prepareFineTuningJob(own, value) });
       },
     },
     {
@@ -73,12 +76,13 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: PATH,
       id: "listFineTuningJobs",
+      access: ["train", "read"],
       summary: "List fine-tuning jobs, newest first",
       query: fineTuningJobQuery,
       answer: fineTuningJobList,
       handle: async (c) => {
-        const { rows, hasMore } = await pageOfFineTuningJobs(store, jobQueryOf(c));
-        const data = await Promise.all(rows.map((stored) => jobToWire(store, stored)));
+        const { rows, hasMore } = await pageOfFineTuningJobs(storeOf(c), jobQueryOf(c));
+        const data = await Promise.all(rows.map((stored) => jobToWire(storeOf(c), stored)));
         return c.json(pageBody(data, hasMore) satisfies FineTuningJobList);
       },
     },
@@ -87,45 +91,50 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: ONE,
       id: "getFineTuningJob",
+      access: ["train", "read"],
       summary: "Read a fine-tuning job",
       answer: fineTuningJob,
-      handle: async (c) => c.json(await jobToWire(store, await read(c))),
+      handle: async (c) => c.json(await jobToWire(storeOf(c), await read(c))),
     },
     {
       ...action,
       path: `${ONE}/cancel`,
       id: "cancelFineTuningJob",
+      access: ["train"],
       summary: "Cancel a fine-tuning job that is not over",
       description: "Checkpoints that the job has made stay. Cancelling again has no effect.",
-      handle: (c) => control(c, (id) => jobs.cancel(id)),
+      handle: (c) => control(c, (job) => jobs.cancel(job)),
     },
     {
       ...action,
       path: `${ONE}/pause`,
       id: "pauseFineTuningJob",
+      access: ["train"],
       summary: "Stop a fine-tuning job after its current step",
       description: "The progress of the job is committed. A paused job has the state `queued`, also after a restart, until it is resumed.",
-      handle: (c) => control(c, (id) => jobs.pause(id)),
+      handle: (c) => control(c, (job) => jobs.pause(job)),
     },
     {
       ...action,
       path: `${ONE}/resume`,
       id: "resumeFineTuningJob",
+      access: ["train"],
       summary: "Continue a paused fine-tuning job",
-      handle: (c) => control(c, (id) => jobs.resume(id)),
+      handle: (c) => control(c, (job) => jobs.resume(job)),
     },
     {
       ...common,
       method: "GET",
       path: `${ONE}/events`,
       id: "listFineTuningJobEvents",
+      access: ["train", "read"],
       summary: "List the events of a fine-tuning job, newest first",
       query: newestFirstQuery,
       answer: fineTuningJobEventList,
       handle: async (c) => {
         const { after, limit } = readQuery(c, newestFirstQuery);
         const stored = await read(c);
-        const { rows, hasMore } = await pageOfNewestEvents(store, stored.job.id, { after: eventCursor(after), limit });
+        const { rows, hasMore } = await pageOfNewestEvents(storeOf(c), stored.job.id, { after: eventCursor(after), limit });
         const events = rows.map((event) => eventToWire(event, stored));
         return c.json(pageBody(events, hasMore) satisfies FineTuningJobEventList);
       },
@@ -135,13 +144,14 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: `${ONE}/checkpoints`,
       id: "listFineTuningJobCheckpoints",
+      access: ["train", "read"],
       summary: "List the checkpoints of a fine-tuning job, newest first",
       query: newestFirstQuery,
       answer: fineTuningJobCheckpointList,
       handle: async (c) => {
         const query = readQuery(c, newestFirstQuery);
         const stored = await read(c);
-        const checkpoints = (await checkpointsOfJob(store, stored.job.id)).map((alias) => checkpointToWire(alias, stored));
+        const checkpoints = (await checkpointsOfJob(storeOf(c), stored.job.id)).map((alias) => checkpointToWire(alias, stored));
         const { rows, hasMore } = pageOfList(checkpoints, query, "a checkpoint of this job");
         return c.json(pageBody(rows, hasMore) satisfies FineTuningJobCheckpointList);
       },

@@ -11,8 +11,8 @@ import { checkGrader, parseGrader } from "../../graders/check.ts";
 import { runGraderWith } from "../../graders/run.ts";
 import { completeWith } from "../dialects/complete.ts";
 import type { DialectContext } from "../dialects/handler.ts";
-import { presentedKey } from "../http/auth.ts";
 import { readJson } from "../http/body.ts";
+import { principalOf } from "../http/principal.ts";
 import type { Route } from "../openapi/route.ts";
 import type { ServiceWork } from "./context.ts";
 
@@ -28,6 +28,7 @@ export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<
       ...common,
       path: `${PATH}/run`,
       id: "runGrader",
+      access: ["train", "sample"],
       summary: "Score a sample with a grader",
       description: "A failure of the grader is part of the answer, in `metadata.errors`, with the reward 0.",
       body: runGraderRequest,
@@ -35,7 +36,7 @@ export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<
       handle: async (c) => {
         const { value } = await readJson(c, "graderRun", bodies);
         const grader = parseGrader(value.grader, at);
-        const complete = completeWith(context, presentedKey(c.env.incoming.headers) ?? "");
+        const complete = completeWith(context, principalOf(c));
         const input = { item: value.item, sample: { output_text: value.model_sample } };
         const options = { complete, similarity: graders.similarity, signal: c.req.raw.signal };
         return c.json((await runGraderWith(grader, input, options)) satisfies GraderRun);
@@ -45,6 +46,7 @@ export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<
       ...common,
       path: `${PATH}/validate`,
       id: "validateGrader",
+      access: ["train", "sample"],
       summary: "Check a grader without running it",
       body: validateGraderRequest,
       answer: validatedGrader,

@@ -17,7 +17,7 @@ const LOW_SPACE: HealthReport["storage"] = {
  * sampled. `GET /ping` is the same under the name of other servers, and `GET /version` returns the version of the package.
  */
 export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "engine" | "upstream" | "space">): Route[] {
-  const common = { method: "GET", tag: "Service", isPublic: true, isExtension: true } as const;
+  const common = { method: "GET", tag: "Service", access: "public", isExtension: true } as const;
   const spec = {
     ...common,
     path: "/health",

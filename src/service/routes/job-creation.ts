@@ -42,7 +42,7 @@ export async function prepareRl(context: ServiceContext, { head, accept }: OpenR
       await requireStart(transaction, await getModel(transaction, model.id));
       await insertJob(transaction, {
         id,
-        modelId: model.id,
+        model,
         type: "rl",
         config: { experimental_config: config, warnings } satisfies RlJobConfig,
         digests,
@@ -124,7 +124,7 @@ function datasetJob(
       await check?.(transaction, start);
       // The artifacts may have been deleted since they were read.
       for (const read of validation === null ? [artifact] : [artifact, validation.artifact]) await getArtifact(transaction, read.id);
-      await insertJob(transaction, { id, modelId: model.id, ...job });
+      await insertJob(transaction, { id, model, ...job });
       return { id };
     },
     afterwards: () => jobs.wake(),

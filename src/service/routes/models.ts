@@ -1,7 +1,7 @@
 import { logFailure } from "../common/logger.ts";
 import { createHash, randomUUID } from "node:crypto";
 import { z } from "zod";
-import { ConflictError, UnsupportedError } from "../../base/errors.ts";
+import { ConflictError, ForbiddenError, UnsupportedError } from "../../base/errors.ts";
 import {
   addBaseModelRequest,
   baseModelName,
@@ -17,19 +17,21 @@ import {
   type ModelList,
 } from "../../base/schema/index.ts";
 import { readJson, readQuery } from "../http/body.ts";
+import { isAdministrator, principalOf } from "../http/principal.ts";
 import { modelBytes } from "../checkpoints/disk-use.ts";
 import { insertModel } from "../checkpoints/insert-model.ts";
 import { prepareOrigin } from "../checkpoints/origin.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RouteContext, ServiceContext } from "./context.ts";
 import { modelDirectory } from "../disk/stored-path.ts";
 import { removeWhole } from "../disk/files.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { create, type Creation } from "../http/idempotency.ts";
-import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../common/names.ts";
+import { pathOf, type QualifiedName } from "../common/names.ts";
 import { liveJobs } from "../store/jobs.ts";
 import { findModel, getModel, pageOfModels } from "../store/models.ts";
 import { pageBody } from "../store/paging.ts";
 import type { ModelRow, Store } from "../store/tables.ts";
+import { entityFor, requireAllModels } from "../store/visibility.ts";
 
 function toWire({ id, entity, project, name, base_model, lora }: ModelRow): Model {
   return { id, entity, project, name, base_model, run_id: null, lora: lora === null ? null : (JSON.parse(lora) as LoraConfig) };
@@ -47,13 +49,14 @@ const tag = "Models";
 const BASE_MODELS = { tag, path: "/v1/preview/base-models", isExtension: true } as const;
 
 /** Creates the routes that list and add base models, and that create, list and delete trainable models. */
-export function modelRoutes(context: ServiceContext): Route[] {
+export function modelRoutes(context: RouteContext): Route[] {
   const { bases, work } = context;
   return [
     {
       ...BASE_MODELS,
       method: "GET",
       id: "listBaseModels",
+      access: ["train", "sample", "read"],
       summary: "List the base models that can be trained",
       answer: z.array(z.string()),
       handle: (c) => c.json([...bases.ids]),
@@ -62,6 +65,7 @@ export function modelRoutes(context: ServiceContext): Route[] {
       ...BASE_MODELS,
       method: "POST",
       id: "addBaseModel",
+      access: ["train"],
       summary: "Fetch and check a base model, and give it an identifier",
       description: "The identifier is known until the service stops.",
       body: addBaseModelRequest,
@@ -69,13 +73,19 @@ export function modelRoutes(context: ServiceContext): Route[] {
       errors: [404, 409],
       handle: async (c) => {
         const { value } = await readJson(c, "baseModel", work.bodies);
-        return c.json({ id: await bases.add(value.source, value.id ?? null) });
+        const id = value.id ?? null;
+        if (id !== null && !isAdministrator(principalOf(c)))
+          throw new ForbiddenError("Identifiers of base models are the same for all entities: an administrator of the service adds them. Leave `id` out", {
+            param: "id",
+          });
+        return c.json({ id: await bases.add(value.source, id) });
       },
     },
     {
       method: "POST",
       path: "/v1/preview/models",
       id: "createModel",
+      access: ["train"],
       tag,
       summary: "Create a trainable model",
       isIdempotent: true,
@@ -84,26 +94,29 @@ export function modelRoutes(context: ServiceContext): Route[] {
       errors: [404, 409],
       handle: async (c) => {
         const { value, digest } = await readJson(c, "model", work.bodies);
-        return create(c, context.store, { digest, prepare: () => prepareModel(context, value) });
+        const own = context.of(c);
+        return create(c, own.store, { digest, prepare: () => prepareModel(own, value) });
       },
     },
     {
       method: "GET",
       path: "/v1/preview/models",
       id: "listModels",
+      access: ["train", "read"],
       tag,
       summary: "List the trainable models, newest first",
       isExtension: true,
       query: modelQuery,
       answer: modelList,
       handle: async (c) => {
-        const { rows, hasMore } = await pageOfModels(context.store, readQuery(c, modelQuery));
+        const { store, directory } = context.of(c);
+        const { rows, hasMore } = await pageOfModels(store, readQuery(c, modelQuery));
         const data = rows.map(async (row) => ({
           ...toWire(row),
           created_at: row.created_at,
           latest_step: row.latest_step,
           checkpoints: row.checkpoints,
-          bytes: await modelBytes(context.directory, context.store, row.id),
+          bytes: await modelBytes(directory, store, row.id),
         }));
         return c.json(pageBody(await Promise.all(data), hasMore) satisfies ModelList);
       },
@@ -112,11 +125,12 @@ export function modelRoutes(context: ServiceContext): Route[] {
       method: "DELETE",
       path: "/v1/preview/models/{model_id}",
       id: "deleteModel",
+      access: ["train"],
       tag,
       summary: "Delete a model with its checkpoints",
       description: "Jobs of the model that are not over are cancelled first.",
       answer: deleteModelResponse,
-      handle: async (c) => c.json(await deleteModel(context, pathParameter(c, "model_id"))),
+      handle: async (c) => c.json(await deleteModel(context.of(c), pathParameter(c, "model_id"))),
     },
   ];
 }
@@ -131,10 +145,11 @@ function requireOffered({ engine }: ServiceContext, lora: LoraConfig | null): vo
 
 /** Validates a request for a model and prepares its step 0; or, with `return_existing`, finds the model. */
 async function prepareModel(context: ServiceContext, asked: CreateModelRequest): Promise<Creation> {
+  requireAllModels(context.store, "the creation of models");
   const request: CreateModelRequest = { ...asked, base_model: context.bases.canonical(asked.base_model) };
-  const name: QualifiedName = { entity: request.entity ?? DEFAULT_ENTITY, project: request.project, name: request.name };
+  const name: QualifiedName = { entity: entityFor(context.store, request.entity, "entity"), project: request.project, name: request.name };
   const findExisting = async (store: Store): Promise<ModelRow | undefined> => {
-    const model = await findModel(store, name);
+    const model = await findModel(store, name, "entity");
     if (model === undefined || request.return_existing === true) return model;
     throw new ConflictError(`Model '${pathOf(name)}' exists already. Choose another name, or pass \`return_existing: true\``, {
       param: "name",
@@ -172,7 +187,7 @@ export async function deleteModel({ store, jobs, policies, directory, space }: S
   for (;;) {
     for (const job of await liveJobs(store, model.id)) {
       // A job that has just ended cannot be cancelled and needs no cancellation.
-      await jobs.cancel(job.id).catch((error: unknown) => {
+      await jobs.cancel(job).catch((error: unknown) => {
         if (!(error instanceof ConflictError)) throw error;
       });
     }

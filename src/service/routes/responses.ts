@@ -8,8 +8,8 @@ import {
   type DeletedResponse,
   type ResponsesItemList,
 } from "../../base/schema/index.ts";
-import { presentedKey } from "../http/auth.ts";
 import { readQuery, type ServiceRequest } from "../http/body.ts";
+import { principalOf } from "../http/principal.ts";
 import { answerDialect, type DialectContext } from "../dialects/handler.ts";
 import { inputItemsOf, requireResponse, responsesDialect } from "../dialects/responses.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
@@ -21,10 +21,10 @@ import { StoredResponses } from "../store/responses.ts";
 const common = { tag: "Chat", isExtension: true, isForSessions: true } as const;
 
 /** Creates `POST /v1/responses`, `GET` and `DELETE` of `/v1/responses/{response_id}`, and `GET` of its `input_items`. */
-export function responsesRoutes(context: DialectContext, sessions: StoredSessions): Route[] {
-  const stored = new StoredResponses(sessions.store);
-  const dialect = responsesDialect(stored, (credential) => sessions.ownerOf(credential));
-  const caller = (c: ServiceRequest): Promise<string> => sessions.ownerOf(presentedKey(c.env.incoming.headers) ?? "");
+export function responsesRoutes(context: DialectContext, { store }: Pick<StoredSessions, "store">): Route[] {
+  const stored = new StoredResponses(store);
+  const dialect = responsesDialect(stored);
+  const owner = (c: ServiceRequest): string => principalOf(c).owner;
   return [
     {
       ...CHAT_ROUTE,
@@ -42,10 +42,11 @@ export function responsesRoutes(context: DialectContext, sessions: StoredSession
       method: "GET",
       path: "/v1/responses/{response_id}",
       id: "getResponse",
+      access: ["sample", "read"],
       summary: "Get a stored response",
       answer: responsesAnswer,
       handle: async (c) => {
-        const { response } = await requireResponse(stored, await caller(c), pathParameter(c, "response_id"), "response_id");
+        const { response } = await requireResponse(stored, owner(c), pathParameter(c, "response_id"), "response_id");
         return new Response(response, { headers: { "content-type": "application/json" } });
       },
     },
@@ -54,6 +55,7 @@ export function responsesRoutes(context: DialectContext, sessions: StoredSession
       method: "GET",
       path: "/v1/responses/{response_id}/input_items",
       id: "listInputItems",
+      access: ["sample", "read"],
       summary: "List the items that the model read for a stored response",
       description: "The items of the responses that the request continued, and of the request.",
       query: responsesItemQuery,
@@ -61,7 +63,7 @@ export function responsesRoutes(context: DialectContext, sessions: StoredSession
       errors: [404],
       handle: async (c) => {
         const query = readQuery(c, responsesItemQuery);
-        const items = await inputItemsOf(stored, await caller(c), pathParameter(c, "response_id"));
+        const items = await inputItemsOf(stored, owner(c), pathParameter(c, "response_id"));
         const { rows, hasMore } = pageOfList(query.order === "asc" ? items : items.toReversed(), query, "an item of this response");
         return c.json(pageBody(rows, hasMore) satisfies ResponsesItemList);
       },
@@ -71,12 +73,13 @@ export function responsesRoutes(context: DialectContext, sessions: StoredSession
       method: "DELETE",
       path: "/v1/responses/{response_id}",
       id: "deleteResponse",
+      access: ["sample"],
       summary: "Delete a stored response",
       description: "Later responses that continue it keep its items, and can still be continued.",
       answer: deletedResponse,
       handle: async (c) => {
-        const { id } = await requireResponse(stored, await caller(c), pathParameter(c, "response_id"), "response_id");
-        await stored.delete(await caller(c), id);
+        const { id } = await requireResponse(stored, owner(c), pathParameter(c, "response_id"), "response_id");
+        await stored.delete(owner(c), id);
         return Response.json({ id, object: "response", deleted: true } satisfies DeletedResponse);
       },
     },

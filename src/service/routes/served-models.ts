@@ -9,14 +9,16 @@ import {
   type ServedModel,
   type ServedModelList,
 } from "../../base/schema/index.ts";
-import type { ServiceContext } from "./context.ts";
+import type { ServiceRequest } from "../http/body.ts";
+import { principalOf } from "../http/principal.ts";
+import type { RouteContext } from "./context.ts";
 import { deleteModel } from "./models.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { pathOf, stepName } from "../common/names.ts";
 import { isAlias, listAliases } from "../store/aliases.ts";
 import { listModels } from "../store/models.ts";
 
-/** Returns the permissions of the service's single key. `id` does not change between requests. */
+/** Returns the permissions of a key with all scopes. `id` does not change between requests. */
 function permissionOf(id: string, created: number, { allowsTraining }: { readonly allowsTraining: boolean }): ModelPermission {
   return {
     id: `modelperm-${createHash("sha256").update(id).digest("hex").slice(0, 16)}`,
@@ -46,8 +48,8 @@ type Size = Pick<ServedModel, "max_model_len" | "parameters">;
  * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`, then the names of
  * fine-tuned models and their checkpoints; and `GET /v1/models/{model}`, an entry of this list. Other steps are not listed.
  */
-export function servedModelRoutes(context: ServiceContext): Route[] {
-  const { engine, bases, upstream, store } = context;
+export function servedModelRoutes(context: RouteContext): Route[] {
+  const { engine, bases, upstream } = context;
   const startedSeconds = toSeconds(Date.now());
 
   /** Returns the size of a base model; nulls if the model is not on this machine, because listing must not fetch models. */
@@ -63,10 +65,13 @@ export function servedModelRoutes(context: ServiceContext): Route[] {
     }
   }
 
-  async function listServed(): Promise<ServedModel[]> {
+  async function listServed(c: ServiceRequest): Promise<ServedModel[]> {
+    const { store } = context.of(c);
     const trainable = bases.ids;
     const models = (await listModels(store)).filter((model) => model.latest_step !== null);
-    const untrained = [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
+    // A key for one model does not permit base models.
+    const hasBases = principalOf(c).visibility.modelId === null;
+    const untrained = !hasBases ? [] : [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
     const sizes = new Map<string, Size>();
     for (const base of new Set([...untrained, ...models.map((model) => model.base_model)])) sizes.set(base, await sizeOf(base));
     const entry = (id: string, created: number, source: Pick<ServedModel, "owned_by" | "root" | "parent">): ServedModel => ({
@@ -96,19 +101,21 @@ export function servedModelRoutes(context: ServiceContext): Route[] {
       ...common,
       path: "/v1/models",
       id: "listServedModels",
+      access: ["train", "sample", "read"],
       summary: "List the models that can be sampled",
       answer: servedModelList,
-      handle: async (c) => c.json({ object: "list", data: await listServed() } satisfies ServedModelList),
+      handle: async (c) => c.json({ object: "list", data: await listServed(c) } satisfies ServedModelList),
     },
     {
       ...common,
       ...one,
       id: "getServedModel",
+      access: ["train", "sample", "read"],
       summary: "Get a model that can be sampled",
       answer: servedModel,
       handle: async (c) => {
         const id = pathParameter(c, "model");
-        const found = (await listServed()).find((model) => model.id === id);
+        const found = (await listServed(c)).find((model) => model.id === id);
         if (found !== undefined) return c.json(found);
         throw new NotFoundError(`Model '${id}' does not exist. GET /v1/models lists the models that can be sampled`, { param: "model" });
       },
@@ -118,15 +125,17 @@ export function servedModelRoutes(context: ServiceContext): Route[] {
       ...one,
       method: "DELETE",
       id: "deleteServedModel",
+      access: ["train"],
       summary: "Delete a fine-tuned model with its checkpoints",
       description: "The model is named as the fine-tuning job names it, without a checkpoint. Other models have routes of their own.",
       answer: deletedServedModel,
       errors: [400],
       handle: async (c) => {
         const id = pathParameter(c, "model");
-        const alias = (await listAliases(store)).find(({ name }) => name === id);
+        const own = context.of(c);
+        const alias = (await listAliases(own.store)).find(({ name }) => name === id);
         if (alias?.job_step !== null) throw undeletableError(id, alias === undefined);
-        await deleteModel(context, alias.model_id);
+        await deleteModel(own, alias.model_id);
         return c.json({ id, object: "model", deleted: true } satisfies DeletedServedModel);
       },
     },

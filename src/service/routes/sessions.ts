@@ -17,15 +17,15 @@ import {
   type SessionWithTrajectory,
 } from "../../base/schema/index.ts";
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RouteContext } from "./context.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { recordedTrajectory } from "../sessions/recorded-trajectory.ts";
 import { requireOpen } from "../sessions/sessions.ts";
 import { pageBody } from "../store/paging.ts";
-import { pageOfSessions } from "../store/sessions.ts";
+import { getSession, pageOfSessions } from "../store/sessions.ts";
 import type { SessionRow } from "../store/tables.ts";
-import { isSessionKey } from "../sessions/keys.ts";
-import { presentedKey } from "../http/auth.ts";
+import { principalOf } from "../http/principal.ts";
+import { entityFor } from "../store/visibility.ts";
 
 const PATH = "/v1/preview/sessions";
 const ONE = `${PATH}/{session_id}`;
@@ -39,7 +39,7 @@ function statusOf({ finished_at: finished, open_until: until }: SessionRow): Ses
 /** Converts a session. Only the answer to its creation has the key, of which the service stores a hash. */
 function toWire(row: SessionRow, c: ServiceRequest, key: string | null = null): Session {
   const { origin } = new URL(c.req.url);
-  const { last_seq: _last, key: _hash, metrics, metadata, sampling_defaults: defaults, sampling_overrides: overrides, ...rest } = row;
+  const { last_seq: _last, key: _hash, entity: _entity, model_id: _model, metrics, metadata, sampling_defaults: defaults, sampling_overrides: overrides, ...rest } = row;
   return {
     ...rest,
     key,
@@ -59,12 +59,14 @@ function toWire(row: SessionRow, c: ServiceRequest, key: string | null = null): 
 }
 
 /** Creates the routes of sessions: create, list, read, score, finish, delete. All are extensions of the interface. */
-export function sessionRoutes(context: ServiceContext): Route[] {
-  const { store, sessions, space, policies, work } = context;
-  const idOf = (c: ServiceRequest) => pathParameter(c, "session_id");
-  /** With its own key, a session changes its score only while it is open. */
-  const checkOpen = async (c: ServiceRequest): Promise<void> => {
-    if (isSessionKey(presentedKey(c.env.incoming.headers) ?? "")) requireOpen(await sessions.get(idOf(c)));
+export function sessionRoutes(context: RouteContext): Route[] {
+  const { sessions, space, policies, work } = context;
+  const find = (c: ServiceRequest): Promise<SessionRow> => getSession(context.of(c).store, pathParameter(c, "session_id"));
+  /** Finds a session to score. With its own key, a session changes its score only while it is open. */
+  const findScored = async (c: ServiceRequest): Promise<SessionRow> => {
+    const row = await find(c);
+    if (principalOf(c).sessionKey !== null) requireOpen(row);
+    return row;
   };
   return [
     {
@@ -72,6 +74,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: PATH,
       id: "createSession",
+      access: ["sample"],
       summary: "Create a session for an agent of any kind",
       description: "Every request with the key of the session samples its model and becomes part of its trajectory.",
       body: createSessionRequest,
@@ -80,9 +83,11 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       handle: async (c) => {
         const { value } = await readJson(c, "session", work.bodies);
         await space.requireSpace();
-        const lease = await policies.resolvePolicy(value.model, { signal: c.req.raw.signal });
+        const lease = await policies.resolvePolicy(value.model, principalOf(c).visibility, { signal: c.req.raw.signal });
         lease.release();
-        const { row, key } = await sessions.create(value);
+        // An administrator creates a session for the owner of the model.
+        const entity = lease.model?.entity ?? entityFor(context.of(c).store, null, "model");
+        const { row, key } = await sessions.create(value, { entity, model_id: lease.model?.id ?? null });
         return c.json({ ...toWire(row, c, key), key } satisfies CreatedSession);
       },
     },
@@ -91,11 +96,12 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: PATH,
       id: "listSessions",
+      access: ["sample", "read"],
       summary: "List sessions, newest first",
       query: sessionQuery,
       answer: sessionList,
       handle: async (c) => {
-        const { rows, hasMore } = await pageOfSessions(store, readQuery(c, sessionQuery));
+        const { rows, hasMore } = await pageOfSessions(context.of(c).store, readQuery(c, sessionQuery));
         return c.json(
           pageBody(
             rows.map((row) => toWire(row, c)),
@@ -109,15 +115,16 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: ONE,
       id: "getSession",
+      access: ["sample", "read"],
       summary: "Read a session with its trajectory",
       description: "With `wait`, the answer is delayed until the session is no longer open.",
       query: sessionReadQuery,
       answer: sessionWithTrajectory,
       handle: async (c) => {
         const { trajectory, wait: waitSeconds } = readQuery(c, sessionReadQuery);
-        if (waitSeconds > 0) await sessions.untilOver(idOf(c), waitSeconds * 1000, c.req.raw.signal);
-        const row = await sessions.get(idOf(c));
-        const recorded = trajectory === "omit" ? null : await recordedTrajectory(store, row);
+        if (waitSeconds > 0) await sessions.untilOver(await find(c), waitSeconds * 1000, c.req.raw.signal);
+        const row = await find(c);
+        const recorded = trajectory === "omit" ? null : await recordedTrajectory(sessions.store, row);
         return c.json({ ...toWire(row, c), trajectory: recorded } satisfies SessionWithTrajectory);
       },
     },
@@ -126,6 +133,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: `${ONE}/reward`,
       id: "setSessionReward",
+      access: ["sample"],
       summary: "Set the reward",
       description: "Replaces an earlier reward.",
       isForSessions: true,
@@ -134,8 +142,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       errors: [403],
       handle: async (c) => {
         const { value } = await readJson(c, "sessionReward", work.bodies);
-        await checkOpen(c);
-        return c.json(toWire(await sessions.score(idOf(c), value), c));
+        return c.json(toWire(await sessions.score(await findScored(c), value), c));
       },
     },
     {
@@ -143,6 +150,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: `${ONE}/metrics`,
       id: "addSessionMetrics",
+      access: ["sample"],
       summary: "Add metrics",
       description: "Replaces earlier values of the same names.",
       isForSessions: true,
@@ -151,8 +159,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       errors: [403],
       handle: async (c) => {
         const { value } = await readJson(c, "sessionMetrics", work.bodies);
-        await checkOpen(c);
-        return c.json(toWire(await sessions.score(idOf(c), value), c));
+        return c.json(toWire(await sessions.score(await findScored(c), value), c));
       },
     },
     {
@@ -160,6 +167,7 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: `${ONE}/finish`,
       id: "finishSession",
+      access: ["sample"],
       summary: "Finish a session, and cancel its running requests",
       description: "Sets reward and metrics, if given. Finishing again has no other effect.",
       isForSessions: true,
@@ -168,11 +176,8 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       errors: [403],
       handle: async (c) => {
         const { value } = await readJson(c, "sessionFinish", work.bodies);
-        if (value.reward !== undefined || value.metrics !== undefined) {
-          await checkOpen(c);
-          await sessions.score(idOf(c), value);
-        }
-        return c.json(toWire(await sessions.finish(idOf(c)), c));
+        if (value.reward !== undefined || value.metrics !== undefined) await sessions.score(await findScored(c), value);
+        return c.json(toWire(await sessions.finish(await find(c)), c));
       },
     },
     {
@@ -180,11 +185,12 @@ export function sessionRoutes(context: ServiceContext): Route[] {
       method: "DELETE",
       path: ONE,
       id: "deleteSession",
+      access: ["sample"],
       summary: "Delete a session with its trajectory",
       answer: deleteSessionResponse,
       handle: async (c) => {
-        const row = await sessions.get(idOf(c));
-        return c.json({ session_id: row.id, deleted_turns: await sessions.delete(row.id) });
+        const row = await find(c);
+        return c.json({ session_id: row.id, deleted_turns: await sessions.delete(row) });
       },
     },
   ];

@@ -18,7 +18,7 @@ import {
   type TrainingJobList,
 } from "../../base/schema/index.ts";
 import { readBytes, readJson, readQuery, type ServiceRequest } from "../http/body.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RouteContext, ServiceContext } from "./context.ts";
 import { create } from "../http/idempotency.ts";
 import { preparePreferences, prepareRl, prepareSft } from "./job-creation.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
@@ -61,15 +61,17 @@ function eventToWire(row: JobEventRow): JobEvent {
 }
 
 /** Creates the routes that create, read, follow and cancel training jobs. */
-export function trainingJobRoutes(context: ServiceContext): Route[] {
-  const { store, jobs, space } = context;
+export function trainingJobRoutes(context: RouteContext): Route[] {
+  const { jobs, space } = context;
   const idOf = (c: ServiceRequest) => pathParameter(c, "job_id");
+  const find = (c: ServiceRequest): Promise<JobRow> => getJob(context.of(c).store, idOf(c));
   const creation = { method: "POST", tag, isIdempotent: true, answer: createdJob, errors: [404, 409] } as const;
   return [
     {
       ...creation,
       path: PATH,
       id: "createRlJob",
+      access: ["train"],
       summary: "Train a model on trajectories: one step",
       body: createRlJobRequest,
       handle: async (c) => {
@@ -77,7 +79,8 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
         const sizeBytes = bytes.length;
         const accept = (request: OpenRlRequest) => {
           const { digest } = request.head;
-          return create(c, store, { digest, prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(context, request)) });
+          const own = context.of(c);
+          return create(c, own.store, { digest, prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(own, request)) });
         };
         return context.work.data.withRlRequest(bytes, accept, c.req.raw.signal);
       },
@@ -86,11 +89,13 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       ...creation,
       path: "/v1/preview/sft-training-jobs",
       id: "createSftJob",
+      access: ["train"],
       summary: "Train a model on an uploaded dataset",
       body: createSftJobRequest,
       handle: async (c) => {
         const { value, digest } = await readJson(c, "sft", context.work.bodies);
-        return create(c, store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(context, value)) });
+        const own = context.of(c);
+        return create(c, own.store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(own, value)) });
       },
     },
     {
@@ -98,11 +103,13 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       isExtension: true,
       path: "/v1/preview/preference-training-jobs",
       id: "createPreferenceJob",
+      access: ["train"],
       summary: "Train a model on an uploaded dataset of preference pairs",
       body: createPreferenceJobRequest,
       handle: async (c) => {
         const { value, digest } = await readJson(c, "preference", context.work.bodies);
-        return create(c, store, { digest, prepare: () => space.requireSpace().then(() => preparePreferences(context, value)) });
+        const own = context.of(c);
+        return create(c, own.store, { digest, prepare: () => space.requireSpace().then(() => preparePreferences(own, value)) });
       },
     },
     {
@@ -110,11 +117,12 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: PATH,
       id: "listJobs",
+      access: ["train", "read"],
       summary: "List jobs, newest first",
       query: jobQuery,
       answer: trainingJobList,
       handle: async (c) => {
-        const { rows, hasMore } = await pageOfJobs(store, readQuery(c, jobQuery));
+        const { rows, hasMore } = await pageOfJobs(context.of(c).store, readQuery(c, jobQuery));
         return c.json(pageBody(rows.map(toWire), hasMore) satisfies TrainingJobList);
       },
     },
@@ -122,33 +130,36 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: `${PATH}/{job_id}`,
       id: "getJob",
+      access: ["train", "read"],
       tag,
       summary: "Read a job",
       answer: trainingJob,
-      handle: async (c) => c.json(toWire(await getJob(store, idOf(c)))),
+      handle: async (c) => c.json(toWire(await find(c))),
     },
     {
       ...extension,
       method: "POST",
       path: `${PATH}/{job_id}/cancel`,
       id: "cancelJob",
+      access: ["train"],
       summary: "Cancel a job that is not over",
       description: "A cancelled job leaves no checkpoint. Cancelling again has no effect; a job that succeeded or failed answers 409.",
       answer: trainingJob,
       errors: [409],
-      handle: async (c) => c.json(toWire(await jobs.cancel(idOf(c)))),
+      handle: async (c) => c.json(toWire(await jobs.cancel(await find(c)))),
     },
     {
       ...extension,
       method: "GET",
       path: `${PATH}/{job_id}/tokens`,
       id: "getJobTokens",
+      access: ["train", "read"],
       summary: "Read the token report of an RL job",
       description: "For jobs that were created with `token_report: true` and are over.",
       answer: trainedTokens,
       handle: async (c) => {
         // Checks the job first, so that an unknown id gets its own error and never becomes a file name.
-        const job = await getJob(store, idOf(c));
+        const job = await find(c);
         const report = await readTokenReport(context.directory, context.files, job);
         return c.body(new Uint8Array(report), 200, { "content-type": "application/json" });
       },
@@ -158,33 +169,36 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       method: "DELETE",
       path: `${PATH}/{job_id}`,
       id: "deleteJob",
+      access: ["train"],
       summary: "Delete a job that is over, with its events and its token report",
       description: "The checkpoint of the job stays. A job that is queued or running answers 409.",
       answer: deleteJobResponse,
       errors: [409],
-      handle: async (c) => c.json(await deleteJob(context, idOf(c))),
+      handle: async (c) => c.json(await deleteJob(context.of(c), idOf(c))),
     },
     {
       ...extension,
       method: "DELETE",
       path: `${PATH}/{job_id}/tokens`,
       id: "deleteJobTokens",
+      access: ["train"],
       summary: "Delete the token report of a job that is over",
       answer: deleteTokensResponse,
       errors: [409],
-      handle: async (c) => c.json(await deleteTokens(context, idOf(c))),
+      handle: async (c) => c.json(await deleteTokens(context.of(c), idOf(c))),
     },
     {
       ...extension,
       method: "GET",
       path: `${PATH}/{job_id}/events`,
       id: "listJobEvents",
+      access: ["train", "read"],
       summary: "List the events of a job, oldest first",
       query: eventQuery,
       answer: jobEventList,
       handle: async (c) => {
         const query = readQuery(c, eventQuery);
-        return c.json(await eventsOf(context, idOf(c), { ...query, signal: c.req.raw.signal }));
+        return c.json(await eventsOf(context.of(c), idOf(c), { ...query, signal: c.req.raw.signal }));
       },
     },
   ];

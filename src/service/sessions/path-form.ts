@@ -1,27 +1,37 @@
 /** URLs with a session in their path, for agents that can be given a URL but no API key. */
 import { timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { presentedKey } from "../http/auth.ts";
+import { presentedKey, type Authentication } from "../http/auth.ts";
 import { findSession } from "../store/sessions.ts";
+import type { SessionRow } from "../store/tables.ts";
 import { hashSessionKey, isSessionKey } from "./keys.ts";
 import type { StoredSessions } from "./sessions.ts";
 
 const PREFIX = /^\/sessions\/(?<session>[^/?]+)(?<rest>\/[^?]*(?:\?.*)?)$/u;
 
+/** Credentials of requests with the id of a session in their path. */
+export interface PathCredentials {
+  /** The API key of the service. */
+  readonly apiKey: string;
+  /** Other API keys. */
+  readonly keys: { readonly authenticate: (key: string) => Promise<Authentication | null> };
+}
+
 /**
  * Returns a function that turns a request to `/sessions/{session}/…`, such as `/sessions/whs-…/v1/chat/completions`, into the request to
  * `/…` with the key of the session.
  *
- * `{session}` is the key of a session, and other keys of the request are ignored; or its id, and the request has the key of the session or
- * of the service. All other requests stay unchanged.
+ * `{session}` is the key of a session, and other keys of the request are ignored; or its id, and the request has the key of the session,
+ * of the service, or an API key that may sample for the session. All other requests stay unchanged.
  */
-export function sessionPaths(sessions: StoredSessions, apiKey: string): (request: IncomingMessage) => Promise<void> | undefined {
+export function sessionPaths(sessions: StoredSessions, { apiKey, keys }: PathCredentials): (request: IncomingMessage) => Promise<void> | undefined {
   const keyOf = async (id: string, { headers }: IncomingMessage): Promise<string | null> => {
     const presented = presentedKey(headers);
     const row = presented === undefined ? undefined : await findSession(sessions.store, id).catch(() => undefined);
     if (presented === undefined || row === undefined) return null;
     if (isEqual(presented, apiKey)) return sessions.keyForService(row, apiKey);
-    return isEqual(hashSessionKey(presented), row.key) ? presented : null;
+    if (isEqual(hashSessionKey(presented), row.key)) return presented;
+    return maySample(await keys.authenticate(presented), row) ? sessions.keyForService(row, apiKey) : null;
   };
   return (request) => {
     const groups = PREFIX.exec(request.url ?? "")?.groups;
@@ -36,6 +46,14 @@ export function sessionPaths(sessions: StoredSessions, apiKey: string): (request
     rewrite(session);
     return undefined;
   };
+}
+
+/** Whether an API key may send requests of a session. */
+function maySample(principal: Authentication | null, { entity, model_id: model }: SessionRow): boolean {
+  if (principal === null || "status" in principal) return false;
+  const { scopes, visibility } = principal;
+  const isVisible = (visibility.entity ?? entity) === entity && (visibility.modelId ?? model) === model;
+  return isVisible && (scopes.includes("sample") || scopes.includes("admin"));
 }
 
 function isEqual(a: string, b: string): boolean {

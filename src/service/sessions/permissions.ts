@@ -1,7 +1,8 @@
 /** Routes that the key of a session permits. */
-import type { KeyExceptions } from "../http/auth.ts";
+import type { Credentials } from "../http/auth.ts";
+import type { Principal } from "../http/principal.ts";
 import { isSessionKey } from "./keys.ts";
-import type { StoredSessions } from "./sessions.ts";
+import type { KnownSession, StoredSessions } from "./sessions.ts";
 
 /** Route as the permissions of a session see it. */
 export interface GuardedRoute {
@@ -17,25 +18,35 @@ function patternOf(path: string): RegExp {
   return new RegExp(`^${path.replaceAll(/\{(\w+)\}/gu, (_, name) => (name === "session_id" ? "(?<session>[^/]+)" : "[^/]+"))}$`, "u");
 }
 
+/** Returns the principal of a session key. All keys of a session have the same owner, which no other principal has. */
+function principalOfSession({ key: owner, entity }: KnownSession, sessionKey: string): Principal {
+  return { id: `sessions:${entity}`, visibility: { entity, modelId: null }, scopes: [], owner, sessionKey };
+}
+
 /**
- * Creates the `permits` of {@link requireKey}: the key of a session permits only the routes marked with `isForSessions`, and of routes with
- * a session's id only its own.
+ * Creates the credentials of sessions for {@link requireKey}: the key of a session permits only the routes marked with `isForSessions`, and
+ * of routes with a session's id only its own.
  */
-export function sessionPermissions(routes: readonly GuardedRoute[], sessions: Pick<StoredSessions, "idOfKey">): KeyExceptions["permits"] {
+export function sessionPermissions(
+  routes: readonly GuardedRoute[],
+  sessions: Pick<StoredSessions, "withKey">,
+): Credentials["keys"][number] {
   const permitted = routes
     .filter(({ isForSessions }) => isForSessions === true)
     .map(({ method, path }) => ({ method, pattern: patternOf(path) }));
   return async (c, key) => {
     if (!isSessionKey(key)) return null;
-    const own = await sessions.idOfKey(key);
+    const own = await sessions.withKey(key);
     if (own === undefined) return null;
     const { method, path } = c.req;
     for (const route of permitted) {
       const match = route.method === method ? route.pattern.exec(path) : null;
       if (match === null) continue;
       const id = match.groups?.["session"]?.toLowerCase();
-      return id === undefined || id === own ? true : "The key of a session permits changes of its own session alone";
+      if (id === undefined || id === own.id) return principalOfSession(own, key);
+      return { status: 403, reason: "The key of a session permits changes of its own session alone" };
     }
-    return `The key of a session permits sampling, its own stored responses, and reward, metrics and end of its own session; it does not permit ${method} ${path}`;
+    const reason = `The key of a session permits sampling, its own stored responses, and reward, metrics and end of its own session; it does not permit ${method} ${path}`;
+    return { status: 403, reason };
   };
 }

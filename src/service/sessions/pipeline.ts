@@ -4,48 +4,45 @@ import type { ChatCompletion, SessionSampling } from "../../base/schema/index.ts
 import { findTurn, markDelivered, type TurnKey } from "../store/sessions.ts";
 import type { SessionRow, SessionTurnRow } from "../store/tables.ts";
 import { chunkStream, type ChunkSource } from "../chat/answer/chunk-source.ts";
+import type { Principal } from "../http/principal.ts";
 import type { ChatAnswer, ChatCall, ChatPipeline, RenderCall } from "../chat/pipeline.ts";
 import type { WholeAnswer } from "../chat/answer/whole-answer.ts";
 import { clientGone } from "../chat/request/client-signal.ts";
 import { onceAborted } from "../../base/util/abort.ts";
 import { recordedAnswer, withoutUnasked } from "./answers.ts";
 import { withTokenLimit, type Asked, type SessionFields } from "../chat/request/effective-request.ts";
-import { isSessionKey } from "./keys.ts";
 import type { RunningTurn } from "./running-turn.ts";
 import { requireOpen, type StoredSessions } from "./sessions.ts";
 import { TurnStream } from "./turn-stream.ts";
 
-/** Credential of all sessions in the inner pipeline: sampled ids share one memory, and the sessions are separate conversations in it. */
-const SESSIONS = "sessions";
-
 /**
- * Adds sessions to a pipeline. A call with the key of a session samples the session's model with its fields and becomes one of its turns;
+ * Adds sessions to a pipeline. A call of a session key samples the session's model with its fields and becomes one of its turns;
  * a repeated call is answered from the record. Other calls pass unchanged.
  *
  * @throws ForbiddenError `E_FORBIDDEN` from `complete` if the session is finished or at a limit.
  */
 export function sessionPipeline(inner: ChatPipeline, sessions: StoredSessions): ChatPipeline {
-  const sessionOf = async (credential: string): Promise<SessionRow | undefined> => {
-    if (!isSessionKey(credential)) return undefined;
-    const row = await sessions.ofKey(credential);
+  const sessionOf = async ({ sessionKey }: Principal): Promise<SessionRow | undefined> => {
+    if (sessionKey === null) return undefined;
+    const row = await sessions.ofKey(sessionKey);
     if (row === undefined) throw new ForbiddenError("The session of this key has expired or was deleted. Create another session");
     return row;
   };
   return {
-    requireRoom(credential) {
-      if (!isSessionKey(credential)) inner.requireRoom(credential);
+    requireRoom(principal) {
+      if (principal.sessionKey === null) inner.requireRoom(principal);
     },
-    async readOptions(credential) {
-      const session = await sessionOf(credential);
-      const options = await inner.readOptions(credential);
+    async readOptions(principal) {
+      const session = await sessionOf(principal);
+      const options = await inner.readOptions(principal);
       return session === undefined ? options : { ...options, session: fieldsOf(session) };
     },
     async complete(call) {
-      const session = await sessionOf(call.credential);
+      const session = await sessionOf(call.principal);
       return session === undefined ? inner.complete(call) : complete(inner, sessions, session, call);
     },
     async render(call) {
-      const session = await sessionOf(call.credential);
+      const session = await sessionOf(call.principal);
       return inner.render(session === undefined ? call : innerCall(call, session));
     },
     explain: (error) => inner.explain(error),
@@ -63,9 +60,9 @@ function fieldsOf(session: SessionRow): SessionFields {
   };
 }
 
-/** Returns the call for the inner pipeline, where the session is a conversation. */
+/** Returns the call for the inner pipeline, where the session is a conversation: the sampled ids of all sessions share one memory. */
 function innerCall<C extends RenderCall>(call: C, session: SessionRow): C {
-  return { ...call, credential: SESSIONS, conversation: session.id };
+  return { ...call, conversation: session.id };
 }
 
 /** Samples and records a request of a session, or answers a repeated one from the record. */

@@ -1,6 +1,6 @@
 /** Sessions: their rows in the database, and the requests that run now. */
-import { createHash, randomUUID } from "node:crypto";
-import { ForbiddenError, NotFoundError } from "../../base/errors.ts";
+import { randomUUID } from "node:crypto";
+import { ForbiddenError } from "../../base/errors.ts";
 import type { CreateSessionRequest } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
 import { deferred } from "../../base/util/deferred.ts";
@@ -10,6 +10,7 @@ import {
   deleteSession,
   findSession,
   findSessionByKey,
+  getSession,
   insertSession,
   updateSession,
   type NewTurn,
@@ -17,7 +18,7 @@ import {
   type TurnKey,
 } from "../store/sessions.ts";
 import type { SessionRow, Store } from "../store/tables.ts";
-import { createSessionKey, hashSessionKey, isSessionKey, serviceKeyOfSession } from "./keys.ts";
+import { createSessionKey, hashSessionKey, serviceKeyOfSession } from "./keys.ts";
 import { RunningTurn } from "./running-turn.ts";
 import { TokenReservations, type TokenDemand } from "./token-reservations.ts";
 import { TurnWriter } from "./turn-writer.ts";
@@ -32,6 +33,12 @@ const MAX_COUNTS = 10_000;
 const MAX_FAILURES = 10_000;
 /** Limits of a session that its creation does not set. */
 const DEFAULTS = { maxRequests: 1000, maxSeconds: 3600, expiresInSeconds: 86_400 };
+
+/** Columns of a session that authorize a request with its key. */
+export type KnownSession = Pick<SessionRow, "id" | "key" | "entity" | "expires_at">;
+
+/** Owner of a new session, and the model that it samples. */
+export type SessionOwner = Pick<SessionRow, "entity" | "model_id">;
 
 /** Requests of one session that run now. */
 interface Activity {
@@ -49,7 +56,7 @@ export class StoredSessions {
   readonly #writer: TurnWriter;
   readonly #graceMs: number;
   /** Sessions by hash of their key, so that authorization needs no query. */
-  readonly #keys = new Lru<string, Pick<SessionRow, "id" | "expires_at">>({ maxEntries: MAX_KEYS });
+  readonly #keys = new Lru<string, KnownSession>({ maxEntries: MAX_KEYS });
   /** Callbacks that end the calls of {@link untilOver}, by session. */
   readonly #waiting = new Map<string, Set<() => void>>();
   #isClosed = false;
@@ -66,14 +73,14 @@ export class StoredSessions {
     this.#graceMs = graceMs;
   }
 
-  /** Returns the id of the session with a key; undefined for an unknown, expired or deleted one. */
-  async idOfKey(key: string): Promise<string | undefined> {
+  /** Returns the session with a key; undefined for an unknown, expired or deleted one. */
+  async withKey(key: string): Promise<KnownSession | undefined> {
     const hash = hashSessionKey(key);
     const known = this.#keys.get(hash);
-    if (known !== undefined) return known.expires_at > new Date().toISOString() ? known.id : undefined;
+    if (known !== undefined) return known.expires_at > new Date().toISOString() ? known : undefined;
     const row = await findSessionByKey(this.store, hash);
-    if (row !== undefined) this.#keys.set(hash, { id: row.id, expires_at: row.expires_at });
-    return row?.id;
+    if (row !== undefined) this.#keys.set(hash, knownOf(row));
+    return row;
   }
 
   /** Returns the current row of the session with a key; undefined for an unknown, expired or deleted one. */
@@ -86,27 +93,22 @@ export class StoredSessions {
     return id === undefined ? undefined : findSession(this.store, id);
   }
 
-  /** Returns the owner of a credential's stored responses. All keys of a session have the same owner, which no other credential has. */
-  async ownerOf(credential: string): Promise<string> {
-    const session = isSessionKey(credential) ? await this.ofKey(credential) : undefined;
-    return session?.key ?? createHash("sha256").update(credential).digest("hex");
-  }
-
-  /** Returns a key with which the holder of the service's key sends requests of a session, and remembers it. */
-  keyForService({ id, expires_at }: SessionRow, apiKey: string): string {
-    const key = serviceKeyOfSession(apiKey, id);
-    this.#keys.set(hashSessionKey(key), { id, expires_at });
+  /** Returns a key with which the holder of another key that permits it sends requests of a session, and remembers it. */
+  keyForService(row: SessionRow, apiKey: string): string {
+    const key = serviceKeyOfSession(apiKey, row.id);
+    this.#keys.set(hashSessionKey(key), knownOf(row));
     return key;
   }
 
   /** Creates a session. Its key is returned only here. */
-  async create(request: CreateSessionRequest): Promise<{ readonly row: SessionRow; readonly key: string }> {
+  async create(request: CreateSessionRequest, owner: SessionOwner): Promise<{ readonly row: SessionRow; readonly key: string }> {
     const now = Date.now();
     const after = (seconds: number): string => new Date(now + seconds * 1000).toISOString();
     const key = createSessionKey();
     const row: SessionRow = {
       id: randomUUID(),
       key: hashSessionKey(key),
+      ...owner,
       model: request.model,
       sampling_defaults: JSON.stringify(request.sampling_defaults ?? {}),
       sampling_overrides: JSON.stringify(request.sampling_overrides ?? {}),
@@ -127,22 +129,13 @@ export class StoredSessions {
     return { row, key };
   }
 
-  /** Returns a session. @throws NotFoundError `E_NOT_FOUND` if it does not exist, has expired or was deleted. */
-  async get(id: string): Promise<SessionRow> {
-    const row = await findSession(this.store, id);
-    if (row !== undefined) return row;
-    throw new NotFoundError(`Session '${id}' does not exist, has expired or was deleted. Create one with POST /v1/preview/sessions`, {
-      param: "session_id",
-    });
-  }
-
   /** Sets the reward of a session and adds metrics. */
   async score(
-    id: string,
+    { id }: SessionRow,
     { reward, metrics }: { readonly reward?: number | null | undefined; readonly metrics?: Metrics | null | undefined },
   ): Promise<SessionRow> {
     checkMetrics(metrics ?? {});
-    return updateSession(this.store, (await this.get(id)).id, (row) => ({
+    return updateSession(this.store, id, (row) => ({
       ...(reward === undefined || reward === null ? {} : { reward }),
       ...(metrics === undefined || metrics === null
         ? {}
@@ -151,19 +144,17 @@ export class StoredSessions {
   }
 
   /** Finishes a session: cancels its running requests and waits until they have ended. Has no effect on a finished session. */
-  async finish(id: string): Promise<SessionRow> {
-    const row = await this.get(id);
+  async finish(row: SessionRow): Promise<SessionRow> {
     if (row.finished_at !== null) return row;
     await this.#ending(row.id, async (activity) => {
       await updateSession(this.store, row.id, () => ({ finished_at: new Date().toISOString() }));
       await this.#cancel(activity, finishedError());
     });
-    return this.get(id);
+    return getSession(this.store, row.id);
   }
 
   /** Waits until a session is no longer open, but at most `ms` milliseconds, and not after the signal aborts or the service shuts down. */
-  async untilOver(id: string, ms: number, signal: AbortSignal): Promise<void> {
-    const row = await this.get(id);
+  async untilOver(row: SessionRow, ms: number, signal: AbortSignal): Promise<void> {
     const remainingMs = new Date(row.open_until).getTime() - Date.now();
     if (row.finished_at !== null || remainingMs <= 0 || this.#isClosed) return;
     const over = deferred<void>();
@@ -191,8 +182,7 @@ export class StoredSessions {
   }
 
   /** Deletes a session and its turns; running requests are cancelled. Returns the number of turns. */
-  async delete(id: string): Promise<number> {
-    const row = await this.get(id);
+  async delete(row: SessionRow): Promise<number> {
     this.#keys.delete(row.key);
     return this.#ending(row.id, async (activity) => {
       await this.#cancel(activity, finishedError());
@@ -317,6 +307,10 @@ export class StoredSessions {
   #drop(id: string, activity: Activity): void {
     if (activity.running.size === 0 && activity.endings === 0) this.#activities.delete(id);
   }
+}
+
+function knownOf({ id, key, entity, expires_at }: SessionRow): KnownSession {
+  return { id, key, entity, expires_at };
 }
 
 function newActivity(): Activity {

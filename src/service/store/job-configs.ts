@@ -63,6 +63,8 @@ export interface ReinforcementSettings {
   readonly eval_samples: number;
   /** Members of every request: form and effort of the answers. */
   readonly request: JsonObject;
+  /** Entity whose models the grader may ask; null = all. @default null, in jobs created before keys had entities */
+  readonly visible_entity?: string | null | undefined;
 }
 
 /** Whether a job makes its own rollouts. */

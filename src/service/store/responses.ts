@@ -17,7 +17,7 @@ export interface ResponseLimits {
   readonly maxBytes?: number | undefined;
 }
 
-/** A response to store. `owner` is the digest of its credential. */
+/** A response to store. `owner` is the owner of its principal. */
 export type NewResponse = Omit<ResponseRow, "created_at" | "size_bytes">;
 
 /** Adds the size of both JSON texts. */

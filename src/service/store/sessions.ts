@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import { NotFoundError } from "../../base/errors.ts";
 import type { SessionQuery } from "../../base/schema/index.ts";
 import { pageOf, requireCursor, type RowPage } from "./paging.ts";
 import type { SqliteConnection } from "./connection.ts";
@@ -22,6 +23,15 @@ export function updateSession(store: Store, id: string, change: (row: SessionRow
 /** Returns the session with an id; undefined for an unknown or expired one. */
 export function findSession(store: Store, id: string): Promise<SessionRow | undefined> {
   return unexpired(store).selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
+}
+
+/** Returns a session. @throws NotFoundError `E_NOT_FOUND` if it does not exist, has expired or was deleted. */
+export async function getSession(store: Store, id: string): Promise<SessionRow> {
+  const row = await findSession(store, id);
+  if (row !== undefined) return row;
+  throw new NotFoundError(`Session '${id}' does not exist, has expired or was deleted. Create one with POST /v1/preview/sessions`, {
+    param: "session_id",
+  });
 }
 
 /**

@@ -14,19 +14,23 @@ const MAX_KNOWN = 8192;
 export class PrefixAffinity<T> {
   readonly #threads = new Lru<string, T>({ maxEntries: MAX_KNOWN });
 
-  /** Returns the thread of the longest known prefix of a prompt; null if no prefix is known. */
-  find(policyId: string, prompt: Int32Array): T | null {
-    return keysOf(policyId, prompt).reduceRight<T | null>((found, key) => found ?? this.#threads.peek(key) ?? null, null);
+  /**
+   * Returns the thread of the longest known prefix of a prompt; null if no prefix is known.
+   *
+   * @param cache - Name of the prefix cache of a policy and a cache salt.
+   */
+  find(cache: string, prompt: Int32Array): T | null {
+    return keysOf(cache, prompt).reduceRight<T | null>((found, key) => found ?? this.#threads.peek(key) ?? null, null);
   }
 
   /** Records `thread` as the thread of all prefixes of a prompt. */
-  record(policyId: string, prompt: Int32Array, thread: T): void {
-    for (const key of keysOf(policyId, prompt)) this.#threads.set(key, thread);
+  record(cache: string, prompt: Int32Array, thread: T): void {
+    for (const key of keysOf(cache, prompt)) this.#threads.set(key, thread);
   }
 }
 
 /** Returns one key per prefix, shortest prefix first. */
-function keysOf(policyId: string, prompt: Int32Array): string[] {
+function keysOf(cache: string, prompt: Int32Array): string[] {
   const keys: string[] = [];
   // Two 32-bit hashes of the tokens so far: FNV-1a, and the same steps with other constants.
   let [high, low] = [0x9747b28c, 0x811c9dc5];
@@ -35,7 +39,7 @@ function keysOf(policyId: string, prompt: Int32Array): string[] {
       low = Math.imul(low ^ prompt[t]!, 0x01000193);
       high = Math.imul(high ^ prompt[t]!, 0x5bd1e995);
     }
-    keys.push(`${policyId} ${start} ${high} ${low}`);
+    keys.push(`${cache} ${start} ${high} ${low}`);
   }
   return keys;
 }

@@ -189,7 +189,7 @@ export class SamplerPool {
     { signal, group }: SamplingOptions,
   ): AsyncIterableIterator<SampledToken> {
     signal?.throwIfAborted();
-    const { worker, requests } = this.#choose(policyId, prompt);
+    const { worker, requests } = this.#choose(policyId, prompt, params.cacheSalt);
     const client = worker.require();
     const id = this.#nextRequest++;
     const request = new SamplerRequest(signal, (isFinished) => {
@@ -236,7 +236,7 @@ export class SamplerPool {
   }
 
   /** Returns the thread with the longest cached prefix of the prompt, unless its load is too high; otherwise the least loaded thread. */
-  #choose(policyId: string, prompt: Int32Array): SamplerThread {
+  #choose(policyId: string, prompt: Int32Array, cacheSalt: string | undefined): SamplerThread {
     const policy = this.#policies.get(policyId);
     if (policy === undefined) throw new NotFoundError(`The engine holds no policy "${policyId}"; it was released`);
     const threads = this.#threadsOf(policy).filter(({ policies }) => policies.has(policyId));
@@ -245,9 +245,10 @@ export class SamplerPool {
       throw new UnavailableError("The sampler died and lost the model's weights; they are loaded again with the next request");
     if (threads.length === 1) return first;
     const idlest = threads.reduce((best, thread) => (thread.load < best.load ? thread : best), first);
-    const known = this.#affinities.find(policyId, prompt);
+    const cache = cacheSalt === undefined ? policyId : `${policyId} ${cacheSalt}`;
+    const known = this.#affinities.find(cache, prompt);
     const chosen = known?.policies.has(policyId) === true && known.load - idlest.load <= MAX_DETOUR ? known : idlest;
-    this.#affinities.record(policyId, prompt, chosen);
+    this.#affinities.record(cache, prompt, chosen);
     return chosen;
   }
 }

@@ -15,6 +15,9 @@ import type { ServiceLogger } from "../../common/logger.ts";
 import { rememberingFind, resolvedNameOf } from "../../models/policies.ts";
 import type { StoredFiles } from "../../stored-files/stored-files.ts";
 import type { Store } from "../../store/tables.ts";
+import type { Principal } from "../../http/principal.ts";
+import type { Visibility } from "../../store/visibility.ts";
+import { cacheSaltOf, sharedCacheError } from "../request/cache-salt.ts";
 import { requestSignal } from "../request/client-signal.ts";
 import { withTokenLimit, type TokenLimit } from "../request/effective-request.ts";
 import { FIELD_NAMES } from "../request/fields.ts";
@@ -42,6 +45,7 @@ export interface ForwarderOptions {
 export interface ForwardCall {
   readonly request: ForwardableRequest;
   readonly requestId: string | undefined;
+  readonly principal: Principal;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   /** Limits of the output tokens in the body that are lowered to `maxOutputTokens`. @default none */
@@ -119,15 +123,15 @@ export class ChatForwarder {
   }
 
   /** Whether the upstream samples the model of a request. */
-  async samples({ model }: ForwardableRequest): Promise<boolean> {
-    const target = await this.#target(model);
+  async samples({ model }: ForwardableRequest, { visibility }: Principal): Promise<boolean> {
+    const target = await this.#target(model, visibility);
     target?.release();
     return target !== null;
   }
 
   /** Sends the request to the upstream, and releases its adapter when the answer or its stream ends. */
   async #forward(call: ForwardCall): Promise<ForwardedAnswer | null> {
-    const target = await this.#target(call.request.model);
+    const target = await this.#target(call.request.model, call.principal.visibility);
     if (target === null) return null;
     let isStreaming = false;
     const { signal, release } = requestSignal(call.signal, this.#options.signal);
@@ -136,7 +140,7 @@ export class ChatForwarder {
       target.release();
     };
     try {
-      const body = await this.#bodyFor(target, limitedText(call, target), call.request);
+      const body = await this.#bodyFor(target, limitedText(call, target), call);
       const { upstream } = this.#options;
       const answer = await upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
       if (answer.status >= 400) return await this.#refusal(answer, target);
@@ -163,14 +167,16 @@ export class ChatForwarder {
   }
 
   /** Returns the model to request from the upstream; null if the model is sampled locally. */
-  async #target(model: unknown): Promise<Target | null> {
+  async #target(model: unknown, visibility: Visibility): Promise<Target | null> {
     const { upstream, defaultBase } = this.#options;
     const id = model === undefined || model === null || model === "" ? defaultBase : model;
     if (typeof id !== "string") return null;
     const base = upstream.baseModels.get(id);
+    // The local route rejects a key that may not sample base models.
+    if (base !== undefined && visibility.modelId !== null) return null;
     if (base !== undefined) return { name: base, resolvedName: id, contextLength: upstream.contextLengthOf(id), ...NO_LEASE };
     // The local route rejects unknown names.
-    const found = await this.#find(id, []).catch(() => null);
+    const found = await this.#find(id, [], visibility).catch(() => null);
     const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
     if (found === null || name === undefined) return null;
     const { model: row, checkpoint } = found;
@@ -194,7 +200,7 @@ export class ChatForwarder {
   }
 
   /** Returns the body with the upstream's names; every other byte is unchanged, so that numbers keep all their digits. */
-  async #bodyFor({ name }: Target, body: string, { fields, unknownFields }: ForwardableRequest): Promise<string> {
+  async #bodyFor({ name }: Target, body: string, { request: { fields, unknownFields }, principal }: ForwardCall): Promise<string> {
     const { capabilities } = this.#options.upstream;
     let forwarded = withMember(body, "model", JSON.stringify(name));
     for (const [field, isWithoutEffect] of fields) {
@@ -213,7 +219,18 @@ export class ChatForwarder {
     }
     const unknown = unknownFields.filter((field) => capabilities.describes(field) !== true);
     this.#unknownFields.report(unknown, this.#options.logger);
-    return forwarded;
+    return this.#salted(forwarded, name, principal);
+  }
+
+  /** Returns the body with a salt that separates the prefix cache of the caller's entity from other ones. */
+  async #salted(body: string, name: string, principal: Principal): Promise<string> {
+    const text = memberText(body, "cache_salt");
+    const asked = text === undefined ? null : (JSON.parse(text) as string | null);
+    const salt = cacheSaltOf(asked, principal);
+    if (salt === asked) return body;
+    if (!(await this.#options.upstream.capabilities.supports("cache_salt", name)))
+      throw sharedCacheError("The server that samples this model does not confirm that it supports `cache_salt`: it");
+    return withMember(body, "cache_salt", JSON.stringify(salt));
   }
 
   /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */

@@ -233,7 +233,6 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
     topLogprobs,
     ...(promptLogprobs === null ? {} : { promptLogprobs }),
     ...(request.priority === 0n ? {} : { priority: request.priority }),
-    ...(request.cacheSalt === null ? {} : { cacheSalt: request.cacheSalt }),
   };
 }
 

@@ -38,12 +38,14 @@ export class RecentPrompts {
   /**
    * Returns the rendered and encoded conversation, from the cache if possible.
    *
+   * @param namespace - Namespace of the caller: only conversations of the same namespace are found.
    * @throws any error of the template or the encoder; nothing is cached then.
    */
-  async render(encoder: PromptEncoder, request: PromptRequest): Promise<EncodedPrompt> {
+  async render(encoder: PromptEncoder, request: PromptRequest, namespace: string | null): Promise<EncodedPrompt> {
     if (isLongText(request, MAX_KEY_LENGTH)) return encoded(encoder, request);
     const { messages, tools, addGenerationPrompt, continuesFinalMessage, addsSpecialTokens, variables, template } = request;
     const key = JSON.stringify([
+      namespace,
       encoder.directory,
       encoder.tail,
       messages,

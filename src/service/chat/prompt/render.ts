@@ -25,6 +25,8 @@ export interface SplicePoint {
 export interface RenderContext {
   /** Cache for conversations without an assistant turn. */
   readonly recent: RecentPrompts;
+  /** Namespace of the caller among the recent prompts. */
+  readonly namespace: string | null;
   readonly splice: SplicePoint;
   readonly encoder: PromptEncoder;
 }
@@ -70,13 +72,13 @@ function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
  * @throws ArgumentError `E_ARGUMENT` if the template rejects the conversation or renders an empty text, and for a text that must have more
  *   tokens than the context.
  */
-export async function renderPrompt(request: PromptRequest, { recent, splice, encoder }: RenderContext): Promise<RenderedPrompt> {
+export async function renderPrompt(request: PromptRequest, { recent, namespace, splice, encoder }: RenderContext): Promise<RenderedPrompt> {
   // Remembered ids include no tokens of a post-processor.
   const mayBeKnown =
     splice.memory.size > 0 && !request.addsSpecialTokens && request.messages.some((message) => message.role === "assistant");
   // A conversation with an assistant turn is usually sent once; a first turn is sent by every request of a group, so it is cached.
   if (!mayBeKnown) {
-    const { text, ids } = await recent.render(encoder, request);
+    const { text, ids } = await recent.render(encoder, request, namespace);
     return { text, ids: notEmpty(ids.slice()), isWhole: true };
   }
   const text = await encoder.render(request);

@@ -6,6 +6,7 @@
  */
 import { createHash, type Hash } from "node:crypto";
 import { Lru } from "../../../base/util/lru.ts";
+import type { Principal } from "../../http/principal.ts";
 
 /** Ids of a conversation up to and including an assistant turn. */
 interface Remembered {
@@ -33,7 +34,7 @@ function start(scope: string): Hash {
   return createHash("sha256").update(`${scope.length}:${scope}`);
 }
 
-/** Least-recently-used memory with a budget in bytes. Each API key has its own, so that no ids cross keys. */
+/** Least-recently-used memory with a budget in bytes. Each principal has its own, so that no ids cross keys. */
 export class SampledIds {
   readonly #entries: Lru<string, Remembered>;
 
@@ -94,21 +95,20 @@ export class SampledIds {
   }
 }
 
-/** Memories of all API keys; each is created at the first request with its key. */
-export class SampledIdsByKey {
+/** Memories of all principals; each is created at the first request of its principal. */
+export class SampledIdsByPrincipal {
   readonly #memories = new Map<string, SampledIds>();
   readonly #budgetBytes: number;
 
-  /** @param budgetBytes - Size of each key's memory, in bytes. */
+  /** @param budgetBytes - Size of each memory, in bytes. */
   constructor(budgetBytes: number) {
     this.#budgetBytes = budgetBytes;
   }
 
-  /** @param credential - Credential that authenticated the request; only its digest is kept. */
-  of(credential: string): SampledIds {
-    const digest = createHash("sha256").update(credential).digest("base64");
-    let memory = this.#memories.get(digest);
-    if (memory === undefined) this.#memories.set(digest, (memory = new SampledIds(this.#budgetBytes)));
+  /** Returns the memory of a principal. */
+  of({ id }: Pick<Principal, "id">): SampledIds {
+    let memory = this.#memories.get(id);
+    if (memory === undefined) this.#memories.set(id, (memory = new SampledIds(this.#budgetBytes)));
     return memory;
   }
 }

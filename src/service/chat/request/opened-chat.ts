@@ -18,11 +18,11 @@ const decoder = new TextDecoder();
 /** Error classes that decide the type of a response. */
 export const BODY_ERRORS = { BodyError, UnreadableBodyError };
 
-/** Properties of the service and of a request's credential that determine how the request is read. Plain data. */
+/** Properties of the service and of a request's principal that determine how the request is read. Plain data. */
 export interface ChatReadOptions {
   /** Server features that some fields need. */
   readonly needs: FieldNeeds;
-  /** Session of the credential; null without one. */
+  /** Session of the principal; null without one. */
   readonly session: SessionFields | null;
   /** Whether another server may sample the request. */
   readonly isForwardable: boolean;

@@ -1,0 +1,96 @@
+/** Routes that manage API keys. */
+import {
+  apiKey,
+  apiKeyList,
+  createdKey,
+  createKeyRequest,
+  keyQuery,
+  rotateKeyRequest,
+  type ApiKey,
+  type ApiKeyList,
+  type CreatedKey,
+  type KeyScope,
+} from "../../base/schema/index.ts";
+import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
+import { statusOf, type KeyWithSecret } from "../keys/api-keys.ts";
+import { pathParameter, type Route } from "../openapi/route.ts";
+import { pageOfKeys } from "../store/api-keys.ts";
+import { pageBody } from "../store/paging.ts";
+import type { ApiKeyRow } from "../store/tables.ts";
+import type { RouteContext } from "./context.ts";
+
+const PATH = "/v1/preview/keys";
+const ONE = `${PATH}/{key_id}`;
+const common = { tag: "Service", access: ["admin"], isExtension: true } as const;
+
+function toWire(row: ApiKeyRow): ApiKey {
+  const { id, name, entity, model_id, created_at, expires_at, revoked_at, last_used_at } = row;
+  const scopes = JSON.parse(row.scopes) as KeyScope[];
+  return { id, name, entity, scopes, model_id, status: statusOf(row), created_at, expires_at, revoked_at, last_used_at };
+}
+
+function createdToWire({ row, secret }: KeyWithSecret): CreatedKey {
+  return { ...toWire(row), key: secret };
+}
+
+/** Creates the routes of API keys: create, list, rotate, revoke. All are extensions of the interface. */
+export function keyRoutes(context: RouteContext): Route[] {
+  const { keys, work } = context;
+  const idOf = (c: ServiceRequest) => pathParameter(c, "key_id");
+  return [
+    {
+      ...common,
+      method: "POST",
+      path: PATH,
+      id: "createKey",
+      summary: "Create an API key",
+      description: "The secret is part of this answer alone. A key of one entity creates keys of the same entity.",
+      body: createKeyRequest,
+      answer: createdKey,
+      errors: [404],
+      handle: async (c) => {
+        const { value } = await readJson(c, "key", work.bodies);
+        return c.json(createdToWire(await keys.create(context.of(c).store, value)));
+      },
+    },
+    {
+      ...common,
+      method: "GET",
+      path: PATH,
+      id: "listKeys",
+      summary: "List API keys, newest first",
+      description: "Expired and revoked keys are listed, too. No answer has a secret.",
+      query: keyQuery,
+      answer: apiKeyList,
+      handle: async (c) => {
+        const { rows, hasMore } = await pageOfKeys(context.of(c).store, readQuery(c, keyQuery));
+        return c.json(pageBody(rows.map(toWire), hasMore) satisfies ApiKeyList);
+      },
+    },
+    {
+      ...common,
+      method: "POST",
+      path: `${ONE}/rotate`,
+      id: "rotateKey",
+      summary: "Replace the secret of an API key",
+      description: "With `grace_seconds`, the previous secret is accepted for so long. A key that has expired or was revoked answers 409.",
+      body: rotateKeyRequest,
+      answer: createdKey,
+      errors: [409],
+      handle: async (c) => {
+        const { value } = await readJson(c, "keyRotation", work.bodies);
+        return c.json(createdToWire(await keys.rotate(context.of(c).store, idOf(c), value.grace_seconds ?? 0)));
+      },
+    },
+    {
+      ...common,
+      method: "DELETE",
+      path: ONE,
+      id: "revokeKey",
+      summary: "Revoke an API key",
+      description: "The key is not accepted from then on; requests that run are answered. Revoking again has no effect.",
+      answer: apiKey,
+      handle: async (c) => c.json(toWire(await keys.revoke(context.of(c).store, idOf(c)))),
+    },
+  ];
+}

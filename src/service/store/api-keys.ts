@@ -1,0 +1,69 @@
+/** Rows of API keys. */
+import { sql } from "kysely";
+import { NotFoundError } from "../../base/errors.ts";
+import type { KeyQuery } from "../../base/schema/index.ts";
+import { pageOf, requireCursor, type RowPage } from "./paging.ts";
+import type { ApiKeyRow, Store } from "./tables.ts";
+import { entityFor } from "./visibility.ts";
+
+/** Returns the key with a hash of its secret, or of its secret before the last rotation; undefined for an unknown one. */
+export function findKeyByHash(store: Store, hash: string): Promise<ApiKeyRow | undefined> {
+  return store
+    .selectFrom("api_keys")
+    .selectAll()
+    .where((where) => where.or([where("hash", "=", hash), where("previous_hash", "=", hash)]))
+    .executeTakeFirst();
+}
+
+/** Returns a key. @throws NotFoundError `E_NOT_FOUND` if it does not exist. */
+export async function getKey(store: Store, id: string): Promise<ApiKeyRow> {
+  const row = await store.selectFrom("api_keys").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
+  if (row !== undefined) return row;
+  throw new NotFoundError(`API key '${id.slice(0, 100)}' does not exist. GET /v1/preview/keys lists the keys`, { param: "key_id" });
+}
+
+/** Inserts a key. */
+export async function insertKey(store: Store, row: ApiKeyRow): Promise<void> {
+  await store.insertInto("api_keys").values(row).execute();
+}
+
+/** Changes columns of a key in a transaction, as a function of its row. Returns the changed row. */
+export function updateKey(store: Store, id: string, change: (row: ApiKeyRow) => Partial<ApiKeyRow>): Promise<ApiKeyRow> {
+  return store.transaction().execute(async (transaction) => {
+    const row = await getKey(transaction, id);
+    const changes = change(row);
+    if (Object.keys(changes).length > 0) await transaction.updateTable("api_keys").set(changes).where("id", "=", row.id).execute();
+    return { ...row, ...changes };
+  });
+}
+
+/** Records the times of the last requests with keys. */
+export async function recordUses(store: Store, uses: ReadonlyMap<string, string>): Promise<void> {
+  await store.transaction().execute(async (transaction) => {
+    for (const [id, usedAt] of uses)
+      await transaction.updateTable("api_keys").set({ last_used_at: usedAt }).where("id", "=", id).execute();
+  });
+}
+
+/**
+ * Returns a page of keys, newest first.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not a key.
+ * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's.
+ */
+export async function pageOfKeys(store: Store, { after, limit, entity }: KeyQuery): Promise<RowPage<ApiKeyRow>> {
+  entityFor(store, entity, "entity");
+  let query = store
+    .selectFrom("api_keys")
+    .selectAll()
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc")
+    .limit(limit + 1);
+  if (entity !== undefined) query = query.where("entity", "=", entity);
+  if (after !== undefined) {
+    const row = await store.selectFrom("api_keys").select(["created_at", "id"]).where("id", "=", after.toLowerCase()).executeTakeFirst();
+    const cursor = requireCursor(row, after, "an API key");
+    query = query.where(sql<boolean>`(api_keys.created_at, api_keys.id) < (${cursor.created_at}, ${cursor.id})`);
+  }
+  return pageOf(await query.execute(), limit);
+}
