@@ -14,6 +14,7 @@ import { exportCommand } from "./export.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
 import { initCommand } from "./init.ts";
 import { jobsCommand } from "./jobs.ts";
+import { keysCommand } from "./keys.ts";
 import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
 import { preferCommand } from "./prefer.ts";
@@ -72,6 +73,7 @@ export function createProgram(version: string): Command {
     checkpointsCommand(),
     jobsCommand(),
     artifactsCommand(),
+    keysCommand(),
     exportCommand(),
     verifyCommand(),
     backupCommand(),

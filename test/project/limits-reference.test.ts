@@ -53,6 +53,8 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
     session: "Creating a session",
     sessionReward: "Setting a session's reward",
     sessionMetrics: "Adding a session's metrics",
+    key: "Creating an API key",
+    keyRotation: "Rotating an API key",
     sessionFinish: "Finishing a session",
   };
   expect(documented(titles[kind])).toEqual(rowsOf(REQUEST_LIMITS[kind].fields));

@@ -5,6 +5,7 @@ import { addBaseModel, baseModelsOf, type AddBaseModelOptions } from "./base-mod
 import { artifactsResource, type Artifacts } from "./artifacts.ts";
 import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
+import { keysResource, type Keys } from "./keys.ts";
 import { modelsResource, type Models } from "./models.ts";
 import type { BatchFinding, ClientPorts, ExamineOptions, FollowOptions } from "./ports.ts";
 import { sessionsResource, type Sessions } from "./sessions.ts";
@@ -56,6 +57,8 @@ export class Service {
   readonly artifacts: Artifacts;
   /** Sessions of agents that run anywhere. */
   readonly sessions: Sessions;
+  /** API keys with scopes, for a service that several people or teams share. */
+  readonly keys: Keys;
   /** Extensions of the service detected so far. */
   readonly features: ServiceFeatures = { jobEvents: undefined, idempotencyKeys: undefined };
   readonly #api: Api;
@@ -83,6 +86,7 @@ export class Service {
     this.trainingJobs = trainingJobsResource(this.#api);
     this.artifacts = artifactsResource(this.#api);
     this.sessions = sessionsResource(this.#api);
+    this.keys = keysResource(this.#api);
     this.models = modelsResource(this.#api, this);
   }
 

@@ -42,7 +42,14 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
           { param: "prompt" },
         );
       if (prompt !== undefined) return local.complete(call);
-      const forwarded = await forwarder.forward({ request: forwardable, requestId, principal, signal, limits: turn?.limits, maxOutputTokens });
+      const forwarded = await forwarder.forward({
+        request: forwardable,
+        requestId,
+        principal,
+        signal,
+        limits: turn?.limits,
+        maxOutputTokens,
+      });
       return forwarded === null ? local.complete(call) : toAnswer(forwarded);
     },
     render: (call) => local.render(call),

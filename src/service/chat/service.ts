@@ -237,7 +237,11 @@ export class ChatService implements ChatPipeline {
         tokenizer,
         request,
         promptIds: prompt.ids,
-        params: { ...params, ...(cacheSalt === null ? {} : { cacheSalt }), ...(constraint === null ? {} : { constraint: constraint.params }) },
+        params: {
+          ...params,
+          ...(cacheSalt === null ? {} : { cacheSalt }),
+          ...(constraint === null ? {} : { constraint: constraint.params }),
+        },
         namesTokensById: request.namesTokensById ?? this.#limits.returnTokensAsTokenIds,
         // A vocabulary may encode tool calls with special tokens.
         keepsSpecialTokens: request.shouldParseToolCalls || !request.skipSpecialTokens,

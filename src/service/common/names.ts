@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ArgumentError } from "../../base/errors.ts";
 
-/** Owner of models and artifacts when a request names no entity. The service has one key, so one owner. */
+/** Owner of rows that the service's own key creates without naming an entity. */
 export const DEFAULT_ENTITY = "local";
 
 /** Qualified name of a model or an artifact. */

@@ -23,14 +23,14 @@ export function jobChat({ pipeline, local, translator }: JobChatPipelines) {
     const principal = jobPrincipal(visibility);
     const own = (from: ChatPipeline): Complete => completeWith({ pipeline: from, translator }, principal, () => randomUUID());
     return {
-    sample: own(local),
-    complete: own(pipeline),
-    async promptOf(request: ChatCompletionRequest, { signal = new AbortController().signal }: CallOptions = {}) {
-      const opened = await openRequest({ pipeline: local, translator }, request, { principal, signal });
-      const call = { request: opened, requestId: undefined, principal, conversation: randomUUID(), signal };
-      const { ids, contextLength } = await local.render(call);
-      return { ids, contextLength };
-    },
-  };
+      sample: own(local),
+      complete: own(pipeline),
+      async promptOf(request: ChatCompletionRequest, { signal = new AbortController().signal }: CallOptions = {}) {
+        const opened = await openRequest({ pipeline: local, translator }, request, { principal, signal });
+        const call = { request: opened, requestId: undefined, principal, conversation: randomUUID(), signal };
+        const { ids, contextLength } = await local.render(call);
+        return { ids, contextLength };
+      },
+    };
   };
 }

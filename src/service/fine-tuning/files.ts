@@ -94,7 +94,15 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
         param: "file",
       });
     const { filename, sha256, sizeBytes } = file;
-    const row = { entity, filename, purpose: "fine-tune", path: DATA_PATH, sha256, sizeBytes, expiresAfterSeconds: expiry?.seconds ?? null };
+    const row = {
+      entity,
+      filename,
+      purpose: "fine-tune",
+      path: DATA_PATH,
+      sha256,
+      sizeBytes,
+      expiresAfterSeconds: expiry?.seconds ?? null,
+    };
     return await store.transaction().execute((transaction) => insertFile(transaction, row));
   } finally {
     file?.release();

@@ -8,7 +8,10 @@ import { messageOf } from "../../base/util/values.ts";
 export const ERRORS = {
   400: { type: "BadRequestError", description: "The request is malformed, or a field of a chat completion is invalid." },
   401: { type: "AuthenticationError", description: "The key is missing, or not the one of this service." },
-  403: { type: "PermissionDeniedError", description: "The key does not permit the request: it lacks a scope, or belongs to a session or another entity." },
+  403: {
+    type: "PermissionDeniedError",
+    description: "The key does not permit the request: it lacks a scope, or belongs to a session or another entity.",
+  },
   404: { type: "NotFoundError", description: "The addressed object does not exist." },
   405: { type: "MethodNotAllowedError", description: "The path does not support the method." },
   408: { type: "RequestTimeoutError", description: "The request was not received in time." },

@@ -85,7 +85,15 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
   const { sha256, sizeBytes } = blob;
   return {
     async commit(transaction) {
-      const file = { entity: job.entity, filename: RESULTS_FILE, path: RESULTS_FILE, purpose: RESULTS_PURPOSE, sha256, sizeBytes, expiresAfterSeconds: null };
+      const file = {
+        entity: job.entity,
+        filename: RESULTS_FILE,
+        path: RESULTS_FILE,
+        purpose: RESULTS_PURPOSE,
+        sha256,
+        sizeBytes,
+        expiresAfterSeconds: null,
+      };
       const { id } = await insertFile(transaction, file);
       await transaction.updateTable("fine_tuning_jobs").set({ result_file: id }).where("training_job_id", "=", job.id).execute();
     },

@@ -159,7 +159,8 @@ function reasonAgainst(row: ApiKeyRow, hash: string, now: string): string | null
   const { revoked_at: revoked, expires_at: expires, previous_until: until } = row;
   if (revoked !== null) return `was revoked at ${revoked}`;
   if (expires !== null && expires <= now) return `expired at ${expires}`;
-  if (row.hash !== hash && (until === null || until <= now)) return `has another secret since its rotation; this one was accepted until ${until}`;
+  if (row.hash !== hash && (until === null || until <= now))
+    return `has another secret since its rotation; this one was accepted until ${until}`;
   return null;
 }
 
@@ -177,11 +178,16 @@ function requestedEntity(store: Store, request: CreateKeyRequest, scopes: readon
   if (request.entity !== null) return entityFor(store, request.entity, "entity");
   const { entity } = visibilityOf(store);
   if (entity !== null)
-    throw new ForbiddenError(`Expected the entity '${entity}', which the API key belongs to, got null. An administrator of the service creates keys for all entities`, {
-      param: "entity",
-    });
+    throw new ForbiddenError(
+      `Expected the entity '${entity}', which the API key belongs to, got null. An administrator of the service creates keys for all entities`,
+      {
+        param: "entity",
+      },
+    );
   if (!scopes.includes("admin"))
-    throw new ArgumentError("Expected the scope `admin` for a key of all entities (`entity: null`). Name the entity of other keys", { param: "scopes" });
+    throw new ArgumentError("Expected the scope `admin` for a key of all entities (`entity: null`). Name the entity of other keys", {
+      param: "scopes",
+    });
   return null;
 }
 
@@ -191,9 +197,12 @@ async function requireModelOf(
   { model, entity, scopes }: { readonly model: string; readonly entity: string | null; readonly scopes: readonly KeyScope[] },
 ): Promise<void> {
   if (scopes.includes("admin"))
-    throw new ArgumentError("Expected no `model_id` for a key with the scope `admin`, which manages the keys of all models", { param: "model_id" });
+    throw new ArgumentError("Expected no `model_id` for a key with the scope `admin`, which manages the keys of all models", {
+      param: "model_id",
+    });
   const found = await getModel(store, model);
   if (found.entity !== entity)
-    throw new ArgumentError(`Expected \`model_id\` to be a model of the entity '${entity}', got one of '${found.entity}'`, { param: "model_id" });
+    throw new ArgumentError(`Expected \`model_id\` to be a model of the entity '${entity}', got one of '${found.entity}'`, {
+      param: "model_id",
+    });
 }
-

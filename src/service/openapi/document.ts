@@ -3,7 +3,7 @@ import { z } from "zod";
 import { artifactPath, errorBody, uuid } from "../../base/schema/index.ts";
 import { packageInfo } from "../common/package-info.ts";
 import { ERRORS, type ErrorStatus } from "../http/errors.ts";
-import { pathParametersOf, TAGS, type Contents, type FormBody, type RouteSpec } from "./route.ts";
+import { pathParametersOf, permittingScopes, TAGS, type Contents, type FormBody, type RouteSpec } from "./route.ts";
 import { answerSchemas, joined, requestSchemas, type JsonSchema } from "./schemas.ts";
 
 /** Object in the document. */
@@ -20,6 +20,7 @@ const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; r
   model_id: { description: "Identifier of a trainable model.", schema: uuid },
   job_id: { description: "Identifier of a training job.", schema: uuid },
   session_id: { description: "Identifier of a session.", schema: uuid },
+  key_id: { description: "Identifier of an API key.", schema: uuid },
   artifact_id: { description: "Identifier of an artifact version.", schema: uuid },
   file_id: { description: "Identifier of a file.", schema: { type: "string" } },
   fine_tuning_job_id: { description: "Identifier of a fine-tuning job.", schema: { type: "string" } },
@@ -58,6 +59,15 @@ function errorStatuses(spec: RouteSpec): ErrorStatus[] {
 
 function isForm(body: RouteSpec["body"]): body is FormBody {
   return typeof body === "object" && "form" in body;
+}
+
+/**
+ * Returns the security requirements of a route: it permits keys with any of the listed scopes, and session keys if `session` is listed. Empty
+ * for a public route.
+ */
+function securityOf(spec: RouteSpec): DocumentPart[] {
+  const scopes = [...(permittingScopes(spec) ?? []), ...(spec.isForSessions === true ? ["session"] : [])];
+  return scopes.flatMap((scope) => [{ key: [scope] }, { headerKey: [scope] }]);
 }
 
 /** Creates the document of the given routes. */
@@ -144,7 +154,7 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
       tags: [spec.tag],
       summary: spec.summary,
       ...(description === "" ? {} : { description }),
-      ...(spec.access === "public" ? { security: [] } : {}),
+      security: securityOf(spec),
       ...forRequest(request),
       responses: { ...Object.fromEntries(errors), ...successes },
     };
@@ -166,7 +176,11 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
     paths,
     components: {
       securitySchemes: {
-        key: { type: "http", scheme: "bearer", description: "The one key of the service." },
+        key: {
+          type: "http",
+          scheme: "bearer",
+          description: "An API key: the key of the service, which has all scopes, a key with scopes, or the key of a session.",
+        },
         headerKey: { type: "apiKey", in: "header", name: "x-api-key", description: "The same key, for clients of the Messages API." },
       },
       responses: Object.fromEntries(usedErrors.map((status) => [`${ERRORS[status].type}${status}`, errorPart(status)])),

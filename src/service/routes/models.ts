@@ -75,9 +75,12 @@ export function modelRoutes(context: RouteContext): Route[] {
         const { value } = await readJson(c, "baseModel", work.bodies);
         const id = value.id ?? null;
         if (id !== null && !isAdministrator(principalOf(c)))
-          throw new ForbiddenError("Identifiers of base models are the same for all entities: an administrator of the service adds them. Leave `id` out", {
-            param: "id",
-          });
+          throw new ForbiddenError(
+            "Identifiers of base models are the same for all entities: an administrator of the service adds them. Leave `id` out",
+            {
+              param: "id",
+            },
+          );
         return c.json({ id: await bases.add(value.source, id) });
       },
     },

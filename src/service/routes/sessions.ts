@@ -39,7 +39,17 @@ function statusOf({ finished_at: finished, open_until: until }: SessionRow): Ses
 /** Converts a session. Only the answer to its creation has the key, of which the service stores a hash. */
 function toWire(row: SessionRow, c: ServiceRequest, key: string | null = null): Session {
   const { origin } = new URL(c.req.url);
-  const { last_seq: _last, key: _hash, entity: _entity, model_id: _model, metrics, metadata, sampling_defaults: defaults, sampling_overrides: overrides, ...rest } = row;
+  const {
+    last_seq: _last,
+    key: _hash,
+    entity: _entity,
+    model_id: _model,
+    metrics,
+    metadata,
+    sampling_defaults: defaults,
+    sampling_overrides: overrides,
+    ...rest
+  } = row;
   return {
     ...rest,
     key,

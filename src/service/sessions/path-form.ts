@@ -24,7 +24,10 @@ export interface PathCredentials {
  * `{session}` is the key of a session, and other keys of the request are ignored; or its id, and the request has the key of the session,
  * of the service, or an API key that may sample for the session. All other requests stay unchanged.
  */
-export function sessionPaths(sessions: StoredSessions, { apiKey, keys }: PathCredentials): (request: IncomingMessage) => Promise<void> | undefined {
+export function sessionPaths(
+  sessions: StoredSessions,
+  { apiKey, keys }: PathCredentials,
+): (request: IncomingMessage) => Promise<void> | undefined {
   const keyOf = async (id: string, { headers }: IncomingMessage): Promise<string | null> => {
     const presented = presentedKey(headers);
     const row = presented === undefined ? undefined : await findSession(sessions.store, id).catch(() => undefined);

@@ -40,8 +40,7 @@ export function updateKey(store: Store, id: string, change: (row: ApiKeyRow) => 
 /** Records the times of the last requests with keys. */
 export async function recordUses(store: Store, uses: ReadonlyMap<string, string>): Promise<void> {
   await store.transaction().execute(async (transaction) => {
-    for (const [id, usedAt] of uses)
-      await transaction.updateTable("api_keys").set({ last_used_at: usedAt }).where("id", "=", id).execute();
+    for (const [id, usedAt] of uses) await transaction.updateTable("api_keys").set({ last_used_at: usedAt }).where("id", "=", id).execute();
   });
 }
 

@@ -4,6 +4,7 @@ import type { JobQuery } from "../../base/schema/index.ts";
 import type { Digests } from "../disk/digests.ts";
 import { pageOf, requireCursor, type RowPage, type PageRequest } from "./paging.ts";
 import type { JobEventRow, JobRow, ModelRow, Store } from "./tables.ts";
+import { unrestricted } from "./visibility.ts";
 
 /** Statuses of unfinished jobs. */
 export const LIVE_STATUSES = ["queued", "running"] as const;
@@ -43,7 +44,7 @@ interface NewJob {
 
 /** Inserts a job at the end of the queue. */
 export async function insertJob(store: Store, { id, model, type, config, digests = null }: NewJob): Promise<void> {
-  const { last } = await store
+  const { last } = await unrestricted(store)
     .selectFrom("jobs")
     .select((eb) => eb.fn.max<number | null>("seq").as("last"))
     .executeTakeFirstOrThrow();

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { sql, type Kysely, type Migration } from "kysely";
+import { parsePolicyName } from "../common/names.ts";
 
 /** Migrations by name, oldest first. A released migration is never edited. */
 export const MIGRATIONS: Record<string, Migration> = {
@@ -44,7 +45,22 @@ async function keys(db: Kysely<unknown>): Promise<void> {
     WHERE EXISTS (SELECT 1 FROM models WHERE models.id = jobs.model_id)`.execute(db);
   await sql`UPDATE files SET entity = (SELECT entity FROM artifacts WHERE artifacts.id = files.artifact_id)
     WHERE EXISTS (SELECT 1 FROM artifacts WHERE artifacts.id = files.artifact_id)`.execute(db);
+  await modelsOfSessions(db);
   await idempotencyKeysByEntity(db);
+}
+
+/** Records the model of each session, and its entity. The name of the model is a path or an id, or the name of a base model. */
+async function modelsOfSessions(db: Kysely<unknown>): Promise<void> {
+  const { rows } = await sql<{ id: string; model: string }>`SELECT id, model FROM sessions`.execute(db);
+  for (const { id, model } of rows) {
+    const name = parsePolicyName(model);
+    if (name === null) continue;
+    const isNamed =
+      name.kind === "id" ? sql`id = ${name.id}` : sql`entity = ${name.entity} AND project = ${name.project} AND name = ${name.name}`;
+    const found = await sql<{ id: string; entity: string }>`SELECT id, entity FROM models WHERE ${isNamed}`.execute(db);
+    for (const { id: modelId, entity } of found.rows)
+      await sql`UPDATE sessions SET entity = ${entity}, model_id = ${modelId} WHERE id = ${id}`.execute(db);
+  }
 }
 
 /** Replaces the table of idempotency keys by one whose primary key begins with the entity. All rows belong to callers without one. */

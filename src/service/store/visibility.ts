@@ -142,6 +142,11 @@ export function visibleIn(store: Store, visibility: Visibility): Store {
   return restricted;
 }
 
+/** Returns the store, or a transaction on it, in which queries find all rows; for numbers that are unique over all entities. */
+export function unrestricted(store: Store): Store {
+  return store.withoutPlugins();
+}
+
 /** Returns the visibility of a store, or of a transaction on it. */
 export function visibilityOf(store: Store): Visibility {
   const plugin = store.getExecutor().plugins.find((each) => each instanceof VisibilityPlugin);

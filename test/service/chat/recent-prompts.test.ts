@@ -32,13 +32,13 @@ describe("RecentPrompts", () => {
     });
     const [a, b] = [encoderOf("a"), encoderOf("b")];
     const recent = new RecentPrompts(() => nowMs);
-    const first = await recent.render(a, asked("hi"));
+    const first = await recent.render(a, asked("hi"), null);
     expect(first).toMatchObject({ text: tokenizer.renderChat(asked("hi").messages), ids: tokenizer.encode(first.text) });
-    await recent.render(a, asked("hi"));
+    await recent.render(a, asked("hi"), null);
     expect(renders).toBe(1);
-    await recent.render(b, asked("hi"));
-    await recent.render({ ...b, tail: 3 }, asked("hi"));
-    await recent.render(a, { ...asked("hi"), tools: [{ type: "function", function: { name: "f" } }] });
+    await recent.render(b, asked("hi"), null);
+    await recent.render({ ...b, tail: 3 }, asked("hi"), null);
+    await recent.render(a, { ...asked("hi"), tools: [{ type: "function", function: { name: "f" } }] }, null);
     expect(renders).toBe(4);
     const different: Partial<PromptRequest>[] = [
       { addGenerationPrompt: false },
@@ -47,15 +47,17 @@ describe("RecentPrompts", () => {
       { variables: { a: 1 } },
       { template: "hi" },
     ];
-    for (const more of different) await recent.render(a, { ...asked("hi"), ...more });
-    expect(renders).toBe(9);
-    nowMs = 1000;
-    await recent.render(a, asked("hi"));
+    await recent.render(a, asked("hi"), "another namespace");
+    expect(renders).toBe(5);
+    for (const more of different) await recent.render(a, { ...asked("hi"), ...more }, null);
     expect(renders).toBe(10);
-    for (let index = 0; index < 300; index++) await recent.render(a, asked(`other ${index}`));
+    nowMs = 1000;
+    await recent.render(a, asked("hi"), null);
+    expect(renders).toBe(11);
+    for (let index = 0; index < 300; index++) await recent.render(a, asked(`other ${index}`), null);
     renders = 0;
-    await recent.render(a, asked("hi"));
-    await recent.render(a, asked("other 299"));
+    await recent.render(a, asked("hi"), null);
+    await recent.render(a, asked("other 299"), null);
     expect(renders).toBe(1);
   });
 });

@@ -2,7 +2,7 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { memberText } from "../../../src/service/chat/text/json-members.ts";
-import { SampledIds, SampledIdsByKey } from "../../../src/service/chat/prompt/sampled-ids.ts";
+import { SampledIds, SampledIdsByPrincipal } from "../../../src/service/chat/prompt/sampled-ids.ts";
 import { HELLO, joinChoice, readEvents, spelled, tokenizer, useChatServer, type ChatServer, type ChatServerOptions } from "./support.ts";
 
 const KEY = { headers: { authorization: "Bearer one" } };
@@ -165,10 +165,10 @@ describe("the cache of sampled ids", () => {
     expect(memory.find("m", "a|x;", ["|", ";"])).toEqual({ ids: Int32Array.of(1), length: 2 });
     expect(memory.find("ma", "|", ["|"])).toBeNull();
   });
-  it("is separate for each key", () => {
-    const keys = new SampledIdsByKey(1000);
-    expect(keys.of("one")).toBe(keys.of("one"));
-    expect(keys.of("one")).not.toBe(keys.of("two"));
+  it("is separate for each principal", () => {
+    const keys = new SampledIdsByPrincipal(1000);
+    expect(keys.of({ id: "one" })).toBe(keys.of({ id: "one" }));
+    expect(keys.of({ id: "one" })).not.toBe(keys.of({ id: "two" }));
   });
 });
 

@@ -15,6 +15,7 @@ import { register } from "../../../src/service/openapi/route.ts";
 import type { ChatLimits } from "../../../src/service/chat/generate/admit.ts";
 import { ChatService } from "../../../src/service/chat/service.ts";
 import { createWork } from "../../../src/service/create-work.ts";
+import { servicePrincipal } from "../../../src/service/http/principal.ts";
 import { chatRoutes } from "../../../src/service/routes/chat.ts";
 import { TimeSlices } from "../../../src/base/util/time-slices.ts";
 import type { DialectContext } from "../../../src/service/dialects/handler.ts";
@@ -105,6 +106,7 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
           return Promise.resolve({
             policy,
             resolvedName,
+            model: null,
             step: null,
             base,
             release: () => {
@@ -120,6 +122,11 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
       logger,
     }),
   };
+  // All requests have the same principal, as with the service's own key.
+  app.use((c, next) => {
+    c.set("principal", servicePrincipal("key"));
+    return next();
+  });
   register(app, chatRoutes(dialects));
   const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
   await once(server, "listening");

@@ -5,6 +5,7 @@ import { BaseModels } from "../../../src/service/models/base-models.ts";
 import { createTokenizers } from "../../../src/service/models/tokenizers.ts";
 import { openDataDirectory } from "../../../src/service/disk/data-directory.ts";
 import { Policies } from "../../../src/service/models/policies.ts";
+import { ALL_ROWS } from "../../../src/service/store/visibility.ts";
 import { openStore, revisionOf } from "../../../src/service/store/database.ts";
 import { createStoredFiles } from "../../../src/service/stored-files/stored-files.ts";
 import { createScriptedEngine, type ScriptedEngineOptions } from "../../../src/testing/index.ts";
@@ -76,20 +77,20 @@ async function setUp({
 
 test("loads a policy once for concurrent requests and keeps it for later ones", async () => {
   const { policies, loads } = await setUp();
-  const leases = await Promise.all(Array.from({ length: 5 }, () => policies.resolvePolicy("e/p/n:step2")));
+  const leases = await Promise.all(Array.from({ length: 5 }, () => policies.resolvePolicy("e/p/n:step2", ALL_ROWS)));
   expect(new Set(leases.map((lease) => lease.policy.id)).size).toBe(1);
   for (const lease of leases) lease.release();
-  (await policies.resolvePolicy("e/p/n:step2")).release();
+  (await policies.resolvePolicy("e/p/n:step2", ALL_ROWS)).release();
   expect(loads()).toBe(1);
 });
 
 test("releases the least recently used policy that is not leased", async () => {
   const { policies, engine } = await setUp({ maxIdle: 1 });
-  const held = await policies.resolvePolicy("e/p/n:step1");
-  const second = await policies.resolvePolicy("e/p/n:step2");
+  const held = await policies.resolvePolicy("e/p/n:step1", ALL_ROWS);
+  const second = await policies.resolvePolicy("e/p/n:step2", ALL_ROWS);
   second.release();
   second.release();
-  (await policies.resolvePolicy("e/p/n:step3")).release();
+  (await policies.resolvePolicy("e/p/n:step3", ALL_ROWS)).release();
   await expect.poll(() => engine.livePolicies()).toHaveLength(2);
   expect(engine.livePolicies()).toContain(held.policy.id);
   expect(engine.livePolicies()).not.toContain(second.policy.id);
@@ -97,9 +98,9 @@ test("releases the least recently used policy that is not leased", async () => {
 
 test("rejects a deleted step at once, and releases its weights after the last lease", async () => {
   const { policies, engine, drop } = await setUp();
-  const held = await policies.resolvePolicy("e/p/n:step2");
+  const held = await policies.resolvePolicy("e/p/n:step2", ALL_ROWS);
   await drop(2);
-  await expect(policies.resolvePolicy("e/p/n:step2")).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
+  await expect(policies.resolvePolicy("e/p/n:step2", ALL_ROWS)).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
   expect(engine.livePolicies()).toContain(held.policy.id);
   held.release();
   await expect.poll(() => engine.livePolicies()).not.toContain(held.policy.id);
@@ -115,7 +116,7 @@ test("rejects a step that is deleted while it loads", async () => {
       return gate.promise;
     },
   });
-  const asked = policies.resolvePolicy("e/p/n:step3");
+  const asked = policies.resolvePolicy("e/p/n:step3", ALL_ROWS);
   await loading.promise;
   await drop(3);
   gate.resolve();
@@ -126,8 +127,8 @@ test("rejects only the aborted caller, with its own reason", async () => {
   const gate = deferred<void>();
   const { policies } = await setUp({ before: ({ verb }) => (verb === "loadPolicy" ? gate.promise : undefined) });
   const controller = new AbortController();
-  const aborted = policies.resolvePolicy("e/p/n:step1", { signal: controller.signal });
-  const other = policies.resolvePolicy("e/p/n:step1");
+  const aborted = policies.resolvePolicy("e/p/n:step1", ALL_ROWS, { signal: controller.signal });
+  const other = policies.resolvePolicy("e/p/n:step1", ALL_ROWS);
   const reason = new Error("enough");
   controller.abort(reason);
   await expect(aborted).rejects.toBe(reason);
@@ -142,16 +143,16 @@ test("loads again after a failed load", async () => {
       if (verb === "loadPolicy" && isBroken) throw new Error("out of memory");
     },
   });
-  await expect(policies.resolvePolicy("e/p/n:step1")).rejects.toThrow("out of memory");
+  await expect(policies.resolvePolicy("e/p/n:step1", ALL_ROWS)).rejects.toThrow("out of memory");
   isBroken = false;
-  expect((await policies.resolvePolicy("e/p/n:step1")).step).toBe(1);
+  expect((await policies.resolvePolicy("e/p/n:step1", ALL_ROWS)).step).toBe(1);
 });
 
 test("adopts published weights, and releases weights that are already adopted", async () => {
   const { policies, engine, loads, handle } = await setUp();
   const first = engine.publish(handle);
   policies.adopt("checkpoint-3", first);
-  const lease = await policies.resolvePolicy("e/p/n");
+  const lease = await policies.resolvePolicy("e/p/n", ALL_ROWS);
   expect([lease.policy, lease.resolvedName, lease.step, loads()]).toEqual([await first, "e/p/n:step3", 3, 0]);
   const second = await engine.publish(handle);
   policies.adopt("checkpoint-3", Promise.resolve(second));
@@ -160,7 +161,7 @@ test("adopts published weights, and releases weights that are already adopted", 
 
 test.each([null, undefined, "", "scripted"])("resolves %o to the base model", async (name) => {
   const { policies } = await setUp();
-  expect(await policies.resolvePolicy(name)).toMatchObject({ resolvedName: "scripted", step: null, base: { id: "scripted" } });
+  expect(await policies.resolvePolicy(name, ALL_ROWS)).toMatchObject({ resolvedName: "scripted", step: null, base: { id: "scripted" } });
 });
 
 test.each([
@@ -175,13 +176,13 @@ test.each([
   "e/p/n:step99999999999",
 ])("rejects the unknown name %s", async (name) => {
   const { policies } = await setUp({ steps: 1 });
-  await expect(policies.resolvePolicy(name)).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
+  await expect(policies.resolvePolicy(name, ALL_ROWS)).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
 });
 
 test("caches a name until the store changes", async () => {
   const { store, policies } = await setUp({ steps: 2 });
   const found = async (): Promise<number | null> => {
-    const lease = await policies.resolvePolicy("e/p/n");
+    const lease = await policies.resolvePolicy("e/p/n", ALL_ROWS);
     lease.release();
     return lease.step;
   };
@@ -197,5 +198,5 @@ test("caches a name until the store changes", async () => {
   await store.deleteFrom("checkpoints").where("step", "=", 2).returning("id").execute();
   expect(revisionOf(store)).not.toBe(before);
   expect(await found()).toBe(1);
-  await expect(policies.resolvePolicy("e/p/n:step2")).rejects.toMatchObject({ code: "E_NOT_FOUND" });
+  await expect(policies.resolvePolicy("e/p/n:step2", ALL_ROWS)).rejects.toMatchObject({ code: "E_NOT_FOUND" });
 });

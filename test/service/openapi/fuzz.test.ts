@@ -25,6 +25,7 @@ const HAVE_RULES = [
   "createCompletion",
   "createFile",
   "createFineTuningJob",
+  "createKey",
   "createMessage",
   "createModel",
   "createResponse",
@@ -41,8 +42,10 @@ const HAVE_RULES = [
   "listFineTuningJobs",
   "listJobEvents",
   "listJobs",
+  "listKeys",
   "listModels",
   "listSessions",
+  "rotateKey",
   "tokenize",
 ];
 
@@ -167,6 +170,6 @@ it("answers every operation as documented, for valid and invalid requests", asyn
     );
     const [sent] = fc.sample(made, 1);
     const { status } = await service.call(sent!.method, sent!.path, sent!.body, { headers, key: null });
-    expect([operation.operationId, status === 401]).toEqual([operation.operationId, operation["security"] === undefined]);
+    expect([operation.operationId, status === 401]).toEqual([operation.operationId, (operation["security"] as unknown[]).length > 0]);
   }
 }, 120_000);

@@ -71,7 +71,7 @@ test("a closed store has all of its data in the one file", async () => {
   const store = await openStore(path);
   await store
     .insertInto("idempotency_keys")
-    .values({ route: "/", key: "k", digest: "", status: 200, body: "{}", created_at: "2026-01-01T00:00:00.000Z" })
+    .values({ entity: "", route: "/", key: "k", digest: "", status: 200, body: "{}", created_at: "2026-01-01T00:00:00.000Z" })
     .execute();
   await store.destroy();
   const copy = join(directory, "copy", "whetstone.db");
@@ -104,7 +104,15 @@ async function killed(path: string): Promise<string> {
   return copy;
 }
 
-const key = (name: string) => ({ route: "r", key: name, digest: "d", status: 200, body: "{}", created_at: "2026-01-01T00:00:00.000Z" });
+const key = (name: string) => ({
+  entity: "",
+  route: "r",
+  key: name,
+  digest: "d",
+  status: 200,
+  body: "{}",
+  created_at: "2026-01-01T00:00:00.000Z",
+});
 const numberOf = async (path: string) => Number((await readFile(`${path}-mark`, "utf8")).trim());
 
 test.each([
@@ -181,7 +189,7 @@ test("marks committed and synchronized changes only, and removes the mark at the
   expect(await numberOf(path)).toBe(2);
 
   // An unsynchronized change is copied into the database, where the loss of the log does not affect it.
-  await unsynchronized(store, (connection) => connection.exec("INSERT INTO idempotency_keys VALUES ('r', 'c', 'd', 200, '{}', '')"));
+  await unsynchronized(store, (connection) => connection.exec("INSERT INTO idempotency_keys VALUES ('', 'r', 'c', 'd', 200, '{}', '')"));
   await synchronize(store);
   expect(await numberOf(path)).toBe(2);
   const copy = await killed(path);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { StoredSessions } from "../../../src/service/sessions/sessions.ts";
 import { openStore, revisionOf, unsynchronized } from "../../../src/service/store/database.ts";
-import { deliveredTurns, insertTurns, type NewTurn } from "../../../src/service/store/sessions.ts";
+import { deliveredTurns, getSession, insertTurns, type NewTurn } from "../../../src/service/store/sessions.ts";
 import type { Store } from "../../../src/service/store/tables.ts";
 import { temporaryDirectory } from "../support.ts";
 
@@ -23,11 +23,11 @@ test("recorded turns are counted, keep values that are cached by revision, and a
   const sessions = new StoredSessions(store);
   const {
     row: { id },
-  } = await sessions.create({ model: "whetstone-tiny" });
+  } = await sessions.create({ model: "whetstone-tiny" }, { entity: "local", model_id: null });
   const before = revisionOf(store);
   const recorded = [turn(id, 2, 7), turn(id, 1, 5), turn(randomUUID(), 1, 3)];
   await unsynchronized(store, (connection) => insertTurns(connection, recorded));
-  expect(await sessions.get(id)).toMatchObject({ requests: 2, tokens: 12, last_seq: 2 });
+  expect(await getSession(store, id)).toMatchObject({ requests: 2, tokens: 12, last_seq: 2 });
   expect((await deliveredTurns(store, id)).map(({ request }) => request)).toEqual(['{"seq":1}', '{"seq":2}']);
   expect(await store.selectFrom("session_turns").selectAll().execute()).toHaveLength(2);
   expect(revisionOf(store)).toBe(before);
@@ -38,9 +38,9 @@ test("a transaction of turns that fails records none of them, and the next one s
   const sessions = new StoredSessions(store);
   const {
     row: { id },
-  } = await sessions.create({ model: "whetstone-tiny" });
+  } = await sessions.create({ model: "whetstone-tiny" }, { entity: "local", model_id: null });
   await expect(unsynchronized(store, (connection) => insertTurns(connection, [turn(id, 1, 5), turn(id, 1, 5)]))).rejects.toThrow(/UNIQUE/u);
-  expect(await sessions.get(id)).toMatchObject({ requests: 0, tokens: 0 });
+  expect(await getSession(store, id)).toMatchObject({ requests: 0, tokens: 0 });
   await unsynchronized(store, (connection) => insertTurns(connection, [turn(id, 1, 5)]));
-  expect(await sessions.get(id)).toMatchObject({ requests: 1, tokens: 5 });
+  expect(await getSession(store, id)).toMatchObject({ requests: 1, tokens: 5 });
 });

@@ -1,0 +1,108 @@
+import { Command, Option } from "commander";
+import type { CreatedKeyInfo, KeyInfo } from "../library/client/index.ts";
+import { keyScope, type KeyScope } from "../base/schema/index.ts";
+import { integer } from "./arguments.ts";
+import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
+import { serviceCommand, withService } from "./connected.ts";
+import { modelByName } from "./names.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+import { type TableColumn, fields, table } from "./table.ts";
+import { formatTime } from "./time.ts";
+
+const SECONDS_PER_DAY = 86_400;
+const SECONDS_PER_HOUR = 3600;
+
+const COLUMNS: readonly TableColumn<KeyInfo>[] = [
+  { title: "ID", cell: ({ id }) => id, isWhole: true },
+  { title: "NAME", cell: ({ name }) => name },
+  { title: "ENTITY", cell: entityOf },
+  { title: "SCOPES", cell: ({ scopes }) => scopes.join(",") },
+  { title: "STATUS", cell: ({ status }) => status },
+  { title: "EXPIRES", cell: ({ expiresAt }) => (expiresAt === null ? "never" : formatTime(expiresAt)) },
+  { title: "LAST USED", cell: ({ lastUsedAt }) => (lastUsedAt === null ? "never" : formatTime(lastUsedAt)) },
+];
+
+/** Creates the command `whetstone keys`, which creates, lists, rotates and revokes API keys. */
+export function keysCommand(): Command {
+  const command = new Command("keys").description("create, list, rotate and revoke API keys of a service");
+  const create = serviceCommand("create", "create a key, and print its secret once")
+    .argument("<name>", "name of the key, such as the program that uses it")
+    .option("--entity <name>", "entity that the key belongs to (default: the entity of your key, or local)")
+    .addOption(new Option("--all-entities", "create an administrator of all entities").conflicts(["entity", "scope", "model"]))
+    .addOption(new Option("--scope <scopes...>", "rights of the key (default: train sample read)").choices([...keyScope.values]))
+    .option("--model <project/name>", "limit the key to one model")
+    .option("--expires-in-days <number>", "days until the key expires (default: never)", integer(1))
+    .action(createKey);
+  const list = serviceCommand("list", "list the keys, newest first, without their secrets")
+    .option("--entity <name>", "only keys of this entity")
+    .action(listKeys);
+  const rotate = withKey("rotate", "replace the secret of a key, and print the new one once")
+    .option("--grace-hours <number>", "hours for which the previous secret is accepted, too", integer(0), 0)
+    .action(rotateKey);
+  const revoke = withKey("revoke", "revoke a key: it is not accepted from then on").action(revokeKey);
+  return command.addCommand(list, { isDefault: true }).addCommand(create).addCommand(rotate).addCommand(addConfirmation(revoke));
+}
+
+/** Creates a subcommand that takes the id of a key. */
+function withKey(name: string, description: string): Command {
+  return serviceCommand(name, description).argument("<id>", "id of the key");
+}
+
+function entityOf({ entity }: KeyInfo): string {
+  return entity ?? "(all)";
+}
+
+interface CreateOptions extends OutputOptions {
+  readonly entity?: string;
+  readonly allEntities?: boolean;
+  readonly scope?: readonly KeyScope[];
+  readonly model?: string;
+  readonly expiresInDays?: number;
+}
+
+async function createKey(name: string, options: CreateOptions): Promise<void> {
+  const { entity, allEntities = false, scope: scopes, model, expiresInDays: days } = options;
+  await withService(options, async (connected) => {
+    const limited = model === undefined ? undefined : await modelByName(connected, model);
+    const owner = allEntities ? { entity: null, scopes: ["admin"] as const } : { entity: entity ?? limited?.entity, scopes };
+    const { service, signal } = connected;
+    const expiresInSeconds = days === undefined ? undefined : days * SECONDS_PER_DAY;
+    const created = await service.keys.create({ name, ...owner, modelId: limited?.id, expiresInSeconds, signal });
+    printResult(options, created, describeSecret);
+  });
+}
+
+/** Describes a key with its secret. */
+function describeSecret(created: CreatedKeyInfo): string[] {
+  const { id, name, scopes, modelId, expiresAt, key } = created;
+  const known = fields({
+    key: name,
+    id,
+    entity: entityOf(created),
+    scopes: scopes.join(", "),
+    ...(modelId === null ? {} : { model: modelId }),
+    expires: expiresAt === null ? "never" : formatTime(expiresAt),
+    secret: key,
+  });
+  return [...known, "The secret is shown once. Clients send it as their API key, for example in WHETSTONE_API_KEY"];
+}
+
+async function listKeys({ entity, ...options }: OutputOptions & { readonly entity?: string }): Promise<void> {
+  await withService(options, async ({ service, signal }) => {
+    const keys = await service.keys.list({ entity, signal });
+    printResult(options, keys, () => (keys.length === 0 ? ["No keys yet: `whetstone keys create` makes one"] : table(keys, COLUMNS)));
+  });
+}
+
+async function rotateKey(id: string, { graceHours, ...options }: OutputOptions & { readonly graceHours: number }): Promise<void> {
+  await withService(options, async ({ service, signal }) => {
+    printResult(options, await service.keys.rotate(id, { graceSeconds: graceHours * SECONDS_PER_HOUR, signal }), describeSecret);
+  });
+}
+
+async function revokeKey(this: Command, id: string, options: ConfirmOptions & OutputOptions): Promise<void> {
+  if (!(await confirm(this, `Revoke the key ${id}`, options))) return;
+  await withService(options, async ({ service, signal }) => {
+    printResult(options, await service.keys.revoke(id, { signal }), ({ name }) => [`Revoked the key ${name} (${id})`]);
+  });
+}

@@ -1,0 +1,111 @@
+/** Every route with a key of every scope, on the key's own resources, on resources of another entity, and on resources that do not exist. */
+import { expect, test } from "vitest";
+import { read } from "../../project/files.ts";
+import { startTestService, type Answer, type TestService } from "../support.ts";
+import { createKey, createResources, MISSING, requestOf, type Resources } from "./resources.ts";
+
+const CREDENTIALS = ["admin", "train", "sample", "read", "session"] as const;
+type Credential = (typeof CREDENTIALS)[number];
+
+interface Operation {
+  readonly id: string;
+  readonly method: string;
+  readonly path: string;
+}
+
+/** Returns the permissions of routes from the table of the reference page. */
+function documentedPermissions(): Map<string, ReadonlySet<Credential>> {
+  const rows = [...read("docs/reference/keys.md").matchAll(/^\| `((?:GET|POST|PUT|DELETE) [^`]+)` \|(.*)\|$/gmu)];
+  return new Map(
+    rows.map(([, route = "", cells = ""]) => {
+      const marks = cells.split("|").map((cell) => cell.trim() === "✅");
+      return [route, new Set(CREDENTIALS.filter((_, index) => marks[index]))];
+    }),
+  );
+}
+
+/** Returns the operations that need a key. */
+async function operationsOf({ ok }: TestService): Promise<Operation[]> {
+  const { paths } = await ok("GET", "/openapi.json", undefined, { key: null });
+  const all = Object.entries(paths as Record<string, Record<string, { operationId: string; security: unknown[] }>>);
+  return all.flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([, { security }]) => security.length > 0)
+      .map(([method, { operationId: id }]) => ({ id, path, method: method.toUpperCase() })),
+  );
+}
+
+/** Returns an answer without the identifiers that the request named. */
+function comparable({ status, body }: Answer, of: Resources): unknown {
+  let text = JSON.stringify(body);
+  const ids = Object.values(of).filter((id) => id !== "");
+  for (const id of ids.toSorted((a, b) => b.length - a.length)) text = text.replaceAll(id, "…");
+  return [status, text];
+}
+
+/** Order in which operations are called on own resources: deletions last, of parts before wholes. */
+function isLater({ method, path }: Operation): number {
+  return method === "DELETE" && !path.endsWith("/pin") ? 1000 - path.length : 0;
+}
+
+test("each route answers each scope as documented, and resources of another entity like missing ones", { timeout: 120_000 }, async () => {
+  const service = await startTestService();
+  const { call } = service;
+  const admins = await Promise.all(["acme", "rival"].map((entity) => createKey(service, { entity, scopes: ["admin"] })));
+  const [acme, rival] = admins.map(({ key }) => key) as [string, string];
+  const foreign = await createResources(service, "rival", rival);
+  const foreignIds = Object.values(foreign);
+  const operations = await operationsOf(service);
+  const documented = documentedPermissions();
+  expect([...documented.keys()].toSorted()).toEqual(operations.map(({ method, path }) => `${method} ${path}`).toSorted());
+  const send = (operation: Operation, of: Resources, key: string | null, bySession = false): Promise<Answer> => {
+    const { path, body, headers } = requestOf(operation, of, bySession);
+    return call(operation.method, path, body, { key, headers });
+  };
+  const viewOfRival = async () => {
+    const reads = operations.filter(({ id, method }) => method === "GET" && id !== "downloadCheckpoint");
+    return Promise.all(reads.map(async (operation) => [operation.id, (await send(operation, foreign, rival)).body]));
+  };
+  const before = await viewOfRival();
+  const revoked = await createKey(service, { entity: "acme", scopes: ["admin"] });
+  await service.ok("DELETE", `/v1/preview/keys/${revoked.id}`);
+  const outcomes: string[] = [];
+  for (const credential of CREDENTIALS) {
+    const own = await createResources(service, "acme", acme);
+    const isSession = credential === "session";
+    const { key } = isSession ? { key: own.sessionKey } : await createKey(service, { entity: "acme", scopes: [credential] });
+    for (const operation of operations.toSorted((a, b) => isLater(a) - isLater(b))) {
+      const route = `${operation.method} ${operation.path}`;
+      const label = `${credential}: ${route}`;
+      const isPermitted = documented.get(route)!.has(credential);
+      if (credential === "admin") {
+        expect([label, (await send(operation, own, null)).status]).toEqual([label, 401]);
+        expect([label, (await send(operation, own, revoked.key)).status]).toEqual([label, 401]);
+      }
+      if (!isPermitted) {
+        for (const of of [own, foreign, MISSING]) {
+          const answer = await send(operation, of, key, isSession);
+          expect([label, answer.status, JSON.stringify(answer.body)]).toEqual([
+            label,
+            403,
+            expect.stringMatching(/scope '|key of a session/u),
+          ]);
+        }
+        continue;
+      }
+      const [ofForeign, ofMissing] = [await send(operation, foreign, key, isSession), await send(operation, MISSING, key, isSession)];
+      if (ofForeign.status >= 400) expect([label, comparable(ofForeign, foreign)]).toEqual([label, comparable(ofMissing, MISSING)]);
+      else expect([label, ofForeign.status]).toEqual([label, ofMissing.status]);
+      // A path that names a foreign resource never succeeds.
+      if (operation.path.includes("{")) expect([label, ofForeign.status]).toEqual([label, expect.toBeOneOf([403, 404])]);
+      outcomes.push(`${label} ${ofForeign.status}`);
+      const answer = await send(operation, own, key, isSession);
+      expect([label, answer.status, answer.status < 300 ? "" : answer.body]).toEqual([label, 200, ""]);
+      for (const id of foreignIds.filter((each) => each !== "")) expect(JSON.stringify(answer.body)).not.toContain(id);
+    }
+  }
+  // Requests that name a foreign resource in the body, and are not answered for it.
+  const succeeded = outcomes.filter((line) => line.endsWith(" 200")).map((line) => line.split(" ").slice(1, 3).join(" "));
+  expect([...new Set(succeeded)].toSorted()).toMatchInlineSnapshot();
+  expect(await viewOfRival()).toEqual(before);
+});
