@@ -15,6 +15,7 @@ import { register } from "../../../src/service/openapi/route.ts";
 import type { ChatLimits } from "../../../src/service/chat/generate/admit.ts";
 import { ChatService } from "../../../src/service/chat/service.ts";
 import { createWork } from "../../../src/service/create-work.ts";
+import { presentedKey } from "../../../src/service/http/auth.ts";
 import { servicePrincipal } from "../../../src/service/http/principal.ts";
 import { chatRoutes } from "../../../src/service/routes/chat.ts";
 import { TimeSlices } from "../../../src/base/util/time-slices.ts";
@@ -122,9 +123,9 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
       logger,
     }),
   };
-  // All requests have the same principal, as with the service's own key.
   app.use((c, next) => {
-    c.set("principal", servicePrincipal("key"));
+    const key = presentedKey(c.env.incoming.headers) ?? "";
+    c.set("principal", { ...servicePrincipal(key), id: key });
     return next();
   });
   register(app, chatRoutes(dialects));
