@@ -1,6 +1,17 @@
 /** Ways in which one entity could learn about another one, besides the routes of `permissions.test.ts`. */
-import { expect, test } from "vitest";
-import { ARTIFACTS, chatLines, MODELS, SFT_JOBS, startTestService, UNKNOWN_ID, uploadArtifact, type TestService } from "../support.ts";
+import { expect, onTestFinished, test } from "vitest";
+import {
+  ARTIFACTS,
+  chatLines,
+  MODELS,
+  SFT_JOBS,
+  startTestService,
+  temporaryDirectory,
+  UNKNOWN_ID,
+  uploadArtifact,
+  type TestService,
+} from "../support.ts";
+import { startService } from "../../../src/service/index.ts";
 import { createKey, KEYS } from "./resources.ts";
 
 const CHAT = "/v1/chat/completions";
@@ -20,11 +31,12 @@ const newModel = ({ ok }: TestService, key: string, name = "m"): Promise<{ id: s
 test("a request that names another entity answers 403, whether the row exists or not", async () => {
   const { service, acme, rival } = await shared();
   const { call } = service;
-  await newModel(service, rival);
+  await newModel(service, rival, "their-model");
   const own = await newModel(service, acme);
   await uploadArtifact(
     { ...service, ok: (method, path, body) => service.ok(method, path, body, { key: rival }) },
     { "train.jsonl": chatLines(2) },
+    "dataset",
   );
   const requests = (name: string): [method: string, path: string, body?: unknown][] => [
     ["POST", CHAT, ask(`rival/demo/${name}`)],
@@ -48,11 +60,10 @@ test("a request that names another entity answers 403, whether the row exists or
     }
     return all;
   };
-  const existing = await answers("m");
+  const missing = await answers("absent");
   // The file of the fine-tuning job is looked up first.
-  expect(existing.map(([, status]) => status)).toEqual([...Array.from({ length: 11 }, () => 403), 404]);
-  expect(await answers("data")).toEqual(await answers("absent"));
-  expect((await answers("absent")).map(([path, status]) => [path, status])).toEqual(existing.map(([path, status]) => [path, status]));
+  expect(missing.map(([, status]) => status)).toEqual([...Array.from({ length: 11 }, () => 403), 404]);
+  for (const name of ["their-model", "dataset"]) expect(await answers(name)).toEqual(missing);
 });
 
 test("the same name and the same idempotency key belong to each entity", async () => {
@@ -102,8 +113,8 @@ test("prompts of an entity have a salt of its own in the prefix cache, which no 
   const local = (await createKey(service, {})).key;
   const saltOf = async (key: string, more: object = {}) => {
     await ok("POST", CHAT, ask("tiny", more), { key });
-    const [, , params] = engine.calls.findLast(({ method }) => method === "sample")!.args as [unknown, unknown, { cacheSalt?: string }];
-    return params.cacheSalt;
+    const { detail } = engine.calls.findLast(({ verb }) => verb === "sample")!;
+    return (detail as { params: { cacheSalt?: string } }).params.cacheSalt;
   };
   const first = await saltOf(acme);
   expect(first).toMatch(/^[\w-]{43}$/u);
@@ -116,6 +127,22 @@ test("prompts of an entity have a salt of its own in the prefix cache, which no 
   expect(await saltOf(local, { cache_salt: first })).toBe(first);
   const session = await ok("POST", SESSIONS, { model: "tiny" }, { key: acme });
   expect(await saltOf(session.key)).toBe(first);
+});
+
+test("no entity finds the prompt of another one in the prefix cache of the embedded engine", { timeout: 60_000 }, async () => {
+  const running = await startService({ dataDir: await temporaryDirectory(), hub: null, limits: { chat: { reportCachedTokens: true } } });
+  onTestFinished(() => running.close({ graceMs: 0 }));
+  const send = async (path: string, key: string, body: object) => {
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const response = await fetch(running.url + path, { method: "POST", headers, body: JSON.stringify(body) });
+    expect(response.status).toBe(200);
+    return response.json() as Promise<any>;
+  };
+  const prompt = ask("whetstone-tiny", { messages: [{ role: "user", content: "a secret of the entity acme ".repeat(8) }] });
+  const cachedFor = async (key: string): Promise<number> => (await send(CHAT, key, prompt)).usage.prompt_tokens_details?.cached_tokens ?? 0;
+  const keys = await Promise.all(["acme", "rival"].map(async (entity) => (await send(KEYS, running.apiKey, { name: "a", entity })).key));
+  for (const key of [...keys, running.apiKey]) expect(await cachedFor(key)).toBe(0);
+  for (const key of [...keys, running.apiKey]) expect(await cachedFor(key)).toBeGreaterThan(16);
 });
 
 test("a session belongs to the entity of its creator, and an entity's key sends requests of its sessions by path", async () => {
