@@ -358,6 +358,8 @@ const SAMPLES = {
   session: SESSION,
   sessionReward: {},
   sessionMetrics: METRICS,
+  key: {},
+  keyRotation: {},
   sessionFinish: METRICS,
 } as const satisfies Readonly<Record<RequestKind, Readonly<Record<string, (limit: Required<FieldLimit>) => Json | Json[]>>>>;
 
@@ -393,9 +395,12 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
       return fields;
     case "session":
       return { model: "whetstone-tiny", ...fields };
+    case "key":
+      return { name: "largest", ...fields };
     case "sessionReward":
       return { reward: 1, ...fields };
     case "checkpoints":
+    case "keyRotation":
     case "sessionMetrics":
     case "sessionFinish":
       return fields;
@@ -441,6 +446,8 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
     session: ["POST", "/v1/preview/sessions"],
     sessionReward: ["POST", `/v1/preview/sessions/${existing.sessionId}/reward`],
     sessionMetrics: ["POST", `/v1/preview/sessions/${existing.sessionId}/metrics`],
+    key: ["POST", "/v1/preview/keys"],
+    keyRotation: ["POST", `/v1/preview/keys/${existing.sessionId}/rotate`],
     sessionFinish: ["POST", `/v1/preview/sessions/${existing.sessionId}/finish`],
   } as const satisfies Readonly<Record<RequestKind, readonly ["POST" | "DELETE", string]>>;
   let number = 0;

@@ -119,8 +119,8 @@ const PATH = "/v1/preview/keys";
 export function keysResource(api: Api): Keys {
   const pathOf = (keyId: string): string => `${PATH}/${encodeURIComponent(keyId)}`;
   return {
-    async create({ signal, timeoutMs, ...options }) {
-      const json = toWire(createKeyRequest, options);
+    async create({ signal, timeoutMs, scopes, ...options }) {
+      const json = toWire(createKeyRequest, { ...options, scopes: scopes?.slice() });
       return readFields(createdKey, await callJson(api, "POST", PATH, { json, signal, timeoutMs, retry: "unsent" }), "API key");
     },
     async list({ entity, ...options } = {}) {
