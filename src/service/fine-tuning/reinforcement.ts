@@ -149,8 +149,8 @@ async function checkedRows(
  *
  * @throws ArgumentError `E_ARGUMENT` for a format that the service does not accept.
  */
-async function requireFormat({ jobChat }: CreationContext, request: ChatCompletionRequest): Promise<void> {
-  const chat = await jobChat.value;
+async function requireFormat({ store, jobChat }: CreationContext, request: ChatCompletionRequest): Promise<void> {
+  const chat = (await jobChat.value)(visibilityOf(store));
   try {
     await chat.sample({ ...request, max_completion_tokens: 1 });
   } catch (error) {
