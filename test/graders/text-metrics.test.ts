@@ -65,6 +65,13 @@ describe("the stemmer", () => {
     expect(oracle.stems.length).toBeGreaterThanOrEqual(3000);
     expect(oracle.stems.filter(([word, stem]) => porterStem(word) !== stem)).toEqual([]);
   });
+
+  it("stems a long run of `y`, in which vowels and consonants alternate", () => {
+    expect(porterStem("yyyying")).toBe("yyyi");
+    const run = "y".repeat(99_999);
+    expect(porterStem(`${run}ying`)).toBe(`${run}i`);
+    expect(textSimilarity("meteor", `${run} cat`, `${run}s cat`)).toBeGreaterThan(0.9);
+  });
 });
 
 /** LCS by its definition. */

@@ -14,6 +14,8 @@ const IRREGULAR: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+const VOWELS: readonly string[] = ["a", "e", "i", "o", "u"];
+
 /** Suffix with its replacement. */
 type Rule = readonly [suffix: string, replacement: string];
 
@@ -143,30 +145,38 @@ function longest(suffixes: readonly string[]): string | undefined {
 
 /** Whether the letter at `index` is a consonant. `y` is one at the start and after a vowel. */
 function isConsonant(word: string, index: number): boolean {
-  const letter = word[index] ?? "";
-  if ("aeiou".includes(letter)) return false;
-  return letter !== "y" || index === 0 || !isConsonant(word, index - 1);
+  let start = index;
+  while (start > 0 && word[start] === "y") start--;
+  // In a run of `y`, vowels and consonants alternate.
+  const isFirstConsonant = !VOWELS.includes(word[start] ?? "");
+  return (index - start) % 2 === 0 ? isFirstConsonant : !isFirstConsonant;
+}
+
+/** Returns for each letter whether it is a consonant, in linear time. */
+function consonantsOf(word: string): boolean[] {
+  const consonants: boolean[] = [];
+  for (const [index, letter] of word.split("").entries())
+    consonants.push(letter === "y" && index > 0 ? !consonants[index - 1] : !VOWELS.includes(letter));
+  return consonants;
 }
 
 /** Returns the number of changes from a vowel to a consonant. */
 function measure(stem: string): number {
-  let changes = 0;
-  for (let index = 1; index < stem.length; index++) if (isConsonant(stem, index) && !isConsonant(stem, index - 1)) changes++;
-  return changes;
+  return consonantsOf(stem).filter((isLetterConsonant, index, all) => isLetterConsonant && all[index - 1] === false).length;
 }
 
 function hasVowel(stem: string): boolean {
-  return Array.from({ length: stem.length }, (_, index) => index).some((index) => !isConsonant(stem, index));
+  return consonantsOf(stem).includes(false);
 }
 
 function endsInDouble(word: string): boolean {
-  const end = word.length - 1;
-  return end > 0 && word[end] === word[end - 1] && isConsonant(word, end);
+  const last = word.length - 1;
+  return last > 0 && word[last] === word[last - 1] && isConsonant(word, last);
 }
 
 /** Whether a word ends in consonant, vowel, consonant, the last one not `w`, `x` or `y`. Extension: or is a vowel and a consonant. */
 function endsInCvc(word: string): boolean {
-  const end = word.length - 1;
-  if (end === 1) return !isConsonant(word, 0) && isConsonant(word, 1);
-  return end > 1 && isConsonant(word, end - 2) && !isConsonant(word, end - 1) && isConsonant(word, end) && !/[wxy]$/u.test(word);
+  const last = word.length - 1;
+  if (last === 1) return !isConsonant(word, 0) && isConsonant(word, 1);
+  return last > 1 && isConsonant(word, last - 2) && !isConsonant(word, last - 1) && isConsonant(word, last) && !/[wxy]$/u.test(word);
 }
