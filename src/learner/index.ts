@@ -19,7 +19,7 @@ export { checkRlConfig, type KlReference, type ResolvedRlConfig } from "./rl-con
 export { needsRendering } from "./read-trajectory.ts";
 export { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 export { buildRlBatch, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";
-export { shuffledIndices, type TrainingPlan, type TrainingStep } from "./plan.ts";
+export { MAX_STEPS, shuffledIndices, type TrainingPlan, type TrainingStep } from "./plan.ts";
 export {
   pairSums,
   preferenceGradient,

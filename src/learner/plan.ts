@@ -9,7 +9,7 @@ import type { StepSettings } from "./step-settings.ts";
 const SHUFFLE_DOMAIN = 0x53_46_54_00;
 const HOLD_OUT_DOMAIN = 0x53_46_54_01;
 /** Max optimizer steps of a job; limited because a job records an event for each step. */
-const MAX_STEPS = 1_000_000;
+export const MAX_STEPS = 1_000_000;
 
 /** Optimizer step of an {@link TrainingPlan}. */
 export interface TrainingStep {

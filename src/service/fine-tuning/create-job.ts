@@ -208,10 +208,11 @@ const METHODS: Readonly<Record<Method, (context: CreationContext, input: MethodI
 
 /** Checks the data of a supervised request and plans its SFT job. */
 async function planSupervisedJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
-  const asked = requestedHyperparameters(input.request);
+  const requested = requestedHyperparameters(input.request);
+  const path = (input.request.hyperparameters ?? null) === null ? "method.supervised.hyperparameters" : "hyperparameters";
   const read = await readData(context, input, { name: "sft", assistantTurns: "all" });
-  const hyperparameters = resolveHyperparameters(asked, read.facts.examples);
-  const { config, experimental_config, steps, checkpointSteps } = planSupervised({ ...read.facts, hyperparameters });
+  const hyperparameters = resolveHyperparameters(requested, read.facts.examples);
+  const { config, experimental_config, steps, checkpointSteps } = planSupervised({ ...read.facts, hyperparameters, path });
   return {
     jobType: "sft",
     config: { ...read.stored, config, experimental_config: offered(context, experimental_config), ...results(input, checkpointSteps) },
@@ -222,15 +223,15 @@ async function planSupervisedJob(context: CreationContext, input: MethodInput): 
 
 /** Checks the pairs of a request with the method `dpo` and plans its preference job. */
 async function planDpoJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
-  const { beta: askedBeta, ...asked } = input.request.method?.dpo?.hyperparameters ?? {};
+  const { beta: requestedBeta, ...requested } = input.request.method?.dpo?.hyperparameters ?? {};
   if ((input.request.hyperparameters ?? null) !== null)
     throw new ArgumentError("The deprecated `hyperparameters` are for supervised jobs: use `method.dpo.hyperparameters`", {
       param: "hyperparameters",
     });
   const read = await readData(context, input, { name: "preference" });
-  const hyperparameters = resolveHyperparameters(asked, read.facts.examples);
-  const beta = resolveBeta(askedBeta);
-  const { config, steps, checkpointSteps } = planDpo({ ...read.facts, hyperparameters }, beta);
+  const hyperparameters = resolveHyperparameters(requested, read.facts.examples);
+  const beta = resolveBeta(requestedBeta);
+  const { config, steps, checkpointSteps } = planDpo({ ...read.facts, hyperparameters, path: "method.dpo.hyperparameters" }, beta);
   return {
     jobType: "preference",
     config: { ...read.stored, config: offered(context, config), ...results(input, checkpointSteps) },

@@ -2,24 +2,25 @@
 import { defaultRate } from "../../base/util/default-rates.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import type { CreateFineTuningJobRequest, FineTuningJob, SupervisedHyperparameters } from "../../base/schema/index.ts";
+import { MAX_STEPS } from "../../learner/index.ts";
 import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
 
 /** Hyperparameters without `"auto"`. */
 export type ResolvedHyperparameters = FineTuningJob["hyperparameters"];
 
-/** `beta` of preference training without a choice. */
-const BETA = 0.1;
-/** Passes over the data of average size. */
-const EPOCHS = 3;
-/** Min and max of examples times epochs, within the bounds of the epochs. */
-const [MIN_PASSES, MAX_PASSES] = [100, 25_000];
+/** Automatic `beta` of preference training. */
+const AUTO_BETA = 0.1;
+/** Automatic number of epochs, unless it gives fewer or more examples in total than the bounds below. */
+const AUTO_EPOCHS = 3;
+/** Bounds of examples times epochs for the automatic number of epochs. */
+const [MIN_TOTAL_EXAMPLES, MAX_TOTAL_EXAMPLES] = [100, 25_000];
 const MAX_AUTO_EPOCHS = 25;
-/** Fraction of the examples in a batch. */
+/** Automatic batch size as a fraction of the examples. */
 const BATCH_FRACTION = 0.002;
-const MAX_AUTO_BATCH = 256;
-/** Validations in a job, unless its epochs are more. */
-const VALIDATIONS = 10;
-/** Last epochs after which a job makes a checkpoint. */
+const MAX_AUTO_BATCH_SIZE = 256;
+/** Max number of validations in a job with fewer epochs; a job with more epochs has one per epoch. */
+const MAX_VALIDATIONS = 10;
+/** Number of epochs at the end of a job, each of which ends with a checkpoint. */
 const CHECKPOINT_EPOCHS = 3;
 
 /**
@@ -45,37 +46,53 @@ export function requestedHyperparameters({ method, hyperparameters }: CreateFine
  * - `batch_size`: 0.2 % of the examples, rounded, from 1 to 256.
  * - `learning_rate_multiplier`: 1.
  *
- * @param examples - Number of examples in the training data, at least 1.
+ * @param exampleCount - Number of examples in the training data, at least 1.
  */
-export function resolveHyperparameters(asked: SupervisedHyperparameters, examples: number): ResolvedHyperparameters {
-  const { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier } = asked;
+export function resolveHyperparameters(requested: SupervisedHyperparameters, exampleCount: number): ResolvedHyperparameters {
+  const autoBatchSize = Math.min(Math.max(Math.round(exampleCount * BATCH_FRACTION), 1), MAX_AUTO_BATCH_SIZE);
   return {
-    n_epochs: given(epochs, autoEpochs(examples)),
-    batch_size: given(batchSize, Math.min(Math.max(Math.round(examples * BATCH_FRACTION), 1), MAX_AUTO_BATCH)),
-    learning_rate_multiplier: given(multiplier, 1),
+    n_epochs: orAuto(requested.n_epochs, autoEpochs(exampleCount)),
+    batch_size: orAuto(requested.batch_size, autoBatchSize),
+    learning_rate_multiplier: orAuto(requested.learning_rate_multiplier, 1),
   };
 }
 
 /** Returns `beta`, 0.1 for `"auto"`. */
-export function resolveBeta(asked: number | "auto" | null | undefined): number {
-  return typeof asked === "number" ? asked : BETA;
+export function resolveBeta(requested: number | "auto" | null | undefined): number {
+  return orAuto(requested, AUTO_BETA);
 }
 
-/** Returns a requested value, or the one that the service chooses. */
-export function given<T>(value: T | "auto" | null | undefined, automatic: T): T {
-  return value === "auto" ? automatic : (value ?? automatic);
+/** Returns a requested value; for `"auto"` and absent ones, the automatic value. */
+export function orAuto(requested: number | "auto" | null | undefined, automatic: number): number {
+  return requested === "auto" ? automatic : (requested ?? automatic);
 }
 
-/** Returns the passes over a number of examples that the service chooses. */
-export function autoEpochs(examples: number): number {
-  if (examples * EPOCHS < MIN_PASSES) return Math.min(Math.ceil(MIN_PASSES / examples), MAX_AUTO_EPOCHS);
-  if (examples * EPOCHS > MAX_PASSES) return Math.max(Math.floor(MAX_PASSES / examples), 1);
-  return EPOCHS;
+/** Returns the automatic number of epochs; see {@link resolveHyperparameters}. */
+export function autoEpochs(exampleCount: number): number {
+  const total = exampleCount * AUTO_EPOCHS;
+  if (total < MIN_TOTAL_EXAMPLES) return Math.min(Math.ceil(MIN_TOTAL_EXAMPLES / exampleCount), MAX_AUTO_EPOCHS);
+  if (total > MAX_TOTAL_EXAMPLES) return Math.max(Math.floor(MAX_TOTAL_EXAMPLES / exampleCount), 1);
+  return AUTO_EPOCHS;
+}
+
+/**
+ * Checks the number of optimizer steps, because a job that exceeds the limit of its trainer would fail only when it runs.
+ *
+ * @param path - Path of the hyperparameters in the request.
+ * @throws ArgumentError `E_ARGUMENT` for more than `max` steps; `param` is `n_epochs`.
+ */
+export function requireStepCount(steps: number, { max, path }: { readonly max: number; readonly path: string }): void {
+  if (steps <= max) return;
+  throw new ArgumentError(`Expected at most ${max} optimizer steps, got ${steps}. Raise \`batch_size\`, or train fewer epochs`, {
+    param: `${path}.n_epochs`,
+  });
 }
 
 /** Facts that the settings of a training job depend on. */
 export interface JobFacts {
   readonly hyperparameters: ResolvedHyperparameters;
+  /** Path of the hyperparameters in the request, for errors. */
+  readonly path: string;
   readonly seed: number;
   /** Number of examples in the training data. */
   readonly examples: number;
@@ -86,7 +103,7 @@ export interface JobFacts {
   readonly validationUrl: string | null;
 }
 
-/** Steps of a training job. */
+/** Optimizer steps of a training job. */
 interface JobSteps {
   /** Optimizer steps of the job. */
   readonly steps: number;
@@ -116,28 +133,32 @@ export function planDpo(facts: JobFacts, beta: number): DpoPlan {
  * Plans the epochs of a job: the learning rate is `learning_rate_multiplier` times the default of the model's size, and the seed orders the
  * examples of each epoch. A checkpoint follows each of the last three epochs. There are about ten validations, one of them after each
  * epoch.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for more than 1,000,000 steps.
  */
 function planEpochs(facts: JobFacts, kind: "sft" | "preference") {
-  const { hyperparameters, seed, examples, parameters, isAdapter, validationUrl } = facts;
+  const { hyperparameters, path, seed, examples, parameters, isAdapter, validationUrl } = facts;
   const { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier } = hyperparameters;
-  const perEpoch = Math.ceil(examples / batchSize);
-  const steps = epochs * perEpoch;
-  const first = Math.max(epochs - CHECKPOINT_EPOCHS + 1, 1);
+  const stepsPerEpoch = Math.ceil(examples / batchSize);
+  const steps = epochs * stepsPerEpoch;
+  requireStepCount(steps, { max: MAX_STEPS, path });
+  const validationEvery = validationInterval(stepsPerEpoch, steps);
+  const firstCheckpointEpoch = Math.max(epochs - CHECKPOINT_EPOCHS + 1, 1);
   return {
     batch: { batch_size: batchSize, learning_rate: multiplier * defaultRate(parameters, kind, isAdapter) },
     order: {
       epochs,
       shuffle_seed: seed,
-      ...(validationUrl === null ? {} : { validation_data_url: validationUrl, validation_every: validationInterval(perEpoch, steps) }),
+      ...(validationUrl === null ? {} : { validation_data_url: validationUrl, validation_every: validationEvery }),
     },
     steps,
-    checkpointSteps: Array.from({ length: epochs - first }, (_, index) => (first + index) * perEpoch),
+    checkpointSteps: Array.from({ length: epochs - firstCheckpointEpoch }, (_, index) => (firstCheckpointEpoch + index) * stepsPerEpoch),
   };
 }
 
 /** Returns the smallest divisor of the steps per epoch that gives at most ten validations; one epoch if there are more epochs. */
-function validationInterval(perEpoch: number, steps: number): number {
-  for (let interval = Math.max(Math.ceil(steps / VALIDATIONS), 1); interval < perEpoch; interval++)
-    if (perEpoch % interval === 0) return interval;
-  return perEpoch;
+function validationInterval(stepsPerEpoch: number, steps: number): number {
+  let interval = Math.ceil(steps / MAX_VALIDATIONS);
+  while (interval < stepsPerEpoch && stepsPerEpoch % interval !== 0) interval++;
+  return Math.min(interval, stepsPerEpoch);
 }

@@ -9,7 +9,7 @@ import type { StoredArtifact } from "../store/artifacts.ts";
 import { visibilityOf } from "../store/visibility.ts";
 import { readReinforcementRows, type ReinforcementRow } from "../training-data/reinforcement-data.ts";
 import type { CreationContext, MethodInput, MethodPlan } from "./create-job.ts";
-import { autoEpochs, given } from "./hyperparameters.ts";
+import { autoEpochs, orAuto, requireStepCount } from "./hyperparameters.ts";
 
 /** Rows of a batch. */
 const BATCH_SIZE = 16;
@@ -39,15 +39,15 @@ export type ResolvedReinforcement = Extract<
  * @param rows - Number of rows in the training data, at least 1.
  */
 export function resolveReinforcement(asked: ReinforcementHyperparameters, rows: number): ResolvedReinforcement {
-  const epochs = given(asked.n_epochs, autoEpochs(rows));
-  const batchSize = given(asked.batch_size, Math.min(BATCH_SIZE, rows));
+  const epochs = orAuto(asked.n_epochs, autoEpochs(rows));
+  const batchSize = orAuto(asked.batch_size, Math.min(BATCH_SIZE, rows));
   return {
     n_epochs: epochs,
     batch_size: batchSize,
-    learning_rate_multiplier: given(asked.learning_rate_multiplier, 1),
-    compute_multiplier: given(asked.compute_multiplier, 1),
-    eval_interval: given(asked.eval_interval, Math.ceil((epochs * Math.ceil(rows / batchSize)) / VALIDATIONS)),
-    eval_samples: given(asked.eval_samples, 1),
+    learning_rate_multiplier: orAuto(asked.learning_rate_multiplier, 1),
+    compute_multiplier: orAuto(asked.compute_multiplier, 1),
+    eval_interval: orAuto(asked.eval_interval, Math.ceil((epochs * Math.ceil(rows / batchSize)) / VALIDATIONS)),
+    eval_samples: orAuto(asked.eval_samples, 1),
     reasoning_effort: asked.reasoning_effort ?? "default",
   };
 }
@@ -75,10 +75,7 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
   const hyperparameters = resolveReinforcement(asked, rows.length);
   const { n_epochs: epochs, batch_size: batchSize, eval_interval: interval } = hyperparameters;
   const steps = epochs * Math.ceil(rows.length / batchSize);
-  if (steps > MAX_STEPS)
-    throw new ArgumentError(`Expected at most ${MAX_STEPS} optimizer steps, got ${steps}. Raise \`batch_size\`, or train fewer epochs`, {
-      param: `${AT}.hyperparameters.n_epochs`,
-    });
+  requireStepCount(steps, { max: MAX_STEPS, path: `${AT}.hyperparameters` });
   const { parameters } = await engine.describeBase(start.baseModel);
   // The rate for all parameters, also for an adapter: the ten times higher one of adapters collapses the policy in long jobs.
   const rate = hyperparameters.learning_rate_multiplier * defaultRate(parameters, "rl", false);

@@ -1,5 +1,10 @@
 import { expect, it } from "vitest";
-import { planSupervised, requestedHyperparameters, resolveHyperparameters } from "../../../src/service/fine-tuning/hyperparameters.ts";
+import {
+  planDpo,
+  planSupervised,
+  requestedHyperparameters,
+  resolveHyperparameters,
+} from "../../../src/service/fine-tuning/hyperparameters.ts";
 
 it.each([
   [1, 25, 1],
@@ -31,7 +36,7 @@ it("reads the hyperparameters of the method, or the deprecated ones, and not bot
   );
 });
 
-const facts = { seed: 5, parameters: 1e6, isAdapter: true, validationUrl: null };
+const facts = { path: "method.supervised.hyperparameters", seed: 5, parameters: 1e6, isAdapter: true, validationUrl: null };
 const plan = (examples: number, batch_size: number, n_epochs: number, more: Partial<Parameters<typeof planSupervised>[0]> = {}) =>
   planSupervised({ ...facts, examples, hyperparameters: { batch_size, n_epochs, learning_rate_multiplier: 2 }, ...more });
 
@@ -57,4 +62,19 @@ it("validates after each epoch, and between epochs at most ten times in all", ()
   expect(every(60, 2)).toBe(12);
   expect(every(7, 3)).toBe(7);
   expect(every(4, 25)).toBe(4);
+});
+
+it("rejects more steps than a training job can have", () => {
+  expect(plan(1000, 1, 1000).steps).toBe(1_000_000);
+  expect(() => plan(1001, 1, 1000)).toThrow(
+    expect.objectContaining({
+      code: "E_ARGUMENT",
+      param: "method.supervised.hyperparameters.n_epochs",
+      message: expect.stringContaining("at most 1000000 optimizer steps, got 1001000"),
+    }),
+  );
+  const hyperparameters = { batch_size: 1, n_epochs: 1000, learning_rate_multiplier: 1 };
+  expect(() => planDpo({ ...facts, examples: 1001, hyperparameters, path: "method.dpo.hyperparameters" }, 0.1)).toThrow(
+    expect.objectContaining({ param: "method.dpo.hyperparameters.n_epochs" }),
+  );
 });
