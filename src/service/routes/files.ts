@@ -8,6 +8,7 @@ import {
   type DeletedFile,
   type FileList,
 } from "../../base/schema/index.ts";
+import { ConflictError } from "../../base/errors.ts";
 import { fileToWire, openFile, storeUpload } from "../fine-tuning/files.ts";
 import { deleteArtifact } from "../history/deletion.ts";
 import { readQuery, type ServiceRequest } from "../http/body.ts";
@@ -20,6 +21,13 @@ import type { RouteContext } from "./context.ts";
 
 const PATH = "/v1/files";
 const common = { tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
+
+/** Converts a conflict of an artifact version to one of the file that the client named. */
+function ofFile(error: unknown, id: string): unknown {
+  if (!(error instanceof ConflictError)) return error;
+  const message = `File '${id}' cannot be deleted while a job that is not over reads it. Wait for the job, or cancel it`;
+  return new ConflictError(message, { cause: error, param: "file_id" });
+}
 
 /** Creates the routes that upload, list, read and delete files. */
 export function fileRoutes(context: RouteContext): Route[] {
@@ -92,8 +100,8 @@ export function fileRoutes(context: RouteContext): Route[] {
       description: "While a job that is not over reads the file, the answer is 400.",
       answer: deletedFile,
       handle: async (c) => {
-        const { id, artifact_id: artifactId } = await getFile(context.of(c).store, idOf(c), "file_id");
-        await deleteArtifact(context.of(c), artifactId);
+        const { id, artifact_id: artifactId } = await getFile(store, idOf(c), "file_id");
+        await deleteArtifact(context, artifactId).catch((error: unknown) => Promise.reject(ofFile(error, id)));
         return c.json({ id, object: "file", deleted: true } satisfies DeletedFile);
       },
     },

@@ -11,6 +11,7 @@ import {
   type FineTuningJobEventList,
   type FineTuningJobList,
 } from "../../base/schema/index.ts";
+import { ConflictError } from "../../base/errors.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import { prepareFineTuningJob } from "../fine-tuning/create-job.ts";
 import { checkpointToWire, eventCursor, eventToWire, jobToWire } from "../fine-tuning/wire.ts";
@@ -20,8 +21,8 @@ import { pathParameter, type Route } from "../openapi/route.ts";
 import { checkpointsOfJob } from "../store/aliases.ts";
 import { getFineTuningJob, pageOfFineTuningJobs, pageOfNewestEvents } from "../store/fine-tuning-jobs.ts";
 import { pageBody, pageOfList } from "../store/paging.ts";
-import type { JobRow } from "../store/tables.ts";
-import type { RouteContext } from "./context.ts";
+import type { FineTuningJobRow, JobRow } from "../store/tables.ts";
+import type { ServiceContext } from "./context.ts";
 
 const PATH = "/v1/fine_tuning/jobs";
 const ONE = `${PATH}/{fine_tuning_job_id}`;
@@ -42,15 +43,23 @@ function jobQueryOf(c: ServiceRequest) {
   return { ...page, metadata: typeof metadata === "string" ? null : metadata };
 }
 
+/** Converts a conflict of a training job to one of the fine-tuning job that the client named. */
+function ofFineTuningJob(error: unknown, { id, training_job_id: trainingJobId }: FineTuningJobRow): unknown {
+  if (!(error instanceof ConflictError)) return error;
+  const message = error.message.replace(`Training job '${trainingJobId}'`, `Fine-tuning job '${id}'`);
+  return new ConflictError(message, { cause: error, param: "fine_tuning_job_id" });
+}
+
 /** Creates the routes that create, list, read, follow and control fine-tuning jobs. */
-export function fineTuningRoutes(context: RouteContext): Route[] {
-  const { jobs } = context;
-  const storeOf = (c: ServiceRequest) => context.of(c).store;
-  const read = (c: ServiceRequest) => getFineTuningJob(storeOf(c), pathParameter(c, "fine_tuning_job_id"));
-  const control = (c: ServiceRequest, change: (job: JobRow) => Promise<JobRow>) =>
-    read(c)
-      .then(async ({ row, job }) => ({ row, job: await change(job) }))
-      .then(async (stored) => c.json(await jobToWire(storeOf(c), stored)));
+export function fineTuningRoutes(context: ServiceContext): Route[] {
+  const { store, jobs } = context;
+  const read = (c: ServiceRequest) => getFineTuningJob(store, pathParameter(c, "fine_tuning_job_id"));
+  /** Changes the state of the training job, and answers with the fine-tuning job. */
+  const control = async (c: ServiceRequest, change: (trainingJobId: string) => Promise<JobRow>) => {
+    const { row } = await read(c);
+    const job = await change(row.training_job_id).catch((error: unknown) => Promise.reject(ofFineTuningJob(error, row)));
+    return c.json(await jobToWire(store, { row, job }));
+  };
   const action = { ...common, method: "POST", answer: fineTuningJob } as const;
   return [
     {

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import OpenAI from "openai";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { deferred } from "../../../src/base/util/deferred.ts";
 import { openConnection } from "../../../src/service/store/connection.ts";
 import type { ScriptedEngineOptions } from "../../../src/testing/index.ts";
@@ -111,11 +111,22 @@ test("a cancelled job keeps its checkpoints; jobs that are over cannot be paused
   const { id } = await createJob(client, settings);
   await reached(6);
   expect(await client.fineTuning.jobs.retrieve(id)).toMatchObject({ status: "running", estimated_finish: expect.any(Number) });
+  await expect(client.files.delete((await client.fineTuning.jobs.retrieve(id)).training_file)).rejects.toMatchObject({
+    status: 400,
+    param: "file_id",
+    message: expect.stringMatching(/File 'file-\w+' cannot be deleted/u),
+  });
   const job = await client.fineTuning.jobs.cancel(id);
   expect(job).toMatchObject({ status: "cancelled", error: null, estimated_finish: null });
   expect(await client.fineTuning.jobs.cancel(id)).toEqual(job);
   for (const verb of ["pause", "resume"] as const)
-    await expect(client.fineTuning.jobs[verb](id)).rejects.toBeInstanceOf(OpenAI.BadRequestError);
+    await expect(client.fineTuning.jobs[verb](id)).rejects.toMatchObject({
+      status: 400,
+      param: "fine_tuning_job_id",
+      message: expect.stringContaining(`Fine-tuning job '${id}' is cancelled`),
+    });
+  const levels = new Set((await eventsOf(client, id)).map(({ level }) => level));
+  expect(levels).toEqual(new Set(["info"]));
   const { data } = await client.fineTuning.jobs.checkpoints.list(id);
   expect(data.map((checkpoint) => checkpoint.step_number)).toEqual([4]);
   const model = data[0]!.fine_tuned_model_checkpoint;
@@ -124,6 +135,18 @@ test("a cancelled job keeps its checkpoints; jobs that are over cannot be paused
   const paused = await createJob(client, settings);
   await client.fineTuning.jobs.pause(paused.id);
   expect(await client.fineTuning.jobs.cancel(paused.id)).toMatchObject({ status: "cancelled" });
+});
+
+test("the estimated end of a job is not in the past, also if its steps have been interrupted", async () => {
+  const { engine, reached } = holds(6);
+  const client = clientOf(await startTestService({ engine }));
+  const { id } = await createJob(client, settings);
+  await reached(6);
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 3_600_000 });
+  onTestFinished(() => void vi.useRealTimers());
+  const { estimated_finish: end } = await client.fineTuning.jobs.retrieve(id);
+  expect(end).toBeGreaterThanOrEqual(Math.floor(Date.now() / 1000));
+  await client.fineTuning.jobs.cancel(id);
 });
 
 test("a job that fails has an error, and its training job the same", async () => {
