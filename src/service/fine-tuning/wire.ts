@@ -6,6 +6,8 @@ import type {
   FineTuningJobCheckpoint,
   FineTuningJobEvent,
 } from "../../base/schema/index.ts";
+import { zip } from "../../base/util/values.ts";
+import { DEFAULT_ENTITY } from "../common/names.ts";
 import type { ListedAlias } from "../store/aliases.ts";
 import { recentSteps, type StoredFineTuningJob } from "../store/fine-tuning-jobs.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
@@ -73,14 +75,16 @@ function methodOf({ hyperparameters, beta, reinforcement }: StoredRequest): Fine
 
 /** Estimates the end of a running job in seconds since 1970 from the median duration of its latest steps; null before two steps. */
 async function estimatedFinish(store: Store, job: JobRow, steps: number): Promise<number | null> {
-  const recent = await recentSteps(store, job.id);
-  const times = recent.map((event) => Date.parse(event.created_at));
-  const durations = times.slice(1).map((time, index) => (times[index] as number) - time);
-  const median = durations.toSorted((a, b) => a - b)[durations.length >> 1];
-  const [newest] = recent;
-  if (median === undefined || newest === undefined) return null;
+  const newestFirst = await recentSteps(store, job.id);
+  const endsMs = newestFirst.map((event) => Date.parse(event.created_at));
+  const durationsMs = zip(endsMs.slice(0, -1), endsMs.slice(1)).map(([endMs, previousEndMs]) => endMs - previousEndMs);
+  const medianMs = durationsMs.toSorted((a, b) => a - b)[durationsMs.length >> 1];
+  const [newest] = newestFirst;
+  if (medianMs === undefined || newest === undefined) return null;
   const done = (JSON.parse(newest.data) as Metrics)["gradient_step"] ?? 0;
-  return Math.ceil((Date.parse(newest.created_at) + (steps - done) * median) / 1000);
+  // After a pause or an interruption, the newest step may have ended long ago.
+  const nextEndMs = Math.max(Date.parse(newest.created_at) + medianMs, Date.now());
+  return Math.ceil((nextEndMs + Math.max(steps - done - 1, 0) * medianMs) / 1000);
 }
 
 /** Sums the tokens of all steps from their events, because the checkpoint may be deleted. */
@@ -130,7 +134,8 @@ function describe(type: JobEventRow["type"], data: Readonly<Record<string, unkno
     case "training_ended":
       return { level: "info", message: "The job has successfully completed", data: {} };
     case "training_failed":
-      return { level: "error", message: String(data["error_message"]), data: {} };
+      // A cancelled job has this event, too.
+      return { level: data["cancelled"] === true ? "info" : "error", message: String(data["error_message"]), data: {} };
     case "training_cancelled":
       return { level: "info", message: "The job is cancelled", data: {} };
   }
