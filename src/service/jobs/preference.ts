@@ -18,6 +18,7 @@ import { fineTuningResults } from "./fine-tuning-results.ts";
 import { runDatasetSteps, summarizeSteps, type NumberedStep } from "./dataset-steps.ts";
 import { requireFiniteLoss, requireFiniteNorm, requireFiniteStep, requireUsableModel } from "./finite-step.ts";
 import { deviceMetrics, paddingShare, threadMetrics } from "./metrics.ts";
+import { measurePairs } from "./pair-sums.ts";
 import { referenceSums } from "./preference-reference.ts";
 import type { JobScope } from "./run-job.ts";
 import type { Trained } from "./states.ts";
@@ -46,9 +47,6 @@ interface PreferenceWork {
   readonly validation: readonly ReferencedPair[];
   readonly objective: PreferenceObjective;
 }
-
-/** Validation pairs per forward pass, which limits the log-probabilities in memory. */
-const PAIRS_PER_PASS = 64;
 
 /** Metrics of steps that are summed over a job, or of which the checkpoint has the mean. */
 const SUMMARY = {
@@ -152,13 +150,9 @@ async function trainStep(
 
 /** Computes the metrics of the validation pairs with the current weights, like the metrics of a training step. */
 async function measure({ context, handle, signal }: JobScope, { validation, objective }: PreferenceWork): Promise<Record<string, number>> {
-  const policy: PairValues[] = [];
-  for (let from = 0; from < validation.length; from += PAIRS_PER_PASS) {
-    const { rows } = preferenceRows(validation.slice(from, from + PAIRS_PER_PASS));
-    for (const sum of pairSums(rows, await context.engine.forward(handle, rows, { signal }))) policy.push(sum);
-  }
+  const policy = await measurePairs({ engine: context.engine, handle, signal }, validation);
   const batch = preferenceRows(validation);
   const { metrics } = preferenceGradient(batch, { policy, reference: validation.map(({ reference }) => reference) }, objective);
-  const named = Object.entries(metrics).map(([name, value]): [string, number] => [`validation/${name}`, value]);
+  const named = Object.entries(metrics).map(([name, value]) => [`validation/${name}`, value] as const);
   return { ...Object.fromEntries(named), "validation/tokens": batch.trainedTokens };
 }

@@ -1,9 +1,22 @@
 import { pageOf, requireCursor, type RowPage, type PageRequest } from "./paging.ts";
-import type { CheckpointRow, Store } from "./tables.ts";
+import type { CheckpointRow, JobRow, Store } from "./tables.ts";
 
 /** Returns the newest checkpoint of a model. */
 export function newestCheckpoint(store: Store, modelId: string): Promise<CheckpointRow | undefined> {
   return store.selectFrom("checkpoints").selectAll().where("model_id", "=", modelId).orderBy("step", "desc").limit(1).executeTakeFirst();
+}
+
+/** Returns the checkpoint that an unfinished job started from: the newest one of its model that the job has not added itself. */
+export function startOfJob(store: Store, { id, model_id: modelId }: Pick<JobRow, "id" | "model_id">): Promise<CheckpointRow | undefined> {
+  const added = store.selectFrom("checkpoint_aliases").select("checkpoint_id").where("job_id", "=", id);
+  return store
+    .selectFrom("checkpoints")
+    .selectAll()
+    .where("model_id", "=", modelId)
+    .where("id", "not in", added)
+    .orderBy("step", "desc")
+    .limit(1)
+    .executeTakeFirst();
 }
 
 /** Returns the checkpoint of a model at a step. */

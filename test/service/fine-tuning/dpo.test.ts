@@ -1,7 +1,8 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import OpenAI from "openai";
 import { expect, test } from "vitest";
-import { startTestService } from "../support.ts";
-import { RL_JOBS } from "../support.ts";
+import { restartable, RL_JOBS, startTestService } from "../support.ts";
 import { clientOf, dpo, eventsOf, finished, pairs, upload } from "./support.ts";
 
 test("a job of the method dpo trains a preference job, and its model and checkpoints are sampled", async () => {
@@ -54,4 +55,28 @@ test("pairs that cannot be trained are rejected with line and field, and nothing
   await expect(create(pairs(2), { hyperparameters: { n_epochs: 1 } })).rejects.toMatchObject({ status: 400, param: "hyperparameters" });
   await expect(create(pairs(2), { method: { type: "dpo", supervised: {} } })).rejects.toMatchObject({ param: "method.supervised" });
   expect((await client.fineTuning.jobs.list()).data).toEqual([]);
+});
+
+test("a job that is interrupted after a checkpoint, and whose reference values are damaged, measures them from its start again", async () => {
+  const create = async (client: OpenAI) => {
+    const method = dpo({ batch_size: 1, n_epochs: 3, learning_rate_multiplier: 10 });
+    return client.fineTuning.jobs.create({ model: "tiny", seed: 9, training_file: await upload(client, pairs(2)), method });
+  };
+  const csv = async (client: OpenAI, id: string) => (await client.files.content((await finished(client, id)).result_files[0]!)).text();
+  const undisturbed = clientOf(await startTestService());
+  const expected = await csv(undisturbed, (await create(undisturbed)).id);
+
+  const { dataDir, start } = await restartable();
+  let steps = 0;
+  const untilAborted = (signal?: AbortSignal) =>
+    new Promise<void>((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error)));
+  const before = await start({
+    before: ({ verb }, { signal }) => (verb === "optimStep" && ++steps === 4 ? untilAborted(signal) : undefined),
+  });
+  const { id, ...job } = await create(clientOf(before));
+  await expect.poll(() => steps).toBe(4);
+  await before.service.close({ graceMs: 0 });
+  const { training_job_id: trainingJob } = job as unknown as { readonly training_job_id: string };
+  await writeFile(join(dataDir, "jobs", trainingJob, "reference-logprobs.bin"), "damaged");
+  expect(await csv(clientOf(await start()), id)).toBe(expected);
 });
