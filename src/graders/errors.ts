@@ -33,3 +33,11 @@ export class GraderError extends WhetstoneError {
     this.flag = flag;
   }
 }
+
+/** Failures that the sample causes: it lacks a part that a template names. They score 0. */
+const SAMPLE_FAILURES: readonly GraderErrorFlag[] = ["sample_parse_error"];
+
+/** Returns the first error that the sample does not cause; null if the sample has a reward. */
+export function failureOf(errors: readonly GraderError[]): GraderError | null {
+  return errors.find(({ flag }) => !SAMPLE_FAILURES.includes(flag)) ?? null;
+}

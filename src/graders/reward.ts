@@ -3,7 +3,7 @@ import type { Grader } from "../base/schema/index.ts";
 import { textOf } from "../base/trajectory/messages.ts";
 import { normalizedReward, REWARD_PREFIX, type Reward, type RewardScore, type ScoredTrajectory } from "../base/trajectory/scoring.ts";
 import { checkGrader } from "./check.ts";
-import type { GraderErrorFlag } from "./errors.ts";
+import { failureOf } from "./errors.ts";
 import { grade, type Outcome } from "./grade.ts";
 import type { GraderComplete } from "./model.ts";
 import { requireComplete } from "./run.ts";
@@ -23,9 +23,6 @@ export interface GraderRewardOptions<S> {
    */
   readonly complete?: GraderComplete | undefined;
 }
-
-/** Failures that the sample causes: it lacks a part that a template names. They score 0. */
-export const SAMPLE_FAILURES: readonly GraderErrorFlag[] = ["sample_parse_error"];
 
 /**
  * Creates a reward from a grader of OpenAI's fine-tuning API. The sample is the last assistant message of the rollout. The score of each part
@@ -81,8 +78,8 @@ function sampleOf(trajectory: ScoredTrajectory): GraderSample {
 
 /** @throws GraderError `E_GRADER` for a failure that the sample does not cause. */
 function scoreOf({ reward: value, errors, parts, answers }: Outcome, label: string): RewardScore {
-  const failure = errors.find(({ flag }) => !SAMPLE_FAILURES.includes(flag));
-  if (failure !== undefined) throw failure;
+  const failure = failureOf(errors);
+  if (failure !== null) throw failure;
   const metrics = Object.fromEntries(parts.map(({ variable, reward: score }) => [`${REWARD_PREFIX}${label}/${variable}`, score]));
   const tokens = (key: "promptTokens" | "completionTokens") => answers.reduce((sum, answer) => sum + answer[key], 0);
   const spent = { "grader/prompt_tokens": tokens("promptTokens"), "grader/completion_tokens": tokens("completionTokens") };

@@ -5,6 +5,7 @@ import type { Trajectory, TrajectoryGroup } from "../../base/schema/index.ts";
 import { EngineError } from "../../base/errors.ts";
 import { isChoice } from "../../base/trajectory/messages.ts";
 import { runStepsInSlices } from "../../base/util/steps.ts";
+import { logFailure } from "../common/logger.ts";
 import { stepName } from "../common/names.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import { recentSteps } from "../store/fine-tuning-jobs.ts";
@@ -94,16 +95,17 @@ async function readWork({ context, job, signal }: JobScope): Promise<Work> {
   };
 }
 
-/** Publishes the current weights for `use`. */
-async function withWeights<T>({ context, handle, model, checkpoint, signal }: JobScope, use: (name: string) => Promise<T>): Promise<T> {
-  const { engine, policies } = context;
+/** Publishes the current weights for `use`, which gets a name for requests. A failure to release them is only logged. */
+async function withWeights<T>(scope: JobScope, use: (name: string) => Promise<T>): Promise<T> {
+  const { context, job, handle, model, checkpoint, signal } = scope;
+  const { engine, policies, logger } = context;
   const policy: PolicyVersion = await engine.publish(handle, { signal });
   const lent = policies.lend(policy, stepName(model, checkpoint.step));
   try {
     return await use(lent.name);
   } finally {
     lent.end();
-    await engine.release(policy);
+    await engine.release(policy).catch(logFailure(logger, "The weights of rollouts could not be released", { job: job.id }));
   }
 }
 

@@ -8,17 +8,21 @@ import { toHistories, toHistoryMembers } from "../../base/trajectory/histories.t
 import { delay } from "../../base/util/delay.ts";
 import { first } from "../../base/util/values.ts";
 import { grade, type Similarity } from "../../graders/grade.ts";
-import { SAMPLE_FAILURES } from "../../graders/reward.ts";
+import { failureOf } from "../../graders/errors.ts";
+import type { GraderComplete } from "../../graders/model.ts";
 import { gradedSample } from "../../graders/sample.ts";
 import type { ReinforcementRow } from "../training-data/reinforcement-data.ts";
 import type { JobChat } from "./job-chat.ts";
 
-/** Max rollouts at the same time; requests of clients have the other places of the service. */
+/** Max rollouts at the same time, below the capacity of the service, so that requests of clients have room, too. */
 const CONCURRENCY = 64;
-/** Milliseconds until a request is sent again that had no room. */
+/** Milliseconds until a request that was rejected for lack of room is sent again. */
 const RETRY_MS = 50;
 
-/** Sample of a row. */
+/** Settings that sample the plain distribution of the model, which the loss assumes. */
+const PLAIN_SAMPLING = { temperature: 1, top_p: 1, top_k: 0, min_p: 0, repetition_penalty: 1 } as const;
+
+/** Rollout to make: a sample of a row. */
 export interface RolloutPlan {
   readonly row: ReinforcementRow;
   readonly seed: number;
@@ -59,9 +63,9 @@ export function sampleSeed(jobSeed: number, path: readonly (string | number)[]):
     .readUIntBE(0, 6);
 }
 
-/** Returns the chat request of a row. */
-export function requestOf({ messages, tools }: ReinforcementRow, model: string, more: JsonObject): ChatCompletionRequest {
-  return { model, messages: [...messages], ...(tools.length === 0 ? {} : { tools: [...tools] }), ...more };
+/** Returns the chat request of a row. `members` are further members of the request. */
+export function requestOf({ messages, tools }: ReinforcementRow, model: string, members: JsonObject): ChatCompletionRequest {
+  return { model, messages: [...messages], ...(tools.length === 0 ? {} : { tools: [...tools] }), ...members };
 }
 
 /**
@@ -72,51 +76,36 @@ export function requestOf({ messages, tools }: ReinforcementRow, model: string, 
  */
 export async function playRollouts(context: RolloutContext, plans: readonly RolloutPlan[]): Promise<Rollout[]> {
   const queue = new PQueue({ concurrency: CONCURRENCY });
-  const failing = new AbortController();
-  const signal = AbortSignal.any([context.signal, failing.signal]);
+  const failed = new AbortController();
+  const signal = AbortSignal.any([context.signal, failed.signal]);
   const play = async (plan: RolloutPlan) => {
     signal.throwIfAborted();
-    return playOne({ ...context, signal }, plan);
+    return playRollout({ ...context, signal }, plan).catch((error: unknown) => {
+      failed.abort(error);
+      throw error;
+    });
   };
-  const settled = await Promise.allSettled(
-    plans.map((plan) =>
-      queue
-        .add(() => play(plan))
-        .catch((error: unknown) => {
-          failing.abort(error);
-          throw error;
-        }),
-    ),
-  );
-  context.signal.throwIfAborted();
-  if (failing.signal.aborted) throw failing.signal.reason;
-  return settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  // Waits for all of them, because the caller releases the weights after the call.
+  const settled = await Promise.allSettled(plans.map((plan) => queue.add(() => play(plan))));
+  signal.throwIfAborted();
+  return settled.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
 }
 
-async function playOne(context: RolloutContext, { row, seed }: RolloutPlan): Promise<Rollout> {
+async function playRollout(context: RolloutContext, { row, seed }: RolloutPlan): Promise<Rollout> {
   const { chat, model, step, grader, similarity, signal } = context;
-  const request: ChatCompletionRequest = {
-    ...requestOf(row, model, context.request),
-    // The plain distribution of the model, which the loss assumes.
-    ...{ temperature: 1, top_p: 1, top_k: 0, min_p: 0, repetition_penalty: 1, seed },
-    ...{ logprobs: true, return_token_ids: true },
-  };
+  const members = { ...context.request, ...PLAIN_SAMPLING, seed, logprobs: true, return_token_ids: true };
+  const request = requestOf(row, model, members);
   const completion = await withRoom(() => chat.sample(request, { signal }), signal);
   const choice = first(completion.choices);
   const sample = { output_text: textOf(choice.message), output_tools: choice.message.tool_calls ?? [], choices: [choice] };
-  const complete = (asked: ChatCompletionRequest, options: { readonly signal?: AbortSignal | undefined }) =>
-    withRoom(() => chat.complete(asked, options), signal);
-  const { reward, errors } = await grade(grader, {
-    values: { item: row.item, sample: gradedSample(sample) },
-    complete,
-    similarity,
-    signal,
-  });
-  const failure = errors.find(({ flag }) => !SAMPLE_FAILURES.includes(flag)) ?? null;
-  return { trajectory: trajectoryOf(request, completion, { reward, step }), failure };
+  // Without a seed of its own, a model grader gets the one of the sample, so that a resumed job has the same rewards.
+  const complete: GraderComplete = (graderRequest, options) => withRoom(() => chat.complete({ seed, ...graderRequest }, options), signal);
+  const values = { item: row.item, sample: gradedSample(sample) };
+  const { reward, errors } = await grade(grader, { values, complete, similarity, signal });
+  return { trajectory: trajectoryOf(request, completion, { reward, step }), failure: failureOf(errors) };
 }
 
-/** Repeats a request while the service has no room for it. */
+/** Sends a request, again and again while the service has no room for it. */
 async function withRoom(send: () => Promise<ChatCompletion>, signal: AbortSignal): Promise<ChatCompletion> {
   for (;;) {
     try {

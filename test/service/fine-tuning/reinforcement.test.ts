@@ -125,6 +125,31 @@ describe("a reinforcement job", () => {
     expect(await csvOf(2)).not.toBe(first);
   });
 
+  it("has the same rewards with the same seed, also from a model that the grader gives no seed", async () => {
+    const answer = ({ prompt, params }: { prompt: string; params: { seed: bigint } }) =>
+      prompt.includes("Score") ? `{"steps":[],"result":${Number(params.seed % 7n) / 10}}` : `${params.seed % 3n}`;
+    const service = await testing.startTestService({ answer });
+    onTestFinished(() => service.close({ graceMs: 0 }));
+    const client = clientOf({ service });
+    const input = [{ role: "user", content: "Score {{ sample.output_text }}" }];
+    const judge = { type: "score_model", name: "judge", model: "whetstone-tiny", input };
+    const csvOf = async () => {
+      const settings = method({ batch_size: 2, n_epochs: 1 }, { grader: judge });
+      const { id } = await create(client, { model: "whetstone-tiny", rows: rowsOf(2), validation: null, method: settings });
+      return (await client.files.content((await finished(client, id)).result_files[0]!)).text();
+    };
+    expect(await csvOf()).toBe(await csvOf());
+  });
+
+  it("succeeds if the weights of its rollouts cannot be released, and logs that", async () => {
+    const before = ({ verb }: { readonly verb: string }) => {
+      if (verb === "release") throw new Error("no such policy");
+    };
+    const { client, log } = await started({ engine: { before } });
+    expect((await finished(client, (await create(client, { validation: null })).id)).status).toBe("succeeded");
+    expect(log.map(({ message }) => message)).toContain("The weights of rollouts could not be released");
+  });
+
   it("reports rollouts that a grader could not score, and fails if none was scored", async () => {
     const judge = {
       type: "score_model",
