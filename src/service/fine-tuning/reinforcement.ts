@@ -1,26 +1,34 @@
 /** Plan of reinforcement jobs: their grader, rows and hyperparameters. */
-import { ArgumentError, UnsupportedError, WhetstoneError, type ErrorCode } from "../../base/errors.ts";
-import type { ChatCompletionRequest, FineTuningJob, Grader, JsonObject, ReinforcementHyperparameters } from "../../base/schema/index.ts";
+import { ArgumentError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
+import type {
+  ChatCompletionRequest,
+  CreateFineTuningJobRequest,
+  FineTuningJob,
+  Grader,
+  JsonObject,
+  ReinforcementHyperparameters,
+  RlConfig,
+} from "../../base/schema/index.ts";
 import { defaultRate } from "../../base/util/default-rates.ts";
 import { first } from "../../base/util/values.ts";
 import { checkGrader, checkItem } from "../../graders/index.ts";
 import { requestOf } from "../jobs/rollouts.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
-import { visibilityOf } from "../store/visibility.ts";
-import { readReinforcementRows, type ReinforcementRow } from "../training-data/reinforcement-data.ts";
+import { DATA_ERRORS, readReinforcementRows, type ReinforcementRow } from "../training-data/reinforcement-data.ts";
 import type { CreationContext, MethodInput, MethodPlan } from "./create-job.ts";
 import { autoEpochs, orAuto, requireStepCount } from "./hyperparameters.ts";
 
-/** Rows of a batch. */
-const BATCH_SIZE = 16;
+/** Automatic number of rows per batch. */
+const AUTO_BATCH_SIZE = 16;
 /** Samples per row with a `compute_multiplier` of 1, and the min number. */
 const [GROUP_SIZE, MIN_GROUP_SIZE] = [8, 2];
-/** Validations in a job, and the last of them after which a job makes a checkpoint. */
-const [VALIDATIONS, CHECKPOINTS] = [10, 3];
+/** Automatic number of validations in a job. */
+const AUTO_VALIDATIONS = 10;
+/** Number of validations at the end of a job, each of which is followed by a checkpoint. */
+const CHECKPOINTS = 3;
 const MAX_STEPS = 100_000;
-const AT = "method.reinforcement";
-/** Codes of errors about a format. */
-const FORMAT_FAILURES: readonly ErrorCode[] = ["E_ARGUMENT", "E_DATA", "E_UNSUPPORTED"];
+/** Path of the method's settings in a request. */
+const METHOD_PATH = "method.reinforcement";
 
 /** Hyperparameters without `"auto"`. */
 export type ResolvedReinforcement = Extract<
@@ -36,56 +44,48 @@ export type ResolvedReinforcement = Extract<
  * - `compute_multiplier`, `learning_rate_multiplier`, `eval_samples`: 1.
  * - `eval_interval`: a tenth of the steps, rounded up.
  *
- * @param rows - Number of rows in the training data, at least 1.
+ * @param rowCount - Number of rows in the training data, at least 1.
  */
-export function resolveReinforcement(asked: ReinforcementHyperparameters, rows: number): ResolvedReinforcement {
-  const epochs = orAuto(asked.n_epochs, autoEpochs(rows));
-  const batchSize = orAuto(asked.batch_size, Math.min(BATCH_SIZE, rows));
+export function resolveReinforcement(requested: ReinforcementHyperparameters, rowCount: number): ResolvedReinforcement {
+  const epochs = orAuto(requested.n_epochs, autoEpochs(rowCount));
+  const batchSize = orAuto(requested.batch_size, Math.min(AUTO_BATCH_SIZE, rowCount));
   return {
     n_epochs: epochs,
     batch_size: batchSize,
-    learning_rate_multiplier: orAuto(asked.learning_rate_multiplier, 1),
-    compute_multiplier: orAuto(asked.compute_multiplier, 1),
-    eval_interval: orAuto(asked.eval_interval, Math.ceil((epochs * Math.ceil(rows / batchSize)) / VALIDATIONS)),
-    eval_samples: orAuto(asked.eval_samples, 1),
-    reasoning_effort: asked.reasoning_effort ?? "default",
+    learning_rate_multiplier: orAuto(requested.learning_rate_multiplier, 1),
+    compute_multiplier: orAuto(requested.compute_multiplier, 1),
+    eval_interval: orAuto(requested.eval_interval, Math.ceil((epochs * Math.ceil(rowCount / batchSize)) / AUTO_VALIDATIONS)),
+    eval_samples: orAuto(requested.eval_samples, 1),
+    reasoning_effort: requested.reasoning_effort ?? "default",
   };
 }
 
 /** Checks grader and data of a reinforcement request and plans its RL job. */
 export async function planReinforcementJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
-  const { engine } = context;
   const { request, seed, start, data, modelName } = input;
-  const settings = request.method?.reinforcement ?? null;
-  if (settings === null) throw new ArgumentError("Expected a grader in `method.reinforcement`, got nothing", { param: `${AT}.grader` });
-  if ((request.hyperparameters ?? null) !== null)
-    throw new ArgumentError(`The deprecated \`hyperparameters\` belong to supervised jobs; send \`${AT}.hyperparameters\``, {
-      param: "hyperparameters",
-    });
-  const grader = checkGrader(settings.grader, { at: AT.split(".").concat("grader") });
-  const asked = settings.hyperparameters ?? {};
+  const settings = requireSettings(request);
+  const grader = checkGrader(settings.grader, { at: [...METHOD_PATH.split("."), "grader"] });
   const format = settings.response_format ?? null;
-  const members: JsonObject = format === null ? {} : { response_format: format };
-  const rows = await checkedRows(context, input, { artifact: data.training, param: "training_file", grader, members });
-  const { validation } = data;
-  if (validation !== null) await checkedRows(context, input, { artifact: validation, param: "validation_file", grader, members });
-  if (format !== null) await requireFormat(context, requestOf(first(rows), input.start.baseModel, members));
-  const effort = asked.reasoning_effort ?? "default";
-  if (effort !== "default") await requireEffort(context, input, { row: first(rows), effort });
-  const hyperparameters = resolveReinforcement(asked, rows.length);
-  const { n_epochs: epochs, batch_size: batchSize, eval_interval: interval } = hyperparameters;
+  const effort = settings.hyperparameters?.reasoning_effort ?? "default";
+  const members: JsonObject = {
+    ...(format === null ? {} : { response_format: format }),
+    ...(effort === "default" ? {} : { reasoning_effort: effort }),
+  };
+  const rows = await readRows(context, input, { artifact: data.training, param: "training_file", grader, members });
+  if (data.validation !== null) await readRows(context, input, { artifact: data.validation, param: "validation_file", grader, members });
+  const firstRequest = requestOf(first(rows), start.baseModel, members);
+  if (effort !== "default") await requireEffort(context, firstRequest);
+  if (format !== null) await requireFormat(context, firstRequest);
+  const hyperparameters = resolveReinforcement(settings.hyperparameters ?? {}, rows.length);
+  const { n_epochs: epochs, batch_size: batchSize, eval_interval: interval, learning_rate_multiplier: multiplier } = hyperparameters;
   const steps = epochs * Math.ceil(rows.length / batchSize);
-  requireStepCount(steps, { max: MAX_STEPS, path: `${AT}.hyperparameters` });
-  const { parameters } = await engine.describeBase(start.baseModel);
-  // The rate for all parameters, also for an adapter: the ten times higher one of adapters collapses the policy in long jobs.
-  const rate = hyperparameters.learning_rate_multiplier * defaultRate(parameters, "rl", false);
-  const clips = engine.capabilities().clipsGradients ?? true;
+  requireStepCount(steps, { max: MAX_STEPS, path: `${METHOD_PATH}.hyperparameters` });
   return {
     jobType: "rl",
     config: {
-      experimental_config: { learning_rate: rate, ...(clips ? {} : { max_grad_norm: 0 }) },
+      experimental_config: await optimizerConfig(context, start.baseModel, multiplier),
       artifact_id: data.training.id,
-      ...(validation === null ? {} : { validation_artifact_id: validation.id }),
+      ...(data.validation === null ? {} : { validation_artifact_id: data.validation.id }),
       fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps(steps, interval) },
       reinforcement: {
         grader,
@@ -95,12 +95,11 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
         group_size: Math.max(Math.round(GROUP_SIZE * hyperparameters.compute_multiplier), MIN_GROUP_SIZE),
         eval_interval: interval,
         eval_samples: hyperparameters.eval_samples,
-        request: { ...members, ...(effort === "default" ? {} : { reasoning_effort: effort }) },
-        visible_entity: visibilityOf(context.store).entity,
+        request: members,
       },
     },
     stored: {
-      hyperparameters: { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: hyperparameters.learning_rate_multiplier },
+      hyperparameters: { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier },
       steps,
       reinforcement: { grader, hyperparameters, ...(format === null ? {} : { response_format: format }) },
     },
@@ -108,25 +107,48 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
   };
 }
 
-/** Returns the steps of the last three validations, without the last step. */
-function checkpointSteps(steps: number, interval: number): number[] {
-  const before = Array.from({ length: Math.ceil(steps / interval) - 1 }, (_, index) => (index + 1) * interval);
-  return before.slice(-(CHECKPOINTS - 1));
+/** Returns the settings of the method. @throws ArgumentError `E_ARGUMENT` without them, and for the deprecated `hyperparameters`. */
+function requireSettings({ method, hyperparameters }: CreateFineTuningJobRequest) {
+  const settings = method?.reinforcement ?? null;
+  if (settings === null)
+    throw new ArgumentError(`Expected a grader in \`${METHOD_PATH}\`, got nothing`, { param: `${METHOD_PATH}.grader` });
+  if ((hyperparameters ?? null) === null) return settings;
+  throw new ArgumentError(`The deprecated \`hyperparameters\` belong to supervised jobs; send \`${METHOD_PATH}.hyperparameters\``, {
+    param: "hyperparameters",
+  });
 }
 
-/** File to check. */
-interface CheckedFile {
+/** Returns the settings of the optimizer. Gradients are not clipped if the engine cannot. */
+async function optimizerConfig({ engine }: CreationContext, baseModel: string, multiplier: number): Promise<RlConfig> {
+  const { parameters } = await engine.describeBase(baseModel);
+  // The rate for all parameters, also for an adapter: the ten times higher one of adapters collapses the policy in long jobs.
+  const learningRate = multiplier * defaultRate(parameters, "rl", false);
+  const clipsGradients = engine.capabilities().clipsGradients ?? true;
+  return { learning_rate: learningRate, ...(clipsGradients ? {} : { max_grad_norm: 0 }) };
+}
+
+/** Returns the steps of the last three validations, without the last step. */
+function checkpointSteps(steps: number, interval: number): number[] {
+  const validationsBeforeEnd = Math.ceil(steps / interval) - 1;
+  const validationSteps = Array.from({ length: validationsBeforeEnd }, (_, index) => (index + 1) * interval);
+  return validationSteps.slice(-(CHECKPOINTS - 1));
+}
+
+/** File to read, and the settings that its rows are checked with. */
+interface RowFile {
   readonly artifact: StoredArtifact;
+  /** Request field that names the file. */
   readonly param: string;
   readonly grader: Grader;
+  /** Members of every request of the job. */
   readonly members: JsonObject;
 }
 
 /** Reads the rows of a file, and checks for each that the grader finds its fields and that its prompt leaves room for an answer. */
-async function checkedRows(
-  { store, files, jobChat }: CreationContext,
+async function readRows(
+  { files, jobChat }: CreationContext,
   { start }: MethodInput,
-  { artifact, param, grader, members }: CheckedFile,
+  { artifact, param, grader, members }: RowFile,
 ): Promise<ReinforcementRow[]> {
   const chat = (await jobChat.value)(visibilityOf(store));
   return readReinforcementRows(artifact, {
@@ -151,24 +173,19 @@ async function requireFormat({ store, jobChat }: CreationContext, request: ChatC
   try {
     await chat.sample({ ...request, max_completion_tokens: 1 });
   } catch (error) {
-    if (!WhetstoneError.isInstance(error) || !FORMAT_FAILURES.includes(error.code)) throw error;
-    throw new ArgumentError(error.message, { param: `${AT}.response_format`, cause: error });
+    if (!WhetstoneError.isInstance(error) || !DATA_ERRORS.includes(error.code)) throw error;
+    throw new ArgumentError(error.message, { param: `${METHOD_PATH}.response_format`, cause: error });
   }
 }
 
-/** @throws UnsupportedError `E_UNSUPPORTED` if the effort does not change the prompt, which is its only effect. */
-async function requireEffort(
-  { store, jobChat }: CreationContext,
-  { start }: MethodInput,
-  { row, effort }: { readonly row: ReinforcementRow; readonly effort: string },
-): Promise<void> {
-  const chat = (await jobChat.value)(visibilityOf(store));
-  const [plain, changed] = await Promise.all(
-    [{}, { reasoning_effort: effort }].map((more) => chat.promptOf(requestOf(row, start.baseModel, more))),
-  );
-  if (plain!.ids.join() !== changed!.ids.join()) return;
+/** @throws UnsupportedError `E_UNSUPPORTED` if the effort of a request does not change its prompt, which is its only effect. */
+async function requireEffort({ jobChat }: CreationContext, request: ChatCompletionRequest): Promise<void> {
+  const chat = await jobChat.value;
+  const { reasoning_effort: _, ...withoutEffort } = request;
+  const [plain, changed] = await Promise.all([chat.promptOf(withoutEffort), chat.promptOf(request)]);
+  if (plain.ids.join() !== changed.ids.join()) return;
   throw new UnsupportedError(
-    `The chat template of the base model \`${start.baseModel}\` has no \`reasoning_effort\`: leave it out, or send "default"`,
-    { param: `${AT}.hyperparameters.reasoning_effort` },
+    `The chat template of the base model \`${request.model}\` has no \`reasoning_effort\`: leave it out, or send "default"`,
+    { param: `${METHOD_PATH}.hyperparameters.reasoning_effort` },
   );
 }

@@ -1,6 +1,6 @@
 /** Reading of the data of reinforcement jobs: rows with a prompt and the fields that a grader compares with. */
 import { z } from "zod";
-import { DataError, WhetstoneError } from "../../base/errors.ts";
+import { DataError, WhetstoneError, type ErrorCode } from "../../base/errors.ts";
 import { requestMessage, tool, type RequestMessage, type Tool } from "../../base/schema/index.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import { last } from "../../base/util/values.ts";
@@ -10,6 +10,9 @@ import type { StoredFiles } from "../stored-files/stored-files.ts";
 import { lineSource, readDataLines, type LineFormat } from "./data-lines.ts";
 
 const FORMAT: LineFormat = { file: "train.jsonl", countKey: "num_rows", limits: TRAJECTORY_LIMITS };
+
+/** Codes of errors that a row causes. */
+export const DATA_ERRORS: readonly ErrorCode[] = ["E_ARGUMENT", "E_DATA", "E_UNSUPPORTED"];
 
 const rowSchema = z.looseObject({
   messages: z.array(requestMessage).min(1),
@@ -48,7 +51,8 @@ export async function readReinforcementRows(artifact: StoredArtifact, options: R
     try {
       await check?.(row);
     } catch (cause) {
-      if (!WhetstoneError.isInstance(cause) || cause.code === "E_INTERNAL") throw cause;
+      // A failure of the service, such as a work thread that died, is not an error of the data.
+      if (!WhetstoneError.isInstance(cause) || !DATA_ERRORS.includes(cause.code)) throw cause;
       throw new DataError(`${where}: ${cause.message}`, { cause, param });
     }
     rows.push(row);
@@ -62,7 +66,7 @@ function rowOf(value: unknown): ReinforcementRow {
   const { role } = last(messages);
   if (role !== "user") {
     const path = `messages.${messages.length - 1}.role`;
-    throw new DataError(`${path}: expected the last message to be one of the user, which is answered, got \`${role}\``);
+    throw new DataError(`${path}: expected the last message to have the role \`user\`, because the model answers it, got \`${role}\``);
   }
   return { messages, tools: tools ?? [], item: value as Readonly<Record<string, unknown>> };
 }

@@ -4,7 +4,8 @@ import { describe, expect, it, onTestFinished, test } from "vitest";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
 import * as testing from "../../../src/testing/index.ts";
 import type { TestServiceOptions } from "../../../src/testing/index.ts";
-import { restartable, startTestService, type TestService } from "../support.ts";
+import { modelDirectory, SIMPLE_TEMPLATE } from "../../tokenizer/fixture.ts";
+import { restartable, startTestService, testBase, type TestService } from "../support.ts";
 import { clientOf, eventsOf, finished, GRADER, reinforcement as method, rowsOf, upload } from "./support.ts";
 import { variedScript } from "./varied-script.ts";
 
@@ -249,6 +250,22 @@ describe("a reinforcement job", () => {
     await expect.poll(() => engine.calls.filter(({ verb }) => verb === "sample").length).toBeGreaterThan(6 * 18 + 10);
     expect((await client.fineTuning.jobs.cancel(other.id)).status).toBe("cancelled");
     await expect.poll(() => engine.liveModels().length).toBeLessThanOrEqual(1);
+  });
+
+  it("is rejected with a prompt that the effort makes longer than the context", async () => {
+    const effort = "{%- if reasoning_effort is defined -%}{{- 'think ' * 20 -}}{%- endif -%}";
+    const directory = await modelDirectory({
+      "tokenizer_config.json": { eos_token: "<|end|>", chat_template: effort + SIMPLE_TEMPLATE },
+    });
+    const [base] = await testBase();
+    const { client } = await started({ engine: { bases: [{ ...base!, directory }] } });
+    const settings = { rows: rowsOf(1), validation: null };
+    await create(client, settings);
+    await expect(create(client, { ...settings, method: method({ reasoning_effort: "low" }) })).rejects.toMatchObject({
+      status: 400,
+      param: "training_file",
+      message: expect.stringContaining("line 1: "),
+    });
   });
 
   test.each<[string, object, string, RegExp]>([
