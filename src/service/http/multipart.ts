@@ -39,12 +39,14 @@ export function formBoundary(contentType: string | undefined): string {
  */
 export async function* readForm(body: AsyncIterable<Uint8Array>, boundary: string): AsyncGenerator<FormPart, void> {
   const reader = createReader(body);
-  // The first delimiter may be at the start of the body, without a line break: the reader starts with one.
+  // The first delimiter may be at the start of the body, without a line break, so the reader's buffer starts with one.
   const delimiter = Buffer.from(`${CRLF}--${boundary}`);
   try {
-    let skipped = 0;
-    for await (const { length } of reader.until(delimiter))
-      if ((skipped += length) > MAX_HEADER_BYTES) throw formError("its first boundary");
+    let preambleBytes = 0;
+    for await (const { length } of reader.until(delimiter)) {
+      preambleBytes += length;
+      if (preambleBytes > MAX_HEADER_BYTES) throw formError("its first boundary");
+    }
     while (await hasPart(reader)) {
       const part = partOf(await reader.text(HEADERS_END, "the headers of a part"));
       let isRead = false;
@@ -53,7 +55,7 @@ export async function* readForm(body: AsyncIterable<Uint8Array>, boundary: strin
         isRead = true;
       })();
       yield { ...part, content };
-      // A reader of the part may have stopped early, which ends its iteration.
+      // Skips the rest of a content that was read in part or not at all.
       if (!isRead) for await (const _ of reader.until(delimiter));
     }
   } finally {
@@ -61,27 +63,39 @@ export async function* readForm(body: AsyncIterable<Uint8Array>, boundary: strin
   }
 }
 
-/** Reads the two bytes after a delimiter. Returns false after the last one. */
+/** Reads the two bytes after a delimiter. Returns false after the last delimiter. */
 async function hasPart(reader: Reader): Promise<boolean> {
-  const end = await reader.take(CRLF.length);
-  if (end === "--") return false;
-  if (end !== CRLF) throw formError("a line break after a boundary");
+  const marker = await reader.take(CRLF.length);
+  if (marker === "--") return false;
+  if (marker !== CRLF) throw formError("a line break after a boundary");
   return true;
 }
 
 /** Parses the headers of a part. */
 function partOf(headers: string): Omit<FormPart, "content"> {
-  const disposition = /^content-disposition:\s*form-data\s*(;.*)$/imu.exec(headers)?.[1] ?? "";
-  const name = parameterOf(disposition, "name");
-  if (name === null) throw formError("a part with the header Content-Disposition: form-data and a name");
-  return { name, filename: parameterOf(disposition, "filename") };
+  const disposition = headers
+    .split(CRLF)
+    .map((line) => /^content-disposition:\s*form-data\s*(;.*)$/isu.exec(line)?.[1])
+    .find((parameters) => parameters !== undefined);
+  const parameters = parametersOf(disposition ?? "");
+  const name = parameters.get("name");
+  if (name === undefined) throw formError("a part with the header Content-Disposition: form-data and a name");
+  return { name, filename: parameters.get("filename") ?? null };
 }
 
-/** Returns a parameter of the header, without the escapes of quotes and line breaks that browsers and fetch write. */
-function parameterOf(disposition: string, name: string): string | null {
-  const [, quoted, plain] = new RegExp(`;\\s*${name}=(?:"((?:[^"\\\\]|\\\\.)*)"|([^;\\s]+))`, "iu").exec(disposition) ?? [];
-  const text = quoted?.replace(/\\(["\\])/gu, "$1") ?? plain;
-  return text?.replace(/%(22|0D|0A)/giu, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 16))) ?? null;
+/** Parameter of a header: a quoted text, in which a backslash escapes the next character, or a plain one. */
+const PARAMETER = /;\s*([\w*-]+)=(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))/gsu;
+
+/** Returns the parameters of a header by name, without the escapes of quotes and line breaks that browsers and fetch write. */
+function parametersOf(text: string): ReadonlyMap<string, string> {
+  const parameters = Array.from(text.matchAll(PARAMETER), ([, name = "", quoted, plain = ""]) => {
+    const value = quoted?.replace(/\\(["\\])/gu, "$1") ?? plain;
+    return [
+      name.toLowerCase(),
+      value.replace(/%(22|0D|0A)/giu, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 16))),
+    ] as const;
+  });
+  return new Map(parameters);
 }
 
 function formError(expected: string): ArgumentError {
@@ -93,52 +107,56 @@ function formError(expected: string): ArgumentError {
 /** Buffered reader of a body. */
 type Reader = ReturnType<typeof createReader>;
 
+/** Creates a reader whose buffer starts with a line break. */
 function createReader(body: AsyncIterable<Uint8Array>) {
   const iterator = body[Symbol.asyncIterator]();
   let buffer: Buffer = Buffer.from(CRLF);
 
-  /** Reads another piece into the buffer. */
-  async function more(missing: string): Promise<void> {
+  /** Reads another piece into the buffer. `missing` names the part of the form that an end of the body leaves out. */
+  async function readMore(missing: string): Promise<void> {
     const { done, value } = await iterator.next();
     if (done === true) throw formError(missing);
     buffer = buffer.length === 0 ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : Buffer.concat([buffer, value]);
   }
 
+  /** Removes the next bytes from the buffer and returns them. */
+  function shift(length: number): Buffer {
+    const bytes = buffer.subarray(0, length);
+    buffer = buffer.subarray(length);
+    return bytes;
+  }
+
   return {
-    /** Yields the bytes before a delimiter, and skips the delimiter. Yields nothing after it was found. */
+    /** Yields the bytes before a delimiter, and skips the delimiter. */
     async *until(delimiter: Buffer): AsyncGenerator<Buffer, void> {
       for (;;) {
-        const end = buffer.indexOf(delimiter);
-        // The end of the buffer may be the beginning of the delimiter.
-        const length = end === -1 ? Math.max(0, buffer.length - delimiter.length + 1) : end;
-        const bytes = buffer.subarray(0, length);
-        buffer = buffer.subarray(length);
-        if (length > 0) yield bytes;
-        if (end !== -1) {
-          buffer = buffer.subarray(delimiter.length);
+        const found = buffer.indexOf(delimiter);
+        // The last bytes of the buffer may be the beginning of the delimiter.
+        const length = found === -1 ? Math.max(0, buffer.length - delimiter.length + 1) : found;
+        if (length > 0) yield shift(length);
+        if (found !== -1) {
+          shift(delimiter.length);
           return;
         }
-        await more("its last boundary");
+        await readMore("its last boundary");
       }
     },
     /** Returns the next bytes as text. */
     async take(length: number): Promise<string> {
-      while (buffer.length < length) await more("its last boundary");
-      const text = buffer.toString("latin1", 0, length);
-      buffer = buffer.subarray(length);
-      return text;
+      while (buffer.length < length) await readMore("its last boundary");
+      return shift(length).toString("latin1");
     },
-    /** Returns the UTF-8 text before `end`, and skips `end`. */
-    async text(end: string, what: string): Promise<string> {
+    /** Returns the UTF-8 text before a terminator, and skips the terminator. `what` names the text in errors. */
+    async text(terminator: string, what: string): Promise<string> {
       for (;;) {
-        const index = buffer.indexOf(end);
-        if (index !== -1 && index <= MAX_HEADER_BYTES) {
-          const text = buffer.toString("utf8", 0, index);
-          buffer = buffer.subarray(index + end.length);
+        const found = buffer.indexOf(terminator);
+        if (found !== -1 && found <= MAX_HEADER_BYTES) {
+          const text = shift(found).toString("utf8");
+          shift(terminator.length);
           return text;
         }
         if (buffer.length > MAX_HEADER_BYTES) throw formError(`the end of ${what} within ${MAX_HEADER_BYTES} bytes`);
-        await more(what);
+        await readMore(what);
       }
     },
     /** Ends the reading of the body. */

@@ -73,6 +73,15 @@ describe("readForm", () => {
     expect(names).toEqual(["a", "b", "c"]);
   });
 
+  it.each([
+    ["a file name with the name of a parameter, before the name", 'filename="a; name=x.jsonl"; name="file"', "a; name=x.jsonl"],
+    ["a file name with a line separator of Unicode", 'name="file"; filename="a\u2028b.jsonl"', "a\u2028b.jsonl"],
+    ["escaped quotes", 'NAME="file"; FileName="a\\"b%22.jsonl"', 'a"b".jsonl'],
+  ])("reads %s", async (_, parameters, filename) => {
+    const text = `--b\r\nx: y\r\nContent-Disposition: form-data; ${parameters}\r\n\r\n1\r\n--b--\r\n`;
+    expect(await read(bodyOf(text), "b")).toEqual([["file", filename, "31"]]);
+  });
+
   it("closes the body when the reader stops", async () => {
     let isClosed = false;
     async function* source(): AsyncGenerator<Uint8Array> {
