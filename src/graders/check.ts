@@ -1,4 +1,5 @@
 /** Checks of graders before anything runs. */
+import type { z } from "zod";
 import { ArgumentError, UnsupportedError } from "../base/errors.ts";
 import {
   labelModelGrader,
@@ -27,14 +28,14 @@ export interface CheckOptions {
   readonly at?: readonly PropertyKey[] | undefined;
 }
 
-const SCHEMAS: Readonly<Record<Grader["type"], typeof multiGrader | SingleSchema>> = {
+/** Schemas by type. The schema of {@link Grader} itself would report errors of every type at once. */
+const SCHEMAS = {
   string_check: stringCheckGrader,
   text_similarity: textSimilarityGrader,
   score_model: scoreModelGrader,
   label_model: labelModelGrader,
   multi: multiGrader,
-};
-type SingleSchema = typeof stringCheckGrader | typeof textSimilarityGrader | typeof scoreModelGrader | typeof labelModelGrader;
+} as const satisfies Readonly<Record<Grader["type"], z.ZodType>>;
 
 /**
  * Checks a grader, as before a training job: its fields, templates and formula. Nothing runs, and no model is asked.
@@ -52,13 +53,13 @@ type SingleSchema = typeof stringCheckGrader | typeof textSimilarityGrader | typ
  * ```
  */
 export function checkGrader(grader: unknown, { at = [] }: CheckOptions = {}): Grader {
-  const checked = parseGrader(grader, at);
-  for (const { path, text } of textsOf(checked, at)) attempt(path, () => parseTemplate(text));
-  if (checked.type === "multi") {
-    const variables = Object.keys(checked.graders);
-    attempt([...at, "calculate_output"], () => parseFormula(checked.calculate_output, variables));
+  const parsed = parseGrader(grader, at);
+  for (const { path, text } of templatesOf(parsed, at)) withParam(path, () => parseTemplate(text));
+  if (parsed.type === "multi") {
+    const variables = Object.keys(parsed.graders);
+    withParam([...at, "calculate_output"], () => parseFormula(parsed.calculate_output, variables));
   }
-  return checked;
+  return parsed;
 }
 
 /**
@@ -79,8 +80,8 @@ export function checkGrader(grader: unknown, { at = [] }: CheckOptions = {}): Gr
  */
 export function checkItem(grader: Grader, item: unknown, { at = [] }: CheckOptions = {}): void {
   const values = { item, sample: gradedSample({ output_text: "" }) };
-  for (const { text } of textsOf(grader, [])) {
-    for (const path of pathsOf(parseTemplate(text), "item")) attempt(at, () => valueAt(path, values), "Invalid item");
+  for (const { text } of templatesOf(grader, [])) {
+    for (const path of pathsOf(parseTemplate(text), "item")) withParam(at, () => valueAt(path, values), "Invalid item");
   }
 }
 
@@ -119,7 +120,7 @@ function checkSupport(grader: unknown, at: Path): void {
   const refuse = (path: Path, message: string): never => {
     throw new UnsupportedError(message, { param: paramOf([...at, ...path]) });
   };
-  const { type, evaluation_metric: metric, input, graders } = grader;
+  const { type, evaluation_metric: metric, pass_threshold: threshold, input, graders } = grader;
   if (type === "python") {
     refuse(["type"], "`python` graders are not supported: they would run code of the request. Use a reward function, or another grader");
   }
@@ -129,25 +130,26 @@ function checkSupport(grader: unknown, at: Path): void {
       "The metric `cosine` is not supported: it needs embeddings. Use `meteor` or `fuzzy_match`, or a model grader",
     );
   }
-  for (const { part, path } of partsOf(input)) {
+  if (threshold !== undefined) {
+    refuse(["pass_threshold"], "`pass_threshold` is not supported: it belongs to evals, and has no effect on a score. Leave it out");
+  }
+  for (const { part, path } of contentPartsOf(input)) {
     if (UNSUPPORTED_PARTS.includes(part["type"]))
       refuse(path, `Grader input of the type \`${String(part["type"])}\` is not supported: only texts are`);
   }
   if (type !== "multi" || !isRecord(graders)) return;
-  // A grader without a variable is valid, too.
-  const isOne = typeof graders["type"] === "string";
-  const parts: readonly (readonly [Path, unknown])[] = isOne
-    ? [[[], graders]]
-    : Object.entries(graders).map(([name, part]) => [[name], part]);
-  for (const [path, part] of parts) {
+  // A multi grader may have one grader in place of an object of graders.
+  const isSingleGrader = typeof graders["type"] === "string";
+  const parts: (readonly [Path, unknown])[] = Object.entries(graders).map(([variable, part]) => [["graders", variable], part]);
+  for (const [path, part] of isSingleGrader ? [[["graders"], graders] as const] : parts) {
     const isMulti = isRecord(part) && part["type"] === "multi";
-    if (isMulti) refuse(["graders", ...path], "A multi grader inside another one is not supported: combine their formulas");
-    checkSupport(part, [...at, "graders", ...path]);
+    if (isMulti) refuse(path, "A multi grader inside another one is not supported: combine their formulas");
+    checkSupport(part, [...at, ...path]);
   }
 }
 
 /** Returns the content parts of the messages of a model grader that was not parsed. */
-function partsOf(input: unknown): { readonly part: Readonly<Record<string, unknown>>; readonly path: Path }[] {
+function contentPartsOf(input: unknown): { readonly part: Readonly<Record<string, unknown>>; readonly path: Path }[] {
   const messages: readonly unknown[] = Array.isArray(input) ? input : [];
   return messages.flatMap((message, index) => {
     const content = isRecord(message) ? message["content"] : undefined;
@@ -157,20 +159,22 @@ function partsOf(input: unknown): { readonly part: Readonly<Record<string, unkno
   });
 }
 
-/** Template in a grader. */
-interface PlacedText {
+/** Template in a grader, not parsed. */
+interface TemplateText {
+  /** Path of the template in the request. */
   readonly path: Path;
   readonly text: string;
 }
 
-function textsOf(grader: Grader, at: Path): PlacedText[] {
-  if (grader.type !== "multi") return textsOfSingle(grader, at);
-  return Object.entries(grader.graders).flatMap(([variable, part]) => textsOfSingle(part, [...at, "graders", variable]));
+/** Returns the templates of a grader, for a multi grader of all its parts. */
+function templatesOf(grader: Grader, at: Path): TemplateText[] {
+  if (grader.type !== "multi") return templatesOfSingle(grader, at);
+  return Object.entries(grader.graders).flatMap(([variable, part]) => templatesOfSingle(part, [...at, "graders", variable]));
 }
 
-function textsOfSingle(grader: SingleGrader, at: Path): PlacedText[] {
+function templatesOfSingle(grader: SingleGrader, at: Path): TemplateText[] {
   if (grader.type === "score_model" || grader.type === "label_model") {
-    return grader.input.flatMap(({ content }, index) => textsOfContent(content, [...at, "input", index, "content"]));
+    return grader.input.flatMap(({ content }, index) => templatesOfContent(content, [...at, "input", index, "content"]));
   }
   return [
     { path: [...at, "input"], text: grader.input },
@@ -178,16 +182,16 @@ function textsOfSingle(grader: SingleGrader, at: Path): PlacedText[] {
   ];
 }
 
-function textsOfContent(content: GraderMessage["content"], at: Path): PlacedText[] {
+function templatesOfContent(content: GraderMessage["content"], at: Path): TemplateText[] {
   if (typeof content === "string") return [{ path: at, text: content }];
   if (!Array.isArray(content)) return [{ path: [...at, "text"], text: content.text }];
-  return content.flatMap((part, index) => textsOfContent(part, [...at, index]));
+  return content.flatMap((part, index) => templatesOfContent(part, [...at, index]));
 }
 
-/** Converts a failure of `run` to an error of the field at `path`. */
-function attempt(path: Path, run: () => unknown, subject = "Invalid grader"): void {
+/** Runs a check whose error has no path. @throws ArgumentError `E_ARGUMENT` with the path of the checked value, for its GraderError */
+function withParam(path: Path, check: () => unknown, subject = "Invalid grader"): void {
   try {
-    run();
+    check();
   } catch (error) {
     if (!(error instanceof GraderError)) throw error;
     const param = paramOf(path);

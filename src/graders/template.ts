@@ -10,8 +10,8 @@ type Key = string | number;
 export interface TemplatePath {
   /** Object that has the value. */
   readonly namespace: "item" | "sample";
-  /** Keys from the namespace to the value; at least one. */
-  readonly keys: readonly Key[];
+  /** Keys from the namespace to the value. */
+  readonly keys: readonly [Key, ...Key[]];
   /** Reference as written, with its braces. */
   readonly source: string;
 }
@@ -31,7 +31,7 @@ export interface TemplateValues {
 const SAMPLE_VARIABLES: readonly Key[] = ["output_text", "output_json", "output_tools", "choices"];
 
 /** Member of a path: `.name`, `[0]`, `["name"]` or `['name']`. */
-const MEMBER = /\.([^\s.[\]{}"']+)|\[(\d+)\]|\["([^"]*)"\]|\['([^']*)'\]/uy;
+const MEMBER = /\.([^\s.[\]{}"']+)|\[(\d+)\]|\["([^"]*)"\]|\['([^']*)'\]/guy;
 
 /**
  * Parses a template.
@@ -42,51 +42,55 @@ const MEMBER = /\.([^\s.[\]{}"']+)|\[(\d+)\]|\["([^"]*)"\]|\['([^']*)'\]/uy;
  */
 export function parseTemplate(text: string): Template {
   const parts: (string | TemplatePath)[] = [];
-  let end = 0;
-  for (let start = text.indexOf("{{"); start >= 0; start = text.indexOf("{{", end)) {
-    const close = text.indexOf("}}", start);
-    if (close < 0) throw invalid(`Expected \`{{\` to be closed by \`}}\`, got \`${text.slice(start, start + 40)}\``);
-    parts.push(text.slice(end, start));
-    end = close + "}}".length;
-    parts.push(parsePath(text.slice(start, end)));
+  let parsedLength = 0;
+  for (let open = text.indexOf("{{"); open >= 0; open = text.indexOf("{{", parsedLength)) {
+    const close = text.indexOf("}}", open);
+    if (close < 0) throw templateError(`Expected \`{{\` to be closed by \`}}\`, got \`${text.slice(open, open + 40)}\``);
+    parts.push(text.slice(parsedLength, open));
+    parsedLength = close + "}}".length;
+    parts.push(parsePath(text.slice(open, parsedLength)));
   }
-  return [...parts, text.slice(end)].filter((part) => part !== "");
+  return [...parts, text.slice(parsedLength)].filter((part) => part !== "");
 }
 
+/** Parses a reference with its braces. */
 function parsePath(source: string): TemplatePath {
-  const [, namespace = "", rest = ""] = /^\{\{\s*(\w*)(.*?)\s*\}\}$/su.exec(source) ?? [];
+  const [, namespace = "", members = ""] = /^\{\{\s*(\w*)(.*?)\s*\}\}$/su.exec(source) ?? [];
   if (namespace !== "item" && namespace !== "sample") {
-    throw invalid(`Expected a template such as \`{{ item.answer }}\` or \`{{ sample.output_text }}\`, got \`${source}\``);
+    throw templateError(`Expected a template such as \`{{ item.answer }}\` or \`{{ sample.output_text }}\`, got \`${source}\``);
   }
-  const keys: Key[] = [];
-  const member = new RegExp(MEMBER);
-  while (member.lastIndex < rest.length) {
-    const found = member.exec(rest);
-    if (found === null) break;
-    const [, name, index, quoted, single] = found;
-    keys.push(index === undefined ? (name ?? quoted ?? single ?? "") : Number(index));
+  const keys = parseMembers(members);
+  if (keys === null) {
+    throw templateError(`Expected a path such as \`.name\`, \`[0]\` or \`["name"]\` after \`${namespace}\`, got \`${source}\``);
   }
-  if (keys.length === 0 || member.lastIndex < rest.length) {
-    throw invalid(`Expected a path such as \`.name\`, \`[0]\` or \`["name"]\` after \`${namespace}\`, got \`${source}\``);
-  }
-  if (namespace === "sample") checkVariable(keys[0] ?? "", source);
+  if (namespace === "sample") checkVariable(keys[0], source);
   return { namespace, keys, source };
 }
 
+/** Parses the members after a namespace; null without any, and for text that is not a member. */
+function parseMembers(text: string): readonly [Key, ...Key[]] | null {
+  const matches = Array.from(text.matchAll(MEMBER));
+  const isComplete = matches.reduce((length, [member]) => length + member.length, 0) === text.length;
+  const [firstKey, ...otherKeys] = matches.map(([, name, index, doubleQuoted, singleQuoted]): Key => {
+    return index === undefined ? (name ?? doubleQuoted ?? singleQuoted ?? "") : Number(index);
+  });
+  return firstKey === undefined || !isComplete ? null : [firstKey, ...otherKeys];
+}
+
 function checkVariable(variable: Key, source: string): void {
-  if (variable === "output_audio") throw invalid(`\`${source}\`: audio is not supported; grade the text of the sample`);
+  if (variable === "output_audio") throw templateError(`\`${source}\`: audio is not supported; grade the text of the sample`);
   if (SAMPLE_VARIABLES.includes(variable)) return;
-  throw invalid(`\`${source}\`: \`sample\` has no variable \`${variable}\`; it has: ${SAMPLE_VARIABLES.join(", ")}`);
+  throw templateError(`\`${source}\`: \`sample\` has no variable \`${variable}\`; it has: ${SAMPLE_VARIABLES.join(", ")}`);
 }
 
 /**
  * Replaces the references of a template by their values: a text as it is, any other value as JSON.
  *
- * @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for a path that the item does not have, and `sample_parse_error` for
- *   one that the sample does not have. The message has the reference, the path and the fields that exist.
+ * @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for a path that the item does not have and a value without a JSON form,
+ *   and `sample_parse_error` for a path that the sample does not have. The message has the reference, the path and the fields that exist.
  */
 export function renderTemplate(template: Template, values: TemplateValues): string {
-  return template.map((part) => (typeof part === "string" ? part : textOf(valueAt(part, values)))).join("");
+  return template.map((part) => (typeof part === "string" ? part : textAt(part, values))).join("");
 }
 
 /** Returns the references to a namespace. */
@@ -96,27 +100,30 @@ export function pathsOf(template: Template, namespace: TemplatePath["namespace"]
 
 /** Returns the value of a reference. @throws GraderError `E_GRADER`, as {@link renderTemplate} */
 export function valueAt({ namespace, keys, source }: TemplatePath, values: TemplateValues): unknown {
-  const flag = namespace === "item" ? "invalid_variable_error" : "sample_parse_error";
-  let value: unknown = namespace === "item" ? values.item : values.sample;
+  let value: unknown = values[namespace];
   let path: string = namespace;
   for (const key of keys) {
-    const missing = problemOf(value, key, path, values.sample);
-    if (missing !== null) throw new GraderError(flag, `\`${source}\`: ${missing}`);
+    const problem = problemOf(value, key, path);
+    if (problem !== null) throw new GraderError(MISSING_FLAGS[namespace], `\`${source}\`: ${problem}`);
     value = (value as Readonly<Record<Key, unknown>>)[key];
     path += typeof key === "number" ? `[${key}]` : `.${key}`;
   }
   return value;
 }
 
+/** Flags of the error for a value that does not exist. */
+const MISSING_FLAGS = { item: "invalid_variable_error", sample: "sample_parse_error" } as const;
+
 /** Describes why a value lacks a member; null if it has it. Inherited members such as `constructor` do not count. */
-function problemOf(value: unknown, key: Key, path: string, sample: GradedSample): string | null {
-  if (path === "sample" && key === "output_json" && sample.output_json === undefined) return "the text of the sample is not JSON";
+function problemOf(value: unknown, key: Key, path: string): string | null {
   if (Array.isArray(value)) {
     const isIndex = typeof key === "number" || /^\d+$/u.test(key);
     return isIndex && Number(key) < value.length ? null : `\`${path}\` has no element \`${key}\`; it has ${value.length} elements`;
   }
   if (!isRecord(value)) return `\`${path}\` has no field \`${key}\`; it is ${value === null ? "null" : `a ${typeof value}`}`;
   if (Object.hasOwn(value, key) && value[key] !== undefined) return null;
+  // Any other variable of a sample exists; see `checkVariable`.
+  if (path === "sample") return "the text of the sample is not JSON";
   return `\`${path}\` has no field \`${key}\`; it has ${namesOf(value)}`;
 }
 
@@ -130,10 +137,16 @@ function namesOf(value: Readonly<Record<string, unknown>>): string {
   return shown.join(", ") + (names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : "");
 }
 
-function textOf(value: unknown): string {
-  return typeof value === "string" ? value : JSON.stringify(value);
+/** Returns the value of a reference as text. */
+function textAt(path: TemplatePath, values: TemplateValues): string {
+  const value = valueAt(path, values);
+  if (typeof value === "string") return value;
+  // `JSON.stringify` returns undefined for a function, which its type leaves out.
+  const json = JSON.stringify(value) as string | undefined;
+  if (json !== undefined) return json;
+  throw templateError(`\`${path.source}\`: expected a value with a JSON form, got a ${typeof value}`);
 }
 
-function invalid(message: string): GraderError {
+function templateError(message: string): GraderError {
   return new GraderError("invalid_variable_error", message);
 }

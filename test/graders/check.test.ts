@@ -39,7 +39,6 @@ describe("checkGrader", () => {
         { role: "assistant", content: [{ type: "output_text", text: "{{ sample.output_text }}" }] },
       ],
       range: [-1, 1],
-      pass_threshold: 0.5,
       sampling_params: { max_completions_tokens: 100, reasoning_effort: "low", seed: 7, temperature: 0, top_p: null },
     };
     expect(checkGrader(full)).toEqual(full);
@@ -66,6 +65,8 @@ describe("checkGrader", () => {
       "graders.evaluation_metric",
       "`cosine`",
     ],
+    ["thresholds of evals", { ...CLOSE, pass_threshold: 0.5 }, "pass_threshold", "`pass_threshold`"],
+    ["thresholds of a part", { ...MULTI, graders: { a: { ...SCORE, pass_threshold: 0 } } }, "graders.a.pass_threshold", "evals"],
     [
       "images",
       { ...SCORE, input: [{ role: "user", content: ["see", { type: "input_image", image_url: "https://x" }] }] },

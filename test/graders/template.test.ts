@@ -51,6 +51,13 @@ describe("a template", () => {
     expect(rendered("[{{ sample.output_text }}]", { output_text: "{{ item.answer }} $& \n" })).toBe("[{{ item.answer }} $& \n]");
   });
 
+  it("rejects a value without a JSON form", () => {
+    expect(errorOf(() => rendered("{{ item.run }}", SAMPLE, { run: () => 1 }))).toMatchObject({
+      flag: "invalid_variable_error",
+      message: "`{{ item.run }}`: expected a value with a JSON form, got a function",
+    });
+  });
+
   it("reads given choices", () => {
     const choices = [{ index: 0, message: { role: "assistant", content: "x" }, finish_reason: "length" }];
     expect(rendered("{{ sample.choices[0].finish_reason }}", { output_text: "x", choices })).toBe("length");

@@ -42,8 +42,6 @@ export const textSimilarityGrader = z.strictObject({
   input: z.string(),
   /** Template of the right text. */
   reference: z.string(),
-  /** Threshold of OpenAI's evals, where graders are shared with them; no effect on the reward. */
-  pass_threshold: z.number().optional(),
 });
 /** Grader that scores the similarity of two texts in [0, 1]. @interface */
 export type TextSimilarityGrader = z.infer<typeof textSimilarityGrader>;
@@ -99,8 +97,6 @@ export const scoreModelGrader = z.strictObject({
       top_p: z.number().gt(0).max(1).nullish(),
     })
     .optional(),
-  /** Threshold of OpenAI's evals, where graders are shared with them; no effect on the reward. */
-  pass_threshold: z.number().optional(),
 });
 /** Grader for which a model returns a score. @interface */
 export type ScoreModelGrader = z.infer<typeof scoreModelGrader>;
