@@ -68,8 +68,8 @@ export const fineTuningMethod = z.strictObject({
   /** Settings of the method `reinforcement`. */
   reinforcement: z
     .strictObject({
-      /** Grader whose score is the reward; checked by the service, with errors that name unsupported parts. */
-      grader: z.looseObject({}),
+      /** Grader whose score is the reward. */
+      grader,
       /** Hyperparameters. @default "auto" for all of them */
       hyperparameters: reinforcementHyperparameters.nullish(),
       /** Form of the answers, as `response_format` of chat completions. @default null, any text */

@@ -1,7 +1,7 @@
 /** Creation of fine-tuning jobs: a trainable model, and the training job that trains it. */
 import { randomInt, randomUUID } from "node:crypto";
-import { ArgumentError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
-import type { CreateFineTuningJobRequest, CreateModelRequest, LoraConfig } from "../../base/schema/index.ts";
+import { ArgumentError, UnsupportedError, WhetstoneError, type WhetstoneErrorOptions } from "../../base/errors.ts";
+import type { CreateModelRequest, LoraConfig } from "../../base/schema/index.ts";
 import type { Late } from "../../base/util/late.ts";
 import type { JobChats } from "../jobs/job-chat.ts";
 import { insertModel } from "../checkpoints/insert-model.ts";
@@ -9,6 +9,7 @@ import { prepareOrigin, type OriginContext } from "../checkpoints/origin.ts";
 import { artifactUrl, parsePolicyName } from "../common/names.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import type { Creation } from "../http/idempotency.ts";
+import type { FineTuningRequest } from "../http/requests.ts";
 import { note } from "../jobs/pause.ts";
 import type { JobQueue } from "../jobs/queue.ts";
 import { findCheckpoint } from "../models/policies.ts";
@@ -29,7 +30,7 @@ import { jobToWire, type StoredRequest } from "./wire.ts";
 /** Project of the models of fine-tuning jobs. */
 const PROJECT = "fine-tuning";
 /** Rank of the adapter of a job that starts from a base model. */
-const RANK = 16;
+const ADAPTER_RANK = 16;
 const MAX_SEED = 2_147_483_647;
 
 /** Parts of the service that the creation of a job needs. */
@@ -66,7 +67,7 @@ export interface MethodPlan {
 
 /** Inputs of {@link planMethod}. */
 export interface MethodInput {
-  readonly request: CreateFineTuningJobRequest;
+  readonly request: FineTuningRequest;
   readonly seed: number;
   readonly start: Start;
   readonly data: JobData;
@@ -82,7 +83,7 @@ export interface MethodInput {
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model or file.
  * @throws DataError `E_DATA` naming the line of a file that cannot be trained, and the field.
  */
-export async function prepareFineTuningJob(context: CreationContext, request: CreateFineTuningJobRequest): Promise<Creation> {
+export async function prepareFineTuningJob(context: CreationContext, request: FineTuningRequest): Promise<Creation> {
   requireSupported(request);
   const { store } = context;
   requireAllModels(store, "the creation of models");
@@ -134,7 +135,7 @@ export async function prepareFineTuningJob(context: CreationContext, request: Cr
 }
 
 /** Rejects integrations, and settings of a method other than the chosen one. */
-function requireSupported({ method, integrations }: CreateFineTuningJobRequest): void {
+function requireSupported({ method, integrations }: FineTuningRequest): void {
   if ((integrations ?? []).length > 0)
     throw new UnsupportedError(
       "`integrations` are not supported: leave the field out. The job's events and its result file have the metrics",
@@ -149,15 +150,20 @@ function requireSupported({ method, integrations }: CreateFineTuningJobRequest):
   }
 }
 
-/** Reads the rows of the files of a request. */
-async function readFiles(store: Store, request: CreateFineTuningJobRequest): Promise<JobData> {
-  const { training_file: training, validation_file: validation } = request;
+/**
+ * Reads the database rows of the files of a request.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` for a file that does not exist, was deleted or has expired.
+ */
+async function readFiles(store: Store, request: FineTuningRequest): Promise<JobData> {
+  const validationFile = request.validation_file ?? null;
   return {
-    training: await readFile(store, training, "training_file"),
-    validation: (validation ?? null) === null ? null : await readFile(store, validation!, "validation_file"),
+    training: await readFile(store, request.training_file, "training_file"),
+    validation: validationFile === null ? null : await readFile(store, validationFile, "validation_file"),
   };
 }
 
+/** Reads the row of a file. `param` is the request field that names it. */
 async function readFile(store: Store, id: string, param: string): Promise<StoredArtifact> {
   const { artifact_id: artifactId, purpose } = await getFile(store, id, param);
   if (purpose !== "fine-tune")
@@ -179,17 +185,18 @@ async function startOf({ store, bases, engine }: CreationContext, name: string):
     }
     const baseModel = bases.canonical(name);
     await bases.requireUsable(baseModel);
-    return { baseModel, from: null, lora: engine.capabilities().lora ? { rank: RANK } : null };
+    return { baseModel, from: null, lora: engine.capabilities().lora ? { rank: ADAPTER_RANK } : null };
   } catch (error) {
-    throw namingModel(error);
+    throw ofModelField(error);
   }
 }
 
-/** Returns an error about a base model as one about the field `model`. */
-function namingModel(error: unknown): unknown {
+/** Converts an error about the field `base_model` to one about the field `model`, which names the base model in this request. */
+function ofModelField(error: unknown): unknown {
   if (!WhetstoneError.isInstance(error) || error.param !== "base_model") return error;
-  const ErrorClass = error.constructor as new (message: string, options: object) => WhetstoneError;
-  return new ErrorClass(error.message, { cause: error, param: "model" });
+  // The classes of these errors, see `base/errors.ts`, have the constructor of their base class.
+  const ErrorClass = error.constructor as new (message: string, options: WhetstoneErrorOptions) => WhetstoneError;
+  return new ErrorClass(error.message, { cause: error, param: "model", retryable: error.retryable });
 }
 
 /** Plans the training job of a request by its method. */
@@ -197,7 +204,7 @@ function planMethod(context: CreationContext, input: MethodInput): Promise<Metho
   return METHODS[input.request.method?.type ?? "supervised"](context, input);
 }
 
-type Method = NonNullable<NonNullable<CreateFineTuningJobRequest["method"]>["type"]>;
+type Method = NonNullable<NonNullable<FineTuningRequest["method"]>["type"]>;
 
 /** Plans by method. */
 const METHODS: Readonly<Record<Method, (context: CreationContext, input: MethodInput) => Promise<MethodPlan>>> = {
@@ -210,14 +217,19 @@ const METHODS: Readonly<Record<Method, (context: CreationContext, input: MethodI
 async function planSupervisedJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
   const requested = requestedHyperparameters(input.request);
   const path = (input.request.hyperparameters ?? null) === null ? "method.supervised.hyperparameters" : "hyperparameters";
-  const read = await readData(context, input, { name: "sft", assistantTurns: "all" });
-  const hyperparameters = resolveHyperparameters(requested, read.facts.examples);
-  const { config, experimental_config, steps, checkpointSteps } = planSupervised({ ...read.facts, hyperparameters, path });
+  const { facts, artifacts, droppedExamples } = await readData(context, input, { name: "sft", assistantTurns: "all" });
+  const hyperparameters = resolveHyperparameters(requested, facts.examples);
+  const { config, experimental_config, steps, checkpointSteps } = planSupervised({ ...facts, hyperparameters, path });
   return {
     jobType: "sft",
-    config: { ...read.stored, config, experimental_config: offered(context, experimental_config), ...results(input, checkpointSteps) },
+    config: {
+      ...artifacts,
+      config,
+      experimental_config: withSupportedClipping(context, experimental_config),
+      ...resultsOf(input, checkpointSteps),
+    },
     stored: { hyperparameters, steps },
-    warnings: read.dropped === 0 ? [] : [`Examples that are longer than the model's context are not trained: ${read.dropped}`],
+    warnings: droppedExamples === 0 ? [] : [`Examples that are longer than the model's context are not trained: ${droppedExamples}`],
   };
 }
 
@@ -228,19 +240,19 @@ async function planDpoJob(context: CreationContext, input: MethodInput): Promise
     throw new ArgumentError("The deprecated `hyperparameters` are for supervised jobs: use `method.dpo.hyperparameters`", {
       param: "hyperparameters",
     });
-  const read = await readData(context, input, { name: "preference" });
-  const hyperparameters = resolveHyperparameters(requested, read.facts.examples);
+  const { facts, artifacts, droppedExamples } = await readData(context, input, { name: "preference" });
+  const hyperparameters = resolveHyperparameters(requested, facts.examples);
   const beta = resolveBeta(requestedBeta);
-  const { config, steps, checkpointSteps } = planDpo({ ...read.facts, hyperparameters, path: "method.dpo.hyperparameters" }, beta);
+  const { config, steps, checkpointSteps } = planDpo({ ...facts, hyperparameters, path: "method.dpo.hyperparameters" }, beta);
   return {
     jobType: "preference",
-    config: { ...read.stored, config: offered(context, config), ...results(input, checkpointSteps) },
+    config: { ...artifacts, config: withSupportedClipping(context, config), ...resultsOf(input, checkpointSteps) },
     stored: { hyperparameters, beta, steps },
-    warnings: read.dropped === 0 ? [] : [`Pairs that are longer than the model's context are not trained: ${read.dropped}`],
+    warnings: droppedExamples === 0 ? [] : [`Pairs that are longer than the model's context are not trained: ${droppedExamples}`],
   };
 }
 
-/** Reads the files of a request. Returns the facts that a plan depends on, the identifiers to store, and the number of dropped examples. */
+/** Checks the lines of the files of a request. Returns the facts that a plan depends on, and the artifacts for the training job. */
 async function readData({ engine, files, work }: CreationContext, { seed, start, data }: MethodInput, kind: ExampleKind) {
   const base = await engine.describeBase(start.baseModel);
   const read = async (artifact: StoredArtifact, param: string) =>
@@ -256,17 +268,17 @@ async function readData({ engine, files, work }: CreationContext, { seed, start,
       isAdapter: start.lora !== null,
       validationUrl: validation === null ? null : artifactUrl(validation),
     },
-    stored: { artifact_id: data.training.id, ...(validation === null ? {} : { validation_artifact_id: validation.id }) },
-    dropped: droppedExamples,
+    artifacts: { artifact_id: data.training.id, ...(validation === null ? {} : { validation_artifact_id: validation.id }) },
+    droppedExamples,
   };
 }
 
-/** Returns the results that the training job makes. */
-function results({ modelName }: MethodInput, checkpointSteps: readonly number[]): Required<Pick<SftJobConfig, "fine_tuning">> {
+/** Returns the results that the training job makes, as a part of its configuration. */
+function resultsOf({ modelName }: MethodInput, checkpointSteps: readonly number[]): Required<Pick<SftJobConfig, "fine_tuning">> {
   return { fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps } };
 }
 
-/** Turns off the clipping of gradients if the engine has none. */
-function offered<C extends object | null>({ engine }: CreationContext, config: C): C {
+/** Turns off the clipping of gradients if the engine does not support it. */
+function withSupportedClipping<C extends object | null>({ engine }: CreationContext, config: C): C {
   return (engine.capabilities().clipsGradients ?? true) ? config : { ...config, max_grad_norm: 0 };
 }

@@ -17,7 +17,9 @@ export function startFileExpiry(context: DeletionContext): () => Promise<void> {
   const cleanUp = async (): Promise<void> => {
     for (const artifactId of await expiredFiles(context.store)) {
       await deleteArtifact(context, artifactId).catch((error: unknown) => {
-        if (!WhetstoneError.isInstance(error) || (error.code !== "E_CONFLICT" && error.code !== "E_NOT_FOUND")) throw error;
+        // A job reads the file, or a request has just deleted it.
+        const isExpected = WhetstoneError.isInstance(error) && (error.code === "E_CONFLICT" || error.code === "E_NOT_FOUND");
+        if (!isExpected) throw error;
       });
     }
   };

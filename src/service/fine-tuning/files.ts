@@ -1,10 +1,10 @@
 /** Files of the fine-tuning interface: uploads, and their form in answers. */
 import type { Readable } from "node:stream";
 import { ArgumentError, TooLargeError, UnsupportedError } from "../../base/errors.ts";
-import { first } from "../../base/util/values.ts";
+import { first, isRecord } from "../../base/util/values.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import { createFileFields, type CreateFileFields, type FileObject } from "../../base/schema/index.ts";
-import type { BlobStore } from "../artifacts/blob-store.ts";
+import type { BlobStore, WrittenBlob } from "../artifacts/blob-store.ts";
 import { removeBlob, type BlobContext } from "../artifacts/remove-blob.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { DiskSpace } from "../disk/space.ts";
@@ -21,8 +21,8 @@ const MAX_FIELD_BYTES = 1024;
 const MAX_FILENAME_CHARACTERS = 256;
 /** Max bytes of a form without its file. */
 const FORM_BYTES = 64 * 1024;
-/** Fields of the form and their paths in the schema. */
-const FIELDS = new Map([
+/** Fields of the form, besides the file, with their paths in the schema. */
+const FIELD_PATHS = new Map([
   ["purpose", ["purpose"]],
   ["expires_after[anchor]", ["expires_after", "anchor"]],
   ["expires_after[seconds]", ["expires_after", "seconds"]],
@@ -78,57 +78,56 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
   await space.requireSpace(statedBytes);
   const entity = entityFor(store, null, "file");
   const fields: Record<string, unknown> = {};
-  let file: (Awaited<ReturnType<BlobStore["write"]>> & { readonly filename: string }) | null = null;
+  let upload: { readonly filename: string; readonly blob: WrittenBlob } | null = null;
   try {
     for await (const part of readForm(body, boundary)) {
       if (part.name !== "file") setField(fields, part.name, await fieldText(part));
-      else if (file !== null) throw new ArgumentError("Expected one `file`, got several", { param: "file" });
+      else if (upload !== null) throw new ArgumentError("Expected one `file`, got several", { param: "file" });
       else {
         const filename = requireFilename(part);
-        file = { ...(await blobs.write(part.content, { maxBytes })), filename };
+        upload = { filename, blob: await blobs.write(part.content, { maxBytes }) };
       }
     }
     const { expires_after: expiry } = requireValid(createFileFields, fields);
-    if (file === null || file.sizeBytes === 0)
-      throw new ArgumentError(`Expected a form with a \`file\` that has contents, got ${file === null ? "none" : "an empty file"}`, {
+    if (upload === null || upload.blob.sizeBytes === 0)
+      throw new ArgumentError(`Expected a form with a \`file\` that has contents, got ${upload === null ? "none" : "an empty file"}`, {
         param: "file",
       });
-    const { filename, sha256, sizeBytes } = file;
-    const row = {
-      entity,
-      filename,
-      purpose: "fine-tune",
-      path: DATA_PATH,
-      sha256,
-      sizeBytes,
-      expiresAfterSeconds: expiry?.seconds ?? null,
-    };
-    return await store.transaction().execute((transaction) => insertFile(transaction, row));
+    const { filename, blob } = upload;
+    const { sha256, sizeBytes } = blob;
+    const file = { filename, purpose: "fine-tune", path: DATA_PATH, sha256, sizeBytes, expiresAfterSeconds: expiry?.seconds ?? null };
+    return await store.transaction().execute((transaction) => insertFile(transaction, file));
   } finally {
-    file?.release();
-    if (file !== null) await removeBlob(context, file.sha256);
+    upload?.blob.release();
+    // Keeps the blob if the file was inserted.
+    if (upload !== null) await removeBlob(context, upload.blob.sha256);
   }
 }
 
-/** Sets a field of the form, checked as soon as it has arrived, before a long file is read. */
+/** Sets a field of the form. Its name and the purpose are checked as soon as they have arrived, before a long file is read. */
 function setField(fields: Record<string, unknown>, name: string, text: string): void {
-  const path = FIELDS.get(name);
+  const path = FIELD_PATHS.get(name);
   if (path === undefined)
-    throw new ArgumentError(`The form has the unknown field \`${name.slice(0, 80)}\`; allowed: file, ${[...FIELDS.keys()].join(", ")}`, {
-      param: name.slice(0, 80),
-    });
+    throw new ArgumentError(
+      `The form has the unknown field \`${name.slice(0, 80)}\`; allowed: file, ${[...FIELD_PATHS.keys()].join(", ")}`,
+      {
+        param: name.slice(0, 80),
+      },
+    );
   if (name === "purpose" && text !== ("fine-tune" satisfies CreateFileFields["purpose"]))
     throw new UnsupportedError(
       `Expected \`purpose\` to be "fine-tune", got ${JSON.stringify(text.slice(0, 80))}: the service has no use for other files`,
       { param: "purpose" },
     );
-  const [parent = "", key] = path;
-  const known = fields[parent] as Readonly<Record<string, unknown>> | string | undefined;
-  if (typeof known === "string" || (key !== undefined && known?.[key] !== undefined))
+  const [field = "", member] = path;
+  const previous = fields[field];
+  const members = isRecord(previous) ? previous : {};
+  if (member === undefined ? previous !== undefined : members[member] !== undefined)
     throw new ArgumentError(`Expected one field \`${name}\`, got several`, { param: name });
-  fields[parent] = key === undefined ? text : { ...known, [key]: text };
+  fields[field] = member === undefined ? text : { ...members, [member]: text };
 }
 
+/** Reads the text of a field. @throws ArgumentError `E_ARGUMENT` for more than {@link MAX_FIELD_BYTES} */
 async function fieldText({ name, content }: FormPart): Promise<string> {
   const parts: Uint8Array[] = [];
   let length = 0;
@@ -143,6 +142,7 @@ async function fieldText({ name, content }: FormPart): Promise<string> {
   return Buffer.concat(parts).toString("utf8");
 }
 
+/** Returns the name of a file. @throws ArgumentError `E_ARGUMENT` without one, and for an empty or a long one */
 function requireFilename({ filename }: FormPart): string {
   if (filename !== null && filename !== "" && filename.length <= MAX_FILENAME_CHARACTERS) return filename;
   const got = filename === null ? "a field without one" : filename === "" ? "an empty one" : `${filename.length} characters`;

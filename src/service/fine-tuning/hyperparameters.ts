@@ -1,8 +1,9 @@
 /** Hyperparameters of fine-tuning jobs: rules for `"auto"`, and the settings of the training job that runs a fine-tuning job. */
 import { defaultRate } from "../../base/util/default-rates.ts";
 import { ArgumentError } from "../../base/errors.ts";
-import type { CreateFineTuningJobRequest, FineTuningJob, SupervisedHyperparameters } from "../../base/schema/index.ts";
+import type { FineTuningJob, SupervisedHyperparameters } from "../../base/schema/index.ts";
 import { MAX_STEPS } from "../../learner/index.ts";
+import type { FineTuningRequest } from "../http/requests.ts";
 import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
 
 /** Hyperparameters without `"auto"`. */
@@ -28,7 +29,7 @@ const CHECKPOINT_EPOCHS = 3;
  *
  * @throws ArgumentError `E_ARGUMENT` if both are given.
  */
-export function requestedHyperparameters({ method, hyperparameters }: CreateFineTuningJobRequest): SupervisedHyperparameters {
+export function requestedHyperparameters({ method, hyperparameters }: FineTuningRequest): SupervisedHyperparameters {
   const current = method?.supervised?.hyperparameters ?? null;
   const deprecated = hyperparameters ?? null;
   if (current !== null && deprecated !== null)

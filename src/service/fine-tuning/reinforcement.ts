@@ -2,7 +2,6 @@
 import { ArgumentError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import type {
   ChatCompletionRequest,
-  CreateFineTuningJobRequest,
   FineTuningJob,
   Grader,
   JsonObject,
@@ -12,6 +11,7 @@ import type {
 import { defaultRate } from "../../base/util/default-rates.ts";
 import { first } from "../../base/util/values.ts";
 import { checkGrader, checkItem } from "../../graders/index.ts";
+import type { FineTuningRequest } from "../http/requests.ts";
 import { requestOf } from "../jobs/rollouts.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
 import { DATA_ERRORS, readReinforcementRows, type ReinforcementRow } from "../training-data/reinforcement-data.ts";
@@ -108,7 +108,7 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
 }
 
 /** Returns the settings of the method. @throws ArgumentError `E_ARGUMENT` without them, and for the deprecated `hyperparameters`. */
-function requireSettings({ method, hyperparameters }: CreateFineTuningJobRequest) {
+function requireSettings({ method, hyperparameters }: FineTuningRequest) {
   const settings = method?.reinforcement ?? null;
   if (settings === null)
     throw new ArgumentError(`Expected a grader in \`${METHOD_PATH}\`, got nothing`, { param: `${METHOD_PATH}.grader` });

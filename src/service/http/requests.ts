@@ -10,6 +10,7 @@ import {
   createFineTuningJobRequest,
   createModelRequest,
   createSessionRequest,
+  fineTuningMethod,
   finishSessionRequest,
   rotateKeyRequest,
   runGraderRequest,
@@ -37,6 +38,7 @@ export type RlEnvelope = z.output<typeof rlEnvelope>;
 
 /** Schema of a grader that is checked by `whetstone/graders`, whose errors name unsupported parts. */
 const uncheckedGrader = { grader: z.unknown() };
+const uncheckedReinforcement = fineTuningMethod.shape.reinforcement.unwrap().unwrap().extend(uncheckedGrader);
 
 const SCHEMAS = {
   model: createModelRequest,
@@ -46,7 +48,9 @@ const SCHEMAS = {
   sft: createSftJobRequest,
   preference: createPreferenceJobRequest,
   rl: rlEnvelope,
-  fineTuning: createFineTuningJobRequest,
+  fineTuning: createFineTuningJobRequest.extend({
+    method: fineTuningMethod.extend({ reinforcement: uncheckedReinforcement.nullish() }).nullish(),
+  }),
   graderRun: runGraderRequest.extend(uncheckedGrader),
   graderCheck: validateGraderRequest.extend(uncheckedGrader),
   session: createSessionRequest,
@@ -62,6 +66,9 @@ export type PlainKind = keyof typeof SCHEMAS;
 
 /** Validated body of a kind of request. */
 export type PlainBody<K extends PlainKind> = z.output<(typeof SCHEMAS)[K]>;
+
+/** Request of a fine-tuning job whose grader is not checked yet. */
+export type FineTuningRequest = PlainBody<"fineTuning">;
 
 /** Validated JSON body with a digest for idempotency. */
 export interface JsonBody<T> {

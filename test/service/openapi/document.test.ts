@@ -39,6 +39,13 @@ test("is an OpenAPI 3.1 document with valid references and schemas", async () =>
   expect(new Set(ids).size).toBe(ids.length);
 });
 
+test("describes the grader of a reinforcement job as the one of a grader route", async () => {
+  const { schemas } = (await getDocument())["components"] as Document;
+  const { grader } = schemas["FineTuningMethod"].properties.reinforcement.anyOf[0].properties as Document;
+  expect(grader).toEqual({ $ref: "#/components/schemas/GraderInput" });
+  expect(schemas["RunGraderRequest"].properties.grader).toEqual(grader);
+});
+
 test("has every route of the reference, and the reference every route of the document", async () => {
   const document = await getDocument();
   const table = read("docs/reference/http-api.md").split("\n## Routes\n")[1]!.split("\n## ")[0]!;
