@@ -23,7 +23,7 @@ export function preferCommand(): Command {
     .option("--beta <number>", "scale of the log-ratios to the reference policy (default: 0.1)", nonNegative)
     .option("--label-smoothing <number>", "probability that a label is wrong, below 0.5 (default: 0)", nonNegative)
     .option("--length-normalization", "use the mean log-ratio of the tokens of an answer instead of the sum")
-    .option("--reference <base|start|step>", "reference policy: base model, checkpoint at the start, or a step", reference, "base")
+    .option("--reference <base|start|step>", "reference policy: base model, checkpoint at the start, or a step", referencePolicy, "base")
     .action(prefer);
 }
 
@@ -32,10 +32,10 @@ function prefer(files: readonly string[], options: PreferCommandOptions): Promis
   return runOnDataset(options, {
     command: "prefer",
     upload: async (connected, runDir) => {
-      const train = await uploaded(connected, files, { name, runDir });
+      const train = await upload(connected, files, { name, runDir });
       const { validation } = options;
       const validationDataUrl =
-        typeof validation === "string" ? await uploaded(connected, [validation], { name: `${name}-validation`, runDir }) : undefined;
+        typeof validation === "string" ? await upload(connected, [validation], { name: `${name}-validation`, runDir }) : undefined;
       return { train, validationDataUrl };
     },
     start: ({ train, validationDataUrl }, run) =>
@@ -56,29 +56,30 @@ function prefer(files: readonly string[], options: PreferCommandOptions): Promis
 
 /** Returns the settings of the training job. */
 function settings(options: PreferCommandOptions): PreferenceOptions {
-  const { beta, labelSmoothing, lengthNormalization, reference: given, validation } = options;
-  const own = {
+  const { beta, labelSmoothing, lengthNormalization, reference: policy, validation } = options;
+  const preferenceSettings = {
     beta,
     labelSmoothing,
     lengthNormalization,
-    referenceStep: given === "base" ? undefined : given,
+    referenceStep: policy === "base" ? undefined : policy,
     validationSplit: typeof validation === "number" ? validation : undefined,
   };
-  return { ...jobSettings(options), ...Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined)) };
+  return { ...jobSettings(options), ...Object.fromEntries(Object.entries(preferenceSettings).filter(([, value]) => value !== undefined)) };
 }
 
-function uploaded(
+/** Uploads the pairs of files, unless the run directory has an equal upload. Returns the address of the artifact. */
+function upload(
   { service, signal }: Connected,
   files: readonly string[],
   { name, runDir }: { readonly name: string; readonly runDir: string },
 ): Promise<string> {
   const pairs = readPreferences(files);
-  const upload = async (artifact: string) => (await uploadPreferences(service, { name: artifact, train: pairs, signal })).url;
-  return uploadOnce(pairs, { prefix: `prefer-${name}`, runDir }, upload);
+  const uploadAs = async (artifact: string) => (await uploadPreferences(service, { name: artifact, train: pairs, signal })).url;
+  return uploadOnce(pairs, { prefix: `prefer-${name}`, runDir }, uploadAs);
 }
 
 /** Parses `base`, `start` or a step. */
-function reference(text: string): PreferCommandOptions["reference"] {
+function referencePolicy(text: string): PreferCommandOptions["reference"] {
   if (text === "base" || text === "start") return text;
   if (!/^\d+$/u.test(text)) throw new InvalidArgumentError("Expected base, start or the step of a checkpoint.");
   return integer(0)(text);

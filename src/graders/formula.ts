@@ -41,7 +41,7 @@ export const FUNCTION_NAMES = Object.keys(FUNCTIONS);
 
 const isFunctionName = (name: string): name is FunctionName => Object.hasOwn(FUNCTIONS, name);
 
-/** Number, name, or any other character; the end of the formula is the empty text. */
+/** Token with the white space before it: a number, a name, or any other character; at the end of the formula, nothing. */
 const TOKEN = /\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(\S)|$)/guy;
 
 interface Token {
@@ -53,9 +53,9 @@ interface Token {
 
 function tokensOf(text: string): Token[] {
   return Array.from(text.matchAll(TOKEN), ({ 0: match, 1: number, 2: name, 3: symbol, index }) => {
-    const found = number ?? name ?? symbol ?? "";
+    const token = number ?? name ?? symbol ?? "";
     const type = number !== undefined ? "number" : name !== undefined ? "name" : symbol !== undefined ? "symbol" : "end";
-    return { type, text: found, position: index + match.length - found.length };
+    return { type, text: token, position: index + match.length - token.length };
   });
 }
 
@@ -66,6 +66,7 @@ interface Parser {
   readonly variables: readonly string[];
   /** Index of the next token. */
   index: number;
+  /** Number of levels that enclose the next token; see {@link nested}. */
   depth: number;
 }
 
@@ -83,7 +84,7 @@ export function parseFormula(text: string, variables: readonly string[]): Formul
   }
   const parser: Parser = { text, tokens: tokensOf(text), variables, index: 0, depth: 0 };
   const formula = sum(parser);
-  if (next(parser).type !== "end") throw unexpected(parser, "an operator or the end");
+  if (next(parser).type !== "end") throw unexpectedError(parser, "an operator or the end");
   return formula;
 }
 
@@ -105,12 +106,13 @@ export function evaluateFormula(formula: Formula, scores: Readonly<Record<string
   }
 }
 
+/** Returns the next token without consuming it. */
 function next({ tokens, index }: Parser): Token {
   return tokens[index] ?? { type: "end", text: "", position: 0 };
 }
 
 /** Consumes the next token if it is one of the symbols; null otherwise. */
-function taken<Symbol extends string>(parser: Parser, symbols: readonly Symbol[]): Symbol | null {
+function takeSymbol<Symbol extends string>(parser: Parser, symbols: readonly Symbol[]): Symbol | null {
   const { type, text } = next(parser);
   const found = symbols.find((symbol) => type === "symbol" && symbol === text);
   if (found === undefined) return null;
@@ -118,7 +120,7 @@ function taken<Symbol extends string>(parser: Parser, symbols: readonly Symbol[]
   return found;
 }
 
-function unexpected(parser: Parser, expected: string): GraderError {
+function unexpectedError(parser: Parser, expected: string): GraderError {
   const { type, text, position } = next(parser);
   const got = type === "end" ? "the end" : `\`${text}\` at position ${position + 1}`;
   return new GraderError("formula_parse_error", `Expected ${expected} in the formula \`${shortened(parser.text)}\`, got ${got}`);
@@ -136,7 +138,7 @@ function sum(parser: Parser): Formula {
 /** Parses operands of operators with the same precedence, which are left-associative. */
 function chain(parser: Parser, operators: readonly Operator[], operand: (parser: Parser) => Formula): Formula {
   let left = operand(parser);
-  for (let operator = taken(parser, operators); operator !== null; operator = taken(parser, operators)) {
+  for (let operator = takeSymbol(parser, operators); operator !== null; operator = takeSymbol(parser, operators)) {
     left = { type: "operation", operator, left, right: operand(parser) };
   }
   return left;
@@ -145,16 +147,17 @@ function chain(parser: Parser, operators: readonly Operator[], operand: (parser:
 /** Parses a power with the signs before it. */
 function signed(parser: Parser): Formula {
   return nested(parser, () => {
-    const sign = taken(parser, ["-", "+"]);
+    const sign = takeSymbol(parser, ["-", "+"]);
     if (sign === null) return power(parser);
     const operand = signed(parser);
     return sign === "-" ? { type: "negation", operand } : operand;
   });
 }
 
+/** Parses an operand with its exponent, if any. */
 function power(parser: Parser): Formula {
   const base = primary(parser);
-  if (taken(parser, ["^"]) === null) return base;
+  if (takeSymbol(parser, ["^"]) === null) return base;
   return { type: "operation", operator: "^", left: base, right: signed(parser) };
 }
 
@@ -166,12 +169,13 @@ function primary(parser: Parser): Formula {
     return { type: "number", value: Number(text) };
   }
   if (type === "name") return isFunctionName(text) ? call(parser, text) : variable(parser, text);
-  if (taken(parser, ["("]) === null) throw unexpected(parser, "a number, a grader, a function or `(`");
-  const inner = sum(parser);
-  if (taken(parser, [")"]) === null) throw unexpected(parser, "an operator or `)`");
-  return inner;
+  if (takeSymbol(parser, ["("]) === null) throw unexpectedError(parser, "a number, a grader, a function or `(`");
+  const parenthesized = sum(parser);
+  if (takeSymbol(parser, [")"]) === null) throw unexpectedError(parser, "an operator or `)`");
+  return parenthesized;
 }
 
+/** Parses a variable. @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for an unknown name */
 function variable(parser: Parser, name: string): Formula {
   if (!parser.variables.includes(name)) {
     const known = `graders: ${parser.variables.join(", ")}; functions: ${FUNCTION_NAMES.join(", ")}`;
@@ -182,12 +186,13 @@ function variable(parser: Parser, name: string): Formula {
   return { type: "variable", name };
 }
 
+/** Parses a function with its operands. */
 function call(parser: Parser, name: FunctionName): Formula {
   parser.index++;
-  if (taken(parser, ["("]) === null) throw unexpected(parser, `\`(\` after \`${name}\``);
+  if (takeSymbol(parser, ["("]) === null) throw unexpectedError(parser, `\`(\` after \`${name}\``);
   const operands = [sum(parser)];
-  while (taken(parser, [","]) !== null) operands.push(sum(parser));
-  if (taken(parser, [")"]) === null) throw unexpected(parser, "an operator, `,` or `)`");
+  while (takeSymbol(parser, [","]) !== null) operands.push(sum(parser));
+  if (takeSymbol(parser, [")"]) === null) throw unexpectedError(parser, "an operator, `,` or `)`");
   if (operands.length > FUNCTIONS[name].operands) {
     const message = `Expected one operand of \`${name}\` in the formula \`${shortened(parser.text)}\`, got ${operands.length}`;
     throw new GraderError("formula_parse_error", message);

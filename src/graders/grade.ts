@@ -56,38 +56,38 @@ export async function grade(grader: Grader, context: GradeContext): Promise<Outc
 }
 
 async function gradeSingle(grader: SingleGrader, context: GradeContext): Promise<Outcome> {
-  /** Renders a template of the grader. */
-  const rendered = (text: string) => renderTemplate(parseTemplate(text), context.values);
+  const render = (template: string) => renderTemplate(parseTemplate(template), context.values);
   const answers: ModelAnswer[] = [];
   try {
-    const reward = await scoreOf(grader, context, { rendered, answers });
+    const reward = await scoreOf(grader, context, { render, answers });
     return { reward, errors: [], answers, parts: [] };
   } catch (error) {
     if (!(error instanceof GraderError)) throw error;
-    return { reward: 0, errors: [named(error, grader.name)], answers, parts: [] };
+    return { reward: 0, errors: [withGraderName(error, grader.name)], answers, parts: [] };
   }
 }
 
-/** Parts that scoring a grader needs. */
+/** Rendering and recording of one grader. */
 interface Scoring {
-  readonly rendered: (text: string) => string;
-  /** List to which the answer of a model is added. */
+  /** Renders a template of the grader. */
+  readonly render: (template: string) => string;
+  /** List to which the answer of a model is added, also if the answer does not parse. */
   readonly answers: ModelAnswer[];
 }
 
 /** @throws GraderError `E_GRADER` if the grader cannot score the sample. */
-async function scoreOf(grader: SingleGrader, context: GradeContext, { rendered, answers }: Scoring): Promise<number> {
+async function scoreOf(grader: SingleGrader, context: GradeContext, { render, answers }: Scoring): Promise<number> {
   switch (grader.type) {
     case "string_check":
-      return Number(isMatch(grader.operation, rendered(grader.input), rendered(grader.reference)));
+      return Number(isMatch(grader.operation, render(grader.input), render(grader.reference)));
     case "text_similarity": {
       const { evaluation_metric: metric } = grader;
-      const [text, reference] = [rendered(grader.input), rendered(grader.reference)];
+      const [text, reference] = [render(grader.input), render(grader.reference)];
       return context.similarity?.(metric, [text, reference], context.signal) ?? textSimilarity(metric, text, reference);
     }
     case "score_model":
     case "label_model":
-      return askModel(grader, { ...context, rendered, onAnswer: (answer) => void answers.push(answer) });
+      return askModel(grader, { ...context, render, onAnswer: (answer) => void answers.push(answer) });
   }
 }
 
@@ -105,36 +105,36 @@ function isMatch(operation: StringCheckGrader["operation"], input: string, refer
 }
 
 /** Returns the error with the name of its grader in the message. */
-function named({ flag, message, retryable, cause }: GraderError, name: string): GraderError {
+function withGraderName({ flag, message, retryable, cause }: GraderError, name: string): GraderError {
   return new GraderError(flag, `Grader \`${name}\`: ${message}`, { retryable, cause });
 }
 
 /** Runs the parts at the same time, then computes the formula. A part that failed has the score 0 in it. */
 async function gradeMulti(grader: MultiGrader, context: GradeContext): Promise<Outcome> {
   const entries = Object.entries(grader.graders);
-  const formula = parsedFormula(grader, Object.keys(grader.graders));
+  const formula = formulaOf(grader);
   if (formula instanceof GraderError) return { reward: 0, errors: [formula], answers: [], parts: [] };
   const outcomes = await Promise.all(entries.map(([, part]) => gradeSingle(part, context)));
   const parts = zip(entries, outcomes).map(([[variable, { name }], { reward }]) => ({ variable, name, reward }));
   const value = evaluateFormula(formula, Object.fromEntries(parts.map(({ variable, reward }) => [variable, reward])));
-  const result = {
+  const partResults = {
     errors: outcomes.flatMap((outcome) => outcome.errors),
     answers: outcomes.flatMap((outcome) => outcome.answers),
     parts,
   };
-  if (Number.isFinite(value)) return { reward: value, ...result };
+  if (Number.isFinite(value)) return { reward: value, ...partResults };
   const scores = parts.map(({ variable, reward }) => `${variable} = ${reward}`).join(", ");
   const message = `Expected a finite value of \`${grader.calculate_output}\`, got ${value} for ${scores}`;
-  const error = named(new GraderError("formula_parse_error", message), grader.name);
-  return { ...result, reward: 0, errors: [...result.errors, error] };
+  const error = withGraderName(new GraderError("formula_parse_error", message), grader.name);
+  return { ...partResults, reward: 0, errors: [...partResults.errors, error] };
 }
 
-/** Returns the formula of a multi grader, or the error of one that does not parse. */
-function parsedFormula({ name, calculate_output: text }: MultiGrader, variables: readonly string[]): Formula | GraderError {
+/** Parses the formula of a multi grader. Returns the error of a formula that does not parse. */
+function formulaOf({ name, graders, calculate_output: text }: MultiGrader): Formula | GraderError {
   try {
-    return parseFormula(text, variables);
+    return parseFormula(text, Object.keys(graders));
   } catch (error) {
     if (!(error instanceof GraderError)) throw error;
-    return named(error, name);
+    return withGraderName(error, name);
   }
 }

@@ -43,7 +43,7 @@ export interface AskOptions {
   readonly complete: GraderComplete;
   readonly signal: AbortSignal | undefined;
   /** Renders a template. */
-  readonly rendered: (text: string) => string;
+  readonly render: (template: string) => string;
   /** Called with each answer before it is parsed. */
   readonly onAnswer: (answer: ModelAnswer) => void;
 }
@@ -54,18 +54,21 @@ export interface AskOptions {
  * @throws GraderError `E_GRADER` with the flag of the failure.
  * @throws the signal's reason.
  */
-export async function askModel(grader: ModelGrader, { complete, signal, rendered, onAnswer }: AskOptions): Promise<number> {
-  const request = requestOf(grader, rendered);
-  const completion = await answered(() => complete(request, { signal }), signal);
+export async function askModel(grader: ModelGrader, { complete, signal, render, onAnswer }: AskOptions): Promise<number> {
+  const request = requestOf(grader, render);
+  const completion = await withGraderErrors(() => complete(request, { signal }), signal);
   onAnswer(answerOf(completion, grader.model));
   const text = textOf(completion);
-  if (grader.type === "label_model") return Number(grader.passing_labels.includes(resultOf(text, labelAnswer(grader.labels))));
+  if (grader.type === "label_model") {
+    const label = resultOf(text, labelAnswer(grader.labels));
+    return Number(grader.passing_labels.includes(label));
+  }
   const [low = 0, high = 1] = grader.range ?? [];
   return Math.min(high, Math.max(low, resultOf(text, scoreAnswer)));
 }
 
-/** Returns the completion. @throws GraderError `E_GRADER` for a failed request and for a timeout of the model */
-async function answered(send: () => Promise<ChatCompletion>, signal: AbortSignal | undefined): Promise<ChatCompletion> {
+/** Sends a request. @throws GraderError `E_GRADER` for a failed request and for a timeout of the model */
+async function withGraderErrors(send: () => Promise<ChatCompletion>, signal: AbortSignal | undefined): Promise<ChatCompletion> {
   try {
     return await abortable(send(), signal);
   } catch (error) {
@@ -80,8 +83,8 @@ async function answered(send: () => Promise<ChatCompletion>, signal: AbortSignal
 }
 
 /** Returns the chat request of a model grader. The answer has the steps before the result, so that the model reasons before it decides. */
-function requestOf(grader: ModelGrader, rendered: AskOptions["rendered"]): ChatCompletionRequest {
-  const messages = grader.input.map((message) => requestMessageOf(message, rendered));
+function requestOf(grader: ModelGrader, render: AskOptions["render"]): ChatCompletionRequest {
+  const messages = grader.input.map((message) => requestMessageOf(message, render));
   const isScore = grader.type === "score_model";
   const result = isScore ? { type: "number" } : { type: "string", enum: grader.labels };
   const schema = objectSchema({ steps: { type: "array", items: STEP }, result });
@@ -94,20 +97,23 @@ function objectSchema(properties: JsonObject): JsonObject {
   return { type: "object", properties, required: Object.keys(properties), additionalProperties: false };
 }
 
+/** JSON schema of a step of the model's reasoning. */
 const STEP = objectSchema({ description: { type: "string" }, conclusion: { type: "string" } });
 
+/** Returns the sampling settings as fields of a chat request. */
 function samplingOf({ sampling_params: sampling = {} }: ScoreModelGrader): Partial<ChatCompletionRequest> {
   const { max_completions_tokens: maxTokens, ...others } = sampling;
   const fields = { max_completion_tokens: maxTokens, ...others };
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
 }
 
-function requestMessageOf({ role, content }: GraderMessage, rendered: AskOptions["rendered"]): RequestMessage {
-  if (typeof content === "string") return { role, content: rendered(content) };
+function requestMessageOf({ role, content }: GraderMessage, render: AskOptions["render"]): RequestMessage {
+  if (typeof content === "string") return { role, content: render(content) };
   const parts = Array.isArray(content) ? content : [content];
-  return { role, content: parts.map((part) => ({ type: "text", text: rendered(typeof part === "string" ? part : part.text) })) };
+  return { role, content: parts.map((part) => ({ type: "text", text: render(typeof part === "string" ? part : part.text) })) };
 }
 
+/** Returns the tokens of an answer. `requested` is the model of the request, for servers that name none. */
 function answerOf({ model, usage }: ChatCompletion, requested: string): ModelAnswer {
   return {
     model: model || requested,
@@ -136,11 +142,12 @@ function shortened(text: string): string {
   return text.length > 200 ? `${text.slice(0, 197)}...` : text;
 }
 
+/** Schemas of the answers, equal to the JSON schemas of the requests. */
 const steps = z.array(z.strictObject({ description: z.string(), conclusion: z.string() }));
 const scoreAnswer = z.strictObject({ steps, result: z.number() });
 const labelAnswer = (labels: readonly string[]) => z.strictObject({ steps, result: z.literal(labels) });
 
-/** Returns the result of an answer. @throws GraderError `E_GRADER` for any other form */
+/** Returns the result of an answer. @throws GraderError `E_GRADER` for an answer that does not have the form of the schema */
 function resultOf<T>(text: string, schema: z.ZodType<{ readonly result: T }>): T {
   const parsed = parseWith(schema, parseJson(text), [], "the answer");
   if ("data" in parsed) return parsed.data.result;

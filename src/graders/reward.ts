@@ -55,11 +55,11 @@ export function graderReward<S>(grader: Grader, { name, item, complete }: Grader
     throw new ConfigError(`Expected \`item\` to be a function of a scenario, got ${typeof item}`, { param: "item" });
   }
   const checked = checkGrader(grader);
-  const ask = requireComplete(checked, complete);
+  const answer = requireComplete(checked, complete);
   const label = name ?? checked.name;
   const score: Reward<S>["score"] = async ({ scenario, trajectory, signal }) => {
     const values = { item: item === undefined ? scenario : item(scenario), sample: gradedSample(sampleOf(trajectory)) };
-    return scoreOf(await grade(checked, { values, complete: ask, signal }), label);
+    return scoreOf(await grade(checked, { values, complete: answer, signal }), label);
   };
   return normalizedReward({ name: label, score });
 }
@@ -69,23 +69,23 @@ function sampleOf(trajectory: ScoredTrajectory): GraderSample {
   const message = trajectory.messages().findLast(({ role }) => role === "assistant");
   if (message === undefined) return { output_text: "" };
   const text = textOf(message);
-  const turn = trajectory.choices.at(-1);
-  // The rollout may have added an assistant message that was not sampled.
-  const isSampled = turn !== undefined && textOf(turn) === text;
-  const choices = isSampled ? [{ index: 0, message: turn.message, finish_reason: turn.finish_reason }] : undefined;
+  const lastChoice = trajectory.choices.at(-1);
+  // The rollout may have added an assistant message that was not sampled, and has no choice.
+  const isSampled = lastChoice !== undefined && textOf(lastChoice) === text;
+  const choices = isSampled ? [{ index: 0, message: lastChoice.message, finish_reason: lastChoice.finish_reason }] : undefined;
   return { output_text: text, output_tools: message.tool_calls ?? [], choices };
 }
 
-/** @throws GraderError `E_GRADER` for a failure that the sample does not cause. */
+/** Converts an outcome to a score. `label` is the name of the reward. @throws GraderError `E_GRADER` for a failure that the sample does not cause. */
 function scoreOf({ reward: value, errors, parts, answers }: Outcome, label: string): RewardScore {
   const failure = failureOf(errors);
   if (failure !== null) throw failure;
   const metrics = Object.fromEntries(parts.map(({ variable, reward: score }) => [`${REWARD_PREFIX}${label}/${variable}`, score]));
   const tokens = (key: "promptTokens" | "completionTokens") => answers.reduce((sum, answer) => sum + answer[key], 0);
-  const spent = { "grader/prompt_tokens": tokens("promptTokens"), "grader/completion_tokens": tokens("completionTokens") };
+  const usage = { "grader/prompt_tokens": tokens("promptTokens"), "grader/completion_tokens": tokens("completionTokens") };
   return {
     value,
-    metrics: answers.length === 0 ? metrics : { ...metrics, ...spent },
+    metrics: answers.length === 0 ? metrics : { ...metrics, ...usage },
     logs: errors.map(({ message }) => message),
   };
 }

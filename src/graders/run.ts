@@ -54,20 +54,19 @@ export async function runGraderWith(
   { item = {}, sample }: GraderInput,
   { complete, signal, similarity }: RunGraderOptions & { readonly similarity?: Similarity | undefined },
 ): Promise<GraderRun> {
-  const start = performance.now();
-  const checked = parseGrader(grader);
-  const ask = requireComplete(checked, complete);
-  const graded = gradedSample(sample);
-  const outcome = await grade(checked, { values: { item, sample: graded }, complete: ask, similarity, signal });
-  const seconds = (performance.now() - start) / 1000;
+  const startMs = performance.now();
+  const parsed = parseGrader(grader);
+  const values = { item, sample: gradedSample(sample) };
+  const outcome = await grade(parsed, { values, complete: requireComplete(parsed, complete), similarity, signal });
+  const seconds = (performance.now() - startMs) / 1000;
   return {
     reward: outcome.reward,
     sub_rewards: Object.fromEntries(outcome.parts.map(({ variable, reward }) => [variable, reward])),
     model_grader_token_usage_per_model: usageByModel(outcome.answers),
     metadata: {
-      name: checked.name,
-      type: checked.type,
-      errors: errorsOf(outcome.errors, graded),
+      name: parsed.name,
+      type: parsed.type,
+      errors: errorsOf(outcome.errors, values.sample),
       execution_time: seconds,
       scores: Object.fromEntries(outcome.parts.map(({ name, reward }) => [name, reward])),
       token_usage: outcome.answers.length === 0 ? null : totalTokens(outcome),
@@ -80,9 +79,9 @@ export async function runGraderWith(
 export function requireComplete(grader: Grader, complete: GraderComplete | undefined): GraderComplete {
   if (complete !== undefined) return complete;
   const parts = grader.type === "multi" ? Object.values(grader.graders) : [grader];
-  const asking = parts.find(({ type }) => type === "score_model" || type === "label_model");
-  if (asking === undefined) return () => Promise.reject(new InternalError("Expected no request of a grader without a model"));
-  const message = `Expected \`complete\` for the grader \`${asking.name}\`, which asks a model: pass a function that answers chat requests`;
+  const modelGrader = parts.find(({ type }) => type === "score_model" || type === "label_model");
+  if (modelGrader === undefined) return () => Promise.reject(new InternalError("Expected no request of a grader without a model"));
+  const message = `Expected \`complete\` for the grader \`${modelGrader.name}\`, which asks a model: pass a function that answers chat requests`;
   throw new ArgumentError(message, { param: "complete" });
 }
 
@@ -94,8 +93,8 @@ function usageByModel(answers: readonly ModelAnswer[]): GraderRun["model_grader_
   const models = new Set(answers.map(({ model }) => model));
   return Object.fromEntries(
     [...models].map((name) => {
-      const own = answers.filter(({ model }) => model === name);
-      const sum = (key: "promptTokens" | "completionTokens" | "cachedTokens") => own.reduce((total, answer) => total + answer[key], 0);
+      const ofModel = answers.filter(({ model }) => model === name);
+      const sum = (key: "promptTokens" | "completionTokens" | "cachedTokens") => ofModel.reduce((total, answer) => total + answer[key], 0);
       const [prompt, completion] = [sum("promptTokens"), sum("completionTokens")];
       const usage = {
         prompt_tokens: prompt,

@@ -24,14 +24,14 @@ export function gradedSample({ output_text: text, output_tools: tools = [], choi
   const message = { role: "assistant", content: text, ...(tools.length > 0 ? { tool_calls: [...tools] } : {}) };
   return {
     output_text: text,
-    output_json: parsed(text),
+    output_json: jsonOf(text),
     output_tools: tools,
     choices: choices ?? [{ index: 0, message, finish_reason: tools.length > 0 ? "tool_calls" : "stop" }],
   };
 }
 
 /** Parses JSON; undefined for a text that is not JSON, or nested too deep. */
-function parsed(text: string): unknown {
+function jsonOf(text: string): unknown {
   try {
     return parseNestedJson(text);
   } catch {

@@ -5,10 +5,8 @@ import { planSteps, type TrainingPlan } from "./plan.ts";
 import type { PreferenceObjective } from "./preference.ts";
 import { stepSettings, type StepSettings } from "./step-settings.ts";
 
-/** Pairs per optimizer step, and learning rate, as TRL's defaults. */
-const DEFAULT_BATCH_SIZE = 8;
-const DEFAULT_LEARNING_RATE = 1e-6;
-const DEFAULT_BETA = 0.1;
+/** Defaults of TRL's `DPOConfig`; the batch size is in pairs per optimizer step. */
+const [DEFAULT_BATCH_SIZE, DEFAULT_LEARNING_RATE, DEFAULT_BETA] = [8, 1e-6, 0.1];
 
 /** Reference policy of preference training: the base model, the checkpoint that the job starts from, or another checkpoint of the model. */
 export type PreferenceReference = { readonly kind: "base" } | { readonly kind: "start" } | { readonly kind: "step"; readonly step: number };
@@ -27,16 +25,16 @@ export interface PreferenceSettings extends StepSettings {
  * @throws ArgumentError `E_ARGUMENT` for settings that contradict each other.
  */
 export function checkPreferenceConfig(config?: PreferenceConfig | null): PreferenceSettings {
-  const given = config ?? {};
-  const learningRate = given.learning_rate ?? DEFAULT_LEARNING_RATE;
+  const requested = config ?? {};
+  const learningRate = requested.learning_rate ?? DEFAULT_LEARNING_RATE;
   return {
-    ...stepSettings(given, { batchSize: given.batch_size ?? DEFAULT_BATCH_SIZE, learningRate, path: "config" }),
+    ...stepSettings(requested, { batchSize: requested.batch_size ?? DEFAULT_BATCH_SIZE, learningRate, path: "config" }),
     objective: {
-      beta: given.beta ?? DEFAULT_BETA,
-      labelSmoothing: given.label_smoothing ?? 0,
-      normalizesLength: given.length_normalization ?? false,
+      beta: requested.beta ?? DEFAULT_BETA,
+      labelSmoothing: requested.label_smoothing ?? 0,
+      normalizesLength: requested.length_normalization ?? false,
     },
-    reference: referenceOf(given.reference_step ?? null),
+    reference: referenceOf(requested.reference_step ?? null),
   };
 }
 

@@ -49,7 +49,7 @@ export function preferenceSequences(
   };
   const [chosen, rejected] = [render("chosen"), render("rejected")];
   const sequences = { chosen: chosen.sequence, rejected: rejected.sequence };
-  if (isEqual(sequences.chosen.tokens, sequences.rejected.tokens)) {
+  if (hasEqualTokens(sequences.chosen.tokens, sequences.rejected.tokens)) {
     throw new DataError(
       `${where}: expected \`${names.chosen}\` and \`${names.rejected}\` to differ, but the chat template renders them to the same tokens`,
     );
@@ -62,6 +62,6 @@ export function preferenceSequences(
   };
 }
 
-function isEqual(a: Int32Array, b: Int32Array): boolean {
+function hasEqualTokens(a: Int32Array, b: Int32Array): boolean {
   return a.length === b.length && a.every((id, t) => id === b[t]);
 }

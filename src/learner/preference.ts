@@ -2,7 +2,7 @@
 
 import { ArgumentError } from "../base/errors.ts";
 import type { LossSpec, Row } from "../base/training-rows.ts";
-import { itemAt } from "../base/util/values.ts";
+import { itemAt, zip } from "../base/util/values.ts";
 import { countTrained, fillTrained } from "./sequences.ts";
 import type { TokenSequence } from "./types.ts";
 
@@ -100,11 +100,11 @@ export function preferenceLoss({ policy, reference, tokens }: PairLogprobs, obje
   const reward = (side: keyof PairValues) => scale(side) * (policy[side] - reference[side]);
   const rewards = { chosen: reward("chosen"), rejected: reward("rejected") };
   const margin = rewards.chosen - rewards.rejected;
-  const byMargin = epsilon * sigmoid(margin) - (1 - epsilon) * sigmoid(-margin);
+  const derivativeByMargin = epsilon * sigmoid(margin) - (1 - epsilon) * sigmoid(-margin);
   return {
     loss: (1 - epsilon) * softplus(-margin) + epsilon * softplus(margin),
     rewards,
-    derivatives: { chosen: byMargin * scale("chosen"), rejected: -byMargin * scale("rejected") },
+    derivatives: { chosen: derivativeByMargin * scale("chosen"), rejected: -derivativeByMargin * scale("rejected") },
   };
 }
 
@@ -165,9 +165,9 @@ export function preferenceGradient(
   objective: PreferenceObjective,
 ): PreferenceGradient {
   const counts = rows.map(({ weights }) => weights.reduce((count, weight) => count + (weight === 0 ? 0 : 1), 0));
-  const losses = policy.map((own, pair) => {
+  const losses = zip(policy, reference).map(([policySums, referenceSums], pair) => {
     const tokens = { chosen: itemAt(counts, 2 * pair), rejected: itemAt(counts, 2 * pair + 1) };
-    return preferenceLoss({ policy: own, reference: itemAt(reference, pair), tokens }, objective);
+    return preferenceLoss({ policy: policySums, reference: referenceSums, tokens }, objective);
   });
   const weighted = rows.map((row, index) => {
     const { derivatives } = itemAt(losses, index >> 1);

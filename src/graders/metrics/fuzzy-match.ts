@@ -3,10 +3,11 @@ import { byCodePoints, words } from "./text.ts";
 
 /** Factor of the ratios of words. */
 const WORDS_SCALE = 0.95;
-/** Ratio of the lengths from which parts of the longer text are compared. */
-const PARTIAL_FROM = 1.5;
-/** Factor of the ratios of parts, and from the ratio of the lengths `LONG_FROM`. */
-const [PARTIAL_SCALE, LONG_FROM, LONG_SCALE] = [0.9, 8, 0.6];
+/** Min ratio of the lengths at which the shorter text is compared with parts of the longer one, and the factor of these ratios. */
+const [PARTIAL_MIN_RATIO, PARTIAL_SCALE] = [1.5, 0.9];
+/** Min ratio of the lengths at which {@link LONG_SCALE} replaces {@link PARTIAL_SCALE}. */
+const LONG_MIN_RATIO = 8;
+const LONG_SCALE = 0.6;
 
 /**
  * Computes the fuzzy match of two texts: rapidfuzz's `WRatio`, divided by 100. Case and every character that is neither letter nor number
@@ -23,18 +24,18 @@ const [PARTIAL_SCALE, LONG_FROM, LONG_SCALE] = [0.9, 8, 0.6];
  * @source https://rapidfuzz.github.io/RapidFuzz/Usage/fuzz.html#wratio
  */
 export function fuzzyMatch(text: string, reference: string): number {
-  const [a, b] = [processed(text), processed(reference)];
+  const [a, b] = [codePointsOf(text), codePointsOf(reference)];
   if (a.length === 0 || b.length === 0) return 0;
   const whole = ratio(a, b);
-  const lengths = Math.max(a.length, b.length) / Math.min(a.length, b.length);
+  const lengthRatio = Math.max(a.length, b.length) / Math.min(a.length, b.length);
   const [left, right] = [words(a.join("")), words(b.join(""))];
-  if (lengths < PARTIAL_FROM) return Math.max(whole, WORDS_SCALE * wordsRatio(left, right));
-  const scale = lengths < LONG_FROM ? PARTIAL_SCALE : LONG_SCALE;
+  if (lengthRatio < PARTIAL_MIN_RATIO) return Math.max(whole, WORDS_SCALE * wordsRatio(left, right));
+  const scale = lengthRatio < LONG_MIN_RATIO ? PARTIAL_SCALE : LONG_SCALE;
   return Math.max(whole, scale * partialRatio(a, b), scale * WORDS_SCALE * partialWordsRatio(left, right));
 }
 
-/** Returns the code points in lower case, each alone, with a space in place of every one that is neither letter nor number. */
-function processed(text: string): string[] {
+/** Returns the code points of a text, each in lower case by itself, with a space in place of every one that is neither letter nor number. */
+function codePointsOf(text: string): string[] {
   const kept = text.replaceAll(/[^\p{L}\p{N}]/gu, " ").trim();
   // The lower case of a whole text depends on neighbors, and `İ` has a lower case of two code points.
   return Array.from(kept, (point) => String.fromCodePoint(point.toLowerCase().codePointAt(0)!));
@@ -47,10 +48,11 @@ function ratio(a: readonly string[], b: readonly string[]): number {
 /** Returns the highest ratio of the shorter text and a part of the longer one: a range of its length, or a shorter start or end. */
 function partialRatio(a: readonly string[], b: readonly string[]): number {
   const [shorter, longer] = a.length <= b.length ? [a, b] : [b, a];
-  // Of two texts of the same length, either one may have the part.
+  // Of two texts of the same length, parts of either one are compared.
   return Math.max(bestPart(shorter, longer), a.length === b.length ? bestPart(longer, shorter) : 0);
 }
 
+/** Returns the highest ratio of a text and a part of the longer text. */
 function bestPart(shorter: readonly string[], longer: readonly string[]): number {
   if (shorter.length === 0) return longer.length === 0 ? 1 : 0;
   let best = 0;
@@ -75,31 +77,32 @@ function splitWords(a: readonly string[], b: readonly string[]): SplitWords {
 }
 
 /** Returns the code points of the sorted words, joined by spaces. */
-function sorted(list: readonly string[]): string[] {
+function sortedCodePoints(list: readonly string[]): string[] {
   return Array.from(list.toSorted(byCodePoints).join(" "));
 }
 
 /** Returns the higher ratio of the sorted words, and of the sets of words. */
 function wordsRatio(a: readonly string[], b: readonly string[]): number {
-  return Math.max(ratio(sorted(a), sorted(b)), setRatio(splitWords(a, b)));
+  return Math.max(ratio(sortedCodePoints(a), sortedCodePoints(b)), setRatio(splitWords(a, b)));
 }
 
 /** Returns the highest ratio between three texts: the common words, these with the other words of `a`, and these with the other ones of `b`. */
 function setRatio({ common, onlyA, onlyB }: SplitWords): number {
   if (common.length > 0 && (onlyA.length === 0 || onlyB.length === 0)) return 1;
-  const [left, right] = [sorted(onlyA), sorted(onlyB)];
-  const start = sorted(common).length;
-  const space = start === 0 ? 0 : 1;
-  const [lengthA, lengthB] = [start + space + left.length, start + space + right.length];
-  const both = (2 * (start + space + lcsLength(left, right))) / (lengthA + lengthB);
-  return start === 0 ? both : Math.max(both, (2 * start) / (start + lengthA), (2 * start) / (start + lengthB));
+  const [left, right] = [sortedCodePoints(onlyA), sortedCodePoints(onlyB)];
+  const commonLength = sortedCodePoints(common).length;
+  const prefixLength = commonLength === 0 ? 0 : commonLength + " ".length;
+  const [lengthA, lengthB] = [prefixLength + left.length, prefixLength + right.length];
+  const both = (2 * (prefixLength + lcsLength(left, right))) / (lengthA + lengthB);
+  if (commonLength === 0) return both;
+  return Math.max(both, (2 * commonLength) / (commonLength + lengthA), (2 * commonLength) / (commonLength + lengthB));
 }
 
 /** Returns 1 if the texts have a common word, else the higher partial ratio of the sorted words, with and without repeated ones. */
 function partialWordsRatio(a: readonly string[], b: readonly string[]): number {
   const { common, onlyA, onlyB } = splitWords(a, b);
   if (common.length > 0) return 1;
-  const whole = partialRatio(sorted(a), sorted(b));
+  const whole = partialRatio(sortedCodePoints(a), sortedCodePoints(b));
   const isRepeated = onlyA.length < a.length || onlyB.length < b.length;
-  return isRepeated ? Math.max(whole, partialRatio(sorted(onlyA), sorted(onlyB))) : whole;
+  return isRepeated ? Math.max(whole, partialRatio(sortedCodePoints(onlyA), sortedCodePoints(onlyB))) : whole;
 }

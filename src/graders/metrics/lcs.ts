@@ -4,7 +4,8 @@ import { getOrInsert } from "../../base/util/values.ts";
 /**
  * Returns the length of the longest common subsequence. The time is proportional to the product of the lengths, divided by 64.
  *
- * Each bit of `open` stands for a position of `a` at which the length does not increase; an addition moves all of them for one token of `b`.
+ * Bit `i` of `noGain` is 0 if the LCS with the tokens of `b` read so far is longer for `a[0…i]` than for `a[0…i-1]`. One addition updates all
+ * bits for a token of `b`; the number of zeros at the end is the length.
  *
  * @source H. Hyyrö, "Bit-Parallel LCS-length Computation Revisited", AWOCA 2004.
  */
@@ -12,14 +13,14 @@ export function lcsLength(a: readonly string[], b: readonly string[]): number {
   const positions = new Map<string, bigint>();
   a.forEach((token, index) => positions.set(token, (positions.get(token) ?? 0n) | (1n << BigInt(index))));
   const all = (1n << BigInt(a.length)) - 1n;
-  let open = all;
+  let noGain = all;
   for (const token of b) {
     const matches = positions.get(token);
     if (matches === undefined) continue;
-    const used = open & matches;
-    open = ((open + used) | (open - used)) & all;
+    const matched = noGain & matches;
+    noGain = ((noGain + matched) | (noGain - matched)) & all;
   }
-  return a.length - open.toString(2).replaceAll("0", "").length;
+  return a.length - noGain.toString(2).replaceAll("0", "").length;
 }
 
 /**
@@ -55,15 +56,17 @@ export function rangeLimits(a: readonly string[], b: readonly string[]): Int32Ar
  */
 export function* windowLcs(a: readonly string[], b: readonly string[]): Generator<{ readonly length: number; readonly common: number }> {
   const limits = rangeLimits(a, b);
-  /** Position with each limit; no two positions have the same limit, except for -1. */
-  const positions = new Int32Array(b.length).fill(-1);
-  limits.forEach((limit, index) => limit >= 0 && (positions[limit] = index));
+  /** Position by its limit; no two positions have the same limit, except for -1. */
+  const positionOf = new Int32Array(b.length).fill(-1);
+  limits.forEach((limit, index) => limit >= 0 && (positionOf[limit] = index));
+  /** LCS of `a` with the range from `start` to `end`. */
   let common = 0;
   let end = 0;
   for (let start = 0; start < b.length; start++) {
     if (start > 0) {
+      // The position before `start` leaves the range; the position with this limit, if in the range, now counts.
       if (limits[start - 1]! < start - 1) common--;
-      const position = positions[start - 1]!;
+      const position = positionOf[start - 1]!;
       if (position >= start && position < end) common++;
       if (end === b.length) yield { length: end - start, common };
     }

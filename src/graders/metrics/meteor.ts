@@ -7,8 +7,8 @@ const ALPHA = 0.9;
 /** Exponent and factor of the penalty. */
 const [BETA, GAMMA] = [3, 0.5];
 
-/** Word at a position of a text. */
-interface Placed {
+/** Word with its position in a text. */
+interface PlacedWord {
   readonly index: number;
   readonly word: string;
 }
@@ -30,48 +30,49 @@ type Match = readonly [candidate: number, reference: number];
  * @source Banerjee, Lavie, "METEOR: An Automatic Metric for MT Evaluation with Improved Correlation with Human Judgments", ACL 2005 workshop.
  */
 export function meteor(text: string, reference: string): number {
-  const [candidate, right] = [placed(text), placed(reference)];
-  const matches = aligned(candidate, right);
+  const [candidate, right] = [placedWords(text), placedWords(reference)];
+  const matches = align(candidate, right);
   if (matches.length === 0) return 0;
   const [precision, recall] = [matches.length / candidate.length, matches.length / right.length];
   const mean = (precision * recall) / (ALPHA * precision + (1 - ALPHA) * recall);
-  return mean * (1 - GAMMA * (chunks(matches) / matches.length) ** BETA);
+  return mean * (1 - GAMMA * (countChunks(matches) / matches.length) ** BETA);
 }
 
-function placed(text: string): Placed[] {
+function placedWords(text: string): PlacedWord[] {
   return words(text).map((word, index) => ({ index, word: word.toLowerCase() }));
 }
 
 /** Returns the matches of both stages, in the order of the text. */
-function aligned(candidate: readonly Placed[], reference: readonly Placed[]): Match[] {
-  const exact = matched(candidate, reference);
+function align(candidate: readonly PlacedWord[], reference: readonly PlacedWord[]): Match[] {
+  const exact = matchEqual(candidate, reference);
   const [left, right] = [unmatched(candidate, exact, 0), unmatched(reference, exact, 1)];
-  return [...exact, ...matched(stems(left), stems(right))].toSorted(([a], [b]) => a - b);
+  return [...exact, ...matchEqual(stems(left), stems(right))].toSorted(([a], [b]) => a - b);
 }
 
 /** Matches equal words: from the end of the text, each with the last free occurrence in the reference. */
-function matched(candidate: readonly Placed[], reference: readonly Placed[]): Match[] {
+function matchEqual(candidate: readonly PlacedWord[], reference: readonly PlacedWord[]): Match[] {
   const free = new Map<string, number[]>();
   for (const { word, index } of reference) getOrInsert(free, word, () => []).push(index);
   return candidate.toReversed().flatMap(({ index, word }) => {
-    const found = free.get(word)?.pop();
-    return found === undefined ? [] : [[index, found] as const];
+    const counterpart = free.get(word)?.pop();
+    return counterpart === undefined ? [] : [[index, counterpart] as const];
   });
 }
 
-function unmatched(list: readonly Placed[], matches: readonly Match[], side: 0 | 1): Placed[] {
+/** Returns the words of one side, 0 for the text and 1 for the reference, that no match has. */
+function unmatched(list: readonly PlacedWord[], matches: readonly Match[], side: 0 | 1): PlacedWord[] {
   const taken = new Set(matches.map((match) => match[side]));
   return list.filter(({ index }) => !taken.has(index));
 }
 
-function stems(list: readonly Placed[]): Placed[] {
+function stems(list: readonly PlacedWord[]): PlacedWord[] {
   return list.map(({ index, word }) => ({ index, word: porterStem(word) }));
 }
 
-/** Returns the number of chunks of sorted matches. */
-function chunks(matches: readonly Match[]): number {
+/** Counts the chunks of sorted matches: runs of matches that are adjacent in both texts. */
+function countChunks(matches: readonly Match[]): number {
   return matches.filter(([candidate, reference], index) => {
-    const before = matches[index - 1];
-    return before === undefined || candidate !== before[0] + 1 || reference !== before[1] + 1;
+    const previous = matches[index - 1];
+    return previous === undefined || candidate !== previous[0] + 1 || reference !== previous[1] + 1;
   }).length;
 }

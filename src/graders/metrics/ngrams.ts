@@ -24,16 +24,16 @@ export function overlap(candidate: readonly string[], reference: readonly string
   const counts = countsOf(reference, n);
   let common = 0;
   for (const [ngram, count] of countsOf(candidate, n)) common += Math.min(count, counts.get(ngram) ?? 0);
-  return { candidate: total(candidate, n), reference: total(reference, n), common };
+  return { candidate: ngramCount(candidate, n), reference: ngramCount(reference, n), common };
 }
 
-function total(tokens: readonly string[], n: number): number {
+function ngramCount(tokens: readonly string[], n: number): number {
   return Math.max(0, tokens.length - n + 1);
 }
 
 function countsOf(tokens: readonly string[], n: number): Map<string, number> {
   const counts = new Map<string, number>();
-  for (let start = 0; start < total(tokens, n); start++) {
+  for (let start = 0; start < ngramCount(tokens, n); start++) {
     const ngram = tokens.slice(start, start + n).join(SEPARATOR);
     counts.set(ngram, (counts.get(ngram) ?? 0) + 1);
   }

@@ -62,14 +62,15 @@ const STEP_4 = "al ance ence er ic able ible ant ement ment ent ou ism ate iti o
  * Returns the stem of a word.
  *
  * @param word - Word in lower case. Characters other than vowels count as consonants.
- * @returns the stem, equal to `PorterStemmer().stem(word)` of nltk 3.9.1.
+ * @returns the stem, equal to `PorterStemmer().stem(word)` of nltk 3.9.1 for words without characters above U+FFFF.
  */
 export function porterStem(word: string): string {
   const irregular = IRREGULAR.get(word);
   if (irregular !== undefined) return irregular;
   // Words of one or two letters stay as they are.
   if (Array.from(word).length <= 2) return word;
-  return [plural, participle, finalY, step2, step3, step4, finalE, doubleL].reduce((stem, step) => step(stem), word);
+  const steps = [plural, participle, finalY, step2, step3, step4, finalE, doubleL];
+  return steps.reduce((stem, step) => step(stem), word);
 }
 
 /** Step 1a. */
@@ -104,11 +105,11 @@ function step2(word: string): string {
   if (word.endsWith("alli") && measure(word.slice(0, -4)) > 0) return step2(word.slice(0, -2));
   // The measure includes the `l` of `logi`.
   if (word.endsWith("logi")) return measure(word.slice(0, -3)) > 0 ? word.slice(0, -1) : word;
-  return replaced(word, STEP_2);
+  return replaceSuffix(word, STEP_2);
 }
 
 function step3(word: string): string {
-  return replaced(word, STEP_3);
+  return replaceSuffix(word, STEP_3);
 }
 
 function step4(word: string): string {
@@ -130,8 +131,8 @@ function doubleL(word: string): string {
   return word.endsWith("ll") && measure(word.slice(0, -1)) > 1 ? word.slice(0, -1) : word;
 }
 
-/** Replaces the longest suffix that ends the word if a vowel and a consonant precede it. */
-function replaced(word: string, rules: readonly Rule[]): string {
+/** Replaces the longest suffix of the word that has a rule, if a vowel and a consonant precede it in this order. */
+function replaceSuffix(word: string, rules: readonly Rule[]): string {
   const suffix = longest(rules.map(([each]) => each).filter((each) => word.endsWith(each)));
   const rule = rules.find(([each]) => each === suffix);
   if (rule === undefined) return word;

@@ -20,7 +20,7 @@ const METRICS: Readonly<Record<TextMetric, (text: string, reference: string) => 
 
 /** Metrics with a time that grows with the product of the lengths. */
 const QUADRATIC: readonly TextMetric[] = ["fuzzy_match", "rouge_l"];
-/** Max product of the lengths of the texts for {@link QUADRATIC}, in UTF-16 code units: about a second of computation. */
+/** Max product of the lengths of the texts for {@link QUADRATIC}, in UTF-16 code units; limits the computation to about a second. */
 const MAX_LENGTHS_PRODUCT = 2 ** 28;
 
 /**

@@ -1,4 +1,4 @@
-/** Tokens of texts, as Python splits and orders them. */
+/** Splitting and order of texts, as in Python. */
 
 /** White space of Python's `str.split`: the Unicode property, and the separators U+001C to U+001F, which it lacks. */
 // oxlint-disable-next-line no-control-regex

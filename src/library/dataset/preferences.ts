@@ -67,12 +67,12 @@ export function preferencePairs(
   return {
     async *[Symbol.asyncIterator]() {
       for await (const group of source) {
-        let left = pairsPerGroup;
+        let remaining = pairsPerGroup;
         for (const [better, worse] of rankedPairs(group, minMargin)) {
-          if (left === 0) break;
+          if (remaining === 0) break;
           const pair = pairOf(better, worse, turns);
           if (pair === null) continue;
-          left--;
+          remaining--;
           yield pair;
         }
       }
@@ -156,10 +156,12 @@ function rankedPairs({ trajectories }: TrajectoryGroup, minMargin: number): (rea
 function pairOf(better: Trajectory, worse: Trajectory, turns: "all" | "last"): PreferencePair | null {
   const [chosen, rejected] = [conversationOf(better), conversationOf(worse)];
   if (!isDeepStrictEqual(chosen.settings, rejected.settings)) return null;
-  const shared = commonLength(chosen.messages, rejected.messages);
-  const prompt = chosen.messages.slice(0, shared);
-  const [first, second] = [chosen, rejected].map(({ messages }) => continuationOf(messages.slice(shared), turns));
-  return shared === 0 || first === null || second === null ? null : { prompt, chosen: first!, rejected: second!, ...chosen.settings };
+  const promptLength = commonLength(chosen.messages, rejected.messages);
+  const chosenContinuation = continuationOf(chosen.messages.slice(promptLength), turns);
+  const rejectedContinuation = continuationOf(rejected.messages.slice(promptLength), turns);
+  if (promptLength === 0 || chosenContinuation === null || rejectedContinuation === null) return null;
+  const prompt = chosen.messages.slice(0, promptLength);
+  return { prompt, chosen: chosenContinuation, rejected: rejectedContinuation, ...chosen.settings };
 }
 
 /** Returns the messages of the main history, and the settings that both trajectories of a pair must share. */
@@ -184,15 +186,15 @@ function conversationOf(trajectory: Trajectory): {
 /** Returns the number of messages at the beginning that two conversations have in common. */
 function commonLength(a: readonly RequestMessage[], b: readonly RequestMessage[]): number {
   const texts = b.map((message) => messagesText([message]));
-  const end = a.findIndex((message, index) => messagesText([message]) !== texts[index]);
-  return end === -1 ? a.length : end;
+  const firstDifference = a.findIndex((message, index) => messagesText([message]) !== texts[index]);
+  return firstDifference === -1 ? a.length : firstDifference;
 }
 
 /** Returns the messages up to the last trained one; null if they do not begin with an assistant message, or none is trained. */
 function continuationOf(messages: readonly RequestMessage[], turns: "all" | "last"): RequestMessage[] | null {
-  const last = messages.findLastIndex(isTrainedMessage);
-  if (messages[0]?.role !== "assistant" || last === -1) return null;
-  const used = messages.slice(0, last + 1);
-  if (turns === "all") return used;
-  return used.map((message, index) => (index < last && isTrainedMessage(message) ? { ...message, weight: 0 } : message));
+  const lastTrained = messages.findLastIndex(isTrainedMessage);
+  if (messages[0]?.role !== "assistant" || lastTrained === -1) return null;
+  const continuation = messages.slice(0, lastTrained + 1);
+  if (turns === "all") return continuation;
+  return continuation.map((message, index) => (index < lastTrained && isTrainedMessage(message) ? { ...message, weight: 0 } : message));
 }

@@ -4,9 +4,10 @@ import { checkLengths, textSimilarity } from "../../graders/metrics/text-similar
 import type { TaskThread, WorkPool } from "../work/pool.ts";
 import type { GraderTasks } from "./tasks.ts";
 
-/** Max length of both texts together, and max product of their lengths, on the serving thread: a few milliseconds of computation. */
-const [SMALL_LENGTH, SMALL_PRODUCT] = [16_384, 2 ** 20];
+/** Max sum and max product of the lengths of texts that are compared on the serving thread, which takes a few milliseconds. */
+const [MAX_SMALL_SUM, MAX_SMALL_PRODUCT] = [16_384, 2 ** 20];
 
+/** Computation of text metrics on the thread that fits the texts. */
 export class GraderWork {
   readonly #pool: WorkPool;
 
@@ -16,8 +17,9 @@ export class GraderWork {
 
   /** Computes a metric; see `textSimilarity`. */
   readonly similarity: Similarity = async (metric, [text, reference], signal) => {
-    if (text.length + reference.length <= SMALL_LENGTH && text.length * reference.length <= SMALL_PRODUCT)
+    if (text.length + reference.length <= MAX_SMALL_SUM && text.length * reference.length <= MAX_SMALL_PRODUCT)
       return textSimilarity(metric, text, reference);
+    // Checked here, because the error of a work thread would not be a GraderError.
     checkLengths(metric, text, reference);
     const run = (thread: TaskThread<GraderTasks>) => thread.run("textSimilarity", { metric, text, reference }, { signal });
     return this.#pool.use(run, signal);

@@ -13,7 +13,7 @@ const RESULTS_PURPOSE = "fine-tune-results";
 /** Name of the file with the metrics of each step. */
 const RESULTS_FILE = "step_metrics.csv";
 
-/** Columns of the file, by the metrics of a step; null for a column that is always empty. */
+/** Names of the columns with the metric of a step in each; null for a column that is always empty. */
 type Columns = Readonly<Record<string, string | null>>;
 
 /** Columns of a supervised job. The accuracy on training data is empty, because no engine reports it. */
@@ -32,7 +32,7 @@ const REINFORCEMENT_COLUMNS: Columns = {
   train_loss: "loss",
 };
 
-/** Steps that a trainer of a fine-tuning job calls. */
+/** Functions that the trainer of a fine-tuning job calls. */
 export interface StepResults {
   /** Whether a checkpoint is added after the step; its progress must be committed first. */
   readonly hasCheckpointAt: (step: number) => boolean;
@@ -104,12 +104,11 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
   };
 }
 
+/** Yields the lines of the file with the metrics of each step. */
 async function* csvOf(store: Store, job: JobRow): AsyncGenerator<Uint8Array> {
   const columns = isReinforcement(job) ? REINFORCEMENT_COLUMNS : SUPERVISED_COLUMNS;
   const lineOf = (cells: readonly (string | number)[]) => Buffer.from(`${cells.join(",")}\n`);
   yield lineOf(Object.keys(columns));
-  for await (const step of stepEvents<object>(store, job.id))
-    yield lineOf(
-      Object.values(columns).map((metric) => (metric === null ? "" : ((step as Readonly<Record<string, number>>)[metric] ?? ""))),
-    );
+  for await (const metrics of stepEvents<Readonly<Record<string, number>>>(store, job.id))
+    yield lineOf(Object.values(columns).map((metric) => (metric === null ? "" : (metrics[metric] ?? ""))));
 }

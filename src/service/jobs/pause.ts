@@ -16,17 +16,17 @@ export class JobPaused extends Error {
   }
 }
 
-/** Returns the note of a pause. */
+/** Returns the event of a pause. */
 export function noteOf({ message, steps }: JobPaused): NewEvent {
   return note(message, { step: steps });
 }
 
-/** Returns an event with a message for the fine-tuning interface. Events of the same job are never merged. */
+/** Returns an event with a message for the fine-tuning interface. Its random key lets a job have several with the same message. */
 export function note(message: string, data: Readonly<Record<string, unknown>> = {}, level: "info" | "warn" = "info"): NewEvent {
   return { key: `note:${randomUUID()}`, type: "note", data: { message, level, ...data } };
 }
 
-/** Checks that a job is not over. @throws ConflictError `E_CONFLICT` */
+/** Checks that a job is not over. `verb` is the rejected change, for the error. @throws ConflictError `E_CONFLICT` */
 function requireLive(job: JobRow, verb: string): void {
   if ((LIVE_STATUSES as readonly string[]).includes(job.status)) return;
   throw new ConflictError(`Training job '${job.id}' is ${job.status} and cannot be ${verb}`, { param: "training_job_id" });

@@ -8,6 +8,7 @@ import {
   type PairValues,
   type PreferenceObjective,
   type SequencePair,
+  type TokenSequence,
   type TrainingPlan,
 } from "../../learner/index.ts";
 import { itemAt, zip } from "../../base/util/values.ts";
@@ -30,12 +31,11 @@ interface ReferencedPair extends SequencePair {
 
 /** Data of a preference job. */
 interface PreferenceData {
+  /** Training data, held-out pairs included. */
   readonly data: ExampleData;
   readonly plan: TrainingPlan;
-  /** Number of pairs in the training data, held-out pairs included. */
-  readonly pairCount: number;
   /** Pairs of the training data, then pairs of the validation artifact. */
-  readonly all: readonly SequencePair[];
+  readonly allPairs: readonly SequencePair[];
 }
 
 /** Pairs of a job with their reference values. */
@@ -59,9 +59,9 @@ export async function runPreferenceSteps(scope: JobScope): Promise<Trained> {
   const { config, fine_tuning } = JSON.parse(scope.job.config) as PreferenceJobConfig;
   const { objective, reference } = checkPreferenceConfig(config);
   const results = fine_tuning === undefined ? null : fineTuningResults(scope, fine_tuning);
-  const read = await readData(scope);
-  const { data, plan, pairCount, all } = read;
-  const validationCount = plan.heldOut.length + all.length - pairCount;
+  const jobData = await readData(scope);
+  const { data, plan, allPairs } = jobData;
+  const validationCount = plan.heldOut.length + allPairs.length - data.examples.length;
   const counts = {
     num_dropped_pairs: data.droppedExamples,
     num_dropped_tokens: data.droppedTokens,
@@ -74,8 +74,8 @@ export async function runPreferenceSteps(scope: JobScope): Promise<Trained> {
     counts,
     results,
     begin: async () => {
-      const sums = await requireFiniteStep("The reference policy", () => referenceSums(scope, all, reference));
-      const work = workOf(read, sums, objective);
+      const sums = await requireFiniteStep("The reference policy", () => referenceSums(scope, allPairs, reference));
+      const work = workOf(jobData, sums, objective);
       return {
         train: (step) => trainStep(scope, work, step),
         validate: validationCount === 0 ? null : () => measure(scope, work),
@@ -93,22 +93,19 @@ async function readData({ context, job, base, signal }: JobScope): Promise<Prefe
   const kind = { name: "preference" } as const;
   const read = async (id: string) => reader.examples(await exampleSource(await getArtifact(store, id), { base, files, kind }), signal);
   const data = await read(artifact_id);
-  const separate = validation_artifact_id === undefined ? [] : (await read(validation_artifact_id)).examples;
-  const all = [...data.examples, ...separate].map((sequences) => ({ chosen: itemAt(sequences, 0), rejected: itemAt(sequences, 1) }));
-  const pairCount = data.examples.length;
-  return { data, plan: planPreferences(pairCount, config), pairCount, all };
+  const validationExamples = validation_artifact_id === undefined ? [] : (await read(validation_artifact_id)).examples;
+  // Each example of this kind has two sequences.
+  const pairOf = (sequences: readonly TokenSequence[]) => ({ chosen: itemAt(sequences, 0), rejected: itemAt(sequences, 1) });
+  const allPairs = [...data.examples, ...validationExamples].map(pairOf);
+  return { data, plan: planPreferences(data.examples.length, config), allPairs };
 }
 
 /** Adds the reference values. Without a validation artifact, the pairs that the plan holds out are the validation data. */
-function workOf(
-  { data, plan, pairCount, all }: PreferenceData,
-  sums: readonly PairValues[],
-  objective: PreferenceObjective,
-): PreferenceWork {
-  const referenced = zip(all, sums).map(([pair, reference]) => ({ ...pair, reference }));
-  const pairs = referenced.slice(0, pairCount);
+function workOf({ data, plan, allPairs }: PreferenceData, sums: readonly PairValues[], objective: PreferenceObjective): PreferenceWork {
+  const referenced = zip(allPairs, sums).map(([pair, reference]) => ({ ...pair, reference }));
+  const pairs = referenced.slice(0, data.examples.length);
   const heldOut = plan.heldOut.map((index) => itemAt(pairs, index));
-  return { data, pairs, validation: [...heldOut, ...referenced.slice(pairCount)], objective };
+  return { data, pairs, validation: [...heldOut, ...referenced.slice(data.examples.length)], objective };
 }
 
 /** Trains one optimizer step and returns its metrics. The weights are checked after the last step. */

@@ -5,6 +5,7 @@ import type { Trajectory, TrajectoryGroup } from "../../base/schema/index.ts";
 import { EngineError } from "../../base/errors.ts";
 import { isChoice } from "../../base/trajectory/messages.ts";
 import { runStepsInSlices } from "../../base/util/steps.ts";
+import { itemAt } from "../../base/util/values.ts";
 import { logFailure } from "../common/logger.ts";
 import { stepName } from "../common/names.ts";
 import { getArtifact } from "../store/artifacts.ts";
@@ -21,7 +22,7 @@ import type { JobScope } from "./run-job.ts";
 import type { Trained } from "./states.ts";
 
 /** Data and settings of a running job. */
-interface Work {
+interface ReinforcementWork {
   readonly config: ReinforcementJobConfig;
   readonly chat: JobChat;
   readonly rows: readonly ReinforcementRow[];
@@ -48,11 +49,12 @@ export async function runReinforcementSteps(scope: JobScope): Promise<Trained> {
   const counts = validation.length === 0 ? {} : { num_validation_trajectories: validation.length };
   await emit({ key: "start", type: "training_started", data: { num_sequences: steps, num_rows: rows.length, ...counts } });
   let done = job.committed_steps;
+  // The last start may have been interrupted between progress and checkpoint.
   await results.afterCommit(done);
   let metrics: Readonly<Record<string, number>> = {};
   while (done < steps) {
     signal.throwIfAborted();
-    const rollouts = await withWeights(scope, (model) => sampleStep(scope, work, { model, step: done }));
+    const rollouts = await withWeights(scope, (model) => sampleStep(scope, work, { model, stepIndex: done }));
     done++;
     const trained = await trainStep(scope, work, { rollouts, number: done });
     const isValidated = validation.length > 0 && (done % config.reinforcement.eval_interval === 0 || done === steps);
@@ -79,7 +81,7 @@ async function warn({ context, job, emit }: JobScope, metrics: Readonly<Record<s
 }
 
 /** Reads the data of a job. */
-async function readWork({ context, job, signal }: JobScope): Promise<Work> {
+async function readWork({ context, job, signal }: JobScope): Promise<ReinforcementWork> {
   const { store, files, chat } = context;
   const config = JSON.parse(job.config) as ReinforcementJobConfig;
   const { epochs, batch_size: batchSize } = config.reinforcement;
@@ -109,28 +111,31 @@ async function withWeights<T>(scope: JobScope, use: (name: string) => Promise<T>
   }
 }
 
-/** Samples and grades the groups of a step; `step` counts from 0. */
+/** Samples and grades the groups of a step; `stepIndex` counts from 0. */
 async function sampleStep(
   scope: JobScope,
-  work: Work,
-  { model, step }: { readonly model: string; readonly step: number },
+  work: ReinforcementWork,
+  { model, stepIndex }: { readonly model: string; readonly stepIndex: number },
 ): Promise<StepRollouts> {
   const { rows, config } = work;
   const { batch_size: batchSize, group_size: groupSize, seed } = config.reinforcement;
-  const perEpoch = Math.ceil(rows.length / batchSize);
-  const order = shuffledIndices(rows.length, BigInt(seed), Math.floor(step / perEpoch));
-  const start = (step % perEpoch) * batchSize;
-  const indices = order.slice(start, start + batchSize);
-  const plans = indices.flatMap((index): RolloutPlan[] =>
-    Array.from({ length: groupSize }, (_, sample) => ({ row: rows[index]!, seed: sampleSeed(seed, ["train", step, index, sample]) })),
-  );
+  const stepsPerEpoch = Math.ceil(rows.length / batchSize);
+  const order = shuffledIndices(rows.length, BigInt(seed), Math.floor(stepIndex / stepsPerEpoch));
+  const start = (stepIndex % stepsPerEpoch) * batchSize;
+  const rowIndices = order.slice(start, start + batchSize);
+  const plans = rowIndices.flatMap((index): RolloutPlan[] => {
+    const row = itemAt(rows, index);
+    return Array.from({ length: groupSize }, (_, sample) => ({ row, seed: sampleSeed(seed, ["train", stepIndex, index, sample]) }));
+  });
   const rollouts = await play(scope, work, { model, plans });
-  const failures = await reportFailures(scope, rollouts, { key: `grader:${step + 1}`, what: `step ${step + 1}` });
-  const groups = indices.map((index, at): TrajectoryGroup => {
-    const own = rollouts.slice(at * groupSize, (at + 1) * groupSize);
+  const failures = await reportFailures(scope, rollouts, { key: `grader:${stepIndex + 1}`, what: `step ${stepIndex + 1}` });
+  const groups = rowIndices.map((index, position): TrajectoryGroup => {
+    const ofRow = rollouts.slice(position * groupSize, (position + 1) * groupSize);
     return {
-      trajectories: scored(own),
-      exceptions: own.flatMap(({ failure }) => (failure === null ? [] : [{ type: failure.name, message: failure.message, traceback: "" }])),
+      trajectories: scored(ofRow),
+      exceptions: ofRow.flatMap(({ failure }) =>
+        failure === null ? [] : [{ type: failure.name, message: failure.message, traceback: "" }],
+      ),
       metadata: { row: index },
       metrics: {},
       logs: [],
@@ -139,20 +144,27 @@ async function sampleStep(
   return { groups, failures };
 }
 
+/** Samples and grades rollouts with the weights named `model`. */
 function play(
   { context, checkpoint, signal }: JobScope,
-  { chat, config }: Work,
+  { chat, config }: ReinforcementWork,
   { model, plans }: { readonly model: string; readonly plans: readonly RolloutPlan[] },
 ): Promise<Rollout[]> {
   const { grader, request } = config.reinforcement;
   return playRollouts({ chat, model, step: checkpoint.step, grader, similarity: context.graders.similarity, request, signal }, plans);
 }
 
+/** Returns the trajectories of the rollouts that have a reward. */
 function scored(rollouts: readonly Rollout[]): Trajectory[] {
   return rollouts.flatMap(({ trajectory, failure }) => (failure === null ? [trajectory] : []));
 }
 
-/** Emits a warning with the number of rollouts without a reward. @throws EngineError `E_ENGINE` if no rollout has one. */
+/**
+ * Emits a warning if rollouts have no reward. `what` names their purpose.
+ *
+ * @returns the number of rollouts without a reward.
+ * @throws EngineError `E_ENGINE` if no rollout has one.
+ */
 async function reportFailures(
   { emit }: JobScope,
   rollouts: readonly Rollout[],
@@ -170,34 +182,34 @@ async function reportFailures(
 /** Trains a step on its groups. Without a group with different rewards there is no gradient, and the weights stay as they are. */
 async function trainStep(
   scope: JobScope,
-  { config }: Work,
+  { config }: ReinforcementWork,
   { rollouts, number }: { readonly rollouts: StepRollouts; readonly number: number },
 ): Promise<Readonly<Record<string, number>>> {
   const { base, signal } = scope;
   const groups = rollouts.groups.filter(({ trajectories }) => trajectories.length > 0);
   const failures = rollouts.failures === 0 ? {} : { "grader/failures": rollouts.failures };
-  const all = groups.flatMap(({ trajectories }) => trajectories.map(({ reward }) => reward));
+  const rewards = groups.flatMap(({ trajectories }) => trajectories.map(({ reward }) => reward));
   const tokens = groups.flatMap(({ trajectories }) => trajectories.map(completionTokens));
-  const own = { "rollout/completion_tokens": mean(tokens), ...failures };
+  const rolloutMetrics = { "rollout/completion_tokens": mean(tokens), ...failures };
   const hasSignal = groups.some(({ trajectories }) => new Set(trajectories.map(({ reward }) => reward)).size > 1);
   if (!hasSignal)
     return {
-      "reward/mean": mean(all),
+      "reward/mean": mean(rewards),
       "reward/std": 0,
       "advantage/zero_groups": groups.length,
       "data/groups": groups.length,
-      "data/trajectories": all.length,
-      ...{ loss: 0, grad_norm: 0, num_tokens: 0, num_trainable_tokens: 0, ...own },
+      "data/trajectories": rewards.length,
+      ...{ loss: 0, grad_norm: 0, num_tokens: 0, num_trainable_tokens: 0, ...rolloutMetrics },
     };
   const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base), { signal });
   const { metrics } = await trainBatch(scope, batch, `Step ${number}`);
-  return { ...metrics, ...own };
+  return { ...metrics, ...rolloutMetrics };
 }
 
 /** Returns the mean reward of the validation rows with the current weights. The samples of every validation have the same seeds. */
 async function validate(
   scope: JobScope,
-  work: Work,
+  work: ReinforcementWork,
   { model, number }: { readonly model: string; readonly number: number },
 ): Promise<Readonly<Record<string, number>>> {
   const { eval_samples: samples, seed } = work.config.reinforcement;

@@ -2,13 +2,14 @@
 import type { TokenSequence } from "../../learner/index.ts";
 import type { PromptToken, SamplingParams } from "../../engine/port.ts";
 import { UnsupportedError } from "../../base/errors.ts";
+import { zip } from "../../base/util/values.ts";
 import { logFailure } from "../common/logger.ts";
 import type { JobScope } from "./run-job.ts";
 
 /** Sequences that are scored at the same time. */
 const CONCURRENCY = 16;
 
-/** Parameters of a request that only scores its prompt. The engine samples at least one token. */
+/** Parameters of a request that scores its prompt, and samples the one token that an engine samples at least. */
 const SCORING: SamplingParams = {
   maxTokens: 1,
   temperature: 0,
@@ -22,7 +23,7 @@ const SCORING: SamplingParams = {
 
 /**
  * Returns the fraction of the trained tokens that are the most likely token at their position, as the current weights predict them from the
- * tokens before. The sampler scores the sequences as prompts, which leaves out the tokens at the last two positions of a context.
+ * tokens before. The sampler scores the sequences as prompts, which leaves out the token at the last position of a full context, because the engine samples at least one token.
  *
  * @returns null if the engine does not score prompts, and without trained tokens.
  */
@@ -35,12 +36,12 @@ export async function tokenAccuracy(
   let [correct, total] = [0, 0];
   try {
     for (let start = 0; start < sequences.length; start += CONCURRENCY) {
-      const some = sequences.slice(start, start + CONCURRENCY);
-      const scored = await Promise.all(some.map(({ tokens }) => score(tokens.subarray(0, maxTokens))));
-      for (const [index, { mask }] of some.entries())
-        for (const [position, { rank }] of (scored[index] ?? []).entries()) {
-          // The first token of a prompt has no entry.
-          if (mask[position + 1] !== 1) continue;
+      const batch = sequences.slice(start, start + CONCURRENCY);
+      const scores = await Promise.all(batch.map(({ tokens }) => score(tokens.subarray(0, maxTokens))));
+      for (const [{ mask }, scored] of zip(batch, scores))
+        for (const [index, { rank }] of scored.entries()) {
+          // The first token of a prompt has no score.
+          if (mask[index + 1] !== 1) continue;
           total++;
           if (rank === 1) correct++;
         }
@@ -53,6 +54,7 @@ export async function tokenAccuracy(
   }
   return total === 0 ? null : correct / total;
 
+  /** Returns the scores of the tokens of a prompt, without its first token. */
   async function score(prompt: Int32Array): Promise<readonly PromptToken[]> {
     for await (const { prompt: scored } of engine.sample(policy, prompt, SCORING, { signal })) return scored ?? [];
     return [];

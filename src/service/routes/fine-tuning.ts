@@ -25,7 +25,7 @@ import type { FineTuningJobRow, JobRow } from "../store/tables.ts";
 import type { ServiceContext } from "./context.ts";
 
 const PATH = "/v1/fine_tuning/jobs";
-const ONE = `${PATH}/{fine_tuning_job_id}`;
+const JOB_PATH = `${PATH}/{fine_tuning_job_id}`;
 const common = { tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
 const METADATA_KEY = /^metadata\[(.*)\]$/u;
 
@@ -98,7 +98,7 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
     {
       ...common,
       method: "GET",
-      path: ONE,
+      path: JOB_PATH,
       id: "getFineTuningJob",
       access: ["train", "read"],
       summary: "Read a fine-tuning job",
@@ -107,7 +107,7 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
     },
     {
       ...action,
-      path: `${ONE}/cancel`,
+      path: `${JOB_PATH}/cancel`,
       id: "cancelFineTuningJob",
       access: ["train"],
       summary: "Cancel a fine-tuning job that is not over",
@@ -116,7 +116,7 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
     },
     {
       ...action,
-      path: `${ONE}/pause`,
+      path: `${JOB_PATH}/pause`,
       id: "pauseFineTuningJob",
       access: ["train"],
       summary: "Stop a fine-tuning job after its current step",
@@ -125,7 +125,7 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
     },
     {
       ...action,
-      path: `${ONE}/resume`,
+      path: `${JOB_PATH}/resume`,
       id: "resumeFineTuningJob",
       access: ["train"],
       summary: "Continue a paused fine-tuning job",
@@ -134,7 +134,7 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
     {
       ...common,
       method: "GET",
-      path: `${ONE}/events`,
+      path: `${JOB_PATH}/events`,
       id: "listFineTuningJobEvents",
       access: ["train", "read"],
       summary: "List the events of a fine-tuning job, newest first",
@@ -151,7 +151,7 @@ export function fineTuningRoutes(context: ServiceContext): Route[] {
     {
       ...common,
       method: "GET",
-      path: `${ONE}/checkpoints`,
+      path: `${JOB_PATH}/checkpoints`,
       id: "listFineTuningJobCheckpoints",
       access: ["train", "read"],
       summary: "List the checkpoints of a fine-tuning job, newest first",

@@ -19,7 +19,7 @@ import type { ServiceWork } from "./context.ts";
 const PATH = "/v1/fine_tuning/alpha/graders";
 const common = { method: "POST", tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
 /** Path of the grader in a request. */
-const at = ["grader"];
+const GRADER_PATH = ["grader"];
 
 /** Creates the routes that run and check graders. Models of the service answer the requests of model graders. */
 export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<ServiceWork, "bodies" | "graders">): Route[] {
@@ -35,8 +35,8 @@ export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<
       answer: graderRun,
       handle: async (c) => {
         const { value } = await readJson(c, "graderRun", bodies);
-        const grader = parseGrader(value.grader, at);
-        const complete = completeWith(context, principalOf(c));
+        const grader = parseGrader(value.grader, GRADER_PATH);
+        const complete = completeWith(context, presentedKey(c.env.incoming.headers) ?? "");
         const input = { item: value.item, sample: { output_text: value.model_sample } };
         const options = { complete, similarity: graders.similarity, signal: c.req.raw.signal };
         return c.json((await runGraderWith(grader, input, options)) satisfies GraderRun);
@@ -52,7 +52,7 @@ export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<
       answer: validatedGrader,
       handle: async (c) => {
         const { value } = await readJson(c, "graderCheck", bodies);
-        return c.json({ grader: checkGrader(value.grader, { at }) } satisfies ValidatedGrader);
+        return c.json({ grader: checkGrader(value.grader, { at: GRADER_PATH }) } satisfies ValidatedGrader);
       },
     },
   ];

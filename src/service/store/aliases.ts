@@ -36,7 +36,8 @@ export interface ListedAlias extends CheckpointAliasRow {
   readonly metrics: string;
 }
 
-function listed(store: Store) {
+/** Selects the aliases with their checkpoints and models. */
+function selectAliases(store: Store) {
   return store
     .selectFrom("checkpoint_aliases")
     .innerJoin("checkpoints", "checkpoints.id", "checkpoint_aliases.checkpoint_id")
@@ -48,12 +49,12 @@ function listed(store: Store) {
 
 /** Lists the aliases of all checkpoints by time of creation; of one checkpoint, the model's name first. */
 export function listAliases(store: Store): Promise<ListedAlias[]> {
-  return listed(store).orderBy("checkpoints.created_at").orderBy("checkpoint_aliases.name").execute();
+  return selectAliases(store).orderBy("checkpoints.created_at").orderBy("checkpoint_aliases.name").execute();
 }
 
 /** Lists the checkpoints of a job by their aliases, newest first. The name of the final model is not among them. */
 export function checkpointsOfJob(store: Store, jobId: string): Promise<ListedAlias[]> {
-  return listed(store)
+  return selectAliases(store)
     .where("checkpoint_aliases.job_id", "=", jobId)
     .where("checkpoint_aliases.job_step", "is not", null)
     .orderBy("checkpoint_aliases.job_step", "desc")

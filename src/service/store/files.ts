@@ -52,7 +52,7 @@ export async function insertFile(transaction: Store, file: NewFile): Promise<Fil
 }
 
 /** Selects the files that have not expired. */
-function existing(store: Store) {
+function selectExisting(store: Store) {
   const now = new Date().toISOString();
   return store
     .selectFrom("files")
@@ -62,7 +62,7 @@ function existing(store: Store) {
 
 /** Returns a file. @throws NotFoundError `E_NOT_FOUND`, naming `param`, if it does not exist, was deleted or has expired. */
 export async function getFile(store: Store, id: string, param: string): Promise<FileRow> {
-  const row = await existing(store).where("id", "=", id).executeTakeFirst();
+  const row = await selectExisting(store).where("id", "=", id).executeTakeFirst();
   if (row !== undefined) return row;
   throw new NotFoundError(`File '${id.slice(0, 100)}' does not exist, was deleted or has expired. Upload it with POST /v1/files`, {
     param,
@@ -81,7 +81,7 @@ export interface FileFilters extends PageRequest {
  * @throws ArgumentError `E_ARGUMENT` if `after` is not a file.
  */
 export async function pageOfFiles(store: Store, { after, limit, order, purpose }: FileFilters): Promise<RowPage<FileRow>> {
-  let query = existing(store)
+  let query = selectExisting(store)
     .orderBy("created_at", order)
     .orderBy("id", order)
     .limit(limit + 1);

@@ -16,11 +16,11 @@ export interface PackedExamples extends Omit<ExampleData, "examples"> {
 }
 
 /** Packs training data for transfer. */
-export function packExamples({ examples, ...counts }: ExampleData): PackedExamples {
+export function packExamples({ examples, ...totals }: ExampleData): PackedExamples {
   const sequences = examples.flat();
   const total = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
   const packed = {
-    ...counts,
+    ...totals,
     counts: Int32Array.from(examples, (example) => example.length),
     lengths: Int32Array.from(sequences, ({ tokens }) => tokens.length),
     weights: Float64Array.from(sequences, ({ weight }) => weight ?? NaN),
@@ -42,18 +42,18 @@ export function buffersOf({ counts, lengths, weights, tokens, mask }: PackedExam
 }
 
 /** Unpacks training data in time slices, so that the event loop is not blocked. */
-export async function unpackExamples({ counts, lengths, weights, tokens, mask, ...rest }: PackedExamples): Promise<ExampleData> {
+export async function unpackExamples({ counts, lengths, weights, tokens, mask, ...totals }: PackedExamples): Promise<ExampleData> {
   function* unpacked(): Steps<TokenSequence[][]> {
-    let [sequence, offset] = [0, 0];
+    let [sequenceIndex, offset] = [0, 0];
     const examples: TokenSequence[][] = [];
     for (const count of counts) {
       const example: TokenSequence[] = [];
-      for (let index = 0; index < count; index++, sequence++) {
-        const end = offset + lengths[sequence]!;
-        const weight = weights[sequence]!;
+      for (let index = 0; index < count; index++, sequenceIndex++) {
+        const end = offset + lengths[sequenceIndex]!;
+        const weight = weights[sequenceIndex]!;
         // Copied, because a view would be sent to the training thread with its whole underlying array.
-        const own = { tokens: tokens.slice(offset, end), mask: mask.slice(offset, end) };
-        example.push(Number.isNaN(weight) ? own : { ...own, weight });
+        const sequence = { tokens: tokens.slice(offset, end), mask: mask.slice(offset, end) };
+        example.push(Number.isNaN(weight) ? sequence : { ...sequence, weight });
         offset = end;
       }
       examples.push(example);
@@ -61,5 +61,5 @@ export async function unpackExamples({ counts, lengths, weights, tokens, mask, .
     }
     return examples;
   }
-  return { ...rest, examples: await runStepsInSlices(unpacked()) };
+  return { ...totals, examples: await runStepsInSlices(unpacked()) };
 }

@@ -41,18 +41,18 @@ export function startDatasetRun<S, T extends { readonly learningRate?: unknown }
 }
 
 /** Returns the definition of the run; its options get a default learning rate if they have none. */
-async function prepare<S, T extends { readonly learningRate?: unknown }>(given: DatasetRun<S, T>, count: number): Promise<RunKind> {
-  const { kind, options } = given;
+async function prepare<S, T extends { readonly learningRate?: unknown }>(requested: DatasetRun<S, T>, count: number): Promise<RunKind> {
+  const { kind, options } = requested;
   const { train, model, runDir, signal } = options;
-  const isGiven = typeof train === "object" && (train.learningRate ?? null) !== null;
-  const chosen = isGiven ? null : await defaultLearningRate(model, { kind, runDir, signal });
-  const run = chosen === null ? given : { ...given, options: { ...options, train: withRate(train, chosen.rate) } };
+  const hasRate = typeof train === "object" && (train.learningRate ?? null) !== null;
+  const defaultRate = hasRate ? null : await defaultLearningRate(model, { kind, runDir, signal });
+  const run = defaultRate === null ? requested : { ...requested, options: { ...options, train: withRate(train, defaultRate.rate) } };
   const loop = (directory: RunDirectory) => new RunLoop(directory, run.options, datasetPlan(directory, run, count));
-  return { config: configOf(run, count, chosen), count, loop, notes: chosen === null ? [] : [rateNote(chosen)] };
+  return { config: configOf(run, count, defaultRate), count, loop, notes: defaultRate === null ? [] : [rateNote(defaultRate)] };
 }
 
 /** Returns the settings for `config.json`: a resume with other `fixed` settings is rejected. */
-function configOf<S, T extends object>({ kind, options }: DatasetRun<S, T>, jobs: number, chosen: DefaultRate | null): RunConfig {
+function configOf<S, T extends object>({ kind, options }: DatasetRun<S, T>, jobs: number, defaultRate: DefaultRate | null): RunConfig {
   const { model, data, train, environment } = options;
   return {
     version: 1,
@@ -67,7 +67,7 @@ function configOf<S, T extends object>({ kind, options }: DatasetRun<S, T>, jobs
     free: {
       jobs,
       train: typeof train === "function" ? "a function of the job" : toDisk(train ?? {}),
-      default_learning_rate: chosen?.rate ?? null,
+      default_learning_rate: defaultRate?.rate ?? null,
       evaluation: toDisk(options.evaluation ?? null),
       keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
       keep_trajectories: toDisk(options.keepTrajectories ?? null),
@@ -96,8 +96,8 @@ function datasetPlan<S, T extends object>(directory: RunDirectory, run: DatasetR
     count,
     maxAhead: 0,
     async prepare(step, { policyVersion, checkpointStep }) {
-      const known = directory.state.data.get(step);
-      if (known !== undefined) return known;
+      const recorded = directory.state.data.get(step);
+      if (recorded !== undefined) return recorded;
       await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
       const dataset = typeof data === "function" ? withAddresses(await data(step)) : (datasets(data)[step] as UploadedDataset);
       const { url, validationUrl } = dataset;
@@ -124,7 +124,7 @@ async function trainJob<S, T extends object>(
   // A checkpoint after this one shows that the job ran, even if the response to its request was lost.
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
   const config = typeof train === "function" ? train(step) : (train ?? ({} as T));
-  const send = (idempotencyKey: string, inner: AbortSignal) => start(dataset, { ...config, idempotencyKey, signal: inner });
+  const send = (idempotencyKey: string, requestSignal: AbortSignal) => start(dataset, { ...config, idempotencyKey, signal: requestSignal });
   const outcome = await awaitJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
   const steps = outcome.gradientSteps;
   const lastLoss = steps.at(-1)?.["loss"];
