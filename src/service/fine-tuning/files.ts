@@ -95,7 +95,15 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
       });
     const { filename, blob } = upload;
     const { sha256, sizeBytes } = blob;
-    const file = { filename, purpose: "fine-tune", path: DATA_PATH, sha256, sizeBytes, expiresAfterSeconds: expiry?.seconds ?? null };
+    const file = {
+      entity,
+      filename,
+      purpose: "fine-tune",
+      path: DATA_PATH,
+      sha256,
+      sizeBytes,
+      expiresAfterSeconds: expiry?.seconds ?? null,
+    };
     return await store.transaction().execute((transaction) => insertFile(transaction, file));
   } finally {
     upload?.blob.release();

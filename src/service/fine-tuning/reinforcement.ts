@@ -14,6 +14,7 @@ import { checkGrader, checkItem } from "../../graders/index.ts";
 import type { FineTuningRequest } from "../http/requests.ts";
 import { requestOf } from "../jobs/rollouts.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
+import { visibilityOf } from "../store/visibility.ts";
 import { DATA_ERRORS, readReinforcementRows, type ReinforcementRow } from "../training-data/reinforcement-data.ts";
 import type { CreationContext, MethodInput, MethodPlan } from "./create-job.ts";
 import { autoEpochs, orAuto, requireStepCount } from "./hyperparameters.ts";
@@ -96,6 +97,7 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
         eval_interval: interval,
         eval_samples: hyperparameters.eval_samples,
         request: members,
+        visible_entity: visibilityOf(context.store).entity,
       },
     },
     stored: {
@@ -146,7 +148,7 @@ interface RowFile {
 
 /** Reads the rows of a file, and checks for each that the grader finds its fields and that its prompt leaves room for an answer. */
 async function readRows(
-  { files, jobChat }: CreationContext,
+  { store, files, jobChat }: CreationContext,
   { start }: MethodInput,
   { artifact, param, grader, members }: RowFile,
 ): Promise<ReinforcementRow[]> {
@@ -179,8 +181,8 @@ async function requireFormat({ store, jobChat }: CreationContext, request: ChatC
 }
 
 /** @throws UnsupportedError `E_UNSUPPORTED` if the effort of a request does not change its prompt, which is its only effect. */
-async function requireEffort({ jobChat }: CreationContext, request: ChatCompletionRequest): Promise<void> {
-  const chat = await jobChat.value;
+async function requireEffort({ store, jobChat }: CreationContext, request: ChatCompletionRequest): Promise<void> {
+  const chat = (await jobChat.value)(visibilityOf(store));
   const { reasoning_effort: _, ...withoutEffort } = request;
   const [plain, changed] = await Promise.all([chat.promptOf(withoutEffort), chat.promptOf(request)]);
   if (plain.ids.join() !== changed.ids.join()) return;

@@ -7,7 +7,6 @@ import type {
   FineTuningJobEvent,
 } from "../../base/schema/index.ts";
 import { zip } from "../../base/util/values.ts";
-import { DEFAULT_ENTITY } from "../common/names.ts";
 import type { ListedAlias } from "../store/aliases.ts";
 import { recentSteps, type StoredFineTuningJob } from "../store/fine-tuning-jobs.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";

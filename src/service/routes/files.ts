@@ -100,8 +100,8 @@ export function fileRoutes(context: RouteContext): Route[] {
       description: "While a job that is not over reads the file, the answer is 400.",
       answer: deletedFile,
       handle: async (c) => {
-        const { id, artifact_id: artifactId } = await getFile(store, idOf(c), "file_id");
-        await deleteArtifact(context, artifactId).catch((error: unknown) => Promise.reject(ofFile(error, id)));
+        const { id, artifact_id: artifactId } = await getFile(context.of(c).store, idOf(c), "file_id");
+        await deleteArtifact(context.of(c), artifactId).catch((error: unknown) => Promise.reject(ofFile(error, id)));
         return c.json({ id, object: "file", deleted: true } satisfies DeletedFile);
       },
     },

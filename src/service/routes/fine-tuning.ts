@@ -22,7 +22,7 @@ import { checkpointsOfJob } from "../store/aliases.ts";
 import { getFineTuningJob, pageOfFineTuningJobs, pageOfNewestEvents } from "../store/fine-tuning-jobs.ts";
 import { pageBody, pageOfList } from "../store/paging.ts";
 import type { FineTuningJobRow, JobRow } from "../store/tables.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RouteContext } from "./context.ts";
 
 const PATH = "/v1/fine_tuning/jobs";
 const JOB_PATH = `${PATH}/{fine_tuning_job_id}`;
@@ -51,14 +51,15 @@ function ofFineTuningJob(error: unknown, { id, training_job_id: trainingJobId }:
 }
 
 /** Creates the routes that create, list, read, follow and control fine-tuning jobs. */
-export function fineTuningRoutes(context: ServiceContext): Route[] {
-  const { store, jobs } = context;
-  const read = (c: ServiceRequest) => getFineTuningJob(store, pathParameter(c, "fine_tuning_job_id"));
+export function fineTuningRoutes(context: RouteContext): Route[] {
+  const { jobs } = context;
+  const storeOf = (c: ServiceRequest) => context.of(c).store;
+  const read = (c: ServiceRequest) => getFineTuningJob(storeOf(c), pathParameter(c, "fine_tuning_job_id"));
   /** Changes the state of the training job, and answers with the fine-tuning job. */
-  const control = async (c: ServiceRequest, change: (trainingJobId: string) => Promise<JobRow>) => {
-    const { row } = await read(c);
-    const job = await change(row.training_job_id).catch((error: unknown) => Promise.reject(ofFineTuningJob(error, row)));
-    return c.json(await jobToWire(store, { row, job }));
+  const control = async (c: ServiceRequest, change: (job: JobRow) => Promise<JobRow>) => {
+    const { row, job } = await read(c);
+    const changed = await change(job).catch((error: unknown) => Promise.reject(ofFineTuningJob(error, row)));
+    return c.json(await jobToWire(storeOf(c), { row, job: changed }));
   };
   const action = { ...common, method: "POST", answer: fineTuningJob } as const;
   return [

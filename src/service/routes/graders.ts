@@ -36,7 +36,7 @@ export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<
       handle: async (c) => {
         const { value } = await readJson(c, "graderRun", bodies);
         const grader = parseGrader(value.grader, GRADER_PATH);
-        const complete = completeWith(context, presentedKey(c.env.incoming.headers) ?? "");
+        const complete = completeWith(context, principalOf(c));
         const input = { item: value.item, sample: { output_text: value.model_sample } };
         const options = { complete, similarity: graders.similarity, signal: c.req.raw.signal };
         return c.json((await runGraderWith(grader, input, options)) satisfies GraderRun);
