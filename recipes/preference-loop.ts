@@ -16,7 +16,7 @@ import { goldAnswer } from "./instructions/gold.ts";
 import { instructionMessages, instructionScenario } from "./instructions/task.ts";
 
 const [base = "", ...numbers] = process.argv.slice(2);
-const [seed = 1, rounds = 2, prompts = 128, heldOut = 160] = numbers.map(Number);
+const [seed = 1, rounds = 1, prompts = 128, heldOut = 160] = numbers.map(Number);
 if (base === "" || base.startsWith("-") || ![seed, rounds, prompts, heldOut].every((value) => Number.isInteger(value) && value >= 1)) {
   console.error("Usage: preference-loop.ts <base model> [seed] [rounds] [prompts per round] [held-out prompts], numbers are whole, from 1");
   process.exit(2);

@@ -61,8 +61,20 @@ describe("the single-file loops", () => {
     ]);
   });
 
+  it("preference-loop.ts completes on the embedded service", { timeout: 120_000 }, async () => {
+    const printed = await lines("recipes/preference-loop.ts", ["whetstone-tiny", "1", "1", "12", "4"]);
+    const heldOut = "held-out reward [\\d.]+ \\([\\d.]+ to [\\d.]+\\), exact [\\d.]+$";
+    expect(printed).toEqual([
+      expect.stringMatching(new RegExp(`^untrained: ${heldOut}`)),
+      expect.stringMatching(new RegExp(`^after examples: ${heldOut}`)),
+      expect.stringMatching(new RegExp(`^round 0: .*, checkpoint 2, loss [\\d.]+, accuracy [\\d.]+, margin -?[\\d.]+: ${heldOut}`)),
+    ]);
+  });
+
   it.each([
     ["recipes/rl-loop.ts", ["abc"]],
+    ["recipes/preference-loop.ts", ["--help"]],
+    ["recipes/preference-loop.ts", ["whetstone-tiny", "0"]],
     ["recipes/rl-loop.ts", ["--help"]],
     ["recipes/sft-loop.ts", ["1", "0", "4"]],
   ])("%s prints its usage for the invalid arguments %j", async (file, args) => {
