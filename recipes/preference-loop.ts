@@ -3,7 +3,7 @@
  *
  *   npx tsx --conditions=whetstone/source recipes/preference-loop.ts <base model> [seed] [rounds] [prompts per round] [held-out prompts]
  *
- * The task is that of recipes/instructions: answers under constraints that a program can check. The preferred answer of a pair is the one
+ * The task of recipes/instructions: answers under constraints that a program can check. The preferred answer of a pair is the one
  * with the higher reward. An adapter of rank 16 is trained; in each round, DPO's reference is the checkpoint that sampled the pairs.
  *
  * Requires a service with an artifact store. Omitted here and available in `trainPreferences`: resume, early stopping, the report.
@@ -51,7 +51,7 @@ for (let round = 0; round < rounds; round++) {
     progress: false,
   });
 
-  // 2. Pair answers to the same prompt whose rewards differ by at least 0.3, at most two pairs of a prompt.
+  // 2. Pair answers to the same prompt with rewards that differ by at least 0.3, at most two pairs per prompt.
   const pairs = preferencePairs(groups, { minMargin: 0.3, pairsPerGroup: 2 });
 
   // 3. Upload the pairs as an artifact, and train one epoch on them.
@@ -59,7 +59,7 @@ for (let round = 0; round < rounds; round++) {
   const job = await model.trainPreferences(data, { referenceStep: "start", beta: 0.1, batchSize: 16, learningRate: 3e-4 });
   const { step, metrics } = await job.done();
 
-  // 4. Evaluate greedily on prompts whose topics no pair has.
+  // 4. Evaluate greedily on held-out prompts, with topics that occur in no pair.
   policy = await model.policy(step);
   const metric = (key: string) => metrics[key]?.toFixed(3) ?? "?";
   await report(
