@@ -21,7 +21,7 @@ export const createKeyRequest = z.strictObject({
    * @default the entity of the key that authenticates the request; "local" for a key that belongs to none
    */
   entity: namePart.nullish(),
-  /** Rights of the key. @default ["train", "sample", "read"] */
+  /** Rights that the key has on routes. @default ["train", "sample", "read"] */
   scopes: z
     .array(keyScope)
     .min(1)
@@ -47,21 +47,21 @@ export type RotateKeyRequest = z.infer<typeof rotateKeyRequest>;
 export const apiKey = z.object({
   /** UUID that addresses the key in routes; not the secret. */
   id: uuid,
-  /** Name of the key. */
+  /** Name as given at the creation, such as the program that uses the key. */
   name: z.string(),
   /** Entity that the key belongs to; null = every entity. */
   entity: z.string().nullable(),
-  /** Rights of the key. */
+  /** Rights that the key has on routes. */
   scopes: z.array(keyScope),
   /** UUID of the only model that the key has access to; null = all models of the entity. */
   model_id: uuid.nullable(),
   /** State of the key. An expired or revoked key is never accepted again. */
   status: z.literal(["active", "expired", "revoked"]),
-  /** Time of the creation. */
+  /** Creation time, ISO 8601. */
   created_at: z.string(),
-  /** Time from which the key is not accepted; null = never. */
+  /** Time from which the key is not accepted, ISO 8601; null = never. */
   expires_at: z.string().nullable(),
-  /** Time of the revocation; null for a key that was not revoked. */
+  /** Time of the revocation, ISO 8601; null for a key that was not revoked. */
   revoked_at: z.string().nullable(),
   /** Time of a recent request with the key, recorded once a minute; null for a key that was never used. */
   last_used_at: z.string().nullable(),

@@ -15,7 +15,7 @@ import { fromWire, readFields, toWire } from "./wire.ts";
 export interface KeyInfo extends Readonly<Pick<WireKey, "id" | "name" | "status">> {
   /** Entity that the key belongs to; null = every entity. */
   readonly entity: string | null;
-  /** Rights of the key. */
+  /** Rights that the key has on routes. */
   readonly scopes: readonly KeyScope[];
   /** UUID of the only model that the key has access to; null = all models of the entity. */
   readonly modelId: string | null;
@@ -41,7 +41,7 @@ export interface CreateKeyOptions extends CallOptions {
   readonly name: string;
   /** Entity that the key belongs to; null = every entity, only with the scope `admin`. @default the entity of the key in use, or "local" */
   readonly entity?: string | null | undefined;
-  /** Rights of the key. @default ["train", "sample", "read"] */
+  /** Rights that the key has on routes. @default ["train", "sample", "read"] */
   readonly scopes?: readonly KeyScope[] | undefined;
   /** UUID of the only model that the key has access to. @default all models of the entity */
   readonly modelId?: string | undefined;

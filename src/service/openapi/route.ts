@@ -90,16 +90,15 @@ export function permittingScopes({ access }: Pick<RouteSpec, "access">): readonl
 }
 
 /**
- * Checks that a principal has a scope that permits a route. Session keys are checked before the route is known, see `sessionPermissions`.
+ * Checks that a principal has one of the scopes that permit a route. Session keys are checked before the route is known, see `sessionPermissions`.
  *
  * @throws ForbiddenError `E_FORBIDDEN` otherwise.
  */
-function requireScope(route: RouteSpec, { scopes, sessionKey }: Principal): void {
-  const permitting = permittingScopes(route);
-  if (permitting === null || sessionKey !== null || permitting.some((scope) => scopes.includes(scope))) return;
-  const [names, own] = [permitting, scopes].map((list) => list.map((scope) => `'${scope}'`));
+function requireScope({ method, path }: RouteSpec, permitting: readonly KeyScope[], { scopes, sessionKey }: Principal): void {
+  if (sessionKey !== null || permitting.some((scope) => scopes.includes(scope))) return;
+  const quoted = (list: readonly KeyScope[]) => list.map((scope) => `'${scope}'`);
   throw new ForbiddenError(
-    `${route.method} ${route.path} needs an API key with the scope ${names!.join(" or ")}; this key has ${own!.join(", ")}`,
+    `${method} ${path} needs an API key with the scope ${quoted(permitting).join(" or ")}; this key has ${quoted(scopes).join(", ")}`,
   );
 }
 
@@ -107,12 +106,13 @@ function requireScope(route: RouteSpec, { scopes, sessionKey }: Principal): void
 export function register(app: Hono<ServiceEnvironment>, routes: readonly Route[]): void {
   for (const route of routes) {
     const { method, path, handle } = route;
+    const scopes = permittingScopes(route);
     const pattern = path
       .replace(/\{path\}$/u, "*")
       .replace(/\{model\}$/u, ":model{.+}")
       .replaceAll(/\{(\w+)\}/gu, ":$1");
     app.on(method, pattern, (c) => {
-      if (route.access !== "public") requireScope(route, principalOf(c));
+      if (scopes !== null) requireScope(route, scopes, principalOf(c));
       return handle(c);
     });
   }

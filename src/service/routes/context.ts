@@ -78,5 +78,11 @@ export interface RouteContext extends Omit<ServiceContext, "store"> {
 /** Creates the dependencies of the routes. */
 export function routeContext(context: ServiceContext): RouteContext {
   const { store, ...shared } = context;
-  return { ...shared, of: (c) => ({ ...context, store: visibleIn(store, principalOf(c).visibility) }) };
+  return {
+    ...shared,
+    of(c) {
+      const visible = visibleIn(store, principalOf(c).visibility);
+      return visible === store ? context : { ...context, store: visible };
+    },
+  };
 }

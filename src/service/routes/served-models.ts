@@ -71,7 +71,7 @@ export function servedModelRoutes(context: RouteContext): Route[] {
     const models = (await listModels(store)).filter((model) => model.latest_step !== null);
     // A key for one model does not permit base models.
     const hasBases = principalOf(c).visibility.modelId === null;
-    const untrained = !hasBases ? [] : [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
+    const untrained = hasBases ? [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])] : [];
     const sizes = new Map<string, Size>();
     for (const base of new Set([...untrained, ...models.map((model) => model.base_model)])) sizes.set(base, await sizeOf(base));
     const entry = (id: string, created: number, source: Pick<ServedModel, "owned_by" | "root" | "parent">): ServedModel => ({
