@@ -1,4 +1,4 @@
-/** Principals: the identities behind the credentials of requests, and their rights. */
+/** Principals: identities that credentials of requests prove, and their rights. */
 import { createHash } from "node:crypto";
 import { InternalError } from "../../base/errors.ts";
 import type { KeyScope } from "../../base/schema/index.ts";
@@ -44,7 +44,7 @@ export function principalOf(c: ServiceRequest): Principal {
 }
 
 /**
- * Returns the namespace of a principal in caches whose hits a client can observe, so that no entity learns which prompts another one has
+ * Returns the namespace of a principal in caches with hits that a client can observe, so that no entity learns which prompts another one has
  * sent. Null for the service's own key and for the entity of requests that name none, which share the caches that they always shared.
  */
 export function cacheNamespace({ visibility: { entity } }: Principal): string | null {

@@ -19,7 +19,7 @@ const MAX_KEYS = 10_000;
 const MAX_AGE_MS = 5000;
 /** Milliseconds between two records of the times of use. */
 const USE_INTERVAL_MS = 60_000;
-/** Scopes of a key whose creation names none. */
+/** Scopes of a key that is created without scopes. */
 const DEFAULT_SCOPES: readonly KeyScope[] = ["train", "sample", "read"];
 
 /** Key with its secret, which exists only in the answer to its creation or rotation. */
@@ -41,7 +41,7 @@ export class ApiKeys {
     this.#store = store;
   }
 
-  /** Returns the principal of a secret, or the reason of its rejection; null for a credential that is no API key. */
+  /** Returns the principal of a secret, or the reason of its rejection; null for another credential. */
   async authenticate(secret: string): Promise<Authentication | null> {
     if (!isSecret(secret)) return null;
     const hash = hashSecret(secret);

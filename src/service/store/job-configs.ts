@@ -63,7 +63,7 @@ export interface ReinforcementSettings {
   readonly eval_samples: number;
   /** Members of every request: form and effort of the answers. */
   readonly request: JsonObject;
-  /** Entity whose models the grader may ask; null = all. @default null, in jobs created before keys had entities */
+  /** Entity of the models that the grader may ask; null = all. @default null, in jobs created before keys had entities */
   readonly visible_entity?: string | null | undefined;
 }
 

@@ -63,7 +63,7 @@ async function modelsOfSessions(db: Kysely<unknown>): Promise<void> {
   }
 }
 
-/** Replaces the table of idempotency keys by one whose primary key begins with the entity. All rows belong to callers without one. */
+/** Replaces the table of idempotency keys by one with the entity in its primary key. All rows belong to callers without one. */
 async function idempotencyKeysByEntity(db: Kysely<unknown>): Promise<void> {
   await db.schema.alterTable("idempotency_keys").renameTo("idempotency_keys_without_entity").execute();
   await db.schema.dropIndex("idempotency_keys_by_age").execute();

@@ -255,7 +255,7 @@ export interface FineTuningJobRow {
 export interface ApiKeyRow {
   id: string;
   name: string;
-  /** Entity whose rows the key has access to; null = all. */
+  /** Entity of the rows that the key has access to; null = all. */
   entity: string | null;
   /** Rights as JSON. */
   scopes: string;

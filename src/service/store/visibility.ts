@@ -1,4 +1,4 @@
-/** Row-level security: stores whose queries find only the rows that a caller may see. */
+/** Row-level security: stores with queries that find only the rows that a caller may see. */
 import {
   AndNode,
   AliasNode,
