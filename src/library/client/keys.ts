@@ -49,7 +49,7 @@ export interface CreateKeyOptions extends CallOptions {
   readonly expiresInSeconds?: number | undefined;
 }
 
-/** Options of `keys.rotate`. */
+/** Grace period of the previous secret, which `keys.rotate` replaces. */
 export interface RotateKeyOptions extends CallOptions {
   /** Seconds for which the previous secret is accepted besides the new one, at most 30 days. @default 0 */
   readonly graceSeconds?: number | undefined;
