@@ -134,6 +134,8 @@ export const layers = {
     // API keys that administrators create.
     keys: ["common", "store", "http"],
     jobs: ["common", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data", "grading"],
+    // Plans of rollouts, and the tasks that workers lease.
+    "rollout-tasks": ["common", "disk", "store", "artifacts", "stored-files", "training-data", "jobs"],
     history: ["common", "disk", "store", "artifacts", "jobs"],
     // Jobs of the OpenAI fine-tuning API: a model, a training job, and their names.
     "fine-tuning": [
@@ -142,7 +144,7 @@ export const layers = {
     openapi: ["common", "http", "chat"],
     routes: [
       ...["common", "disk", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
-      ...["grading", "chat", "dialects", "sessions", "keys", "jobs", "history", "fine-tuning", "openapi"],
+      ...["grading", "chat", "dialects", "sessions", "keys", "jobs", "rollout-tasks", "history", "fine-tuning", "openapi"],
     ],
   },
   // The steps of a request, in order; `forward` replaces all steps after `request` for a model on another server.

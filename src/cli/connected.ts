@@ -22,6 +22,8 @@ const TRAINED = /(?:^|\/)([^/]+)\/[^/]+\/[^/]+$/u;
 /** Options of every command that connects to a service. */
 export interface ConnectionFlags extends OutputOptions {
   readonly dataDir?: string;
+  /** Address of the service. @default WHETSTONE_BASE_URL; without it, the embedded service */
+  readonly service?: string;
 }
 
 /** Adds the option of the data directory to a command that connects to a service. */
@@ -47,12 +49,16 @@ export interface Connected {
  * @param hint - Continuation of the message that a signal stopped the command, such as `; start it again and it resumes`.
  * @throws InterruptedError if SIGINT or SIGTERM stopped the command.
  */
-export async function withService<T>({ dataDir }: ConnectionFlags, run: (connected: Connected) => Promise<T>, hint = ""): Promise<T> {
+export async function withService<T>(
+  { dataDir, service: baseUrl }: ConnectionFlags,
+  run: (connected: Connected) => Promise<T>,
+  hint = "",
+): Promise<T> {
   const controller = new AbortController();
   const { signal } = controller;
   const release = onStop((reason) => controller.abort(new InterruptedError(reason, hint)));
   try {
-    const service = await connect({ dataDir, signal });
+    const service = await connect({ baseUrl, dataDir, signal });
     try {
       return await run({ service, signal });
     } finally {

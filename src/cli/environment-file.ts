@@ -28,7 +28,25 @@ export function addEnvironment(command: Command): Command {
  * @param file - JavaScript or TypeScript file, in an ESM or a CommonJS project.
  * @throws ConfigError `E_CONFIG` if the file does not exist, exports no environment, several without `env`, or none of the name `env`.
  */
-export async function loadEnvironment(file: string, { env }: EnvironmentOptions = {}): Promise<Environment<unknown>> {
+export async function loadEnvironment(file: string, options: EnvironmentOptions = {}): Promise<Environment<unknown>> {
+  const found = await selectedExports(file, options);
+  const [only, ...others] = new Set(found.map(([, environment]) => environment));
+  if (only === undefined || others.length > 0)
+    throw new ConfigError(`${resolve(file)} exports several environments: ${namesOf(found)}. Name one with --env`, { param: "--env" });
+  return withSource(only, resolve(file));
+}
+
+/** Imports a file and returns all environments among its exports, or the one of the name `env`; otherwise as {@link loadEnvironment}. */
+export async function loadEnvironments(file: string, options: EnvironmentOptions = {}): Promise<Environment<unknown>[]> {
+  const found = await selectedExports(file, options);
+  return [...new Set(found.map(([, environment]) => environment))].map((environment) => withSource(environment, resolve(file)));
+}
+
+/** Environment with the name of its export. */
+type ExportedEnvironment = readonly [string, Environment<unknown>];
+
+/** Imports a file and returns its environments, at least one. */
+async function selectedExports(file: string, { env }: EnvironmentOptions): Promise<ExportedEnvironment[]> {
   const path = resolve(file);
   try {
     await access(path);
@@ -36,21 +54,28 @@ export async function loadEnvironment(file: string, { env }: EnvironmentOptions 
     throw new ConfigError(`Expected an environment in ${path}, found no such file`, { cause, param: "environment" });
   }
   const found = environmentsOf(await loaded(path));
-  const names = () => found.map(([exported, { name }]) => `${name} (export ${exported})`).join(", ");
   if (found.length === 0) {
     throw new ConfigError(`Expected ${path} to export an environment: \`export default defineEnvironment({ … })\``, {
       param: "environment",
     });
   }
   const selected = env === undefined ? found : found.filter(([exported, { name }]) => name === env || exported === env);
-  if (selected.length === 0) throw new ConfigError(`${path} exports no environment "${env}"; it exports ${names()}`, { param: "--env" });
-  const [only, ...others] = new Set(selected.map(([, environment]) => environment));
-  if (only !== undefined && others.length === 0) return only;
-  throw new ConfigError(`${path} exports several environments: ${names()}. Name one with --env`, { param: "--env" });
+  if (selected.length === 0)
+    throw new ConfigError(`${path} exports no environment "${env}"; it exports ${namesOf(found)}`, { param: "--env" });
+  return selected;
+}
+
+function namesOf(found: readonly ExportedEnvironment[]): string {
+  return found.map(([exported, { name }]) => `${name} (export ${exported})`).join(", ");
+}
+
+/** Returns an environment with the file as its source, unless it has another. */
+function withSource(environment: Environment<unknown>, path: string): Environment<unknown> {
+  return environment.source === undefined ? { ...environment, source: path } : environment;
 }
 
 /** Returns the environments among the exports, each with the name of its export. */
-function environmentsOf(module: Exports): (readonly [string, Environment<unknown>])[] {
+function environmentsOf(module: Exports): ExportedEnvironment[] {
   // The exports of a CommonJS module are members of its `default`, too.
   const { default: inner } = module;
   const members = typeof inner === "object" && inner !== null && !isEnvironment(inner) ? Object.entries(inner) : [];

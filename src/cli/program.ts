@@ -28,6 +28,7 @@ import { trainCommand } from "./train.ts";
 import { uiCommand } from "./ui.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
+import { workerCommand } from "./worker.ts";
 
 /** Returns a command and all commands below it. */
 export function commandTree(command: Command): Command[] {
@@ -60,6 +61,7 @@ export function createProgram(version: string): Command {
     sweepCommand(),
     sftCommand(),
     preferCommand(),
+    workerCommand(),
     evaluateCommand(),
     captureCommand(),
     validateCommand(),

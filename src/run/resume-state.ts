@@ -30,6 +30,8 @@ export type CompletedEvaluation = Pick<EventOf<"evaluation-end">, "step" | "chec
  * few known states.
  */
 export interface ResumeState {
+  /** Time of the start of the run, ISO 8601; null before the run has begun. */
+  readonly startTime: string | null;
   /** The model's newest checkpoint step at the start of the run; null before the run has begun. */
   readonly startCheckpoint: number | null;
   readonly steps: readonly CompletedStep[];
@@ -53,6 +55,7 @@ export interface ResumeState {
 
 /** State of a run without events. */
 const EMPTY_STATE: ResumeState = {
+  startTime: null,
   startCheckpoint: null,
   steps: [],
   prepared: new Map(),
@@ -70,7 +73,13 @@ const EMPTY_STATE: ResumeState = {
 export function nextState(state: ResumeState, event: RecordedEvent): ResumeState {
   switch (event.type) {
     case "run-start":
-      return { ...state, startCheckpoint: event.checkpointStep, plannedSteps: event.steps, settings: event.settings ?? null };
+      return {
+        ...state,
+        startTime: event.time,
+        startCheckpoint: event.checkpointStep,
+        plannedSteps: event.steps,
+        settings: event.settings ?? null,
+      };
     case "run-resume":
       return { ...state, plannedSteps: event.steps, settings: event.settings ?? null, end: null };
     case "run-end":

@@ -29,6 +29,7 @@ import { healthRoutes } from "./routes/health.ts";
 import { keyRoutes } from "./routes/keys.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { responsesRoutes } from "./routes/responses.ts";
+import { rolloutRoutes } from "./routes/rollouts.ts";
 import { sessionRoutes } from "./routes/sessions.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
 import { trainingJobRoutes } from "./routes/training-jobs.ts";
@@ -117,6 +118,7 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeS
     ...chatRoutes(dialects),
     ...responsesRoutes(dialects, context.sessions),
     ...sessionRoutes(shared),
+    ...rolloutRoutes(shared),
     ...servedModelRoutes(shared),
     ...modelRoutes(shared),
     ...checkpointRoutes(shared),

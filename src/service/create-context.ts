@@ -19,6 +19,7 @@ import type { ServiceLogger } from "./common/logger.ts";
 import { Policies } from "./models/policies.ts";
 import { StoredSessions } from "./sessions/sessions.ts";
 import { SHIPPED_BASE } from "./models/shipped-base.ts";
+import { createRolloutTasks } from "./rollout-tasks/rollout-tasks.ts";
 import type { Store } from "./store/tables.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
 import { createWork } from "./create-work.ts";
@@ -82,6 +83,7 @@ export function createContext(parts: {
     jobChat,
     keys: new ApiKeys(store),
     sessions: new StoredSessions(store),
+    rollouts: createRolloutTasks({ store, blobs, logger, space }),
     blobs,
     files,
     tokenizers,

@@ -296,6 +296,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(startSessionExpiry(context));
     undo.push(context.keys.startRecording(safeLogger));
     undo.push(startFileExpiry(context));
+    undo.push(context.rollouts.cleanup.start());
+    undo.push(() => context.rollouts.leases.close());
     undo.push(keepScrubbing(context));
     let closing: Promise<void> | undefined;
     return {
@@ -311,10 +313,12 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
           // Its streams would otherwise last until they are cut off.
           dashboard.close();
           context.sessions.close();
+          const leasesClosed = context.rollouts.leases.close();
           // The queue closes first, which ends long polls; the store and the engine close last.
           const jobsClosed = context.jobs.close();
           await closeServer(server, { graceMs, requests, onCut: () => cut.abort() });
           await jobsClosed;
+          await leasesClosed;
           await undoAll(undo, safeLogger);
         })()),
     };

@@ -56,6 +56,12 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
     key: "Creating an API key",
     keyRotation: "Rotating an API key",
     sessionFinish: "Finishing a session",
+    rolloutPlan: "Creating a rollout plan",
+    rolloutGroups: "Adding groups to a rollout plan",
+    rolloutLease: "Leasing rollouts",
+    rolloutHeartbeat: "Extending leases",
+    rolloutRelease: "Releasing leases",
+    rolloutOutcome: "Delivering a rollout",
   };
   expect(documented(titles[kind])).toEqual(rowsOf(REQUEST_LIMITS[kind].fields));
 });

@@ -1,4 +1,5 @@
 /** Requests with one field at its largest allowed value each, made from the table of limits: a field without a sample is an error. */
+import { randomUUID } from "node:crypto";
 import type { FieldLimit } from "../../src/base/schema/chat-fields.ts";
 import { REQUEST_LIMITS, TRAJECTORY_LIMITS, type RequestKind } from "../../src/service/http/request-limits.ts";
 
@@ -6,7 +7,7 @@ import { REQUEST_LIMITS, TRAJECTORY_LIMITS, type RequestKind } from "../../src/s
 export interface LargestRequest {
   /** Kind and field, such as `chat messages`. */
   readonly name: string;
-  readonly method: "POST" | "DELETE";
+  readonly method: "POST" | "PUT" | "DELETE";
   readonly path: string;
   readonly body: Uint8Array;
   /** Key of the request. @default the key of the service */
@@ -22,6 +23,10 @@ export interface Existing {
   readonly sessionId: string;
   /** Key of another open session. */
   readonly sessionKey: string;
+  /** Open rollout plan with a leased task. */
+  readonly planId: string;
+  readonly taskId: string;
+  readonly leaseToken: string;
 }
 
 type Json = Record<string, any>;
@@ -343,6 +348,38 @@ const GRADER_RUN = {
   item: ({ json }: Required<FieldLimit>): Json[] => [{ item: members(json) }, { item: { answer: text(json - 20) } }],
 };
 
+const HASH = "0".repeat(64);
+const ROLLOUT_PLAN: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
+  environment: ({ characters }) => ({ environment: "e".repeat(characters) }),
+  policy: ({ characters }) => ({ policy: text(characters) }),
+  chat_template_kwargs: ({ json }) => ({ chat_template_kwargs: members(json) }),
+  metadata: ({ json, items }) => ({ metadata: record(items, () => text(Math.floor(json / items) - 12)) }),
+};
+const ROLLOUT_GROUPS: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
+  groups: ({ items }) => ({ groups: list(items, (index) => ({ group: 1000 + index, scenario: { text: text(1000) } })) }),
+  "groups.*.scenario": ({ json }) => ({ groups: [{ group: 1, scenario: members(json) }] }),
+};
+const ROLLOUT_LEASE: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
+  worker: ({ characters }) => ({ worker: "w".repeat(characters) }),
+  environments: ({ items }) => ({ environments: list(items, (index) => ({ name: `largest-${index}`, hash: HASH })) }),
+  "environments.*.name": ({ characters }) => ({ environments: [{ name: "n".repeat(characters), hash: HASH }] }),
+};
+const LEASES = {
+  leases: ({ items }: Required<FieldLimit>): Json => ({ leases: list(items, () => ({ id: randomUUID(), lease_token: randomUUID() })) }),
+};
+const ROLLOUT_OUTCOME: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> = {
+  ...Object.fromEntries(
+    Object.entries(TRAJECTORY).map(([name, make]) => [
+      `trajectory.${name}`,
+      (limit: Required<FieldLimit>) => ({ trajectory: trajectory(1, make(limit)) }),
+    ]),
+  ),
+  replaced: ({ items }) => ({
+    exception: { type: "Error", message: "no" },
+    replaced: list(items, () => ({ type: "Error", message: text(200) })),
+  }),
+};
+
 const SAMPLES = {
   chat: CHAT,
   model: MODEL,
@@ -361,6 +398,12 @@ const SAMPLES = {
   key: {},
   keyRotation: {},
   sessionFinish: METRICS,
+  rolloutPlan: ROLLOUT_PLAN,
+  rolloutGroups: ROLLOUT_GROUPS,
+  rolloutLease: ROLLOUT_LEASE,
+  rolloutHeartbeat: LEASES,
+  rolloutRelease: LEASES,
+  rolloutOutcome: ROLLOUT_OUTCOME,
 } as const satisfies Readonly<Record<RequestKind, Readonly<Record<string, (limit: Required<FieldLimit>) => Json | Json[]>>>>;
 
 /** Fields that have a limit and no sample, or a sample and no limit. */
@@ -403,7 +446,15 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
     case "keyRotation":
     case "sessionMetrics":
     case "sessionFinish":
+    case "rolloutGroups":
+    case "rolloutHeartbeat":
+    case "rolloutRelease":
+    case "rolloutOutcome":
       return fields;
+    case "rolloutPlan":
+      return { environment: "largest", environment_hash: HASH, policy: "whetstone-tiny", group_size: 1, seed: 0, ...fields };
+    case "rolloutLease":
+      return { worker: "largest", environments: [{ name: "largest", hash: HASH }], ...fields };
   }
 }
 
@@ -449,7 +500,13 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
     key: ["POST", "/v1/preview/keys"],
     keyRotation: ["POST", `/v1/preview/keys/${existing.sessionId}/rotate`],
     sessionFinish: ["POST", `/v1/preview/sessions/${existing.sessionId}/finish`],
-  } as const satisfies Readonly<Record<RequestKind, readonly ["POST" | "DELETE", string]>>;
+    rolloutPlan: ["POST", "/v1/preview/rollout-plans"],
+    rolloutGroups: ["POST", `/v1/preview/rollout-plans/${existing.planId}/groups`],
+    rolloutLease: ["POST", "/v1/preview/rollout-tasks/lease"],
+    rolloutHeartbeat: ["POST", "/v1/preview/rollout-tasks/heartbeat"],
+    rolloutRelease: ["POST", "/v1/preview/rollout-tasks/release"],
+    rolloutOutcome: ["PUT", `/v1/preview/rollout-tasks/${existing.taskId}/outcome?lease_token=${existing.leaseToken}`],
+  } as const satisfies Readonly<Record<RequestKind, readonly ["POST" | "PUT" | "DELETE", string]>>;
   let number = 0;
   for (const kind of Object.keys(SAMPLES) as RequestKind[]) {
     const [method, path] = routes[kind];

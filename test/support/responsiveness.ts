@@ -90,7 +90,15 @@ export class Watch {
     const { url: dataUrl } = await post(`/v1/preview/artifacts/${id}/commit`);
     const { id: sessionId } = await post("/v1/preview/sessions", { model: "whetstone-tiny" });
     const { key: sessionKey } = await post("/v1/preview/sessions", { model: "whetstone-tiny" });
-    return { modelId, dataUrl, sessionId, sessionKey };
+    const environment = { environment: "largest", environment_hash: "1".repeat(64) };
+    const { id: planId } = await post("/v1/preview/rollout-plans", { ...environment, policy: "whetstone-tiny", group_size: 1, seed: 0 });
+    await post(`/v1/preview/rollout-plans/${planId}/groups`, { groups: [{ group: 0, scenario: 0 }] });
+    const leased = await post("/v1/preview/rollout-tasks/lease", {
+      worker: "test",
+      environments: [{ name: "largest", hash: "1".repeat(64) }],
+    });
+    const [{ id: taskId, lease_token: leaseToken }] = leased.data;
+    return { modelId, dataUrl, sessionId, sessionKey, planId, taskId, leaseToken };
   }
 
   async close(): Promise<void> {

@@ -20,6 +20,7 @@ export * from "./key.ts";
 export * from "./messages.ts";
 export * from "./model.ts";
 export * from "./responses.ts";
+export * from "./rollout-plan.ts";
 export * from "./tokens.ts";
 export * from "./session.ts";
 export * from "./training-job.ts";

@@ -6,7 +6,8 @@
 
 import { z } from "zod";
 import { uuid } from "./common.ts";
-import { trajectoryGroup } from "./trajectory.ts";
+import { storedRollout } from "./rollout-plan.ts";
+import { trajectory, trajectoryGroup } from "./trajectory.ts";
 
 /** Schema of {@link RlConfig}. */
 export const rlConfig = z.strictObject({
@@ -114,12 +115,20 @@ export const rlConfig = z.strictObject({
  */
 export type RlConfig = z.infer<typeof rlConfig>;
 
+/** Schema of {@link RlJobGroup}. */
+export const rlJobGroup = trajectoryGroup.extend({
+  /** Completed rollouts, sent whole or (extension) named by the rollout task that stored them. */
+  trajectories: z.array(z.union([storedRollout, trajectory])),
+});
+/** Group of an RL job: a group of trajectories of which some or all are stored by the service already. @interface */
+export type RlJobGroup = z.infer<typeof rlJobGroup>;
+
 /** Schema of {@link CreateRlJobRequest}. */
 export const createRlJobRequest = z.strictObject({
   /** UUID of the model to train. */
   model_id: uuid,
   /** Batch of the optimizer step; advantages are computed within each group. */
-  trajectory_groups: z.array(trajectoryGroup).min(1),
+  trajectory_groups: z.array(rlJobGroup).min(1),
   /** Settings of the step. @default null, the defaults of all settings */
   experimental_config: rlConfig.nullish(),
 });

@@ -26,6 +26,7 @@ export const FLAGS = {
   replacements: "replacements",
   seed: "seed",
   concurrency: "concurrency",
+  workers: "workers",
   chatTemplateKwargs: "chatTemplateKwargs",
 } as const;
 
@@ -60,6 +61,7 @@ export function addSettings(command: Command): Command {
       0,
     )
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
+    .option("--workers", "leave the rollouts to workers, see `whetstone worker`")
     .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
     .option("--config <file>", "JSON file with settings; flags and --set override it")
     .option("--set <name=value>", "any setting, such as train.klPenaltyCoef=0.02; can be given again", parseSetting);
@@ -78,7 +80,7 @@ function flagValues(command: Command): Map<string, { readonly flag: string; read
     if (!(key in FLAGS) || command.getOptionValueSource(key) !== "cli") return [];
     const value: unknown = command.getOptionValue(key);
     // `--curriculum` without a number: the settings of the curriculum keep their defaults.
-    const [name, setting] = value === true ? ["curriculum", {}] : [FLAGS[key as keyof typeof FLAGS], value];
+    const [name, setting] = key === "curriculum" && value === true ? ["curriculum", {}] : [FLAGS[key as keyof typeof FLAGS], value];
     return [[name, { flag: option.long ?? key, value: setting }] as const];
   });
   return new Map(given);

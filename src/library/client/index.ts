@@ -29,6 +29,23 @@ export {
 export type { ListModelsOptions, Models } from "./models.ts";
 export type { ListOptions } from "./pages.ts";
 export type { BatchFinding, ExamineOptions, FollowOptions } from "./ports.ts";
+export type {
+  CreateRolloutPlanOptions,
+  ExtendedLeasesInfo,
+  ExtendLeasesOptions,
+  FinishedRolloutsPage,
+  FinishedRolloutsOptions,
+  LeasedRolloutInfo,
+  LeasedRolloutsPage,
+  LeaseRolloutsOptions,
+  ListRolloutPlansOptions,
+  RolloutGroupInput,
+  RolloutLease,
+  RolloutPlanInfo,
+  RolloutPlans,
+  RolloutTaskInfo,
+  WorkerEnvironment,
+} from "./rollout-plans.ts";
 export { Service } from "./service.ts";
 export type {
   CreateSessionOptions,

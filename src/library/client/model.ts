@@ -4,6 +4,7 @@ import {
   rlConfig,
   type ChatCompletion,
   type ChatCompletionRequest,
+  type CreateRlJobRequest,
   type LoraConfig,
   type RlConfig,
   type TrajectoryGroup as WireTrajectoryGroup,
@@ -57,9 +58,30 @@ export interface ModelPolicy {
   ): Promise<ChatCompletion>;
 }
 
+/**
+ * Returns a model that the service samples as a policy.
+ *
+ * @param id - Value of a request's `model` field.
+ * @param step - Step of the checkpoint; null for a base model.
+ * @internal
+ */
+export function servedPolicy<Step extends number | null>(
+  { chat: { completions } }: Pick<Service, "chat">,
+  id: string,
+  step: Step,
+): Omit<ModelPolicy, "step"> & { readonly step: Step } {
+  return {
+    id,
+    step,
+    handsOver: true,
+    complete: (request, { signal, onRateLimit } = {}) =>
+      completions.create({ ...request, model: id, stream: false }, { signal, onRateLimit }),
+  };
+}
+
 /** Batch and settings of an RL job in the wire's form, with the warnings of its examination. */
 interface ExaminedBatch {
-  readonly wireGroups: WireTrajectoryGroup[];
+  readonly wireGroups: CreateRlJobRequest["trajectory_groups"];
   readonly experimental: RlConfig;
   readonly warnings: readonly BatchFinding[];
 }
@@ -165,14 +187,7 @@ export class Model implements ModelInfo {
     if (!Number.isInteger(sampledStep) || sampledStep < 0) refuse("step", "an integer of at least 0", sampledStep);
     if (step !== undefined) await this.#requireCheckpoint(step, options);
     const id = `${this.#service.modelPrefix}${this.entity}/${this.project}/${this.name}:step${sampledStep}`;
-    const { completions } = this.#service.chat;
-    return {
-      id,
-      step: sampledStep,
-      handsOver: true,
-      complete: (request, { signal, onRateLimit } = {}) =>
-        completions.create({ ...request, model: id, stream: false }, { signal, onRateLimit }),
-    };
+    return servedPolicy(this.#service, id, sampledStep);
   }
 
   /**
@@ -221,7 +236,10 @@ export class Model implements ModelInfo {
    * @param wireGroups - Groups in the wire's form; not modified, so that repeated requests can share them.
    * @internal
    */
-  trainExamined(wireGroups: WireTrajectoryGroup[], { signal, timeoutMs, idempotencyKey, ...config }: TrainOptions): Promise<Job> {
+  trainExamined(
+    wireGroups: CreateRlJobRequest["trajectory_groups"],
+    { signal, timeoutMs, idempotencyKey, ...config }: TrainOptions,
+  ): Promise<Job> {
     const experimental = optionsToWire(rlConfig, config);
     return this.#startRl({ wireGroups, experimental, warnings: [] }, { signal, timeoutMs, idempotencyKey });
   }

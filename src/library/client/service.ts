@@ -8,6 +8,7 @@ import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
 import { keysResource, type Keys } from "./keys.ts";
 import { modelsResource, type Models } from "./models.ts";
 import type { BatchFinding, ClientPorts, ExamineOptions, FollowOptions } from "./ports.ts";
+import { rolloutPlansResource, type RolloutPlans } from "./rollout-plans.ts";
 import { sessionsResource, type Sessions } from "./sessions.ts";
 import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
 import type { Transport } from "./transport.ts";
@@ -59,6 +60,8 @@ export class Service {
   readonly sessions: Sessions;
   /** API keys with scopes, for a service that several people or teams share. */
   readonly keys: Keys;
+  /** Plans of rollouts that workers play. */
+  readonly rolloutPlans: RolloutPlans;
   /** Extensions of the service detected so far. */
   readonly features: ServiceFeatures = { jobEvents: undefined, idempotencyKeys: undefined };
   readonly #api: Api;
@@ -87,6 +90,7 @@ export class Service {
     this.artifacts = artifactsResource(this.#api);
     this.sessions = sessionsResource(this.#api);
     this.keys = keysResource(this.#api);
+    this.rolloutPlans = rolloutPlansResource(this.#api);
     this.models = modelsResource(this.#api, this);
   }
 

@@ -36,9 +36,17 @@ export interface Environment<S> {
   readonly groupRewards: readonly GroupReward<S>[];
   /** Returns the right answer, for `validate`: the text of the last assistant turn, or the messages after the prompt. */
   readonly gold?: ((scenario: S) => string | readonly RequestMessage[]) | undefined;
+  /**
+   * File that defines the environment, as a path or URL: `import.meta.url`. Its content hash identifies the version of the environment for
+   * workers; see `contentHash`. @default unknown; the commands use the file that they load
+   */
+  readonly source?: string | undefined;
   /** Returns a stable id of a scenario. @default its string `id`, else the first 16 hex digits of the SHA-256 of its JSON */
   readonly scenarioId?: ((scenario: S) => string) | undefined;
 }
+
+/** Environment with scenarios of any type. It receives only its own scenarios. */
+export type AnyEnvironment = Omit<Environment<never>, "scenarios"> & Pick<Environment<unknown>, "scenarios">;
 
 /** Input of {@link defineEnvironment}: as {@link Environment}, except that rewards may also be plain named functions. */
 export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards" | "groupRewards"> {
@@ -84,17 +92,21 @@ export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards"
  * ```
  */
 export function defineEnvironment<S>(definition: EnvironmentDefinition<S>): Environment<S> {
-  const { name, scenarios, rollout, gold, scenarioId } = definition;
+  const { name, scenarios, rollout, gold, scenarioId, source } = definition;
   if (typeof name !== "string" || name.trim() === "") throw new ConfigError("Expected an environment to have a `name`", { param: "name" });
   checkScenarios(name, scenarios);
   checkFunction(name, "rollout", rollout);
   if (gold !== undefined) checkFunction(name, "gold", gold);
   if (scenarioId !== undefined) checkFunction(name, "scenarioId", scenarioId);
+  if (source !== undefined && (typeof source !== "string" || source === ""))
+    throw new ConfigError(`Expected \`source\` of environment \`${name}\` to be a path or URL, such as \`import.meta.url\``, {
+      param: "source",
+    });
   const owner = `environment \`${name}\``;
   const rewards = normalizedRewards<S>(definition.rewards ?? [], owner);
   const names = rewards.map((reward) => reward.name);
   const groupRewards = normalizedGroupRewards<S>(definition.groupRewards ?? [], owner, names);
-  return Object.freeze({ name, scenarios, rollout, rewards, groupRewards, gold, scenarioId });
+  return Object.freeze({ name, scenarios, rollout, rewards, groupRewards, gold, scenarioId, ...(source === undefined ? {} : { source }) });
 }
 
 function checkScenarios(name: string, scenarios: unknown): void {

@@ -1,6 +1,7 @@
 /** Environments: a task's scenarios, rollout and rewards, as input of training, evaluation, validation and rescoring. */
+export { contentHash } from "./content-hash.ts";
 export { defineEnvironment } from "./environment.ts";
-export type { Environment, EnvironmentContext, EnvironmentDefinition, ScenarioSource } from "./environment.ts";
+export type { AnyEnvironment, Environment, EnvironmentContext, EnvironmentDefinition, ScenarioSource } from "./environment.ts";
 export { evaluate, type EvaluateOptions, type Evaluation } from "./evaluate.ts";
 export { processRollout, type ProcessRolloutOptions } from "./process-rollout.ts";
 export { rescore, type RescoreOptions } from "./rescore.ts";
@@ -31,3 +32,5 @@ export type {
 } from "../../base/trajectory/scoring.ts";
 export { validate } from "./validate.ts";
 export type { GoldScore, ValidateOptions, Validation, ValidationCode, ValidationFinding } from "./validate.ts";
+export { runWorker } from "./worker/worker.ts";
+export type { WorkerEvent, WorkerOptions, WorkerResult } from "./worker/options.ts";

@@ -32,21 +32,31 @@ type AttemptResult = { readonly trajectory: Trajectory } | AttemptFailure;
 /** Attempt of a rollout with the seed of the rollout. */
 type Attempt = RolloutId & { readonly seed: number };
 
-/** Settings shared by all rollouts of a run. */
-export interface AttemptsInit<S> {
-  readonly rollout: Rollout<S>;
-  readonly options: Pick<GatherOptions, "policy" | "temperature" | "chatTemplateKwargs" | "timeoutMs" | "retries" | "replacements">;
+/** Player of single rollouts: in this process, or on workers. */
+export interface Player<S> {
+  /** Plays one rollout, with its retries and replacements. `group` and `index` determine its seed. */
+  play(scenario: S, group: number, index: number): Promise<Outcome>;
+}
+
+/** Settings of a run that every {@link Player} has. */
+export interface PlayerInit {
   readonly groupSize: number;
   /** Seed of the run. */
   readonly seed: number;
-  readonly rateLimiter: RateLimiter;
   /** Signal of the run. */
   readonly signal: AbortSignal;
   readonly onEvent: (event: RolloutStartEvent | RolloutRetryEvent | RolloutReplaceEvent) => void;
 }
 
+/** Settings shared by all rollouts of a run. */
+export interface AttemptsInit<S> extends PlayerInit {
+  readonly rollout: Rollout<S>;
+  readonly options: Pick<GatherOptions, "policy" | "temperature" | "chatTemplateKwargs" | "timeoutMs" | "retries" | "replacements">;
+  readonly rateLimiter: RateLimiter;
+}
+
 /** Runner of single rollouts: retries a failed rollout, then replaces it by a rollout with another seed, as far as the options allow. */
-export class Attempts<S> {
+export class Attempts<S> implements Player<S> {
   readonly #init: AttemptsInit<S>;
   /**
    * Signals of the running attempts. One listener on the run's signal serves all of them, because adding a listener walks over the existing

@@ -84,7 +84,16 @@ export async function gatherGroups<S>(
 export function streamTrajectoryGroups<S>(
   scenarios: Iterable<S>,
   rollout: Rollout<S>,
-  { maxUnread = DEFAULT_MAX_UNREAD, ...options }: StreamOptions<S> = {},
+  options: StreamOptions<S> = {},
+): AsyncIterable<TrajectoryGroup> {
+  return streamGroups(scenarios, rollout, options);
+}
+
+/** Runs {@link streamTrajectoryGroups} with the internal options of the runner. */
+export function streamGroups<S>(
+  scenarios: Iterable<S>,
+  rollout: Rollout<S>,
+  { maxUnread = DEFAULT_MAX_UNREAD, ...options }: StreamOptions<S> & Pick<RolloutsOptions<S>, "createPlayer">,
 ): AsyncIterable<TrajectoryGroup> {
   checkInteger("maxUnread", maxUnread, 1);
   return {

@@ -5,7 +5,7 @@ import { completionTokens } from "../../base/trajectory/statistics.ts";
 import { linkAbort, type LinkedAbort } from "../../base/util/abort.ts";
 import { deferred } from "../../base/util/deferred.ts";
 import { getOrInsert } from "../../base/util/values.ts";
-import { Attempts, type Outcome } from "./attempts.ts";
+import { Attempts, type Outcome, type Player, type PlayerInit } from "./attempts.ts";
 import { checkGatherOptions } from "./check-options.ts";
 import { TooManyExceptionsError } from "./errors.ts";
 import type { RolloutEvent } from "./events.ts";
@@ -19,6 +19,8 @@ import { randomSeed } from "./seed.ts";
 export interface RolloutsOptions<S> extends GatherOptions<S> {
   /** Title of the progress display. @default "rollouts" */
   readonly title?: string | undefined;
+  /** Creates the player of the rollouts. @default plays them in this process */
+  readonly createPlayer?: ((init: PlayerInit) => Player<S>) | undefined;
   /**
    * Called when a group ends; `position` is the position of its scenario in the list. The group's last rollout occupies its slot until the
    * result resolves, so a slow consumer slows the run.
@@ -59,7 +61,7 @@ class Run<S> {
   readonly #Queue: typeof PQueue;
   readonly #queue: PQueue;
   readonly #rateLimiter: RateLimiter;
-  readonly #attempts: Attempts<S>;
+  readonly #player: Player<S>;
   readonly #display: RolloutDisplay;
   /**
    * Unfinished groups by position, from the start of the first rollout until the group is passed on; finished groups use no memory here.
@@ -85,8 +87,8 @@ class Run<S> {
     const onEvent = (event: RolloutEvent) => this.#report(event);
     this.#rateLimiter = new RateLimiter(this.#queue, onEvent);
     const { signal } = this.#link;
-    const settings = { seed: this.#seed, groupSize: this.#groupSize, rateLimiter: this.#rateLimiter };
-    this.#attempts = new Attempts({ rollout, options, ...settings, signal, onEvent });
+    const init = { seed: this.#seed, groupSize: this.#groupSize, signal, onEvent };
+    this.#player = options.createPlayer?.(init) ?? new Attempts({ ...init, rollout, options, rateLimiter: this.#rateLimiter });
     signal.addEventListener("abort", () => this.#rateLimiter.dispose(), { once: true });
     this.#display = new RolloutDisplay(options.title ?? "rollouts", this.#total, options.progress);
   }
@@ -163,7 +165,7 @@ class Run<S> {
       const group = this.#indexOf(position);
       this.#running++;
       this.#display.update(this.#progress());
-      const outcome = await this.#attempts.play(this.#scenarios[position] as S, group, index).finally(() => this.#running--);
+      const outcome = await this.#player.play(this.#scenarios[position] as S, group, index).finally(() => this.#running--);
       if (signal.aborted) return;
       open.outcomes[index] = outcome;
       open.left--;

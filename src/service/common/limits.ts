@@ -6,6 +6,10 @@ export interface ServiceLimits {
   readonly maxBodiesBytes: number;
   /** Max bytes of one file of an artifact. @default 1 GiB */
   readonly maxArtifactFileBytes: number;
+  /** Max tasks of a rollout plan. @default 1 000 000 */
+  readonly maxRolloutTasks: number;
+  /** Max bytes of the outcomes of a rollout plan. @default 16 GiB */
+  readonly maxRolloutBytes: number;
   /** Max unused policies that stay loaded for sampling. @default 4 */
   readonly maxIdlePolicies: number;
   /** Max trained models that stay loaded between jobs. @default 2 */
@@ -35,6 +39,8 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   maxBodyBytes: 64 * 1024 * 1024,
   maxBodiesBytes: 128 * 1024 * 1024,
   maxArtifactFileBytes: 1024 * 1024 * 1024,
+  maxRolloutTasks: 1_000_000,
+  maxRolloutBytes: 16 * 1024 * 1024 * 1024,
   maxIdlePolicies: 4,
   maxWarmModels: 2,
   commitEverySteps: 50,

@@ -46,16 +46,21 @@ export function sizeOf(path: string): Promise<number> {
   );
 }
 
-/** Writes a file that is either complete or absent, even after a power failure. Replaces an existing file. */
+/**
+ * Writes a file that is either complete or absent, even after a power failure. Replaces an existing file.
+ *
+ * @param contents - Text, bytes, or bytes in pieces, which are written one after the other.
+ */
 export async function writeDurably(
   path: string,
-  contents: string | Uint8Array,
+  contents: string | Uint8Array | Iterable<Uint8Array>,
   { mode = 0o600 }: { readonly mode?: number | undefined } = {},
 ): Promise<void> {
   const temporary = temporaryName(path);
   try {
     await closing(await open(temporary, "wx", mode), async (file) => {
-      await file.writeFile(contents);
+      const pieces = typeof contents === "string" || contents instanceof Uint8Array ? [contents] : contents;
+      for (const piece of pieces) await file.writeFile(piece);
       await file.sync();
     });
     await rename(temporary, path);

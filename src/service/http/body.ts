@@ -25,13 +25,16 @@ function tooLargeError(maxBytes: number): TooLargeError {
   return new TooLargeError(`Expected a body of at most ${maxBytes} bytes. Send less at once, or raise the service's limit`);
 }
 
+/** Path of the outcome of a rollout task. */
+const OUTCOME_PATH = /^\/v1\/preview\/rollout-tasks\/[^/]+\/outcome$/u;
+
 /**
  * Returns the max length in bytes of a body sent to `path`.
  *
  * @param maxBodyBytes - Limit of the service for every JSON body.
  */
 export function maxBytesOf(path: string, maxBodyBytes: number): number {
-  if (path.startsWith("/v1/preview/training-jobs")) return maxBodyBytes;
+  if (path.startsWith("/v1/preview/training-jobs") || OUTCOME_PATH.test(path)) return maxBodyBytes;
   const { chat, model } = REQUEST_LIMITS;
   return Math.min(maxBodyBytes, (isChatPath(path) ? chat : model).body.bytes);
 }

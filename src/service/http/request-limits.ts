@@ -169,6 +169,29 @@ export const REQUEST_LIMITS = {
   key: { body: SMALL_BODY, fields: {} },
   keyRotation: { body: SMALL_BODY, fields: {} },
   sessionFinish: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
+  rolloutPlan: {
+    body: SMALL_BODY,
+    fields: {
+      environment: { characters: NAME },
+      policy: { characters: REFERENCE },
+      chat_template_kwargs: { json: 64 * KIB },
+      metadata: { items: 1024, each: 256, json: 64 * KIB },
+    },
+  },
+  rolloutGroups: {
+    body: { ...SMALL_BODY, stringBytes: 256 * KIB },
+    fields: { groups: { items: 1000 }, "groups.*.scenario": { json: 256 * KIB } },
+  },
+  rolloutLease: {
+    body: SMALL_BODY,
+    fields: { worker: { characters: NAME }, environments: { items: 64 }, "environments.*.name": { characters: NAME } },
+  },
+  rolloutHeartbeat: { body: SMALL_BODY, fields: { leases: { items: 10_000 } } },
+  rolloutRelease: { body: SMALL_BODY, fields: { leases: { items: 10_000 } } },
+  rolloutOutcome: {
+    body: { bytes: Infinity, depth: MAX_JSON_DEPTH, values: Infinity, stringBytes: 4 * MIB },
+    fields: { ...under("trajectory", TRAJECTORY_LIMITS), replaced: { items: 1000 } },
+  },
 } as const satisfies Readonly<Record<string, RequestLimit>>;
 
 /** Kind of a request with a JSON body. */

@@ -5,10 +5,12 @@ import { z } from "zod";
 import { ArgumentError } from "../../base/errors.ts";
 import {
   addBaseModelRequest,
+  addRolloutGroupsRequest,
   createArtifactRequest,
   createKeyRequest,
   createFineTuningJobRequest,
   createModelRequest,
+  createRolloutPlanRequest,
   createSessionRequest,
   fineTuningMethod,
   finishSessionRequest,
@@ -20,6 +22,10 @@ import {
   createPreferenceJobRequest,
   createSftJobRequest,
   deleteCheckpointsRequest,
+  extendLeasesRequest,
+  leaseRolloutsRequest,
+  releaseLeasesRequest,
+  rolloutOutcome,
   trajectoryGroup,
   validateGraderRequest,
 } from "../../base/schema/index.ts";
@@ -59,6 +65,13 @@ const SCHEMAS = {
   sessionFinish: finishSessionRequest,
   key: createKeyRequest,
   keyRotation: rotateKeyRequest,
+  rolloutPlan: createRolloutPlanRequest,
+  rolloutGroups: addRolloutGroupsRequest,
+  rolloutLease: leaseRolloutsRequest,
+  rolloutHeartbeat: extendLeasesRequest,
+  rolloutRelease: releaseLeasesRequest,
+  // The trajectory is validated by `checkOutcome`, several times faster.
+  rolloutOutcome: rolloutOutcome.extend({ trajectory: z.unknown().optional() }),
 } as const satisfies Readonly<Record<Exclude<RequestKind, "chat">, z.ZodType>>;
 
 /** Kind of a request with a single schema for its complete body. */

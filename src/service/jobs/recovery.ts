@@ -160,9 +160,10 @@ async function sweepTokens({ store, directory, quarantine }: Sweep): Promise<voi
   for (const name of await entriesOf(directory.tokens)) if (!jobs.has(name)) await quarantine.add(join(directory.tokens, name));
 }
 
-/** Quarantines blobs that no artifact file references. */
+/** Quarantines blobs that no artifact file and no outcome of a rollout references. */
 async function sweepBlobs({ store, quarantine }: Sweep, blobs: BlobStore): Promise<void> {
   const rows = await store.selectFrom("artifact_files").select("sha256").distinct().execute();
-  const referenced = new Set(rows.map(({ sha256 }) => sha256));
+  const outcomes = await store.selectFrom("rollout_tasks").select("outcome_sha256").distinct().execute();
+  const referenced = new Set<string | null>([...rows.map(({ sha256 }) => sha256), ...outcomes.map(({ outcome_sha256: sha256 }) => sha256)]);
   for (const { name, path } of await blobs.list()) if (!referenced.has(name)) await quarantine.add(path);
 }

@@ -21,6 +21,8 @@ const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; r
   job_id: { description: "Identifier of a training job.", schema: uuid },
   session_id: { description: "Identifier of a session.", schema: uuid },
   key_id: { description: "Identifier of an API key.", schema: uuid },
+  plan_id: { description: "Identifier of a rollout plan.", schema: uuid },
+  task_id: { description: "Identifier of a rollout task.", schema: uuid },
   artifact_id: { description: "Identifier of an artifact version.", schema: uuid },
   file_id: { description: "Identifier of a file.", schema: { type: "string" } },
   fine_tuning_job_id: { description: "Identifier of a fine-tuning job.", schema: { type: "string" } },

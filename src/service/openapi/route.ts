@@ -8,7 +8,17 @@ import type { ErrorStatus } from "../http/errors.ts";
 import { principalOf, type Principal } from "../http/principal.ts";
 
 /** Tags of the document, in order. */
-export const TAGS = ["Chat", "Sessions", "Models", "Checkpoints", "Training jobs", "Artifacts", "Fine-tuning", "Service"] as const;
+export const TAGS = [
+  "Chat",
+  "Sessions",
+  "Rollouts",
+  "Models",
+  "Checkpoints",
+  "Training jobs",
+  "Artifacts",
+  "Fine-tuning",
+  "Service",
+] as const;
 
 /** Contents of a body: a schema for JSON, or unstructured text or bytes. */
 export type Contents = z.ZodType | "text" | "binary";

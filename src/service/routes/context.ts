@@ -15,6 +15,7 @@ import type { ServiceLimits } from "../common/limits.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import type { Policies } from "../models/policies.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
+import type { RolloutTasks } from "../rollout-tasks/rollout-tasks.ts";
 import type { StoredSessions } from "../sessions/sessions.ts";
 import type { Store } from "../store/tables.ts";
 import { visibleIn } from "../store/visibility.ts";
@@ -59,6 +60,7 @@ export interface ServiceContext {
   readonly jobChat: Late<JobChats>;
   readonly keys: ApiKeys;
   readonly sessions: StoredSessions;
+  readonly rollouts: RolloutTasks;
   readonly blobs: BlobStore;
   readonly files: StoredFiles;
   readonly tokenizers: TokenizerSource;

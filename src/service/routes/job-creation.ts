@@ -10,6 +10,7 @@ import { removeJobFiles } from "../training-data/job-files.ts";
 import type { PreferenceJobConfig, RlJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import { checkPreferenceData, checkSftData, type RequestedData } from "../jobs/check-examples.ts";
 import { referenceCheckpoint } from "../jobs/preference-reference.ts";
+import { rolloutFiles } from "../rollout-tasks/stored-rollouts.ts";
 import { parseArtifactUrl, pathOf } from "../common/names.ts";
 import type { OpenRlRequest } from "../training-data/data-work.ts";
 import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
@@ -36,7 +37,8 @@ export async function prepareRl(context: ServiceContext, { head, accept }: OpenR
   await bases.requireUsable(model.base_model);
   const base = await engine.describeBase(model.base_model);
   const id = randomUUID();
-  const { warnings, digests } = await accept({ directory, jobId: id, config, base });
+  const rollouts = await rolloutFiles(context, head.storedRollouts);
+  const { warnings, digests } = await accept({ directory, jobId: id, config, base, rollouts });
   return {
     async commit(transaction) {
       await requireStart(transaction, await getModel(transaction, model.id));

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
 import type { ArtifactQuery } from "../../base/schema/index.ts";
+import { hasOutcome } from "./rollout-tasks.ts";
 import { artifactUrl, pathOf, type QualifiedName } from "../common/names.ts";
 import { pageOf, requireCursor, type RowPage } from "./paging.ts";
 import { entityFor } from "./visibility.ts";
@@ -62,10 +63,10 @@ export async function getArtifactByName(
   return withFiles(store, row);
 }
 
-/** Whether a file of any version has the content with this digest. */
+/** Whether a file of any version, or the outcome of any rollout task, has the content with this digest. */
 export async function isBlobReferenced(store: Store, sha256: string): Promise<boolean> {
-  const row = await store.selectFrom("artifact_files").select("sha256").where("sha256", "=", sha256).limit(1).executeTakeFirst();
-  return row !== undefined;
+  const file = await store.selectFrom("artifact_files").select("sha256").where("sha256", "=", sha256).limit(1).executeTakeFirst();
+  return file !== undefined || (await hasOutcome(store, sha256));
 }
 
 /** Artifact version with the number and size of its files. */

@@ -17,6 +17,9 @@ export interface Tables {
   checkpoint_aliases: CheckpointAliasRow;
   fine_tuning_jobs: FineTuningJobRow;
   api_keys: ApiKeyRow;
+  rollout_plans: RolloutPlanRow;
+  rollout_groups: RolloutGroupRow;
+  rollout_tasks: RolloutTaskRow;
 }
 
 /** Database connection, or a transaction on it. */
@@ -271,4 +274,61 @@ export interface ApiKeyRow {
   expires_at: string | null;
   revoked_at: string | null;
   last_used_at: string | null;
+}
+
+/** Plan of rollouts that workers play. */
+export interface RolloutPlanRow {
+  id: string;
+  /** Entity of the plan's model; tasks have the same. */
+  entity: string;
+  environment: string;
+  /** SHA-256 of the environment's sources, hexadecimal. */
+  environment_hash: string;
+  model_id: string | null;
+  /** Further settings of the rollouts as JSON, see `rollout-tasks/plan-settings.ts`. */
+  settings: string;
+  metadata: string;
+  group_size: number;
+  max_leases: number;
+  /** `deleted`: invisible, its rows and outcomes are being removed. */
+  status: "open" | "cancelled" | "deleted";
+  tasks: number;
+  /** Number of finished tasks, and the `finished_seq` of the last one. */
+  finished: number;
+  failed: number;
+  outcome_bytes: number;
+  created_at: string;
+  expires_at: string;
+}
+
+/** Scenario of a plan. */
+export interface RolloutGroupRow {
+  plan_id: string;
+  group_index: number;
+  scenario: string;
+}
+
+/** Rollout of a plan. Of a cancelled plan, tasks keep their state. */
+export interface RolloutTaskRow {
+  id: string;
+  plan_id: string;
+  entity: string;
+  /** Model of the plan. */
+  model_id: string | null;
+  /** Position in the plan; tasks are leased in this order. */
+  seq: number;
+  group_index: number;
+  rollout_index: number;
+  state: "pending" | "leased" | "done" | "failed";
+  leases: number;
+  worker: string | null;
+  /** Token of the current or last lease. After an expiry, the task keeps it until the next lease; null after a release. */
+  lease_token: string | null;
+  lease_until: string | null;
+  /** Position in the order in which the plan's tasks finished, from 1. */
+  finished_seq: number | null;
+  /** Failure of a task without an outcome; null otherwise. */
+  error_message: string | null;
+  outcome_sha256: string | null;
+  outcome_bytes: number | null;
 }

@@ -41,13 +41,15 @@ export const ALL_ROWS: Visibility = { entity: null, modelId: null };
 
 /**
  * Tables with a column `entity`, and their column with the id of a model. Rows of other tables belong to a row of these tables, through
- * which they are found: checkpoints and aliases to a model, events to a job, files to an artifact, turns to a session.
+ * which they are found: checkpoints and aliases to a model, events to a job, files to an artifact, turns to a session, groups to a rollout plan.
  */
 const RESTRICTED: { readonly [Name in keyof Tables]?: { readonly model: (keyof Tables[Name] & string) | null } } = {
   models: { model: "id" },
   jobs: { model: "model_id" },
   sessions: { model: "model_id" },
   artifacts: { model: null },
+  rollout_plans: { model: "model_id" },
+  rollout_tasks: { model: "model_id" },
   files: { model: null },
   api_keys: { model: "model_id" },
 };

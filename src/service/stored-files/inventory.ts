@@ -96,6 +96,11 @@ export async function* eachStoredFile(
   for await (const rows of pages((after) => files.where("sha256", ">", after).execute(), "sha256"))
     for (const { sha256, size_bytes, path, ...artifact } of rows)
       yield { path: storedBlob(sha256), digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` };
+  const outcomes = store.selectFrom("rollout_tasks").selectAll().where("outcome_sha256", "is not", null).orderBy("id").limit(PAGE_ROWS);
+  for await (const rows of pages((after) => outcomes.where("id", ">", after).execute(), "id"))
+    for (const { id, outcome_sha256: sha256, outcome_bytes: bytes } of rows)
+      if (sha256 !== null)
+        yield { path: storedBlob(sha256), digest: { sha256, size_bytes: bytes ?? 0 }, subject: `outcome of rollout task '${id}'` };
   for (const { name, folder, commit, digests } of await unlessDamaged(recordedSnapshots(join(directory.root, HUB)))) {
     for (const [file, digest] of Object.entries(digests)) {
       yield { path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` };

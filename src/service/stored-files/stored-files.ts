@@ -132,8 +132,12 @@ export function createStoredFiles({ store, directory, logger }: StoredFilesConte
      * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
      */
     async blobPath(artifact: ArtifactRow, { path, sha256, size_bytes }: ArtifactFileRow): Promise<string> {
-      const storedPath = storedBlob(sha256);
-      await verifier.check({ root: directory.root, storedPath }, { sha256, size_bytes }, subjectOf(artifact, path));
+      return this.contentsPath({ sha256, size_bytes }, subjectOf(artifact, path));
+    },
+    /** Returns the path of a verified blob. @throws DataCorruptedError `E_DATA_CORRUPTED` naming `subject`. */
+    async contentsPath(digest: FileDigest, subject: string): Promise<string> {
+      const storedPath = storedBlob(digest.sha256);
+      await verifier.check({ root: directory.root, storedPath }, digest, subject);
       return join(directory.root, storedPath);
     },
     /**
@@ -141,9 +145,13 @@ export function createStoredFiles({ store, directory, logger }: StoredFilesConte
      *
      * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
      */
-    async openBlob(artifact: ArtifactRow, row: ArtifactFileRow): Promise<Readable> {
-      await this.blobPath(artifact, row);
-      const { file, pieces } = await open(storedBlob(row.sha256), row, subjectOf(artifact, row.path));
+    async openBlob(artifact: ArtifactRow, { path, sha256, size_bytes }: ArtifactFileRow): Promise<Readable> {
+      return this.openContents({ sha256, size_bytes }, subjectOf(artifact, path));
+    },
+    /** Opens a blob as {@link openBlob} does. @throws DataCorruptedError `E_DATA_CORRUPTED` naming `subject`. */
+    async openContents(digest: FileDigest, subject: string): Promise<Readable> {
+      await this.contentsPath(digest, subject);
+      const { file, pieces } = await open(storedBlob(digest.sha256), digest, subject);
       return Readable.from(pieces, { objectMode: false }).once("close", () => void file.close());
     },
     /**

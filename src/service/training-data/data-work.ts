@@ -11,7 +11,17 @@ import type { TaskThread, WorkPool } from "../work/pool.ts";
 import { exampleBytes, readExampleData, type ExampleData, type ExampleSource } from "./example-data.ts";
 import { groupsBytes } from "./job-files.ts";
 import { unpackExamples } from "./packed-examples.ts";
-import { acceptGroups, batchBuffers, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
+import {
+  acceptGroups,
+  batchBuffers,
+  batchOf,
+  checkOutcome,
+  readRlRequest,
+  type AcceptedGroups,
+  type CheckedOutcome,
+  type RlHead,
+  type RlJobPlan,
+} from "./rl-request.ts";
 import type { DataTasks } from "./tasks.ts";
 
 /** Parsed RL request. Its groups stay on the thread that parsed them. */
@@ -21,6 +31,8 @@ export interface OpenRlRequest {
   readonly accept: (plan: RlJobPlan) => Promise<Omit<AcceptedGroups, "batch">>;
 }
 
+/** Key of a stored rollout in an RL request. The trajectories of a small request with this key may be large. */
+const STORED = '"stored_rollout"';
 /** Max bytes of batches kept between the acceptance of their jobs and the start. */
 const BATCH_BYTES = 64 * 1024 * 1024;
 
@@ -42,7 +54,7 @@ export class DataWork {
 
   /** Parses the body of an RL job and calls `use` with the result. Transfers the buffer of `bytes`. */
   async withRlRequest<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    if (bytes.length <= SMALL_JSON_BYTES) {
+    if (bytes.length <= SMALL_JSON_BYTES && !Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(STORED)) {
       const { head, groups } = await readRlRequest(bytes);
       return use({ head, accept: async (plan) => this.#keep(plan, await acceptGroups(groups, plan, this.#tokenizers.source)) });
     }
@@ -75,7 +87,7 @@ export class DataWork {
   }
 
   /** Returns the training batch of an accepted job, once without reading the job's file; see `batchOf`. */
-  async rlBatch(plan: RlJobPlan, signal: AbortSignal): Promise<RlBatch> {
+  async rlBatch(plan: Omit<RlJobPlan, "rollouts">, signal: AbortSignal): Promise<RlBatch> {
     const kept = this.#batches.peek(plan.jobId);
     this.#batches.delete(plan.jobId);
     if (kept !== undefined) return kept;
@@ -84,6 +96,13 @@ export class DataWork {
       await this.#tokenizers.share(thread, plan.base.directory);
       return thread.run("rlBatch", plan, { signal });
     }, signal);
+  }
+
+  /** Validates the outcome of a rollout task; see `checkOutcome` of `rl-request.ts`. Transfers the buffer of `bytes`. */
+  async checkOutcome(bytes: Uint8Array): Promise<CheckedOutcome> {
+    if (bytes.length <= SMALL_JSON_BYTES) return checkOutcome(bytes);
+    const own = ownBuffer(bytes);
+    return this.#pool.use((thread: DataThread) => thread.run("checkOutcome", new Uint8Array(own), { transfer: [own] }));
   }
 
   /** Reads training data; see `readExampleData`. */

@@ -1,13 +1,13 @@
 /** Files of an unfinished RL job: its trajectory groups, which are its payload. */
-import { mkdir } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { mkdir, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { DataCorruptedError } from "../../base/errors.ts";
 import type { TrajectoryGroup } from "../../base/schema/index.ts";
-import { readRegularFile } from "../../base/util/regular-file.ts";
-import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
+import { openRegularFile } from "../../base/util/regular-file.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
-import { remove, sizeOf, syncDirectory, writeDurably } from "../disk/files.ts";
-import { digestBytes, type Digests } from "../disk/digests.ts";
+import { closing, remove, sizeOf, syncDirectory, writeDurably } from "../disk/files.ts";
+import { PIECE_BYTES, type Digests, type FileDigest } from "../disk/digests.ts";
 import { jobDirectory, storedGroups } from "../disk/stored-path.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
@@ -15,15 +15,17 @@ import type { JobRow } from "../store/tables.ts";
 /** File with the trajectory groups of an RL job, one group per line. */
 const PAYLOAD = "groups.jsonl";
 
+const LINE_FEED = 0x0a;
+
 /** Writes the groups of an RL job to disk, before the job is accepted, and returns their digest. */
 export async function writeGroups(directory: DataDirectory, jobId: string, groups: readonly TrajectoryGroup[]): Promise<Digests> {
   const path = jobDirectory(directory, jobId);
   try {
     await mkdir(path, { mode: 0o700 });
     await syncDirectory(directory.jobs);
-    const bytes = Buffer.from(await runStepsInSlices(toLines(groups)));
-    await writeDurably(join(path, PAYLOAD), bytes);
-    return { [storedGroups(jobId)]: digestBytes(bytes) };
+    const lines = new GroupLines(groups);
+    await writeDurably(join(path, PAYLOAD), lines);
+    return { [storedGroups(jobId)]: lines.digest() };
   } catch (error) {
     await remove(path);
     throw error;
@@ -51,30 +53,55 @@ export function verifyGroups(files: StoredFiles, job: JobRow): Promise<void> {
  */
 export async function readJobGroups(directory: DataDirectory, jobId: string): Promise<TrajectoryGroup[]> {
   try {
-    return await runStepsInSlices(fromLines(await readRegularFile(join(jobDirectory(directory, jobId), PAYLOAD), { maxBytes: Infinity })));
+    const groups: TrajectoryGroup[] = [];
+    await closing(await openRegularFile(join(jobDirectory(directory, jobId), PAYLOAD)), async (file) => {
+      for await (const line of linesOf(file)) groups.push(JSON.parse(line) as TrajectoryGroup);
+    });
+    return groups;
   } catch (cause) {
     throw new DataCorruptedError(`${subjectOf(jobId)} cannot be read. Send them again as a new job`, { cause });
   }
 }
 
-/** Serializes groups as lines of JSON, one group per step. */
-function* toLines(groups: readonly TrajectoryGroup[]): Steps<string> {
-  let text = "";
-  for (const group of groups) {
-    text += `${JSON.stringify(group)}\n`;
-    yield;
+/** Groups as lines of JSON, serialized one after the other while they are written, because all of them may exceed the length of a string. */
+class GroupLines implements Iterable<Uint8Array> {
+  readonly #groups: readonly TrajectoryGroup[];
+  readonly #hash = createHash("sha256");
+  #sizeBytes = 0;
+
+  constructor(groups: readonly TrajectoryGroup[]) {
+    this.#groups = groups;
   }
-  return text;
+
+  *[Symbol.iterator](): Generator<Uint8Array, void> {
+    for (const group of this.#groups) {
+      const bytes = Buffer.from(`${JSON.stringify(group)}\n`);
+      this.#hash.update(bytes);
+      this.#sizeBytes += bytes.byteLength;
+      yield bytes;
+    }
+  }
+
+  /** Returns the digest of all lines, once they were iterated. */
+  digest(): FileDigest {
+    return { sha256: this.#hash.digest("hex"), size_bytes: this.#sizeBytes };
+  }
 }
 
-/** Parses lines of JSON, one group per step. */
-function* fromLines(text: string): Steps<TrajectoryGroup[]> {
-  const groups: TrajectoryGroup[] = [];
-  for (const line of text.trimEnd().split("\n")) {
-    groups.push(JSON.parse(line) as TrajectoryGroup);
-    yield;
+/** Yields the lines of a file. The event loop runs between two pieces of the file. */
+async function* linesOf(file: FileHandle): AsyncGenerator<string, void> {
+  /** Pieces of the current line. */
+  let parts: Buffer[] = [];
+  for await (const piece of file.createReadStream({ autoClose: false, highWaterMark: PIECE_BYTES }) as AsyncIterable<Buffer>) {
+    let start = 0;
+    for (let end = piece.indexOf(LINE_FEED); end !== -1; end = piece.indexOf(LINE_FEED, start)) {
+      yield Buffer.concat([...parts, piece.subarray(start, end)]).toString("utf8");
+      parts = [];
+      start = end + 1;
+    }
+    if (start < piece.length) parts.push(piece.subarray(start));
   }
-  return groups;
+  if (parts.length > 0) yield Buffer.concat(parts).toString("utf8");
 }
 
 /** Removes the payload and the progress of a finished job. */

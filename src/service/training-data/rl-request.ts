@@ -3,14 +3,16 @@
  * runs.
  */
 import type { BaseModelInfo } from "../../engine/port.ts";
+import { ArgumentError } from "../../base/errors.ts";
 import { checkRlConfig, needsRendering, rlBatchSteps, type RlBatch } from "../../learner/index.ts";
-import { trajectory, type RlConfig, type TrajectoryGroup } from "../../base/schema/index.ts";
+import { rolloutOutcome, trajectory, type RlConfig, type TrajectoryGroup } from "../../base/schema/index.ts";
 import { refuseFatal, type Finding } from "../../base/trajectory/findings.ts";
 import { preflightSteps } from "../../base/trajectory/preflight.ts";
 import { validateTrajectory } from "../../base/trajectory/validate.ts";
 import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import { readJobGroups, writeGroups } from "./job-files.ts";
+import { loadStored, readStoredRollout, storedIds, type RolloutFiles, type SentGroup } from "./stored-rollout.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
 import { readBody, type RlEnvelope } from "../http/requests.ts";
 import type { Digests } from "../disk/digests.ts";
@@ -23,12 +25,14 @@ export interface RlHead {
   readonly config: RlConfig | null;
   /** SHA-256 of the body, hexadecimal. */
   readonly digest: string;
+  /** Rollout tasks with stored trajectories that are part of the groups, in order. */
+  readonly storedRollouts: readonly string[];
 }
 
 /** Complete RL request. */
 export interface RlRequest {
   readonly head: RlHead;
-  readonly groups: readonly TrajectoryGroup[];
+  readonly groups: readonly SentGroup[];
 }
 
 /** Parameters for storing and training the groups of a job. */
@@ -37,6 +41,8 @@ export interface RlJobPlan {
   readonly jobId: string;
   readonly config: RlConfig | null;
   readonly base: BaseModelInfo;
+  /** Files of the stored rollouts; only read when the job is accepted. */
+  readonly rollouts: RolloutFiles;
 }
 
 /** Result of {@link acceptGroups}. */
@@ -47,16 +53,16 @@ export interface AcceptedGroups {
 }
 
 /** Validates the trajectories of an RL request one by one, so that the work can be divided into time slices. */
-function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGroup[]> {
-  const groups: TrajectoryGroup[] = [];
+function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<SentGroup[]> {
+  const groups: SentGroup[] = [];
   for (const [groupIndex, group] of given.entries()) {
-    const trajectories: TrajectoryGroup["trajectories"] = [];
+    const trajectories: SentGroup["trajectories"][number][] = [];
     for (const [index, value] of group.trajectories.entries()) {
-      const read = validateTrajectory(value);
+      const path = ["trajectory_groups", groupIndex, "trajectories", index];
+      const stored = readStoredRollout(value, path);
+      const read = stored === undefined ? validateTrajectory(value) : null;
       // The schema produces the error of an invalid trajectory, with its path in the body.
-      trajectories.push(
-        read.success ? read.data : requireValid(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]),
-      );
+      trajectories.push(stored ?? (read?.success === true ? read.data : requireValid(trajectory, value, path)));
       yield;
     }
     groups.push({ ...group, trajectories });
@@ -68,7 +74,28 @@ function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGrou
 export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
   const { value, digest } = readBody("rl", bytes);
   const groups = await runStepsInSlices(groupsOf(value.trajectory_groups));
-  return { head: { modelId: value.model_id, config: value.experimental_config ?? null, digest }, groups };
+  const head = { modelId: value.model_id, config: value.experimental_config ?? null, digest, storedRollouts: storedIds(groups) };
+  return { head, groups };
+}
+
+/** Result of {@link checkOutcome}. */
+export interface CheckedOutcome {
+  /** The body, unchanged. */
+  readonly bytes: Uint8Array;
+  /** Whether the rollout has failed: it has no trajectory. */
+  readonly isFailure: boolean;
+}
+
+/** Validates the outcome of a rollout task. @throws ArgumentError `E_ARGUMENT` naming the first invalid field. */
+export function checkOutcome(bytes: Uint8Array): CheckedOutcome {
+  const { value } = readBody("rolloutOutcome", bytes);
+  const hasTrajectory = (value.trajectory ?? null) !== null;
+  if (hasTrajectory === ((value.exception ?? null) !== null)) {
+    throw new ArgumentError("Expected an outcome with `trajectory` or `exception`, got both or neither", { param: "trajectory" });
+  }
+  // The schema produces the error of an invalid trajectory.
+  if (hasTrajectory && !validateTrajectory(value.trajectory).success) requireValid(rolloutOutcome, value);
+  return { bytes, isFailure: !hasTrajectory };
 }
 
 /**
@@ -79,10 +106,11 @@ export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
  *   cannot be trained.
  */
 export async function acceptGroups(
-  groups: readonly TrajectoryGroup[],
-  { directory, jobId, config, base }: RlJobPlan,
+  sent: readonly SentGroup[],
+  { directory, jobId, config, base, rollouts }: RlJobPlan,
   tokenizers: TokenizerSource,
 ): Promise<AcceptedGroups> {
+  const groups = await loadStored(sent, rollouts);
   const { allowsUnknownLogprobs, masksTruncated, turnRewards: usesTurnRewards } = checkRlConfig(config);
   const preflightOptions = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true, masksTruncated, usesTurnRewards };
   const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, preflightOptions)));
@@ -100,7 +128,7 @@ export function batchBuffers({ rows }: RlBatch): ArrayBuffer[] {
 
 /** Builds the training batch of an accepted job from its file. */
 export async function batchOf(
-  { directory, jobId, config, base }: RlJobPlan,
+  { directory, jobId, config, base }: Omit<RlJobPlan, "rollouts">,
   tokenizers: TokenizerSource,
   signal: AbortSignal,
 ): Promise<RlBatch> {

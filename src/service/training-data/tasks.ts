@@ -1,17 +1,27 @@
 /** Tasks of a work thread for training data. Inputs and results are structured-cloneable. */
 import { ConflictError } from "../../base/errors.ts";
-import type { TrajectoryGroup } from "../../base/schema/index.ts";
 import { Handover } from "../../base/util/worker-rpc.ts";
 import type { RlBatch } from "../../learner/index.ts";
 import { readExampleData, type ExampleSource } from "./example-data.ts";
 import { buffersOf, packExamples, type PackedExamples } from "./packed-examples.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
-import { acceptGroups, batchBuffers, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
+import {
+  acceptGroups,
+  batchBuffers,
+  batchOf,
+  checkOutcome,
+  readRlRequest,
+  type AcceptedGroups,
+  type CheckedOutcome,
+  type RlHead,
+  type RlJobPlan,
+} from "./rl-request.ts";
+import type { SentGroup } from "./stored-rollout.ts";
 
 /** Creates the tasks of a thread with these tokenizers. */
 export function createDataTasks(tokenizers: TokenizerSource) {
   /** Groups of the RL requests that are open in this thread, by the identifier of the request. */
-  const open = new Map<number, readonly TrajectoryGroup[]>();
+  const open = new Map<number, readonly SentGroup[]>();
   return {
     /** Parses an RL request and keeps its groups until `closeRl`. */
     openRl: async ({ id, bytes }: { readonly id: number; readonly bytes: Uint8Array }): Promise<RlHead> => {
@@ -35,10 +45,13 @@ export function createDataTasks(tokenizers: TokenizerSource) {
     },
 
     /** Builds the batch of an accepted job from its file; see `batchOf`. */
-    rlBatch: async (plan: RlJobPlan, signal: AbortSignal): Promise<Handover<RlBatch>> => {
+    rlBatch: async (plan: Omit<RlJobPlan, "rollouts">, signal: AbortSignal): Promise<Handover<RlBatch>> => {
       const batch = await batchOf(plan, tokenizers, signal);
       return new Handover(batch, batchBuffers(batch));
     },
+
+    /** Validates the outcome of a rollout task, and returns its bytes. */
+    checkOutcome: (bytes: Uint8Array): Handover<CheckedOutcome> => new Handover(checkOutcome(bytes), [bytes.buffer as ArrayBuffer]),
 
     /** Reads training data; see `readExampleData`. `unpackExamples` unpacks the result. */
     examples: async (source: ExampleSource, signal: AbortSignal): Promise<Handover<PackedExamples>> => {

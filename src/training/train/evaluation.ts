@@ -3,6 +3,7 @@ import type { Metrics } from "../../run/events.ts";
 import { environmentMetrics, rolloutMetrics } from "./metrics.ts";
 import type { RunOptions } from "./options.ts";
 import { playGroups } from "./rollouts.ts";
+import { deletePlans } from "./stored-rollouts.ts";
 import type { RunDirectory } from "../../run/run-directory.ts";
 
 /** Input of {@link evaluateCheckpoint}. */
@@ -49,8 +50,10 @@ export async function evaluateCheckpoint(measurement: Measurement): Promise<void
       chatTemplateKwargs,
       seed,
     },
+    workers: options.workers,
     signal,
   });
+  if (options.workers === true) await deletePlans(model, groups);
   const metrics: Metrics = Object.fromEntries(
     Object.entries({ ...rolloutMetrics(groups), ...environmentMetrics(groups) }).map(([name, value]) => [
       name.startsWith("time/") ? `time/eval/${name.slice(5)}` : `eval/${name}`,

@@ -60,6 +60,12 @@ export interface RunOptions {
   readonly chatTemplateKwargs?: Readonly<JsonObject> | undefined;
   /** Max concurrent rollouts. @default 64 */
   readonly concurrency?: number | undefined;
+  /**
+   * Whether workers play the rollouts of training and evaluations, instead of this process: `runWorker` of `whetstone/environment`, or
+   * `whetstone worker`, on any machine, with the same environment. Needs environments with a `source`, and scenarios that are plain JSON
+   * values. Group rewards and `scoreGroup` run in this process. The workers set the number of concurrent rollouts. @default false
+   */
+  readonly workers?: boolean | undefined;
   /** Timeout of one attempt of a rollout in milliseconds. @default no limit */
   readonly timeoutMs?: number | undefined;
   /**
@@ -161,6 +167,9 @@ export function checkRunOptions(options: RunOptions): void {
     throw new ArgumentError("Expected `runDir` to be a path", { param: "runDir" });
   checkIntegerOption("jobRetries", options.jobRetries, 0);
   checkIntegerOption("concurrency", options.concurrency, 1);
+  if (options.workers === true && options.concurrency !== undefined) {
+    throw new ArgumentError("`concurrency` has no effect with `workers`; set it for each worker", { param: "concurrency" });
+  }
   checkIntegerOption("orphanWaitMs", options.orphanWaitMs, 0);
   checkIntegerOption("keepTrajectories.every", options.keepTrajectories?.every, 1);
   checkIntegerOption("evaluation.every", options.evaluation?.every, 1);

@@ -26,6 +26,7 @@ import { toDisk } from "../../run/names.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
 import { awaitJob } from "./run-job.ts";
 import type { CompletedStep } from "../../run/resume-state.ts";
+import { deletePlans, isMissingRollout, withReferences } from "./stored-rollouts.ts";
 import { keepTokenReport } from "./token-report.ts";
 import { TrainingRun, type RunKind } from "./training-run.ts";
 
@@ -103,7 +104,8 @@ function configOf<S>(options: TrainRlOptions<S>, chosen: DefaultRate | null): Ru
       evaluation: toDisk(options.evaluation ?? null),
       keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
       keep_trajectories: toDisk(options.keepTrajectories ?? null),
-      concurrency: options.concurrency ?? 64,
+      concurrency: options.workers === true ? null : (options.concurrency ?? 64),
+      workers: options.workers ?? false,
       timeout_ms: options.timeoutMs ?? null,
     },
   };
@@ -175,6 +177,7 @@ async function trainStep<S>(
     await directory.record({ type: "step-skip", step, message });
     const metrics = { ...rollouts, skipped: 1, "time/step_seconds": batch.seconds };
     const { steps } = await directory.record({ type: "step-end", step, policyStep, checkpointStep: baselineStep, metrics });
+    await deletePlans(model, batch.sampled);
     if (isExhausted(steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS) && steps.every(isSkipped)) throw new PreflightError(findings);
     return;
   }
@@ -182,8 +185,15 @@ async function trainStep<S>(
   for (const warning of toolErrorWarnings(groups)) await directory.record({ type: "warning", step, code: "tool-errors", ...warning });
   const hasReport = hasTokenReport(options, step);
   const config = { ...settings, ...(hasReport ? { tokenReport: true } : {}) };
-  const send = (idempotencyKey: string, inner: AbortSignal) =>
-    model.trainExamined(wireGroups, { ...config, idempotencyKey, signal: inner });
+  const send = async (idempotencyKey: string, inner: AbortSignal) => {
+    const request = { ...config, idempotencyKey, signal: inner };
+    try {
+      return await model.trainExamined(withReferences(wireGroups), request);
+    } catch (error) {
+      if (!isMissingRollout(error)) throw error;
+      return model.trainExamined(wireGroups, request);
+    }
+  };
   const outcome = await awaitJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
   if (hasReport && outcome.jobId !== null)
     await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, sampled: batch.sampled, signal });
@@ -191,6 +201,7 @@ async function trainStep<S>(
   const times = { "time/train_seconds": trainSeconds, "time/step_seconds": batch.seconds + trainSeconds };
   const metrics = { ...rollouts, ...jobMetrics(outcome.metrics), skipped: 0, ...times };
   await directory.record({ type: "step-end", step, policyStep, checkpointStep: outcome.checkpointStep, metrics });
+  await deletePlans(model, batch.sampled);
   await warnOfTinyUpdates(directory, options, step, signal);
 }
 

@@ -1,14 +1,18 @@
 import type { Model } from "../../library/client/index.ts";
 import { environmentRollout, type Environment } from "../../library/environment/index.ts";
-import { streamTrajectoryGroups, type GatherOptions, type Rollout, type RolloutContext } from "../../library/rollout/index.ts";
+import { streamGroups } from "../../library/rollout/gather.ts";
+import type { GatherOptions, Rollout, RolloutContext, StreamOptions } from "../../library/rollout/index.ts";
+import { patientRetries } from "../../library/rollout/unavailable.ts";
 import type { TrajectoryGroup } from "../../base/trajectory/index.ts";
-import { isRetryable } from "../../base/util/retryable.ts";
 import type { Split } from "../../run/data.ts";
 import { scenarioIndex, type RunDirectory } from "../../run/run-directory.ts";
-import { isUnavailable, reportUnavailable } from "./run-job.ts";
+import { linkAbort, onceAborted } from "../../base/util/abort.ts";
+import { reportUnavailable } from "./run-job.ts";
+import { withOwnHistories } from "./stored-rollouts.ts";
+import { WorkerPlayer } from "./worker-player.ts";
 
-/** Max attempts of one rollout while the service is unavailable: a few minutes, with up to 8 seconds between attempts. */
-const UNAVAILABLE_ATTEMPTS = 40;
+/** Reason for which the rollouts of workers are aborted when the run stops. */
+const STOPPED = new DOMException("The run has stopped", "AbortError");
 
 /** Scenario with the environment that plays it. */
 export interface EnvironmentScenario {
@@ -42,6 +46,8 @@ export interface PlayOptions {
   readonly scoreTimeouts?: boolean | undefined;
   /** Called with each group before it is stored; returns the group to store. @default stores the group as it is */
   readonly scoreGroup?: ((group: TrajectoryGroup) => TrajectoryGroup | Promise<TrajectoryGroup>) | undefined;
+  /** Whether workers play the rollouts, instead of this process. @default false */
+  readonly workers?: boolean | undefined;
   readonly signal: AbortSignal;
   /** After its abort no further group starts; {@link playGroups} then returns the finished groups. @default no stop */
   readonly stopSignal?: AbortSignal | undefined;
@@ -65,45 +71,100 @@ export async function playGroups(options: PlayOptions): Promise<TrajectoryGroup[
 }
 
 async function playMissing(options: PlayOptions, missing: readonly number[], stored: readonly TrajectoryGroup[]): Promise<void> {
-  const { directory, model, split, step, scenarios, checkpointStep, policyVersion, isLabeled, signal, stopSignal } = options;
-  const { retries, ...gather } = options.gather;
-  const policy = await model.policy(checkpointStep);
-  const groups = streamTrajectoryGroups(
-    missing.map((index) => scenarios.get(index) as EnvironmentScenario),
-    rolloutOf(options.scoreTimeouts),
-    {
-      ...gather,
-      progress: false,
-      policy,
-      maxExceptions: exceptionsLeft(options, stored),
-      indices: missing,
-      retries: {
-        limit: Math.max(retries, UNAVAILABLE_ATTEMPTS),
-        when(error, attempt) {
-          if (!isUnavailable(error)) return attempt < retries && isRetryable(error);
-          reportUnavailable({ directory, step }, error);
-          return true;
-        },
-      },
-      afterEach: options.scoreGroup,
-      signal,
-      stopSignal,
-      onProgress: (progress) => directory.report({ type: "rollout-progress", step, split, ...progress }),
-      onEvent(event) {
-        if (event.type !== "rollout-replace") return;
-        const { group, index, replacement, exception } = event;
-        directory.report({ type: "rollout-replace", step, split, scenarioIndex: group, index, replacement, exception });
-      },
-    },
-  );
-  for await (const group of groups) {
+  const { directory, split, step, scenarios, checkpointStep, policyVersion, isLabeled } = options;
+  for await (const { group, rolloutPlan } of options.workers === true
+    ? onWorkers(options, missing, stored)
+    : inProcess(options, missing, stored)) {
     const environment = scenarios.get(scenarioIndex(group))?.environment.name;
-    const label = isLabeled && environment !== undefined ? { environment } : {};
+    const label = {
+      ...(isLabeled && environment !== undefined ? { environment } : {}),
+      ...(rolloutPlan === undefined ? {} : { rollout_plan: rolloutPlan }),
+    };
     const labeled = withMetadata(group, { ...label, step, checkpoint_step: checkpointStep, policy_version: policyVersion });
     await directory.addGroup(split, step, labeled);
     const { rewards, exceptions } = labeled;
     directory.report({ type: "group-end", step, split, scenarioIndex: scenarioIndex(labeled), rewards, exceptions: exceptions.length });
   }
+}
+
+/** Finished group, with the plan of its rollouts. */
+interface PlayedGroup {
+  readonly group: TrajectoryGroup;
+  readonly rolloutPlan?: string | undefined;
+}
+
+/** Returns the options of the runner that do not depend on the place in which the rollouts are played. */
+function commonOptions(options: PlayOptions, missing: readonly number[], stored: readonly TrajectoryGroup[]) {
+  const { directory, split, step } = options;
+  const { groupSize, seed } = options.gather;
+  return {
+    groupSize,
+    seed,
+    progress: false,
+    maxExceptions: exceptionsLeft(options, stored),
+    indices: missing,
+    onProgress: (progress) => directory.report({ type: "rollout-progress", step, split, ...progress }),
+    onEvent(event) {
+      if (event.type !== "rollout-replace") return;
+      const { group, index, replacement, exception } = event;
+      directory.report({ type: "rollout-replace", step, split, scenarioIndex: group, index, replacement, exception });
+    },
+  } satisfies StreamOptions<EnvironmentScenario>;
+}
+
+/** Plays groups in this process. */
+async function* inProcess(
+  options: PlayOptions,
+  missing: readonly number[],
+  stored: readonly TrajectoryGroup[],
+): AsyncGenerator<PlayedGroup> {
+  const { directory, model, step, scenarios, checkpointStep, signal, stopSignal } = options;
+  const { retries, ...gather } = options.gather;
+  const policy = await model.policy(checkpointStep);
+  const groups = streamGroups(scenariosAt(scenarios, missing), rolloutOf(options.scoreTimeouts), {
+    ...gather,
+    ...commonOptions(options, missing, stored),
+    policy,
+    retries: patientRetries(retries, (error) => reportUnavailable({ directory, step }, error)),
+    afterEach: options.scoreGroup,
+    signal,
+    stopSignal,
+  });
+  for await (const group of groups) yield { group };
+}
+
+/** Plays groups on workers. Group rewards are computed in this process. */
+async function* onWorkers(
+  options: PlayOptions,
+  missing: readonly number[],
+  stored: readonly TrajectoryGroup[],
+): AsyncGenerator<PlayedGroup> {
+  const { scenarios, scoreGroup, stopSignal } = options;
+  const policy = await options.model.policy(options.checkpointStep);
+  const link = linkAbort(options.signal);
+  const removeListener = onceAborted(stopSignal, () => link.abort(STOPPED));
+  let player: WorkerPlayer | undefined;
+  try {
+    const groups = streamGroups(scenariosAt(scenarios, missing), rolloutOf(options.scoreTimeouts), {
+      ...commonOptions(options, missing, stored),
+      // All rollouts wait for workers at the same time.
+      concurrency: missing.length * options.gather.groupSize,
+      createPlayer: (init) => (player = new WorkerPlayer({ ...init, options, policy, indices: missing })),
+      afterEach: scoreGroup === undefined ? undefined : async (group) => withOwnHistories(group, await scoreGroup(group)),
+      signal: link.signal,
+    });
+    for await (const group of groups) yield { group, rolloutPlan: player?.planOf(scenarioIndex(group)) };
+  } catch (error) {
+    if (link.signal.reason !== STOPPED || options.signal.aborted) throw error;
+  } finally {
+    removeListener();
+    link.dispose();
+    await player?.close();
+  }
+}
+
+function scenariosAt(scenarios: PlayOptions["scenarios"], indices: readonly number[]): EnvironmentScenario[] {
+  return indices.map((index) => scenarios.get(index) as EnvironmentScenario);
 }
 
 /** Returns the number of rollouts that may still fail: the limit of the step, less the failures that are already stored. */

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { ConnectionError, HttpError, type Job, type Model } from "../../library/client/index.ts";
-import { WhetstoneError } from "../../base/errors.ts";
+import type { WhetstoneError } from "../../base/errors.ts";
+import { isUnavailable } from "../../library/rollout/unavailable.ts";
 import { JobFailedError, pollJob } from "../../library/follow/index.ts";
 import { iterate } from "../../library/follow/rx.ts";
 import { backoffMs } from "../../base/util/backoff.ts";
@@ -173,9 +174,4 @@ async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineSt
 /** Reports that a request of a step failed and is repeated. */
 export function reportUnavailable({ directory, step }: Pick<JobStep, "directory" | "step">, { message }: WhetstoneError): void {
   directory.report({ type: "service-unavailable", step, message });
-}
-
-/** Whether an error means that the service is unavailable or busy, so that the same call may succeed later. */
-export function isUnavailable(error: unknown): error is WhetstoneError {
-  return WhetstoneError.isInstance(error) && error.retryable && (error instanceof ConnectionError || error instanceof HttpError);
 }

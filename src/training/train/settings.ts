@@ -90,6 +90,7 @@ export const rlSettings = z.strictObject({
   temperature: z.number().min(0).optional().describe("sampling temperature of the training rollouts; the loss expects 1 (default: 1)"),
   seed: z.int().optional().describe("seed of the scenario order and of the rollouts (default: 0)"),
   concurrency: count(1, "max concurrent rollouts (default: 64)"),
+  workers: flag("leave the rollouts to workers, see `whetstone worker` (default: false)"),
   timeoutMs: z
     .number()
     .positive()

@@ -13,11 +13,11 @@ test("requests that are open in one thread keep their own groups until they are 
   expect((await tasks.openRl({ id: 1, bytes: bytes(1) })).modelId).toBe(UNKNOWN_ID);
   await tasks.openRl({ id: 2, bytes: bytes(2) });
   for (const id of [1, 2]) {
-    await tasks.acceptRl({ id, plan: { directory, jobId: `job-${id}`, config: null, base: base! } });
+    await tasks.acceptRl({ id, plan: { directory, jobId: `job-${id}`, config: null, base: base!, rollouts: {} } });
     expect(await readJobGroups(directory, `job-${id}`)).toHaveLength(id);
   }
   tasks.closeRl(1);
-  const plan = { directory, jobId: "job-3", config: null, base: base! };
+  const plan = { directory, jobId: "job-3", config: null, base: base!, rollouts: {} };
   await expect(tasks.acceptRl({ id: 1, plan })).rejects.toMatchObject({
     code: "E_CONFLICT",
     message: expect.stringContaining("RL request 1"),

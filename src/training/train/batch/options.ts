@@ -1,11 +1,11 @@
-import type { Environment } from "../../../library/environment/index.ts";
+import type { AnyEnvironment, Environment } from "../../../library/environment/index.ts";
 import { ArgumentError } from "../../../base/errors.ts";
 import { refuse } from "../../../base/util/values.ts";
 
 /** Environment of a run on several environments, with its share of the groups. */
 export interface WeightedEnvironment {
   /** Environment with scenarios of any type. Names must be unique within a run. */
-  readonly environment: Omit<Environment<never>, "scenarios"> & Pick<Environment<unknown>, "scenarios">;
+  readonly environment: AnyEnvironment;
   /** Share of the sampled groups, relative to the sum of all weights; finite and above 0. @default 1 */
   readonly weight?: number | undefined;
 }

@@ -59,6 +59,7 @@ export async function prepareBatch<S>(
       gather: { groupSize, concurrency, timeoutMs, maxExceptions, temperature, chatTemplateKwargs, seed, retries, replacements },
       scoreTimeouts,
       scoreGroup,
+      workers: options.workers,
       signal,
       stopSignal,
     });

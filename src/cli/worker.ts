@@ -1,0 +1,119 @@
+import { Command } from "commander";
+import { runWorker, type WorkerEvent, type WorkerResult } from "../library/environment/index.ts";
+import { describeException } from "../library/rollout/failure.ts";
+import { logLine, printLine } from "../base/util/output.ts";
+import { integer, nonNegative } from "./arguments.ts";
+import { addDataDir, withService } from "./connected.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironments } from "./environment-file.ts";
+import { type OutputOptions, plural } from "./output.ts";
+
+interface WorkerCommandOptions extends EnvironmentOptions, OutputOptions {
+  readonly service?: string;
+  readonly dataDir?: string;
+  readonly concurrency: number;
+  readonly name?: string;
+  readonly plan?: string;
+  readonly lease: number;
+  readonly idleExit?: number;
+  readonly grace: number;
+}
+
+/** Milliseconds between two lines about the progress. */
+const PROGRESS_MS = 10_000;
+
+/** Creates the command `whetstone worker <file>`, which plays the rollouts of training runs. */
+export function workerCommand(): Command {
+  return addDataDir(addEnvironment(new Command("worker")))
+    .description("play rollouts of `trainRl` with `workers`, or of `whetstone train --workers`, on the environments that a file exports")
+    .option(
+      "--service <url>",
+      "address of the service; its key is WHETSTONE_API_KEY (default: WHETSTONE_BASE_URL, or the embedded service)",
+    )
+    .option("--concurrency <number>", "max concurrent rollouts", integer(1), 8)
+    .option("--name <text>", "name of the worker, for people (default: host name and process id)")
+    .option("--plan <id>", "play only this plan (default: all plans for the environments)")
+    .option("--lease <seconds>", "duration of a lease; after a crash, others get the rollouts when it ends", integer(3), 60)
+    .option("--idle-exit <seconds>", "end after this time without rollouts (default: never)", nonNegative)
+    .option("--grace <seconds>", "time that rollouts may take after a signal; others are released", nonNegative, 30)
+    .action(run);
+}
+
+async function run(file: string, options: WorkerCommandOptions): Promise<void> {
+  const { concurrency, name, plan: planId, lease: leaseSeconds, idleExit, grace, json = false } = options;
+  const environments = await loadEnvironments(file, options);
+  await withService(options, async ({ service, signal }) => {
+    const progress = new Progress(service.baseUrl);
+    const timer = json ? undefined : setInterval(() => progress.print(), PROGRESS_MS);
+    try {
+      const result = await runWorker({
+        service,
+        environments,
+        concurrency,
+        name,
+        planId,
+        leaseSeconds,
+        idleExitMs: idleExit === undefined ? undefined : idleExit * 1000,
+        graceMs: grace * 1000,
+        signal,
+        onEvent: json ? (event) => printLine(JSON.stringify(event)) : (event) => progress.record(event),
+      });
+      printLine(json ? JSON.stringify({ type: "worker-end", ...result }) : summary(result));
+    } finally {
+      clearInterval(timer);
+    }
+  });
+}
+
+function summary({ reason, delivered, failed, lost, released }: WorkerResult): string {
+  const others = [...(lost > 0 ? [`${lost} lost to others`] : []), ...(released > 0 ? [`${released} released`] : [])].map(
+    (each) => `, ${each}`,
+  );
+  return `${reason} after ${plural(delivered, "rollout")}, ${failed} failed${others.join("")}`;
+}
+
+/** Lines about the work of a worker: its start, and a line per period in which something happened. */
+class Progress {
+  readonly #url: string;
+  #delivered = 0;
+  #failed = 0;
+  #rewards = 0;
+  /** Failure or problem since the last line; null without one. */
+  #problem: string | null = null;
+  #hasChanged = false;
+
+  constructor(url: string) {
+    this.#url = url;
+  }
+
+  record(event: WorkerEvent): void {
+    switch (event.type) {
+      case "worker-start":
+        for (const { name, hash } of event.environments) logLine(`${event.worker} plays ${name} (${hash.slice(0, 12)}) from ${this.#url}`);
+        return;
+      case "rollout-deliver":
+        this.#delivered++;
+        this.#rewards += event.reward ?? 0;
+        if (event.exception !== null) {
+          this.#failed++;
+          this.#problem = describeException(event.exception);
+        }
+        break;
+      case "rollout-lose":
+        this.#problem = `lost rollout ${event.taskId}`;
+        break;
+      case "service-unavailable":
+        this.#problem = event.message;
+        break;
+    }
+    this.#hasChanged = true;
+  }
+
+  print(): void {
+    if (!this.#hasChanged) return;
+    const mean = this.#rewards / (this.#delivered - this.#failed);
+    const reward = Number.isNaN(mean) ? "" : `, mean reward ${mean.toFixed(4)}`;
+    logLine(`${plural(this.#delivered, "rollout")}, ${this.#failed} failed${reward}${this.#problem === null ? "" : `; ${this.#problem}`}`);
+    this.#problem = null;
+    this.#hasChanged = false;
+  }
+}

@@ -1,0 +1,181 @@
+/** Leases of rollout tasks: long polling for pending tasks, and the end of expired leases. */
+import { randomUUID } from "node:crypto";
+import { ConflictError } from "../../base/errors.ts";
+import type {
+  ExtendedLeases,
+  ExtendLeasesRequest,
+  LeasedRollouts,
+  LeaseRolloutsRequest,
+  ReleaseLeasesRequest,
+} from "../../base/schema/index.ts";
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
+import { repeat } from "../common/repeat.ts";
+import { Changes } from "../jobs/changes.ts";
+import {
+  claimTasks,
+  expireLeases,
+  extendLeases,
+  hasLeases,
+  otherVersion,
+  releaseLeases,
+  TASKS_AT_ONCE,
+  type Claim,
+  type NamedLease,
+} from "../store/rollout-tasks.ts";
+import type { Store } from "../store/tables.ts";
+import { planToWire } from "./wire.ts";
+
+/** Default of `lease_seconds`. */
+const LEASE_SECONDS = 60;
+/** Milliseconds between two searches for expired leases, while there are leases. */
+const EXPIRY_MS = 500;
+/** Milliseconds after a request for a plan's finished tasks in which a client is taken to follow the plan. */
+const FOLLOWED_MS = 60_000;
+
+/** Leases of the tasks of all plans. */
+export class RolloutLeases {
+  readonly #store: Store;
+  readonly #logger: ServiceLogger;
+  /** Notifies waiting requests of pending and finished tasks. */
+  readonly changes = new Changes();
+  /** Times of the last requests for the finished tasks of plans, by `performance.now()`. */
+  readonly #followed = new Map<string, number>();
+  /** Ends the search for expired leases; null while no task is leased. */
+  #stopExpiry: (() => Promise<void>) | null = null;
+  #isClosed = false;
+
+  constructor({ store, logger }: { readonly store: Store; readonly logger: ServiceLogger }) {
+    this.#store = store;
+    this.#logger = logger;
+  }
+
+  /** Whether {@link close} was called; long polls must then end. */
+  get isClosing(): boolean {
+    return this.#isClosed;
+  }
+
+  /**
+   * Leases pending tasks. Waits up to `wait` seconds for one.
+   *
+   * @throws ConflictError `E_CONFLICT` without a pending task, if a client follows a plan for an environment of the same name with another
+   *   content hash.
+   */
+  async lease(request: LeaseRolloutsRequest, signal: AbortSignal): Promise<LeasedRollouts> {
+    this.#startExpiry();
+    const endsAtMs = performance.now() + (request.wait ?? 0) * 1000;
+    for (;;) {
+      const { revision } = this.changes;
+      const leased = await this.#claim(request);
+      if (leased.data.length > 0) {
+        // Nobody receives the tasks; others need not wait until their leases expire.
+        if (signal.aborted) await this.release({ leases: leased.data.map(({ id, lease_token }) => ({ id, lease_token })) });
+        return leased;
+      }
+      const leftMs = endsAtMs - performance.now();
+      if (leftMs <= 0 || signal.aborted || this.#isClosed) return leased;
+      await this.changes.wait(revision, { timeoutMs: leftMs, signal });
+    }
+  }
+
+  async #claim({ worker, environments, plan_id: planId, max, lease_seconds: seconds }: LeaseRolloutsRequest): Promise<LeasedRollouts> {
+    const claim: Claim = {
+      worker,
+      environments,
+      planId: planId ?? null,
+      max: max ?? 1,
+      token: randomUUID(),
+      until: untilOf(seconds),
+    };
+    const { tasks, plans } = await this.#store.transaction().execute((transaction) => claimTasks(transaction, claim));
+    // Again, because the search may have ended since the request arrived.
+    if (tasks.length > 0) this.#startExpiry();
+    else await this.#refuseOtherVersions(environments);
+    return {
+      data: tasks.map(({ id, plan_id, group_index, rollout_index, scenario }) => ({
+        id,
+        plan_id,
+        lease_token: claim.token,
+        group: group_index,
+        index: rollout_index,
+        scenario: JSON.parse(scenario) as LeasedRollouts["data"][number]["scenario"],
+      })),
+      plans: plans.map(planToWire),
+    };
+  }
+
+  async #refuseOtherVersions(environments: LeaseRolloutsRequest["environments"]): Promise<void> {
+    for (const { name, hash } of environments) {
+      const other = await otherVersion(this.#store, { name, hash });
+      if (other === undefined || !this.#isFollowed(other.id)) continue;
+      throw new ConflictError(
+        `The worker's environment '${name}' has the content hash ${hash.slice(0, 12)}, but rollout plan '${other.id}' was made with ${other.environment_hash.slice(0, 12)}. Start the worker with the same files as the training run`,
+        { param: "environments" },
+      );
+    }
+  }
+
+  /** Records that a client follows a plan. */
+  follow(planId: string): void {
+    const now = performance.now();
+    for (const [id, time] of this.#followed) if (now - time > FOLLOWED_MS) this.#followed.delete(id);
+    this.#followed.set(planId, now);
+  }
+
+  #isFollowed(planId: string): boolean {
+    return performance.now() - (this.#followed.get(planId) ?? -Infinity) <= FOLLOWED_MS;
+  }
+
+  /** Extends leases, and reports the ones that are lost. */
+  async extend({ leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
+    this.#startExpiry();
+    if (leases.length === 0) return { held: [], lost: [] };
+    const held = await this.#store.transaction().execute((transaction) => extendLeases(transaction, leases, untilOf(seconds)));
+    const keyOf = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
+    const isHeld = new Set(held.map(keyOf));
+    return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !isHeld.has(keyOf(lease))).map(({ id }) => id) };
+  }
+
+  /** Releases leases; returns their number. */
+  async release({ leases }: ReleaseLeasesRequest): Promise<number> {
+    if (leases.length === 0) return 0;
+    const released = await this.#store.transaction().execute((transaction) => releaseLeases(transaction, leases));
+    if (released > 0) this.changes.notify();
+    return released;
+  }
+
+  /** Ends long polls and the search for expired leases. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.changes.notify();
+    await this.#stopExpiry?.();
+  }
+
+  /** Starts the search for expired leases, which ends when there are no more leases. */
+  #startExpiry(): void {
+    if (this.#isClosed) return;
+    const expire = () => this.#expire().catch(logFailure(this.#logger, "Expired leases of rollouts could not be ended"));
+    this.#stopExpiry ??= repeat(expire, EXPIRY_MS);
+  }
+
+  async #expire(): Promise<void> {
+    for (;;) {
+      const now = new Date().toISOString();
+      const { requeued, failed } = await this.#store.transaction().execute((transaction) => expireLeases(transaction, now));
+      if (requeued + failed > 0) {
+        this.#logger.info("Leases of rollouts have expired", { requeued, failed });
+        this.changes.notify();
+      }
+      if (requeued + failed < TASKS_AT_ONCE) break;
+    }
+    if (await hasLeases(this.#store)) return;
+    const stop = this.#stopExpiry;
+    this.#stopExpiry = null;
+    // Not awaited: this call is the one that the function waits for.
+    void stop?.();
+  }
+}
+
+/** Returns the end of a lease that starts now, ISO 8601. */
+function untilOf(seconds: number | null | undefined): string {
+  return new Date(Date.now() + (seconds ?? LEASE_SECONDS) * 1000).toISOString();
+}

@@ -1,0 +1,46 @@
+/** Outcomes of rollout tasks as training data of RL jobs. */
+import { ArgumentError, ConflictError, NotFoundError, TooLargeError } from "../../base/errors.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+import { findTasks } from "../store/rollout-tasks.ts";
+import type { Store } from "../store/tables.ts";
+import type { RolloutFiles } from "../training-data/stored-rollout.ts";
+import { subjectOf } from "./outcomes.ts";
+
+/** Max bytes of the stored rollouts of a job. */
+const MAX_BYTES = 1024 ** 3;
+const PARAM = "trajectory_groups";
+
+/**
+ * Returns the verified files of stored rollouts by task.
+ *
+ * @param ids - Tasks that an RL request names.
+ * @throws NotFoundError `E_NOT_FOUND` for a task that does not exist, ConflictError `E_CONFLICT` for a task without a trajectory,
+ *   ArgumentError `E_ARGUMENT` for a task that is named twice, and TooLargeError `E_TOO_LARGE` for more than 1 GiB.
+ */
+export async function rolloutFiles(
+  { store, files }: { readonly store: Store; readonly files: Pick<StoredFiles, "contentsPath"> },
+  ids: readonly string[],
+): Promise<RolloutFiles> {
+  const tasks = new Map((await findTasks(store, ids)).map((task) => [task.id, task]));
+  const found: Record<string, string> = {};
+  let bytes = 0;
+  for (const id of ids) {
+    const task = tasks.get(id);
+    if (task === undefined)
+      throw new NotFoundError(`Rollout task '${id}' does not exist, or its plan was deleted. Send the trajectory instead`, {
+        param: PARAM,
+      });
+    if (task.state !== "done" || task.outcome_sha256 === null)
+      throw new ConflictError(`Expected rollout task '${id}' to have a trajectory, got the state ${task.state}. Leave it out`, {
+        param: PARAM,
+      });
+    if (Object.hasOwn(found, id))
+      throw new ArgumentError(`Expected each rollout task once, got '${id}' twice. Leave one out`, { param: PARAM });
+    const digest = { sha256: task.outcome_sha256, size_bytes: task.outcome_bytes ?? 0 };
+    bytes += digest.size_bytes;
+    if (bytes > MAX_BYTES)
+      throw new TooLargeError(`Expected stored rollouts of at most ${MAX_BYTES} bytes in a job. Train on fewer groups`, { param: PARAM });
+    found[id] = await files.contentsPath(digest, subjectOf(task));
+  }
+  return found;
+}

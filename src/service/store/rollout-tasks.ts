@@ -1,0 +1,279 @@
+/** Rows of rollout tasks: leases, outcomes and their order. */
+import { NotFoundError } from "../../base/errors.ts";
+import type { RolloutGroupRow, RolloutPlanRow, RolloutTaskRow, Store } from "./tables.ts";
+
+/** Max tasks of one statement. */
+export const TASKS_AT_ONCE = 500;
+
+/** Task with the state of its plan. */
+export type PlannedTask = RolloutTaskRow & { readonly plan_status: RolloutPlanRow["status"] };
+
+/** Returns a task of a plan that is not deleted. @throws NotFoundError `E_NOT_FOUND` for an unknown task. */
+export async function getTask(store: Store, id: string): Promise<PlannedTask> {
+  const row = await store
+    .selectFrom("rollout_tasks")
+    .innerJoin("rollout_plans", "rollout_plans.id", "rollout_tasks.plan_id")
+    .selectAll("rollout_tasks")
+    .select("rollout_plans.status as plan_status")
+    .where("rollout_tasks.id", "=", id.toLowerCase())
+    .where("rollout_plans.status", "!=", "deleted")
+    .executeTakeFirst();
+  if (row !== undefined) return row;
+  throw new NotFoundError(`Rollout task '${id}' does not exist, or its plan was deleted`, { param: "task_id" });
+}
+
+/** Returns the tasks with these ids, in any order. */
+export async function findTasks(store: Store, ids: readonly string[]): Promise<RolloutTaskRow[]> {
+  const rows: RolloutTaskRow[] = [];
+  for (let start = 0; start < ids.length; start += TASKS_AT_ONCE) {
+    const some = ids.slice(start, start + TASKS_AT_ONCE);
+    rows.push(...(await store.selectFrom("rollout_tasks").selectAll().where("id", "in", some).execute()));
+  }
+  return rows;
+}
+
+/** Returns finished tasks of a plan in the order in which they finished, after the `finished_seq` `after`. */
+export function finishedTasks(
+  store: Store,
+  planId: string,
+  { after, limit }: { readonly after: number; readonly limit: number },
+): Promise<RolloutTaskRow[]> {
+  return store
+    .selectFrom("rollout_tasks")
+    .selectAll()
+    .where("plan_id", "=", planId)
+    .where("finished_seq", ">", after)
+    .orderBy("finished_seq")
+    .limit(limit)
+    .execute();
+}
+
+/** Worker and its environments, for {@link claimTasks}. */
+export interface Claim {
+  readonly worker: string;
+  readonly environments: readonly { readonly name: string; readonly hash: string }[];
+  readonly planId: string | null;
+  readonly max: number;
+  readonly token: string;
+  /** End of the leases, ISO 8601. */
+  readonly until: string;
+}
+
+/** Task that was claimed, with its scenario as JSON. */
+export type ClaimedTask = RolloutTaskRow & Pick<RolloutGroupRow, "scenario">;
+
+/**
+ * Leases pending tasks of open plans for the worker's environments, oldest plan first, in the order of the plan. Call in a transaction.
+ *
+ * @returns the leased tasks and their plans.
+ */
+export async function claimTasks(
+  transaction: Store,
+  { worker, environments, planId, max, token, until }: Claim,
+): Promise<{ readonly tasks: ClaimedTask[]; readonly plans: RolloutPlanRow[] }> {
+  const tasks: ClaimedTask[] = [];
+  const plans: RolloutPlanRow[] = [];
+  for (const plan of await claimablePlans(transaction, environments, planId)) {
+    if (tasks.length >= max) break;
+    const pending = transaction
+      .selectFrom("rollout_tasks")
+      .select("id")
+      .where("plan_id", "=", plan.id)
+      .where("state", "=", "pending")
+      .orderBy("seq")
+      .limit(max - tasks.length);
+    const claimed = await transaction
+      .updateTable("rollout_tasks")
+      .set((eb) => ({ state: "leased" as const, leases: eb("leases", "+", 1), worker, lease_token: token, lease_until: until }))
+      .where("id", "in", pending)
+      .returningAll()
+      .execute();
+    if (claimed.length === 0) continue;
+    plans.push(plan);
+    const indices = [...new Set(claimed.map(({ group_index: index }) => index))];
+    const groups = await transaction
+      .selectFrom("rollout_groups")
+      .select(["group_index", "scenario"])
+      .where("plan_id", "=", plan.id)
+      .where("group_index", "in", indices)
+      .execute();
+    const scenarios = new Map(groups.map(({ group_index: index, scenario }) => [index, scenario]));
+    claimed.sort((a, b) => a.seq - b.seq);
+    for (const task of claimed) tasks.push({ ...task, scenario: scenarios.get(task.group_index) ?? "null" });
+  }
+  return { tasks, plans };
+}
+
+/** Returns the open plans with unfinished tasks for these environments, oldest first. */
+function claimablePlans(store: Store, environments: Claim["environments"], planId: string | null): Promise<RolloutPlanRow[]> {
+  let query = store
+    .selectFrom("rollout_plans")
+    .selectAll()
+    .where("status", "=", "open")
+    .where((eb) => eb.or(environments.map(({ name, hash }) => eb.and({ environment: name, environment_hash: hash }))))
+    .whereRef("finished", "<", "tasks")
+    .orderBy("created_at")
+    .orderBy("id");
+  if (planId !== null) query = query.where("id", "=", planId.toLowerCase());
+  return query.execute();
+}
+
+/** Returns an open plan with unfinished tasks for an environment of the same name and another hash; undefined without one. */
+export function otherVersion(
+  store: Store,
+  { name, hash }: { readonly name: string; readonly hash: string },
+): Promise<RolloutPlanRow | undefined> {
+  return store
+    .selectFrom("rollout_plans")
+    .selectAll()
+    .where("status", "=", "open")
+    .where("environment", "=", name)
+    .where("environment_hash", "!=", hash)
+    .whereRef("finished", "<", "tasks")
+    .orderBy("created_at", "desc")
+    .limit(1)
+    .executeTakeFirst();
+}
+
+/** A lease that a worker names. */
+export interface NamedLease {
+  readonly id: string;
+  readonly lease_token: string;
+}
+
+/** Extends leases of open plans. Call in a transaction. Returns the extended ones. */
+export async function extendLeases(transaction: Store, leases: readonly NamedLease[], until: string): Promise<NamedLease[]> {
+  const held: NamedLease[] = [];
+  for (const [token, ids] of byToken(leases)) {
+    const open = transaction.selectFrom("rollout_plans").select("id").where("status", "=", "open");
+    const extended = await transaction
+      .updateTable("rollout_tasks")
+      // An expired lease that no other worker has taken is renewed.
+      .set({ state: "leased", lease_until: until })
+      .where("id", "in", ids)
+      .where("lease_token", "=", token)
+      .where("state", "in", ["leased", "pending"])
+      .where("plan_id", "in", open)
+      .returning("id")
+      .execute();
+    held.push(...extended.map(({ id }) => ({ id, lease_token: token })));
+  }
+  return held;
+}
+
+/** Releases leases, which then do not count. Call in a transaction. Returns the number of released ones. */
+export async function releaseLeases(transaction: Store, leases: readonly NamedLease[]): Promise<number> {
+  let released = 0;
+  for (const [token, ids] of byToken(leases)) {
+    const rows = await transaction
+      .updateTable("rollout_tasks")
+      .set((eb) => ({ state: "pending" as const, leases: eb("leases", "-", 1), lease_token: null, lease_until: null }))
+      .where("id", "in", ids)
+      .where("lease_token", "=", token)
+      .where("state", "=", "leased")
+      .returning("id")
+      .execute();
+    released += rows.length;
+  }
+  return released;
+}
+
+/** Returns the ids of the tasks by lease token. */
+function byToken(leases: readonly NamedLease[]): Map<string, string[]> {
+  const tokens = new Map<string, string[]>();
+  for (const { id, lease_token: token } of leases) {
+    const ids = tokens.get(token.toLowerCase()) ?? [];
+    ids.push(id.toLowerCase());
+    tokens.set(token.toLowerCase(), ids);
+  }
+  return tokens;
+}
+
+/** Expired leases that {@link expireLeases} has ended. */
+export interface ExpiredLeases {
+  /** Tasks that can be leased again. */
+  readonly requeued: number;
+  /** Tasks that have failed, because they had all their leases. */
+  readonly failed: number;
+}
+
+/** Ends leases that have expired, at most {@link TASKS_AT_ONCE}. Call in a transaction. */
+export async function expireLeases(transaction: Store, now: string): Promise<ExpiredLeases> {
+  const expired = await transaction
+    .selectFrom("rollout_tasks")
+    .innerJoin("rollout_plans", "rollout_plans.id", "rollout_tasks.plan_id")
+    .select(["rollout_tasks.id", "rollout_tasks.plan_id", "leases", "worker", "lease_token", "max_leases"])
+    .where("state", "=", "leased")
+    .where("lease_until", "<=", now)
+    .limit(TASKS_AT_ONCE)
+    .execute();
+  const isOver = ({ leases, max_leases: max }: (typeof expired)[number]) => leases >= max;
+  const again = expired.filter((task) => !isOver(task)).map(({ id }) => id);
+  if (again.length > 0) {
+    await transaction
+      .updateTable("rollout_tasks")
+      .set({ state: "pending", lease_until: null })
+      .where("id", "in", again)
+      .where("state", "=", "leased")
+      .where("lease_until", "<=", now)
+      .execute();
+  }
+  let failed = 0;
+  for (const task of expired.filter(isOver).toSorted(byPlan)) {
+    const message = `${task.leases} workers leased the rollout and none delivered it; the last was ${task.worker ?? "unknown"}`;
+    const end = { state: "failed", error_message: message, outcome_sha256: null, outcome_bytes: null } as const;
+    if ((await finishTask(transaction, { id: task.id, lease_token: task.lease_token ?? "" }, end)) !== null) failed++;
+  }
+  return { requeued: again.length, failed };
+}
+
+/** Orders tasks by plan, so that all transactions lock plans in the same order. */
+export function byPlan(a: { readonly plan_id: string }, b: { readonly plan_id: string }): number {
+  return a.plan_id < b.plan_id ? -1 : a.plan_id > b.plan_id ? 1 : 0;
+}
+
+/** Columns of a finished task. */
+export type TaskEnd = Pick<RolloutTaskRow, "error_message" | "outcome_sha256" | "outcome_bytes"> & { readonly state: "done" | "failed" };
+
+/**
+ * Finishes a task of an open plan that no other worker has leased since. Call in a transaction.
+ *
+ * @returns the finished task; null if the lease is lost, the task is finished, or the plan is not open.
+ */
+export async function finishTask(transaction: Store, { id, lease_token: token }: NamedLease, end: TaskEnd): Promise<RolloutTaskRow | null> {
+  const open = transaction.selectFrom("rollout_plans").select("id").where("status", "=", "open");
+  const task = await transaction
+    .updateTable("rollout_tasks")
+    .set({ ...end, lease_until: null })
+    .where("id", "=", id)
+    .where("lease_token", "=", token)
+    .where("state", "in", ["leased", "pending"])
+    .where("plan_id", "in", open)
+    .returningAll()
+    .executeTakeFirst();
+  if (task === undefined) return null;
+  // Locks the plan's row until the transaction ends, so that readers see positions without gaps.
+  const { finished } = await transaction
+    .updateTable("rollout_plans")
+    .set((eb) => ({
+      finished: eb("finished", "+", 1),
+      failed: eb("failed", "+", end.state === "failed" ? 1 : 0),
+      outcome_bytes: eb("outcome_bytes", "+", end.outcome_bytes ?? 0),
+    }))
+    .where("id", "=", task.plan_id)
+    .returning("finished")
+    .executeTakeFirstOrThrow();
+  await transaction.updateTable("rollout_tasks").set({ finished_seq: finished }).where("id", "=", task.id).execute();
+  return { ...task, finished_seq: finished };
+}
+
+/** Whether any task is leased. */
+export async function hasLeases(store: Store): Promise<boolean> {
+  return (await store.selectFrom("rollout_tasks").select("id").where("state", "=", "leased").limit(1).executeTakeFirst()) !== undefined;
+}
+
+/** Whether the outcome of any task has the content with this digest. */
+export async function hasOutcome(store: Store, sha256: string): Promise<boolean> {
+  const row = await store.selectFrom("rollout_tasks").select("id").where("outcome_sha256", "=", sha256).limit(1).executeTakeFirst();
+  return row !== undefined;
+}

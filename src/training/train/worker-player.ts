@@ -1,0 +1,225 @@
+/** Player of rollouts on workers: plans them on the service, and follows their outcomes. */
+import { createHash } from "node:crypto";
+import PQueue from "p-queue";
+import { ArgumentError, ConflictError, DataError, type WhetstoneError } from "../../base/errors.ts";
+import type { RolloutOutcome } from "../../base/schema/index.ts";
+import { Trajectory, type Policy } from "../../base/trajectory/index.ts";
+import { validateTrajectory } from "../../base/trajectory/validate.ts";
+import { backoffMs } from "../../base/util/backoff.ts";
+import { deferred, type Deferred } from "../../base/util/deferred.ts";
+import { delay } from "../../base/util/delay.ts";
+import { isPlainJson } from "../../base/util/plain-json.ts";
+import { getOrInsert } from "../../base/util/values.ts";
+import { HttpError, type RolloutGroupInput, type RolloutPlanInfo, type RolloutTaskInfo } from "../../library/client/index.ts";
+import { contentHash, type Environment } from "../../library/environment/index.ts";
+import type { Outcome, Player, PlayerInit } from "../../library/rollout/attempts.ts";
+import { isUnavailable } from "../../library/rollout/unavailable.ts";
+import type { EnvironmentScenario, PlayOptions } from "./rollouts.ts";
+import { PATIENCE_MS, reportUnavailable } from "./run-job.ts";
+import { withTask } from "./stored-rollouts.ts";
+
+/** Max groups, and max characters of their scenarios as JSON, in one request. */
+const [GROUPS_AT_ONCE, CHARACTERS_AT_ONCE] = [500, 2_000_000];
+/** Max outcomes that are fetched at the same time. */
+const FETCHES = 8;
+/** Seconds for which the service holds a request for finished tasks. */
+const WAIT_SECONDS = 20;
+/** Max cancelled plans of one step, from earlier starts of the run. */
+const MAX_CANCELLED = 1000;
+
+/** Input of {@link WorkerPlayer}. */
+export interface WorkerPlayerInit extends PlayerInit {
+  readonly options: PlayOptions;
+  readonly policy: Pick<Policy, "id" | "step">;
+  /** Indices of the scenarios to play. */
+  readonly indices: readonly number[];
+}
+
+/** Plays rollouts on workers. With several environments, each has a plan of its own. */
+export class WorkerPlayer implements Player<EnvironmentScenario> {
+  readonly #init: WorkerPlayerInit;
+  /** Outcomes by group and index of the rollout. */
+  readonly #outcomes = new Map<string, Deferred<Outcome>>();
+  /** Plans by scenario index. */
+  readonly #plans = new Map<number, string>();
+  /** Resolves when all outcomes have arrived; rejects with the error that ended the plans. */
+  readonly #running: Promise<void>;
+  #isDone = false;
+
+  constructor(init: WorkerPlayerInit) {
+    this.#init = init;
+    this.#running = this.#run();
+    this.#running.catch(() => undefined);
+  }
+
+  /** Resolves with the outcome of a rollout when a worker has delivered it. */
+  async play(_scenario: EnvironmentScenario, group: number, index: number): Promise<Outcome> {
+    // Rejects if the plans fail, with the first rollout that waits.
+    return Promise.race([this.#outcome(group, index).promise, this.#running.then(() => this.#outcome(group, index).promise)]);
+  }
+
+  /** Returns the plan of a scenario. */
+  planOf(scenarioIndex: number): string | undefined {
+    return this.#plans.get(scenarioIndex);
+  }
+
+  /** Cancels plans that are not over. Their finished tasks keep their outcomes. */
+  async close(): Promise<void> {
+    await this.#running.catch(() => undefined);
+    if (this.#isDone) return;
+    const { rolloutPlans } = this.#init.options.model.service;
+    for (const id of new Set(this.#plans.values())) await rolloutPlans.cancel(id, { timeoutMs: 10_000 }).catch(() => undefined);
+  }
+
+  async #run(): Promise<void> {
+    const { options, indices } = this.#init;
+    const byEnvironment = new Map<Environment<unknown>, RolloutGroupInput[]>();
+    for (const index of indices) {
+      const { environment, scenario } = options.scenarios.get(index) as EnvironmentScenario;
+      getOrInsert(byEnvironment, environment, () => []).push({ group: index, scenario });
+    }
+    await Promise.all([...byEnvironment].map(([environment, groups]) => this.#playEnvironment(environment, groups)));
+    this.#isDone = true;
+  }
+
+  async #playEnvironment(environment: Environment<unknown>, groups: readonly RolloutGroupInput[]): Promise<void> {
+    checkScenarios(environment, groups);
+    const hash = await contentHash(environment);
+    const plan = await this.#openPlan({ environment: environment.name, hash }, groups);
+    await this.#follow(plan, new Set(groups.map(({ group }) => group)));
+  }
+
+  /**
+   * Returns an open plan with the groups. A run that was interrupted continues with the plan that it had; a plan that an earlier start of the
+   * run has cancelled is not used again.
+   */
+  async #openPlan(
+    version: { readonly environment: string; readonly hash: string },
+    groups: readonly RolloutGroupInput[],
+  ): Promise<RolloutPlanInfo> {
+    const { options, policy, seed, groupSize, signal } = this.#init;
+    const { directory, model, split, step, gather, scoreTimeouts } = options;
+    const { rolloutPlans } = model.service;
+    for (let number = 0; number < MAX_CANCELLED; number++) {
+      const identity = [model.id, directory.state.startTime, split, step, policy.id, version.environment, version.hash, number];
+      const plan = await this.#patiently(() =>
+        rolloutPlans.create({
+          environment: version.environment,
+          environmentHash: version.hash,
+          modelId: model.id,
+          policy: policy.id,
+          policyStep: policy.step,
+          groupSize,
+          seed,
+          temperature: gather.temperature,
+          chatTemplateKwargs: gather.chatTemplateKwargs,
+          timeoutMs: gather.timeoutMs,
+          retries: gather.retries,
+          replacements: gather.replacements,
+          scoreTimeouts,
+          metadata: { split, step },
+          idempotencyKey: createHash("sha256").update(JSON.stringify(identity)).digest("hex"),
+          signal,
+        }),
+      );
+      for (const { group } of groups) this.#plans.set(group, plan.id);
+      try {
+        for (const page of pagesOf(groups)) await this.#patiently(() => rolloutPlans.addGroups(plan.id, page, { signal }));
+        return plan;
+      } catch (error) {
+        if (!(error instanceof HttpError && error.status === 409)) throw error;
+      }
+    }
+    throw new ConflictError(`All ${MAX_CANCELLED} rollout plans of step ${step} were cancelled. Start the run in another directory`);
+  }
+
+  /** Fetches the outcomes of a plan's tasks as they finish, until all rollouts of the groups have one. */
+  async #follow(plan: RolloutPlanInfo, groups: ReadonlySet<number>): Promise<void> {
+    const { options, groupSize, signal } = this.#init;
+    const { rolloutPlans } = options.model.service;
+    const fetches = new PQueue({ concurrency: FETCHES });
+    let left = groups.size * groupSize;
+    let after = 0;
+    while (left > 0) {
+      const position = after;
+      const { plan: current, finished } = await this.#patiently(() =>
+        rolloutPlans.finished(plan.id, { after: position, waitSeconds: WAIT_SECONDS, signal }),
+      );
+      if (finished.length === 0 && current.status !== "open") {
+        throw new ConflictError(`Rollout plan '${plan.id}' was cancelled. Start the run again and it resumes with another one`);
+      }
+      const wanted = finished.filter(({ group }) => groups.has(group));
+      await Promise.all(wanted.map((task) => fetches.add(() => this.#fetch(task))));
+      left -= wanted.length;
+      after = finished.at(-1)?.finished ?? after;
+    }
+  }
+
+  /** Fetches the outcome of a task. */
+  async #fetch(task: RolloutTaskInfo): Promise<void> {
+    const { options, signal, onEvent } = this.#init;
+    const outcome = await this.#patiently(() => options.model.service.rolloutPlans.outcome(task.id, { signal }));
+    const { group, index } = task;
+    const attempt = outcome.attempt ?? 0;
+    for (const [position, exception] of (outcome.replaced ?? []).entries())
+      onEvent({ type: "rollout-replace", group, index, attempt, exception, replacement: position + 1 });
+    this.#outcome(group, index).resolve(outcomeOf(outcome, task));
+  }
+
+  #outcome(group: number, index: number): Deferred<Outcome> {
+    return getOrInsert(this.#outcomes, `${group}:${index}`, () => deferred<Outcome>());
+  }
+
+  /** Repeats a request while the service is unavailable, for some minutes. */
+  async #patiently<T>(request: () => Promise<T>): Promise<T> {
+    const startedMs = performance.now();
+    for (let failures = 0; ; failures++) {
+      try {
+        return await request();
+      } catch (error) {
+        const { options, signal } = this.#init;
+        if (signal.aborted || !isUnavailable(error) || performance.now() - startedMs > PATIENCE_MS) throw error;
+        reportUnavailable(options, error as WhetstoneError);
+        await delay(backoffMs(failures), { signal });
+      }
+    }
+  }
+}
+
+/** Converts an outcome. @throws DataError `E_DATA` for a trajectory that is not valid. */
+function outcomeOf({ trajectory, exception, replaced, attempt }: RolloutOutcome, { id }: RolloutTaskInfo): Outcome {
+  const common = { attempt: attempt ?? 0, replaced: replaced ?? [] };
+  if ((trajectory ?? null) === null) {
+    return { ...common, exception: exception ?? { type: "Error", message: `Rollout task ${id} has no outcome`, traceback: "" } };
+  }
+  const read = validateTrajectory(trajectory);
+  if (!read.success)
+    throw new DataError(`Expected rollout task '${id}' to have a valid trajectory, got one that is not`, { cause: read.error });
+  return { ...common, trajectory: withTask(Trajectory.fromOwned(read.data), id) };
+}
+
+/** Checks that workers get the same scenarios. @throws ArgumentError `E_ARGUMENT` for a scenario that JSON would change. */
+function checkScenarios({ name }: Environment<unknown>, groups: readonly RolloutGroupInput[]): void {
+  const changed = groups.find(({ scenario }) => !isPlainJson(scenario));
+  if (changed === undefined) return;
+  throw new ArgumentError(
+    `Expected the scenarios of environment \`${name}\` to be plain JSON values, because workers get them as JSON; scenario ${changed.group} has other values, such as functions, dates or class instances`,
+    { param: "workers" },
+  );
+}
+
+/** Divides groups into pages for single requests. */
+function* pagesOf(groups: readonly RolloutGroupInput[]): Generator<RolloutGroupInput[], void> {
+  let page: RolloutGroupInput[] = [];
+  let characters = 0;
+  for (const group of groups) {
+    const { length } = JSON.stringify(group.scenario);
+    if (page.length >= GROUPS_AT_ONCE || (page.length > 0 && characters + length > CHARACTERS_AT_ONCE)) {
+      yield page;
+      [page, characters] = [[], 0];
+    }
+    page.push(group);
+    characters += length;
+  }
+  if (page.length > 0) yield page;
+}

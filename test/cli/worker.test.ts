@@ -1,0 +1,98 @@
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { contentHash } from "../../src/library/environment/index.ts";
+import { ROOT } from "../project/files.ts";
+import { runHere } from "./run-here.ts";
+import { useSharedService } from "./shared-service.ts";
+
+const shared = useSharedService({ answer: () => "four" });
+
+/** Writes an environment into the project, where it can import the package. */
+async function environmentFile(name: string, text = ""): Promise<string> {
+  const path = join(ROOT, "runs", `${name}-${process.pid}.ts`);
+  onTestFinished(() => rm(path, { force: true }));
+  await mkdir(join(ROOT, "runs"), { recursive: true });
+  await writeFile(
+    path,
+    `import { trajectory } from "whetstone";
+import { defineEnvironment } from "whetstone/environment";
+export default defineEnvironment<{ readonly id: string }>({
+  name: "${name}",
+  scenarios: { train: [{ id: "a" }], eval: [] },
+  async rollout({ id }, { policy, sampling }) {
+    if (id === "fail") throw new TypeError("not today");
+    const t = trajectory({ messages: [{ role: "user", content: id }] });
+    await t.sample(policy, { maxCompletionTokens: 4, ...sampling });
+    return t;
+  },
+  rewards: [{ name: "four", score: ({ text }) => text.startsWith("f") }],
+});
+${text}`,
+  );
+  return path;
+}
+
+async function createPlan(environment: string, environmentHash: string, ids: readonly string[]): Promise<string> {
+  const { rolloutPlans } = shared.service;
+  const plan = await rolloutPlans.create({ environment, environmentHash, policy: "whetstone-tiny", groupSize: 2, seed: 1 });
+  await rolloutPlans.addGroups(
+    plan.id,
+    ids.map((id, group) => ({ group, scenario: { id } })),
+  );
+  return plan.id;
+}
+
+test("worker plays the rollouts of a plan, prints counts, and ends without further tasks", { timeout: 60_000 }, async () => {
+  const file = await environmentFile("sums");
+  const hash = await contentHash({ name: "sums", source: file });
+  const id = await createPlan("sums", hash, ["a", "fail"]);
+  const { code, stdout, stderr } = await runHere("worker", file, "--idle-exit", "0.2", "--name", "machine-1", "--concurrency", "3");
+  expect({ code, stdout }).toEqual({ code: 0, stdout: "idle after 4 rollouts, 2 failed\n" });
+  expect(stderr).toContain(`machine-1 plays sums (${hash.slice(0, 12)}) from ${shared.server.url}`);
+  expect(await shared.service.rolloutPlans.get(id)).toMatchObject({ tasks: 4, finished: 4, failed: 2 });
+  const { finished } = await shared.service.rolloutPlans.finished(id);
+  expect(new Set(finished.map(({ worker }) => worker))).toEqual(new Set(["machine-1"]));
+  const outcomes = await Promise.all(finished.map((task) => shared.service.rolloutPlans.outcome(task.id)));
+  expect(outcomes.flatMap(({ exception }) => ((exception ?? null) === null ? [] : exception!.message))).toEqual(["not today", "not today"]);
+});
+
+test("worker --json prints an event per line", { timeout: 60_000 }, async () => {
+  const file = await environmentFile("products");
+  await createPlan("products", await contentHash({ name: "products", source: file }), ["a"]);
+  const { stdout } = await runHere("worker", file, "--idle-exit", "0.2", "--json");
+  const events = stdout
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+  expect(events.map(({ type }) => type)).toEqual(["worker-start", "rollout-deliver", "rollout-deliver", "worker-end"]);
+  expect(events[1]).toMatchObject({ reward: 1, exception: null });
+});
+
+test("worker refuses to play for a run with other files", { timeout: 60_000 }, async () => {
+  const file = await environmentFile("quotients", "// another version\n");
+  const id = await createPlan("quotients", "0".repeat(64), ["a"]);
+  await shared.service.rolloutPlans.finished(id);
+  const { code, stderr } = await runHere("worker", file);
+  expect(code).toBe(1);
+  expect(stderr).toContain("Start the worker with the same files as the training run");
+  expect(stderr).toContain("quotients");
+});
+
+test("train --workers plans the rollouts for workers with the same file", { timeout: 90_000 }, async () => {
+  const file = await environmentFile("remainders");
+  const runDir = join(ROOT, "runs", `remainders-${process.pid}`);
+  onTestFinished(() => rm(runDir, { recursive: true, force: true }));
+  const settings = ["--model", "cli/remainders", "--steps", "1", "--scenarios", "1", "--group-size", "2", "--run-dir", runDir];
+  const refused = await runHere("train", file, ...settings, "--workers", "--concurrency", "4");
+  expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("`--concurrency` has no effect with `--workers`") });
+  // One command after the other in this process: the plan of the first waits for the worker.
+  const { trainRl } = await import("../../src/training/train/index.ts");
+  const { loadEnvironment } = await import("../../src/cli/environment-file.ts");
+  const model = await shared.service.models.create({ project: "cli", name: "remainders", baseModel: "whetstone-tiny" });
+  const environment = await loadEnvironment(file);
+  const run = trainRl({ model, environment, steps: 1, scenariosPerStep: 1, groupSize: 2, runDir, workers: true, report: false });
+  const worker = await runHere("worker", file, "--idle-exit", "3");
+  expect(worker.stdout).toBe("idle after 2 rollouts, 0 failed\n");
+  expect(await run.done).toMatchObject({ steps: 1 });
+});
