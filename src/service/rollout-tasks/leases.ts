@@ -57,18 +57,19 @@ export class RolloutLeases {
   /**
    * Leases pending tasks. Waits up to `wait` seconds for one.
    *
+   * @param store - Store of the request.
    * @throws ConflictError `E_CONFLICT` without a pending task, if a client follows a plan for an environment of the same name with another
    *   content hash.
    */
-  async lease(request: LeaseRolloutsRequest, signal: AbortSignal): Promise<LeasedRollouts> {
+  async lease(store: Store, request: LeaseRolloutsRequest, signal: AbortSignal): Promise<LeasedRollouts> {
     this.#startExpiry();
     const endsAtMs = performance.now() + (request.wait ?? 0) * 1000;
     for (;;) {
       const { revision } = this.changes;
-      const leased = await this.#claim(request);
+      const leased = await this.#claim(store, request);
       if (leased.data.length > 0) {
         // Nobody receives the tasks; others need not wait until their leases expire.
-        if (signal.aborted) await this.release({ leases: leased.data.map(({ id, lease_token }) => ({ id, lease_token })) });
+        if (signal.aborted) await this.release(store, { leases: leased.data.map(({ id, lease_token }) => ({ id, lease_token })) });
         return leased;
       }
       const leftMs = endsAtMs - performance.now();
@@ -77,7 +78,10 @@ export class RolloutLeases {
     }
   }
 
-  async #claim({ worker, environments, plan_id: planId, max, lease_seconds: seconds }: LeaseRolloutsRequest): Promise<LeasedRollouts> {
+  async #claim(
+    store: Store,
+    { worker, environments, plan_id: planId, max, lease_seconds: seconds }: LeaseRolloutsRequest,
+  ): Promise<LeasedRollouts> {
     const claim: Claim = {
       worker,
       environments,
@@ -86,10 +90,10 @@ export class RolloutLeases {
       token: randomUUID(),
       until: untilOf(seconds),
     };
-    const { tasks, plans } = await this.#store.transaction().execute((transaction) => claimTasks(transaction, claim));
+    const { tasks, plans } = await store.transaction().execute((transaction) => claimTasks(transaction, claim));
     // Again, because the search may have ended since the request arrived.
     if (tasks.length > 0) this.#startExpiry();
-    else await this.#refuseOtherVersions(environments);
+    else await this.#refuseOtherVersions(store, environments);
     return {
       data: tasks.map(({ id, plan_id, group_index, rollout_index, scenario }) => ({
         id,
@@ -103,9 +107,9 @@ export class RolloutLeases {
     };
   }
 
-  async #refuseOtherVersions(environments: LeaseRolloutsRequest["environments"]): Promise<void> {
+  async #refuseOtherVersions(store: Store, environments: LeaseRolloutsRequest["environments"]): Promise<void> {
     for (const { name, hash } of environments) {
-      const other = await otherVersion(this.#store, { name, hash });
+      const other = await otherVersion(store, { name, hash });
       if (other === undefined || !this.#isFollowed(other.id)) continue;
       throw new ConflictError(
         `The worker's environment '${name}' has the content hash ${hash.slice(0, 12)}, but rollout plan '${other.id}' was made with ${other.environment_hash.slice(0, 12)}. Start the worker with the same files as the training run`,
@@ -126,19 +130,19 @@ export class RolloutLeases {
   }
 
   /** Extends leases, and reports the ones that are lost. */
-  async extend({ leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
+  async extend(store: Store, { leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
     this.#startExpiry();
     if (leases.length === 0) return { held: [], lost: [] };
-    const held = await this.#store.transaction().execute((transaction) => extendLeases(transaction, leases, untilOf(seconds)));
+    const held = await store.transaction().execute((transaction) => extendLeases(transaction, leases, untilOf(seconds)));
     const keyOf = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
     const isHeld = new Set(held.map(keyOf));
     return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !isHeld.has(keyOf(lease))).map(({ id }) => id) };
   }
 
   /** Releases leases; returns their number. */
-  async release({ leases }: ReleaseLeasesRequest): Promise<number> {
+  async release(store: Store, { leases }: ReleaseLeasesRequest): Promise<number> {
     if (leases.length === 0) return 0;
-    const released = await this.#store.transaction().execute((transaction) => releaseLeases(transaction, leases));
+    const released = await store.transaction().execute((transaction) => releaseLeases(transaction, leases));
     if (released > 0) this.changes.notify();
     return released;
   }

@@ -3,10 +3,10 @@ import { randomUUID } from "node:crypto";
 import { ArgumentError, ConflictError, TooLargeError } from "../../base/errors.ts";
 import type { AddRolloutGroupsRequest, CreateRolloutPlanRequest } from "../../base/schema/index.ts";
 import type { ServiceLimits } from "../common/limits.ts";
-import { DEFAULT_ENTITY } from "../common/names.ts";
 import { getModel } from "../store/models.ts";
 import { addGroups, getPlan } from "../store/rollout-plans.ts";
 import type { RolloutPlanRow, Store } from "../store/tables.ts";
+import { entityFor, requireAllModels } from "../store/visibility.ts";
 import { settingsOf } from "./wire.ts";
 
 /** Default of `max_leases`. */
@@ -17,7 +17,8 @@ const EXPIRES_IN_SECONDS = 7 * 86_400;
 /** Returns the row of a new plan without tasks. @throws NotFoundError `E_NOT_FOUND` if its model does not exist. */
 export async function newPlan(store: Store, request: CreateRolloutPlanRequest): Promise<RolloutPlanRow> {
   const modelId = request.model_id ?? null;
-  const entity = modelId === null ? DEFAULT_ENTITY : (await getModel(store, modelId)).entity;
+  if (modelId === null) requireAllModels(store, "rollout plans without `model_id`");
+  const entity = modelId === null ? entityFor(store, null, "model_id") : (await getModel(store, modelId)).entity;
   const now = Date.now();
   return {
     id: randomUUID(),

@@ -40,8 +40,8 @@ import { forgetAnswer } from "../store/idempotency-keys.ts";
 import { pageBody } from "../store/paging.ts";
 import { getPlan, insertPlan, pageOfPlans, setPlanStatus } from "../store/rollout-plans.ts";
 import { finishedTasks, getTask } from "../store/rollout-tasks.ts";
-import type { RolloutPlanRow } from "../store/tables.ts";
-import type { ServiceContext } from "./context.ts";
+import type { RolloutPlanRow, Store } from "../store/tables.ts";
+import type { RouteContext, ServiceContext } from "./context.ts";
 
 const PLANS = "/v1/preview/rollout-plans";
 const PLAN = `${PLANS}/{plan_id}`;
@@ -50,13 +50,14 @@ const OUTCOME = `${TASKS}/{task_id}/outcome`;
 const common = { tag: "Rollouts", isExtension: true } as const;
 
 /** Creates the routes of rollout plans and tasks. All are extensions of the interface. */
-export function rolloutRoutes(context: ServiceContext): Route[] {
+export function rolloutRoutes(context: RouteContext): Route[] {
   return [...planRoutes(context), ...taskRoutes(context)];
 }
 
 /** Creates the routes of plans: create, add groups, list, follow, cancel, delete. */
-function planRoutes(context: ServiceContext): Route[] {
-  const { store, space, work, limits, rollouts } = context;
+function planRoutes(context: RouteContext): Route[] {
+  const { space, work, limits, rollouts } = context;
+  const storeOf = (c: ServiceRequest) => context.of(c).store;
   const idOf = (c: ServiceRequest) => pathParameter(c, "plan_id");
   return [
     {
@@ -64,6 +65,7 @@ function planRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: PLANS,
       id: "createRolloutPlan",
+      access: ["train"],
       summary: "Create a plan of rollouts without groups",
       description: "Workers with the environment of the plan lease its tasks.",
       isIdempotent: true,
@@ -72,10 +74,11 @@ function planRoutes(context: ServiceContext): Route[] {
       errors: [404, 409],
       handle: async (c) => {
         const { value, digest } = await readJson(c, "rolloutPlan", work.bodies);
+        const store = storeOf(c);
         const prepare = async () => {
           await space.requireSpace();
           const row = await newPlan(store, value);
-          return { commit: (transaction: typeof store) => insertPlan(transaction, row).then(() => planToWire(row)) };
+          return { commit: (transaction: Store) => insertPlan(transaction, row).then(() => planToWire(row)) };
         };
         return create(c, store, { digest, prepare });
       },
@@ -85,11 +88,12 @@ function planRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: PLANS,
       id: "listRolloutPlans",
+      access: ["train", "read"],
       summary: "List plans, newest first",
       query: rolloutPlanQuery,
       answer: rolloutPlanList,
       handle: async (c) => {
-        const { rows, hasMore } = await pageOfPlans(store, readQuery(c, rolloutPlanQuery));
+        const { rows, hasMore } = await pageOfPlans(storeOf(c), readQuery(c, rolloutPlanQuery));
         return c.json(pageBody(rows.map(planToWire), hasMore) satisfies RolloutPlanList);
       },
     },
@@ -98,15 +102,17 @@ function planRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: PLAN,
       id: "getRolloutPlan",
+      access: ["train", "read"],
       summary: "Read a plan with its progress",
       answer: rolloutPlan,
-      handle: async (c) => c.json(planToWire(await getPlan(store, idOf(c))) satisfies RolloutPlan),
+      handle: async (c) => c.json(planToWire(await getPlan(storeOf(c), idOf(c))) satisfies RolloutPlan),
     },
     {
       ...common,
       method: "POST",
       path: `${PLAN}/groups`,
       id: "addRolloutGroups",
+      access: ["train"],
       summary: "Add groups to a plan",
       description: "Each group gets a task per rollout. Adding a group again has no effect.",
       body: addRolloutGroupsRequest,
@@ -115,7 +121,7 @@ function planRoutes(context: ServiceContext): Route[] {
       handle: async (c) => {
         const { value } = await readJson(c, "rolloutGroups", work.bodies);
         await space.requireSpace();
-        const plan = await addPlanGroups(store, idOf(c), value, limits);
+        const plan = await addPlanGroups(storeOf(c), idOf(c), value, limits);
         rollouts.leases.changes.notify();
         return c.json(planToWire(plan) satisfies RolloutPlan);
       },
@@ -125,13 +131,14 @@ function planRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: `${PLAN}/finished`,
       id: "listFinishedRollouts",
+      access: ["train", "read"],
       summary: "List the finished tasks of a plan, in the order in which they finished",
       description: "With `wait`, the answer is delayed until a further task is finished, the plan is cancelled, or all tasks are listed.",
       query: finishedRolloutsQuery,
       answer: finishedRollouts,
       handle: async (c) => {
         const query = readQuery(c, finishedRolloutsQuery);
-        return c.json(await finishedOf(context, idOf(c), { ...query, signal: c.req.raw.signal }));
+        return c.json(await finishedOf(context.of(c), idOf(c), { ...query, signal: c.req.raw.signal }));
       },
     },
     {
@@ -139,12 +146,13 @@ function planRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: `${PLAN}/cancel`,
       id: "cancelRolloutPlan",
+      access: ["train"],
       summary: "Cancel a plan",
       description: "Finished tasks keep their outcomes. Workers stop the others at their next heartbeat. Cancelling again has no effect.",
       answer: rolloutPlan,
       handle: async (c) => {
-        const plan = await getPlan(store, idOf(c));
-        await setPlanStatus(store, plan.id, "cancelled");
+        const plan = await getPlan(storeOf(c), idOf(c));
+        await setPlanStatus(storeOf(c), plan.id, "cancelled");
         rollouts.leases.changes.notify();
         return c.json(planToWire({ ...plan, status: "cancelled" }) satisfies RolloutPlan);
       },
@@ -154,17 +162,19 @@ function planRoutes(context: ServiceContext): Route[] {
       method: "DELETE",
       path: PLAN,
       id: "deleteRolloutPlan",
+      access: ["train"],
       summary: "Delete a plan with its tasks and outcomes",
       description: "Jobs that were created from its outcomes keep their own copy.",
       answer: deleteRolloutPlanResponse,
-      handle: async (c) => c.json(await deletePlan(context, idOf(c))),
+      handle: async (c) => c.json(await deletePlan(context.of(c), idOf(c))),
     },
   ];
 }
 
 /** Creates the routes of tasks: lease, extend, release, deliver, read. */
-function taskRoutes(context: ServiceContext): Route[] {
-  const { store, work, rollouts, files } = context;
+function taskRoutes(context: RouteContext): Route[] {
+  const { work, rollouts, files } = context;
+  const storeOf = (c: ServiceRequest) => context.of(c).store;
   const idOf = (c: ServiceRequest) => pathParameter(c, "task_id");
   return [
     {
@@ -172,6 +182,7 @@ function taskRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: `${TASKS}/lease`,
       id: "leaseRollouts",
+      access: ["train", "sample"],
       summary: "Lease tasks to play",
       description:
         "Oldest plan first. If there is no task, and a client follows a plan for the same environment with another content hash: 409.",
@@ -180,7 +191,7 @@ function taskRoutes(context: ServiceContext): Route[] {
       errors: [409],
       handle: async (c) => {
         const { value } = await readJson(c, "rolloutLease", work.bodies);
-        return c.json((await rollouts.leases.lease(value, c.req.raw.signal)) satisfies LeasedRollouts);
+        return c.json((await rollouts.leases.lease(storeOf(c), value, c.req.raw.signal)) satisfies LeasedRollouts);
       },
     },
     {
@@ -188,12 +199,13 @@ function taskRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: `${TASKS}/heartbeat`,
       id: "extendRolloutLeases",
+      access: ["train", "sample"],
       summary: "Extend leases",
       body: extendLeasesRequest,
       answer: extendedLeases,
       handle: async (c) => {
         const { value } = await readJson(c, "rolloutHeartbeat", work.bodies);
-        return c.json((await rollouts.leases.extend(value)) satisfies ExtendedLeases);
+        return c.json((await rollouts.leases.extend(storeOf(c), value)) satisfies ExtendedLeases);
       },
     },
     {
@@ -201,12 +213,13 @@ function taskRoutes(context: ServiceContext): Route[] {
       method: "POST",
       path: `${TASKS}/release`,
       id: "releaseRolloutLeases",
+      access: ["train", "sample"],
       summary: "Release leases",
       body: releaseLeasesRequest,
       answer: releasedLeases,
       handle: async (c) => {
         const { value } = await readJson(c, "rolloutRelease", work.bodies);
-        return c.json({ released: await rollouts.leases.release(value) } satisfies ReleasedLeases);
+        return c.json({ released: await rollouts.leases.release(storeOf(c), value) } satisfies ReleasedLeases);
       },
     },
     {
@@ -214,10 +227,11 @@ function taskRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: `${TASKS}/{task_id}`,
       id: "getRolloutTask",
+      access: ["train", "sample", "read"],
       summary: "Read a task",
       answer: rolloutTask,
       handle: async (c) => {
-        const task = await getTask(store, idOf(c));
+        const task = await getTask(storeOf(c), idOf(c));
         return c.json(taskToWire(task, task.plan_status) satisfies RolloutTask);
       },
     },
@@ -226,6 +240,7 @@ function taskRoutes(context: ServiceContext): Route[] {
       method: "PUT",
       path: OUTCOME,
       id: "deliverRollout",
+      access: ["train", "sample"],
       summary: "Deliver the outcome of a task",
       description:
         "The outcome is durable when the answer arrives, and the same delivery again has the same answer. A lease that another worker has taken over is answered 409.",
@@ -239,7 +254,7 @@ function taskRoutes(context: ServiceContext): Route[] {
           throw new ArgumentError("Expected the query parameter `lease_token`, got none. Send the token of the lease", {
             param: "lease_token",
           });
-        const parts = { ...context, data: work.data, writer: rollouts.writer };
+        const parts = { ...context.of(c), data: work.data, writer: rollouts.writer };
         const task = await deliverOutcome(parts, idOf(c), { token, bytes: await readBytes(c) });
         rollouts.leases.changes.notify();
         return c.json(task satisfies RolloutTask);
@@ -250,10 +265,11 @@ function taskRoutes(context: ServiceContext): Route[] {
       method: "GET",
       path: OUTCOME,
       id: "getRolloutOutcome",
+      access: ["train", "read"],
       summary: "Read the outcome of a finished task",
       answer: rolloutOutcome,
       handle: async (c) => {
-        const task = await getTask(store, idOf(c));
+        const task = await getTask(storeOf(c), idOf(c));
         const outcome = await openOutcome(files, task);
         if (!("pipe" in outcome)) return c.json(outcome satisfies RolloutOutcome);
         const headers = { "Content-Type": "application/json", "Content-Length": String(task.outcome_bytes) };
@@ -287,7 +303,7 @@ async function finishedOf(
 /** Marks a plan as deleted. Its rows and outcomes are removed in the background. */
 async function deletePlan({ store, rollouts, space }: ServiceContext, id: string): Promise<DeleteRolloutPlanResponse> {
   const plan: RolloutPlanRow = await getPlan(store, id);
-  const change = async (transaction: typeof store) => {
+  const change = async (transaction: Store) => {
     await setPlanStatus(transaction, plan.id, "deleted");
     // Repeating the creation with the same idempotency key must create a new plan.
     await forgetAnswer(transaction, PLANS, plan.id);

@@ -83,12 +83,16 @@ export async function addGroups(
   return { ...plan, tasks };
 }
 
-function newTask({ id, entity }: RolloutPlanRow, place: Pick<RolloutTaskRow, "group_index" | "rollout_index" | "seq">): RolloutTaskRow {
+function newTask(
+  { id, entity, model_id }: RolloutPlanRow,
+  place: Pick<RolloutTaskRow, "group_index" | "rollout_index" | "seq">,
+): RolloutTaskRow {
   return {
     ...place,
     id: randomUUID(),
     plan_id: id,
     entity,
+    model_id,
     state: "pending",
     leases: 0,
     worker: null,
