@@ -1,6 +1,7 @@
 /** Rows of rollout tasks: leases, outcomes and their order. */
 import { NotFoundError } from "../../base/errors.ts";
 import type { RolloutGroupRow, RolloutPlanRow, RolloutTaskRow, Store } from "./tables.ts";
+import { unrestricted } from "./visibility.ts";
 
 /** Max tasks of one statement. */
 export const TASKS_AT_ONCE = 500;
@@ -272,8 +273,13 @@ export async function hasLeases(store: Store): Promise<boolean> {
   return (await store.selectFrom("rollout_tasks").select("id").where("state", "=", "leased").limit(1).executeTakeFirst()) !== undefined;
 }
 
-/** Whether the outcome of any task has the content with this digest. */
+/** Whether the outcome of any task, of any entity, has the content with this digest. */
 export async function hasOutcome(store: Store, sha256: string): Promise<boolean> {
-  const row = await store.selectFrom("rollout_tasks").select("id").where("outcome_sha256", "=", sha256).limit(1).executeTakeFirst();
+  const row = await unrestricted(store)
+    .selectFrom("rollout_tasks")
+    .select("id")
+    .where("outcome_sha256", "=", sha256)
+    .limit(1)
+    .executeTakeFirst();
   return row !== undefined;
 }

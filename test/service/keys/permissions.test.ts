@@ -138,6 +138,7 @@ test("each route answers each scope as documented, and resources of another enti
       "GET /v1/preview/base-models",
       "GET /v1/preview/keys",
       "GET /v1/preview/models",
+      "GET /v1/preview/rollout-plans",
       "GET /v1/preview/sessions",
       "GET /v1/preview/training-jobs",
       "POST /detokenize",
@@ -153,6 +154,9 @@ test("each route answers each scope as documented, and resources of another enti
       "POST /v1/messages/count_tokens",
       "POST /v1/preview/artifacts",
       "POST /v1/preview/base-models",
+      "POST /v1/preview/rollout-tasks/heartbeat",
+      "POST /v1/preview/rollout-tasks/lease",
+      "POST /v1/preview/rollout-tasks/release",
     ]
   `);
   expect(await viewOfRival()).toEqual(before);

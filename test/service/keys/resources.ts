@@ -5,6 +5,9 @@ import { ARTIFACTS, chatLines, finishedEvents, MODELS, preferenceLines, RL_JOBS,
 export const KEYS = "/v1/preview/keys";
 const SESSIONS = "/v1/preview/sessions";
 const FINE_TUNING = "/v1/fine_tuning/jobs";
+const ROLLOUT_PLANS = "/v1/preview/rollout-plans";
+const ENVIRONMENT_HASH = "e".repeat(64);
+const OUTCOME = { exception: { type: "Error", message: "no" } };
 const JSON_TYPE = { "content-type": "application/json" };
 
 /** Identifiers of an entity's resources. */
@@ -26,6 +29,10 @@ export interface Resources {
   readonly sessionKey: string;
   readonly response: string;
   readonly sessionResponse: string;
+  readonly rolloutPlan: string;
+  /** A task with an outcome. */
+  readonly rolloutTask: string;
+  readonly leaseToken: string;
   /** Another key of the entity. */
   readonly key: string;
 }
@@ -62,6 +69,12 @@ export async function createResources(service: TestService, entity: string, key:
   const ask = { model: model.id, input: `secret of ${entity}` };
   const response = await ok("POST", "/v1/responses", ask);
   const sessionResponse = await service.ok("POST", "/v1/responses", ask, { key: session.key });
+  const plan = await ok("POST", ROLLOUT_PLANS, planOf(model.id));
+  await ok("POST", `${ROLLOUT_PLANS}/${plan.id}/groups`, { groups: [{ group: 0, scenario: `secret of ${entity}` }] });
+  const lease = { worker: entity, environments: [{ name: "letters", hash: ENVIRONMENT_HASH }], plan_id: plan.id };
+  const { data } = await ok("POST", "/v1/preview/rollout-tasks/lease", lease);
+  const [task] = data as [{ readonly id: string; readonly lease_token: string }];
+  await ok("PUT", `/v1/preview/rollout-tasks/${task.id}/outcome?lease_token=${task.lease_token}`, OUTCOME);
   const other = await ok("POST", KEYS, { name: `another key of ${entity}` });
   return {
     entity,
@@ -80,6 +93,9 @@ export async function createResources(service: TestService, entity: string, key:
     sessionKey: session.key,
     response: response.id,
     sessionResponse: sessionResponse.id,
+    rolloutPlan: plan.id,
+    rolloutTask: task.id,
+    leaseToken: task.lease_token,
     key: other.id,
   };
 }
@@ -102,6 +118,9 @@ export const MISSING: Resources = {
   sessionKey: "",
   response: "resp_00000000000000000000000000000000",
   sessionResponse: "resp_00000000000000000000000000000000",
+  rolloutPlan: UNKNOWN_ID,
+  rolloutTask: UNKNOWN_ID,
+  leaseToken: UNKNOWN_ID,
   key: UNKNOWN_ID,
 };
 
@@ -123,6 +142,11 @@ function formOf(filename: string): [body: string, headers: Record<string, string
   const part = (disposition: string, value: string) => `--b\r\nContent-Disposition: form-data; ${disposition}\r\n\r\n${value}\r\n`;
   const body = `${part('name="purpose"', "fine-tune")}${part(`name="file"; filename="${filename}"`, chatLines(4))}--b--\r\n`;
   return [body, { "content-type": "multipart/form-data; boundary=b" }];
+}
+
+/** Returns the request for a rollout plan of a model. */
+function planOf(modelId: string): object {
+  return { environment: "letters", environment_hash: ENVIRONMENT_HASH, policy: "tiny", model_id: modelId, group_size: 1, seed: 0 };
 }
 
 /** Request of a route. */
@@ -166,6 +190,16 @@ const BODIES: Readonly<Record<string, (of: Resources) => object | [body: string,
     item: {},
   }),
   validateGrader: () => ({ grader: { type: "string_check", name: "a", operation: "eq", input: "a", reference: "a" } }),
+  createRolloutPlan: ({ model }) => planOf(model),
+  addRolloutGroups: () => ({ groups: [{ group: 1, scenario: null }] }),
+  leaseRollouts: ({ rolloutPlan }) => ({
+    worker: "w",
+    environments: [{ name: "letters", hash: ENVIRONMENT_HASH }],
+    plan_id: rolloutPlan,
+  }),
+  extendRolloutLeases: ({ rolloutTask, leaseToken }) => ({ leases: [{ id: rolloutTask, lease_token: leaseToken }] }),
+  releaseRolloutLeases: ({ rolloutTask, leaseToken }) => ({ leases: [{ id: rolloutTask, lease_token: leaseToken }] }),
+  deliverRollout: () => OUTCOME,
   createKey: ({ model }) => ({ name: "made", scopes: ["read"], model_id: model }),
   rotateKey: () => ({}),
 };
@@ -184,12 +218,15 @@ export function requestOf(operation: { readonly id: string; readonly path: strin
     file_id: of.file,
     fine_tuning_job_id: of.fineTuningJob,
     response_id: bySession ? of.sessionResponse : of.response,
+    plan_id: of.rolloutPlan,
+    task_id: of.rolloutTask,
     key_id: of.key,
     model: id === "deleteServedModel" ? of.alias : of.modelName,
     step: "0",
     path: "train.jsonl",
   };
-  const path = operation.path.replaceAll(/\{(\w+)\}/gu, (_, name: string) => encodeURIComponent(parameters[name]!));
+  const query = id === "deliverRollout" ? `?lease_token=${of.leaseToken}` : "";
+  const path = operation.path.replaceAll(/\{(\w+)\}/gu, (_, name: string) => encodeURIComponent(parameters[name]!)) + query;
   const own = { ...of, response: bySession ? of.sessionResponse : of.response };
   const body = BODIES[id]?.(own);
   if (body === undefined) return { path, body: undefined, headers: {} };

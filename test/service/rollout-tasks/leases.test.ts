@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createModel, startTestService, temporaryDirectory, UNKNOWN_ID } from "../support.ts";
-import { addGroups, createPlan, deliver, HASH, lease, OTHER_HASH, outcomePath, PLANS, TASKS, trajectoryOf } from "./support.ts";
+import { addGroups, createPlan, deliver, HASH, lease, type Lease, OTHER_HASH, outcomePath, PLANS, TASKS, trajectoryOf } from "./support.ts";
 
 test("a plan has a task per rollout, which are leased once each, in order, with their scenarios", async () => {
   const service = await startTestService();
@@ -255,6 +255,33 @@ test("an expired plan is deleted", async () => {
   const restarted = await startTestService({ dataDir });
   await expect.poll(async () => (await restarted.ok("GET", PLANS)).data.length, { timeout: 10_000 }).toBe(1);
   expect((await restarted.call("GET", `${PLANS}/${plan.id}`)).status).toBe(404);
+});
+
+test("equal outcomes of two entities are stored once, and kept while one of them needs them", async () => {
+  const service = await startTestService();
+  const callers = await Promise.all(
+    ["acme", "rival"].map(async (entity) => {
+      const { key } = await service.ok("POST", "/v1/preview/keys", { name: entity, entity, scopes: ["train"] });
+      const call: typeof service.call = (method, path, body) => service.call(method, path, body, { key });
+      const ok: typeof service.ok = (method, path, body) => service.ok(method, path, body, { key });
+      return { ...service, call, ok };
+    }),
+  );
+  const plans: string[] = [];
+  const tasks: Lease[] = [];
+  for (const caller of callers) {
+    plans.push((await createPlan(caller, 1, { group_size: 1 })).id);
+    const [task] = await lease(caller, { max: 10 });
+    tasks.push(task!);
+    // A repeated delivery must not remove the content that the other entity has, too.
+    for (let delivery = 0; delivery < 2; delivery++) expect((await deliver(caller, task!, 1)).status).toBe(200);
+  }
+  expect(await lease(callers[0]!)).toEqual([]);
+  expect((await deliver(callers[0]!, tasks[1]!, 1)).status).toBe(404);
+  await callers[0]!.ok("DELETE", `${PLANS}/${plans[0]!}`);
+  await expect.poll(async () => (await callers[0]!.call("GET", `${TASKS}/${tasks[0]!.id}`)).status, { timeout: 10_000 }).toBe(404);
+  await sleep(200);
+  expect((await callers[1]!.ok("GET", `${TASKS}/${tasks[1]!.id}/outcome`)).trajectory.reward).toBe(1);
 });
 
 function named({ id, lease_token }: { readonly id: string; readonly lease_token: string }) {
