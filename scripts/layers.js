@@ -69,6 +69,8 @@ export const modules = {
   testing: [...agent, "text/tokenizer", "engine", "base/training-rows", "service"],
   // The root export: everything that needs no native code.
   index: [...loop, "library/environment", "library/follow", "training/train", "lab/report"],
+  // Traces of the process with the API of OpenTelemetry, its own entry; loaded only by programs that import it.
+  tracing: base,
   cli: [
     ...loop,
     "library/environment",
@@ -84,6 +86,7 @@ export const modules = {
     "lab/experiment",
     "export",
     "index",
+    "tracing",
   ],
 };
 
@@ -118,6 +121,8 @@ export const layers = {
     // Files of the data directory, without knowledge of the database.
     disk: ["common"],
     store: ["common", "disk"],
+    // Events of the service, and their subscribers: metrics, traces.
+    observability: ["common"],
     // Server, keys, bodies and errors: parts of every route.
     http: ["common", "store", "work"],
     hub: ["common", "disk"],
@@ -128,12 +133,12 @@ export const layers = {
     "training-data": ["common", "disk", "store", "http", "stored-files", "models", "work"],
     // Text metrics of graders.
     grading: ["work"],
-    chat: ["common", "store", "http", "stored-files", "models", "work"],
-    dialects: ["store", "http", "chat", "work"],
-    sessions: ["common", "store", "http", "chat"],
+    chat: ["common", "observability", "store", "http", "stored-files", "models", "work"],
+    dialects: ["observability", "store", "http", "chat", "work"],
+    sessions: ["common", "observability", "store", "http", "chat"],
     // API keys that administrators create.
     keys: ["common", "store", "http"],
-    jobs: ["common", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data", "grading"],
+    jobs: ["common", "observability", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data", "grading"],
     // Plans of rollouts, and the tasks that workers lease.
     "rollout-tasks": ["common", "disk", "store", "artifacts", "stored-files", "training-data", "jobs"],
     history: ["common", "disk", "store", "artifacts", "jobs"],
@@ -174,10 +179,15 @@ export const packageModules = {
   "onnxruntime-node": ["engine"],
   "@photostructure/sqlite": ["service"],
   "node:sqlite": ["service"],
+  "prom-client": ["service"],
+  "@opentelemetry/api": ["tracing"],
 };
 
-/** Packages with a native binary: their types freely, their values only through `await import()`, so that the rest loads without them. */
-export const nativePackages = ["onnxruntime-node", "@photostructure/sqlite", "node:sqlite"];
+/**
+ * Packages with a native binary, and optional packages: their types freely, their values only through `await import()`, so that the rest loads
+ * without them.
+ */
+export const nativePackages = ["onnxruntime-node", "@photostructure/sqlite", "node:sqlite", "prom-client", "@opentelemetry/api"];
 
 /** The deepest folder below `src/` that holds code; the linter's rules are written out per depth. */
 export const maxDepth = 6;

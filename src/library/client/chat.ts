@@ -1,5 +1,6 @@
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from "../../base/schema/index.ts";
 import { LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
+import { traceChat } from "./chat-span.ts";
 import { parseCompletion } from "./completion.ts";
 import { readChatStream } from "./sse.ts";
 
@@ -59,7 +60,7 @@ export function chatResource(api: Api): Chat {
   function create(params: ChatParams, options: CallOptions = {}): Promise<ChatCompletion> | AsyncIterable<ChatCompletionChunk> {
     const url = `${api.baseUrl}/v1/chat/completions`;
     const request = { ...options, json: params, retry: "unsent", headersTimeoutMs: LONG_CALL_MS } as const;
-    if (params.stream !== true) return api.transport.json("POST", url, request).then(parseCompletion);
+    if (params.stream !== true) return traceChat(params, url, () => api.transport.json("POST", url, request).then(parseCompletion));
     return readChatStream(api.transport.stream("POST", url, { ...request, headers: { accept: "text/event-stream" } }));
   }
   return { completions: { create: create as ChatCompletions["create"] } };

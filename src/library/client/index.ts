@@ -10,6 +10,7 @@ export type {
   FileBody,
   ListArtifactsOptions,
 } from "./artifacts.ts";
+export type { AuditLogOptions, AuditRecord } from "./audit-log.ts";
 export type { AddBaseModelOptions } from "./base-models.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
 export { ModelCheckpoint, type Checkpoints, type DownloadOptions, type Lineage, type ListCheckpointsOptions } from "./checkpoints.ts";

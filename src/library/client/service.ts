@@ -3,6 +3,7 @@ import type { TrajectoryGroup as WireTrajectoryGroup } from "../../base/schema/i
 import { callJson, type Api, type CallOptions, type ServiceFeatures } from "./api.ts";
 import { addBaseModel, baseModelsOf, type AddBaseModelOptions } from "./base-models.ts";
 import { artifactsResource, type Artifacts } from "./artifacts.ts";
+import { auditLogOf, type AuditLogOptions, type AuditRecord } from "./audit-log.ts";
 import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
 import { keysResource, type Keys } from "./keys.ts";
@@ -97,6 +98,22 @@ export class Service {
   /** API key, for other OpenAI-compatible clients. An accessor, so that printing or serializing the service does not reveal the key. */
   get apiKey(): string {
     return this.#apiKey;
+  }
+
+  /**
+   * Returns the records of the audit log, fetching all pages. Extension.
+   *
+   * @param options - Filters, number, signal and time limit.
+   * @returns the records, newest first.
+   * @throws HttpError `E_HTTP` for an error status, 404 if the service keeps no audit log.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * for (const { createdAt, keyId, object } of await service.auditLog({ action: "deleteModel" })) console.log(createdAt, keyId, object);
+   * ```
+   */
+  auditLog(options: AuditLogOptions = {}): Promise<AuditRecord[]> {
+    return auditLogOf(this.#api, options);
   }
 
   /**

@@ -4,6 +4,7 @@ import type { Readable } from "node:stream";
 import { Agent, errors, type Dispatcher } from "undici";
 import { ConfigError, isAbort } from "../../base/errors.ts";
 import { linkAbort } from "../../base/util/abort.ts";
+import { activeTracing } from "../../base/util/tracing.ts";
 import { isRetryableStatus } from "../../base/util/retryable.ts";
 import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./errors.ts";
 import { bytesOf, exchange, answerText, type HttpAnswer } from "./exchange.ts";
@@ -179,6 +180,7 @@ export class Transport {
     if (this.#apiKey !== null) headers["authorization"] = `Bearer ${this.#apiKey}`;
     if (options.idempotencyKey !== undefined) headers["idempotency-key"] = options.idempotencyKey;
     if (options.json !== undefined) headers["content-type"] = "application/json";
+    activeTracing()?.inject(headers);
     const body = typeof options.body === "function" ? options.body() : options.body;
     return {
       origin,

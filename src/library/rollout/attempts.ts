@@ -4,11 +4,13 @@ import { Trajectory, type Policy } from "../../base/trajectory/index.ts";
 import { backoffMs } from "../../base/util/backoff.ts";
 import { delay } from "../../base/util/delay.ts";
 import { isRetryable } from "../../base/util/retryable.ts";
+import { activeTracing } from "../../base/util/tracing.ts";
 import { AttemptSignal } from "./attempt-signal.ts";
 import type { RolloutId, RolloutReplaceEvent, RolloutRetryEvent, RolloutStartEvent } from "./events.ts";
 import { rateLimitOf, toException } from "./failure.ts";
 import type { GatherOptions, Rollout, RolloutContext } from "./options.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
+import { traceAttempt } from "./rollout-span.ts";
 import { rolloutSeed } from "./seed.ts";
 
 /** Maximum number of waits per rollout after responses 429; a further 429 counts as a failure. */
@@ -51,7 +53,10 @@ export interface PlayerInit {
 /** Settings shared by all rollouts of a run. */
 export interface AttemptsInit<S> extends PlayerInit {
   readonly rollout: Rollout<S>;
-  readonly options: Pick<GatherOptions, "policy" | "temperature" | "chatTemplateKwargs" | "timeoutMs" | "retries" | "replacements">;
+  readonly options: Pick<
+    GatherOptions,
+    "policy" | "temperature" | "chatTemplateKwargs" | "timeoutMs" | "retries" | "replacements" | "traceAttributes"
+  >;
   readonly rateLimiter: RateLimiter;
 }
 
@@ -114,8 +119,16 @@ export class Attempts<S> implements Player<S> {
     }
   }
 
+  /** Runs one attempt, in a span if tracing is on. */
+  #attempt(scenario: S, id: Attempt, slowDowns: SlowDowns): Promise<AttemptResult> {
+    const tracing = activeTracing();
+    if (tracing === null) return this.#runAttempt(scenario, id, slowDowns);
+    const { policy, traceAttributes: attributes = {} } = this.#init.options;
+    return traceAttempt(tracing, { id, policy, attributes }, () => this.#runAttempt(scenario, id, slowDowns));
+  }
+
   /** Runs one attempt. If it times out, the rollout's `afterTimeout` may still return a trajectory, within a timeout of its own. */
-  async #attempt(scenario: S, id: Attempt, slowDowns: SlowDowns): Promise<AttemptResult> {
+  async #runAttempt(scenario: S, id: Attempt, slowDowns: SlowDowns): Promise<AttemptResult> {
     const { rollout, options, signal, onEvent } = this.#init;
     onEvent({ type: "rollout-start", ...id });
     signal.throwIfAborted();

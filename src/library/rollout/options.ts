@@ -154,6 +154,12 @@ export interface GatherOptions<S = unknown> {
    * @default true, or as the environment variable `WHETSTONE_PROGRESS` says
    */
   readonly progress?: boolean | Writable | undefined;
+  /**
+   * Attributes of the spans of the rollouts, with `enableTracing` of `whetstone/tracing`. `gen_ai.agent.name` is also part of their names.
+   *
+   * @default none
+   */
+  readonly traceAttributes?: Readonly<Record<string, string | number | boolean>> | undefined;
   /** Called after each rollout. */
   readonly onProgress?: ((progress: GatherProgress) => void) | undefined;
   /** Called with every event as it occurs. An error thrown here ends the run. */

@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import type { Model } from "../../library/client/index.ts";
 import { environmentRollout, type Environment } from "../../library/environment/index.ts";
 import { streamGroups } from "../../library/rollout/gather.ts";
@@ -125,6 +126,7 @@ async function* inProcess(
     ...gather,
     ...commonOptions(options, missing, stored),
     policy,
+    traceAttributes: traceAttributesOf(options),
     retries: patientRetries(retries, (error) => reportUnavailable({ directory, step }, error)),
     afterEach: options.scoreGroup,
     signal,
@@ -165,6 +167,19 @@ async function* onWorkers(
 
 function scenariosAt(scenarios: PlayOptions["scenarios"], indices: readonly number[]): EnvironmentScenario[] {
   return indices.map((index) => scenarios.get(index) as EnvironmentScenario);
+}
+
+/** Returns the attributes of the spans of the rollouts. */
+function traceAttributesOf({ directory, split, step, scenarios, policyVersion }: PlayOptions): Record<string, string | number> {
+  const names = new Set([...scenarios.values()].map(({ environment }) => environment.name));
+  const [name] = names;
+  return {
+    "whetstone.run.id": basename(directory.path),
+    "whetstone.step": step,
+    "whetstone.split": split,
+    "whetstone.policy_version": policyVersion,
+    ...(names.size === 1 && name !== undefined ? { "gen_ai.agent.name": name } : {}),
+  };
 }
 
 /** Returns the number of rollouts that may still fail: the limit of the step, less the failures that are already stored. */

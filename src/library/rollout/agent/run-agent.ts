@@ -1,4 +1,5 @@
 import { ArgumentError } from "../../../base/errors.ts";
+import { activeTracing, withSpan, type Tracing } from "../../../base/util/tracing.ts";
 import { checkInteger } from "../../../base/util/values.ts";
 import type { Tool, ToolCall } from "../../../base/schema/index.ts";
 import type { HistoryBuilder, Policy, SampleOptions } from "../../../base/trajectory/index.ts";
@@ -154,9 +155,53 @@ async function runCall(
   tools: ReadonlyMap<string, AgentTool>,
   signal: AbortSignal,
 ): Promise<ToolResult> {
+  const tracing = activeTracing();
+  if (tracing !== null) return traceCall(tracing, { id, name, args: args ?? "" }, () => runTool(t, { id, name, args }, tools, signal));
+  return runTool(t, { id, name, args }, tools, signal);
+}
+
+/** Call of a tool, as the model wrote it. */
+interface WrittenCall {
+  readonly id: string | null | undefined;
+  readonly name: string;
+  readonly args: string | null | undefined;
+}
+
+async function runTool(
+  t: HistoryBuilder,
+  { id, name, args }: WrittenCall,
+  tools: ReadonlyMap<string, AgentTool>,
+  signal: AbortSignal,
+): Promise<ToolResult> {
   const tool = tools.get(name);
   if (tool === undefined) return failure(`there is no tool \`${name}\`; the tools are: ${[...tools.keys()].join(", ") || "none"}`);
   return t.track(`tool/${name}`, () => tool.call(args ?? "", { signal, callId: id ?? "" }));
+}
+
+/** Runs a tool in a span. */
+function traceCall(
+  tracing: Tracing,
+  { id, name, args }: WrittenCall & { readonly args: string },
+  run: () => Promise<ToolResult>,
+): Promise<ToolResult> {
+  const start = {
+    kind: "internal",
+    attributes: {
+      "gen_ai.operation.name": "execute_tool",
+      "gen_ai.tool.name": name,
+      "gen_ai.tool.type": "function",
+      "gen_ai.tool.call.id": id ?? undefined,
+      "gen_ai.tool.call.arguments": tracing.hasContent ? args : undefined,
+    },
+  } as const;
+  return withSpan(tracing, `execute_tool ${name}`, start, async (span) => {
+    const result = await run();
+    span.set({
+      "error.type": result.isError ? "tool_error" : undefined,
+      "gen_ai.tool.call.result": tracing.hasContent ? result.text : undefined,
+    });
+    return result;
+  });
 }
 
 function toolMessage({ id }: ToolCall, text: string) {
