@@ -1,5 +1,6 @@
 import { Command, CommanderError, Help, Option } from "commander";
 import { artifactsCommand } from "./artifacts.ts";
+import { auditCommand } from "./audit.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
 import { compareCommand } from "./compare.ts";
 import { datasetCommand } from "./dataset.ts";
@@ -81,6 +82,7 @@ export function createProgram(version: string): Command {
     backupCommand(),
     restoreCommand(),
     cleanCommand(),
+    auditCommand(),
     doctorCommand(),
     completionCommand(),
   ])

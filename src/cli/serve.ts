@@ -1,9 +1,11 @@
 import { join } from "node:path";
-import { Command, InvalidArgumentError } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { logLine } from "../base/util/output.ts";
 import { exitNow, onStop, type StopReason } from "./stop-signal.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { collected, parseSize } from "./arguments.ts";
+import { ConfigError } from "../base/errors.ts";
+import type { RequestRecord, RunningService, ServiceLogger, TlsFiles } from "../service/index.ts";
 import { addEngineOptions, engineOf, type EngineFlags, upstreamOf } from "./engine-options.ts";
 
 interface ServeOptions extends EngineFlags, OutputOptions {
@@ -18,6 +20,13 @@ interface ServeOptions extends EngineFlags, OutputOptions {
   readonly scrubRate?: number;
   readonly runs: readonly string[];
   readonly logRequests?: boolean;
+  readonly logFormat: "text" | "json";
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly metrics?: boolean;
+  readonly auditLog?: boolean;
+  readonly tracing?: boolean;
+  readonly traceContent?: boolean;
 }
 
 /** Milliseconds by unit of a time. */
@@ -43,6 +52,8 @@ export function serveCommand(): Command {
     .description("run the service: sampling and training over HTTP, until a signal stops it")
     .option("--host <address>", "address to listen on; any address but loopback needs WHETSTONE_API_KEY", "127.0.0.1")
     .option("--port <number>", "port to listen on; 0 = any free port", parsePort, 8321)
+    .option("--tls-cert <path>", "certificate for HTTPS in PEM format, with its intermediate certificates; read again when it changes")
+    .option("--tls-key <path>", "key of the certificate in PEM format")
     .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
     .option(
       "--checkpoint-budget <size>",
@@ -60,25 +71,57 @@ export function serveCommand(): Command {
     )
     .option("--runs <path>", "directory in which the dashboard finds training runs; repeatable (default: runs)", collected, [])
     .option("--log-requests", "log one line per request to standard error")
+    .addOption(new Option("--log-format <format>", "format of log lines").choices(["text", "json"]).default("text"))
+    .option("--tracing", "trace chat completions and training jobs with the OpenTelemetry SDK that the process has registered")
+    .option("--trace-content", "with --tracing: traces have the contents of messages")
+    .option("--audit-log", "record who created, trained, cancelled, downloaded and deleted what; `whetstone audit` lists the records")
+    .option("--metrics", "collect metrics for Prometheus, which GET /metrics returns; needs the package prom-client")
     .action(serve);
 }
 
 async function serve(options: ServeOptions): Promise<void> {
   let release = (): void => {};
   // Registered before the start, so that an interrupt during a long recovery is not lost.
-  const stop = new Promise<StopReason>((resolve) => (release = onStop(resolve)));
+  let reload = (): void => {};
+  // Without a terminal, SIGHUP asks a server to read its certificate again.
+  const onHangUp = options.tlsCert === undefined || process.stdin.isTTY ? undefined : () => reload();
+  const stop = new Promise<StopReason>((resolve) => (release = onStop(resolve, onHangUp)));
   try {
-    await serveUntil(stop, options);
+    await serveUntil(stop, options, (service) => (reload = () => void service.reloadCertificate()));
   } finally {
     release();
   }
 }
 
-/** Runs the service until `stop` resolves. */
-async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Promise<void> {
+/** Returns the function that logs requests. */
+function requestLogger(format: ServeOptions["logFormat"], logger: ServiceLogger): (record: RequestRecord) => void {
+  if (format === "text")
+    return ({ id, method, path, status, durationMs }) => logLine(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms ${id}`);
+  return ({ id, method, path, route, entity, status, durationMs }) =>
+    logger.info("Request", { request: id, method, path, route, entity, status, durationMs: Number(durationMs.toFixed(1)) });
+}
+
+/** Switches tracing on. @throws ConfigError `E_CONFIG` without a registered SDK, and for `--trace-content` alone. */
+async function startTracing({ tracing, traceContent }: ServeOptions): Promise<void> {
+  if (tracing === true) return (await import("../tracing/index.ts")).enableTracing({ content: traceContent });
+  if (traceContent === true) throw new ConfigError("--trace-content needs --tracing", { param: "--trace-content" });
+}
+
+/** Returns the files of `--tls-cert` and `--tls-key`. @throws ConfigError `E_CONFIG` if only one of them is given. */
+function tlsOf({ tlsCert: cert, tlsKey: key }: ServeOptions): TlsFiles | undefined {
+  if (cert !== undefined && key !== undefined) return { cert, key };
+  if (cert === undefined && key === undefined) return undefined;
+  const missing = cert === undefined ? "--tls-cert" : "--tls-key";
+  throw new ConfigError(`Expected both --tls-cert and --tls-key, got no ${missing}`, { param: missing });
+}
+
+/** Runs the service until `stop` resolves. @param onStart - Called when the service has started. */
+async function serveUntil(stop: Promise<StopReason>, options: ServeOptions, onStart: (service: RunningService) => void): Promise<void> {
   // Imported lazily: `--help` needs no native binary.
-  const { startService } = await import("../service/index.ts");
+  const { jsonLogger, startService } = await import("../service/index.ts");
   const upstream = upstreamOf(options);
+  const tls = tlsOf(options);
+  await startTracing(options);
   // Connecting to the server of an engine may take minutes. Until then nothing needs a clean shutdown, so that a signal ends the process.
   const engine = await Promise.race([engineOf(options), stop]);
   if (typeof engine === "string") return exitNow(engine);
@@ -97,6 +140,9 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Pro
     host: options.host,
     port: options.port,
     dataDir: options.dataDir,
+    tls,
+    metrics: options.metrics,
+    auditLog: options.auditLog,
     runs: options.runs.length === 0 ? undefined : options.runs,
     limits: {
       maxCheckpointBytes: options.checkpointBudget ?? null,
@@ -106,14 +152,13 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions): Pro
       ...(options.minFree === undefined ? {} : { minFreeBytes: options.minFree }),
       ...(options.scrubRate === undefined ? {} : { scrubBytesPerSecond: options.scrubRate }),
     },
-    onRequest:
-      options.logRequests === true
-        ? ({ method, path, status, durationMs }) => logLine(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms`)
-        : undefined,
+    logger: options.logFormat === "json" ? jsonLogger : undefined,
+    onRequest: options.logRequests === true ? requestLogger(options.logFormat, jsonLogger) : undefined,
   }).catch(async (error: unknown) => {
     await engine?.close();
     throw error;
   });
+  onStart(service);
   const isFromEnvironment = (process.env["WHETSTONE_API_KEY"] ?? "") !== "";
   const keySource = isFromEnvironment ? "WHETSTONE_API_KEY" : join(service.dataDir, "api-key");
   printResult(options, { url: service.url, dataDir: service.dataDir, keySource }, ({ url }) => [

@@ -8,16 +8,17 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 export type StopReason = NodeJS.Signals | "parent-exit";
 
 /**
- * Calls `stop` once, at the first SIGINT, SIGTERM or SIGHUP, or when the package manager that started this process has exited. A second
+ * Calls `stop` once, at the first SIGINT, SIGTERM or SIGHUP (unless `onHangUp` is given), or when the package manager that started this process has exited. A second
  * signal ends the process at once, by the signal itself.
  *
  * npm starts scripts through a shell and sends SIGTERM only to the shell, which exits without forwarding the signal; the program would
  * continue without its parent. Therefore, in a program started by npm, npx, pnpm or yarn (`npm_lifecycle_event` is set), the exit of the
  * parent counts as a SIGTERM.
  *
+ * @param onHangUp - Called at each SIGHUP instead of stopping. @default SIGHUP stops
  * @returns a function that removes the signal handlers and ends the checks of the parent.
  */
-export function onStop(stop: (reason: StopReason) => void): () => void {
+export function onStop(stop: (reason: StopReason) => void, onHangUp?: () => void): () => void {
   let isStopping = false;
   const stopOnce = (reason: StopReason) => {
     clearInterval(poll);
@@ -29,6 +30,7 @@ export function onStop(stop: (reason: StopReason) => void): () => void {
     stop(reason);
   };
   const onSignal = (signal: NodeJS.Signals) => {
+    if (signal === "SIGHUP" && onHangUp !== undefined) return onHangUp();
     if (signal === "SIGHUP") ignoreClosedOutput();
     stopOnce(signal);
   };
