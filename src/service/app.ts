@@ -1,7 +1,10 @@
 import { Hono, type MiddlewareHandler } from "hono";
 import type { Dashboard } from "../lab/dashboard/index.ts";
+import { matchedRoutes } from "hono/route";
 import { ForbiddenError, NotFoundError } from "../base/errors.ts";
+import { auditRequests } from "./audit.ts";
 import { requireKey } from "./http/auth.ts";
+import { callerOf } from "./http/caller.ts";
 import { isAdministrator, servicePrincipal, type Principal } from "./http/principal.ts";
 import { BodyBudget, budgetBodies } from "./http/body-budget.ts";
 import { limitBody, maxBytesOf, type ServiceEnvironment } from "./http/body.ts";
@@ -17,9 +20,13 @@ import type { TimeSlices } from "../base/util/time-slices.ts";
 import { sessionPermissions } from "./sessions/permissions.ts";
 import { sessionPipeline } from "./sessions/pipeline.ts";
 import { routeContext, type ServiceContext } from "./routes/context.ts";
+import type { ServiceMetrics } from "./observability/metrics.ts";
+import type { RequestRecord } from "./observability/observer.ts";
 import { errorResponse, toErrorResponse } from "./http/errors.ts";
+import { requestIdOf } from "./http/request-id.ts";
 import { register, type Route } from "./openapi/route.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
+import { auditLogRoutes } from "./routes/audit-log.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
 import { descriptionRoutes } from "./routes/description.ts";
 import { fileRoutes } from "./routes/files.ts";
@@ -27,26 +34,14 @@ import { fineTuningRoutes } from "./routes/fine-tuning.ts";
 import { graderRoutes } from "./routes/graders.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { keyRoutes } from "./routes/keys.ts";
+import { metricsRoutes } from "./routes/metrics.ts";
 import { modelRoutes } from "./routes/models.ts";
+import { readyRoutes } from "./routes/ready.ts";
 import { responsesRoutes } from "./routes/responses.ts";
 import { rolloutRoutes } from "./routes/rollouts.ts";
 import { sessionRoutes } from "./routes/sessions.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
 import { trainingJobRoutes } from "./routes/training-jobs.ts";
-
-/** Record of one answered request, passed to the request hook. Holds no query, no headers and no body. */
-export interface RequestRecord {
-  /** HTTP method of the request. */
-  readonly method: string;
-  /**
-   * Percent-encoded path: free of control characters and spaces, so it can be part of a log line. Keys in the path are replaced by `[key]`.
-   */
-  readonly path: string;
-  /** HTTP status of the response; 499 if the client closed the request. */
-  readonly status: number;
-  /** Milliseconds until the response headers were ready. */
-  readonly durationMs: number;
-}
 
 /** Options of {@link createApp}. */
 export interface AppOptions {
@@ -57,7 +52,10 @@ export interface AppOptions {
   readonly slices: TimeSlices;
   /** Signal that aborts when the service cuts off the requests that are still running. */
   readonly signal: AbortSignal;
-  readonly onRequest?: ((record: RequestRecord) => void) | undefined;
+  /** Metrics of the service; null if they are off. */
+  readonly metrics: ServiceMetrics | null;
+  /** Whether requests are recorded in the audit log. */
+  readonly auditLog: boolean;
 }
 
 const METHODS = ["GET", "POST", "PUT", "DELETE"] as const;
@@ -73,7 +71,16 @@ function reportRequests(report: (record: RequestRecord) => void): MiddlewareHand
   return async function reportRequestsMiddleware(c, next) {
     const startedMs = performance.now();
     await next();
-    report({ method: c.req.method, path: new URL(c.req.url).pathname, status: c.res.status, durationMs: performance.now() - startedMs });
+    report({
+      id: requestIdOf(c.env.incoming),
+      method: c.req.method,
+      path: new URL(c.req.url).pathname,
+      // Middleware is registered for all methods.
+      route: matchedRoutes(c).findLast(({ method }) => method !== "ALL")?.path ?? "unmatched",
+      entity: callerOf(c).entity,
+      status: c.res.status,
+      durationMs: performance.now() - startedMs,
+    });
   };
 }
 
@@ -101,8 +108,8 @@ function createPipelines(
   context: ServiceContext,
   { chatLimits, signal, slices }: Pick<AppOptions, "chatLimits" | "signal" | "slices">,
 ): Pipelines {
-  const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
-  const chat = new ChatService({ policies, engine, tokenizers, work: work.chat, limits: chatLimits, logger, signal, slices });
+  const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase, observer } = context;
+  const chat = new ChatService({ policies, engine, tokenizers, work: work.chat, limits: chatLimits, logger, signal, slices, observer });
   const sampling =
     upstream === null
       ? chat
@@ -111,7 +118,10 @@ function createPipelines(
 }
 
 /** Creates the complete route table. Every route is also part of the OpenAPI document. */
-function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeSlices): Route[] {
+function createRoutes(
+  context: ServiceContext,
+  { chat, slices, metrics, auditLog }: { readonly chat: ChatPipeline } & Pick<AppOptions, "slices" | "metrics" | "auditLog">,
+): Route[] {
   const shared = routeContext(context);
   const dialects = { pipeline: chat, translator: context.work.translator, slices };
   const routes = [
@@ -129,6 +139,9 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline, slices: TimeS
     ...keyRoutes(shared),
     ...graderRoutes(dialects, context.work),
     ...healthRoutes(context),
+    ...readyRoutes(context),
+    ...metricsRoutes(metrics),
+    ...auditLogRoutes(context.store, auditLog),
   ];
   return [...routes, ...descriptionRoutes(routes)];
 }
@@ -152,10 +165,11 @@ const administratorsOnly: MiddlewareHandler<ServiceEnvironment> = async (c, next
 /** Creates the HTTP application: all routes with API keys, body limits and error format. */
 export function createApp(
   context: ServiceContext,
-  { apiKey, dashboard, chatLimits, signal, slices, onRequest }: AppOptions,
+  { apiKey, dashboard, chatLimits, signal, slices, metrics, auditLog }: AppOptions,
 ): Hono<ServiceEnvironment> {
   const app = new Hono<ServiceEnvironment>();
-  if (onRequest !== undefined) app.use(reportRequests(onRequest));
+  const { requestAnswered } = context.observer;
+  if (requestAnswered !== undefined) app.use(reportRequests(requestAnswered));
   app.use(cancelUnread);
   app.use(messagesErrors);
   // Describes the route without running it, so it needs no key. There are no CORS headers: a page of another origin gets no access.
@@ -166,7 +180,7 @@ export function createApp(
   app.use("/", redirectBrowsers);
   const pipelines = createPipelines(context, { chatLimits, signal, slices });
   context.jobChat.provide(jobChat({ ...pipelines, translator: context.work.translator }));
-  const routes = createRoutes(context, pipelines.pipeline, slices);
+  const routes = createRoutes(context, { chat: pipelines.pipeline, slices, metrics, auditLog });
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ access }) => access === "public").map(({ path }) => path));
   app.use(
@@ -179,6 +193,7 @@ export function createApp(
     }),
   );
   app.use("/ui/*", administratorsOnly);
+  if (auditLog) app.use(auditRequests(context, routes));
   const { logger } = context;
   const { maxBodyBytes, maxBodiesBytes } = context.limits;
   const maxBytes = (path: string) => maxBytesOf(path, maxBodyBytes);
@@ -187,11 +202,12 @@ export function createApp(
   }
   register(app, routes);
   app.route("/", dashboard.app);
-  app.onError((error, c) => toErrorResponse(error, { path: c.req.path, logger }));
+  app.onError((error, c) => toErrorResponse(error, { path: c.req.path, request: requestIdOf(c.env.incoming), logger }));
   app.notFound((c) => {
     const { method, path } = c.req;
     const allowed = method === "OPTIONS" ? [] : allowedMethods(app, path);
-    if (allowed.length === 0) return toErrorResponse(new NotFoundError(`There is no route ${method} ${path}`), { path, logger });
+    const request = requestIdOf(c.env.incoming);
+    if (allowed.length === 0) return toErrorResponse(new NotFoundError(`There is no route ${method} ${path}`), { path, request, logger });
     const message = `${path} does not take ${method}; it takes ${allowed.join(", ")}`;
     return errorResponse(405, { message, code: "E_METHOD", headers: { Allow: allowed.join(", ") } });
   });

@@ -16,6 +16,7 @@ import { JobQueue } from "./jobs/queue.ts";
 import { WarmModels } from "./jobs/warm-models.ts";
 import type { ServiceLimits } from "./common/limits.ts";
 import type { ServiceLogger } from "./common/logger.ts";
+import type { ServiceObserver } from "./observability/observer.ts";
 import { Policies } from "./models/policies.ts";
 import { StoredSessions } from "./sessions/sessions.ts";
 import { SHIPPED_BASE } from "./models/shipped-base.ts";
@@ -37,8 +38,9 @@ export function createContext(parts: {
   readonly logger: ServiceLogger;
   readonly limits: ServiceLimits;
   readonly space: DiskSpace;
+  readonly observer: ServiceObserver;
 }): ServiceContext {
-  const { store, directory, engine, upstream, hub, baseModels, blobs, logger, limits, space } = parts;
+  const { store, directory, engine, upstream, hub, baseModels, blobs, logger, limits, space, observer } = parts;
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
@@ -67,6 +69,7 @@ export function createContext(parts: {
     retention,
     space,
     chat: jobChat.value,
+    observer,
   });
   return {
     store,
@@ -90,5 +93,6 @@ export function createContext(parts: {
     work,
     limits,
     logger,
+    observer,
   };
 }

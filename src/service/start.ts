@@ -1,10 +1,8 @@
 import { createDashboard } from "../lab/dashboard/index.ts";
 import type { DeviceChoice, Engine, RolloutPrecision, WeightPrecision } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
-import { ConfigError, NoSpaceError, WhetstoneError } from "../base/errors.ts";
-import { isFileSystemError } from "../base/util/file-system-error.ts";
-import { isNoSpace } from "../base/util/no-space.ts";
-import { createApp, type RequestRecord } from "./app.ts";
+import { ConfigError } from "../base/errors.ts";
+import { createApp } from "./app.ts";
 import { BlobStore } from "./artifacts/blob-store.ts";
 import { whyNotNewDatabase } from "./disk/content.ts";
 import { createContext } from "./create-context.ts";
@@ -24,12 +22,17 @@ import { DiskSpace } from "./disk/space.ts";
 import { startAgeCleanup } from "./history/ages.ts";
 import { createHub, hubToken, type HubOptions } from "./hub/hub.ts";
 import { createHttpServer, shuttingDown } from "./http/server.ts";
+import { readCertificate, renewCertificate } from "./http/tls.ts";
+import type { Server as TlsServer } from "node:https";
 import { recover } from "./jobs/recovery.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./common/limits.ts";
 import { redacting, stderrLogger, type ServiceLogger } from "./common/logger.ts";
 import { createRedactor, redactEncoded } from "../base/util/redact.ts";
+import type { RequestRecord } from "./observability/observer.ts";
 import { TimeSlices } from "../base/util/time-slices.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
+import { observe } from "./observe.ts";
+import type { OperationOptions } from "./operation-options.ts";
 import { closeServer, limitSilence, startListening, trackRequests, trackSockets } from "./http/listening.ts";
 import { startFileExpiry } from "./fine-tuning/file-expiry.ts";
 import { startSessionExpiry } from "./sessions/expiry.ts";
@@ -39,10 +42,10 @@ import { sessionPaths } from "./sessions/path-form.ts";
 import { keepScrubbing } from "./stored-files/scrub.ts";
 import { removeManifest } from "./stored-files/manifest.ts";
 import { type Undo, undoAll } from "./common/undo.ts";
-import { messageOf } from "../base/util/values.ts";
+import { toStartError } from "./start-failure.ts";
 
 /** Options of {@link startService}. */
-export interface ServiceOptions {
+export interface ServiceOptions extends OperationOptions {
   /** Address to listen on. Any address other than loopback requires an explicit API key. @default "127.0.0.1" */
   readonly host?: string | undefined;
   /** Port to listen on; 0 = any free port. @default 0 */
@@ -162,7 +165,7 @@ export interface ServiceOptions {
  * ```
  */
 export interface RunningService {
-  /** URL of the form `http://host:port`, without a trailing slash. */
+  /** URL of the form `http://host:port`, with `tls` `https://host:port`, without a trailing slash. */
   readonly url: string;
   /** Equal to {@link url}, with the name that the connection of `connect` has. */
   readonly baseUrl: string;
@@ -174,6 +177,8 @@ export interface RunningService {
   readonly dataDir: string;
   /** Allows the process to exit while the service runs. */
   unref(): void;
+  /** Reads certificate and key again, as the service does when their files change. Has no effect without the option `tls`. */
+  reloadCertificate(): Promise<void>;
   /**
    * Shuts the service down: answers new requests with 503, waits for running requests, then cuts them off; a stream ends with an error
    * event. A running job stops immediately and resumes at the next start. Further calls return the same promise.
@@ -192,7 +197,7 @@ const GRACE_MS = 10_000;
  * @param options - Address, data directory, engine, limits and logging.
  * @returns the service, listening at `url`.
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
- *   newer version, the port is taken, an API key is missing, or an option of the embedded engine is not valid or is given
+ *   newer version, the port is taken, an API key is missing, the certificate cannot be read, the package of an option is missing, or an option of the embedded engine is not valid or is given
  *   together with `engine`. Nothing is written if an option of the engine is not valid.
  * @throws BaseModelError `E_BASE_MODEL` naming a model of `baseModels` that cannot be loaded, and the reason.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged, or lacks acknowledged changes because its write-ahead log was
@@ -215,6 +220,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       { param: "allowedBaseRoots" },
     );
   }
+  const certificate = options.tls && (await readCertificate(options.tls));
   const startEngine = await checkEngine(options);
   const directory = await openDataDirectory(options.dataDir ?? defaultDataDirectory());
   const undo: Undo[] = [];
@@ -247,6 +253,10 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => engine.close());
     const upstream = options.upstream === undefined ? null : await connectUpstream(options.upstream);
     undo.push(() => upstream?.close());
+    let runningRequests = () => 0;
+    const observed = { store, engine, space, minFreeBytes: limits.minFreeBytes, runningRequests: () => runningRequests() };
+    const { observer, metrics } = await observe(observed, options, redact);
+    undo.push(() => metrics?.close());
     const context = createContext({
       store,
       directory,
@@ -258,6 +268,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       logger: safeLogger,
       limits,
       space,
+      observer,
     });
     undo.push(() => context.work.close());
     undo.push(() => context.jobs.close());
@@ -267,7 +278,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     // Aborted when requests that still run after the grace period are cut off.
     const cut = new AbortController();
     let isDraining = false;
-    const { onRequest, runs = ["runs"] } = options;
+    const { runs = ["runs"] } = options;
     const dashboard = createDashboard({ runs, dataDir: directory.root });
     const slices = new TimeSlices();
     const app = createApp(context, {
@@ -276,16 +287,20 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       dashboard,
       chatLimits: options.limits?.chat,
       signal: cut.signal,
-      // A path may contain a pasted key.
-      onRequest: onRequest && ((record) => onRequest({ ...record, path: redact(record.path) })),
+      metrics,
+      auditLog: options.auditLog ?? false,
     });
     const prepare = sessionPaths(context.sessions, { apiKey, keys: context.keys });
     const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)), {
       prepare,
       slices,
+      tls: certificate,
     });
+    const renewal = options.tls && renewCertificate(server as TlsServer, options.tls, safeLogger);
+    undo.push(() => renewal?.close());
     const sockets = trackSockets(server);
     const requests = trackRequests(server);
+    runningRequests = () => requests.count;
     limitSilence(server, limits.bodyTimeoutMs);
     const url = await startListening(server, { host, port });
     undo.push(() => removeServiceFile(directory));
@@ -307,6 +322,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       apiKey,
       dataDir: directory.root,
       unref: () => sockets.unref(),
+      reloadCertificate: () => renewal?.reload() ?? Promise.resolve(),
       close: ({ graceMs = GRACE_MS } = {}) =>
         (closing ??= (async () => {
           isDraining = true;
@@ -324,21 +340,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     };
   } catch (error) {
     await undoAll(undo, safeLogger);
-    if (WhetstoneError.isInstance(error)) throw error;
-    if (!isNoSpace(error)) throw isFileSystemError(error) ? unusableError(directory.root, error) : error;
-    throw new NoSpaceError(
-      `The service cannot start, because the file system of the data directory '${directory.root}' is full: ${messageOf(error)}. Make room there and start it again`,
-      { cause: error, param: "dataDir" },
-    );
+    throw toStartError(directory.root, error);
   }
-}
-
-/** Returns the error for a data directory with a file that cannot be read or written. */
-function unusableError(root: string, cause: Error): ConfigError {
-  return new ConfigError(
-    `The service cannot start on the data directory '${root}': ${messageOf(cause)}. Make the directory and everything in it readable and writable for this process, and move away what is in the place of another file`,
-    { cause, param: "dataDir" },
-  );
 }
 
 /** Returns the properties that are not undefined. */

@@ -1,4 +1,4 @@
-/** Schemas of `GET /health` and `GET /version`. */
+/** Schemas of `GET /health`, `GET /ready` and `GET /version`. */
 
 import { z } from "zod";
 
@@ -47,6 +47,35 @@ export const healthReport = z.object({
 });
 /** Answer of `GET /health`. @interface */
 export type HealthReport = z.infer<typeof healthReport>;
+
+/** State of one part of the service. */
+export const partState = z.object({
+  /** `degraded`: with restrictions, such as low disk space. `unavailable`: the service is not ready. */
+  status: z.literal(["ok", "degraded", "unavailable"]),
+  /** Explanation of the other states; null while `ok`. */
+  message: z.string().nullable(),
+});
+
+/** Schema of {@link ReadyReport}. */
+export const readyReport = z.object({
+  /** `unavailable`, with status 503: a part does not work, and requests should be sent elsewhere. */
+  status: z.literal(["ready", "unavailable"]),
+  /** States of the parts, for a request with a key; absent without one. */
+  parts: z
+    .object({
+      /** Sampling of models. */
+      engine: partState,
+      /** Database. */
+      database: partState,
+      /** Files of checkpoints and artifacts. */
+      storage: partState,
+      /** Free disk space. Low space is `degraded`: the service still samples, reads and deletes. */
+      disk: partState,
+    })
+    .optional(),
+});
+/** Answer of `GET /ready`. @interface */
+export type ReadyReport = z.infer<typeof readyReport>;
 
 /** Schema of {@link ServiceVersion}. */
 export const serviceVersion = z.object({

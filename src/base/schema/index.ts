@@ -4,6 +4,7 @@
  * property per value, which the generated reference would list without a comment.
  */
 export * from "./artifact.ts";
+export * from "./audit.ts";
 export * from "./chat.ts";
 export { chatCompletionRequest } from "./chat-fields.ts";
 export type { ChatCompletionRequest } from "./chat-fields.ts";

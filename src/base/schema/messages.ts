@@ -179,6 +179,8 @@ export const messagesError = z.object({
       })
       .optional(),
   }),
+  /** Identifier of the request, as in the header `request-id`. Absent in an error event of a stream. */
+  request_id: z.string().optional(),
 });
 /** Error body of the routes of the Messages API. @interface */
 export type MessagesError = z.infer<typeof messagesError>;

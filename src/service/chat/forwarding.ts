@@ -33,7 +33,7 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
       return { ...(await local.readOptions(principal)), isForwardable: true };
     },
     async complete(call: ChatCall) {
-      const { request, requestId, principal, signal, maxOutputTokens } = call;
+      const { request, requestId, scope, principal, signal, maxOutputTokens } = call;
       const { forwardable, prompt, turn } = request;
       if (forwardable === null) return local.complete(call);
       if (prompt !== undefined && (await forwarder.samples(forwardable, principal)))
@@ -45,6 +45,7 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
       const forwarded = await forwarder.forward({
         request: forwardable,
         requestId,
+        scope,
         principal,
         signal,
         limits: turn?.limits,
@@ -53,7 +54,6 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
       return forwarded === null ? local.complete(call) : toAnswer(forwarded);
     },
     render: (call) => local.render(call),
-    explain: (error) => local.explain(error),
-    requestIdHeader: (given) => local.requestIdHeader(given),
+    explain: (error, scope) => local.explain(error, scope),
   };
 }

@@ -2,6 +2,7 @@
 import { hash } from "node:crypto";
 import type { DialectName } from "../../dialects/index.ts";
 import type { ErrorBody } from "../../base/schema/error.ts";
+import type { RequestScope } from "../observability/observer.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import type { Principal } from "../http/principal.ts";
 import type { AnswerStream } from "./answer/chunk-source.ts";
@@ -22,6 +23,7 @@ export interface CallSource {
 export interface RenderCall {
   /** Request, parsed with the {@link ChatPipeline.readOptions} of its principal. */
   readonly request: OpenedChat;
+  readonly scope: RequestScope;
   /** The `x-request-id` header; takes precedence over the body's `request_id`. */
   readonly requestId: string | undefined;
   /** Identity of the caller; sampled ids are not shared between principals. */
@@ -79,9 +81,7 @@ export interface ChatPipeline {
   /** Renders and encodes the prompt of a request. @throws Any error of the request, for {@link explain} to convert into a response. */
   render(call: RenderCall): Promise<RenderedCall>;
   /** Returns status and body of the response to a failure, and logs the error if the response omits its details. */
-  explain(error: unknown): ChatErrorAnswer;
-  /** Returns the response header with the request's id; empty if the service does not send one. */
-  requestIdHeader(given: string | undefined): Readonly<Record<string, string>>;
+  explain(error: unknown, scope: RequestScope): ChatErrorAnswer;
 }
 
 let groups = 0;

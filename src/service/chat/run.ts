@@ -34,7 +34,10 @@ export async function generateRun({ plan, shape }: ChatRun, options: GenerateOpt
   try {
     if (!plan.request.useBeamSearch) return await generate(plan, options);
     const choices = await beamSearch(plan, options.signal);
-    for (const choice of choices) await options.onChoice?.(choice);
+    for (const choice of choices) {
+      plan.observer?.choiceFinished({ ...choice, tokens: choice.ids.length });
+      await options.onChoice?.(choice);
+    }
     return choices;
   } catch (error) {
     if (isAbort(error) || (WhetstoneError.isInstance(error) && CLIENT_CODES.has(error.code))) throw error;

@@ -6,6 +6,7 @@ import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import { Lru, remember } from "../../base/util/lru.ts";
 import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { ServiceLogger } from "../common/logger.ts";
+import { requestField, type ChatObserver, type RequestScope, type ServiceObserver } from "../observability/observer.ts";
 import type { PolicyLease, PolicyResolver } from "../models/policies.ts";
 import type { ChatWork } from "./work.ts";
 import {
@@ -20,7 +21,7 @@ import {
 import { cacheNamespace } from "../http/principal.ts";
 import { cacheSaltOf, requireCacheSalts } from "./request/cache-salt.ts";
 import { clientGone } from "./request/client-signal.ts";
-import { toChatError } from "./request/errors.ts";
+import { explainFailure } from "./request/errors.ts";
 import type { GenerateOptions, GeneratedChoice } from "./generate/generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "../models/generation-defaults.ts";
 import { toWirePrompt } from "./generate/logprobs.ts";
@@ -31,6 +32,7 @@ import { hasEndedReasoning, hasReasoningTags } from "./text/reasoning.ts";
 import { promptEncoder } from "./prompt/prompt-encoder.ts";
 import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
 import { rememberTurn, renderPrompt, terminatorsOf } from "./prompt/render.ts";
+import { admittedChat, startedChat } from "./observed.ts";
 import { generateRun, type ChatRun } from "./run.ts";
 import { forcedCallsOf, type ChatRequest } from "./request/request.ts";
 import { SampledIdsByPrincipal } from "./prompt/sampled-ids.ts";
@@ -59,6 +61,8 @@ export interface ChatDependencies {
   readonly work: ChatWork;
   /** @default no logging */
   readonly logger?: ServiceLogger | undefined;
+  /** @default none */
+  readonly observer?: ServiceObserver | undefined;
   /** Aborted when the service shuts down: running requests end with {@link ShutdownError}, streams with an error event. */
   readonly signal?: AbortSignal | undefined;
   /** Time slices of the event loop for calls that waited for the same model, and for the choices of a call. */
@@ -92,11 +96,6 @@ export class ChatService implements ChatPipeline {
     this.#sampledIds = new SampledIdsByPrincipal(this.#limits.splicingBytesPerKey);
   }
 
-  /** Returns the response header with the request's id; empty if the service does not send one. */
-  requestIdHeader(given: string | undefined): Readonly<Record<string, string>> {
-    return this.#limits.requestIdHeader ? { "x-request-id": given ?? randomHex(32) } : {};
-  }
-
   /** Checks that there is room for a choice. @throws OverloadedError `E_OVERLOADED` without. */
   requireRoom(): void {
     this.#running.requireRoom();
@@ -111,29 +110,35 @@ export class ChatService implements ChatPipeline {
    * Answers one request. A stream is returned once the request is admitted; a later failure is an event of the stream.
    *
    * @returns The whole answer, or a stream of events.
-   * @throws Any error of the request, for {@link toChatError} to convert into a response.
+   * @throws Any error of the request, for {@link explainFailure} to convert into a response.
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
     this.#running.requireRoom();
     const request = this.#read(call, call.maxOutputTokens);
     checkRequestCounts(request, this.#limits);
     const held = this.#running.enter(call.signal, request.n);
+    const observer = this.#dependencies.observer?.chatStarted?.(startedChat(call, request)) ?? null;
     let isStreaming = false;
     try {
-      const run = await this.#prepare(call, request, held);
+      const run = await this.#prepare(call, request, { held, observer });
+      observer?.admitted(admittedChat(run));
       if (request.isStream) {
         isStreaming = true;
-        return { kind: "stream", stream: chunkStream(this.#stream(run, held)) };
+        return { kind: "stream", stream: chunkStream(this.#stream(run, held, call.scope)) };
       }
       const choices = await generateRun(run, { signal: held.abort.signal });
       const messages: ChoiceMessage[] = [];
       for (const choice of choices) {
         await this.#slices.enterToEnd(run.plan.group);
-        messages.push(await this.#conclude(run, choice));
+        messages.push(await this.#conclude(run, choice, call.scope));
       }
+      observer?.ended(null);
       const scored = first(choices).promptTokens;
       const promptLogprobs = scored === null ? null : toWirePrompt(run.tokenizer, scored);
       return { kind: "whole", answer: wholeAnswer(choices, messages, { ...run.shape, promptLogprobs }) };
+    } catch (error) {
+      observer?.ended(error);
+      throw error;
     } finally {
       // A stream outlives this call and releases its resources when it ends.
       if (!isStreaming) held.release();
@@ -143,7 +148,7 @@ export class ChatService implements ChatPipeline {
   /**
    * Renders and encodes the prompt of a request.
    *
-   * @throws Any error of the request, for {@link toChatError} to convert into a response.
+   * @throws Any error of the request, for {@link explainFailure} to convert into a response.
    */
   async render(call: RenderCall): Promise<RenderedCall> {
     const request = this.#read(call);
@@ -197,7 +202,11 @@ export class ChatService implements ChatPipeline {
   }
 
   /** Converts a request into a plan. */
-  async #prepare(call: ChatCall, request: ChatRequest, held: HeldResources): Promise<ChatRun> {
+  async #prepare(
+    call: ChatCall,
+    request: ChatRequest,
+    { held, observer }: { readonly held: HeldResources; readonly observer: ChatObserver | null },
+  ): Promise<ChatRun> {
     const { engine } = this.#dependencies;
     const { signal } = held.abort;
     const { lease, tokenizer, splice, encoder, whole, prompt, isRaw } = await this.#open(call, request, held);
@@ -232,6 +241,7 @@ export class ChatService implements ChatPipeline {
       check: constraint?.check ?? null,
       plan: {
         engine,
+        observer,
         group: call.group ?? newGroup(),
         policy: lease.policy,
         tokenizer,
@@ -277,7 +287,8 @@ export class ChatService implements ChatPipeline {
    *
    * @throws OutputError `E_OUTPUT` for a text that violates its schema.
    */
-  async #conclude({ tokenizer, encoder, prompt, plan, splice, shape, check }: ChatRun, choice: GeneratedChoice): Promise<ChoiceMessage> {
+  async #conclude(run: ChatRun, choice: GeneratedChoice, scope: RequestScope): Promise<ChoiceMessage> {
+    const { tokenizer, encoder, prompt, plan, splice, shape, check } = run;
     const { request } = plan;
     const message = parseMessage(choice, shape);
     if (check !== null) await validateOutput(check, { choice, message, validate: (schema, text) => this.#work.validate(schema, text) });
@@ -291,14 +302,18 @@ export class ChatService implements ChatPipeline {
         await rememberTurn(encoder, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, splice);
     } catch (error) {
       // The template may reject the model's own output; the response is still valid, only its ids cannot be reused.
-      this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", { error: String(error) });
+      this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", {
+        ...requestField(scope),
+        error: String(error),
+      });
     }
     return message;
   }
 
   /** Starts the generation of a streamed answer. The stream releases the resources of the request when it ends. */
-  #stream(run: ChatRun, held: HeldResources): CompletionStream {
-    const { usage, useBeamSearch } = run.plan.request;
+  #stream(run: ChatRun, held: HeldResources, scope: RequestScope): CompletionStream {
+    const { observer, request } = run.plan;
+    const { usage, useBeamSearch } = request;
     const { signal } = held.abort;
     const stream = new CompletionStream({
       ...run.shape,
@@ -310,32 +325,23 @@ export class ChatService implements ChatPipeline {
       // Conclude before the end is shown: the client may send its next turn at once.
       onChoice: async (choice) => {
         await this.#slices.enterToEnd(run.plan.group);
-        stream.conclude(choice, (await this.#conclude(run, choice)).toolCalls);
+        stream.conclude(choice, (await this.#conclude(run, choice, scope)).toolCalls);
         if (useBeamSearch) stream.pushChoice(choice);
       },
       onToken: (token) => stream.push(token),
     };
+    const fail = (error: unknown): void => {
+      observer?.ended(error);
+      stream.fail(this.explain(error, scope).body);
+    };
     void generateRun(run, options)
-      .catch((error: unknown) => stream.fail(this.explain(error).body))
+      .then(() => observer?.ended(null), fail)
       .finally(() => held.release());
     return stream;
   }
 
-  /**
-   * Returns the response to a failure, and logs the error if the response omits its details.
-   *
-   * @param error - Any error of a chat completion.
-   * @returns Status and body of the response.
-   */
-  explain(error: unknown): ReturnType<typeof toChatError> {
-    const answer = toChatError(error);
-    if (answer.isInternal) {
-      const { message, cause } = error instanceof Error ? error : { message: String(error), cause: undefined };
-      this.#dependencies.logger?.error("A chat completion failed", {
-        error: message,
-        ...(cause instanceof Error ? { cause: cause.message } : {}),
-      });
-    }
-    return answer;
+  /** Returns the response to a failure, and logs the error if the response omits its details. */
+  explain(error: unknown, scope: RequestScope): ReturnType<typeof explainFailure> {
+    return explainFailure(error, scope, this.#dependencies.logger);
   }
 }

@@ -47,6 +47,29 @@ export const stderrLogger: ServiceLogger = {
   error: (message, fields) => write("error", message, fields),
 };
 
+/**
+ * Logger that writes every line to standard error as one JSON object: `time` (ISO 8601, UTC), `level`, `message`, then the fields.
+ *
+ * @example
+ * ```ts
+ * import { jsonLogger, startService } from "whetstone/service";
+ *
+ * const service = await startService({ logger: jsonLogger });
+ * await service.close();
+ * ```
+ */
+export const jsonLogger: ServiceLogger = {
+  info: (message, fields) => writeJson("info", message, fields),
+  warn: (message, fields) => writeJson("warn", message, fields),
+  error: (message, fields) => writeJson("error", message, fields),
+};
+
+function writeJson(level: string, message: string, fields: Readonly<Record<string, unknown>> = {}): void {
+  const fixed = { time: new Date().toISOString(), level, message };
+  // A field cannot replace one of the fixed members.
+  logLine(JSON.stringify({ ...fixed, ...fields, ...fixed }));
+}
+
 function write(level: string, message: string, fields: Readonly<Record<string, unknown>> = {}): void {
   const json = Object.keys(fields).length > 0 ? ` ${JSON.stringify(fields)}` : "";
   logLine(`${new Date().toISOString()} ${level} ${message}${json}`);

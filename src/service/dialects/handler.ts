@@ -2,7 +2,10 @@
 import { setMaxListeners } from "node:events";
 import { EngineError } from "../../base/errors.ts";
 import { readBytes, type ServiceRequest } from "../http/body.ts";
+import { callerOf } from "../http/caller.ts";
 import { principalOf } from "../http/principal.ts";
+import { requestIdOf } from "../http/request-id.ts";
+import type { RequestScope } from "../observability/observer.ts";
 import { newGroup, sourceOf, type ChatAnswer, type ChatPipeline, type RenderCall, type RenderedCall } from "../chat/pipeline.ts";
 import type { AnswerStream } from "../chat/answer/chunk-source.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
@@ -41,14 +44,20 @@ export interface DialectContext {
 }
 
 /** Returns a response with a JSON body: an object, or JSON as text or as a stream. A text is written without a stream. */
-function jsonResponse(body: unknown, headers: Readonly<Record<string, string>>): Response {
+function jsonResponse(body: unknown): Response {
   const isWritten = typeof body === "string" || body instanceof ReadableStream;
   const json = isWritten ? (body as string | ReadableStream<Uint8Array>) : JSON.stringify(body);
-  return new Response(json, { headers: { "content-type": "application/json", ...headers } });
+  return new Response(json, { headers: { "content-type": "application/json" } });
+}
+
+/** Returns the origin of a chat completion. */
+function scopeOf(c: ServiceRequest): RequestScope {
+  const { incoming } = c.env;
+  return { id: requestIdOf(incoming), entity: callerOf(c).entity, headers: incoming.headers };
 }
 
 /** Reads the body of a request. @throws BodyError `E_ARGUMENT` for another media type than JSON. */
-async function readRequest(pipeline: ChatPipeline, c: ServiceRequest): Promise<ReadRequest> {
+async function readRequest(pipeline: ChatPipeline, scope: RequestScope, c: ServiceRequest): Promise<ReadRequest> {
   const { req } = c;
   const bytes = await readBytes(c);
   checkMediaType(req.header("content-type"));
@@ -56,7 +65,7 @@ async function readRequest(pipeline: ChatPipeline, c: ServiceRequest): Promise<R
   return {
     bytes,
     options: await pipeline.readOptions(principal),
-    shared: { group: newGroup(), requestId: req.header("x-request-id"), principal, signal: req.raw.signal },
+    shared: { group: newGroup(), scope, requestId: req.header("x-request-id"), principal, signal: req.raw.signal },
   };
 }
 
@@ -102,10 +111,10 @@ function streamsOf(answers: readonly StartedAnswer[], { shaper }: OpenRequest): 
 }
 
 /** Returns the response to a failure in the format of chat completions. */
-export function failedResponse(pipeline: ChatPipeline, error: unknown, idHeader: Readonly<Record<string, string>>): Response {
-  const { status, body } = pipeline.explain(error);
-  const retry: Record<string, string> = status === 429 || status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS) } : {};
-  return Response.json(body, { status, headers: { ...idHeader, ...retry } });
+function failedResponse(pipeline: ChatPipeline, error: unknown, scope: RequestScope): Response {
+  const { status, body } = pipeline.explain(error, scope);
+  const headers: Record<string, string> = status === 429 || status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS) } : {};
+  return Response.json(body, { status, headers });
 }
 
 /** Answers a request of a dialect: translates it, runs its chat completions, and shapes their answer. */
@@ -114,9 +123,9 @@ export async function answerDialect<N extends SampledName>(
   dialect: Dialect<Opened<Translated<N>>, N>,
   c: ServiceRequest,
 ): Promise<Response> {
-  const idHeader = pipeline.requestIdHeader(c.req.header("x-request-id"));
+  const scope = scopeOf(c);
   try {
-    const { bytes, options, shared } = await readRequest(pipeline, c);
+    const { bytes, options, shared } = await readRequest(pipeline, scope, c);
     const { principal, signal } = shared;
     pipeline.requireRoom(principal);
     const source = sourceOf(dialect.name, bytes, c.req.header("x-stainless-retry-count"));
@@ -138,14 +147,14 @@ export async function answerDialect<N extends SampledName>(
     });
     const refusal = refusalIn(answers);
     if (refusal !== undefined) {
-      const retry = refusal.retryAfter === null ? {} : { "retry-after": refusal.retryAfter };
-      return Response.json(refusal.body, { status: refusal.status, headers: { ...idHeader, ...retry } });
+      const headers: Record<string, string> = refusal.retryAfter === null ? {} : { "retry-after": refusal.retryAfter };
+      return Response.json(refusal.body, { status: refusal.status, headers });
     }
     const streams = streamsOf(answers, opened);
-    if (streams.length === 0) return jsonResponse(await opened.answer.end(), idHeader);
-    return new Response(eventsOf(streams, opened, { pipeline, dialect }), { headers: { ...STREAM_HEADERS, ...idHeader } });
+    if (streams.length === 0) return jsonResponse(await opened.answer.end());
+    return new Response(eventsOf(streams, opened, { pipeline, dialect, scope }), { headers: STREAM_HEADERS });
   } catch (error) {
-    return failedResponse(pipeline, error, idHeader);
+    return failedResponse(pipeline, error, scope);
   }
 }
 
@@ -153,11 +162,15 @@ export async function answerDialect<N extends SampledName>(
 function eventsOf(
   streams: readonly AnswerStream[],
   { shaper }: OpenRequest,
-  { pipeline, dialect }: { readonly pipeline: ChatPipeline; readonly dialect: Pick<Dialect<never>, "ping"> },
+  {
+    pipeline,
+    dialect,
+    scope,
+  }: { readonly pipeline: ChatPipeline; readonly dialect: Pick<Dialect<never>, "ping">; readonly scope: RequestScope },
 ): ReadableStream<Uint8Array> {
   // A request of the dialect of chat completions has one call, whose events are sent unchanged.
   if (shaper === "chunks" || shaper === null) return first(streams).events();
-  const explain = (error: unknown) => pipeline.explain(error).body;
+  const explain = (error: unknown) => pipeline.explain(error, scope).body;
   return shapedStream(
     streams.map((each) => each.chunks()),
     { shaper, ping: dialect.ping, explain },
@@ -177,13 +190,13 @@ export async function answerRendered<N extends TranslationName>(
   { name, answer }: RenderedRequest<N>,
   c: ServiceRequest,
 ): Promise<Response> {
-  const idHeader = pipeline.requestIdHeader(c.req.header("x-request-id"));
+  const scope = scopeOf(c);
   try {
-    const { bytes, options, shared } = await readRequest(pipeline, c);
+    const { bytes, options, shared } = await readRequest(pipeline, scope, c);
     const translated = await translator.open(name, bytes, options, shared.signal);
     const rendered = await pipeline.render({ ...shared, request: first(translated.calls) });
-    return jsonResponse(answer(rendered, translated), idHeader);
+    return jsonResponse(answer(rendered, translated));
   } catch (error) {
-    return failedResponse(pipeline, error, idHeader);
+    return failedResponse(pipeline, error, scope);
   }
 }

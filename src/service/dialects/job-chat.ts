@@ -5,6 +5,8 @@ import type { CallOptions } from "../../engine/port.ts";
 import type { ChatPipeline } from "../chat/pipeline.ts";
 import { jobPrincipal } from "../http/principal.ts";
 import type { Visibility } from "../store/visibility.ts";
+import { ownScope } from "../observability/observer.ts";
+import { DEFAULT_ENTITY } from "../common/names.ts";
 import { completeWith, openRequest, type Complete } from "./complete.ts";
 import type { Translator } from "./translator.ts";
 
@@ -21,13 +23,14 @@ export interface JobChatPipelines {
 export function jobChat({ pipeline, local, translator }: JobChatPipelines) {
   return (visibility: Visibility) => {
     const principal = jobPrincipal(visibility);
+    const scope = ownScope(visibility.entity ?? DEFAULT_ENTITY);
     const own = (from: ChatPipeline): Complete => completeWith({ pipeline: from, translator }, principal, () => randomUUID());
     return {
       sample: own(local),
       complete: own(pipeline),
       async promptOf(request: ChatCompletionRequest, { signal = new AbortController().signal }: CallOptions = {}) {
         const opened = await openRequest({ pipeline: local, translator }, request, { principal, signal });
-        const call = { request: opened, requestId: undefined, principal, conversation: randomUUID(), signal };
+        const call = { request: opened, scope, requestId: undefined, principal, conversation: randomUUID(), signal };
         const { ids, contextLength } = await local.render(call);
         return { ids, contextLength };
       },

@@ -3,6 +3,7 @@ import type { MiddlewareHandler } from "hono";
 import { toMessagesError } from "../../dialects/messages/errors.ts";
 import { errorBody } from "../../base/schema/index.ts";
 import type { ServiceEnvironment } from "../http/body.ts";
+import { requestIdOf } from "../http/request-id.ts";
 
 /** Whether the path belongs to the Messages API. */
 function isMessagesPath(path: string): boolean {
@@ -19,7 +20,7 @@ export const messagesErrors: MiddlewareHandler<ServiceEnvironment> = async (c, n
   if (!success) return;
   // Hono copies the headers of a response that is still set into the new one.
   c.res = undefined;
-  c.res = Response.json(toMessagesError(data), { status: res.status, headers: withoutLength(res.headers) });
+  c.res = Response.json(toMessagesError(data, requestIdOf(c.env.incoming)), { status: res.status, headers: withoutLength(res.headers) });
 };
 
 function withoutLength(headers: Headers): Headers {

@@ -52,6 +52,12 @@ export class DiskSpace {
     this.#options = options;
   }
 
+  /** Returns the bytes that this process may still write; null if the platform does not report them. */
+  async freeBytes(): Promise<number | null> {
+    const bytes = await this.#measure();
+    return Number.isFinite(bytes) ? bytes : null;
+  }
+
   /** Returns whether less than the minimum is free. An unknown amount counts as enough. */
   async isLow(): Promise<boolean> {
     return (await this.#checkFree()).isLow;

@@ -115,8 +115,15 @@ export function errorResponse(
   return Response.json(toErrorBody(status, fields), { status, headers });
 }
 
-/** Returns the response to an error thrown by a route. Internal failures are logged and answered with a generic message. */
-export function toErrorResponse(error: unknown, { path, logger }: { readonly path: string; readonly logger: ServiceLogger }): Response {
+/**
+ * Returns the response to an error thrown by a route. Internal failures are logged and answered with a generic message.
+ *
+ * @param options - Path and identifier of the request, for the log.
+ */
+export function toErrorResponse(
+  error: unknown,
+  { path, request, logger }: { readonly path: string; readonly request: string; readonly logger: ServiceLogger },
+): Response {
   if (isClientGone(error)) return errorResponse(499, { message: "The client closed the request", code: "E_ABORTED" });
   if (WhetstoneError.isInstance(error)) {
     const { message, param, code } = error;
@@ -132,12 +139,12 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
   }
   if (isNoSpace(error)) {
     // The system's message contains paths, so it is only logged.
-    logger.warn("A request found no disk space", { path, error: messageOf(error) });
+    logger.warn("A request found no disk space", { request, path, error: messageOf(error) });
     const message =
       "The service's disk is full: nothing of the request was kept. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory, and send it again";
     return errorResponse(507, { message, code: "E_NO_SPACE" });
   }
-  logger.error("A request failed", { path, error: traceOf(error) });
+  logger.error("A request failed", { request, path, error: traceOf(error) });
   return errorResponse(500, { message: "Internal server error; the service's log has the particulars", code: codeOfFailure(error) });
 }
 

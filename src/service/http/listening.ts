@@ -1,4 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import { Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import { ConfigError } from "../../base/errors.ts";
 
@@ -43,7 +44,8 @@ export function startListening(server: Server, { host, port }: { readonly host: 
       const { port: actual } = server.address() as AddressInfo;
       // A server that listens on all interfaces is also reachable on loopback.
       const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-      resolve(`http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${actual}`);
+      const scheme = server instanceof TlsServer ? "https" : "http";
+      resolve(`${scheme}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${actual}`);
     });
   });
 }
@@ -55,6 +57,8 @@ const CUT_MS = 1000;
 
 /** Unanswered requests of a server. */
 export interface UnansweredRequests {
+  /** Number of running requests. */
+  readonly count: number;
   /** Resolves when no request is running, or after `timeoutMs`. */
   finished(timeoutMs: number): Promise<void>;
 }
@@ -70,6 +74,9 @@ export function trackRequests(server: Server): UnansweredRequests {
     });
   });
   return {
+    get count() {
+      return running;
+    },
     async finished(timeoutMs) {
       if (running === 0 || timeoutMs <= 0) return;
       let timer: NodeJS.Timeout | undefined;

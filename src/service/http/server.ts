@@ -1,10 +1,13 @@
 /** HTTP server. Errors that Node would answer itself with an empty body get the error body of the routes. */
 import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { SecureContextOptions } from "node:tls";
 import { getRequestListener } from "@hono/node-server";
 import { TimeSlices } from "../../base/util/time-slices.ts";
 import { errorResponse, toErrorBody, type ErrorBodyFields, type ErrorStatus } from "./errors.ts";
+import { newRequestId, sendRequestId } from "./request-id.ts";
 
 /** Milliseconds that a client has to read the response to a malformed request before its connection is reset. */
 const LINGER_MS = 1000;
@@ -23,7 +26,7 @@ const REQUEST_MS = 60 * 60_000;
 
 /** Whether a request is answered at once, however many other requests arrive. */
 function isProbe({ url = "" }: IncomingMessage): boolean {
-  return url === "/health" || url.startsWith("/health?");
+  return /^\/(?:health|ready)(?:\?|$)/u.test(url);
 }
 
 type Refusal = readonly [ErrorStatus, ErrorBodyFields];
@@ -50,6 +53,7 @@ function rawResponse([status, fields]: Refusal): string {
     `Date: ${new Date().toUTCString()}`,
     "Connection: close",
     "Content-Type: application/json",
+    `X-Request-Id: ${newRequestId()}`,
     `Content-Length: ${Buffer.byteLength(body)}`,
     "",
     body,
@@ -73,6 +77,7 @@ export function shuttingDown(): Response {
 interface HttpServerOptions {
   readonly prepare?: (request: IncomingMessage) => Promise<void> | undefined;
   readonly slices?: TimeSlices;
+  readonly tls?: SecureContextOptions | undefined;
 }
 
 /**
@@ -83,11 +88,11 @@ interface HttpServerOptions {
  *
  * @param fetch - Handler of the requests that can be parsed.
  * @param options - `prepare`: changes a request before it is handled. @default changes nothing. `slices`: time slices that the requests
- *   share with other work of the service. @default slices of their own
+ *   share with other work of the service. @default slices of their own. `tls`: certificate of a server that speaks HTTPS. @default HTTP
  */
 export function createHttpServer(
   fetch: Parameters<typeof getRequestListener>[0],
-  { prepare = () => undefined, slices = new TimeSlices() }: HttpServerOptions = {},
+  { prepare = () => undefined, slices = new TimeSlices(), tls }: HttpServerOptions = {},
 ): Server {
   // The adapter rejects a path with a backslash, or a request without a host, before the app sees the request.
   const errorHandler = (error: unknown) => {
@@ -99,20 +104,20 @@ export function createHttpServer(
   const responses = new WeakMap<Duplex, ServerResponse>();
   /** Connections whose request was answered with an error of the parser. */
   const refused = new WeakSet<Duplex>();
-  const server = createServer(
-    { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false },
-    (request, response) => {
-      responses.set(request.socket, response);
-      const preparing = prepare(request);
-      const entering = isProbe(request) ? undefined : slices.enter();
-      if (preparing === undefined && entering === undefined) void listener(request, response);
-      else
-        void Promise.all([preparing, entering]).then(() => {
-          // The client may have left meanwhile.
-          if (!response.destroyed) void listener(request, response);
-        });
-    },
-  );
+  const options = { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false };
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    responses.set(request.socket, response);
+    sendRequestId(request, response);
+    const preparing = prepare(request);
+    const entering = isProbe(request) ? undefined : slices.enter();
+    if (preparing === undefined && entering === undefined) void listener(request, response);
+    else
+      void Promise.all([preparing, entering]).then(() => {
+        // The client may have left meanwhile.
+        if (!response.destroyed) void listener(request, response);
+      });
+  };
+  const server: Server = tls === undefined ? createServer(options, onRequest) : createTlsServer({ ...options, ...tls }, onRequest);
 
   server.on("connection", () => slices.postpone());
 
@@ -140,6 +145,7 @@ export function createHttpServer(
       417,
       { message: "Expected the header 'Expect' to be '100-continue' or absent", param: "Expect", code: "E_ARGUMENT" },
     ];
+    sendRequestId(request, response);
     response.writeHead(status, { "Content-Type": "application/json", Connection: "close" });
     response.end(JSON.stringify(toErrorBody(status, fields)));
     request.resume();

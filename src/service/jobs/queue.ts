@@ -1,6 +1,7 @@
 import { traceOf, logFailure } from "../common/logger.ts";
 import { EngineError, UnavailableError } from "../../base/errors.ts";
 import { delay } from "../../base/util/delay.ts";
+import type { JobObserver } from "../observability/observer.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
 import { appendEvent, getJob, nextLiveJob } from "../store/jobs.ts";
 import type { JobRow } from "../store/tables.ts";
@@ -8,6 +9,7 @@ import type { Changes } from "./changes.ts";
 import type { NewEvent } from "./states.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
 import { requestCancel, requeueNow, requireCancellable, settleCancelled, settleFailed } from "./endings.ts";
+import { observeRun, reportEnd } from "./observed.ts";
 import { JobPaused, noteOf, requestPause, requestResume } from "./pause.ts";
 import { runJob, type RunContext } from "./run-job.ts";
 import { messageOf } from "../../base/util/values.ts";
@@ -178,11 +180,13 @@ export class JobQueue {
         if ((await nextLiveJob(this.#context.store, stuck)) !== undefined) await this.#waitForSpace(shortages);
         const job = await nextLiveJob(this.#context.store, stuck);
         if (job === undefined || this.#isClosed) break;
-        const isOver = await this.#runOne(job).catch((error: unknown) => {
+        const observed = await observeRun(this.#context, job);
+        const isOver = await this.#runOne(job, observed).catch((error: unknown) => {
           stuck.add(job.id);
           this.#context.logger.error("The end of a training job could not be recorded", { job: job.id, error: traceOf(error) });
           return true;
         });
+        if (observed !== null) await reportEnd(this.#context, job, observed);
         shortages = isOver ? 0 : shortages + 1;
       }
       if (stuck.size > 0) this.#wakeLater();
@@ -190,7 +194,7 @@ export class JobQueue {
   }
 
   /** Runs one job. @returns false if the job ran out of disk space and must run again. */
-  async #runOne(job: JobRow): Promise<boolean> {
+  async #runOne(job: JobRow, observed: JobObserver | null): Promise<boolean> {
     const controller = new AbortController();
     let settle: () => void = () => undefined;
     const settled = new Promise<void>((resolve) => (settle = resolve));
@@ -200,7 +204,7 @@ export class JobQueue {
     this.#running = running;
     try {
       if (running.isCancelled) throw new DOMException("The training job was cancelled", "AbortError");
-      await runJob(this.#context, job, { signal: controller.signal, isPausing: () => running.isPausing });
+      await runJob(this.#context, job, { signal: controller.signal, isPausing: () => running.isPausing, observed });
     } catch (error) {
       // A shutdown leaves the row at `running`; the next start resumes the job.
       if (this.#isClosed && !running.isCancelled) return true;

@@ -12,9 +12,11 @@ import { isReinforcement } from "../store/job-configs.ts";
 import { getModel } from "../store/models.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
+import type { JobObserver, ServiceObserver } from "../observability/observer.ts";
 import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
 import type { JobChats } from "./job-chat.ts";
+import { reportStep } from "./observed.ts";
 import { runPreferenceSteps } from "./preference.ts";
 import { runReinforcementSteps } from "./reinforcement.ts";
 import { runRlStep } from "./rl.ts";
@@ -39,6 +41,7 @@ export interface RunContext extends CommitContext {
   readonly space: DiskSpace;
   /** Chat of jobs that make rollouts. */
   readonly chat: Promise<JobChats>;
+  readonly observer: ServiceObserver;
 }
 
 /** Context of a running job for its trainer. */
@@ -69,6 +72,8 @@ export interface JobScope {
 export interface RunControls {
   readonly signal: AbortSignal;
   readonly isPausing: () => boolean;
+  /** Observer of the run; null for none. */
+  readonly observed: JobObserver | null;
 }
 
 /** Trainers by kind of job. */
@@ -84,7 +89,7 @@ const TRAINERS: Readonly<Record<JobRow["type"], (scope: JobScope) => Promise<Tra
  *
  * @throws the error of the job, the signal's reason, or a {@link JobPaused}.
  */
-export async function runJob(context: RunContext, queued: JobRow, { signal, isPausing }: RunControls): Promise<void> {
+export async function runJob(context: RunContext, queued: JobRow, { signal, isPausing, observed }: RunControls): Promise<void> {
   const { store, engine, warm, policies, changes } = context;
   const job = await claim(context, queued);
   if (job === null) return;
@@ -94,8 +99,9 @@ export async function runJob(context: RunContext, queued: JobRow, { signal, isPa
   const handle = await warm.acquire({ model, checkpoint, job, signal });
   let committed: CheckpointRow;
   try {
-    const scope = scopeOf(context, { job, handle, base, model, checkpoint, signal, isPausing });
+    const scope = scopeOf(context, { job, handle, base, model, checkpoint, signal, isPausing }, observed);
     const trained = await trainerOf(job)(scope);
+    for (const event of trained.events) reportStep(observed, event);
     signal.throwIfAborted();
     committed = await commitCheckpoint(context, job, { ...trained, handle, start: scope.newest(), signal });
   } catch (error) {
@@ -146,6 +152,7 @@ function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow |
 function scopeOf(
   context: RunContext,
   given: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal" | "isPausing">,
+  observed: JobObserver | null,
 ): JobScope {
   const { job, handle, checkpoint, signal } = given;
   let current = job;
@@ -154,6 +161,7 @@ function scopeOf(
     context,
     ...given,
     async emit(event) {
+      reportStep(observed, event);
       await context.store.transaction().execute((transaction) => appendEvent(transaction, job.id, event));
       context.changes.notify();
     },

@@ -112,16 +112,20 @@ function requireScope({ method, path }: RouteSpec, permitting: readonly KeyScope
   );
 }
 
+/** Returns the pattern of a route's path for the router. */
+export function patternOf({ path }: Pick<RouteSpec, "path">): string {
+  return path
+    .replace(/\{path\}$/u, "*")
+    .replace(/\{model\}$/u, ":model{.+}")
+    .replaceAll(/\{(\w+)\}/gu, ":$1");
+}
+
 /** Registers routes with an app. A handler is called for principals with a scope that permits its route. */
 export function register(app: Hono<ServiceEnvironment>, routes: readonly Route[]): void {
   for (const route of routes) {
-    const { method, path, handle } = route;
+    const { method, handle } = route;
     const scopes = permittingScopes(route);
-    const pattern = path
-      .replace(/\{path\}$/u, "*")
-      .replace(/\{model\}$/u, ":model{.+}")
-      .replaceAll(/\{(\w+)\}/gu, ":$1");
-    app.on(method, pattern, (c) => {
+    app.on(method, patternOf(route), (c) => {
       if (scopes !== null) requireScope(route, scopes, principalOf(c));
       return handle(c);
     });

@@ -13,6 +13,7 @@ import type { JobQueue } from "../jobs/queue.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { ServiceLogger } from "../common/logger.ts";
+import type { ServiceObserver } from "../observability/observer.ts";
 import type { Policies } from "../models/policies.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { RolloutTasks } from "../rollout-tasks/rollout-tasks.ts";
@@ -67,6 +68,7 @@ export interface ServiceContext {
   readonly work: ServiceWork;
   readonly limits: ServiceLimits;
   readonly logger: ServiceLogger;
+  readonly observer: ServiceObserver;
 }
 
 /**

@@ -6,7 +6,8 @@ import type { ServiceContext } from "./context.ts";
 import { packageInfo } from "../common/package-info.ts";
 import type { Route } from "../openapi/route.ts";
 
-const LOW_SPACE: HealthReport["storage"] = {
+/** State of the disk with too little free space. */
+export const LOW_SPACE: HealthReport["storage"] = {
   state: "low",
   message:
     "Disk space is low: uploads, new models and new jobs are refused with 507, and queued jobs wait. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory",
@@ -29,7 +30,7 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
   } as const;
   const report = async (c: ServiceRequest) => {
     const workers = engine.workers?.() ?? [];
-    const sampling = statusOf(workers, upstream !== null);
+    const sampling = samplingStatus(workers, upstream !== null);
     const isLow = await space.isLow();
     const status = sampling === "ok" && isLow ? "degraded" : sampling;
     const body: HealthReport = {
@@ -55,7 +56,7 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
 }
 
 /** Returns the status of sampling: `ok` with all workers, `unavailable` only if no model can be sampled. */
-function statusOf(workers: readonly WorkerStatus[], hasUpstream: boolean): HealthReport["status"] {
+export function samplingStatus(workers: readonly WorkerStatus[], hasUpstream: boolean): HealthReport["status"] {
   const isRunning = ({ state }: WorkerStatus) => state === "running";
   if (workers.every(isRunning)) return "ok";
   const samplers = workers.filter(({ role }) => role === "sampler");

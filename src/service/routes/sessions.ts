@@ -38,7 +38,9 @@ function statusOf({ finished_at: finished, open_until: until }: SessionRow): Ses
 
 /** Converts a session. Only the answer to its creation has the key, of which the service stores a hash. */
 function toWire(row: SessionRow, c: ServiceRequest, key: string | null = null): Session {
-  const { origin } = new URL(c.req.url);
+  const { host, protocol } = new URL(c.req.url);
+  // A proxy that terminates TLS. The header changes only URLs in the answer to its sender.
+  const origin = `${c.req.header("x-forwarded-proto") === "https" ? "https:" : protocol}//${host}`;
   const {
     last_seq: _last,
     key: _hash,

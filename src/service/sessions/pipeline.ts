@@ -13,6 +13,7 @@ import { recordedAnswer, withoutUnasked } from "./answers.ts";
 import { withTokenLimit, type Asked, type SessionFields } from "../chat/request/effective-request.ts";
 import type { RunningTurn } from "./running-turn.ts";
 import { requireOpen, type StoredSessions } from "./sessions.ts";
+import type { RequestScope } from "../observability/observer.ts";
 import { TurnStream } from "./turn-stream.ts";
 
 /**
@@ -45,8 +46,7 @@ export function sessionPipeline(inner: ChatPipeline, sessions: StoredSessions): 
       const session = await sessionOf(call.principal);
       return inner.render(session === undefined ? call : innerCall(call, session));
     },
-    explain: (error) => inner.explain(error),
-    requestIdHeader: (given) => inner.requestIdHeader(given),
+    explain: (error, scope) => inner.explain(error, scope),
   };
 }
 
@@ -94,7 +94,9 @@ async function complete(inner: ChatPipeline, sessions: StoredSessions, session: 
       case "stream":
         return {
           kind: "stream",
-          stream: chunkStream(stream(inner, answer.stream.chunks(), { ...recording, asked, detach, isDrained: maxOutputTokens !== null })),
+          stream: chunkStream(
+            stream(inner, answer.stream.chunks(), { ...recording, scope: call.scope, asked, detach, isDrained: maxOutputTokens !== null }),
+          ),
         };
       case "whole": {
         const json = answer.answer.json();
@@ -196,6 +198,7 @@ function record(
 
 /** Context of the stream of a turn. */
 interface StreamContext extends Recording {
+  readonly scope: RequestScope;
   readonly asked: Asked;
   /** Releases the client. */
   readonly detach: () => void;
@@ -208,15 +211,15 @@ interface StreamContext extends Recording {
 
 /** Returns the stream of a turn, which is recorded before its end is sent. */
 function stream(inner: ChatPipeline, source: ChunkSource, context: StreamContext): ChunkSource {
-  const { turn, asked, detach, isDrained } = context;
+  const { turn, scope, asked, detach, isDrained } = context;
   const chunks = new TurnStream(source, {
     asked,
     onCompletion: (completion) => record(context, { completion, text: textOf(completion) }),
     onFailure(failure) {
       turn.fail(turn.signal.aborted ? turn.signal.reason : new Error(failure.error.message));
-      return turn.signal.aborted ? inner.explain(turn.signal.reason).body : failure;
+      return turn.signal.aborted ? inner.explain(turn.signal.reason, scope).body : failure;
     },
-    explain: (error) => inner.explain(error).body,
+    explain: (error) => inner.explain(error, scope).body,
     onDisconnect: detach,
   });
   turn.onJoin = () => chunks.drain();

@@ -159,3 +159,16 @@ export async function pageOfJobs(
   }
   return pageOf(await query.execute(), limit);
 }
+
+/** Returns the number of jobs by status, including 0. */
+export async function countJobs(store: Store): Promise<Record<JobRow["status"], number>> {
+  const rows = await store
+    .selectFrom("jobs")
+    .select((eb) => ["status", eb.fn.countAll<number | string>().as("count")] as const)
+    .groupBy("status")
+    .execute();
+  const counts = { queued: 0, running: 0, succeeded: 0, failed: 0, cancelled: 0 };
+  // Some databases return counts as text.
+  for (const { status, count } of rows) counts[status] = Number(count);
+  return counts;
+}

@@ -13,7 +13,23 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0007-fine-tuning": { up: fineTuning },
   "0008-keys": { up: keys },
   "0009-rollout-tasks": { up: rolloutTasks },
+  "0010-audit-log": { up: auditLog },
 };
+
+/** Adds the audit log. */
+async function auditLog(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable("audit_log")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addColumn("request_id", "text", (c) => c.notNull())
+    .addColumn("entity", "text", (c) => c.notNull())
+    .addColumn("key_id", "text", (c) => c.notNull())
+    .addColumn("action", "text", (c) => c.notNull())
+    .addColumn("object", "text")
+    .addColumn("status", "integer")
+    .execute();
+}
 
 /** Entity of rows that were created before every row had one, unless their model or artifact has another. */
 const FIRST_ENTITY = "local";

@@ -76,3 +76,21 @@ export async function pageOfModels(
   }
   return pageOf(await query.execute(), limit);
 }
+
+/** Returns the number of models and of their checkpoints, by entity. */
+export async function countModels(
+  store: Store,
+): Promise<{ readonly entity: string; readonly models: number; readonly checkpoints: number }[]> {
+  const rows = await store
+    .selectFrom("models")
+    .leftJoin("checkpoints", "checkpoints.model_id", "models.id")
+    .select((eb) => [
+      "models.entity",
+      eb.fn.count<number | string>("models.id").distinct().as("models"),
+      eb.fn.count<number | string>("checkpoints.id").as("checkpoints"),
+    ])
+    .groupBy("models.entity")
+    .execute();
+  // Some databases return counts as text.
+  return rows.map(({ entity, models, checkpoints }) => ({ entity, models: Number(models), checkpoints: Number(checkpoints) }));
+}

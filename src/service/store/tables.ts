@@ -20,6 +20,7 @@ export interface Tables {
   rollout_plans: RolloutPlanRow;
   rollout_groups: RolloutGroupRow;
   rollout_tasks: RolloutTaskRow;
+  audit_log: AuditLogRow;
 }
 
 /** Database connection, or a transaction on it. */
@@ -331,4 +332,19 @@ export interface RolloutTaskRow {
   error_message: string | null;
   outcome_sha256: string | null;
   outcome_bytes: number | null;
+}
+
+/** Record of the audit log. */
+export interface AuditLogRow {
+  /** Identifier that sorts by time. */
+  id: string;
+  created_at: string;
+  request_id: string;
+  entity: string;
+  key_id: string;
+  /** Operation id of the route. */
+  action: string;
+  object: string | null;
+  /** HTTP status of the answer; null before the answer. */
+  status: number | null;
 }

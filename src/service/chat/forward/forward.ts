@@ -12,6 +12,7 @@ import { toErrorBody, type ErrorBodyFields, type ErrorStatus } from "../../http/
 import type { Members } from "../../../dialects/index.ts";
 import type { ErrorBody } from "../../../base/schema/index.ts";
 import type { ServiceLogger } from "../../common/logger.ts";
+import { requestField, type RequestScope } from "../../observability/observer.ts";
 import { rememberingFind, resolvedNameOf } from "../../models/policies.ts";
 import type { StoredFiles } from "../../stored-files/stored-files.ts";
 import type { Store } from "../../store/tables.ts";
@@ -44,6 +45,7 @@ export interface ForwarderOptions {
 /** Chat completion request to forward. */
 export interface ForwardCall {
   readonly request: ForwardableRequest;
+  readonly scope: RequestScope;
   readonly requestId: string | undefined;
   readonly principal: Principal;
   /** Aborted when the client disconnects. */
@@ -117,7 +119,7 @@ export class ChatForwarder {
       return await this.#forward(call);
     } catch (error) {
       if (!(error instanceof OverloadedError)) throw error;
-      this.#options.logger.error("The upstream cannot be reached", { error: messageOf(error.cause) });
+      this.#options.logger.error("The upstream cannot be reached", { ...requestField(call.scope), error: messageOf(error.cause) });
       return unavailable(error.message);
     }
   }
@@ -143,7 +145,7 @@ export class ChatForwarder {
       const body = await this.#bodyFor(target, limitedText(call, target), call);
       const { upstream } = this.#options;
       const answer = await upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
-      if (answer.status >= 400) return await this.#refusal(answer, target);
+      if (answer.status >= 400) return await this.#refusal(answer, target, call.scope);
       const rename = target.name === target.resolvedName ? null : target.resolvedName;
       if (answer.contentType.includes("text/event-stream")) {
         isStreaming = true;
@@ -153,6 +155,7 @@ export class ChatForwarder {
       const members = membersOf(text);
       if (members === null) {
         this.#options.logger.error("The upstream answered a chat completion with something else than a JSON object", {
+          ...requestField(call.scope),
           contentType: answer.contentType,
           answer: text.slice(0, MAX_LOGGED_CHARACTERS),
         });
@@ -234,7 +237,7 @@ export class ChatForwarder {
   }
 
   /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
-  async #refusal(answer: UpstreamAnswer, { name, forget }: Target): Promise<ForwardedAnswer> {
+  async #refusal(answer: UpstreamAnswer, { name, forget }: Target, scope: RequestScope): Promise<ForwardedAnswer> {
     const text = await upstreamText(answer);
     const parsed = upstreamError.safeParse(flatErrors(text));
     if (answer.status === 429 || answer.status === 503) {
@@ -253,6 +256,7 @@ export class ChatForwarder {
       });
     }
     this.#options.logger.error("The upstream refused a chat completion", {
+      ...requestField(scope),
       status: answer.status,
       model: name,
       answer: text.slice(0, MAX_LOGGED_CHARACTERS),

@@ -39,8 +39,6 @@ export interface ChatLimits {
   readonly alwaysStreamUsage?: boolean | undefined;
   /** Value of `return_tokens_as_token_ids` for requests that leave the field out. @default false */
   readonly returnTokensAsTokenIds?: boolean | undefined;
-  /** Whether responses carry the header `x-request-id`, with the request's own id or a random one. @default false */
-  readonly requestIdHeader?: boolean | undefined;
   /** Whether `usage` reports the number of prompt tokens that were cached. @default false */
   readonly reportCachedTokens?: boolean | undefined;
 }
@@ -62,7 +60,6 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
     reasoningParser: limits.reasoningParser ?? "none",
     alwaysStreamUsage: limits.alwaysStreamUsage ?? false,
     returnTokensAsTokenIds: limits.returnTokensAsTokenIds ?? false,
-    requestIdHeader: limits.requestIdHeader ?? false,
     reportCachedTokens: limits.reportCachedTokens ?? false,
   };
 }

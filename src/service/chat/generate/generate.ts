@@ -7,6 +7,7 @@ import { choiceSeed } from "./admit.ts";
 import { toWireLogprob, type WireLogprob } from "./logprobs.ts";
 import { isRepeating } from "./repetition.ts";
 import type { ChatRequest } from "../request/request.ts";
+import type { ChatObserver } from "../../observability/observer.ts";
 import { StopStrings, type StopResult } from "./stop-strings.ts";
 import { onceAborted } from "../../../base/util/abort.ts";
 import { last } from "../../../base/util/values.ts";
@@ -14,6 +15,8 @@ import { last } from "../../../base/util/values.ts";
 /** Inputs of {@link generate}, the same for all choices. */
 export interface GenerationPlan {
   readonly engine: Engine;
+  /** Observer of the chat completion; null for none. */
+  readonly observer: ChatObserver | null;
   /** Group of the request in the engine, see `SamplingOptions.group`. */
   readonly group: number;
   readonly policy: PolicyVersion;
@@ -141,7 +144,7 @@ async function generateChoice(
   index: number,
   { onToken, onChoice, signal }: GenerateOptions,
 ): Promise<GeneratedChoice> {
-  const { tokenizer, namesTokensById } = plan;
+  const { tokenizer, namesTokensById, observer } = plan;
   const { stop, topLogprobs } = plan.request;
   // Without a stop string or a listener the text is needed only at the end, and is decoded once.
   const incremental = onToken !== undefined || stop.length > 0 ? new ChoiceText(plan) : null;
@@ -154,6 +157,7 @@ async function generateChoice(
 
   const params = paramsOf(plan, index);
   for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal, group: plan.group })) {
+    observer?.token(index);
     ids.push(token.id);
     promptTokens ??= token.prompt ?? null;
     cachedTokens += token.cachedTokens ?? 0;
@@ -177,6 +181,7 @@ async function generateChoice(
   }
   if (incremental === null) text = wholeText(plan, ids, end);
   const choice = { index, text, ids, logprobs, promptTokens, cachedTokens, ...end };
+  observer?.choiceFinished({ index, text, finishReason: end.finishReason, tokens: ids.length, cachedTokens });
   await onChoice?.(choice);
   onToken?.(lastToken);
   return choice;

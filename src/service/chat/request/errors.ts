@@ -1,6 +1,8 @@
 import { BodyError } from "../../../dialects/index.ts";
 import { WhetstoneError } from "../../../base/errors.ts";
 import type { ErrorBody } from "../../../base/schema/error.ts";
+import type { ServiceLogger } from "../../common/logger.ts";
+import { requestField, type RequestScope } from "../../observability/observer.ts";
 import {
   codeOfFailure,
   isClientGone,
@@ -83,4 +85,18 @@ export function toChatError(error: unknown): ChatErrorAnswer {
     }
   }
   return { ...answer(500, { message: "Internal server error", code: codeOfFailure(error) }), isInternal: true };
+}
+
+/** Returns status and body for a failure of a chat request as {@link toChatError}, and logs the error if the body omits its details. */
+export function explainFailure(error: unknown, scope: RequestScope, logger: ServiceLogger | undefined): ChatErrorAnswer {
+  const answered = toChatError(error);
+  if (answered.isInternal) {
+    const { message, cause } = error instanceof Error ? error : { message: String(error), cause: undefined };
+    logger?.error("A chat completion failed", {
+      ...requestField(scope),
+      error: message,
+      ...(cause instanceof Error ? { cause: cause.message } : {}),
+    });
+  }
+  return answered;
 }
