@@ -84,7 +84,6 @@ async function optionsOf(kind: ServerKind): Promise<ServiceOptions> {
             maxTopLogprobs: 1_000_000,
             alwaysStreamUsage: true,
             returnTokensAsTokenIds: true,
-            requestIdHeader: true,
           },
         },
       };

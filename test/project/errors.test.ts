@@ -34,7 +34,7 @@ describe("docs/reference/errors.md", () => {
 
   it.each(rows.filter(({ status }) => status !== "–"))("states the status that the service answers for $code", async ({ code, status }) => {
     const error = Object.assign(new ConfigError("message"), { code });
-    const response = toErrorResponse(error, { path: "/v1/preview/models", logger: quiet });
+    const response = toErrorResponse(error, { path: "/v1/preview/models", request: "r", logger: quiet });
     expect(response.status).toBe(Number(status.split(" ").at(-1)));
     await response.body?.cancel();
   });

@@ -233,12 +233,14 @@ test("control characters in a path stay percent-encoded for the request hook", a
   expect(requests).toMatchObject([{ path: "/v1/x%0A2026-01-01T00:00:00Z%20error%20forged%1B%5B2K%E2%80%AE", status: 401 }]);
 });
 
-test("the request hook receives method, path without query, status and duration", async () => {
+test("the request hook receives id, method, path without query, route, entity, status and duration", async () => {
   const { call, requests } = await startTestService();
   await call("GET", "/v1/models?key=secret");
   await call("GET", "/v1/models", undefined, { key: null });
+  const times = { id: expect.stringMatching(/^[0-9a-f]{32}$/u), durationMs: expect.any(Number) };
+  const record = { ...times, method: "GET", path: "/v1/models", route: "/v1/models", entity: "local" };
   expect(requests).toEqual([
-    { method: "GET", path: "/v1/models", status: 200, durationMs: expect.any(Number) },
-    { method: "GET", path: "/v1/models", status: 401, durationMs: expect.any(Number) },
+    { ...record, status: 200 },
+    { ...record, status: 401 },
   ]);
 });
