@@ -257,7 +257,7 @@ test("a worker stops rollouts of a cancelled plan, and continues with others", {
       await new Promise((resolve) => context.signal.addEventListener("abort", resolve));
       aborted++;
       context.signal.throwIfAborted();
-      return trajectory();
+      return trajectory({ messages: [{ role: "user", content: scenario.id }] });
     },
     rewards: [reward("one", () => 1)],
   });
