@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { connect, gatherTrajectoryGroups, trajectory } from "../../src/index.ts";
 import { defineTool, runAgent } from "../../src/library/rollout/agent/index.ts";
 import { disableTracing, enableTracing } from "../../src/tracing/index.ts";
-import { choice, group, startTestService, type TestService } from "../service/support.ts";
+import { choice, group, startTestService, testBase, type TestService } from "../service/support.ts";
 
 const exporter = new InMemorySpanExporter();
 const CHAT = { messages: [{ role: "user" as const, content: "hello there" }], max_tokens: 3, seed: 7, temperature: 0.5 };
@@ -122,6 +122,7 @@ describe("traces of rollouts", () => {
     await enableTracing();
     let turn = 0;
     const server = await startTestService({
+      engine: { bases: await testBase(2048) },
       answer: () => (turn++ === 0 ? '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>' : "2"),
     });
     const service = await connected(server);
