@@ -88,7 +88,7 @@ export interface ExtendedLeasesInfo {
   readonly lost: readonly string[];
 }
 
-/** Options of `rolloutPlans.extend`. */
+/** Duration of the leases that `rolloutPlans.extend` extends, signal and time limit. */
 export interface ExtendLeasesOptions extends CallOptions {
   /** Duration of the leases from now, in seconds. @default 60 */
   readonly leaseSeconds?: number | undefined;

@@ -2,7 +2,7 @@ import type { RolloutException } from "../../../base/schema/index.ts";
 import type { Service, WorkerEnvironment } from "../../client/index.ts";
 import type { AnyEnvironment } from "../environment.ts";
 
-/** Event of a worker. */
+/** Event of a worker, as `onEvent` receives it. */
 export type WorkerEvent =
   | {
       /** The worker waits for tasks. */
