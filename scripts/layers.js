@@ -120,17 +120,19 @@ export const layers = {
     work: [],
     // Files of the data directory, without knowledge of the database.
     disk: ["common"],
+    // Permanent place of these files: the data directory, or an S3 bucket.
+    storage: ["common", "disk"],
     store: ["common", "disk"],
     // Events of the service, and their subscribers: metrics, traces.
     observability: ["common"],
     // Server, keys, bodies and errors: parts of every route.
     http: ["common", "store", "work"],
     hub: ["common", "disk"],
-    artifacts: ["common", "disk", "store"],
-    "stored-files": ["common", "disk", "store", "hub"],
+    artifacts: ["common", "disk", "storage", "store"],
+    "stored-files": ["common", "disk", "storage", "store", "hub"],
     models: ["common", "store", "hub", "stored-files", "work"],
-    checkpoints: ["common", "disk", "store", "artifacts", "stored-files", "models"],
-    "training-data": ["common", "disk", "store", "http", "stored-files", "models", "work"],
+    checkpoints: ["common", "disk", "storage", "store", "artifacts", "stored-files", "models"],
+    "training-data": ["common", "disk", "storage", "store", "http", "stored-files", "models", "work"],
     // Text metrics of graders.
     grading: ["work"],
     chat: ["common", "observability", "store", "http", "stored-files", "models", "work"],
@@ -138,17 +140,17 @@ export const layers = {
     sessions: ["common", "observability", "store", "http", "chat"],
     // API keys that administrators create.
     keys: ["common", "store", "http"],
-    jobs: ["common", "observability", "disk", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data", "grading"],
+    jobs: ["common", "observability", "disk", "storage", "store", "artifacts", "stored-files", "models", "checkpoints", "training-data", "grading"],
     // Plans of rollouts, and the tasks that workers lease.
-    "rollout-tasks": ["common", "disk", "store", "artifacts", "stored-files", "training-data", "jobs"],
-    history: ["common", "disk", "store", "artifacts", "jobs"],
+    "rollout-tasks": ["common", "disk", "storage", "store", "artifacts", "stored-files", "training-data", "jobs"],
+    history: ["common", "disk", "storage", "store", "artifacts", "jobs"],
     // Jobs of the OpenAI fine-tuning API: a model, a training job, and their names.
     "fine-tuning": [
       ...["common", "disk", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data", "jobs", "history"],
     ],
     openapi: ["common", "http", "chat"],
     routes: [
-      ...["common", "disk", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
+      ...["common", "disk", "storage", "store", "http", "artifacts", "stored-files", "models", "checkpoints", "training-data"],
       ...["grading", "chat", "dialects", "sessions", "keys", "jobs", "rollout-tasks", "history", "fine-tuning", "openapi"],
     ],
   },
@@ -177,6 +179,7 @@ export const packageModules = {
   rxjs: ["library/follow", "run", "training/train"],
   ws: ["library/protocols"],
   "onnxruntime-node": ["engine"],
+  aws4fetch: ["service"],
   "@photostructure/sqlite": ["service"],
   "node:sqlite": ["service"],
   "prom-client": ["service"],

@@ -5,6 +5,7 @@ import { type OutputOptions, printResult } from "./output.ts";
 
 interface DirectoryOptions extends OutputOptions {
   readonly dataDir?: string;
+  readonly storage?: string;
 }
 
 /** Creates the command `whetstone backup`, which copies a data directory, also while a service runs on it. */
@@ -13,11 +14,12 @@ export function backupCommand(): Command {
     .description("copy a data directory consistently, also while a service uses it")
     .argument("<directory>", "directory of the copy; empty or nonexistent")
     .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
-    .action(async (directory: string, { dataDir, ...options }: DirectoryOptions) => {
+    .option("--storage <url>", "S3 storage of the files (default: the one of the database)")
+    .action(async (directory: string, { dataDir, storage, ...options }: DirectoryOptions) => {
       // Imported lazily: `--help` needs no native binary.
       const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
       const { backUp } = await import("../service/stored-files/backup.ts");
-      report(options, "Backup", await backUp(dataDir ?? defaultDataDirectory(), directory));
+      report(options, "Backup", await backUp(dataDir ?? defaultDataDirectory(), directory, { storage }));
     });
 }
 
@@ -27,10 +29,12 @@ export function restoreCommand(): Command {
     .description("create a data directory from a backup; verifies every file")
     .argument("<backup>", "directory that `whetstone backup` wrote")
     .option("--data-dir <path>", "data directory to create; empty or nonexistent (default: WHETSTONE_HOME, or .whetstone)")
-    .action(async (backup: string, { dataDir, ...options }: DirectoryOptions) => {
+    .option("--storage <url>", "unused S3 storage that gets the files (default: WHETSTONE_STORAGE; without either, the data directory)")
+    .action(async (backup: string, { dataDir, storage, ...options }: DirectoryOptions) => {
       const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
       const { restore } = await import("../service/stored-files/restore.ts");
-      report(options, "Data directory", await restore(backup, dataDir ?? defaultDataDirectory()));
+      const { storageUrl } = await import("../service/stored-files/open-storage.ts");
+      report(options, "Data directory", await restore(backup, dataDir ?? defaultDataDirectory(), { storage: storageUrl(storage) }));
     });
 }
 

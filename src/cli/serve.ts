@@ -18,6 +18,8 @@ interface ServeOptions extends EngineFlags, OutputOptions {
   readonly retainArtifacts?: number;
   readonly retainQuarantine?: number;
   readonly scrubRate?: number;
+  readonly storage?: string;
+  readonly cacheSize?: number;
   readonly runs: readonly string[];
   readonly logRequests?: boolean;
   readonly logFormat: "text" | "json";
@@ -55,6 +57,11 @@ export function serveCommand(): Command {
     .option("--tls-cert <path>", "certificate for HTTPS in PEM format, with its intermediate certificates; read again when it changes")
     .option("--tls-key <path>", "key of the certificate in PEM format")
     .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
+    .option(
+      "--storage <url>",
+      "S3 storage of checkpoints, artifacts and job files, s3://bucket/prefix?endpoint=…&region=… (default: WHETSTONE_STORAGE, or the one of the database; else the data directory)",
+    )
+    .option("--cache-size <size>", "max size of the local copies of files in an S3 storage, such as 50GB (default: 20GB)", parseSize)
     .option(
       "--checkpoint-budget <size>",
       "max size of all checkpoints, such as 500MB or 20GB; the service deletes the oldest that are not needed (default: unlimited)",
@@ -143,6 +150,7 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions, onSt
     tls,
     metrics: options.metrics,
     auditLog: options.auditLog,
+    storage: options.storage,
     runs: options.runs.length === 0 ? undefined : options.runs,
     limits: {
       maxCheckpointBytes: options.checkpointBudget ?? null,
@@ -150,6 +158,7 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions, onSt
       maxArtifactAgeMs: options.retainArtifacts ?? null,
       ...(options.retainQuarantine === undefined ? {} : { maxQuarantineAgeMs: options.retainQuarantine }),
       ...(options.minFree === undefined ? {} : { minFreeBytes: options.minFree }),
+      ...(options.cacheSize === undefined ? {} : { maxCacheBytes: options.cacheSize }),
       ...(options.scrubRate === undefined ? {} : { scrubBytesPerSecond: options.scrubRate }),
     },
     logger: options.logFormat === "json" ? jsonLogger : undefined,

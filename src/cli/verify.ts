@@ -9,14 +9,20 @@ export function verifyCommand(): Command {
   return new Command("verify")
     .description("compare every file of a data directory with its digest; changes nothing; a service may be running")
     .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
+    .option("--storage <url>", "S3 storage of the files (default: the one of the database)")
     .action(run);
 }
 
-async function run({ dataDir, ...options }: OutputOptions & { readonly dataDir?: string }): Promise<void> {
+interface VerifyOptions extends OutputOptions {
+  readonly dataDir?: string;
+  readonly storage?: string;
+}
+
+async function run({ dataDir, storage, ...options }: VerifyOptions): Promise<void> {
   // Imported lazily: `--help` needs no native binary.
   const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
   const { verifyDataDirectory } = await import("../service/stored-files/verify.ts");
-  const found = await verifyDataDirectory(dataDir ?? defaultDataDirectory());
+  const found = await verifyDataDirectory(dataDir ?? defaultDataDirectory(), { storage });
   const intact = found.missing.length + found.damaged.length === 0;
   printResult(options, { intact, ...found }, function* (result) {
     const list = (state: string, findings: readonly FileFinding[]) => findings.map(({ path, subject }) => `${state}: ${path} (${subject})`);

@@ -22,6 +22,7 @@ import { StoredSessions } from "./sessions/sessions.ts";
 import { SHIPPED_BASE } from "./models/shipped-base.ts";
 import { createRolloutTasks } from "./rollout-tasks/rollout-tasks.ts";
 import type { Store } from "./store/tables.ts";
+import type { Storage } from "./storage/storage.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
 import { createWork } from "./create-work.ts";
 
@@ -29,6 +30,7 @@ import { createWork } from "./create-work.ts";
 export function createContext(parts: {
   readonly store: Store;
   readonly directory: DataDirectory;
+  readonly storage: Storage;
   readonly engine: Engine;
   readonly upstream: ServiceContext["upstream"];
   readonly hub: Hub | null;
@@ -40,23 +42,24 @@ export function createContext(parts: {
   readonly space: DiskSpace;
   readonly observer: ServiceObserver;
 }): ServiceContext {
-  const { store, directory, engine, upstream, hub, baseModels, blobs, logger, limits, space, observer } = parts;
+  const { store, directory, storage, engine, upstream, hub, baseModels, blobs, logger, limits, space, observer } = parts;
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
-  const files = createStoredFiles({ store, directory, logger });
+  const files = createStoredFiles({ store, directory, storage, logger });
   const work = createWork();
   const { tokenizers } = work;
   const bases = new BaseModels({ engine, hub, tokenizers, sources: baseModels });
   const policies = new Policies({ store, engine, files, bases, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
   const uses = new Holds<string>();
-  const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
+  const retention = new Retention({ store, directory, storage, policies, uses, limits, logger, space });
   const warm = new WarmModels({ engine, files, logger, max: limits.maxWarmModels });
   const jobChat = late<JobChats>();
   const jobs = new JobQueue({
     store,
     engine,
     directory,
+    storage,
     policies,
     warm,
     data: work.data,
@@ -74,6 +77,7 @@ export function createContext(parts: {
   return {
     store,
     directory,
+    storage,
     engine,
     bases,
     upstream,

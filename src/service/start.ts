@@ -40,6 +40,8 @@ import { withoutSecrets } from "./keys/secrets.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
 import { keepScrubbing } from "./stored-files/scrub.ts";
+import { openStorage, storageUrl } from "./stored-files/open-storage.ts";
+import { keepSweeping } from "./stored-files/sweep.ts";
 import { removeManifest } from "./stored-files/manifest.ts";
 import { type Undo, undoAll } from "./common/undo.ts";
 import { toStartError } from "./start-failure.ts";
@@ -52,6 +54,15 @@ export interface ServiceOptions extends OperationOptions {
   readonly port?: number | undefined;
   /** Data directory of the service. @default `WHETSTONE_HOME`, or `.whetstone` in the working directory */
   readonly dataDir?: string | undefined;
+  /**
+   * S3 storage of checkpoints, artifacts and job files: `s3://<bucket>/<prefix>`, optionally with
+   * `?endpoint=<URL of the server>&region=<name>`. Credentials come from `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
+   * `AWS_SESSION_TOKEN`. The data directory then has the database, and copies of the files that were used last. The database
+   * records the storage, so later starts may leave it out.
+   *
+   * @default `WHETSTONE_STORAGE`, or the storage that the database records; for a new database the data directory
+   */
+  readonly storage?: string | undefined;
   /**
    * API key that clients must send.
    *
@@ -197,14 +208,16 @@ const GRACE_MS = 10_000;
  * @param options - Address, data directory, engine, limits and logging.
  * @returns the service, listening at `url`.
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
- *   newer version, the port is taken, an API key is missing, the certificate cannot be read, the package of an option is missing, or an option of the embedded engine is not valid or is given
- *   together with `engine`. Nothing is written if an option of the engine is not valid.
+ *   newer version, the port is taken, an API key is missing, the certificate cannot be read, the package of an option is missing, the storage
+ *   cannot be used or belongs to another database, or an option of the embedded engine is not valid or is given together with `engine`.
+ *   Nothing is written if an option of the engine is not valid.
  * @throws BaseModelError `E_BASE_MODEL` naming a model of `baseModels` that cannot be loaded, and the reason.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged, or lacks acknowledged changes because its write-ahead log was
  *   lost.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.
  * @throws NoSpaceError `E_NO_SPACE` if the disk is too full to start.
+ * @throws UnavailableError `E_UNAVAILABLE` if the storage does not answer.
  * @example
  * ```ts
  * const service = await startService({ dataDir: "runs/data" });
@@ -240,13 +253,19 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await removeManifest(directory.root);
     undo.push(() => ending.abort());
     const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
-    const redactKeys = createRedactor([apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)]);
+    const { maxCacheBytes } = options.limits ?? {};
+    const place = { url: storageUrl(options.storage), maxCacheBytes, defaultCacheBytes: limits.maxCacheBytes };
+    const storage = await openStorage({ ...place, store, directory, logger });
+    undo.push(() => storage.close());
+    const secrets = [apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)];
+    const redactKeys = createRedactor([...secrets, ...(storage.remote?.secrets ?? [])]);
     const redact = (text: string) => redactEncoded(text, (plain) => withoutSecrets(withoutSessionKeys(redactKeys(plain))));
     safeLogger = redacting(logger, redact);
-    const blobs = new BlobStore(directory);
+    const blobs = new BlobStore(directory, storage);
     await unlessFull("An interrupted service's leftovers", () =>
       space.freeing(() => recover({ store, directory, blobs, logger: safeLogger })),
     );
+    await storage.open();
     const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger: safeLogger });
     undo.push(() => hub?.close());
     const engine = startEngine === null ? options.engine! : await startEngine(hub, safeLogger);
@@ -260,6 +279,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     const context = createContext({
       store,
       directory,
+      storage,
       engine,
       upstream,
       hub,
@@ -313,7 +333,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(startFileExpiry(context));
     undo.push(context.rollouts.cleanup.start());
     undo.push(() => context.rollouts.leases.close());
-    undo.push(keepScrubbing(context));
+    undo.push(keepScrubbing(context), keepSweeping(context));
     let closing: Promise<void> | undefined;
     return {
       url,

@@ -4,6 +4,8 @@ import { renameSync, rmSync } from "node:fs";
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { Verifier } from "../../src/service/disk/verifier.ts";
+import { FolderStorage } from "../../src/service/storage/folder.ts";
 import { EngineError } from "../../src/base/errors.ts";
 import { createStoredFiles } from "../../src/service/stored-files/stored-files.ts";
 import { stderrLogger } from "../../src/service/common/logger.ts";
@@ -47,11 +49,13 @@ async function forkable() {
   await mkdir(state, { recursive: true });
   const handle = await engine.createModel({ base: "scripted", seed: 1 });
   await engine.saveState(handle, state);
-  const blobs = new BlobStore(directory);
-  const files = createStoredFiles({ store, directory, logger: stderrLogger });
+  const storage = new FolderStorage(directory, new Verifier(stderrLogger));
+  const blobs = new BlobStore(directory, storage);
+  const files = createStoredFiles({ store, directory, storage, logger: stderrLogger });
   const context: OriginContext = {
     store,
     directory,
+    storage,
     engine,
     bases: new BaseModels({ engine, hub: null, tokenizers: createTokenizers(), sources: {} }),
     uses: new Holds(),
@@ -76,9 +80,9 @@ async function forkable() {
 /** The same context, but something happens when the first file is about to be copied. */
 function interrupted(context: OriginContext, happen: () => void): OriginContext {
   const useCheckpoint: OriginContext["files"]["useCheckpoint"] = (model, row, use, options) => {
-    const copy: typeof use = (path, read) => {
+    const copy: typeof use = (path) => {
       happen();
-      return use(path, read);
+      return use(path);
     };
     return context.files.useCheckpoint(model, row, copy, options);
   };

@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { Verifier } from "../../src/service/disk/verifier.ts";
+import { FolderStorage } from "../../src/service/storage/folder.ts";
 import { Retention, type RetentionContext } from "../../src/service/checkpoints/retention.ts";
 import { Holds } from "../../src/base/util/leases.ts";
 import { openDataDirectory } from "../../src/service/disk/data-directory.ts";
@@ -178,13 +180,15 @@ async function kept(
       .values({ ...row, id: randomUUID(), created_at: `2026-${step}` })
       .execute();
   }
+  const logger = { info: () => undefined, warn: () => undefined, error: () => undefined };
   const retention = new Retention({
     store,
     directory,
+    storage: new FolderStorage(directory, new Verifier(logger)),
     policies: { isLeased: () => false, forget: () => options.onForget?.(store) },
     uses: new Holds(),
     limits: options,
-    logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
+    logger,
     space: { freeing: (work) => work() },
   });
   const steps = async () => (await store.selectFrom("checkpoints").select("step").orderBy("step").execute()).map(({ step }) => step);

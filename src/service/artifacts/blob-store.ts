@@ -5,7 +5,10 @@ import PQueue from "p-queue";
 import { TooLargeError } from "../../base/errors.ts";
 import { Holds } from "../../base/util/leases.ts";
 import { remove, syncDirectory } from "../disk/files.ts";
-import { blobName } from "../disk/stored-path.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { blobName, storedBlob } from "../disk/stored-path.ts";
+import type { Storage } from "../storage/storage.ts";
+import { pathExists } from "../../base/util/file-system-error.ts";
 
 /** Stored blob with a hold: {@link BlobStore.removeUnreferenced} keeps the blob until it is released. */
 export interface WrittenBlob {
@@ -15,6 +18,14 @@ export interface WrittenBlob {
   release(): void;
 }
 
+/** Blob at its path. */
+interface PlacedBlob {
+  readonly sha256: string;
+  /** Whether no file was at the path before. */
+  readonly isNew: boolean;
+  readonly release: () => void;
+}
+
 /** Content-addressed blob store (SHA-256). Blobs are written once, never changed, and shared by all files with the same content. */
 export class BlobStore {
   readonly #blobs: string;
@@ -22,11 +33,13 @@ export class BlobStore {
   // Placing and holding a blob is one queued step, removing it another, so that a removal never deletes a blob that was just written.
   readonly #queue = new PQueue({ concurrency: 1 });
   readonly #holds = new Holds<string>();
+  readonly #storage: Pick<Storage, "keep" | "remove">;
 
-  /** Blobs are stored in `blobs`, uploads in progress in `temporary`; both must be on the same file system. */
-  constructor({ blobs, temporary }: { readonly blobs: string; readonly temporary: string }) {
+  /** Blobs are written to `blobs`, uploads in progress to `temporary`; both must be on the same file system. */
+  constructor({ blobs, temporary }: Pick<DataDirectory, "blobs" | "temporary">, storage: Pick<Storage, "keep" | "remove">) {
     this.#blobs = blobs;
     this.#temporary = temporary;
+    this.#storage = storage;
   }
 
   /** Returns the path of a blob. @throws DataCorruptedError `E_DATA_CORRUPTED` for anything but a SHA-256 digest. */
@@ -35,16 +48,17 @@ export class BlobStore {
   }
 
   /**
-   * Stores the bytes of `chunks`. After success the blob is durable; after an error nothing is left.
+   * Stores the bytes of `chunks`. After success the blob is permanent; after an error nothing is left.
    *
    * @throws TooLargeError `E_TOO_LARGE` for more than `maxBytes`.
+   * @throws StorageError `E_UNAVAILABLE` if the storage does not accept the blob.
    */
   async write(
     chunks: AsyncIterable<Uint8Array>,
     { maxBytes, signal }: { readonly maxBytes: number; readonly signal?: AbortSignal | undefined },
   ): Promise<WrittenBlob> {
     const upload = join(this.#temporary, randomUUID());
-    let release: (() => void) | undefined;
+    let placed: PlacedBlob | undefined;
     try {
       const hash = createHash("sha256");
       let sizeBytes = 0;
@@ -63,13 +77,14 @@ export class BlobStore {
         await file.close();
       }
       const sha256 = hash.digest("hex");
-      release = await this.#queue.add(() => this.#place(upload, sha256));
+      placed = await this.#queue.add(() => this.#place(upload, sha256));
       await syncDirectory(dirname(this.path(sha256)));
       await syncDirectory(this.#blobs);
-      return { sha256, sizeBytes, release };
+      await this.#storage.keep({ [storedBlob(sha256)]: { sha256, size_bytes: sizeBytes } }, signal);
+      return { sha256, sizeBytes, release: placed.release };
     } catch (error) {
-      release?.();
       await remove(upload);
+      if (placed !== undefined) await this.#discard(placed);
       throw error;
     }
   }
@@ -78,7 +93,7 @@ export class BlobStore {
   removeUnreferenced(sha256: string, isReferenced: () => Promise<boolean>): Promise<void> {
     return this.#queue.add(async () => {
       if (this.#holds.isHeld(sha256) || (await isReferenced())) return;
-      await remove(this.path(sha256));
+      await this.#storage.remove(storedBlob(sha256));
     });
   }
 
@@ -93,9 +108,17 @@ export class BlobStore {
     return found;
   }
 
-  async #place(upload: string, sha256: string): Promise<() => void> {
-    await mkdir(dirname(this.path(sha256)), { recursive: true, mode: 0o700 });
-    await rename(upload, this.path(sha256));
-    return this.#holds.hold(sha256);
+  async #place(upload: string, sha256: string): Promise<PlacedBlob> {
+    const path = this.path(sha256);
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    const isNew = !(await pathExists(path));
+    await rename(upload, path);
+    return { sha256, isNew, release: this.#holds.hold(sha256) };
+  }
+
+  /** Removes a blob that could not be made permanent, unless it was there before. */
+  async #discard({ sha256, isNew, release }: PlacedBlob): Promise<void> {
+    release();
+    if (isNew) await this.#queue.add(() => (this.#holds.isHeld(sha256) ? Promise.resolve() : remove(this.path(sha256))));
   }
 }

@@ -7,6 +7,7 @@ import type { BlobStore } from "../artifacts/blob-store.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { BaseModels } from "../models/base-models.ts";
+import type { Storage } from "../storage/storage.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { Holds } from "../../base/util/leases.ts";
 import { remove, renameDurably, syncDirectory, temporaryName } from "../disk/files.ts";
@@ -15,7 +16,7 @@ import { artifactUrl, parseArtifactUrl, stepName } from "../common/names.ts";
 import { findCheckpoint } from "../models/policies.ts";
 import { getArtifactByName, type StoredArtifact } from "../store/artifacts.ts";
 import { makePrivate } from "../disk/private-files.ts";
-import { modelDirectory } from "../disk/stored-path.ts";
+import { modelDirectory, storedModel } from "../disk/stored-path.ts";
 import { digestDirectory, type Digests } from "../disk/digests.ts";
 import type { ArtifactFileRow, CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 import { OPTIMIZER_FILE, type Engine } from "../../engine/port.ts";
@@ -38,6 +39,7 @@ export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kin
 export interface OriginContext {
   readonly store: Store;
   readonly directory: DataDirectory;
+  readonly storage: Storage;
   readonly engine: Engine;
   readonly bases: BaseModels;
   /** Checkpoints with open files. */
@@ -148,7 +150,7 @@ function requireOptimizer(source: ModelRow, { step, optimizer_kind: kind }: Chec
 
 /** Prepares step 0 from the adapter in the artifact version that `from` names. */
 async function importAdapter(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
-  const { store, directory, engine, files } = context;
+  const { store, directory, storage, engine, files } = context;
   const { request, id, seed } = model;
   if (request.keep_optimizer === true) {
     throw new ArgumentError("An artifact has no optimizer state: leave `keep_optimizer` out", { param: "keep_optimizer" });
@@ -157,21 +159,23 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   const staging = join(directory.temporary, randomUUID());
   await mkdir(staging, { mode: 0o700 });
   try {
-    for (const name of [ADAPTER_CONFIG_FILE, ADAPTER_FILE])
-      await linkOrCopy(await files.blobPath(artifact, fileOf(artifact, name)), join(staging, name));
+    const rows = [ADAPTER_CONFIG_FILE, ADAPTER_FILE].map((name) => fileOf(artifact, name));
+    await files.useBlobs(artifact, rows, async (paths) => {
+      for (const { path, sha256 } of rows) await linkOrCopy(paths[sha256] ?? "", join(staging, path));
+    });
     const lora = await readAdapterConfig(join(staging, ADAPTER_CONFIG_FILE), `${from}: ${ADAPTER_CONFIG_FILE}`, "from");
     requireSameAdapter(request, lora, from);
     const handle = await engine
       .createModel({ base: request.base_model, lora, from: staging, seed })
       .catch((cause: unknown) => Promise.reject(ofArtifact(from, cause)));
     const path = statePath(context, id);
-    const discard = () => remove(dirname(path));
+    const discard = () => removeModelFiles(context, id);
     try {
       await mkdir(dirname(path), { recursive: true, mode: 0o700 });
       await syncDirectory(directory.checkpoints);
       const saved = await saveDurably(context, handle, path);
       // A state without an optimizer file stands for zero moments.
-      await remove(join(path, OPTIMIZER_FILE));
+      await storage.remove(`${storedModel(id)}/0/${OPTIMIZER_FILE}`);
       return {
         digests: saved,
         state_dir: relative(directory.root, path),
@@ -239,6 +243,11 @@ function statePath({ directory }: OriginContext, modelId: string): string {
   return join(modelDirectory(directory, modelId), "0");
 }
 
+/** Deletes the files of a new model. */
+async function removeModelFiles({ storage }: OriginContext, modelId: string): Promise<void> {
+  await storage.remove(storedModel(modelId));
+}
+
 /** Creates a state directory that is either complete or absent. */
 async function makeState(
   context: OriginContext,
@@ -247,7 +256,7 @@ async function makeState(
 ): Promise<{ readonly path: string; readonly digests: Digests; readonly discard: () => Promise<void> }> {
   const path = statePath(context, id);
   const temporary = temporaryName(path);
-  const discard = () => remove(dirname(path));
+  const discard = () => removeModelFiles(context, id);
   try {
     await mkdir(temporary, { recursive: true, mode: 0o700 });
     await syncDirectory(context.directory.checkpoints);
@@ -255,6 +264,7 @@ async function makeState(
     await makePrivate(temporary);
     const digests = await digestDirectory(temporary, relative(context.directory.root, path));
     await renameDurably(temporary, path);
+    await context.storage.keep(digests);
     return { path, digests, discard };
   } catch (error) {
     await discard();

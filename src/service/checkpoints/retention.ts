@@ -1,8 +1,8 @@
 import PQueue from "p-queue";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
-import { findStateDirectory } from "../disk/stored-path.ts";
-import { remove } from "../disk/files.ts";
+import { findStoredState } from "../disk/stored-path.ts";
+import type { Storage } from "../storage/storage.ts";
 import { checkpointBytes } from "./disk-use.ts";
 import type { PreferenceJobConfig, RlJobConfig } from "../store/job-configs.ts";
 import type { ServiceLimits } from "../common/limits.ts";
@@ -16,6 +16,7 @@ import type { Holds } from "../../base/util/leases.ts";
 export interface RetentionContext {
   readonly store: Store;
   readonly directory: DataDirectory;
+  readonly storage: Pick<Storage, "remote" | "remove">;
   readonly policies: Pick<Policies, "forget" | "isLeased">;
   /** Checkpoints whose files are being read. */
   readonly uses: Holds<string>;
@@ -48,7 +49,7 @@ export class Retention {
 
 /** Deletes the oldest checkpoints that nothing needs; see {@link Retention.enforceBudget}. */
 async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]> {
-  const { store, directory, policies, limits, logger } = context;
+  const { store, storage, policies, limits, logger } = context;
   const budget = limits.maxCheckpointBytes;
   if (budget === null) return [];
   const rows = await store
@@ -58,7 +59,7 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
     .orderBy("created_at")
     .orderBy("id")
     .execute();
-  const sizes = await Promise.all(rows.map((row) => checkpointBytes(directory, row)));
+  const sizes = await Promise.all(rows.map((row) => checkpointBytes(context, row)));
   let total = sizes.reduce((sum, size) => sum + size, 0);
   const deleted: CheckpointRow[] = [];
   for (const [index, row] of rows.entries()) {
@@ -70,9 +71,9 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
     if (outcome === "gone") continue;
     policies.forget([row.id]);
     // The row is deleted, so the checkpoint is too. Files that cannot be removed now are moved to the quarantine at the next start.
-    const state = findStateDirectory(directory, row);
+    const state = findStoredState(row);
     if (state !== null) {
-      await remove(state).catch(logFailure(logger, "A checkpoint's files could not be removed", { checkpoint: row.id }));
+      await storage.remove(state).catch(logFailure(logger, "A checkpoint's files could not be removed", { checkpoint: row.id }));
     }
     deleted.push(row);
   }

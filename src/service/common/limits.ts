@@ -30,6 +30,8 @@ export interface ServiceLimits {
   readonly bodyTimeoutMs: number;
   /** Min free bytes on the file system of the data directory. Below it, new work is rejected. 0 = no check. @default 64 MiB */
   readonly minFreeBytes: number;
+  /** Max bytes of local copies of files in an S3 storage. Files in use may take more. An error without such a storage. @default 20 GB */
+  readonly maxCacheBytes: number;
   /** Max bytes per second, on average, that the daily verification of stored files reads. 0 = no such verification. @default 4 000 000 */
   readonly scrubBytesPerSecond: number;
 }
@@ -51,5 +53,6 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   maxQuarantineAgeMs: 30 * 86_400_000,
   bodyTimeoutMs: 30_000,
   minFreeBytes: 64 * 1024 * 1024,
+  maxCacheBytes: 20_000_000_000,
   scrubBytesPerSecond: 4_000_000,
 };

@@ -85,20 +85,23 @@ export async function remove(path: string): Promise<void> {
 }
 
 /**
- * Removes a directory that others may be reading. The directory is first renamed as a whole, so that no reader finds a partial directory
+ * Removes a directory, or a file, that others may be reading. It is first renamed as a whole, so that no reader finds a partial directory
  * under its path.
  *
  * @param temporary - Directory on the same file system in which the contents are deleted; emptied at start.
+ * @returns false for a missing path.
  */
-export async function removeWhole(path: string, temporary: string): Promise<void> {
+export async function removeWhole(path: string, temporary: string): Promise<boolean> {
   const aside = join(temporary, randomUUID());
   try {
     await rename(path, aside);
   } catch (error) {
-    if (isMissingFile(error)) return;
+    if (isMissingFile(error)) return false;
     if (!isNoSpace(error)) throw error;
     // A full disk may have no room for the new directory entry.
-    return remove(path);
+    await remove(path);
+    return true;
   }
   await remove(aside);
+  return true;
 }

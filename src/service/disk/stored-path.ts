@@ -13,8 +13,6 @@ const SHA256 = /^[0-9a-f]{64}$/u;
 
 const REMEDY = "Restore the data directory from a backup, or delete the object";
 
-type Folders = Pick<DataDirectory, "root">;
-
 /** Returns an id that is safe as a file name. @throws DataCorruptedError `E_DATA_CORRUPTED` for any other id. */
 function requireId(id: unknown, noun: string): string {
   if (typeof id === "string" && ID.test(id)) return id;
@@ -31,9 +29,27 @@ export function modelDirectory({ checkpoints }: Pick<DataDirectory, "checkpoints
   return join(checkpoints, requireId(modelId, "model"));
 }
 
+/**
+ * Returns the path of the directory of a model's checkpoints, relative to the data directory.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for an id that is not a file name.
+ */
+export function storedModel(modelId: string): string {
+  return `checkpoints/${requireId(modelId, "model")}`;
+}
+
 /** Returns the directory of an unfinished job. @throws DataCorruptedError `E_DATA_CORRUPTED` for an id that is not a file name. */
 export function jobDirectory({ jobs }: Pick<DataDirectory, "jobs">, jobId: string): string {
   return join(jobs, requireId(jobId, "training job"));
+}
+
+/**
+ * Returns the path of the directory of an unfinished job, relative to the data directory.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for an id that is not a file name.
+ */
+export function storedJob(jobId: string): string {
+  return `jobs/${requireId(jobId, "training job")}`;
 }
 
 /**
@@ -101,10 +117,13 @@ export function storedState({ model_id: modelId, step, state_dir: stateDir }: St
   return requirePlace(`checkpoints/${requireId(modelId, "model")}/${requireCount(step)}`, stateDir, `step ${step} of model '${modelId}'`);
 }
 
-/** Returns the directory of a checkpoint's files; null for a checkpoint without files, and for a row with any other path. */
-export function findStateDirectory(directory: Folders, row: StateRow): string | null {
+/**
+ * Returns the path of a checkpoint's files, relative to the data directory; null for a checkpoint without files, and for a row with any
+ * other path.
+ */
+export function findStoredState(row: StateRow): string | null {
   try {
-    return row.state_dir === null ? null : join(directory.root, storedState(row));
+    return row.state_dir === null ? null : storedState(row);
   } catch (error) {
     if (error instanceof DataCorruptedError) return null;
     throw error;

@@ -18,7 +18,7 @@ const REMEDY = "Restore it from a backup, or delete what needs it";
 export type ReadVerified = (name: string, file: FileHandle) => AsyncIterable<Uint8Array>;
 
 /** Place of a stored file. */
-interface StoredPath {
+export interface StoredPath {
   /** Directory that the file must lie in, also after following links. */
   readonly root: string;
   /** Path of the file, relative to `root`. */
@@ -55,15 +55,25 @@ export class Verifier {
     const damage = { path: join(root, storedPath), expected, subject, remedy };
     let found: FileDigest;
     try {
-      found = await closing(await openRegularFile(damage.path, root), async (file) =>
-        remember(this.#verified, await identityOf(file), () => digestOpenFile(file)),
-      );
+      found = await this.#digestOf({ root, storedPath });
     } catch (cause) {
       const { code = "" } = cause as NodeJS.ErrnoException;
       if (cause instanceof DataError) this.#fail(damage, cause.message, cause);
       this.#fail(damage, code === "ENOENT" ? "the file is missing" : `the file cannot be read (${code})`, cause);
     }
     this.#compare(damage, found);
+  }
+
+  /** Whether a file exists and matches a digest; reads it like {@link check}. */
+  async isIntact(place: StoredPath, expected: FileDigest): Promise<boolean> {
+    const found = await this.#digestOf(place).catch(() => null);
+    return found !== null && isSame(found, expected);
+  }
+
+  /** Records the digest of a file whose bytes were verified while it was written. */
+  async record({ root, storedPath }: StoredPath, digest: FileDigest): Promise<void> {
+    const identity = await closing(await openRegularFile(join(root, storedPath), root), identityOf);
+    void this.#verified.set(identity, Promise.resolve(digest));
   }
 
   /**
@@ -97,6 +107,13 @@ export class Verifier {
     if (last !== null) yield last;
   }
 
+  /** Returns the digest of a file, which is read once as long as it stays the same. */
+  async #digestOf({ root, storedPath }: StoredPath): Promise<FileDigest> {
+    return closing(await openRegularFile(join(root, storedPath), root), async (file) =>
+      remember(this.#verified, await identityOf(file), () => digestOpenFile(file)),
+    );
+  }
+
   #compare(damage: Damage, found: FileDigest): void {
     const { expected } = damage;
     if (found.size_bytes !== expected.size_bytes) {
@@ -109,6 +126,10 @@ export class Verifier {
     this.#logger.error("A stored file is damaged", { path, finding, expected });
     throw new DataCorruptedError(`${subject} is damaged: ${finding}. ${remedy}`, { cause });
   }
+}
+
+function isSame(found: FileDigest, expected: FileDigest): boolean {
+  return found.sha256 === expected.sha256 && found.size_bytes === expected.size_bytes;
 }
 
 /** Returns a key that changes when a file is replaced or written to. */

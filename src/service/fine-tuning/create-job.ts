@@ -22,7 +22,7 @@ import type { PreferenceJobConfig, ReinforcementJobConfig, SftJobConfig } from "
 import type { JobRow, Store } from "../store/tables.ts";
 import { entityFor, requireAllModels } from "../store/visibility.ts";
 import type { DataWork } from "../training-data/data-work.ts";
-import { type ExampleKind, exampleSource } from "../training-data/example-data.ts";
+import { type ExampleKind, useExamples } from "../training-data/example-data.ts";
 import { planDpo, planSupervised, requestedHyperparameters, resolveBeta, resolveHyperparameters } from "./hyperparameters.ts";
 import { planReinforcementJob } from "./reinforcement.ts";
 import { jobToWire, type StoredRequest } from "./wire.ts";
@@ -256,7 +256,7 @@ async function planDpoJob(context: CreationContext, input: MethodInput): Promise
 async function readData({ engine, files, work }: CreationContext, { seed, start, data }: MethodInput, kind: ExampleKind) {
   const base = await engine.describeBase(start.baseModel);
   const read = async (artifact: StoredArtifact, param: string) =>
-    work.data.examples(await exampleSource(artifact, { base, files, kind, param }));
+    useExamples(artifact, { base, files, kind, param }, (source) => work.data.examples(source));
   const { examples, droppedExamples } = await read(data.training, "training_file");
   const { validation } = data;
   if (validation !== null) await read(validation, "validation_file");

@@ -1,6 +1,7 @@
 import { logFailure } from "../common/logger.ts";
 import { repeat } from "../common/repeat.ts";
 import { WhetstoneError } from "../../base/errors.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
 import { deleteOldQuarantines } from "../disk/quarantine.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
@@ -11,6 +12,7 @@ const CLEANUP_MS = 60 * 60_000;
 
 /** Context of {@link startAgeCleanup}. */
 export type AgesContext = DeletionContext & {
+  readonly directory: Pick<DataDirectory, "quarantine">;
   readonly limits: Pick<ServiceLimits, "maxJobAgeMs" | "maxArtifactAgeMs" | "maxQuarantineAgeMs">;
 };
 

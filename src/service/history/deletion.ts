@@ -3,11 +3,11 @@ import { setImmediate } from "node:timers/promises";
 import { ConflictError, NotFoundError } from "../../base/errors.ts";
 import type { DeleteArtifactResponse, DeleteJobResponse, DeleteTokensResponse } from "../../base/schema/index.ts";
 import { removeBlob, type BlobContext } from "../artifacts/remove-blob.ts";
-import type { DataDirectory } from "../disk/data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import { removeTokenReport } from "../jobs/token-report.ts";
 import { artifactUrl } from "../common/names.ts";
+import type { Storage } from "../storage/storage.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import { forgetAnswer } from "../store/idempotency-keys.ts";
 import { getJob, LIVE_STATUSES } from "../store/jobs.ts";
@@ -15,7 +15,7 @@ import type { JobRow, Store } from "../store/tables.ts";
 
 /** Parts of the service that deletions need. */
 export interface DeletionContext extends BlobContext {
-  readonly directory: DataDirectory;
+  readonly storage: Pick<Storage, "remove">;
   readonly space: DiskSpace;
 }
 
@@ -69,7 +69,7 @@ async function readerOf(store: Store, artifactId: string): Promise<JobRow | null
  * @throws ConflictError `E_CONFLICT` for an unfinished job.
  */
 export async function deleteJob(context: DeletionContext, id: string): Promise<DeleteJobResponse> {
-  const { store, directory, space } = context;
+  const { store, storage, space } = context;
   const job = await getJob(store, id);
   requireOver(job, "deleted");
   let events = 0;
@@ -88,7 +88,7 @@ export async function deleteJob(context: DeletionContext, id: string): Promise<D
     count = await space.freeing(() => store.transaction().execute(deleteSome));
     await setImmediate();
   }
-  const hadReport = await removeTokenReport(directory, job.id);
+  const hadReport = await removeTokenReport(storage, job.id);
   return { training_job_id: job.id, deleted_events: events, deleted_tokens: hadReport };
 }
 
@@ -98,12 +98,12 @@ export async function deleteJob(context: DeletionContext, id: string): Promise<D
  * @throws NotFoundError `E_NOT_FOUND` for a job without a report.
  * @throws ConflictError `E_CONFLICT` for an unfinished job.
  */
-export async function deleteTokens({ store, directory, space }: DeletionContext, id: string): Promise<DeleteTokensResponse> {
+export async function deleteTokens({ store, storage, space }: DeletionContext, id: string): Promise<DeleteTokensResponse> {
   const job = await getJob(store, id);
   requireOver(job, "relieved of its token report");
   // The token report is the only file of a finished job with a recorded digest.
   await space.freeing(() => store.updateTable("jobs").set({ digests: null }).where("id", "=", job.id).execute());
-  if (!(await removeTokenReport(directory, job.id))) {
+  if (!(await removeTokenReport(storage, job.id))) {
     throw new NotFoundError(
       `Training job '${job.id}' has no token report: it was created without \`token_report: true\`, or the report was deleted`,
       { param: "training_job_id" },

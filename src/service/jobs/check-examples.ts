@@ -5,14 +5,14 @@ import type { StoredArtifact } from "../store/artifacts.ts";
 import type { PreferenceJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import type { ModelRow } from "../store/tables.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
-import { exampleSource, type ExampleKind } from "../training-data/example-data.ts";
+import { useExamples, type ExampleKind } from "../training-data/example-data.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 
 /** Parts of the service that the checks need. */
 export interface CheckContext {
   readonly engine: Engine;
   readonly data: DataWork;
-  readonly files: Pick<StoredFiles, "blobPath">;
+  readonly files: Pick<StoredFiles, "useBlobs">;
 }
 
 /** Model and data of a request. */
@@ -50,7 +50,8 @@ async function exampleCount(
 ): Promise<number> {
   const base = await engine.describeBase(model.base_model);
   const options = { base, files, kind };
-  const { examples } = await data.examples(await exampleSource(artifact, options));
-  if (validation !== null) await data.examples(await exampleSource(validation.artifact, { ...options, param: validation.param }));
+  const { examples } = await useExamples(artifact, options, (source) => data.examples(source));
+  if (validation !== null)
+    await useExamples(validation.artifact, { ...options, param: validation.param }, (source) => data.examples(source));
   return examples.length;
 }

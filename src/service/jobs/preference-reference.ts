@@ -1,7 +1,7 @@
 /** Log-probabilities of a preference job's pairs under its reference policy, computed once per job and stored in its directory. */
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { NotFoundError } from "../../base/errors.ts";
+import { DataCorruptedError, NotFoundError } from "../../base/errors.ts";
 import type { PairValues, PreferenceReference, SequencePair } from "../../learner/index.ts";
 import { digestBytes } from "../disk/digests.ts";
 import { syncDirectory, writeDurably } from "../disk/files.ts";
@@ -31,8 +31,14 @@ async function readSums({ context, job }: JobScope): Promise<PairValues[] | null
   const storedPath = storedReference(job.id);
   const digest = digestsOfJob(job)?.[storedPath];
   if (digest === undefined) return null;
-  const bytes = await readFile(join(context.directory.root, storedPath)).catch(() => null);
-  return bytes === null || digestBytes(bytes).sha256 !== digest.sha256 ? null : decodeSums(bytes);
+  const path = join(context.directory.root, storedPath);
+  try {
+    const read = () => readFile(path);
+    return decodeSums(await context.files.useJobFile(job, storedPath, `The reference values of training job '${job.id}'`, read));
+  } catch (error) {
+    if (error instanceof DataCorruptedError) return null;
+    throw error;
+  }
 }
 
 /** Stores the sums of a job: first the file, then its digest. Returns the sums. */

@@ -14,7 +14,7 @@ import {
 import { itemAt, zip } from "../../base/util/values.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import type { PreferenceJobConfig } from "../store/job-configs.ts";
-import { exampleSource, type ExampleData } from "../training-data/example-data.ts";
+import { useExamples, type ExampleData } from "../training-data/example-data.ts";
 import { fineTuningResults } from "./fine-tuning-results.ts";
 import { runDatasetSteps, summarizeSteps, type NumberedStep } from "./dataset-steps.ts";
 import { requireFiniteLoss, requireFiniteNorm, requireFiniteStep, requireUsableModel } from "./finite-step.ts";
@@ -91,7 +91,8 @@ async function readData({ context, job, base, signal }: JobScope): Promise<Prefe
   const { store, data: reader, files } = context;
   const { artifact_id, validation_artifact_id, config } = JSON.parse(job.config) as PreferenceJobConfig;
   const kind = { name: "preference" } as const;
-  const read = async (id: string) => reader.examples(await exampleSource(await getArtifact(store, id), { base, files, kind }), signal);
+  const read = async (id: string) =>
+    useExamples(await getArtifact(store, id), { base, files, kind }, (source) => reader.examples(source, signal));
   const data = await read(artifact_id);
   const validationExamples = validation_artifact_id === undefined ? [] : (await read(validation_artifact_id)).examples;
   // Each example of this kind has two sequences.

@@ -11,6 +11,7 @@ import { removeJobFiles } from "../training-data/job-files.ts";
 import { requestCancel, requeueNow, requireCancellable, settleCancelled, settleFailed } from "./endings.ts";
 import { observeRun, reportEnd } from "./observed.ts";
 import { JobPaused, noteOf, requestPause, requestResume } from "./pause.ts";
+import { StorageError } from "../storage/errors.ts";
 import { runJob, type RunContext } from "./run-job.ts";
 import { messageOf } from "../../base/util/values.ts";
 
@@ -169,7 +170,7 @@ export class JobQueue {
     await this.#loop;
   }
 
-  /** Runs jobs until none is left. A job that ran out of disk space is run again after a pause that grows with each attempt. */
+  /** Runs jobs until none is left. A job that ran out of disk space, or cannot reach the storage, is run again after a pause that grows with each attempt. */
   async #work(): Promise<void> {
     while (this.#isWoken && !this.#isClosed) {
       this.#isWoken = false;
@@ -193,7 +194,7 @@ export class JobQueue {
     }
   }
 
-  /** Runs one job. @returns false if the job ran out of disk space and must run again. */
+  /** Runs one job. @returns false if the job ran out of disk space, or cannot reach the storage, and must run again. */
   async #runOne(job: JobRow, observed: JobObserver | null): Promise<boolean> {
     const controller = new AbortController();
     let settle: () => void = () => undefined;
@@ -210,14 +211,15 @@ export class JobQueue {
       if (this.#isClosed && !running.isCancelled) return true;
       if (running.isCancelled) await this.#end(running, () => settleCancelled(this.#context.store, job.id));
       else if (error instanceof JobPaused) await this.#record(running, () => this.#requeue(job.id, noteOf(error)));
-      else if (error instanceof UnavailableError) await this.#resumeOrFail(running, error);
-      else if (isNoSpace(error)) {
-        this.#context.logger.warn("A training job ran out of disk space; it waits and resumes from its last committed step", {
+      else if (isNoSpace(error) || error instanceof StorageError) {
+        const what = isNoSpace(error) ? "ran out of disk space" : "cannot reach the storage of its files";
+        this.#context.logger.warn(`A training job ${what}; it waits and resumes from its last committed step`, {
           job: job.id,
           error: messageOf(error),
         });
         return false;
-      } else await this.#fail(running, error);
+      } else if (error instanceof UnavailableError) await this.#resumeOrFail(running, error);
+      else await this.#fail(running, error);
     } finally {
       this.#running = null;
       settle();
@@ -290,9 +292,9 @@ export class JobQueue {
 
   /** Frees the batch and removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
   async #cleanUp(jobId: string): Promise<void> {
-    const { data, directory, logger } = this.#context;
+    const { data, storage, logger } = this.#context;
     data.forget(jobId);
-    await removeJobFiles(directory, jobId).catch(logFailure(logger, "A training job's files could not be removed", { job: jobId }));
+    await removeJobFiles(storage, jobId).catch(logFailure(logger, "A training job's files could not be removed", { job: jobId }));
   }
 }
 

@@ -9,7 +9,7 @@ import type { ServiceLogger } from "../common/logger.ts";
 import { Quarantine } from "../disk/quarantine.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import { removeDeadStaging } from "../stored-files/staging.ts";
-import { findStateDirectory } from "../disk/stored-path.ts";
+import { findStoredState } from "../disk/stored-path.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
 import { requeueNow } from "./endings.ts";
 
@@ -137,8 +137,8 @@ async function sweepCheckpoints({ store, directory, quarantine, logger }: Sweep)
     .execute();
   const kept = new Map<string, CheckpointRow["optimizer_kind"]>();
   for (const row of rows) {
-    const path = findStateDirectory(directory, row);
-    if (path !== null) kept.set(path, row.optimizer_kind);
+    const path = findStoredState(row);
+    if (path !== null) kept.set(join(directory.root, path), row.optimizer_kind);
     else logger.error("A checkpoint names files outside of its directory", { checkpoint: row.id, state_dir: row.state_dir });
   }
   const models = new Set((await store.selectFrom("models").select("id").execute()).map((row) => row.id));

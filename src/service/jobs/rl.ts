@@ -4,7 +4,7 @@ import { policyDiagnosticsSteps, trainingWarnings, WARNING_HISTORY, type RlBatch
 import { runStepsInSlices } from "../../base/util/steps.ts";
 import type { RlJobConfig } from "../store/job-configs.ts";
 import { recentRlSteps } from "../store/jobs.ts";
-import { verifyGroups } from "../training-data/job-files.ts";
+import { useGroups } from "../training-data/job-files.ts";
 import { requireFiniteStep, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
 import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
@@ -42,8 +42,8 @@ export async function runRlStep(scope: JobScope): Promise<Trained> {
   const { context, job, base, signal, emit } = scope;
   const { directory, store } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
-  await verifyGroups(context.files, job);
-  const batch = await context.data.rlBatch({ directory, jobId: job.id, config: config.experimental_config, base }, signal);
+  const plan = { directory, jobId: job.id, config: config.experimental_config, base };
+  const batch = await useGroups(context.files, job, () => context.data.rlBatch(plan, signal));
   const { warnings = [] } = config;
   // `num_sequences` of this event is the number of optimizer steps of the job.
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
@@ -52,7 +52,7 @@ export async function runRlStep(scope: JobScope): Promise<Trained> {
   const { logprobs, metrics: data } = await trainBatch(scope, batch, `Step ${scope.model.next_step}`);
   const digests =
     config.experimental_config?.token_report === true
-      ? await writeTokenReport(directory, job.id, tokenReport(batch.sources, batch.rows, logprobs))
+      ? await writeTokenReport(context, job.id, tokenReport(batch.sources, batch.rows, logprobs))
       : undefined;
   const stepWarnings = trainingWarnings(data, await recentRlSteps(store, job.model_id, WARNING_HISTORY));
   return {

@@ -169,7 +169,7 @@ function scopeOf(
       current = await commitProgress(context, current, { handle, steps, signal });
     },
     async recordFile(storedPath, digest) {
-      current = await recordJobFile(context.store, current, storedPath, digest);
+      current = await recordJobFile(context, current, storedPath, digest);
     },
     async addCheckpoint(added) {
       newest = (await addCheckpoint(context, job, { ...added, handle, start: newest, signal })) ?? newest;

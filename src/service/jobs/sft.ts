@@ -8,7 +8,7 @@ import { deviceMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import type { JobScope } from "./run-job.ts";
 import type { Trained } from "./states.ts";
 import { tokenAccuracy } from "./token-accuracy.ts";
-import { exampleSource, type ExampleData } from "../training-data/example-data.ts";
+import { useExamples, type ExampleData } from "../training-data/example-data.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
 
 /** Training and validation data of an SFT job. */
@@ -57,7 +57,8 @@ async function readWork(scope: JobScope): Promise<SftWork> {
   const { artifact_id, validation_artifact_id, config, experimental_config, fine_tuning } = JSON.parse(job.config) as SftJobConfig;
   const { assistantTurns } = checkSftConfig(config, experimental_config);
   const kind = { name: "sft", assistantTurns } as const;
-  const read = async (id: string) => reader.examples(await exampleSource(await getArtifact(store, id), { base, files, kind }), signal);
+  const read = async (id: string) =>
+    useExamples(await getArtifact(store, id), { base, files, kind }, (source) => reader.examples(source, signal));
   const data = await read(artifact_id);
   const plan = planSft(data.examples.length, config, experimental_config);
   const validation =

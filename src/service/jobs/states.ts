@@ -6,10 +6,18 @@ import { type ModelHandle, OPTIMIZER_FILE } from "../../engine/port.ts";
 import { InternalError } from "../../base/errors.ts";
 import type { CheckpointLineage } from "../../base/schema/index.ts";
 import { saveDurably, type SaveContext } from "../checkpoints/save-state.ts";
-import { remove, syncDirectory } from "../disk/files.ts";
+import { syncDirectory } from "../disk/files.ts";
 import { stepName } from "../common/names.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
-import { digestsOfJob, findStateDirectory, jobDirectory, modelDirectory, storedProgress } from "../disk/stored-path.ts";
+import {
+  digestsOfJob,
+  findStoredState,
+  jobDirectory,
+  modelDirectory,
+  storedJob,
+  storedProgress,
+  storedState,
+} from "../disk/stored-path.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
@@ -64,12 +72,6 @@ interface TrainedWeights {
   readonly signal: AbortSignal;
 }
 
-/** Checkpoint on disk, before the commit of its row. */
-interface SavedCheckpoint {
-  readonly path: string;
-  readonly row: CheckpointRow;
-}
-
 type OldOptimizer = Pick<CheckpointRow, "model_id" | "step" | "state_dir">;
 
 /**
@@ -82,7 +84,7 @@ export async function commitProgress(
   job: JobRow,
   { handle, steps, signal }: { readonly handle: ModelHandle; readonly steps: number; readonly signal: AbortSignal },
 ): Promise<JobRow> {
-  const { store, directory } = context;
+  const { store, directory, storage } = context;
   const path = join(jobDirectory(directory, job.id), `progress-${steps}`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.jobs);
@@ -93,19 +95,25 @@ export async function commitProgress(
   try {
     await store.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
   } catch (error) {
-    await remove(path);
+    await storage.remove(`${storedJob(job.id)}/progress-${steps}`);
     throw error;
   }
-  if (job.progress_dir !== null && job.progress_dir !== progressDir) await remove(join(directory.root, storedProgress(job)));
+  if (job.progress_dir !== null && job.progress_dir !== progressDir) await storage.remove(storedProgress(job));
   return { ...job, ...changed };
 }
 
 /**
- * Records the digest of another file that an unfinished job needs, besides its progress.
+ * Keeps another file that an unfinished job needs, besides its progress, and records its digest.
  *
  * @returns the job as recorded.
  */
-export async function recordJobFile(store: Store, job: JobRow, storedPath: string, digest: FileDigest): Promise<JobRow> {
+export async function recordJobFile(
+  { store, storage }: CommitContext,
+  job: JobRow,
+  storedPath: string,
+  digest: FileDigest,
+): Promise<JobRow> {
+  await storage.keep({ [storedPath]: digest });
   const digests = JSON.stringify({ ...digestsOfJob(job), [storedPath]: digest });
   await store.updateTable("jobs").set({ digests }).where("id", "=", job.id).execute();
   return { ...job, digests };
@@ -140,7 +148,7 @@ export async function commitCheckpoint(context: CommitContext, job: JobRow, trai
         .where("id", "=", job.id)
         .execute();
     });
-    await removeJobFiles(context.directory, job.id).catch(() => undefined);
+    await removeJobFiles(context.storage, job.id).catch(() => undefined);
     return row;
   } finally {
     await attachment?.close();
@@ -181,8 +189,8 @@ async function commitSaved(
   trained: Pick<Trained, "metrics"> & TrainedWeights,
   also: (transaction: Store, row: CheckpointRow) => Promise<void>,
 ): Promise<CheckpointRow> {
-  const { store, directory } = context;
-  const { path, row } = await saveCheckpoint(context, job, trained);
+  const { store, storage } = context;
+  const row = await saveCheckpoint(context, job, trained);
   let outdated: OldOptimizer[];
   try {
     outdated = await store.transaction().execute(async (transaction) => {
@@ -193,23 +201,23 @@ async function commitSaved(
       return dropped;
     });
   } catch (error) {
-    await remove(path);
+    await storage.remove(storedState(row));
     throw error;
   }
   // After the commit no error may fail the job. Leftover files are removed at the next start.
   for (const each of outdated) {
-    const state = findStateDirectory(directory, each);
-    if (state !== null) await remove(join(state, OPTIMIZER_FILE)).catch(() => undefined);
+    const state = findStoredState(each);
+    if (state !== null) await storage.remove(`${state}/${OPTIMIZER_FILE}`).catch(() => undefined);
   }
   return row;
 }
 
-/** Saves the weights as the next checkpoint of the job's model. */
+/** Saves the weights as the next checkpoint of the job's model. @returns its row, which is not committed. */
 async function saveCheckpoint(
   context: CommitContext,
   job: JobRow,
   { handle, start, metrics, signal }: Pick<Trained, "metrics"> & TrainedWeights,
-): Promise<SavedCheckpoint> {
+): Promise<CheckpointRow> {
   const { store, directory } = context;
   const model = await getModel(store, job.model_id);
   const { next_step: step } = model;
@@ -223,7 +231,7 @@ async function saveCheckpoint(
     job_id: job.id,
     job_type: job.type,
   };
-  const row: CheckpointRow = {
+  return {
     id: randomUUID(),
     model_id: job.model_id,
     step,
@@ -235,7 +243,6 @@ async function saveCheckpoint(
     pinned: 0,
     digests: JSON.stringify(saved),
   };
-  return { path, row };
 }
 
 /**

@@ -1,5 +1,4 @@
 /** Token reports: per-token log-probabilities and advantages of an RL job that requested them, stored as a file. */
-import { unlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { DataCorruptedError, DataError, NotFoundError } from "../../base/errors.ts";
@@ -11,6 +10,7 @@ import type { DataDirectory } from "../disk/data-directory.ts";
 import { writeDurably } from "../disk/files.ts";
 import { digestBytes, type Digests } from "../disk/digests.ts";
 import { storedReport } from "../disk/stored-path.ts";
+import type { Storage } from "../storage/storage.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
@@ -54,11 +54,19 @@ function* reportText({ object, data }: TrainedTokens): Steps<string> {
   return `${text}]}`;
 }
 
+/** Parts of the service that a report is written with. */
+interface ReportContext {
+  readonly directory: DataDirectory;
+  readonly storage: Pick<Storage, "keep">;
+}
+
 /** Writes a job's report before the job's end is committed, so that every finished job has its report. Returns the digest. */
-export async function writeTokenReport(directory: DataDirectory, jobId: string, report: TrainedTokens): Promise<Digests> {
+export async function writeTokenReport({ directory, storage }: ReportContext, jobId: string, report: TrainedTokens): Promise<Digests> {
   const bytes = Buffer.from(await runStepsInSlices(reportText(report)));
   await writeDurably(join(directory.root, storedReport(jobId)), bytes);
-  return { [storedReport(jobId)]: digestBytes(bytes) };
+  const digests = { [storedReport(jobId)]: digestBytes(bytes) };
+  await storage.keep(digests);
+  return digests;
 }
 
 /**
@@ -68,12 +76,13 @@ export async function writeTokenReport(directory: DataDirectory, jobId: string, 
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
 export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<Buffer> {
-  await files.verifyJobFile(job, storedReport(job.id), `The token report of training job '${job.id}'`);
+  const subject = `The token report of training job '${job.id}'`;
   try {
-    return await readRegularFileBytes(join(directory.root, storedReport(job.id)), { maxBytes: Infinity });
+    return await files.useJobFile(job, storedReport(job.id), subject, () =>
+      readRegularFileBytes(join(directory.root, storedReport(job.id)), { maxBytes: Infinity }),
+    );
   } catch (cause) {
-    if (cause instanceof DataError)
-      throw new DataCorruptedError(`The token report of training job '${job.id}': ${cause.message}`, { cause });
+    if (cause instanceof DataError) throw new DataCorruptedError(`${subject}: ${cause.message}`, { cause });
     if (!isMissingFile(cause)) throw cause;
     throw new NotFoundError(
       `Job '${job.id}' has no token report: it is not over, or it was created without \`token_report: true\` in \`experimental_config\``,
@@ -83,12 +92,6 @@ export async function readTokenReport(directory: DataDirectory, files: StoredFil
 }
 
 /** Removes a job's report. Returns whether the report existed. */
-export async function removeTokenReport(directory: DataDirectory, jobId: string): Promise<boolean> {
-  try {
-    await unlink(join(directory.root, storedReport(jobId)));
-    return true;
-  } catch (error) {
-    if (isMissingFile(error)) return false;
-    throw error;
-  }
+export function removeTokenReport(storage: Pick<Storage, "remove">, jobId: string): Promise<boolean> {
+  return storage.remove(storedReport(jobId));
 }

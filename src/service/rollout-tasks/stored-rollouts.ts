@@ -1,5 +1,6 @@
 /** Outcomes of rollout tasks as training data of RL jobs. */
 import { ArgumentError, ConflictError, NotFoundError, TooLargeError } from "../../base/errors.ts";
+import type { FileDigest } from "../disk/digests.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import { findTasks } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
@@ -11,18 +12,19 @@ const MAX_BYTES = 1024 ** 3;
 const PARAM = "trajectory_groups";
 
 /**
- * Returns the verified files of stored rollouts by task.
+ * Calls `use` with the verified files of stored rollouts, by task.
  *
  * @param ids - Tasks that an RL request names.
  * @throws NotFoundError `E_NOT_FOUND` for a task that does not exist, ConflictError `E_CONFLICT` for a task without a trajectory,
  *   ArgumentError `E_ARGUMENT` for a task that is named twice, and TooLargeError `E_TOO_LARGE` for more than 1 GiB.
  */
-export async function rolloutFiles(
-  { store, files }: { readonly store: Store; readonly files: Pick<StoredFiles, "contentsPath"> },
+export async function useRollouts<T>(
+  { store, files }: { readonly store: Store; readonly files: Pick<StoredFiles, "useContents"> },
   ids: readonly string[],
-): Promise<RolloutFiles> {
+  use: (rollouts: RolloutFiles) => Promise<T>,
+): Promise<T> {
   const tasks = new Map((await findTasks(store, ids)).map((task) => [task.id, task]));
-  const found: Record<string, string> = {};
+  const found: Record<string, FileDigest & { readonly subject: string }> = {};
   let bytes = 0;
   for (const id of ids) {
     const task = tasks.get(id);
@@ -40,7 +42,9 @@ export async function rolloutFiles(
     bytes += digest.size_bytes;
     if (bytes > MAX_BYTES)
       throw new TooLargeError(`Expected stored rollouts of at most ${MAX_BYTES} bytes in a job. Train on fewer groups`, { param: PARAM });
-    found[id] = await files.contentsPath(digest, subjectOf(task));
+    found[id] = { ...digest, subject: subjectOf(task) };
   }
-  return found;
+  return files.useContents(Object.values(found), (paths) =>
+    use(Object.fromEntries(Object.entries(found).map(([id, { sha256 }]) => [id, paths[sha256]!]))),
+  );
 }

@@ -21,9 +21,9 @@ import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import { archiveOf } from "../checkpoints/archive.ts";
 import { checkpointBytes } from "../checkpoints/disk-use.ts";
 import type { RouteContext, ServiceContext } from "./context.ts";
-import { findStateDirectory } from "../disk/stored-path.ts";
+import { findStoredState } from "../disk/stored-path.ts";
 import { piecesOf } from "../disk/digests.ts";
-import { remove, removeWhole } from "../disk/files.ts";
+import { remove } from "../disk/files.ts";
 import { loraOf } from "../jobs/warm-models.ts";
 import { pathOf } from "../common/names.ts";
 import { checkpointAt, newestCheckpoint, pageOfCheckpoints } from "../store/checkpoints.ts";
@@ -51,9 +51,8 @@ function toWire(row: CheckpointRow): Checkpoint {
 
 /** Creates the routes below `/v1/preview/models/{model_id}/checkpoints`. */
 export function checkpointRoutes(context: RouteContext): Route[] {
-  const { directory } = context;
   const storeOf = (c: ServiceRequest) => context.of(c).store;
-  const withSize = async (row: CheckpointRow): Promise<Checkpoint> => ({ ...toWire(row), bytes: await checkpointBytes(directory, row) });
+  const withSize = async (row: CheckpointRow): Promise<Checkpoint> => ({ ...toWire(row), bytes: await checkpointBytes(context, row) });
   return [
     {
       method: "GET",
@@ -172,7 +171,9 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
   const { directory, engine, uses, logger } = context;
   const release = uses.hold(checkpoint.id);
   const scratch = join(directory.temporary, randomUUID());
+  let close: () => void = () => undefined;
   const finish = async () => {
+    close();
     release();
     await remove(scratch).catch(logFailure(logger, "What a download left could not be removed"));
   };
@@ -184,10 +185,9 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
     const isAdapter = model.lora !== null;
     // A newly initialized adapter has no files; its seed recreates it.
     const fresh = async () => (isAdapter ? { path: await saveFresh(engine, model, scratch), read: readUnverified } : null);
-    const state =
-      checkpoint.state_dir === null
-        ? await fresh()
-        : await context.files.useCheckpoint(model, checkpoint, (path, read) => Promise.resolve({ path, read }));
+    const opened = checkpoint.state_dir === null ? null : await context.files.openCheckpoint(model, checkpoint);
+    close = opened?.release ?? close;
+    const state = opened ?? (await fresh());
     const base = await engine.describeBase(model.base_model);
     const archive = await archiveOf({
       checkpoint: toWire(checkpoint),
@@ -237,7 +237,7 @@ function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
 }
 
 /** Removes a pin. A checkpoint that is not the newest then loses its optimizer state, which was kept only for the pin. */
-async function unpin({ store, directory, retention, space }: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
+async function unpin({ store, storage, retention, space }: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
   const change = async (transaction: Store) => {
     const { checkpoint } = await find(transaction, id, step);
     const isNewest = (await newestCheckpoint(transaction, checkpoint.model_id))?.id === checkpoint.id;
@@ -246,15 +246,15 @@ async function unpin({ store, directory, retention, space }: ServiceContext, id:
     return { row: { ...checkpoint, ...changed }, isNewest };
   };
   const { row, isNewest } = await space.freeing(() => store.transaction().execute(change));
-  const state = findStateDirectory(directory, row);
-  if (!isNewest && state !== null) await remove(join(state, OPTIMIZER_FILE));
+  const state = findStoredState(row);
+  if (!isNewest && state !== null) await storage.remove(`${state}/${OPTIMIZER_FILE}`);
   await retention.enforceBudget();
   return row;
 }
 
 /** Deletes the checkpoints at the given steps: first their rows, then their files. */
 async function deleteCheckpoints(
-  { store, policies, directory, space }: ServiceContext,
+  { store, policies, storage, space }: ServiceContext,
   id: string,
   asked: readonly number[],
 ): Promise<DeleteCheckpointsResponse> {
@@ -279,8 +279,8 @@ async function deleteCheckpoints(
   const { found, deleted } = await space.freeing(() => store.transaction().execute(change));
   policies.forget(deleted.map((row) => row.id));
   for (const row of deleted) {
-    const state = findStateDirectory(directory, row);
-    if (state !== null) await removeWhole(state, directory.temporary);
+    const state = findStoredState(row);
+    if (state !== null) await storage.remove(state);
   }
   return { deleted_count: deleted.length, not_found_steps: steps.filter((step) => !found.has(step)) };
 }

@@ -15,6 +15,7 @@ import type { ServiceLimits } from "../common/limits.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import type { ServiceObserver } from "../observability/observer.ts";
 import type { Policies } from "../models/policies.ts";
+import type { Storage } from "../storage/storage.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { RolloutTasks } from "../rollout-tasks/rollout-tasks.ts";
 import type { StoredSessions } from "../sessions/sessions.ts";
@@ -45,6 +46,7 @@ export interface ServiceWork {
 export interface ServiceContext {
   readonly store: Store;
   readonly directory: DataDirectory;
+  readonly storage: Storage;
   readonly engine: Engine;
   readonly bases: BaseModels;
   /** External server that samples some base models instead of the engine, or null. */

@@ -10,7 +10,7 @@ import { removeJobFiles } from "../training-data/job-files.ts";
 import type { PreferenceJobConfig, RlJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import { checkPreferenceData, checkSftData, type RequestedData } from "../jobs/check-examples.ts";
 import { referenceCheckpoint } from "../jobs/preference-reference.ts";
-import { rolloutFiles } from "../rollout-tasks/stored-rollouts.ts";
+import { useRollouts } from "../rollout-tasks/stored-rollouts.ts";
 import { parseArtifactUrl, pathOf } from "../common/names.ts";
 import type { OpenRlRequest } from "../training-data/data-work.ts";
 import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
@@ -30,15 +30,24 @@ async function requireStart(store: Store, model: ModelRow): Promise<CheckpointRo
 
 /** Validates an RL request and stores its groups. */
 export async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest): Promise<Creation> {
-  const { store, engine, bases, directory, jobs } = context;
+  const { store, engine, bases, directory, storage, jobs } = context;
   const model = await getModel(store, head.modelId);
   requireEntropyBonus(head.config, engine);
   const config = offeredClipping(head.config, engine, "experimental_config");
   await bases.requireUsable(model.base_model);
   const base = await engine.describeBase(model.base_model);
   const id = randomUUID();
-  const rollouts = await rolloutFiles(context, head.storedRollouts);
-  const { warnings, digests } = await accept({ directory, jobId: id, config, base, rollouts });
+  const undo = () => {
+    context.work.data.forget(id);
+    return removeJobFiles(storage, id);
+  };
+  const { warnings, digests } = await useRollouts(context, head.storedRollouts, (rollouts) =>
+    accept({ directory, jobId: id, config, base, rollouts }),
+  );
+  await storage.keep(digests).catch(async (error: unknown) => {
+    await undo();
+    throw error;
+  });
   return {
     async commit(transaction) {
       await requireStart(transaction, await getModel(transaction, model.id));
@@ -52,10 +61,7 @@ export async function prepareRl(context: ServiceContext, { head, accept }: OpenR
       return { id };
     },
     afterwards: () => jobs.wake(),
-    undo: () => {
-      context.work.data.forget(id);
-      return removeJobFiles(directory, id);
-    },
+    undo,
   };
 }
 

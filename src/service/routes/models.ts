@@ -22,8 +22,7 @@ import { modelBytes } from "../checkpoints/disk-use.ts";
 import { insertModel } from "../checkpoints/insert-model.ts";
 import { prepareOrigin } from "../checkpoints/origin.ts";
 import type { RouteContext, ServiceContext } from "./context.ts";
-import { modelDirectory } from "../disk/stored-path.ts";
-import { removeWhole } from "../disk/files.ts";
+import { storedModel } from "../disk/stored-path.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { create, type Creation } from "../http/idempotency.ts";
 import { pathOf, type QualifiedName } from "../common/names.ts";
@@ -119,7 +118,7 @@ export function modelRoutes(context: RouteContext): Route[] {
           created_at: row.created_at,
           latest_step: row.latest_step,
           checkpoints: row.checkpoints,
-          bytes: await modelBytes(directory, store, row.id),
+          bytes: await modelBytes({ ...context, store }, row.id),
         }));
         return c.json(pageBody(await Promise.all(data), hasMore) satisfies ModelList);
       },
@@ -185,7 +184,7 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
 }
 
 /** Cancels the jobs of a model, then deletes its rows and its files. */
-export async function deleteModel({ store, jobs, policies, directory, space }: ServiceContext, id: string): Promise<DeleteModelResponse> {
+export async function deleteModel({ store, jobs, policies, storage, space }: ServiceContext, id: string): Promise<DeleteModelResponse> {
   const model = await getModel(store, id);
   for (;;) {
     for (const job of await liveJobs(store, model.id)) {
@@ -207,7 +206,7 @@ export async function deleteModel({ store, jobs, policies, directory, space }: S
     if (deleted === null) continue;
     policies.forget(deleted);
     await jobs.forgetModel(model.id);
-    await removeWhole(modelDirectory(directory, model.id), directory.temporary);
+    await storage.remove(storedModel(model.id));
     return { model_id: model.id, deleted_checkpoints: deleted.length, deleted_run: false };
   }
 }

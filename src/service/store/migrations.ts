@@ -14,6 +14,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0008-keys": { up: keys },
   "0009-rollout-tasks": { up: rolloutTasks },
   "0010-audit-log": { up: auditLog },
+  "0012-storage": { up: storage },
 };
 
 /** Adds the audit log. */
@@ -161,6 +162,15 @@ async function rolloutTasks(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex("rollout_tasks_by_lease").on("rollout_tasks").columns(["state", "lease_until"]).execute();
   await db.schema.createIndex("rollout_tasks_by_finish").on("rollout_tasks").columns(["plan_id", "finished_seq"]).execute();
   await db.schema.createIndex("rollout_tasks_by_outcome").on("rollout_tasks").column("outcome_sha256").execute();
+}
+
+/** Adds the storage outside of the data directory, in a table of at most one row. */
+async function storage(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable("storage")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("url", "text", (c) => c.notNull())
+    .execute();
 }
 
 /** Adds uploaded files, fine-tuning jobs, further names of checkpoints, and pauses of jobs. */

@@ -21,6 +21,7 @@ export interface Tables {
   rollout_groups: RolloutGroupRow;
   rollout_tasks: RolloutTaskRow;
   audit_log: AuditLogRow;
+  storage: StorageRow;
 }
 
 /** Database connection, or a transaction on it. */
@@ -240,6 +241,14 @@ export interface CheckpointAliasRow {
   job_id: string;
   /** Number of the optimizer step in the job; null for the name of the job's final model. */
   job_step: number | null;
+}
+
+/** Storage of the files, if it is outside of the data directory: at most one row. */
+export interface StorageRow {
+  /** Identity, which the storage holds, too. */
+  id: string;
+  /** URL without credentials. */
+  url: string;
 }
 
 /** Fine-tuning job. The training job that runs it has the state. */

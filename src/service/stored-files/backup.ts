@@ -6,11 +6,15 @@ import { dataDirectoryAt, type DataDirectory } from "../disk/data-directory.ts";
 import { remove, syncFile, writeDurably } from "../disk/files.ts";
 import { INCOMPLETE } from "../hub/incomplete.ts";
 import { copyDatabase, openStoreReadOnly, requireDatabase } from "../store/database.ts";
+import { forgetStorage } from "../store/storage-location.ts";
+import type { Store } from "../store/tables.ts";
+import type { Remote } from "../storage/remote.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
 import { digestFile, toStoredPath, type FileDigest } from "../disk/digests.ts";
 import { copyFileDurably, fillDirectory, type CopyResult } from "./copying.ts";
-import { HUB, storedFiles, type StoredFile } from "./inventory.ts";
+import { HUB, isInStorage, storedFiles, type StoredFile } from "./inventory.ts";
 import { DATABASE, FORMAT, KEY_FILE, MANIFEST } from "./manifest.ts";
+import { recordedRemote, type RemoteOptions } from "./open-storage.ts";
 import { openStaging } from "./staging.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
@@ -32,13 +36,16 @@ type CopiedDigests = Record<string, FileDigest>;
  * The database is copied first. The service deletes a row before its files, so a file that is already gone means that the database has
  * changed and must be read again. Files are captured by hard links, which is fast, and copied from the links.
  *
+ * The files of an S3 storage are fetched from it: the backup is complete without the storage.
+ *
  * @param root - Data directory to back up.
  * @param target - Directory to create: empty or nonexistent, and outside the data directory.
+ * @param options - `storage`: URL of the storage. @default the one that the database records
  * @returns the absolute path of the backup, and its number of files and bytes.
  * @throws ConfigError `E_CONFIG` for an unsuitable directory.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file; nothing is left at `target`.
  */
-export async function backUp(root: string, target: string): Promise<CopyResult> {
+export async function backUp(root: string, target: string, options: RemoteOptions = {}): Promise<CopyResult> {
   const directory = dataDirectoryAt(root);
   if (!relative(directory.root, resolve(target)).startsWith("..")) {
     throw new ConfigError(`Expected a directory outside of the data directory '${directory.root}', got '${target}'`, {
@@ -47,7 +54,7 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
   }
   await requireDatabase(directory.database);
   return fillDirectory(target, "directory", async (temporary) => {
-    const files: CopiedDigests = await copyStored(directory, temporary);
+    const files: CopiedDigests = await copyStored(directory, temporary, options);
     for (const storedPath of await hubFiles(directory)) {
       if (Object.hasOwn(files, storedPath)) continue;
       files[storedPath] = await copyFileDurably(directory.root, storedPath, temporary);
@@ -61,8 +68,9 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
 }
 
 /** Copies the database and the files that it references. */
-async function copyStored(directory: DataDirectory, target: string): Promise<CopiedDigests> {
+async function copyStored(directory: DataDirectory, target: string, { storage }: RemoteOptions): Promise<CopiedDigests> {
   const { path: staging, discard } = await openStaging(directory);
+  const remote = await withDatabase(directory.database, (store) => recordedRemote(store, storage));
   const database = join(target, DATABASE);
   const copied: CopiedDigests = {};
   const misses = new Map<string, number>();
@@ -70,9 +78,11 @@ async function copyStored(directory: DataDirectory, target: string): Promise<Cop
     for (let reading = 0; reading < MAX_READINGS; reading++) {
       await remove(database);
       await copyDatabase(directory.database, database);
-      const files = await readFiles(database, directory);
-      const remaining = [...files.values()].filter(({ path: storedPath }) => !Object.hasOwn(copied, storedPath));
-      const gone = await capture(directory, staging, remaining);
+      const files = await withDatabase(database, (store) => storedFiles(store, directory));
+      const missing = () => [...files.values()].filter(({ path: storedPath }) => !Object.hasOwn(copied, storedPath));
+      const fetched = remote === null ? [] : await fetchFiles(remote, missing().filter(isInStorage), { target, copied });
+      const remaining = missing().filter((file) => remote === null || !isInStorage(file));
+      const gone = [...fetched, ...(await capture(directory, staging, remaining))];
       for (const { path: storedPath } of gone) misses.set(storedPath, (misses.get(storedPath) ?? 0) + 1);
       const lost = gone.filter(({ path: storedPath }) => (misses.get(storedPath) ?? 0) >= MAX_MISSES);
       if (lost.length > 0) throw damagedError(lost, "missing");
@@ -82,23 +92,49 @@ async function copyStored(directory: DataDirectory, target: string): Promise<Cop
         await remove(join(target, storedPath));
         delete copied[storedPath];
       }
+      // The files of the backup are in its directory.
+      if (remote !== null) await forgetStorage(database);
       await syncFile(database);
       return { ...copied, [DATABASE]: await digestFile(database) };
     }
     throw new ConfigError("The data directory changed faster than it could be copied. Try again while less is deleted");
   } finally {
+    await remote?.close();
     await discard();
   }
 }
 
-/** Lists the files that a copied database references. */
-async function readFiles(database: string, directory: DataDirectory): Promise<Map<string, StoredFile>> {
+/** Calls `use` with a database that is opened read-only. */
+async function withDatabase<T>(database: string, use: (store: Store) => Promise<T>): Promise<T> {
   const store = await openStoreReadOnly(database);
   try {
-    return await storedFiles(store, directory);
+    return await use(store);
   } finally {
     await store.destroy();
   }
+}
+
+/** Fetches files of a storage into `target`, and adds them to `copied`. Returns the files that do not exist. */
+async function fetchFiles(
+  remote: Remote,
+  files: readonly StoredFile[],
+  { target, copied }: { readonly target: string; readonly copied: CopiedDigests },
+): Promise<StoredFile[]> {
+  const gone: StoredFile[] = [];
+  for (const file of files) {
+    // A file without a digest cannot be in a storage.
+    if (file.digest === null) throw damagedError([file], "missing");
+    const to = join(target, file.path);
+    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+    const isThere = await remote.get(file.path, file.digest, to).catch((error: unknown) => {
+      throw error instanceof DataCorruptedError ? damagedError([file], "damaged") : error;
+    });
+    if (isThere) {
+      await syncFile(to);
+      copied[file.path] = file.digest;
+    } else gone.push(file);
+  }
+  return gone;
 }
 
 /** Links files into `staging`, so that deletions do not affect the backup. Returns the files that do not exist. */

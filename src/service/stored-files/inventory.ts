@@ -1,17 +1,16 @@
 /** Lists of stored files: referenced by the database, and found on disk. */
 import { last } from "../../base/util/values.ts";
-import { readdir } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { join } from "node:path";
 import { DataCorruptedError } from "../../base/errors.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
-import { isTemporaryName } from "../disk/files.ts";
+import { filesBelow } from "../disk/on-disk.ts";
 import { recordedSnapshots } from "../hub/recorded-digests.ts";
 import { artifactUrl, stepName } from "../common/names.ts";
 import { isReinforcement } from "../store/job-configs.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
-import { toStoredPath, type Digests, type FileDigest } from "../disk/digests.ts";
+import type { Digests, FileDigest } from "../disk/digests.ts";
 import {
   digestsOfCheckpoint,
   digestsOfJob,
@@ -33,6 +32,11 @@ export interface StoredFile {
   readonly digest: FileDigest | null;
   /** Name of the object that the file belongs to. */
   readonly subject: string;
+}
+
+/** Whether a file is in the storage of the service; base models are only cached in the data directory. */
+export function isInStorage({ path }: StoredFile): boolean {
+  return !path.startsWith(`${HUB}/`);
 }
 
 /** Max rows read at one time, which blocks the event loop. */
@@ -106,21 +110,6 @@ export async function* eachStoredFile(
       yield { path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` };
     }
   }
-}
-
-/** Lists the files on disk below the directories that the database describes, except incomplete files. */
-export async function filesOnDisk(directory: DataDirectory): Promise<string[]> {
-  const places = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
-  const found = await Promise.all(places.map((storedPath) => filesBelow(directory, storedPath)));
-  return found.flat().filter((storedPath) => !storedPath.split("/").some(isTemporaryName));
-}
-
-/** Lists the files below a directory; empty if the directory does not exist. */
-async function filesBelow(directory: DataDirectory, path: string): Promise<string[]> {
-  const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => []);
-  return entries
-    .filter((entry) => !entry.isDirectory())
-    .map((entry) => toStoredPath(relative(directory.root, join(entry.parentPath, entry.name))));
 }
 
 /** Lists the files of a checkpoint, without a dropped optimizer state. */

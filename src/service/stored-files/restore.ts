@@ -3,10 +3,14 @@ import { DataCorruptedError, DataError } from "../../base/errors.ts";
 import { dataDirectoryAt } from "../disk/data-directory.ts";
 import type { Digests } from "../disk/digests.ts";
 import { remove, syncFile } from "../disk/files.ts";
-import { markSnapshot, openStoreReadOnly } from "../store/database.ts";
+import { storedJob, storedReport, storedState } from "../disk/stored-path.ts";
+import type { Remote } from "../storage/remote.ts";
+import { markSnapshot, openStore, openStoreReadOnly } from "../store/database.ts";
+import type { Store } from "../store/tables.ts";
 import { copyFileDurably, fillDirectory, type CopyResult } from "./copying.ts";
-import { storedFiles } from "./inventory.ts";
+import { isInStorage, storedFiles } from "./inventory.ts";
 import { DATABASE, MANIFEST, readManifest } from "./manifest.ts";
+import { markStorage, openRemote, recordStorage, requireUnused, type RemoteOptions } from "./open-storage.ts";
 
 /**
  * Restores a data directory from a backup. Every file is verified while it is copied, against the manifest and against the database of the
@@ -14,12 +18,34 @@ import { DATABASE, MANIFEST, readManifest } from "./manifest.ts";
  *
  * @param backup - Directory written by {@link backUp}.
  * @param target - Data directory to create: empty or nonexistent.
+ * @param options - `storage`: URL of an unused S3 storage, which gets the files, too. @default none: the data directory is the storage
  * @returns the absolute path of the data directory, and its number of files and bytes.
- * @throws ConfigError `E_CONFIG` if `backup` is not a backup, or has a newer format, or `target` is not empty.
+ * @throws ConfigError `E_CONFIG` if `backup` is not a backup, or has a newer format, or `target` is not empty, and for a storage that cannot
+ *   be used or belongs to a database.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file of the backup; nothing is left at `target`.
  */
-export async function restore(backup: string, target: string): Promise<CopyResult> {
+export async function restore(backup: string, target: string, { storage }: RemoteOptions = {}): Promise<CopyResult> {
   const files = await readManifest(backup);
+  if (storage === undefined) return restoreFolder(backup, target, files);
+  const remote = await openRemote(storage);
+  try {
+    await requireUnused(remote);
+    let id = "";
+    const result = await restoreFolder(backup, target, files, async (root) => void (id = await storeFiles(root, files, remote)));
+    await markStorage(remote, id);
+    return result;
+  } finally {
+    await remote.close();
+  }
+}
+
+/** Creates the data directory. @param afterwards - Called with the complete directory before it has its final name. */
+async function restoreFolder(
+  backup: string,
+  target: string,
+  files: Digests,
+  afterwards: (root: string) => Promise<void> = () => Promise.resolve(),
+): Promise<CopyResult> {
   return fillDirectory(target, "dataDir", async (temporary) => {
     const bad: string[] = [];
     let bytes = 0;
@@ -35,8 +61,47 @@ export async function restore(backup: string, target: string): Promise<CopyResul
         `The backup '${resolve(backup)}' is damaged: ${bad.join(", ")}. Nothing was restored. Use another backup`,
       );
     }
+    await afterwards(temporary);
     return { directory: resolve(target), files: Object.keys(files).length, bytes };
   });
+}
+
+/** Stores the files of a restored data directory, and records the storage in its database. @returns the identity of the storage. */
+async function storeFiles(root: string, files: Digests, remote: Remote): Promise<string> {
+  const database = join(root, DATABASE);
+  const store = await openStore(database);
+  try {
+    await recordDigests(store, files);
+    for (const file of (await storedFiles(store, dataDirectoryAt(root))).values()) {
+      if (file.digest !== null && isInStorage(file)) await remote.put(file.path, file.digest, join(root, file.path));
+    }
+    return await recordStorage(store, remote);
+  } finally {
+    await store.destroy();
+    await syncFile(database);
+  }
+}
+
+/** Records the digests of the files of rows from before digests were recorded: only files with a digest can be in a storage. */
+async function recordDigests(store: Store, files: Digests): Promise<void> {
+  const below = (...places: readonly string[]) =>
+    JSON.stringify(Object.fromEntries(Object.entries(files).filter(([path]) => places.some((place) => path.startsWith(place)))));
+  const checkpoints = await store
+    .selectFrom("checkpoints")
+    .selectAll()
+    .where("digests", "is", null)
+    .where("state_dir", "is not", null)
+    .execute();
+  for (const row of checkpoints)
+    await store
+      .updateTable("checkpoints")
+      .set({ digests: below(`${storedState(row)}/`) })
+      .where("id", "=", row.id)
+      .execute();
+  for (const { id } of await store.selectFrom("jobs").select("id").where("digests", "is", null).execute()) {
+    const digests = below(`${storedJob(id)}/`, storedReport(id));
+    if (digests !== "{}") await store.updateTable("jobs").set({ digests }).where("id", "=", id).execute();
+  }
 }
 
 /** Codes of system errors that a file or a directory in place of another causes. */

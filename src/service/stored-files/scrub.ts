@@ -7,8 +7,9 @@ import { PIECE_BYTES } from "../disk/digests.ts";
 import { messageOf } from "../../base/util/values.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { ServiceLogger } from "../common/logger.ts";
+import type { Storage } from "../storage/storage.ts";
 import type { Store } from "../store/tables.ts";
-import { eachStoredFile, type StoredFile } from "./inventory.ts";
+import { eachStoredFile, isInStorage, type StoredFile } from "./inventory.ts";
 import type { StoredFiles } from "./stored-files.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
@@ -21,14 +22,15 @@ const MAX_DELAY_MS = 2 ** 31 - 1;
 export interface ScrubContext {
   readonly store: Store;
   readonly directory: DataDirectory;
+  readonly storage: Pick<Storage, "remote">;
   readonly files: Pick<StoredFiles, "recheck">;
   readonly limits: Pick<ServiceLimits, "scrubBytesPerSecond">;
   readonly logger: ServiceLogger;
 }
 
 /**
- * Verifies every file with a digest, one after another, now and every day, reading at most `scrubBytesPerSecond` on average. Damage is
- * logged, and fails every later use of the file.
+ * Verifies every file with a digest in the data directory, one after another, now and every day, reading at most `scrubBytesPerSecond` on
+ * average. Damage is logged, and fails every later use of the file; a copy of a file in an S3 storage is fetched again instead.
  *
  * @returns a function that stops the verification and waits for the current read.
  */
@@ -55,7 +57,7 @@ async function scrub(context: ScrubContext, signal: AbortSignal): Promise<void> 
 
 /** Verifies every file once. */
 async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<void> {
-  const { store, directory, files, limits, logger } = context;
+  const { store, directory, storage, files, limits, logger } = context;
   const pace = (bytes: number) => pause((bytes / limits.scrubBytesPerSecond) * 1000, signal);
   // Deletions remove the row before the file.
   const isDeleted = async ({ path }: StoredFile) => {
@@ -70,6 +72,8 @@ async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<vo
     } catch (error) {
       signal.throwIfAborted();
       const isMissing = isMissingFile(error);
+      // The data directory has only some of the files.
+      if (isMissing && storage.remote !== null && isInStorage(file)) continue;
       // The check has logged other damage.
       if (!WhetstoneError.isInstance(error) && !(isMissing && (await isDeleted(file)))) {
         const finding = isMissing ? "the file is missing" : messageOf(error);

@@ -12,13 +12,23 @@ import type { ArtifactFileRow, ArtifactRow, CheckpointRow, JobRow, ModelRow, Sto
 import { openRegularFile } from "../../base/util/regular-file.ts";
 import { digestDirectory, piecesOf, type Digests, type FileDigest } from "../disk/digests.ts";
 import { digestsOfCheckpoint, digestsOfJob, storedBlob, storedProgress, storedState } from "../disk/stored-path.ts";
-import { Verifier, type ReadVerified } from "../disk/verifier.ts";
+import type { ReadVerified } from "../disk/verifier.ts";
+import type { Storage } from "../storage/storage.ts";
 import type { StoredFile } from "./inventory.ts";
 
-/** Options of `useCheckpoint` of {@link StoredFiles}. */
-interface UseOptions {
+/** Options of `openCheckpoint` of {@link StoredFiles}. */
+interface OpenOptions {
   /** Whether the optimizer state is needed. @default false */
   readonly withOptimizer?: boolean | undefined;
+}
+
+/** Verified files of a checkpoint, which exist until they are released. */
+export interface OpenCheckpoint {
+  /** State directory. */
+  readonly path: string;
+  /** Verifies a file of the directory again while reading it. */
+  readonly read: ReadVerified;
+  readonly release: () => void;
 }
 
 /** Access to stored files, which are verified against the digests in the database before use. */
@@ -28,19 +38,18 @@ export type StoredFiles = ReturnType<typeof createStoredFiles>;
 export interface StoredFilesContext {
   readonly store: Store;
   readonly directory: DataDirectory;
+  readonly storage: Storage;
   readonly logger: ServiceLogger;
 }
 
 /** Creates the {@link StoredFiles} of a data directory. */
-export function createStoredFiles({ store, directory, logger }: StoredFilesContext) {
-  const verifier = new Verifier(logger);
+export function createStoredFiles({ store, directory, storage, logger }: StoredFilesContext) {
+  const { verifier } = storage;
 
-  /** Verifies files against their digests; all of them, or those that `isNeeded` accepts by name. */
-  async function verifyAll(digests: Digests, subject: string, isNeeded: (name: string) => boolean = () => true): Promise<void> {
-    for (const [storedPath, digest] of Object.entries(digests)) {
-      const name = basename(storedPath);
-      if (isNeeded(name)) await verifier.check({ root: directory.root, storedPath }, digest, `${subject} (${name})`);
-    }
+  /** Provides files, all of them or those that `isNeeded` accepts by name, until the returned function is called. */
+  function provide(digests: Digests, subject: string, isNeeded: (name: string) => boolean = () => true): Promise<() => void> {
+    const needed = Object.entries(digests).filter(([path]) => isNeeded(basename(path)));
+    return storage.provide(Object.fromEntries(needed), (path) => `${subject} (${basename(path)})`);
   }
   /** Runs `use`. Converts `E_DATA` into `E_DATA_CORRUPTED`: the files belong to the service and are not the caller's data. */
   async function attempt<T>(subject: string, path: string, use: () => Promise<T>): Promise<T> {
@@ -72,87 +81,116 @@ export function createStoredFiles({ store, directory, logger }: StoredFilesConte
     }
     return digests;
   }
-  /** Opens a stored file and reads it with verification. */
+  /** Opens a file in the data directory and reads it with verification. */
   async function open(storedPath: string, digest: FileDigest, subject: string) {
     const file = await openRegularFile(join(directory.root, storedPath), directory.root);
     return { file, pieces: verifier.read(file, { root: directory.root, storedPath }, digest, subject) };
   }
+  /**
+   * Opens the verified files of a checkpoint. Records the digests of a checkpoint without recorded digests at its first use.
+   *
+   * @param row - Checkpoint with a non-null `state_dir`.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs.
+   */
+  async function openCheckpoint(model: ModelRow, row: CheckpointRow, { withOptimizer = false }: OpenOptions = {}): Promise<OpenCheckpoint> {
+    const subject = `Checkpoint '${stepName(model, row.step)}'`;
+    const path = join(directory.root, storedState(row));
+    let digests = digestsOfCheckpoint(row);
+    const isNeeded = (name: string) => name !== OPTIMIZER_FILE || (withOptimizer && row.optimizer_kind !== null);
+    let release: () => void = () => undefined;
+    if (digests !== null) {
+      release = await provide(digests, subject, isNeeded);
+    } else if ((await stat(path).catch(() => null)) === null) {
+      logger.error("A stored directory is missing", { path });
+      throw new DataCorruptedError(`${subject} is damaged: its files are missing. Restore them from a backup, or delete what needs them`);
+    } else {
+      digests = await record(row, path);
+    }
+    const known = digests;
+    const read: ReadVerified = (name, file) => {
+      const place = { root: directory.root, storedPath: `${storedState(row)}/${name}` };
+      const digest = known[place.storedPath];
+      return digest === undefined ? piecesOf(file) : verifier.read(file, place, digest, `${subject} (${name})`);
+    };
+    return { path, read, release };
+  }
 
   return {
+    openCheckpoint,
     /**
-     * Calls `use` with the verified state directory of a checkpoint, and with a function that verifies its files again while reading them.
-     * Records the digests of a checkpoint without recorded digests at its first use.
+     * Calls `use` with the verified state directory of a checkpoint; see `openCheckpoint`.
      *
-     * @param row - Checkpoint with a non-null `state_dir`.
-     * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs, or if `use` rejects with
-     *   `E_DATA`, because these files belong to the service and are not the caller's data.
+     * @throws DataCorruptedError `E_DATA_CORRUPTED` also if `use` rejects with `E_DATA`, because these files belong to the service and are
+     *   not the caller's data.
      */
-    async useCheckpoint<T>(
-      model: ModelRow,
-      row: CheckpointRow,
-      use: (path: string, read: ReadVerified) => Promise<T>,
-      { withOptimizer = false }: UseOptions = {},
-    ): Promise<T> {
-      const subject = `Checkpoint '${stepName(model, row.step)}'`;
-      const path = join(directory.root, storedState(row));
-      let digests = digestsOfCheckpoint(row);
-      const isNeeded = (name: string) => name !== OPTIMIZER_FILE || (withOptimizer && row.optimizer_kind !== null);
-      if (digests !== null) {
-        await verifyAll(digests, subject, isNeeded);
-      } else if ((await stat(path).catch(() => null)) === null) {
-        logger.error("A stored directory is missing", { path });
-        throw new DataCorruptedError(`${subject} is damaged: its files are missing. Restore them from a backup, or delete what needs them`);
-      } else {
-        digests = await record(row, path);
+    async useCheckpoint<T>(model: ModelRow, row: CheckpointRow, use: (path: string) => Promise<T>, options: OpenOptions = {}): Promise<T> {
+      const { path, release } = await openCheckpoint(model, row, options);
+      try {
+        return await attempt(`Checkpoint '${stepName(model, row.step)}'`, path, () => use(path));
+      } finally {
+        release();
       }
-      const read: ReadVerified = (name, file) => {
-        const place = { root: directory.root, storedPath: `${storedState(row)}/${name}` };
-        const digest = digests[place.storedPath];
-        return digest === undefined ? piecesOf(file) : verifier.read(file, place, digest, `${subject} (${name})`);
-      };
-      return attempt(subject, path, () => use(path, read));
     },
     /** Calls `use` with the verified progress directory of a job, under the same contract. The job's `progress_dir` must not be null. */
     async useProgress<T>(job: JobRow, use: (path: string) => Promise<T>): Promise<T> {
       const subject = `The progress of training job '${job.id}'`;
       const storedPath = storedProgress(job);
       const ofProgress = Object.entries(digestsOfJob(job) ?? {}).filter(([path]) => path.startsWith(`${storedPath}/`));
-      await verifyAll(Object.fromEntries(ofProgress), subject);
+      const release = await provide(Object.fromEntries(ofProgress), subject);
       const path = join(directory.root, storedPath);
-      return attempt(subject, path, () => use(path));
+      try {
+        return await attempt(subject, path, () => use(path));
+      } finally {
+        release();
+      }
     },
-    /** Verifies one file of a job (`groups.jsonl`, or the token report), if its digest is recorded. */
-    async verifyJobFile(job: JobRow, storedPath: string, subject: string): Promise<void> {
+    /** Calls `use` while one file of a job (`groups.jsonl`, or the token report) exists, verified if its digest is recorded. */
+    async useJobFile<T>(job: JobRow, storedPath: string, subject: string, use: () => Promise<T>): Promise<T> {
       const digest = digestsOfJob(job)?.[storedPath];
-      if (digest !== undefined) await verifier.check({ root: directory.root, storedPath }, digest, subject);
+      const release = digest === undefined ? () => undefined : await storage.provide({ [storedPath]: digest }, () => subject);
+      try {
+        return await use();
+      } finally {
+        release();
+      }
     },
     /**
-     * Returns the path of the verified contents of an artifact file.
+     * Calls `use` with the paths of verified artifact files, by digest.
      *
      * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
      */
-    async blobPath(artifact: ArtifactRow, { path, sha256, size_bytes }: ArtifactFileRow): Promise<string> {
-      return this.contentsPath({ sha256, size_bytes }, subjectOf(artifact, path));
-    },
-    /** Returns the path of a verified blob. @throws DataCorruptedError `E_DATA_CORRUPTED` naming `subject`. */
-    async contentsPath(digest: FileDigest, subject: string): Promise<string> {
-      const storedPath = storedBlob(digest.sha256);
-      await verifier.check({ root: directory.root, storedPath }, digest, subject);
-      return join(directory.root, storedPath);
+    async useBlobs<T>(
+      artifact: ArtifactRow,
+      files: readonly ArtifactFileRow[],
+      use: (paths: Readonly<Record<string, string>>) => Promise<T>,
+    ): Promise<T> {
+      const release = await provideBlobs(artifact, files);
+      try {
+        return await use(Object.fromEntries(files.map(({ sha256 }) => [sha256, join(directory.root, storedBlob(sha256))])));
+      } finally {
+        release();
+      }
     },
     /**
      * Opens an artifact file, which is verified first, and again while it is read; see {@link Verifier.read}.
      *
      * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
      */
-    async openBlob(artifact: ArtifactRow, { path, sha256, size_bytes }: ArtifactFileRow): Promise<Readable> {
-      return this.openContents({ sha256, size_bytes }, subjectOf(artifact, path));
+    openBlob(artifact: ArtifactRow, row: ArtifactFileRow): Promise<Readable> {
+      return openContents(row, subjectOf(artifact, row.path));
     },
-    /** Opens a blob as {@link openBlob} does. @throws DataCorruptedError `E_DATA_CORRUPTED` naming `subject`. */
-    async openContents(digest: FileDigest, subject: string): Promise<Readable> {
-      await this.contentsPath(digest, subject);
-      const { file, pieces } = await open(storedBlob(digest.sha256), digest, subject);
-      return Readable.from(pieces, { objectMode: false }).once("close", () => void file.close());
+    openContents,
+    /** Calls `use` with the paths of verified contents, by digest. @throws DataCorruptedError `E_DATA_CORRUPTED` naming the subject of a content. */
+    async useContents<T>(
+      contents: readonly (FileDigest & { readonly subject: string })[],
+      use: (paths: Readonly<Record<string, string>>) => Promise<T>,
+    ): Promise<T> {
+      const release = await provideContents(contents);
+      try {
+        return await use(Object.fromEntries(contents.map(({ sha256 }) => [sha256, join(directory.root, storedBlob(sha256))])));
+      } finally {
+        release();
+      }
     },
     /**
      * Reads a whole file and verifies it, also if it was verified before. A file without a digest is not read.
@@ -169,6 +207,31 @@ export function createStoredFiles({ store, directory, logger }: StoredFilesConte
       });
     },
   };
+
+  function provideBlobs(artifact: ArtifactRow, files: readonly ArtifactFileRow[]): Promise<() => void> {
+    return provideContents(files.map((file) => ({ ...file, subject: subjectOf(artifact, file.path) })));
+  }
+  function provideContents(contents: readonly (FileDigest & { readonly subject: string })[]): Promise<() => void> {
+    const digests = contents.map(({ sha256, size_bytes }) => [storedBlob(sha256), { sha256, size_bytes }] as const);
+    const subjects = new Map(contents.map(({ sha256, subject }) => [storedBlob(sha256), subject]));
+    return storage.provide(Object.fromEntries(digests), (path) => subjects.get(path) ?? path);
+  }
+  /**
+   * Opens a content, which is verified first, and again while it is read; see {@link Verifier.read}.
+   *
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming `subject`.
+   */
+  async function openContents({ sha256, size_bytes }: FileDigest, subject: string): Promise<Readable> {
+    const digest = { sha256, size_bytes };
+    const release = await provideContents([{ ...digest, subject }]);
+    try {
+      const { file, pieces } = await open(storedBlob(sha256), digest, subject);
+      return Readable.from(pieces, { objectMode: false }).once("close", () => void file.close().finally(release));
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
 }
 
 function subjectOf(artifact: ArtifactRow, path: string): string {

@@ -1,12 +1,18 @@
-import { lstat } from "node:fs/promises";
+import { lstat, mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { dataDirectoryAt } from "../disk/data-directory.ts";
+import { DataCorruptedError } from "../../base/errors.ts";
+import { remove } from "../disk/files.ts";
+import type { Remote } from "../storage/remote.ts";
+import { dataDirectoryAt, type DataDirectory } from "../disk/data-directory.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
 import { isSnapshot, openStoreReadOnly } from "../store/database.ts";
 import type { Store } from "../store/tables.ts";
 import { digestFile, type Digests } from "../disk/digests.ts";
-import { filesOnDisk, storedFiles, type StoredFile } from "./inventory.ts";
+import { filesOnDisk } from "../disk/on-disk.ts";
+import { isInStorage, storedFiles, type StoredFile } from "./inventory.ts";
 import { MANIFEST, readManifest } from "./manifest.ts";
+import { recordedRemote, type RemoteOptions } from "./open-storage.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Stored file that does not match its database record, or has no recorded digest. */
@@ -31,7 +37,7 @@ export interface Verification {
   readonly damaged: readonly FileFinding[];
   /** Files without a recorded digest. The service records it at their first use. */
   readonly unknown: readonly FileFinding[];
-  /** Files that the database does not reference. The next start moves them to the quarantine. */
+  /** Files that the database does not reference. The next start moves them to the quarantine; a service removes old ones from a storage. */
   readonly unreferenced: readonly string[];
 }
 
@@ -41,23 +47,31 @@ type State = "intact" | "missing" | "damaged" | "unknown";
  * Verifies every file of a data directory against its digest, and a backup also against its manifest. Changes nothing, and may run while a
  * service uses the directory.
  *
+ * The files of an S3 storage are read from it.
+ *
  * @param root - Data directory to verify.
+ * @param options - `storage`: URL of the storage. @default the one that the database records
  * @returns counts, and the files that are missing, damaged, unknown or unreferenced.
  * @throws ConfigError `E_CONFIG` for a missing database, or one of a newer version.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database itself is damaged.
  */
-export async function verifyDataDirectory(root: string): Promise<Verification> {
+export async function verifyDataDirectory(root: string, { storage }: RemoteOptions = {}): Promise<Verification> {
   const directory = dataDirectoryAt(root);
   const startedMs = performance.now();
   const store = await openStoreReadOnly(directory.database);
+  const remote = await recordedRemote(store, storage).catch(async (error: unknown) => {
+    await store.destroy();
+    throw error;
+  });
+  const reader = remote === null ? folderReader(directory) : remoteReader(directory, remote);
   try {
-    const onDisk = await filesOnDisk(directory);
+    const stored = await reader.list();
     const listed = await manifestFiles(store, directory.root);
     const files = withListed(await storedFiles(store, directory), listed);
     const states = new Map<string, State>();
     let bytes = 0;
     for (const file of files.values()) {
-      states.set(file.path, await stateOf(directory.root, file));
+      states.set(file.path, await stateOf(reader, file));
       bytes += file.digest?.size_bytes ?? 0;
     }
     // A running service may have changed rows and files meanwhile, so only findings confirmed by a second reading are reported.
@@ -66,7 +80,7 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
     for (const [storedPath, state] of states) {
       const file = laterFiles.get(storedPath);
       if (file === undefined || state === "intact") continue;
-      findings[state === "unknown" ? state : await stateOf(directory.root, file)].push({ path: storedPath, subject: file.subject });
+      findings[state === "unknown" ? state : await stateOf(reader, file)].push({ path: storedPath, subject: file.subject });
     }
     return {
       data_dir: directory.root,
@@ -76,9 +90,10 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
       missing: findings.missing,
       damaged: findings.damaged,
       unknown: findings.unknown,
-      unreferenced: onDisk.filter((storedPath) => !files.has(storedPath) && !laterFiles.has(storedPath)).toSorted(),
+      unreferenced: [...new Set(stored)].filter((storedPath) => !files.has(storedPath) && !laterFiles.has(storedPath)).toSorted(),
     };
   } finally {
+    await remote?.close();
     await store.destroy();
   }
 }
@@ -121,8 +136,47 @@ interface CheckedFile extends StoredFile {
 }
 
 /** Returns the state of a file, by reading it unless its state is known. */
-async function stateOf(root: string, { path: storedPath, digest, state }: CheckedFile): Promise<State> {
-  if (state !== undefined) return state;
+async function stateOf(reader: Reader, file: CheckedFile): Promise<State> {
+  return file.state ?? reader.stateOf(file);
+}
+
+/** Reader of stored files. */
+interface Reader {
+  /** Lists the paths of all files. */
+  readonly list: () => Promise<string[]>;
+  readonly stateOf: (file: StoredFile) => Promise<State>;
+}
+
+function folderReader(directory: DataDirectory): Reader {
+  return { list: () => filesOnDisk(directory), stateOf: (file) => stateOnDisk(directory.root, file) };
+}
+
+/** Creates a reader of a storage. Each file is fetched to the directory for temporary files of the system. */
+function remoteReader(directory: DataDirectory, remote: Remote): Reader {
+  return {
+    async list() {
+      const paths: string[] = [];
+      for await (const { path } of remote.list()) paths.push(path);
+      return paths;
+    },
+    async stateOf(file) {
+      if (!isInStorage(file)) return stateOnDisk(directory.root, file);
+      if (file.digest === null) return "missing";
+      const scratch = await mkdtemp(join(tmpdir(), "whetstone-verify-"));
+      try {
+        return (await remote.get(file.path, file.digest, join(scratch, "file"))) ? "intact" : "missing";
+      } catch (error) {
+        if (error instanceof DataCorruptedError) return "damaged";
+        throw error;
+      } finally {
+        await remove(scratch);
+      }
+    },
+  };
+}
+
+/** Returns the state of a file in the data directory. */
+async function stateOnDisk(root: string, { path: storedPath, digest }: StoredFile): Promise<State> {
   const path = join(root, storedPath);
   try {
     if (digest === null) {

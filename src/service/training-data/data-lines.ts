@@ -42,22 +42,21 @@ export interface LineSource {
 }
 
 /**
- * Finds the verified files of an artifact version.
+ * Calls `use` with the verified files of an artifact version.
  *
  * @param param - Request field that names the artifact.
  * @throws ConflictError `E_CONFLICT` for a version that is still open.
  * @throws ArgumentError `E_ARGUMENT` for a version without training data of this format.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that differs from the upload.
  */
-export async function lineSource(
+export async function useLines<T>(
   artifact: StoredArtifact,
   format: LineFormat,
-  { files, param }: { readonly files: Pick<StoredFiles, "blobPath">; readonly param: string },
-): Promise<LineSource> {
+  { files, param }: { readonly files: Pick<StoredFiles, "useBlobs">; readonly param: string },
+  use: (source: LineSource) => Promise<T>,
+): Promise<T> {
   const metadata = artifact.files.filter(({ path }) => path === METADATA_FILE);
-  const paths: Record<string, string> = {};
-  for (const file of [dataFile(artifact, format, param), ...metadata]) paths[file.sha256] = await files.blobPath(artifact, file);
-  return { artifact, paths, param };
+  return files.useBlobs(artifact, [dataFile(artifact, format, param), ...metadata], (paths) => use({ artifact, paths, param }));
 }
 
 /** Returns the size of a version's data file in bytes; 0 for a version without one. */
@@ -100,7 +99,7 @@ export function readDataLines<T>(
   return { file: file.path, lines: lines() };
 }
 
-/** Returns the data file of an artifact version. @throws the errors of {@link lineSource} */
+/** Returns the data file of an artifact version. @throws the errors of {@link useLines} */
 function dataFile(artifact: StoredArtifact, format: LineFormat, param: string): ArtifactFileRow {
   const url = artifactUrl(artifact);
   if (artifact.state === "open") {

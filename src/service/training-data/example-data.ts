@@ -8,7 +8,7 @@ import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import { PREFERENCE_LIMITS, TRAJECTORY_LIMITS } from "../http/request-limits.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
-import { dataBytes, lineSource, readDataLines, type LineFormat, type LineSource } from "./data-lines.ts";
+import { dataBytes, readDataLines, useLines, type LineFormat, type LineSource } from "./data-lines.ts";
 
 /** Request field that names the training artifact. */
 const PARAM = "training_data_url";
@@ -51,19 +51,20 @@ export interface ExampleReading {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of {@link exampleSource}. */
+/** Options of {@link useExamples}. */
 export interface ExampleSourceOptions extends Pick<ExampleSource, "base" | "kind"> {
-  readonly files: Pick<StoredFiles, "blobPath">;
+  readonly files: Pick<StoredFiles, "useBlobs">;
   /** Request field that names the artifact. @default "training_data_url" */
   readonly param?: string | undefined;
 }
 
-/** Finds the verified files of an artifact version; see {@link lineSource}. */
-export async function exampleSource(
+/** Calls `use` with the verified files of an artifact version; see {@link useLines}. */
+export async function useExamples<T>(
   artifact: StoredArtifact,
   { base, kind, files, param = PARAM }: ExampleSourceOptions,
-): Promise<ExampleSource> {
-  return { ...(await lineSource(artifact, FORMATS[kind.name], { files, param })), base, kind };
+  use: (source: ExampleSource) => Promise<T>,
+): Promise<T> {
+  return useLines(artifact, FORMATS[kind.name], { files, param }, (source) => use({ ...source, base, kind }));
 }
 
 /** Returns the size of a source's data file in bytes; 0 for a version without one. */

@@ -8,7 +8,8 @@ import { openRegularFile } from "../../base/util/regular-file.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import { closing, remove, sizeOf, syncDirectory, writeDurably } from "../disk/files.ts";
 import { PIECE_BYTES, type Digests, type FileDigest } from "../disk/digests.ts";
-import { jobDirectory, storedGroups } from "../disk/stored-path.ts";
+import { jobDirectory, storedGroups, storedJob } from "../disk/stored-path.ts";
+import type { Storage } from "../storage/storage.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 
@@ -41,9 +42,9 @@ function subjectOf(jobId: string): string {
   return `File '${PAYLOAD}' of training job '${jobId}'`;
 }
 
-/** Compares the groups on disk with their digest. @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged. */
-export function verifyGroups(files: StoredFiles, job: JobRow): Promise<void> {
-  return files.verifyJobFile(job, storedGroups(job.id), subjectOf(job.id));
+/** Calls `use` while the groups are on disk, verified. @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged. */
+export function useGroups<T>(files: StoredFiles, job: JobRow, use: () => Promise<T>): Promise<T> {
+  return files.useJobFile(job, storedGroups(job.id), subjectOf(job.id), use);
 }
 
 /**
@@ -105,6 +106,6 @@ async function* linesOf(file: FileHandle): AsyncGenerator<string, void> {
 }
 
 /** Removes the payload and the progress of a finished job. */
-export function removeJobFiles(directory: DataDirectory, jobId: string): Promise<void> {
-  return remove(jobDirectory(directory, jobId));
+export async function removeJobFiles(storage: Pick<Storage, "remove">, jobId: string): Promise<void> {
+  await storage.remove(storedJob(jobId));
 }

@@ -7,7 +7,7 @@ import { last } from "../../base/util/values.ts";
 import { TRAJECTORY_LIMITS } from "../http/request-limits.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
-import { lineSource, readDataLines, type LineFormat } from "./data-lines.ts";
+import { readDataLines, useLines, type LineFormat, type LineSource } from "./data-lines.ts";
 
 const FORMAT: LineFormat = { file: "train.jsonl", countKey: "num_rows", limits: TRAJECTORY_LIMITS };
 
@@ -29,7 +29,7 @@ export interface ReinforcementRow {
 
 /** Options of {@link readReinforcementRows}. */
 export interface ReinforcementReading {
-  readonly files: Pick<StoredFiles, "blobPath">;
+  readonly files: Pick<StoredFiles, "useBlobs">;
   /** Request field that names the file. */
   readonly param: string;
   /** Checks a row. Errors get the number of its line. @default no check */
@@ -43,8 +43,10 @@ export interface ReinforcementReading {
  * @throws DataError `E_DATA` naming file and line of a row that cannot be trained, and for a file without rows.
  */
 export async function readReinforcementRows(artifact: StoredArtifact, options: ReinforcementReading): Promise<ReinforcementRow[]> {
-  const { files, param, check, signal } = options;
-  const source = await lineSource(artifact, FORMAT, { files, param });
+  return useLines(artifact, FORMAT, options, (source) => readRows(source, options));
+}
+
+async function readRows(source: LineSource, { param, check, signal }: ReinforcementReading): Promise<ReinforcementRow[]> {
   const { file, lines } = readDataLines(source, FORMAT, (value, where) => ({ row: rowOf(value), where }), signal);
   const rows: ReinforcementRow[] = [];
   for await (const { row, where } of lines) {

@@ -1,6 +1,8 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { Verifier } from "../../../src/service/disk/verifier.ts";
+import { FolderStorage } from "../../../src/service/storage/folder.ts";
 import { BaseModels } from "../../../src/service/models/base-models.ts";
 import { createTokenizers } from "../../../src/service/models/tokenizers.ts";
 import { openDataDirectory } from "../../../src/service/disk/data-directory.ts";
@@ -63,7 +65,8 @@ async function setUp({
   const warnings: string[] = [];
   const logger = { info: () => undefined, warn: (message: string) => void warnings.push(message), error: () => undefined };
   const directory = await openDataDirectory(root);
-  const files = createStoredFiles({ store, directory, logger });
+  const storage = new FolderStorage(directory, new Verifier(logger));
+  const files = createStoredFiles({ store, directory, storage, logger });
   const bases = new BaseModels({ engine, hub: null, tokenizers: createTokenizers(), sources: {} });
   const policies = new Policies({ store, engine, files, bases, defaultBase: "scripted", maxIdle, logger });
   const loads = () => engine.calls.filter((call) => call.verb === "loadPolicy").length;

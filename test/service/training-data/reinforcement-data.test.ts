@@ -16,7 +16,7 @@ it.each([
   const names = { entity: "local", project: "files", name: "file-1", version: 0 };
   const artifact = { ...names, state: "committed", files: [{ path: "train.jsonl", sha256: "0", size_bytes: 1 }] };
   const reading = readReinforcementRows(artifact as unknown as StoredArtifact, {
-    files: { blobPath: () => Promise.resolve(path) },
+    files: { useBlobs: (_artifact, _files, use) => use({ 0: path }) },
     param: "training_file",
     check: () => Promise.reject(error),
   });

@@ -3,7 +3,7 @@ import { setMaxListeners } from "node:events";
 import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { z } from "zod";
-import { UpstreamAdapters } from "../../../engine/upstream/adapters.ts";
+import { UpstreamAdapters, type AdapterLease } from "../../../engine/upstream/adapters.ts";
 import { upstreamText, type Upstream, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
 import { EngineError, OverloadedError, UnsupportedError } from "../../../base/errors.ts";
 import { CHAT_FIELDS, type ChatField } from "../../../base/schema/chat-fields.ts";
@@ -13,7 +13,7 @@ import type { Members } from "../../../dialects/index.ts";
 import type { ErrorBody } from "../../../base/schema/index.ts";
 import type { ServiceLogger } from "../../common/logger.ts";
 import { requestField, type RequestScope } from "../../observability/observer.ts";
-import { rememberingFind, resolvedNameOf } from "../../models/policies.ts";
+import { rememberingFind, resolvedNameOf, type FoundCheckpoint } from "../../models/policies.ts";
 import type { StoredFiles } from "../../stored-files/stored-files.ts";
 import type { Store } from "../../store/tables.ts";
 import type { Principal } from "../../http/principal.ts";
@@ -32,7 +32,7 @@ import { isRecord, parseJson } from "../../../base/util/values.ts";
 export interface ForwarderOptions {
   readonly upstream: Upstream;
   readonly store: Store;
-  readonly files: Pick<StoredFiles, "useCheckpoint">;
+  readonly files: Pick<StoredFiles, "openCheckpoint">;
   /** Data directory; the paths of state directories are relative to it. */
   readonly root: string;
   /** Base model for requests that name no model. */
@@ -188,9 +188,25 @@ export class ChatForwarder {
     // Step 0 is the base model itself: a new adapter changes nothing.
     if (checkpoint.state_dir === null) return { name, resolvedName, contextLength, ...NO_LEASE };
     if (upstream.options.adapters !== true || row.lora === null) return null;
-    const path = await this.#options.files.useCheckpoint(row, checkpoint, (local) => this.#adapterPath(local, resolvedName));
-    const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, path);
+    const lease = await this.#leaseAdapter(found, resolvedName);
     return { ...lease, resolvedName, contextLength };
+  }
+
+  /** Leases the adapter of a checkpoint. Its files exist as long as the lease, because the upstream may read them at any time. */
+  async #leaseAdapter({ model, checkpoint }: FoundCheckpoint, resolvedName: string): Promise<AdapterLease> {
+    const opened = await this.#options.files.openCheckpoint(model, checkpoint);
+    try {
+      const path = await this.#adapterPath(opened.path, resolvedName);
+      const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, path);
+      const release = () => {
+        lease.release();
+        opened.release();
+      };
+      return { ...lease, release };
+    } catch (error) {
+      opened.release();
+      throw error;
+    }
   }
 
   /** Returns the path of a checkpoint as the upstream sees it. @throws EngineError `E_ENGINE` for a checkpoint without an adapter. */

@@ -1,0 +1,21 @@
+/** Lists of the files that are in a data directory. */
+import { readdir } from "node:fs/promises";
+import { join, relative } from "node:path";
+import type { DataDirectory } from "./data-directory.ts";
+import { toStoredPath } from "./digests.ts";
+import { isTemporaryName } from "./files.ts";
+
+/** Lists the files on disk below the directories that the database describes, except incomplete files. */
+export async function filesOnDisk(directory: DataDirectory): Promise<string[]> {
+  const places = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
+  const found = await Promise.all(places.map((storedPath) => filesBelow(directory, storedPath)));
+  return found.flat().filter((storedPath) => !storedPath.split("/").some(isTemporaryName));
+}
+
+/** Lists the files below a directory; empty if the directory does not exist. */
+export async function filesBelow(directory: DataDirectory, path: string): Promise<string[]> {
+  const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => []);
+  return entries
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => toStoredPath(relative(directory.root, join(entry.parentPath, entry.name))));
+}

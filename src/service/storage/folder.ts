@@ -1,0 +1,40 @@
+import { join } from "node:path";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import type { Digests } from "../disk/digests.ts";
+import { removeWhole } from "../disk/files.ts";
+import type { Verifier } from "../disk/verifier.ts";
+import type { Storage } from "./storage.ts";
+
+/** The data directory as the storage: its files are permanent once they are written. */
+export class FolderStorage implements Storage {
+  readonly remote = null;
+  readonly verifier: Verifier;
+  readonly #directory: Pick<DataDirectory, "root" | "temporary">;
+
+  constructor(directory: Pick<DataDirectory, "root" | "temporary">, verifier: Verifier) {
+    this.#directory = directory;
+    this.verifier = verifier;
+  }
+
+  open(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  keep(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async provide(files: Digests, subjectOf: (path: string) => string): Promise<() => void> {
+    const { root } = this.#directory;
+    for (const [path, digest] of Object.entries(files)) await this.verifier.check({ root, storedPath: path }, digest, subjectOf(path));
+    return () => undefined;
+  }
+
+  remove(path: string): Promise<boolean> {
+    return removeWhole(join(this.#directory.root, path), this.#directory.temporary);
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}

@@ -1,0 +1,97 @@
+/** Location of an S3 storage: its URL, and the credentials from the environment. */
+import { ConfigError } from "../../../base/errors.ts";
+
+/** Region without a setting; also accepted by most servers that have no regions. */
+const DEFAULT_REGION = "us-east-1";
+/** Characters of a prefix that S3 needs no encoding for in any client. */
+const PREFIX = /^[\w!.*'()-]+(?:\/[\w!.*'()-]+)*$/u;
+const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/u;
+
+/** Credentials of an S3 server. */
+export interface S3Credentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken: string | undefined;
+}
+
+/** Location of an S3 storage. */
+export interface S3Location {
+  readonly bucket: string;
+  /** First part of every key, without slashes at its ends; empty for the whole bucket. */
+  readonly prefix: string;
+  /** URL of the server, without the bucket and without a slash at its end. */
+  readonly endpoint: string;
+  readonly region: string;
+  readonly credentials: S3Credentials;
+  /** The URL with the endpoint and the region in use, without credentials: it selects the same storage in another environment. */
+  readonly url: string;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Parses `s3://bucket/prefix?endpoint=…&region=…`.
+ *
+ * @param url - URL of the storage. @default endpoint: `AWS_ENDPOINT_URL_S3`, or the one of AWS for the region; region: `AWS_REGION`, or
+ *   `us-east-1`
+ * @param environment - Variables, among them the credentials `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`.
+ * @throws ConfigError `E_CONFIG` for any other URL, for a URL with credentials, and without credentials in the environment.
+ */
+export function parseS3Location(url: string, environment: Environment): S3Location {
+  const parsed = URL.canParse(url) ? new URL(url) : null;
+  if (parsed === null || parsed.protocol !== "s3:" || !BUCKET.test(parsed.hostname) || parsed.port !== "" || parsed.hash !== "")
+    throw locationError(`got '${withoutCredentials(url)}'`);
+  if (parsed.username !== "" || parsed.password !== "")
+    throw locationError("got a URL with credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead");
+  const prefix = parsed.pathname.replace(/^\/|\/$/gu, "");
+  if (prefix !== "" && (!PREFIX.test(prefix) || prefix.split("/").some((part) => /^\.+$/u.test(part))))
+    throw locationError(`got the prefix '${prefix}'. Use letters, digits and the characters ! - _ . * ' ( ) between single slashes`);
+  for (const name of parsed.searchParams.keys())
+    if (name !== "endpoint" && name !== "region") throw locationError(`got the parameter '${name}'`);
+  const region = firstOf(parsed.searchParams.get("region"), environment["AWS_REGION"], environment["AWS_DEFAULT_REGION"]) ?? DEFAULT_REGION;
+  const given = firstOf(parsed.searchParams.get("endpoint"), environment["AWS_ENDPOINT_URL_S3"]);
+  const endpoint = given === undefined ? `https://s3.${region}.amazonaws.com` : requireEndpoint(given);
+  const query = new URLSearchParams({ ...(given === undefined ? {} : { endpoint }), region });
+  return {
+    bucket: parsed.hostname,
+    prefix,
+    endpoint,
+    region,
+    credentials: credentialsOf(environment),
+    url: `s3://${parsed.hostname}${prefix === "" ? "" : `/${prefix}`}?${query}`,
+  };
+}
+
+/** Returns the first value that is set and not empty. */
+function firstOf(...values: readonly (string | null | undefined)[]): string | undefined {
+  return values.find((value) => value !== null && value !== undefined && value !== "") ?? undefined;
+}
+
+function requireEndpoint(text: string): string {
+  const parsed = URL.canParse(text) ? new URL(text) : null;
+  if (parsed !== null && /^https?:$/u.test(parsed.protocol) && parsed.username === "" && parsed.search === "" && parsed.hash === "")
+    return parsed.href.replace(/\/+$/u, "");
+  throw locationError(`got the endpoint '${withoutCredentials(text)}'. Use the URL of the server, such as https://minio.example.org:9000`);
+}
+
+function credentialsOf(environment: Environment): S3Credentials {
+  const [accessKeyId, secretAccessKey, sessionToken] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"].map((name) =>
+    firstOf(environment[name]),
+  );
+  if (accessKeyId !== undefined && secretAccessKey !== undefined) return { accessKeyId, secretAccessKey, sessionToken };
+  throw new ConfigError(
+    `Expected the credentials of the storage in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and for temporary ones in AWS_SESSION_TOKEN; ${accessKeyId === undefined ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY"} is not set`,
+    { param: "storage" },
+  );
+}
+
+function withoutCredentials(url: string): string {
+  return url.replace(/\/\/[^/@]*@/u, "//…@").slice(0, 200);
+}
+
+function locationError(got: string): ConfigError {
+  return new ConfigError(
+    `Expected the storage to be 's3://<bucket>/<prefix>', optionally with '?endpoint=<URL of the server>&region=<name>', ${got}`,
+    { param: "storage" },
+  );
+}

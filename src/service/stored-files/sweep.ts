@@ -1,0 +1,123 @@
+/** Daily comparison of an S3 storage with the database: missing files are logged, and what interruptions left is removed. */
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
+import type { ServiceLimits } from "../common/limits.ts";
+import { repeat } from "../common/repeat.ts";
+import type { DataDirectory } from "../disk/data-directory.ts";
+import { CachedStorage, keyOf } from "../storage/cached.ts";
+import type { Remote, RemoteFile } from "../storage/remote.ts";
+import type { Storage } from "../storage/storage.ts";
+import type { Store } from "../store/tables.ts";
+import { eachStoredFile, isInStorage, type StoredFile } from "./inventory.ts";
+
+/** Milliseconds between two rounds. */
+const ROUND_MS = 24 * 60 * 60_000;
+/** Min age of a file that is removed because no row mentions it: the row of a file that was just stored may not be committed yet. */
+const MIN_AGE_MS = 24 * 60 * 60_000;
+
+/** Parts of the service that {@link keepSweeping} needs. */
+export interface SweepContext<S = Storage> {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly storage: S;
+  readonly limits: Pick<ServiceLimits, "maxQuarantineAgeMs">;
+  readonly logger: ServiceLogger;
+}
+
+/**
+ * Compares an S3 storage with the database, now and every day; see {@link sweep}.
+ *
+ * @returns a function that stops the comparisons and waits for a running one.
+ */
+export function keepSweeping(context: SweepContext): () => Promise<void> {
+  const { storage, logger } = context;
+  if (!(storage instanceof CachedStorage)) return () => Promise.resolve();
+  const ending = new AbortController();
+  const round = () =>
+    sweep({ ...context, storage }, { signal: ending.signal }).then(
+      () => undefined,
+      (error: unknown) => {
+        if (!ending.signal.aborted) logFailure(logger, "The storage could not be compared with the database")(error);
+      },
+    );
+  const stop = repeat(round, ROUND_MS);
+  return () => {
+    ending.abort();
+    return stop();
+  };
+}
+
+/** Result of {@link sweep}. */
+export interface SweepResult {
+  /** Files that the database references and the storage lacks, or has with another size. */
+  readonly missing: readonly StoredFile[];
+  /** Files that were removed, because no row mentioned them. */
+  readonly removed: readonly RemoteFile[];
+}
+
+/**
+ * Compares the list of an S3 storage with the database. Logs each file that is missing. Removes files that no row mentions, and parts of
+ * incomplete uploads, once they are as old as files in the quarantine may become, but at least a day old: they are leftovers of an
+ * interruption, but with an older database they may be the only copy.
+ *
+ * @param options - `nowMs`: time from which ages are counted.
+ */
+export async function sweep(
+  context: SweepContext<CachedStorage>,
+  { nowMs = Date.now(), signal }: { readonly nowMs?: number; readonly signal?: AbortSignal } = {},
+): Promise<SweepResult> {
+  const { store, directory, storage, limits, logger } = context;
+  const { remote } = storage;
+  storage.watch();
+  const found = new Map<string, RemoteFile>();
+  for await (const file of remote.list("", signal)) found.set(keyOf(file), file);
+  const suspects: StoredFile[] = [];
+  let isComplete = true;
+  const onDamagedRow = (error: Error) => {
+    isComplete = false;
+    logger.error("Stored files cannot be verified", { error: error.message });
+  };
+  for await (const file of eachStoredFile(store, directory, onDamagedRow)) {
+    signal?.throwIfAborted();
+    if (!isInStorage(file) || file.digest === null) continue;
+    const key = keyOf({ path: file.path, digest: file.digest });
+    if (found.get(key)?.digest.size_bytes !== file.digest.size_bytes) suspects.push(file);
+    found.delete(key);
+  }
+  const missing = await confirmed(context, suspects, signal);
+  for (const { path, digest, subject } of missing)
+    logger.error("A stored file is missing", { path, subject, expected: digest, storage: remote.url });
+  const { maxQuarantineAgeMs } = limits;
+  // A damaged row may have referenced any file.
+  if (!isComplete || maxQuarantineAgeMs === null) return { missing, removed: [] };
+  const beforeMs = nowMs - Math.max(MIN_AGE_MS, maxQuarantineAgeMs);
+  const removed: RemoteFile[] = [];
+  for (const file of found.values()) {
+    signal?.throwIfAborted();
+    if (file.modifiedMs < beforeMs && (await storage.removeLeftover(file))) removed.push(file);
+  }
+  const uploads = await remote.abandonUploads(beforeMs);
+  if (removed.length + uploads > 0)
+    logger.info("Files that the database does not mention were removed from the storage", { files: removed.length, uploads });
+  return { missing, removed };
+}
+
+/** Returns the files that are missing indeed: a file may have been stored or deleted since the storage was listed. */
+async function confirmed(
+  { store, directory, storage }: SweepContext<CachedStorage>,
+  suspects: readonly StoredFile[],
+  signal: AbortSignal | undefined,
+): Promise<StoredFile[]> {
+  const missing: StoredFile[] = [];
+  for (const file of suspects) if (!(await isStored(storage.remote, file, signal))) missing.push(file);
+  if (missing.length === 0) return [];
+  const later = new Set<string>();
+  for await (const { path } of eachStoredFile(store, directory, () => undefined)) later.add(path);
+  return missing.filter(({ path }) => later.has(path));
+}
+
+async function isStored(remote: Remote, { path, digest }: StoredFile, signal: AbortSignal | undefined): Promise<boolean> {
+  for await (const file of remote.list(path, signal)) {
+    if (file.digest.sha256 === digest?.sha256 && file.digest.size_bytes === digest.size_bytes) return true;
+  }
+  return false;
+}
