@@ -217,12 +217,12 @@ export class NonFiniteError extends WhetstoneError {
   readonly code = "E_NON_FINITE";
 }
 
-/** The native binary of the embedded engine or store cannot be loaded; the message has the command that repairs it. */
+/** The native binary of the embedded engine or store, or an optional package, cannot be loaded; the message has the command that repairs it. */
 export class EngineMissingError extends WhetstoneError {
   readonly code = "E_ENGINE_MISSING";
 }
 
-/** An engine worker died and is being restarted. Always retryable. The service answers 503 with `Retry-After`. */
+/** An engine worker died and is being restarted, or the Postgres database cannot be reached. Always retryable. The service answers 503 with `Retry-After`. */
 export class UnavailableError extends WhetstoneError {
   readonly code = "E_UNAVAILABLE";
 

@@ -12,6 +12,7 @@ interface ServeOptions extends EngineFlags, OutputOptions {
   readonly host: string;
   readonly port: number;
   readonly dataDir?: string;
+  readonly database?: string;
   readonly checkpointBudget?: number;
   readonly minFree?: number;
   readonly retainJobs?: number;
@@ -62,6 +63,10 @@ export function serveCommand(): Command {
       "S3 storage of checkpoints, artifacts and job files, s3://bucket/prefix?endpoint=…&region=… (default: WHETSTONE_STORAGE, or the one of the database; else the data directory)",
     )
     .option("--cache-size <size>", "max size of the local copies of files in an S3 storage, such as 50GB (default: 20GB)", parseSize)
+    .option(
+      "--database <url>",
+      "Postgres database, postgres://user@host:5432/database (default: WHETSTONE_DATABASE, or a SQLite file in the data directory)",
+    )
     .option(
       "--checkpoint-budget <size>",
       "max size of all checkpoints, such as 500MB or 20GB; the service deletes the oldest that are not needed (default: unlimited)",
@@ -151,6 +156,7 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions, onSt
     metrics: options.metrics,
     auditLog: options.auditLog,
     storage: options.storage,
+    database: options.database,
     runs: options.runs.length === 0 ? undefined : options.runs,
     limits: {
       maxCheckpointBytes: options.checkpointBudget ?? null,

@@ -11,6 +11,7 @@ import type { DiskSpace } from "./disk/space.ts";
 import type { Hub } from "./hub/hub.ts";
 import { Changes } from "./jobs/changes.ts";
 import type { JobChats } from "./jobs/job-chat.ts";
+import { JobLeases } from "./jobs/leases.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
 import { JobQueue } from "./jobs/queue.ts";
 import { WarmModels } from "./jobs/warm-models.ts";
@@ -67,6 +68,7 @@ export function createContext(parts: {
     limits,
     logger,
     changes: new Changes(),
+    leases: new JobLeases({ store, leaseMs: limits.jobLeaseMs, logger }),
     files,
     blobs,
     retention,

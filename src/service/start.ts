@@ -4,7 +4,6 @@ import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstre
 import { ConfigError } from "../base/errors.ts";
 import { createApp } from "./app.ts";
 import { BlobStore } from "./artifacts/blob-store.ts";
-import { whyNotNewDatabase } from "./disk/content.ts";
 import { createContext } from "./create-context.ts";
 import {
   defaultDataDirectory,
@@ -17,7 +16,8 @@ import {
 import { checkEngine } from "./models/default-engine.ts";
 import { Reserve } from "./disk/reserve.ts";
 import { lockDataDirectory } from "./store/directory-lock.ts";
-import { onFullDisk, openStoreAnyway } from "./store/full-start.ts";
+import { onFullDisk } from "./store/full-start.ts";
+import { databaseUrl, openDatabase } from "./store/open-database.ts";
 import { DiskSpace } from "./disk/space.ts";
 import { startAgeCleanup } from "./history/ages.ts";
 import { createHub, hubToken, type HubOptions } from "./hub/hub.ts";
@@ -63,6 +63,14 @@ export interface ServiceOptions extends OperationOptions {
    * @default `WHETSTONE_STORAGE`, or the storage that the database records; for a new database the data directory
    */
   readonly storage?: string | undefined;
+  /**
+   * Address of a Postgres database (version 13 or newer) for the service's records, of the form
+   * `postgres://user:password@host:5432/database`. The parameter `schema` names the schema of its tables, which is created if it is
+   * missing. Needs the package `pg`. Files of checkpoints, jobs and artifacts stay in the data directory.
+   *
+   * @default `WHETSTONE_DATABASE`, or the SQLite file `whetstone.db` in the data directory
+   */
+  readonly database?: string | undefined;
   /**
    * API key that clients must send.
    *
@@ -215,7 +223,8 @@ const GRACE_MS = 10_000;
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged, or lacks acknowledged changes because its write-ahead log was
  *   lost.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
- * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.
+ * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary, or for a Postgres database the package `pg`, cannot be loaded.
+ * @throws UnavailableError `E_UNAVAILABLE` if the server of a Postgres database cannot be reached.
  * @throws NoSpaceError `E_NO_SPACE` if the disk is too full to start.
  * @throws UnavailableError `E_UNAVAILABLE` if the storage does not answer.
  * @example
@@ -239,16 +248,16 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const undo: Undo[] = [];
   let safeLogger = logger;
   try {
-    undo.push(await lockDataDirectory(directory));
+    const databaseAddress = databaseUrl(options.database);
+    // Processes on one Postgres database share the data directory.
+    if (databaseAddress === null) undo.push(await lockDataDirectory(directory));
     const limits: ServiceLimits = { ...DEFAULT_LIMITS, ...definedOnly(options.limits) };
     const reserve = new Reserve(directory.reserve);
     const space = new DiskSpace({ root: directory.root, minFreeBytes: limits.minFreeBytes, reserve, logger });
     const unlessFull = onFullDisk(logger);
-    // Checked before anything is written into the directory.
-    const whyNotNew = await whyNotNewDatabase(directory);
     // Aborted when the service closes.
     const ending = new AbortController();
-    const store = await openStoreAnyway(directory.database, { whyNotNew, space, logger, signal: ending.signal });
+    const store = await openDatabase({ url: databaseAddress, directory, space, logger, signal: ending.signal });
     undo.push(() => store.destroy());
     await removeManifest(directory.root);
     undo.push(() => ending.abort());
@@ -323,7 +332,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     runningRequests = () => requests.count;
     limitSilence(server, limits.bodyTimeoutMs);
     const url = await startListening(server, { host, port });
-    undo.push(() => removeServiceFile(directory));
+    undo.push(() => removeServiceFile(directory, url));
     await unlessFull("service.json", () => space.freeing(() => writeServiceFile(directory, url)));
     await space.refill();
     context.jobs.wake();

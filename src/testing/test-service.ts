@@ -20,7 +20,7 @@ export interface TestAnswerInput extends Omit<SampleScriptInput, "prompt"> {
 /** Options of {@link startTestService}: options of the service, and the script of its engine. */
 export interface TestServiceOptions extends Pick<
   ServiceOptions,
-  "host" | "port" | "dataDir" | "storage" | "apiKey" | "runs" | "upstream" | "limits" | "metrics" | "auditLog" | "tls"
+  "host" | "port" | "dataDir" | "database" | "storage" | "apiKey" | "runs" | "upstream" | "limits" | "metrics" | "auditLog" | "tls"
 > {
   /**
    * Returns the text of an answer. A tool call is written as the base model writes it; for the default base model

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import { openConnection } from "../../src/service/store/connection.ts";
-import { openStore } from "../../src/service/store/database.ts";
+import { openStore } from "../../src/service/store/sqlite.ts";
 import { digestDirectory, digestFile } from "../../src/service/disk/digests.ts";
 import { Verifier } from "../../src/service/disk/verifier.ts";
 import { median, printTable, whole } from "./support.ts";

@@ -15,14 +15,14 @@ import { BlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { prepareOrigin, type NewModel, type OriginContext } from "../../src/service/checkpoints/origin.ts";
 import { Holds } from "../../src/base/util/leases.ts";
 import { openDataDirectory } from "../../src/service/disk/data-directory.ts";
-import { openStore } from "../../src/service/store/database.ts";
+import { openTestStore } from "../support/postgres.ts";
 import { createScriptedEngine } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "./support.ts";
 
 /** A model with one trained checkpoint, and a fork of it to ask for. */
 async function forkable() {
   const directory = await openDataDirectory(await temporaryDirectory());
-  const store = await openStore(directory.database);
+  const store = await openTestStore(directory.root);
   onTestFinished(() => store.destroy());
   const engine = createScriptedEngine();
   const [modelId, checkpointId, created_at] = [randomUUID(), randomUUID(), new Date().toISOString()];

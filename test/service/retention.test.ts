@@ -7,7 +7,7 @@ import { FolderStorage } from "../../src/service/storage/folder.ts";
 import { Retention, type RetentionContext } from "../../src/service/checkpoints/retention.ts";
 import { Holds } from "../../src/base/util/leases.ts";
 import { openDataDirectory } from "../../src/service/disk/data-directory.ts";
-import { openStore } from "../../src/service/store/database.ts";
+import { openTestStore } from "../support/postgres.ts";
 import type { Store } from "../../src/service/store/tables.ts";
 import { deferred } from "../../src/base/util/deferred.ts";
 import {
@@ -163,7 +163,7 @@ async function kept(
   options: Pick<RetentionContext["limits"], "maxCheckpointBytes"> & { readonly onForget?: (store: Store) => void },
 ) {
   const directory = await openDataDirectory(await temporaryDirectory());
-  const store = await openStore(directory.database);
+  const store = await openTestStore(directory.root);
   onTestFinished(() => store.destroy());
   const model = { id: randomUUID(), entity: "local", project: "demo", name: "m", base_model: "tiny", lora: null, seed: 0, next_step: 9 };
   await store

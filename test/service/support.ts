@@ -7,6 +7,7 @@ import type { RequestRecord, RunningService } from "../../src/service/index.ts";
 import * as testing from "../../src/testing/index.ts";
 import type { ScriptedEngine, ScriptedEngineOptions, TestLogLine, TestServiceOptions } from "../../src/testing/index.ts";
 import { choice, group } from "../learner/helpers.ts";
+import { testDatabase } from "../support/postgres.ts";
 import { modelFiles, writeModel } from "../tokenizer/fixture.ts";
 
 export { choice, group };
@@ -55,9 +56,11 @@ export async function testBase(contextLength = CONTEXT): Promise<NonNullable<Scr
 
 /** Starts a service that ends with the test. */
 export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
+  const dataDir = options.dataDir ?? (await temporaryDirectory());
   const service = await testing.startTestService({
+    ...testDatabase(dataDir),
     ...options,
-    dataDir: options.dataDir ?? (await temporaryDirectory()),
+    dataDir,
     engine: { ...options.engine, bases: options.engine?.bases ?? (await testBase()) },
   });
   onTestFinished(() => service.close({ graceMs: 0 }));

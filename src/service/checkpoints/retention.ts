@@ -11,6 +11,7 @@ import type { Policies } from "../models/policies.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
 import type { Holds } from "../../base/util/leases.ts";
+import { transact } from "../store/database.ts";
 
 /** Parts of the service that retention needs. */
 export interface RetentionContext {
@@ -95,7 +96,7 @@ function deleteIdle(
   { store, policies, uses }: RetentionContext,
   { id, model_id: modelId, step }: CheckpointRow,
 ): Promise<"deleted" | "needed" | "gone"> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const row = await transaction.selectFrom("checkpoints").select("pinned").where("id", "=", id).executeTakeFirst();
     if (row === undefined) return "gone";
     const newest = await newestStep(transaction, modelId);

@@ -18,6 +18,11 @@ export interface ServiceLimits {
   readonly commitEverySteps: number;
   /** Trainer crashes during one job, without a commit of progress in between, after which the job fails. @default 5 */
   readonly maxJobAttempts: number;
+  /**
+   * Milliseconds after which a job of a process that has died resumes in another process of the same Postgres database. A process that
+   * does not reach the database for this long stops its job. No effect on SQLite. @default 30 000
+   */
+  readonly jobLeaseMs: number;
   /** Max bytes of all checkpoints on disk. Above it, the oldest checkpoints that nothing needs are deleted. @default null, no limit */
   readonly maxCheckpointBytes: number | null;
   /** Milliseconds after its end at which a finished job is deleted with its events and token report. @default null, never */
@@ -47,6 +52,7 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   maxWarmModels: 2,
   commitEverySteps: 50,
   maxJobAttempts: 5,
+  jobLeaseMs: 30_000,
   maxCheckpointBytes: null,
   maxJobAgeMs: null,
   maxArtifactAgeMs: null,

@@ -6,13 +6,24 @@ import { isTemporaryName } from "./files.ts";
 /**
  * Explains why a data directory must not get a new database: the directory holds files that are meaningless without their database.
  *
+ * @param options - `isPostgres`: whether the database is in Postgres, and not a file of the directory. @default false
  * @returns an error message with the possible remedies, or null for a directory without such files.
  */
-export async function whyNotNewDatabase(directory: DataDirectory): Promise<string | null> {
+export async function whyNotNewDatabase(
+  directory: DataDirectory,
+  { isPostgres = false }: { readonly isPostgres?: boolean | undefined } = {},
+): Promise<string | null> {
   const places = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
   const found: string[] = [];
   for (const place of places) if (await hasFiles(place)) found.push(`'${relative(directory.root, place)}'`);
   if (found.length === 0) return null;
+  if (isPostgres) {
+    return (
+      `The data directory '${directory.root}' has files in ${found.join(", ")}, but the database has no tables of a service. Nothing was changed. ` +
+      "Correct the address of the database, restore it from a dump, or use another data directory. " +
+      `To start without these files, move ${found.join(", ")} to another place first`
+    );
+  }
   return (
     `The data directory '${directory.root}' has files in ${found.join(", ")}, but its database whetstone.db is missing or empty. Nothing was changed. ` +
     "Put the database back (whetstone.db with whetstone.db-wal), make another data directory from a backup with `whetstone restore`, or use another data directory. " +

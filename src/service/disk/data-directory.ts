@@ -111,9 +111,10 @@ export async function writeServiceFile(directory: DataDirectory, url: string): P
   await writeDurably(directory.serviceFile, `${JSON.stringify(contents)}\n`);
 }
 
-/** Removes `service.json`, so that clients no longer find the service. */
-export function removeServiceFile(directory: DataDirectory): Promise<void> {
-  return remove(directory.serviceFile);
+/** Removes `service.json`, so that clients no longer find the service, unless the file announces another process on the directory. */
+export async function removeServiceFile(directory: DataDirectory, url: string): Promise<void> {
+  const file = await readServiceFile(directory.serviceFile);
+  if (file === null || file.url === url) await remove(directory.serviceFile);
 }
 
 /** Reads the file with the key; empty if it does not exist. @throws ConfigError `E_CONFIG` if it cannot be read. */

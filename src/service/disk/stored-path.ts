@@ -11,6 +11,9 @@ import { parseDigests, type Digests } from "./digests.ts";
 const ID = /^[\w-]{1,100}$/u;
 const SHA256 = /^[0-9a-f]{64}$/u;
 
+/** End of a path that only one claim of a job uses; empty on a database of one process. */
+const CLAIM = /^(?:-\d{1,10})?$/u;
+
 const REMEDY = "Restore the data directory from a backup, or delete the object";
 
 /** Returns an id that is safe as a file name. @throws DataCorruptedError `E_DATA_CORRUPTED` for any other id. */
@@ -108,8 +111,8 @@ interface StateRow {
 }
 
 /**
- * Returns the path of a checkpoint's files, relative to the data directory and with `/` as the separator. There is one valid path per row:
- * `checkpoints/<model id>/<step>`.
+ * Returns the path of a checkpoint's files, relative to the data directory and with `/` as the separator:
+ * `checkpoints/<model id>/<step>`, or with the number of a claim `checkpoints/<model id>/<step>-<number>`.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for any other path.
  */
@@ -138,7 +141,8 @@ interface ProgressRow {
 }
 
 /**
- * Returns the path of a job's progress, relative to the data directory and with `/` as the separator: `jobs/<id>/progress-<steps>`.
+ * Returns the path of a job's progress, relative to the data directory and with `/` as the separator: `jobs/<id>/progress-<steps>`,
+ * or with the number of a claim `jobs/<id>/progress-<steps>-<number>`.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for any other path.
  */
@@ -163,10 +167,16 @@ function requireCount(value: unknown): number {
   throw new DataCorruptedError(`The database is damaged: expected a number of steps, found ${shown(value)}. ${REMEDY}`);
 }
 
-/** Returns the only valid path of an object's files. @throws DataCorruptedError `E_DATA_CORRUPTED` if its row has another. */
+/**
+ * Returns the path of an object's files. Besides the expected path, it may be followed by the number of the claim that has written it, if
+ * several processes run jobs: `…-<number>`.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` if the row has any other path.
+ */
 function requirePlace(expected: string, found: unknown, subject: string): string {
   // Windows stores its own separator.
-  if (typeof found === "string" && found.replaceAll("\\", "/") === expected) return expected;
+  const path = typeof found === "string" ? found.replaceAll("\\", "/") : "";
+  if (path.startsWith(expected) && CLAIM.test(path.slice(expected.length))) return path;
   throw new DataCorruptedError(
     `The database is damaged: expected the files of ${subject} in '${expected}', found ${shown(found)}. ${REMEDY}`,
   );

@@ -14,6 +14,7 @@ import { getFile, insertFile } from "../store/files.ts";
 import type { FileRow, Store } from "../store/tables.ts";
 import { entityFor } from "../store/visibility.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
+import { transact } from "../store/database.ts";
 
 /** Path of training data in its artifact version; SFT jobs read this file. */
 const DATA_PATH = "train.jsonl";
@@ -104,7 +105,7 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
       sizeBytes,
       expiresAfterSeconds: expiry?.seconds ?? null,
     };
-    return await store.transaction().execute((transaction) => insertFile(transaction, file));
+    return await transact(store, (transaction) => insertFile(transaction, file));
   } finally {
     upload?.blob.release();
     // Keeps the blob if the file was inserted.

@@ -12,6 +12,7 @@ import { getArtifact } from "../store/artifacts.ts";
 import { forgetAnswer } from "../store/idempotency-keys.ts";
 import { getJob, LIVE_STATUSES } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
+import { transact } from "../store/database.ts";
 
 /** Parts of the service that deletions need. */
 export interface DeletionContext extends BlobContext {
@@ -46,7 +47,7 @@ export async function deleteArtifact(context: DeletionContext, id: string): Prom
     await forgetAnswer(transaction, "/v1/preview/artifacts", artifact.id);
     return artifact;
   };
-  const artifact = await context.space.freeing(() => context.store.transaction().execute(change));
+  const artifact = await context.space.freeing(() => transact(context.store, change));
   for (const sha256 of new Set(artifact.files.map((file) => file.sha256))) await removeBlob(context, sha256);
   return { artifact_id: artifact.id, deleted_files: artifact.files.length };
 }
@@ -85,7 +86,7 @@ export async function deleteJob(context: DeletionContext, id: string): Promise<D
     return count;
   };
   for (let count = EVENTS_AT_ONCE; count === EVENTS_AT_ONCE; events += count) {
-    count = await space.freeing(() => store.transaction().execute(deleteSome));
+    count = await space.freeing(() => transact(store, deleteSome));
     await setImmediate();
   }
   const hadReport = await removeTokenReport(storage, job.id);

@@ -1,6 +1,8 @@
 import { ArgumentError, ConflictError } from "../../base/errors.ts";
 import type { ServiceRequest } from "./body.ts";
 import { findAnswer, rememberAnswer, type KeyedRequest } from "../store/idempotency-keys.ts";
+import { UnknownOutcomeError } from "../store/database-errors.ts";
+import { transact } from "../store/database.ts";
 import type { IdempotencyKeyRow, Store } from "../store/tables.ts";
 import { visibilityOf } from "../store/visibility.ts";
 
@@ -8,7 +10,7 @@ import { visibilityOf } from "../store/visibility.ts";
 export interface Creation {
   /**
    * Writes the rows and returns the response body. The body is stored in the same transaction, so that after a crash either both exist or
-   * neither.
+   * neither. May be called again after a conflict with another process, as in `transact`.
    */
   readonly commit: (transaction: Store) => Promise<unknown>;
   /** Runs after the commit. Skipped when a stored response is repeated. */
@@ -50,13 +52,7 @@ export async function create(
   const current = (async () => {
     await previous?.catch(() => undefined);
     const known = await findAnswer(store, request);
-    if (known === undefined) return execute(store, await prepare(), { ...request, digest });
-    if (known.digest !== digest) {
-      throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", {
-        param: "Idempotency-Key",
-      });
-    }
-    return JSON.parse(known.body) as unknown;
+    return known === undefined ? execute(store, await prepare(), { ...request, digest }) : answerOf(known, digest);
   })();
   answers.set(requestKey, current);
   try {
@@ -66,23 +62,39 @@ export async function create(
   }
 }
 
+/** Returns a stored response body. @throws ConflictError `E_CONFLICT` if its request had another body. */
+function answerOf(known: IdempotencyKeyRow, digest: string): unknown {
+  if (known.digest === digest) return JSON.parse(known.body);
+  throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", {
+    param: "Idempotency-Key",
+  });
+}
+
 /** Runs the steps of a creation, and stores the response under `answer`; null stores none. Returns the response body. */
 async function execute(
   store: Store,
   creation: Creation,
   answer: (KeyedRequest & Pick<IdempotencyKeyRow, "digest">) | null,
 ): Promise<unknown> {
-  let body: unknown;
+  let made: { readonly body: unknown } | { readonly known: IdempotencyKeyRow };
   try {
-    body = await store.transaction().execute(async (transaction) => {
-      const made = await creation.commit(transaction);
-      if (answer !== null) await rememberAnswer(transaction, { ...answer, status: 200, body: JSON.stringify(made) });
-      return made;
+    made = await transact(store, async (transaction) => {
+      // Another process may have answered the same request meanwhile.
+      const known = answer === null ? undefined : await findAnswer(transaction, answer);
+      if (known !== undefined) return { known };
+      const body = await creation.commit(transaction);
+      if (answer !== null) await rememberAnswer(transaction, { ...answer, status: 200, body: JSON.stringify(body) });
+      return { body };
     });
   } catch (error) {
-    await creation.undo?.();
+    // A creation that may have been committed needs its files. Otherwise the next start finds that no row mentions them.
+    if (!(error instanceof UnknownOutcomeError)) await creation.undo?.();
     throw error;
   }
+  if ("known" in made) {
+    await creation.undo?.();
+    return answerOf(made.known, answer?.digest ?? "");
+  }
   creation.afterwards?.();
-  return body;
+  return made.body;
 }

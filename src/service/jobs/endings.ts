@@ -3,6 +3,8 @@ import { ConflictError } from "../../base/errors.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
+import { NO_LEASE, requireLease } from "./leases.ts";
+import { transact } from "../store/database.ts";
 
 /** Checks that a job can be cancelled. @throws ConflictError `E_CONFLICT` if it has succeeded or failed. */
 export function requireCancellable(job: JobRow): void {
@@ -13,7 +15,7 @@ export function requireCancellable(job: JobRow): void {
 
 /** Cancels a queued job immediately. For a running job, records the request, so that a crash does not restart the job. */
 export function requestCancel(store: Store, jobId: string): Promise<JobRow> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const job = await getJob(transaction, jobId);
     requireCancellable(job);
     if (job.status === "queued") return cancelNow(transaction, job);
@@ -35,6 +37,8 @@ export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow
     cancel_requested: 1,
     progress_dir: null,
     digests: null,
+    ...NO_LEASE,
+    lease_token: job.lease_token + 1,
   };
   await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
   await appendEvent(transaction, job.id, { key: "cancelled", type: "training_cancelled", data: {} });
@@ -46,9 +50,15 @@ export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow
   return { ...job, ...changed };
 }
 
-/** Ends a running job as cancelled; has no effect on a job that has ended. */
-export function settleCancelled(store: Store, jobId: string): Promise<unknown> {
-  return store.transaction().execute(async (transaction) => {
+/**
+ * Ends a running job as cancelled; has no effect on a job that has ended.
+ *
+ * @param claimed - The job as this process has claimed it; null if no process runs it.
+ * @throws LeaseLostError if another process has claimed the job since.
+ */
+export function settleCancelled(store: Store, jobId: string, claimed: JobRow | null): Promise<unknown> {
+  return transact(store, async (transaction) => {
+    if (claimed !== null) await requireLease(transaction, claimed);
     const job = await getJob(transaction, jobId);
     if (job.status === "running") await cancelNow(transaction, job);
   });
@@ -57,21 +67,28 @@ export function settleCancelled(store: Store, jobId: string): Promise<unknown> {
 /** Returns a running job to the queue with its progress, within a transaction. Ends the job instead if its cancellation was requested. */
 export async function requeueNow(transaction: Store, job: JobRow): Promise<void> {
   if (job.cancel_requested === 1) await cancelNow(transaction, job);
-  else await transaction.updateTable("jobs").set({ status: "queued" }).where("id", "=", job.id).execute();
+  else
+    await transaction
+      .updateTable("jobs")
+      .set({ status: "queued", ...NO_LEASE, lease_token: job.lease_token + 1 })
+      .where("id", "=", job.id)
+      .execute();
 }
 
-/** Ends a job as failed. */
-export function settleFailed(store: Store, jobId: string, error: unknown): Promise<void> {
+/** Ends a claimed job as failed. @throws LeaseLostError if another process has claimed the job since. */
+export function settleFailed(store: Store, job: JobRow, error: unknown): Promise<void> {
   const message = messageOf(error);
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
+    await requireLease(transaction, job);
     const changed = {
       status: "failed" as const,
       error_message: message,
       training_end: new Date().toISOString(),
       progress_dir: null,
       digests: null,
+      ...NO_LEASE,
     };
-    await transaction.updateTable("jobs").set(changed).where("id", "=", jobId).execute();
-    await appendEvent(transaction, jobId, { key: "end", type: "training_failed", data: { error_message: message } });
+    await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+    await appendEvent(transaction, job.id, { key: "end", type: "training_failed", data: { error_message: message } });
   });
 }

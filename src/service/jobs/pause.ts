@@ -4,6 +4,7 @@ import { ConflictError } from "../../base/errors.ts";
 import { appendEvent, getJob, LIVE_STATUSES } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { NewEvent } from "./states.ts";
+import { transact } from "../store/database.ts";
 
 /** Thrown by a trainer after it has committed the progress of a job that is to be paused. Not an error of the job. */
 export class JobPaused extends Error {
@@ -34,7 +35,7 @@ function requireLive(job: JobRow, verb: string): void {
 
 /** Marks a job as paused. The note of a running job follows when it has stopped. @throws ConflictError `E_CONFLICT` for a job that is over. */
 export function requestPause(store: Store, jobId: string): Promise<JobRow> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const job = await getJob(transaction, jobId);
     requireLive(job, "paused");
     if (job.is_paused === 1) return job;
@@ -46,7 +47,7 @@ export function requestPause(store: Store, jobId: string): Promise<JobRow> {
 
 /** Removes the mark of a paused job. @throws ConflictError `E_CONFLICT` for a job that is over. */
 export function requestResume(store: Store, jobId: string): Promise<JobRow> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const job = await getJob(transaction, jobId);
     requireLive(job, "resumed");
     if (job.is_paused === 0) return job;

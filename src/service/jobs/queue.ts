@@ -1,51 +1,30 @@
 import { traceOf, logFailure } from "../common/logger.ts";
 import { EngineError, UnavailableError } from "../../base/errors.ts";
-import { delay } from "../../base/util/delay.ts";
 import type { JobObserver } from "../observability/observer.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
-import { appendEvent, getJob, nextLiveJob } from "../store/jobs.ts";
+import { appendEvent, getJob } from "../store/jobs.ts";
+import { DatabaseUnavailableError } from "../store/database-errors.ts";
 import type { JobRow } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
 import type { NewEvent } from "./states.ts";
 import { removeJobFiles } from "../training-data/job-files.ts";
 import { requestCancel, requeueNow, requireCancellable, settleCancelled, settleFailed } from "./endings.ts";
 import { observeRun, reportEnd } from "./observed.ts";
+import { LeaseLostError, requireLease } from "./leases.ts";
 import { JobPaused, noteOf, requestPause, requestResume } from "./pause.ts";
 import { StorageError } from "../storage/errors.ts";
 import { runJob, type RunContext } from "./run-job.ts";
+import { abortCancelled, keepLease, settledWithin, STOP_PATIENCE_MS, type RunningJob } from "./running-job.ts";
+import { TrainerDeaths } from "./trainer-deaths.ts";
 import { messageOf } from "../../base/util/values.ts";
+import { transact } from "../store/database.ts";
 
-/** Max milliseconds that a request to cancel or pause waits for a running job to stop. */
-const STOP_PATIENCE_MS = 20_000;
 /** Milliseconds until the queue retries jobs after a failure to record their end. */
 const RETRY_MS = 60_000;
-
-/** Job that the queue runs now. */
-interface RunningJob {
-  readonly jobId: string;
-  readonly controller: AbortController;
-  /** Resolves when the job has stopped and its end is recorded. */
-  readonly settled: Promise<void>;
-  /** Whether the job ends as cancelled, rather than resuming at the next start. */
-  isCancelled: boolean;
-  /** Whether the job stops after its current step. */
-  isPausing: boolean;
-}
-
-/** Counter of trainer crashes during a job. Only the current job is tracked, because jobs run one at a time. */
-class TrainerDeaths {
-  #jobId = "";
-  #committedSteps = 0;
-  #count = 0;
-
-  /** Counts a crash during `job`. Returns the crashes since the job last committed progress in this process. */
-  record({ id, committed_steps: committedSteps }: JobRow): number {
-    if (id !== this.#jobId || committedSteps !== this.#committedSteps) this.#count = 0;
-    this.#jobId = id;
-    this.#committedSteps = committedSteps;
-    return ++this.#count;
-  }
-}
+/** Milliseconds until the queue retries after a failure of the connection to the database. */
+const RECONNECT_MS = 2000;
+/** Milliseconds between looks for changes that other processes of the same database have made. */
+const POLL_MS = 1000;
 
 /** Job queue. Jobs run one at a time, in order of creation. */
 export class JobQueue {
@@ -59,6 +38,10 @@ export class JobQueue {
   /** Whether {@link wake} was called since the loop last looked for jobs. */
   #isWoken = false;
   #isClosed = false;
+  /** Timer of {@link POLL_MS}; null before the first {@link wake}, and on a database of this process alone. */
+  #poll: NodeJS.Timeout | null = null;
+  /** Time before which the queue does not look for changes of other processes. */
+  #quietUntilMs = 0;
 
   constructor(context: RunContext) {
     this.#context = context;
@@ -75,17 +58,25 @@ export class JobQueue {
 
   /** Starts processing queued jobs. Call it at start and after each accepted job. */
   wake(): void {
+    if (this.#context.leases.isShared && !this.#isClosed) this.#poll ??= setInterval(() => this.#lookForChanges(), POLL_MS).unref();
     this.#isWoken = true;
     // At most one loop runs: a wake during its final check makes the loop check again.
     this.#loop ??= this.#work()
       .catch((error: unknown) => {
-        this.#context.logger.error("The job queue stopped; it starts again in a minute", { error: traceOf(error) });
-        this.#wakeLater();
+        const ms = error instanceof DatabaseUnavailableError ? RECONNECT_MS : RETRY_MS;
+        this.#context.logger.error(`The job queue stopped; it starts again in ${ms / 1000} s`, { error: traceOf(error) });
+        this.#wakeLater(ms);
       })
       .finally(() => {
         this.#loop = null;
         if (this.#isWoken && !this.#isClosed) this.wake();
       });
+  }
+
+  /** Notifies waiting requests of possible changes by other processes, and looks for jobs that this process may run. */
+  #lookForChanges(): void {
+    this.changes.notify();
+    if (this.#loop === null && performance.now() >= this.#quietUntilMs) this.wake();
   }
 
   /**
@@ -103,13 +94,15 @@ export class JobQueue {
     }
     const current = this.#running;
     if (current?.jobId === job.id) {
-      current.isCancelled = true;
-      current.controller.abort(new DOMException("The training job was cancelled", "AbortError"));
+      abortCancelled(current);
       this.#pause?.abort();
       await settledWithin(current);
+    } else if (await this.#context.leases.isHeldElsewhere(this.#context.store, job)) {
+      // The process that runs the job reads the request when it renews the lease.
+      await this.#stoppedElsewhere(job.id);
     } else {
       // The job is not running: it has just ended, waits for disk space, or its end could not be recorded.
-      await this.#context.space.freeing(() => settleCancelled(this.#context.store, job.id));
+      await this.#context.space.freeing(() => settleCancelled(this.#context.store, job.id, null));
       await this.#cleanUp(job.id);
       this.#pause?.abort();
       this.changes.notify();
@@ -132,9 +125,11 @@ export class JobQueue {
     if (current?.jobId === job.id) {
       current.isPausing = true;
       await settledWithin(current);
+    } else if (await this.#context.leases.isHeldElsewhere(this.#context.store, job)) {
+      await this.#stoppedElsewhere(job.id);
     } else if (job.status === "running") {
       // The job waits for disk space.
-      await this.#context.space.freeing(() => this.#requeue(job.id, noteOf(new JobPaused(job.committed_steps))));
+      await this.#context.space.freeing(() => this.#requeue(job.id, null, noteOf(new JobPaused(job.committed_steps))));
       this.#pause?.abort();
     }
     this.changes.notify();
@@ -164,6 +159,7 @@ export class JobQueue {
   /** Aborts the running job, which resumes at the next start, and stops the queue. */
   async close(): Promise<void> {
     this.#isClosed = true;
+    if (this.#poll !== null) clearInterval(this.#poll);
     this.changes.notify();
     this.#running?.controller.abort(new DOMException("The service is stopping", "AbortError"));
     this.#pause?.abort();
@@ -178,11 +174,17 @@ export class JobQueue {
       const stuck = new Set<string>();
       let shortages = 0;
       for (;;) {
-        if ((await nextLiveJob(this.#context.store, stuck)) !== undefined) await this.#waitForSpace(shortages);
-        const job = await nextLiveJob(this.#context.store, stuck);
+        if ((await this.#context.leases.next(stuck)) !== undefined) await this.#waitForSpace(shortages);
+        const job = await this.#context.leases.next(stuck);
         if (job === undefined || this.#isClosed) break;
         const observed = await observeRun(this.#context, job);
         const isOver = await this.#runOne(job, observed).catch((error: unknown) => {
+          // The job resumes from its last committed step once the database can be reached.
+          if (error instanceof DatabaseUnavailableError) throw error;
+          if (error instanceof LeaseLostError) {
+            this.#context.logger.warn("A training job continues in another process, or has ended there", { job: job.id });
+            return true;
+          }
           stuck.add(job.id);
           this.#context.logger.error("The end of a training job could not be recorded", { job: job.id, error: traceOf(error) });
           return true;
@@ -190,7 +192,7 @@ export class JobQueue {
         if (observed !== null) await reportEnd(this.#context, job, observed);
         shortages = isOver ? 0 : shortages + 1;
       }
-      if (stuck.size > 0) this.#wakeLater();
+      if (stuck.size > 0) this.#wakeLater(RETRY_MS);
     }
   }
 
@@ -199,18 +201,29 @@ export class JobQueue {
     const controller = new AbortController();
     let settle: () => void = () => undefined;
     const settled = new Promise<void>((resolve) => (settle = resolve));
-    const running: RunningJob = { jobId: job.id, controller, isCancelled: false, isPausing: false, settled };
+    const running: RunningJob = { jobId: job.id, controller, isCancelled: false, isPausing: false, claimed: null, isLost: false, settled };
     // The cancellation was requested earlier, but a full disk or a shutdown prevented recording it.
     if (job.cancel_requested === 1) running.isCancelled = true;
     this.#running = running;
+    let stopRenewing: () => void = () => undefined;
     try {
       if (running.isCancelled) throw new DOMException("The training job was cancelled", "AbortError");
-      await runJob(this.#context, job, { signal: controller.signal, isPausing: () => running.isPausing, observed });
+      await runJob(this.#context, job, {
+        onClaimed: (claimed) => (stopRenewing = keepLease(this.#context.leases, running, claimed)),
+        signal: controller.signal,
+        isPausing: () => running.isPausing,
+        observed,
+      });
     } catch (error) {
+      if (running.isLost) throw new LeaseLostError(job.id);
       // A shutdown leaves the row at `running`; the next start resumes the job.
-      if (this.#isClosed && !running.isCancelled) return true;
-      if (running.isCancelled) await this.#end(running, () => settleCancelled(this.#context.store, job.id));
-      else if (error instanceof JobPaused) await this.#record(running, () => this.#requeue(job.id, noteOf(error)));
+      if (this.#isClosed && !running.isCancelled) {
+        if (running.claimed !== null) await this.#context.leases.release(running.claimed);
+        return true;
+      }
+      if (error instanceof DatabaseUnavailableError || error instanceof LeaseLostError) throw error;
+      if (running.isCancelled) await this.#end(running, () => settleCancelled(this.#context.store, job.id, running.claimed));
+      else if (error instanceof JobPaused) await this.#record(running, () => this.#requeue(job.id, running.claimed, noteOf(error)));
       else if (isNoSpace(error) || error instanceof StorageError) {
         const what = isNoSpace(error) ? "ran out of disk space" : "cannot reach the storage of its files";
         this.#context.logger.warn(`A training job ${what}; it waits and resumes from its last committed step`, {
@@ -221,6 +234,7 @@ export class JobQueue {
       } else if (error instanceof UnavailableError) await this.#resumeOrFail(running, error);
       else await this.#fail(running, error);
     } finally {
+      stopRenewing();
       this.#running = null;
       settle();
       this.changes.notify();
@@ -228,12 +242,22 @@ export class JobQueue {
     return true;
   }
 
+  /** Waits up to 20 s until a job that another process runs has stopped. */
+  async #stoppedElsewhere(jobId: string): Promise<void> {
+    const endsAtMs = performance.now() + STOP_PATIENCE_MS;
+    while ((await getJob(this.#context.store, jobId)).status === "running" && performance.now() < endsAtMs && !this.#isClosed) {
+      await this.changes.wait(this.changes.revision, { timeoutMs: POLL_MS });
+    }
+  }
+
   /** Records the end of a job. Waits for disk space if there is not even enough for the record. */
   async #record(running: RunningJob, settle: () => Promise<unknown>): Promise<void> {
     for (let shortages = 1; ; shortages++) {
       try {
         // The job may have been cancelled during the wait.
-        await this.#context.space.freeing(() => (running.isCancelled ? settleCancelled(this.#context.store, running.jobId) : settle()));
+        await this.#context.space.freeing(() =>
+          running.isCancelled ? settleCancelled(this.#context.store, running.jobId, running.claimed) : settle(),
+        );
         return;
       } catch (error) {
         if (!isNoSpace(error) || this.#isClosed) throw error;
@@ -256,14 +280,16 @@ export class JobQueue {
     this.#pause = null;
   }
 
-  /** Wakes the queue in a minute. */
-  #wakeLater(): void {
-    setTimeout(() => this.wake(), RETRY_MS).unref();
+  /** Wakes the queue after a pause. */
+  #wakeLater(ms: number): void {
+    this.#quietUntilMs = performance.now() + ms;
+    setTimeout(() => this.wake(), ms).unref();
   }
 
   async #fail(running: RunningJob, error: unknown): Promise<void> {
     this.#context.logger.error("A training job failed", { job: running.jobId, error: traceOf(error) });
-    await this.#end(running, () => settleFailed(this.#context.store, running.jobId, error));
+    const claimed = running.claimed ?? (await getJob(this.#context.store, running.jobId));
+    await this.#end(running, () => settleFailed(this.#context.store, claimed, error));
   }
 
   /** Requeues a job after a trainer crash. The job resumes from its last committed step, unless it has reached `maxJobAttempts`. */
@@ -279,12 +305,13 @@ export class JobQueue {
       job: jobId,
       deaths: count,
     });
-    await this.#record(running, () => this.#requeue(jobId));
+    await this.#record(running, () => this.#requeue(jobId, running.claimed));
   }
 
   /** Returns a running job to the queue, with an event. */
-  #requeue(jobId: string, event?: NewEvent): Promise<void> {
-    return this.#context.store.transaction().execute(async (transaction) => {
+  #requeue(jobId: string, claimed: JobRow | null, event?: NewEvent): Promise<void> {
+    return transact(this.#context.store, async (transaction) => {
+      if (claimed !== null) await requireLease(transaction, claimed);
       await requeueNow(transaction, await getJob(transaction, jobId));
       if (event !== undefined) await appendEvent(transaction, jobId, event);
     });
@@ -296,11 +323,4 @@ export class JobQueue {
     data.forget(jobId);
     await removeJobFiles(storage, jobId).catch(logFailure(logger, "A training job's files could not be removed", { job: jobId }));
   }
-}
-
-/** Waits up to 20 s until a running job has stopped. */
-async function settledWithin({ settled }: RunningJob): Promise<void> {
-  const patience = new AbortController();
-  await Promise.race([settled, delay(STOP_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
-  patience.abort();
 }

@@ -1,5 +1,5 @@
 /** Clean-up of a data directory after an interruption. */
-import { readdir } from "node:fs/promises";
+import { lstat, readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { BlobStore } from "../artifacts/blob-store.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
@@ -12,6 +12,7 @@ import { removeDeadStaging } from "../stored-files/staging.ts";
 import { findStoredState } from "../disk/stored-path.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
 import { requeueNow } from "./endings.ts";
+import { isShared, transact } from "../store/database.ts";
 
 /** Parts of the service that {@link recover} needs, and the quarantine of this start. */
 interface Sweep {
@@ -19,6 +20,17 @@ interface Sweep {
   readonly directory: DataDirectory;
   readonly quarantine: Quarantine;
   readonly logger: ServiceLogger;
+  /** Whether nobody can be writing the file or directory at a path. */
+  readonly isSettled: (path: string) => Promise<boolean>;
+}
+
+/** Milliseconds since its last change after which a file without a row is not part of work that another process does. */
+const PEER_WORK_MS = 60 * 60 * 1000;
+
+/** Whether a path was not changed for {@link PEER_WORK_MS}. */
+async function isOld(path: string): Promise<boolean> {
+  const info = await lstat(path).catch(() => null);
+  return info !== null && Date.now() - info.mtimeMs > PEER_WORK_MS;
 }
 
 /**
@@ -27,19 +39,26 @@ interface Sweep {
  * Deletes only files that are certainly unused: files with a temporary name, files of jobs that ended according to their row, and optimizer
  * states that were dropped according to their row. A file that no row mentions is moved to the quarantine instead: after a crash the file
  * is a leftover, but with an older or wrong database it may be the only copy.
+ *
+ * On a database that other processes use, interrupted jobs return when their leases expire, and files without a row are left alone for an
+ * hour after their last change, because another process may be about to insert the row.
  */
-export async function recover({ blobs, ...context }: Omit<Sweep, "quarantine"> & { readonly blobs: BlobStore }): Promise<void> {
+export async function recover({
+  blobs,
+  ...context
+}: Omit<Sweep, "quarantine" | "isSettled"> & { readonly blobs: BlobStore }): Promise<void> {
   const { store, directory, logger } = context;
-  const requeued = await requeueJobs(store);
+  const hasPeers = isShared(store);
+  const requeued = hasPeers ? 0 : await requeueJobs(store);
   const quarantine = new Quarantine(directory, logger);
-  const sweep: Sweep = { ...context, quarantine };
+  const sweep: Sweep = { ...context, quarantine, isSettled: hasPeers ? isOld : () => Promise.resolve(true) };
   await quarantineLinks(sweep);
   const inUse = await removeDeadStaging(directory);
   const removed =
-    (await removeTemporary(directory)) +
+    (await removeTemporary(sweep)) +
     (await sweepJobs(sweep)) +
     (await sweepCheckpoints(sweep)) +
-    (await removeEntries(directory.temporary, (name) => !inUse.has(name)));
+    (await removeEntries(directory.temporary, (name) => !inUse.has(name), sweep.isSettled));
   await sweepTokens(sweep);
   await sweepBlobs(sweep, blobs);
   quarantine.report();
@@ -48,7 +67,7 @@ export async function recover({ blobs, ...context }: Omit<Sweep, "quarantine"> &
 
 /** Returns interrupted jobs to the queue. Returns their number. */
 function requeueJobs(store: Store): Promise<number> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const interrupted = await transaction.selectFrom("jobs").selectAll().where("status", "=", "running").orderBy("seq").execute();
     for (const job of interrupted) await requeueNow(transaction, job);
     return interrupted.length;
@@ -61,14 +80,18 @@ async function entriesOf(path: string): Promise<string[]> {
 }
 
 /**
- * Removes the entries of a directory that `isUseless` accepts by name.
+ * Removes the entries of a directory that `isUseless` accepts by name, and `isSettled` by path.
  *
  * @returns the number of removed entries.
  */
-async function removeEntries(path: string, isUseless: (name: string) => boolean): Promise<number> {
-  const names = (await entriesOf(path)).filter(isUseless);
-  for (const name of names) await remove(join(path, name));
-  return names.length;
+async function removeEntries(path: string, isUseless: (name: string) => boolean, isSettled: Sweep["isSettled"]): Promise<number> {
+  let count = 0;
+  for (const name of (await entriesOf(path)).filter(isUseless)) {
+    if (!(await isSettled(join(path, name)))) continue;
+    await remove(join(path, name));
+    count++;
+  }
+  return count;
 }
 
 /** Moves symbolic links in place of the directories of models and jobs to the quarantine. The service creates no links. */
@@ -86,18 +109,18 @@ async function quarantineLinks({ directory, quarantine }: Sweep): Promise<void> 
 }
 
 /** Removes incomplete files in every directory in which the service writes under a temporary name first. @returns their number. */
-async function removeTemporary(directory: DataDirectory): Promise<number> {
+async function removeTemporary({ directory, isSettled }: Sweep): Promise<number> {
   const parents = [directory.root, directory.tokens];
   for (const parent of [directory.jobs, directory.checkpoints]) {
     parents.push(parent, ...(await entriesOf(parent)).map((name) => join(parent, name)));
   }
   let removed = 0;
-  for (const parent of parents) removed += await removeEntries(parent, isTemporaryName);
+  for (const parent of parents) removed += await removeEntries(parent, isTemporaryName, isSettled);
   return removed;
 }
 
 /** Removes the files of finished jobs and superseded progress. Quarantines unknown jobs and progress that no row mentions. */
-async function sweepJobs({ store, directory, quarantine }: Sweep): Promise<number> {
+async function sweepJobs({ store, directory, quarantine, isSettled }: Sweep): Promise<number> {
   const rows = await store.selectFrom("jobs").select(["id", "status", "progress_dir", "committed_steps"]).execute();
   const jobs = new Map(rows.map((job) => [job.id, job]));
   const live: readonly string[] = LIVE_STATUSES;
@@ -106,18 +129,18 @@ async function sweepJobs({ store, directory, quarantine }: Sweep): Promise<numbe
     const path = join(directory.jobs, id);
     const job = jobs.get(id);
     if (job === undefined) {
-      await quarantine.add(path);
+      if (await isSettled(path)) await quarantine.add(path);
     } else if (!live.includes(job.status)) {
       await remove(path);
       removed++;
     } else {
       const kept = job.progress_dir === null ? null : basename(job.progress_dir);
       for (const name of await entriesOf(path)) {
-        const [, steps] = /^progress-(\d+)$/u.exec(name) ?? [];
-        if (steps === undefined || name === kept) continue;
+        const [, steps] = /^progress-(\d+)(?:-\d+)?$/u.exec(name) ?? [];
+        if (steps === undefined || name === kept || !(await isSettled(join(path, name)))) continue;
         // Progress up to the committed steps is superseded.
         if (Number(steps) > job.committed_steps) await quarantine.add(join(path, name));
-        else removed += await removeEntries(path, (other) => other === name);
+        else removed += await removeEntries(path, (other) => other === name, isSettled);
       }
     }
   }
@@ -129,7 +152,7 @@ async function sweepJobs({ store, directory, quarantine }: Sweep): Promise<numbe
  *
  * @returns the number of removed files.
  */
-async function sweepCheckpoints({ store, directory, quarantine, logger }: Sweep): Promise<number> {
+async function sweepCheckpoints({ store, directory, quarantine, logger, isSettled }: Sweep): Promise<number> {
   const rows = await store
     .selectFrom("checkpoints")
     .select(["id", "model_id", "step", "state_dir", "optimizer_kind"])
@@ -144,26 +167,29 @@ async function sweepCheckpoints({ store, directory, quarantine, logger }: Sweep)
   const models = new Set((await store.selectFrom("models").select("id").execute()).map((row) => row.id));
   for (const id of await entriesOf(directory.checkpoints)) {
     const path = join(directory.checkpoints, id);
-    if (!models.has(id)) await quarantine.add(path);
-    else for (const name of await entriesOf(path)) if (!kept.has(join(path, name))) await quarantine.add(join(path, name));
+    const lost = models.has(id) ? (await entriesOf(path)).map((name) => join(path, name)).filter((each) => !kept.has(each)) : [path];
+    for (const each of lost) if (await isSettled(each)) await quarantine.add(each);
   }
   let removed = 0;
   for (const [path, kind] of kept) {
-    if (kind === null) removed += await removeEntries(path, (name) => name === OPTIMIZER_FILE);
+    if (kind === null) removed += await removeEntries(path, (name) => name === OPTIMIZER_FILE, isSettled);
   }
   return removed;
 }
 
 /** Quarantines token reports of unknown jobs. */
-async function sweepTokens({ store, directory, quarantine }: Sweep): Promise<void> {
+async function sweepTokens({ store, directory, quarantine, isSettled }: Sweep): Promise<void> {
   const jobs = new Set((await store.selectFrom("jobs").select("id").execute()).map(({ id }) => `${id}.json`));
-  for (const name of await entriesOf(directory.tokens)) if (!jobs.has(name)) await quarantine.add(join(directory.tokens, name));
+  for (const name of await entriesOf(directory.tokens)) {
+    const path = join(directory.tokens, name);
+    if (!jobs.has(name) && (await isSettled(path))) await quarantine.add(path);
+  }
 }
 
 /** Quarantines blobs that no artifact file and no outcome of a rollout references. */
-async function sweepBlobs({ store, quarantine }: Sweep, blobs: BlobStore): Promise<void> {
+async function sweepBlobs({ store, quarantine, isSettled }: Sweep, blobs: BlobStore): Promise<void> {
   const rows = await store.selectFrom("artifact_files").select("sha256").distinct().execute();
   const outcomes = await store.selectFrom("rollout_tasks").select("outcome_sha256").distinct().execute();
   const referenced = new Set<string | null>([...rows.map(({ sha256 }) => sha256), ...outcomes.map(({ outcome_sha256: sha256 }) => sha256)]);
-  for (const { name, path } of await blobs.list()) if (!referenced.has(name)) await quarantine.add(path);
+  for (const { name, path } of await blobs.list()) if (!referenced.has(name) && (await isSettled(path))) await quarantine.add(path);
 }

@@ -17,6 +17,7 @@ import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
 import type { JobChats } from "./job-chat.ts";
 import { reportStep } from "./observed.ts";
+import { requireLease, type JobLeases } from "./leases.ts";
 import { runPreferenceSteps } from "./preference.ts";
 import { runReinforcementSteps } from "./reinforcement.ts";
 import { runRlStep } from "./rl.ts";
@@ -26,12 +27,14 @@ import type { AddedCheckpoint, CommitContext, NewEvent, Trained } from "./states
 import type { DataWork } from "../training-data/data-work.ts";
 import type { GraderWork } from "../grading/grader-work.ts";
 import type { WarmModels } from "./warm-models.ts";
+import { transact } from "../store/database.ts";
 
 /** Parts of the service that a job needs. */
 export interface RunContext extends CommitContext {
   readonly policies: Policies;
   readonly warm: WarmModels;
   readonly changes: Changes;
+  readonly leases: JobLeases;
   readonly data: DataWork;
   readonly graders: GraderWork;
   readonly limits: ServiceLimits;
@@ -70,6 +73,8 @@ export interface JobScope {
 
 /** Controls of a running job. */
 export interface RunControls {
+  /** Called with the job once this process has claimed it. */
+  readonly onClaimed: (job: JobRow) => void;
   readonly signal: AbortSignal;
   readonly isPausing: () => boolean;
   /** Observer of the run; null for none. */
@@ -89,10 +94,11 @@ const TRAINERS: Readonly<Record<JobRow["type"], (scope: JobScope) => Promise<Tra
  *
  * @throws the error of the job, the signal's reason, or a {@link JobPaused}.
  */
-export async function runJob(context: RunContext, queued: JobRow, { signal, isPausing, observed }: RunControls): Promise<void> {
+export async function runJob(context: RunContext, queued: JobRow, { onClaimed, signal, isPausing, observed }: RunControls): Promise<void> {
   const { store, engine, warm, policies, changes } = context;
   const job = await claim(context, queued);
   if (job === null) return;
+  onClaimed(job);
   const model = await getModel(store, job.model_id);
   const base = await engine.describeBase(model.base_model);
   const checkpoint = await startingPoint(store, model.id);
@@ -130,22 +136,21 @@ function trainerOf(job: JobRow): (scope: JobScope) => Promise<Trained> {
   return isReinforcement(job) ? runReinforcementSteps : TRAINERS[job.type];
 }
 
-/** Marks a job as running. Returns null if the job was cancelled or paused meanwhile. A job that is already `running` was interrupted. */
-function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow | null> {
-  return store
-    .transaction()
-    .execute(async (transaction) => {
-      const job = await getJob(transaction, queued.id);
-      if ((job.status !== "queued" && job.status !== "running") || job.is_paused === 1) return null;
-      const changed = {
-        status: "running" as const,
-        attempts: job.attempts + 1,
-        training_start: job.training_start ?? new Date().toISOString(),
-      };
-      await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
-      return { ...job, ...changed };
-    })
-    .finally(() => changes.notify());
+/** Marks a job as running. Returns null if the job was cancelled, paused or claimed by another process meanwhile. A job that is already `running` was interrupted. */
+function claim({ store, leases, changes }: RunContext, queued: JobRow): Promise<JobRow | null> {
+  return transact(store, async (transaction) => {
+    const job = await getJob(transaction, queued.id);
+    if ((job.status !== "queued" && job.status !== "running") || job.is_paused === 1) return null;
+    if (await leases.isHeldElsewhere(transaction, job)) return null;
+    const changed = {
+      ...(await leases.claimed(transaction, job)),
+      status: "running" as const,
+      attempts: job.attempts + 1,
+      training_start: job.training_start ?? new Date().toISOString(),
+    };
+    await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+    return { ...job, ...changed };
+  }).finally(() => changes.notify());
 }
 
 /** Returns the context of a running job. `commitProgress` and `recordFile` keep the row that the next commit builds on. */
@@ -162,7 +167,10 @@ function scopeOf(
     ...given,
     async emit(event) {
       reportStep(observed, event);
-      await context.store.transaction().execute((transaction) => appendEvent(transaction, job.id, event));
+      await transact(context.store, async (transaction) => {
+        await requireLease(transaction, job);
+        await appendEvent(transaction, job.id, event);
+      });
       context.changes.notify();
     },
     async commitProgress(steps) {

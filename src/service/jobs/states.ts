@@ -23,6 +23,9 @@ import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
 import type { Digests, FileDigest } from "../disk/digests.ts";
 import type { CheckpointAliasRow, CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
+import { isShared, transact } from "../store/database.ts";
+import { UnknownOutcomeError } from "../store/database-errors.ts";
+import { NO_LEASE, requireLease } from "./leases.ts";
 
 /** Parts of the service needed to commit a checkpoint or progress. */
 export interface CommitContext extends SaveContext {
@@ -85,7 +88,8 @@ export async function commitProgress(
   { handle, steps, signal }: { readonly handle: ModelHandle; readonly steps: number; readonly signal: AbortSignal },
 ): Promise<JobRow> {
   const { store, directory, storage } = context;
-  const path = join(jobDirectory(directory, job.id), `progress-${steps}`);
+  const name = `progress-${steps}${suffixOf(store, job)}`;
+  const path = join(jobDirectory(directory, job.id), name);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.jobs);
   const saved = await saveDurably(context, handle, path, signal);
@@ -93,9 +97,12 @@ export async function commitProgress(
   const progressDir = relative(directory.root, path);
   const changed = { committed_steps: steps, progress_dir: progressDir, digests, attempts: 1 };
   try {
-    await store.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+    await transact(store, async (transaction) => {
+      await requireLease(transaction, job);
+      await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+    });
   } catch (error) {
-    await storage.remove(`${storedJob(job.id)}/progress-${steps}`);
+    if (!(error instanceof UnknownOutcomeError)) await storage.remove(`${storedJob(job.id)}/${name}`);
     throw error;
   }
   if (job.progress_dir !== null && job.progress_dir !== progressDir) await storage.remove(storedProgress(job));
@@ -115,8 +122,19 @@ export async function recordJobFile(
 ): Promise<JobRow> {
   await storage.keep({ [storedPath]: digest });
   const digests = JSON.stringify({ ...digestsOfJob(job), [storedPath]: digest });
-  await store.updateTable("jobs").set({ digests }).where("id", "=", job.id).execute();
+  await transact(store, async (transaction) => {
+    await requireLease(transaction, job);
+    await transaction.updateTable("jobs").set({ digests }).where("id", "=", job.id).execute();
+  });
   return { ...job, digests };
+}
+
+/**
+ * Returns the end of the names of the job's states. A process that has lost the lease may still write files, which must not take the place
+ * of those of the process that has it.
+ */
+function suffixOf(store: Store, { lease_token: token }: JobRow): string {
+  return isShared(store) ? `-${token}` : "";
 }
 
 /** Returns the digests of a job's files that are not part of its progress. */
@@ -144,7 +162,7 @@ export async function commitCheckpoint(context: CommitContext, job: JobRow, trai
       const kept = digests === undefined ? null : JSON.stringify(digests);
       await transaction
         .updateTable("jobs")
-        .set({ status: "succeeded", step, training_end: now, progress_dir: null, digests: kept })
+        .set({ status: "succeeded", step, training_end: now, progress_dir: null, digests: kept, ...NO_LEASE })
         .where("id", "=", job.id)
         .execute();
     });
@@ -193,7 +211,8 @@ async function commitSaved(
   const row = await saveCheckpoint(context, job, trained);
   let outdated: OldOptimizer[];
   try {
-    outdated = await store.transaction().execute(async (transaction) => {
+    outdated = await transact(store, async (transaction) => {
+      await requireLease(transaction, job);
       const { status } = await getJob(transaction, job.id);
       if (status !== "running") throw new InternalError(`Training job '${job.id}' is ${status} and cannot make a checkpoint now`);
       const dropped = await insertNewest(transaction, row);
@@ -201,7 +220,7 @@ async function commitSaved(
       return dropped;
     });
   } catch (error) {
-    await storage.remove(storedState(row));
+    if (!(error instanceof UnknownOutcomeError)) await storage.remove(storedState(row));
     throw error;
   }
   // After the commit no error may fail the job. Leftover files are removed at the next start.
@@ -221,7 +240,7 @@ async function saveCheckpoint(
   const { store, directory } = context;
   const model = await getModel(store, job.model_id);
   const { next_step: step } = model;
-  const path = join(modelDirectory(directory, job.model_id), String(step));
+  const path = join(modelDirectory(directory, job.model_id), `${step}${suffixOf(store, job)}`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.checkpoints);
   const saved = await saveDurably(context, handle, path, signal);

@@ -1,4 +1,5 @@
 /** Leases of rollout tasks: long polling for pending tasks, and the end of expired leases. */
+import { transact } from "../store/database.ts";
 import { randomUUID } from "node:crypto";
 import { ConflictError } from "../../base/errors.ts";
 import type {
@@ -90,7 +91,7 @@ export class RolloutLeases {
       token: randomUUID(),
       until: untilOf(seconds),
     };
-    const { tasks, plans } = await store.transaction().execute((transaction) => claimTasks(transaction, claim));
+    const { tasks, plans } = await transact(store, (transaction) => claimTasks(transaction, claim));
     // Again, because the search may have ended since the request arrived.
     if (tasks.length > 0) this.#startExpiry();
     else await this.#refuseOtherVersions(store, environments);
@@ -133,7 +134,7 @@ export class RolloutLeases {
   async extend(store: Store, { leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
     this.#startExpiry();
     if (leases.length === 0) return { held: [], lost: [] };
-    const held = await store.transaction().execute((transaction) => extendLeases(transaction, leases, untilOf(seconds)));
+    const held = await transact(store, (transaction) => extendLeases(transaction, leases, untilOf(seconds)));
     const keyOf = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
     const isHeld = new Set(held.map(keyOf));
     return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !isHeld.has(keyOf(lease))).map(({ id }) => id) };
@@ -142,7 +143,7 @@ export class RolloutLeases {
   /** Releases leases; returns their number. */
   async release(store: Store, { leases }: ReleaseLeasesRequest): Promise<number> {
     if (leases.length === 0) return 0;
-    const released = await store.transaction().execute((transaction) => releaseLeases(transaction, leases));
+    const released = await transact(store, (transaction) => releaseLeases(transaction, leases));
     if (released > 0) this.changes.notify();
     return released;
   }
@@ -164,7 +165,7 @@ export class RolloutLeases {
   async #expire(): Promise<void> {
     for (;;) {
       const now = new Date().toISOString();
-      const { requeued, failed } = await this.#store.transaction().execute((transaction) => expireLeases(transaction, now));
+      const { requeued, failed } = await transact(this.#store, (transaction) => expireLeases(transaction, now));
       if (requeued + failed > 0) {
         this.#logger.info("Leases of rollouts have expired", { requeued, failed });
         this.changes.notify();

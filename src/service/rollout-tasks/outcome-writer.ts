@@ -1,4 +1,5 @@
 /** Recording of delivered outcomes: concurrent deliveries share a transaction, so that the disk is synchronized once for all of them. */
+import { transact } from "../store/database.ts";
 import { deferred, type Deferred } from "../../base/util/deferred.ts";
 import { byPlan, finishTask, type NamedLease, type TaskEnd } from "../store/rollout-tasks.ts";
 import type { RolloutTaskRow, Store } from "../store/tables.ts";
@@ -40,7 +41,7 @@ export class OutcomeWriter {
       while (this.#waiting.length > 0) {
         const batch = this.#waiting.splice(0, MAX_BATCH).toSorted((a, b) => byPlan(a.delivery, b.delivery));
         try {
-          const rows = await this.#store.transaction().execute(async (transaction) => {
+          const rows = await transact(this.#store, async (transaction) => {
             const finished: (RolloutTaskRow | null)[] = [];
             for (const { delivery } of batch) finished.push(await finishTask(transaction, delivery.lease, delivery.end));
             return finished;

@@ -1,4 +1,5 @@
 /** Creation of rollout plans and their groups. */
+import { transact } from "../store/database.ts";
 import { randomUUID } from "node:crypto";
 import { ArgumentError, ConflictError, TooLargeError } from "../../base/errors.ts";
 import type { AddRolloutGroupsRequest, CreateRolloutPlanRequest } from "../../base/schema/index.ts";
@@ -59,7 +60,7 @@ export async function addPlanGroups(
     if (seen.has(index)) throw new ArgumentError(`Expected \`groups\` to have different indices, got ${index} twice`, { param: "groups" });
     seen.add(index);
   }
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const plan = await getPlan(transaction, planId);
     requireOpen(plan);
     const after = await addGroups(transaction, plan, rows);

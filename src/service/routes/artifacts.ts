@@ -28,6 +28,7 @@ import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
 import { entityFor } from "../store/visibility.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { webStream } from "../http/web-stream.ts";
+import { transact } from "../store/database.ts";
 
 const PATH = "/v1/preview/artifacts";
 const FILES = `${PATH}/{artifact_id}/files/{path}`;
@@ -256,7 +257,8 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
   // Blob to remove afterwards: the new one, or the one that it replaced once the row is committed.
   let unused: string | undefined = sha256;
   try {
-    return await store.transaction().execute(async (transaction) => {
+    return await transact(store, async (transaction) => {
+      unused = sha256;
       // The version may have been committed while the body arrived.
       const artifact = await getArtifact(transaction, artifactId);
       requireOpen(artifact);
@@ -277,7 +279,7 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
 
 /** Commits a version. Has no effect on a committed one. */
 function commitVersion({ store }: ServiceContext, id: string): Promise<StoredArtifact> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const artifact = await getArtifact(transaction, id);
     if (artifact.state === "committed") return artifact;
     if (artifact.files.length === 0) {

@@ -33,6 +33,7 @@ import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { webStream } from "../http/web-stream.ts";
+import { transact } from "../store/database.ts";
 
 const PATH = "/v1/preview/models/{model_id}/checkpoints";
 const tag = "Checkpoints";
@@ -229,7 +230,7 @@ async function saveFresh(engine: Engine, model: ModelRow, path: string): Promise
 
 /** Pins a checkpoint, so that retention keeps it with its optimizer state. */
 function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const { checkpoint } = await find(transaction, id, step);
     await transaction.updateTable("checkpoints").set({ pinned: 1 }).where("id", "=", checkpoint.id).execute();
     return { ...checkpoint, pinned: 1 };
@@ -245,7 +246,7 @@ async function unpin({ store, storage, retention, space }: ServiceContext, id: s
     await transaction.updateTable("checkpoints").set(changed).where("id", "=", checkpoint.id).execute();
     return { row: { ...checkpoint, ...changed }, isNewest };
   };
-  const { row, isNewest } = await space.freeing(() => store.transaction().execute(change));
+  const { row, isNewest } = await space.freeing(() => transact(store, change));
   const state = findStoredState(row);
   if (!isNewest && state !== null) await storage.remove(`${state}/${OPTIMIZER_FILE}`);
   await retention.enforceBudget();
@@ -276,7 +277,7 @@ async function deleteCheckpoints(
     for (const row of matching) await transaction.deleteFrom("checkpoints").where("id", "=", row.id).execute();
     return { found: new Set(matching.map((row) => row.step)), deleted: matching };
   };
-  const { found, deleted } = await space.freeing(() => store.transaction().execute(change));
+  const { found, deleted } = await space.freeing(() => transact(store, change));
   policies.forget(deleted.map((row) => row.id));
   for (const row of deleted) {
     const state = findStoredState(row);

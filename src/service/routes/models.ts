@@ -30,6 +30,7 @@ import { liveJobs } from "../store/jobs.ts";
 import { findModel, getModel, pageOfModels } from "../store/models.ts";
 import { pageBody } from "../store/paging.ts";
 import type { ModelRow, Store } from "../store/tables.ts";
+import { transact } from "../store/database.ts";
 import { entityFor, requireAllModels } from "../store/visibility.ts";
 
 function toWire({ id, entity, project, name, base_model, lora }: ModelRow): Model {
@@ -171,8 +172,8 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
   return {
     async commit(store) {
       const other = await findExisting(store);
+      isCreated = other === undefined;
       if (other !== undefined) return toWire(other);
-      isCreated = true;
       return toWire(await insertModel(store, { id, name, baseModel: request.base_model, origin }));
     },
     afterwards: () => {
@@ -202,7 +203,7 @@ export async function deleteModel({ store, jobs, policies, storage, space }: Ser
       await transaction.deleteFrom("models").where("id", "=", model.id).execute();
       return checkpoints.map((checkpoint) => checkpoint.id);
     };
-    const deleted = await space.freeing(() => store.transaction().execute(change));
+    const deleted = await space.freeing(() => transact(store, change));
     if (deleted === null) continue;
     policies.forget(deleted);
     await jobs.forgetModel(model.id);

@@ -1,4 +1,5 @@
 /** Routes of rollout plans, and of the tasks that workers lease. */
+import { transact } from "../store/database.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import {
   addRolloutGroupsRequest,
@@ -308,7 +309,7 @@ async function deletePlan({ store, rollouts, space }: ServiceContext, id: string
     // Repeating the creation with the same idempotency key must create a new plan.
     await forgetAnswer(transaction, PLANS, plan.id);
   };
-  await space.freeing(() => store.transaction().execute(change));
+  await space.freeing(() => transact(store, change));
   rollouts.leases.changes.notify();
   rollouts.cleanup.wake();
   return { plan_id: plan.id, deleted_tasks: plan.tasks };

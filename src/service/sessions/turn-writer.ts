@@ -51,7 +51,7 @@ export class TurnWriter {
       const batch = this.#waiting.splice(0, MAX_TURNS);
       try {
         const turns = batch.map(({ turn }) => turn);
-        const counts = await unsynchronized(this.#store, (connection) => insertTurns(connection, turns));
+        const counts = await unsynchronized(this.#store, (execute) => insertTurns(execute, turns));
         for (const [{ resolve }, count] of zip(batch, counts)) resolve(count);
         this.#synchronization ??= setTimeout(() => this.#synchronize(), SYNCHRONIZE_MS).unref();
       } catch (error) {

@@ -5,6 +5,7 @@ import type { KeyQuery } from "../../base/schema/index.ts";
 import { pageOf, requireCursor, type RowPage } from "./paging.ts";
 import type { ApiKeyRow, Store } from "./tables.ts";
 import { entityFor } from "./visibility.ts";
+import { transact } from "./database.ts";
 
 /** Returns the key with a hash of its secret, or of its secret before the last rotation; undefined for an unknown one. */
 export function findKeyByHash(store: Store, hash: string): Promise<ApiKeyRow | undefined> {
@@ -29,7 +30,7 @@ export async function insertKey(store: Store, row: ApiKeyRow): Promise<void> {
 
 /** Changes columns of a key in a transaction, as a function of its row. Returns the changed row. */
 export function updateKey(store: Store, id: string, change: (row: ApiKeyRow) => Partial<ApiKeyRow>): Promise<ApiKeyRow> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const row = await getKey(transaction, id);
     const changes = change(row);
     if (Object.keys(changes).length > 0) await transaction.updateTable("api_keys").set(changes).where("id", "=", row.id).execute();
@@ -39,7 +40,7 @@ export function updateKey(store: Store, id: string, change: (row: ApiKeyRow) => 
 
 /** Records the times of the last requests with keys. */
 export async function recordUses(store: Store, uses: ReadonlyMap<string, string>): Promise<void> {
-  await store.transaction().execute(async (transaction) => {
+  await transact(store, async (transaction) => {
     for (const [id, usedAt] of uses) await transaction.updateTable("api_keys").set({ last_used_at: usedAt }).where("id", "=", id).execute();
   });
 }

@@ -22,8 +22,9 @@ function exists(row: ArtifactRow | undefined): row is ExistingRow {
 
 /** Returns a version with its files. */
 async function withFiles(store: Store, row: ExistingRow): Promise<StoredArtifact> {
-  const files = await store.selectFrom("artifact_files").selectAll().where("artifact_id", "=", row.id).orderBy("path").execute();
-  return { ...row, files };
+  const files = await store.selectFrom("artifact_files").selectAll().where("artifact_id", "=", row.id).execute();
+  // In order of the bytes: the order of a database depends on its language settings.
+  return { ...row, files: files.toSorted((a, b) => Buffer.compare(Buffer.from(a.path), Buffer.from(b.path))) };
 }
 
 /** Returns an artifact version. @throws NotFoundError `E_NOT_FOUND` if it does not exist or was deleted. */

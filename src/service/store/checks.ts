@@ -40,12 +40,20 @@ export function requireKnown(connection: SqliteConnection, path: string): number
     .prepare("SELECT name FROM kysely_migration ORDER BY name")
     .all()
     .map((row) => (row as { name: string }).name);
-  const unknown = names.filter((name) => !Object.hasOwn(MIGRATIONS, name));
-  if (unknown.length > 0) {
-    throw new ConfigError(
-      `The database '${path}' was written by a newer version: expected migrations up to '${Object.keys(MIGRATIONS).at(-1)}', found ${unknown.map((name) => `'${name}'`).join(", ")}. Nothing was changed. Use that version or a newer one`,
-      { param: "dataDir" },
-    );
-  }
+  requireKnownMigrations(names, `'${path}'`, "dataDir");
   return names.length;
+}
+
+/**
+ * Checks the names of the migrations that were applied to a database.
+ *
+ * @throws ConfigError `E_CONFIG`, naming `param`, for a migration that this version does not know.
+ */
+export function requireKnownMigrations(names: readonly string[], where: string, param: string): void {
+  const unknown = names.filter((name) => !Object.hasOwn(MIGRATIONS, name));
+  if (unknown.length === 0) return;
+  throw new ConfigError(
+    `The database ${where} was written by a newer version: expected migrations up to '${Object.keys(MIGRATIONS).at(-1)}', found ${unknown.map((name) => `'${name}'`).join(", ")}. Nothing was changed. Use that version or a newer one`,
+    { param },
+  );
 }

@@ -1,274 +1,92 @@
-/** Metadata database of a service: opening, snapshots, and transactions without synchronization. */
-import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
-import { ConfigError, InternalError, NoSpaceError } from "../../base/errors.ts";
-import { isNoSpace } from "../../base/util/no-space.ts";
-import { sizeOf } from "../disk/files.ts";
-import { requireIntact, requireKnown } from "./checks.ts";
-import { openConnection, type SqliteConnection } from "./connection.ts";
-import { Transactions } from "./transactions.ts";
-import { HighWaterMark, requireMarked } from "./high-water-mark.ts";
-import { MIGRATIONS } from "./migrations.ts";
+/**
+ * Port of the service's database: transactions and durability beyond SQL queries. Two implementations: a SQLite file (`sqlite.ts`), and a
+ * schema of a Postgres database (`postgres.ts`). Queries go through the {@link Store} and must be valid in both.
+ */
+import { InternalError } from "../../base/errors.ts";
 import type { Store, Tables } from "./tables.ts";
-import { createPrivateFile } from "../disk/private-files.ts";
-import { first, messageOf } from "../../base/util/values.ts";
+import type { DialectAdapter, Transaction } from "kysely";
 
-/** Milliseconds to wait for a database that another connection has locked. */
-const BUSY_TIMEOUT_MS = 5000;
-/** Value of SQLite's `user_version` that marks the database of a backup. */
-const SNAPSHOT = 1;
-/** Max cached prepared statements; more than the service uses. */
-const MAX_STATEMENTS = 500;
+/** Executes a statement with `?` for its parameters, and returns its rows. */
+export type Execute = (sql: string, parameters: readonly unknown[]) => Promise<unknown[]>;
 
-/** Number of statements executed per store that may have changed data. */
-const revisions = new WeakMap<Store, { count: number }>();
+/** Database of a service. */
+export interface Database {
+  /** Whether other processes may change the database while it is open. */
+  readonly isShared: boolean;
+  /**
+   * Returns a revision number that differs after every change outside {@link unsynchronized}. A value read at the same revision is still
+   * current. A shared database has another revision at every call.
+   */
+  revision(): number;
+  /** See {@link currentMs}. */
+  currentMs(executor: Store): Promise<number>;
+  /** See {@link transact}. */
+  transact<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T>;
+  /** See {@link unsynchronized}. */
+  unsynchronized<T>(body: (execute: Execute) => Promise<T>): Promise<T>;
+  /** See {@link synchronize}. */
+  synchronize(): Promise<void>;
+}
 
-/** Connection and transactions of each store that can be written to. */
-const writers = new WeakMap<Store, { readonly connection: SqliteConnection; readonly transactions: Transactions }>();
+/** Databases by the adapter of their stores, which restricted stores and transactions share. */
+const databases = new WeakMap<DialectAdapter, Database>();
 
-/**
- * Returns a revision number that differs after every change outside {@link unsynchronized}. A value read at the same revision is still
- * current.
- */
+/** Registers the database of a store that can be written to. */
+export function registerDatabase(store: Store, database: Database): void {
+  databases.set(store.getExecutor().adapter, database);
+}
+
+/** Returns the database of a store, which must not be opened read-only. */
+function databaseOf(store: Store): Database {
+  const database = databases.get(store.getExecutor().adapter);
+  if (database === undefined) throw new InternalError("Expected a store that can be written to");
+  return database;
+}
+
+/** Returns the revision of a store, see {@link Database.revision}; 0 for a store that was opened read-only. */
 export function revisionOf(store: Store): number {
-  return revisions.get(store)?.count ?? 0;
+  return databases.get(store.getExecutor().adapter)?.revision() ?? 0;
 }
 
-/** Adapts a connection to Kysely, which needs to know whether a statement returns rows. Statements are prepared once. */
-function forKysely(connection: SqliteConnection, revision: { count: number }, transactions: Transactions | null): SqliteDatabase {
-  const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
-  const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
-    const statement = transactions === null ? connection.prepare(sql) : transactions.prepare(sql);
-    // A statement that changes data may also return rows.
-    const change = /^\s*select\b/i.test(sql) ? 0 : 1;
-    return {
-      reader: statement.columns().length > 0,
-      all(parameters) {
-        revision.count += change;
-        return statement.all(...parameters);
-      },
-      run(parameters) {
-        revision.count += change;
-        return statement.run(...parameters);
-      },
-      // Each iteration gets its own statement, because reusing one would disturb an iteration in progress.
-      iterate: (parameters) => connection.prepare(sql).iterate(...parameters),
-    };
-  };
-  return {
-    close() {
-      if (transactions === null) connection.close();
-      else transactions.close();
-    },
-    prepare(sql) {
-      let statement = compiled.get(sql);
-      if (!statement) {
-        statement = prepare(sql);
-        if (compiled.size < MAX_STATEMENTS) compiled.set(sql, statement);
-      }
-      return statement;
-    },
-  };
-}
-
-/** SQLite dialect that runs migrations in one transaction. SQLite supports transactional DDL, which Kysely assumes it does not. */
-class TransactionalDialect extends SqliteDialect {
-  override createAdapter(): SqliteAdapter {
-    return new TransactionalAdapter();
-  }
-}
-
-class TransactionalAdapter extends SqliteAdapter {
-  override get supportsTransactionalDdl(): boolean {
-    return true;
-  }
-}
-
-/** Connection settings: with WAL and full synchronization, a committed transaction is durable. */
-const SETTINGS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON";
-/** Setting that keeps the WAL index in memory instead of a file. */
-const EXCLUSIVE_LOCKING = "PRAGMA locking_mode = EXCLUSIVE";
-/** Statements that turn an exclusive connection into a shared one, which is only possible outside WAL mode. */
-const RETURN_TO_SHARED = [
-  "PRAGMA journal_mode = DELETE",
-  "PRAGMA locking_mode = NORMAL",
-  "PRAGMA journal_mode = WAL",
-  "SELECT 1 FROM models",
-];
-
-/** Options of {@link openStore}. */
-export interface OpenStoreOptions {
-  /**
-   * Error message for a missing or empty database, if a new database must not be created; null if it may.
-   *
-   * @default null: a database may be created
-   */
-  readonly whyNotNew?: string | null | undefined;
-  /**
-   * Whether to open without the files that SQLite keeps next to a database, for which a full disk has no room. Reads work, and writes work
-   * once there is room. Other processes cannot open the database before {@link shareStore}.
-   *
-   * @default false
-   */
-  readonly isExclusive?: boolean | undefined;
+/** Whether other processes may change the database of the store while it is open. */
+export function isShared(store: Store): boolean {
+  return databaseOf(store).isShared;
 }
 
 /**
- * Opens the metadata database at `path`, creating and migrating it if necessary. All migrations run in one transaction. Committed
- * transactions are durable (WAL with full synchronization). Close the store with `destroy()`, which leaves all data in a single file.
+ * Returns the time of the database, which is the same for all of its processes, in milliseconds since 1970.
  *
- * @throws ConfigError `E_CONFIG` for a database of a newer version, and for a missing one if `whyNotNew` is given.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged file, a file that is not a database, and a database that lacks acknowledged
- *   transactions; see {@link requireMarked}.
- * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
- * @throws NoSpaceError `E_NO_SPACE` if the disk has no room for a new database or a migration.
+ * @param executor - The store itself, or a transaction on it.
  */
-export async function openStore(path: string, { whyNotNew = null, isExclusive = false }: OpenStoreOptions = {}): Promise<Store> {
-  const missing = () => new ConfigError(whyNotNew as string, { param: "dataDir" });
-  // Opening would create the file, and would remove a write-ahead log without its database.
-  if ((await sizeOf(path)) === 0) {
-    if (whyNotNew !== null) throw missing();
-    await requireMarked(path, null);
-  }
-  const connection = await openConnection(path, BUSY_TIMEOUT_MS);
-  try {
-    if (isExclusive) connection.exec(EXCLUSIVE_LOCKING);
-    requireIntact(connection, path);
-    await requireMarked(path, connection);
-    connection.exec(SETTINGS);
-    // Only if necessary: on a full disk nothing can be written.
-    if (!isExclusive && userVersionOf(connection) !== 0) connection.exec("PRAGMA user_version = 0");
-    if (requireKnown(connection, path) === 0 && whyNotNew !== null) throw missing();
-  } catch (error) {
-    await closeUnchanged(connection, path);
-    throw error;
-  }
-  const revision = { count: 0 };
-  const mark = new HighWaterMark(connection, path);
-  const transactions = new Transactions(connection, mark);
-  const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, revision, transactions) }) });
-  revisions.set(store, revision);
-  writers.set(store, { connection, transactions });
-  const migrator = new Migrator({ db: store, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
-  const { error, results = [] } = await migrator.migrateToLatest();
-  if (error !== undefined) {
-    await store.destroy();
-    const message = `The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`;
-    if (isNoSpace(error)) throw new NoSpaceError(`${message}. Make room on its file system and start again`, { cause: error });
-    throw new InternalError(message, { cause: error });
-  }
-  // Removes what a migration has overwritten, such as keys, from the database and its log.
-  if (results.length > 0) await sql.raw("PRAGMA wal_checkpoint(TRUNCATE)").execute(store);
-  mark.start();
-  return store;
-}
-
-/** Closes a connection that has changed nothing, and leaves the write-ahead log as it is. */
-async function closeUnchanged(connection: SqliteConnection, path: string): Promise<void> {
-  // The last connection to close copies the log into the database and removes it, unless it is read-only.
-  const lastConnection = await openConnection(path, 0, { isReadOnly: true });
-  try {
-    lastConnection.exec("SELECT 1 FROM sqlite_master");
-  } catch {
-    // A database that cannot be read is not changed either.
-  }
-  connection.close();
-  lastConnection.close();
+export function currentMs(store: Store, executor: Store): Promise<number> {
+  return databaseOf(store).currentMs(executor);
 }
 
 /**
- * Runs a synchronous transaction on the connection of a store. It survives the end of the process, but not a failure of the system before
- * the next synchronized one: this saves the synchronization of the disk, which takes milliseconds and blocks the event loop. It does not
- * change the {@link revisionOf} the store, so it must not write to tables whose values are cached by revision.
- */
-export function unsynchronized<T>(store: Store, body: (connection: SqliteConnection) => T): Promise<T> {
-  // Kysely lends its only connection to one caller at a time.
-  return store.connection().execute(async () => {
-    const { connection, transactions } = writers.get(store)!;
-    connection.exec("PRAGMA synchronous = NORMAL");
-    try {
-      return transactions.run(() => body(connection));
-    } finally {
-      connection.exec("PRAGMA synchronous = FULL");
-    }
-  });
-}
-
-/** Synchronizes earlier {@link unsynchronized} transactions with the disk, by copying the write-ahead log into the database. */
-export async function synchronize(store: Store): Promise<void> {
-  await sql.raw("PRAGMA wal_checkpoint(PASSIVE)").execute(store);
-}
-
-/**
- * Opens a database of this or any earlier version read-only, without migrating it; rows of an older database lack the columns added by
- * later migrations. Another process may write to the database at the same time.
+ * Runs a transaction as if no other transaction ran at the same time, in any process. Every transaction of the service goes through this
+ * function. `body` may be called again after a conflict with another process, so it must have no effect besides its queries, or one that a
+ * repetition replaces.
  *
- * @throws ConfigError `E_CONFIG` for a missing database, or one of a newer version.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged file or a file that is not a database.
- * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
+ * @param store - Store, or a restricted store, whose restriction the transaction has as well.
+ * @returns the result of `body` after the commit.
+ * @throws the error of `body`, after a rollback.
+ * @throws UnavailableError `E_UNAVAILABLE` if the database cannot be reached, and if the connection was lost during the commit and the
+ *   outcome could not be found out.
  */
-export async function openStoreReadOnly(path: string): Promise<Store> {
-  await requireDatabase(path);
-  const connection = await openConnection(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
-  try {
-    requireIntact(connection, path);
-    if (requireKnown(connection, path) === 0) throw noDatabaseError(path);
-  } catch (error) {
-    connection.close();
-    throw error;
-  }
-  return new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, { count: 0 }, null) }) });
+export function transact<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T> {
+  return databaseOf(store).transact(store, body);
 }
 
 /**
- * Copies a consistent snapshot of a database into a new file at `target`, also while another process writes to the database.
- *
- * @throws ConfigError `E_CONFIG` for a missing database.
+ * Runs a transaction that survives the end of the process, but not a failure of the system before the next synchronized one: this saves the
+ * synchronization of the disk, which takes milliseconds. It does not change the {@link revisionOf} the store, so it must not write to
+ * tables whose values are cached by revision. `body` may be called again after a conflict, as in {@link transact}.
  */
-export async function copyDatabase(path: string, target: string): Promise<void> {
-  await requireDatabase(path);
-  const connection = await openConnection(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
-  try {
-    await createPrivateFile(target);
-    connection.prepare("VACUUM INTO ?").run(target);
-  } finally {
-    connection.close();
-  }
-  await markSnapshot(target, true);
+export function unsynchronized<T>(store: Store, body: (execute: Execute) => Promise<T>): Promise<T> {
+  return databaseOf(store).unsynchronized(body);
 }
 
-function userVersionOf(connection: SqliteConnection): number {
-  const rows = connection.prepare("PRAGMA user_version").all() as { user_version: number }[];
-  return first(rows).user_version;
-}
-
-/** Marks a database as part of a backup, or removes the mark. A service that opens the database removes the mark, too. */
-export async function markSnapshot(path: string, isSnapshot: boolean): Promise<void> {
-  const connection = await openConnection(path, BUSY_TIMEOUT_MS);
-  try {
-    connection.exec(`PRAGMA user_version = ${isSnapshot ? SNAPSHOT : 0}`);
-  } finally {
-    connection.close();
-  }
-}
-
-/** Whether the database is part of a backup on which no service has run. */
-export async function isSnapshot(store: Store): Promise<boolean> {
-  const { rows } = await sql<{ user_version: number }>`PRAGMA user_version`.execute(store);
-  return rows[0]?.user_version === SNAPSHOT;
-}
-
-/** Checks that a database exists. @throws ConfigError `E_CONFIG` if it does not. */
-export async function requireDatabase(path: string): Promise<void> {
-  if ((await sizeOf(path)) === 0) throw noDatabaseError(path);
-}
-
-function noDatabaseError(path: string): ConfigError {
-  return new ConfigError(`Expected a data directory with a database, found none at '${path}'`, { param: "dataDir" });
-}
-
-/** Makes a database opened with `isExclusive` available to other processes. @throws if the disk still has no room. */
-export async function shareStore(store: Store): Promise<void> {
-  await store.connection().execute(async (connection) => {
-    for (const statement of RETURN_TO_SHARED) await sql.raw(statement).execute(connection);
-  });
+/** Synchronizes earlier {@link unsynchronized} transactions with the disk. */
+export function synchronize(store: Store): Promise<void> {
+  return databaseOf(store).synchronize();
 }

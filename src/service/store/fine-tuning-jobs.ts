@@ -44,19 +44,39 @@ export async function pageOfFineTuningJobs(
   const all = store.selectFrom("fine_tuning_jobs").innerJoin("jobs", "jobs.id", "fine_tuning_jobs.training_job_id");
   let query = all
     .selectAll("fine_tuning_jobs")
+    .select("jobs.seq")
     .orderBy("jobs.seq", "desc")
     .limit(limit + 1);
   if (metadata === null) query = query.where("metadata", "is", null);
-  for (const [key, value] of Object.entries(metadata ?? {}))
-    query = query.where(
-      sql<boolean>`EXISTS (SELECT 1 FROM json_each(fine_tuning_jobs.metadata) WHERE json_each.key = ${key} AND json_each.value = ${value})`,
-    );
+  const labels = Object.entries(metadata ?? {});
+  for (const label of labels) query = query.where(sql<boolean>`metadata like ${patternOf(label)} escape '\\'`);
+  let last: { readonly seq: number } | undefined;
   if (after !== undefined) {
     const cursor = await all.select("jobs.seq").where("fine_tuning_jobs.id", "=", after).executeTakeFirst();
-    query = query.where("jobs.seq", "<", requireCursor(cursor, after, "a fine-tuning job").seq);
+    last = requireCursor(cursor, after, "a fine-tuning job");
   }
-  const { rows, hasMore } = pageOf(await query.execute(), limit);
+  const matching: FineTuningJobRow[] = [];
+  // Further rows are read only for rows that match a pattern without having its label.
+  for (;;) {
+    const found = await (last === undefined ? query : query.where("jobs.seq", "<", last.seq)).execute();
+    for (const { seq: _, ...row } of found) if (hasLabels(row, labels)) matching.push(row);
+    if (matching.length > limit || found.length <= limit) break;
+    last = found.at(-1);
+  }
+  const { rows, hasMore } = pageOf(matching, limit);
   return { rows: await Promise.all(rows.map((row) => withJob(store, row))), hasMore };
+}
+
+/** Returns a pattern that every JSON text with this label matches. */
+function patternOf([key, value]: readonly [string, string]): string {
+  const text = `${JSON.stringify(key)}:${JSON.stringify(value)}`;
+  return `%${text.replaceAll(/[\\%_]/gu, String.raw`\$&`)}%`;
+}
+
+function hasLabels({ metadata }: FineTuningJobRow, labels: readonly (readonly [string, string])[]): boolean {
+  if (labels.length === 0) return true;
+  const found = new Map(Object.entries(JSON.parse(metadata ?? "{}") as Record<string, string>));
+  return labels.every(([key, value]) => found.get(key) === value);
 }
 
 /**

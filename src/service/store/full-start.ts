@@ -2,7 +2,7 @@
 import { isNoSpace } from "../../base/util/no-space.ts";
 import { messageOf } from "../../base/util/values.ts";
 import type { ServiceLogger } from "../common/logger.ts";
-import { openStore, shareStore, type OpenStoreOptions } from "./database.ts";
+import { openStore, shareStore, type OpenStoreOptions } from "./sqlite.ts";
 import type { Store } from "./tables.ts";
 import type { DiskSpace } from "../disk/space.ts";
 
@@ -19,7 +19,7 @@ export function onFullDisk(logger: ServiceLogger): (what: string, step: () => Pr
 }
 
 /** Parts of the service needed to wait for disk space. */
-interface Waiting {
+export interface Waiting {
   readonly space: DiskSpace;
   readonly logger: ServiceLogger;
   /** Signal that aborts on shutdown. */

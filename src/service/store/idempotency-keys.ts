@@ -1,4 +1,3 @@
-import { sql } from "kysely";
 import type { IdempotencyKeyRow, Store } from "./tables.ts";
 
 /** Milliseconds for which the response to a request with an idempotency key is stored. */
@@ -43,9 +42,13 @@ export async function rememberAnswer(store: Store, answer: Omit<IdempotencyKeyRo
 
 /** Deletes the response that created the resource with this id, so that the same request creates a new resource. */
 export async function forgetAnswer(store: Store, route: string, id: string): Promise<void> {
-  await store
-    .deleteFrom("idempotency_keys")
-    .where("route", "=", route)
-    .where(sql<string>`json_extract(body, '$.id')`, "=", id)
-    .execute();
+  const ofRoute = store.selectFrom("idempotency_keys").select(["entity", "key", "body"]).where("route", "=", route);
+  // The pattern also finds answers that mention the id elsewhere. An id has none of the pattern's special characters.
+  for (const { entity, key, body } of await ofRoute.where("body", "like", `%"id":"${id}"%`).execute()) {
+    if ((JSON.parse(body) as { readonly id?: unknown }).id !== id) continue;
+    await store
+      .deleteFrom("idempotency_keys")
+      .where((where) => where.and({ entity, route, key }))
+      .execute();
+  }
 }

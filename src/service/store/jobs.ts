@@ -21,15 +21,44 @@ export function liveJobs(store: Store, modelId: string): Promise<JobRow[]> {
   return store.selectFrom("jobs").selectAll().where("model_id", "=", modelId).where("status", "in", LIVE_STATUSES).orderBy("seq").execute();
 }
 
+/** Selection of {@link nextLiveJob}. */
+export interface NextJobQuery {
+  /** Ids to skip. */
+  readonly except: ReadonlySet<string>;
+  /** Process that asks, and time of the database; null if no other process runs jobs. */
+  readonly lease: { readonly owner: string; readonly nowMs: number } | null;
+}
+
 /**
- * Returns the first unfinished job in order of creation that is not paused. Jobs run one at a time, so a job that is `running` while the queue looks for work
- * was interrupted.
- *
- * @param except - Ids to skip.
+ * Returns the first unfinished job in order of creation that is not paused. A process runs one job at a time, so a job that is `running`
+ * while its queue looks for work was interrupted. Jobs that other processes run are skipped, and so are jobs of a model with an earlier
+ * job, because each job starts from the checkpoint of the one before.
  */
-export function nextLiveJob(store: Store, except: ReadonlySet<string>): Promise<JobRow | undefined> {
-  const live = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0).orderBy("seq").limit(1);
-  return (except.size === 0 ? live : live.where("id", "not in", [...except])).executeTakeFirst();
+export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Promise<JobRow | undefined> {
+  let query = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0).orderBy("seq").limit(1);
+  if (except.size > 0) query = query.where("id", "not in", [...except]);
+  if (lease !== null) {
+    query = query
+      .where((where) =>
+        where.or([
+          where("status", "=", "queued"),
+          where("lease_expires_ms", "is", null),
+          where("lease_expires_ms", "<", lease.nowMs),
+          where("lease_owner", "=", lease.owner),
+        ]),
+      )
+      .where((where) => {
+        const earlier = where
+          .selectFrom("jobs as earlier")
+          .select("earlier.id")
+          .whereRef("earlier.model_id", "=", "jobs.model_id")
+          .whereRef("earlier.seq", "<", "jobs.seq")
+          .where("earlier.status", "in", LIVE_STATUSES)
+          .where((other) => other.or([other("earlier.status", "=", "running"), other("earlier.is_paused", "=", 0)]));
+        return where.not(where.exists(earlier));
+      });
+  }
+  return query.executeTakeFirst();
 }
 
 /** Job to insert. */
@@ -64,6 +93,9 @@ export async function insertJob(store: Store, { id, model, type, config, digests
       attempts: 0,
       cancel_requested: 0,
       is_paused: 0,
+      lease_token: 0,
+      lease_owner: null,
+      lease_expires_ms: null,
       error_message: null,
       step: null,
       created_at: new Date().toISOString(),

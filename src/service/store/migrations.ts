@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { sql, type Kysely, type Migration } from "kysely";
+import { PostgresAdapter, sql, type Kysely, type Migration } from "kysely";
 import { parsePolicyName } from "../common/names.ts";
 
 /** Migrations by name, oldest first. A released migration is never edited. */
@@ -14,6 +14,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0008-keys": { up: keys },
   "0009-rollout-tasks": { up: rolloutTasks },
   "0010-audit-log": { up: auditLog },
+  "0011-job-leases": { up: jobLeases },
   "0012-storage": { up: storage },
 };
 
@@ -173,6 +174,20 @@ async function storage(db: Kysely<unknown>): Promise<void> {
     .execute();
 }
 
+/** Adds leases of running jobs. */
+async function jobLeases(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .alterTable("jobs")
+    .addColumn("lease_token", "integer", (c) => c.notNull().defaultTo(0))
+    .execute();
+  await db.schema.alterTable("jobs").addColumn("lease_owner", "text").execute();
+  await db.schema.alterTable("jobs").addColumn("lease_expires_ms", "bigint").execute();
+}
+
+function isPostgres(db: Kysely<unknown>): boolean {
+  return db.getExecutor().adapter instanceof PostgresAdapter;
+}
+
 /** Adds uploaded files, fine-tuning jobs, further names of checkpoints, and pauses of jobs. */
 async function fineTuning(db: Kysely<unknown>): Promise<void> {
   await db.schema
@@ -221,8 +236,8 @@ async function transactionCount(db: Kysely<unknown>): Promise<void> {
 
 /** Replaces the keys of sessions by their SHA-256 hashes. Clients keep their keys. */
 async function sessionKeyHashes(db: Kysely<unknown>): Promise<void> {
-  // Overwrites the keys in the file, too.
-  await sql`PRAGMA secure_delete = ON`.execute(db);
+  // Overwrites the keys in the file, too. No version has stored keys in Postgres.
+  if (!isPostgres(db)) await sql`PRAGMA secure_delete = ON`.execute(db);
   const { rows } = await sql<{ id: string; key: string }>`SELECT id, key FROM sessions`.execute(db);
   for (const { id, key } of rows) {
     const hash = createHash("sha256").update(key).digest("hex");

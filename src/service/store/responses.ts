@@ -1,6 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { sql } from "kysely";
 import type { ResponseRow, Store } from "./tables.ts";
+import { transact } from "./database.ts";
 
 /** Milliseconds for which a response is stored. */
 const RETENTION_MS = 30 * 24 * 60 * 60 * 1000;
@@ -37,6 +38,8 @@ export class StoredResponses {
   readonly #maxBytes: number;
   #pending: ResponseRow[] = [];
   #writing: Promise<void> | null = null;
+  /** Time of the newest response. Times increase, so that they order the responses of this process. */
+  #newestMs = 0;
 
   constructor(store: Store, { maxCount = RETENTION_COUNT, maxBytes = RETENTION_BYTES }: ResponseLimits = {}) {
     this.#store = store;
@@ -54,7 +57,8 @@ export class StoredResponses {
    * transaction, because each waits for the disk.
    */
   save(response: NewResponse): Promise<void> {
-    this.#pending.push({ ...withSize(response), created_at: new Date().toISOString() });
+    this.#newestMs = Math.max(Date.now(), this.#newestMs + 1);
+    this.#pending.push({ ...withSize(response), created_at: new Date(this.#newestMs).toISOString() });
     this.#writing ??= this.#write();
     return this.#writing;
   }
@@ -66,7 +70,7 @@ export class StoredResponses {
     this.#pending = [];
     this.#writing = null;
     const oldest = new Date(Date.now() - RETENTION_MS).toISOString();
-    await this.#store.transaction().execute(async (transaction) => {
+    await transact(this.#store, async (transaction) => {
       for (const row of rows) await transaction.insertInto("responses").values(row).execute();
       await this.#prune(transaction, oldest);
     });
@@ -74,22 +78,18 @@ export class StoredResponses {
 
   /** Deletes responses that are too old, then the oldest beyond the count and the total size. */
   async #prune(store: Store, oldest: string): Promise<void> {
-    await store
-      .deleteFrom("responses")
-      .where((where) =>
-        where.or([
-          where("created_at", "<", oldest),
-          where(sql<number>`rowid`, "<=", sql<number>`(select max(rowid) from responses) - ${this.#maxCount}`),
-        ]),
-      )
-      .execute();
-    const { total } = await store
+    await store.deleteFrom("responses").where("created_at", "<", oldest).execute();
+    // Reads the index of the sizes alone.
+    const { count, bytes } = await store
       .selectFrom("responses")
-      .select(sql<number>`total(size_bytes)`.as("total"))
+      .select((eb) => [eb.fn.count<number>("size_bytes").as("count"), eb.fn.sum<number | null>("size_bytes").as("bytes")])
       .executeTakeFirstOrThrow();
-    if (total <= this.#maxBytes) return;
-    const sums = sql`(select rowid as place, sum(size_bytes) over (order by rowid desc) as newer from responses)`;
-    await sql`delete from responses where rowid in (select place from ${sums} where newer > ${this.#maxBytes})`.execute(store);
+    if (count <= this.#maxCount && (bytes ?? 0) <= this.#maxBytes) return;
+    const newestFirst = sql`order by created_at desc, id desc`;
+    const ranked = sql`(select id, row_number() over (${newestFirst}) as place, sum(size_bytes) over (${newestFirst}) as newer from responses) as ranked`;
+    await sql`delete from responses where id in (select id from ${ranked} where place > ${this.#maxCount} or newer > ${this.#maxBytes})`.execute(
+      store,
+    );
   }
 
   /**
@@ -97,7 +97,7 @@ export class StoredResponses {
    * false if nothing was deleted.
    */
   delete(owner: string, id: string): Promise<boolean> {
-    return this.#store.transaction().execute(async (transaction) => {
+    return transact(this.#store, async (transaction) => {
       const own = transaction.selectFrom("responses").selectAll().where("owner", "=", owner);
       const row = await own.where("id", "=", id).executeTakeFirst();
       if (row === undefined) return false;

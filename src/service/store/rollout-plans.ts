@@ -1,4 +1,5 @@
 /** Rows of rollout plans and their groups; rollout-tasks.ts has the tasks. */
+import { transact } from "./database.ts";
 import { randomUUID } from "node:crypto";
 import { NotFoundError } from "../../base/errors.ts";
 import type { RolloutPlanQuery } from "../../base/schema/index.ts";
@@ -133,7 +134,7 @@ export async function nextDeletedPlan(store: Store): Promise<string | undefined>
  * @returns the digests of the outcomes of the deleted tasks; null when the plan is deleted.
  */
 export function deleteSomeTasks(store: Store, planId: string, count: number): Promise<string[] | null> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const some = transaction.selectFrom("rollout_tasks").select("id").where("plan_id", "=", planId).limit(count);
     const deleted = await transaction.deleteFrom("rollout_tasks").where("id", "in", some).returning("outcome_sha256").execute();
     if (deleted.length > 0) return deleted.flatMap(({ outcome_sha256: sha256 }) => sha256 ?? []);

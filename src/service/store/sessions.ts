@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
 import type { SessionQuery } from "../../base/schema/index.ts";
 import { pageOf, requireCursor, type RowPage } from "./paging.ts";
-import type { SqliteConnection } from "./connection.ts";
+import { transact, type Execute } from "./database.ts";
 import type { SessionRow, SessionTurnRow, Store } from "./tables.ts";
 
 /** Inserts a session. */
@@ -12,7 +12,7 @@ export async function insertSession(store: Store, row: SessionRow): Promise<void
 
 /** Changes columns of a session in a transaction, as a function of its row. Returns the changed row. */
 export function updateSession(store: Store, id: string, change: (row: SessionRow) => Partial<SessionRow>): Promise<SessionRow> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const row = await transaction.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirstOrThrow();
     const changes = change(row);
     if (Object.keys(changes).length > 0) await transaction.updateTable("sessions").set(changes).where("id", "=", id).execute();
@@ -77,7 +77,7 @@ export interface NewTurn {
 export type SessionCounts = Pick<SessionRow, "requests" | "tokens" | "last_seq">;
 
 const COUNT_TURN =
-  "update sessions set requests = requests + 1, tokens = tokens + ?, last_seq = max(last_seq, ?) where id = ? returning requests, tokens, last_seq";
+  "update sessions set requests = requests + 1, tokens = tokens + ?, last_seq = case when last_seq > ? then last_seq else ? end where id = ? returning requests, tokens, last_seq";
 const INSERT_TURN =
   "insert into session_turns (session_id, seq, dialect, digest, request, completion, is_delivered, created_at) values (?, ?, ?, ?, ?, ?, ?, ?)";
 
@@ -87,14 +87,17 @@ const INSERT_TURN =
  *
  * @returns Counts of the session after each turn; null for a deleted session.
  */
-export function insertTurns(transaction: SqliteConnection, turns: readonly NewTurn[]): (SessionCounts | null)[] {
-  const [count, insert] = [transaction.prepare(COUNT_TURN), transaction.prepare(INSERT_TURN)];
-  return turns.map(({ row, tokens }) => {
-    const [counts] = count.all(tokens, row.seq, row.session_id) as SessionCounts[];
-    if (counts === undefined) return null;
-    insert.run(row.session_id, row.seq, row.dialect, row.digest, row.request, row.completion, row.is_delivered, row.created_at);
-    return counts;
-  });
+export async function insertTurns(execute: Execute, turns: readonly NewTurn[]): Promise<(SessionCounts | null)[]> {
+  const all: (SessionCounts | null)[] = [];
+  for (const { row, tokens } of turns) {
+    const [counts = null] = (await execute(COUNT_TURN, [tokens, row.seq, row.seq, row.session_id])) as SessionCounts[];
+    if (counts !== null) {
+      const { session_id, seq, dialect, digest, request, completion, is_delivered, created_at } = row;
+      await execute(INSERT_TURN, [session_id, seq, dialect, digest, request, completion, is_delivered, created_at]);
+    }
+    all.push(counts);
+  }
+  return all;
 }
 
 /** Returns the recorded turns of a session that a client received, in order. */
@@ -137,7 +140,7 @@ export async function deleteExpired(store: Store): Promise<number> {
 
 /** Deletes a session. Returns the number of its turns; null if it does not exist. */
 export function deleteSession(store: Store, id: string): Promise<number | null> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     const turns = await transaction.deleteFrom("session_turns").where("session_id", "=", id.toLowerCase()).executeTakeFirst();
     const { numDeletedRows } = await transaction.deleteFrom("sessions").where("id", "=", id.toLowerCase()).executeTakeFirst();
     return numDeletedRows === 0n ? null : Number(turns.numDeletedRows);

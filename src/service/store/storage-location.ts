@@ -1,3 +1,4 @@
+import { transact } from "./database.ts";
 import { openConnection } from "./connection.ts";
 import type { Store, StorageRow } from "./tables.ts";
 
@@ -13,7 +14,7 @@ export async function storageRow(store: Store): Promise<StorageRow | undefined> 
 
 /** Records the storage of the files. */
 export function setStorage(store: Store, row: StorageRow): Promise<void> {
-  return store.transaction().execute(async (transaction) => {
+  return transact(store, async (transaction) => {
     await transaction.deleteFrom("storage").execute();
     await transaction.insertInto("storage").values(row).execute();
   });

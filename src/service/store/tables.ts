@@ -92,6 +92,12 @@ export interface JobRow {
   cancel_requested: number;
   /** 1 if the job must not run until it is resumed, else 0. A running job stops after its current step. */
   is_paused: number;
+  /** Number of claims of the job, and of its endings by other processes: the fencing token of the process that runs it. */
+  lease_token: number;
+  /** Process that has claimed the job last; null for a job that does not run. */
+  lease_owner: string | null;
+  /** Time of the database, in milliseconds since 1970, at which other processes may claim the job; null for a job without a lease. */
+  lease_expires_ms: number | null;
   error_message: string | null;
   /** Step of the checkpoint that the job created. */
   step: number | null;

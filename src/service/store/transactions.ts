@@ -42,6 +42,8 @@ export class Transactions {
   readonly #rollback: Statement;
   /** Whether the transaction that Kysely has begun has changed rows; null outside of one. */
   #hasChanged: boolean | null = null;
+  /** Statements of {@link prepareOnce} by their text. */
+  readonly #uncounted = new Map<string, Statement>();
 
   constructor(connection: SqliteConnection, mark: HighWaterMark) {
     this.#connection = connection;
@@ -80,6 +82,26 @@ export class Transactions {
       this.#rollback.run();
       throw error;
     }
+  }
+
+  /** Runs a transaction that the mark does not count. No other statement may run on the connection meanwhile. */
+  async runUncounted<T>(body: () => Promise<T>): Promise<T> {
+    this.#begin.run();
+    try {
+      const result = await body();
+      this.#commit.run();
+      return result;
+    } catch (error) {
+      this.#rollback.run();
+      throw error;
+    }
+  }
+
+  /** Returns a statement for {@link runUncounted}. Each text is prepared once. */
+  prepareOnce(sql: string): Statement {
+    let statement = this.#uncounted.get(sql);
+    if (statement === undefined) this.#uncounted.set(sql, (statement = this.#connection.prepare(sql)));
+    return statement;
   }
 
   /** Closes the connection, leaving all data in a single file unless another connection reads it. */

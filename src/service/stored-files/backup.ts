@@ -5,7 +5,7 @@ import { ConfigError, DataCorruptedError, DataError } from "../../base/errors.ts
 import { dataDirectoryAt, type DataDirectory } from "../disk/data-directory.ts";
 import { remove, syncFile, writeDurably } from "../disk/files.ts";
 import { INCOMPLETE } from "../hub/incomplete.ts";
-import { copyDatabase, openStoreReadOnly, requireDatabase } from "../store/database.ts";
+import { copyDatabase, openStoreReadOnly, requireDatabase } from "../store/sqlite.ts";
 import { forgetStorage } from "../store/storage-location.ts";
 import type { Store } from "../store/tables.ts";
 import type { Remote } from "../storage/remote.ts";

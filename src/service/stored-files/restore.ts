@@ -5,7 +5,7 @@ import type { Digests } from "../disk/digests.ts";
 import { remove, syncFile } from "../disk/files.ts";
 import { storedJob, storedReport, storedState } from "../disk/stored-path.ts";
 import type { Remote } from "../storage/remote.ts";
-import { markSnapshot, openStore, openStoreReadOnly } from "../store/database.ts";
+import { markSnapshot, openStoreReadOnly, openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/tables.ts";
 import { copyFileDurably, fillDirectory, type CopyResult } from "./copying.ts";
 import { isInStorage, storedFiles } from "./inventory.ts";

@@ -6,7 +6,7 @@ import { remove } from "../disk/files.ts";
 import type { Remote } from "../storage/remote.ts";
 import { dataDirectoryAt, type DataDirectory } from "../disk/data-directory.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
-import { isSnapshot, openStoreReadOnly } from "../store/database.ts";
+import { isSnapshot, openStoreReadOnly } from "../store/sqlite.ts";
 import type { Store } from "../store/tables.ts";
 import { digestFile, type Digests } from "../disk/digests.ts";
 import { filesOnDisk } from "../disk/on-disk.ts";

@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { connect } from "../../../src/index.ts";
-import { openStore } from "../../../src/service/store/database.ts";
+import { openTestStore } from "../../support/postgres.ts";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
 import { deferred } from "../../../src/base/util/deferred.ts";
 import {
@@ -144,7 +144,7 @@ test("a job with thousands of events is deleted in pieces, all of it", async () 
   const { id: modelId } = await createModel(service);
   const id = await startRlJob(service, modelId);
   const own = (await finishedEvents(service, id)).length;
-  const store = await openStore(join(dataDir, "whetstone.db"));
+  const store = await openTestStore(dataDir);
   const rows = Array.from({ length: 1000 }, (_, index) => ({
     id: `00000000-0000-4000-8000-${String(index).padStart(12, "0")}`,
     ...{ job_id: id, seq: own + 1 + index, event_key: `extra:${index}`, type: "gradient_step" as const, data: "{}", created_at: "2026" },
@@ -164,7 +164,7 @@ test("old jobs and artifacts are deleted at the start where their age is limited
   const artifact = await first.ok("POST", ARTIFACTS, { project: "demo", name: "old" });
   const kept = await uploadArtifact(first, { "train.jsonl": chatLines(2) }, "young");
   await first.service.close();
-  const store = await openStore(join(dataDir, "whetstone.db"));
+  const store = await openTestStore(dataDir);
   const lastYear = new Date(Date.now() - 365 * 86_400_000).toISOString();
   await store.updateTable("jobs").set({ training_end: lastYear }).where("id", "=", old).execute();
   await store.updateTable("artifacts").set({ created_at: lastYear }).where("id", "=", artifact.id).execute();

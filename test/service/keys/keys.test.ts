@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { KyselyPlugin } from "kysely";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiKeys } from "../../../src/service/keys/api-keys.ts";
-import { openStore } from "../../../src/service/store/database.ts";
+import { openTestStore } from "../../support/postgres.ts";
 import { createModel, MODELS, restartable, RL_JOBS, rlBody, startTestService, temporaryDirectory, UNKNOWN_ID } from "../support.ts";
 import { createKey, KEYS } from "./resources.ts";
 
@@ -86,7 +86,7 @@ test("a known key is authenticated without a query, until a change", async () =>
     },
     transformResult: ({ result }) => Promise.resolve(result),
   };
-  const opened = await openStore(join(await temporaryDirectory(), "whetstone.db"));
+  const opened = await openTestStore(await temporaryDirectory());
   onTestFinished(() => opened.destroy());
   const store = opened.withPlugin(counting);
   const keys = new ApiKeys(store);

@@ -5,7 +5,7 @@ import { createGunzip } from "node:zlib";
 import { unpackTar } from "modern-tar/fs";
 import { expect, test } from "vitest";
 import { openConnection } from "../../../src/service/store/connection.ts";
-import { openStore } from "../../../src/service/store/database.ts";
+import { openStore } from "../../../src/service/store/sqlite.ts";
 import { temporaryDirectory } from "../support.ts";
 
 test("the migration gives rows the entity of their model or artifact, and keeps stored responses to idempotency keys", async () => {

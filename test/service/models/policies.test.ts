@@ -7,8 +7,9 @@ import { BaseModels } from "../../../src/service/models/base-models.ts";
 import { createTokenizers } from "../../../src/service/models/tokenizers.ts";
 import { openDataDirectory } from "../../../src/service/disk/data-directory.ts";
 import { Policies } from "../../../src/service/models/policies.ts";
+import { revisionOf } from "../../../src/service/store/database.ts";
+import { openTestStore } from "../../support/postgres.ts";
 import { ALL_ROWS } from "../../../src/service/store/visibility.ts";
-import { openStore, revisionOf } from "../../../src/service/store/database.ts";
 import { createStoredFiles } from "../../../src/service/stored-files/stored-files.ts";
 import { createScriptedEngine, type ScriptedEngineOptions } from "../../../src/testing/index.ts";
 import { deferred } from "../../../src/base/util/deferred.ts";
@@ -23,7 +24,7 @@ async function setUp({
   before,
 }: { readonly steps?: number; readonly maxIdle?: number } & ScriptedEngineOptions = {}) {
   const root = await temporaryDirectory();
-  const store = await openStore(join(root, "db"));
+  const store = await openTestStore(root);
   onTestFinished(() => store.destroy());
   const engine = createScriptedEngine({ before });
   await store

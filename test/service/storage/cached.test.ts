@@ -9,7 +9,7 @@ import { CachedStorage } from "../../../src/service/storage/cached.ts";
 import { openBucket } from "../../../src/service/storage/s3/bucket.ts";
 import { sweep } from "../../../src/service/stored-files/sweep.ts";
 import { pathExists } from "../../../src/base/util/file-system-error.ts";
-import { openStore } from "../../../src/service/store/database.ts";
+import { openStore } from "../../../src/service/store/sqlite.ts";
 import { startS3, whyNoS3 } from "../../support/s3-server.ts";
 import { temporaryDirectory } from "../support.ts";
 
@@ -113,7 +113,7 @@ describe.skipIf(whyNoS3 !== null)(`copies of files in an S3 storage${whyNoS3 ===
           progress_dir: null,
         },
         ...{ digests: JSON.stringify(report), attempts: 0, cancel_requested: 0, is_paused: 0, error_message: null, step: 1 },
-        ...{ created_at: "", training_start: null, training_end: null },
+        ...{ created_at: "", lease_token: 0, lease_owner: null, lease_expires_ms: null, training_start: null, training_end: null },
       })
       .execute();
     const leftover = await keep("checkpoints/m/1/model.safetensors", randomBytes(10));

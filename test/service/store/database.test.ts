@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { digestBytes } from "../../../src/service/disk/digests.ts";
 import { openConnection, type SqliteConnection } from "../../../src/service/store/connection.ts";
-import { openStore, synchronize, unsynchronized } from "../../../src/service/store/database.ts";
+import { synchronize, unsynchronized } from "../../../src/service/store/database.ts";
+import { openStore } from "../../../src/service/store/sqlite.ts";
 import { MIGRATIONS } from "../../../src/service/store/migrations.ts";
 import { temporaryDirectory } from "../support.ts";
 
@@ -189,7 +190,7 @@ test("marks committed and synchronized changes only, and removes the mark at the
   expect(await numberOf(path)).toBe(2);
 
   // An unsynchronized change is copied into the database, where the loss of the log does not affect it.
-  await unsynchronized(store, (connection) => connection.exec("INSERT INTO idempotency_keys VALUES ('', 'r', 'c', 'd', 200, '{}', '')"));
+  await unsynchronized(store, (execute) => execute("INSERT INTO idempotency_keys VALUES ('', 'r', 'c', 'd', 200, '{}', ?)", [""]));
   await synchronize(store);
   expect(await numberOf(path)).toBe(2);
   const copy = await killed(path);

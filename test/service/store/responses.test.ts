@@ -1,13 +1,12 @@
-import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
-import { openStore } from "../../../src/service/store/database.ts";
+import { openTestStore } from "../../support/postgres.ts";
 import { StoredResponses, type ResponseLimits } from "../../../src/service/store/responses.ts";
 import { temporaryDirectory } from "../support.ts";
 
 const response = (id: string, owner = "a") => ({ id, owner, previous_id: null, input: "[]", response: "{}" });
 
 async function open(limits?: ResponseLimits): Promise<StoredResponses> {
-  const store = await openStore(join(await temporaryDirectory(), "whetstone.db"));
+  const store = await openTestStore(await temporaryDirectory());
   onTestFinished(() => store.destroy());
   return new StoredResponses(store, limits);
 }

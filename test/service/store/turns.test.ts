@@ -1,14 +1,14 @@
 import { randomUUID } from "node:crypto";
-import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { StoredSessions } from "../../../src/service/sessions/sessions.ts";
-import { openStore, revisionOf, unsynchronized } from "../../../src/service/store/database.ts";
+import { revisionOf, unsynchronized } from "../../../src/service/store/database.ts";
+import { isOnPostgres, openTestStore } from "../../support/postgres.ts";
 import { deliveredTurns, getSession, insertTurns, type NewTurn } from "../../../src/service/store/sessions.ts";
 import type { Store } from "../../../src/service/store/tables.ts";
 import { temporaryDirectory } from "../support.ts";
 
 async function newStore(): Promise<Store> {
-  const store = await openStore(join(await temporaryDirectory(), "whetstone.db"));
+  const store = await openTestStore(await temporaryDirectory());
   onTestFinished(() => store.destroy());
   return store;
 }
@@ -26,11 +26,11 @@ test("recorded turns are counted, keep values that are cached by revision, and a
   } = await sessions.create({ model: "whetstone-tiny" }, { entity: "local", model_id: null });
   const before = revisionOf(store);
   const recorded = [turn(id, 2, 7), turn(id, 1, 5), turn(randomUUID(), 1, 3)];
-  await unsynchronized(store, (connection) => insertTurns(connection, recorded));
+  await unsynchronized(store, (execute) => insertTurns(execute, recorded));
   expect(await getSession(store, id)).toMatchObject({ requests: 2, tokens: 12, last_seq: 2 });
   expect((await deliveredTurns(store, id)).map(({ request }) => request)).toEqual(['{"seq":1}', '{"seq":2}']);
   expect(await store.selectFrom("session_turns").selectAll().execute()).toHaveLength(2);
-  expect(revisionOf(store)).toBe(before);
+  if (!isOnPostgres) expect(revisionOf(store)).toBe(before);
 });
 
 test("a transaction of turns that fails records none of them, and the next one succeeds", async () => {
@@ -39,8 +39,8 @@ test("a transaction of turns that fails records none of them, and the next one s
   const {
     row: { id },
   } = await sessions.create({ model: "whetstone-tiny" }, { entity: "local", model_id: null });
-  await expect(unsynchronized(store, (connection) => insertTurns(connection, [turn(id, 1, 5), turn(id, 1, 5)]))).rejects.toThrow(/UNIQUE/u);
+  await expect(unsynchronized(store, (execute) => insertTurns(execute, [turn(id, 1, 5), turn(id, 1, 5)]))).rejects.toThrow(/unique/iu);
   expect(await getSession(store, id)).toMatchObject({ requests: 0, tokens: 0 });
-  await unsynchronized(store, (connection) => insertTurns(connection, [turn(id, 1, 5)]));
+  await unsynchronized(store, (execute) => insertTurns(execute, [turn(id, 1, 5)]));
   expect(await getSession(store, id)).toMatchObject({ requests: 1, tokens: 5 });
 });

@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
-import { join } from "node:path";
 import { sql } from "kysely";
 import { expect, onTestFinished, test } from "vitest";
-import { openStore } from "../../../src/service/store/database.ts";
+import { openTestStore } from "../../support/postgres.ts";
 import { insertJob } from "../../../src/service/store/jobs.ts";
 import type { Store } from "../../../src/service/store/tables.ts";
 import { ALL_ROWS, entityFor, requireAllModels, visibilityOf, visibleIn } from "../../../src/service/store/visibility.ts";
@@ -17,7 +16,7 @@ async function insertModel(store: Store, entity: string, name: string): Promise<
 
 /** A store with models `a1`, `a2` of `acme` and `r1` of `rival`, and a job of each. */
 async function newStore() {
-  const store = await openStore(join(await temporaryDirectory(), "whetstone.db"));
+  const store = await openTestStore(await temporaryDirectory());
   onTestFinished(() => store.destroy());
   const ids: string[] = [];
   for (const [entity, name] of [

@@ -1,0 +1,132 @@
+/**
+ * Leases of running jobs. A process that runs a job holds its lease and renews it. When the process dies, the lease expires and another
+ * process of the same database resumes the job. Each claim increments the job's fencing token, and every transaction of the job checks it:
+ * a process that has lost its lease without noticing cannot commit anything.
+ */
+import { randomUUID } from "node:crypto";
+import type { ServiceLogger } from "../common/logger.ts";
+import { currentMs, isShared } from "../store/database.ts";
+import { nextLiveJob } from "../store/jobs.ts";
+import { messageOf } from "../../base/util/values.ts";
+import type { JobRow, Store } from "../store/tables.ts";
+
+/** Max milliseconds between two renewals. A renewal also reads requests to cancel or pause the job that other processes received. */
+const MAX_RENEWAL_MS = 2000;
+
+/** The job belongs to another process now, or has ended there. Nothing of it may be changed. */
+export class LeaseLostError extends Error {
+  constructor(jobId: string) {
+    super(`The lease of training job '${jobId}' was lost: it runs in another process, or has ended`);
+  }
+}
+
+/** Columns of a job that has no lease. */
+export const NO_LEASE = { lease_owner: null, lease_expires_ms: null } as const;
+
+/**
+ * Checks within a transaction that this process still holds the lease of a job that it has claimed.
+ *
+ * @throws LeaseLostError if another process has claimed or ended the job since.
+ */
+export async function requireLease(transaction: Store, { id, lease_token: token }: Pick<JobRow, "id" | "lease_token">): Promise<void> {
+  const row = await transaction.selectFrom("jobs").select("lease_token").where("id", "=", id).executeTakeFirst();
+  if (row?.lease_token !== token) throw new LeaseLostError(id);
+}
+
+/** Reports of a lease that is kept. */
+interface LeaseWatcher {
+  /** Called once if the lease is lost. */
+  readonly onLost: () => void;
+  /** Called after each renewal. */
+  readonly onRequests: (requests: Pick<JobRow, "cancel_requested" | "is_paused">) => void;
+}
+
+/** Leases of one process. On a database of this process alone they have no end and are not renewed. */
+export class JobLeases {
+  readonly #store: Store;
+  readonly #leaseMs: number;
+  readonly #logger: ServiceLogger;
+  readonly #owner = randomUUID();
+
+  constructor({ store, leaseMs, logger }: { readonly store: Store; readonly leaseMs: number; readonly logger: ServiceLogger }) {
+    this.#store = store;
+    this.#leaseMs = leaseMs;
+    this.#logger = logger;
+  }
+
+  /** Whether other processes may run jobs of the database. */
+  get isShared(): boolean {
+    return isShared(this.#store);
+  }
+
+  /** Returns the first job that this process may run, see {@link nextLiveJob}. */
+  async next(except: ReadonlySet<string>): Promise<JobRow | undefined> {
+    if (!this.isShared) return nextLiveJob(this.#store, { except, lease: null });
+    return nextLiveJob(this.#store, { except, lease: { owner: this.#owner, nowMs: await currentMs(this.#store, this.#store) } });
+  }
+
+  /** Whether another process holds the lease of a running job. */
+  async isHeldElsewhere(transaction: Store, job: JobRow): Promise<boolean> {
+    if (job.status !== "running" || job.lease_expires_ms === null || job.lease_owner === this.#owner) return false;
+    return job.lease_expires_ms >= (await currentMs(this.#store, transaction));
+  }
+
+  /** Returns the columns of a job that this process claims within a transaction. */
+  async claimed(transaction: Store, job: JobRow): Promise<Pick<JobRow, "lease_token" | "lease_owner" | "lease_expires_ms">> {
+    const expiresMs = this.isShared ? (await currentMs(this.#store, transaction)) + this.#leaseMs : null;
+    return { lease_token: job.lease_token + 1, lease_owner: this.#owner, lease_expires_ms: expiresMs };
+  }
+
+  /** Renews the lease of a claimed job until the returned function is called. */
+  keep(job: JobRow, { onLost, onRequests }: LeaseWatcher): () => void {
+    if (!this.isShared) return () => undefined;
+    let isOver = false;
+    const stop = () => {
+      isOver = true;
+      clearTimeout(end);
+      clearTimeout(next);
+    };
+    const lose = () => {
+      if (isOver) return;
+      stop();
+      onLost();
+    };
+    // The lease ends at the latest this long after the start of the last renewal that succeeded.
+    let end = setTimeout(lose, this.#leaseMs);
+    let next: NodeJS.Timeout;
+    const renew = async (): Promise<void> => {
+      const startedMs = performance.now();
+      try {
+        const requests = await this.#renew(job, this.#leaseMs);
+        if (isOver) return;
+        if (requests === undefined) return lose();
+        clearTimeout(end);
+        end = setTimeout(lose, this.#leaseMs - (performance.now() - startedMs));
+        onRequests(requests);
+      } catch (error) {
+        if (!isOver) this.#logger.warn("The lease of a training job could not be renewed", { job: job.id, error: messageOf(error) });
+      }
+      if (!isOver) schedule();
+    };
+    const schedule = () => (next = setTimeout(() => void renew(), Math.min(MAX_RENEWAL_MS, this.#leaseMs / 4)));
+    schedule();
+    return stop;
+  }
+
+  /** Ends the lease of a running job, so that another process resumes it at once. A failure only delays this until the lease expires. */
+  async release(job: JobRow): Promise<void> {
+    if (this.isShared) await this.#renew(job, -1).catch(() => undefined);
+  }
+
+  async #renew({ id, lease_token: token }: JobRow, leaseMs: number): Promise<Pick<JobRow, "cancel_requested" | "is_paused"> | undefined> {
+    const nowMs = await currentMs(this.#store, this.#store);
+    return this.#store
+      .updateTable("jobs")
+      .set({ lease_expires_ms: nowMs + leaseMs })
+      .where("id", "=", id)
+      .where("lease_token", "=", token)
+      .where("status", "=", "running")
+      .returning(["cancel_requested", "is_paused"])
+      .executeTakeFirst();
+  }
+}

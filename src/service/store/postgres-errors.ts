@@ -1,0 +1,87 @@
+/** Errors of Postgres and of connections to it, by code: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+import { ArgumentError, NoSpaceError } from "../../base/errors.ts";
+import { messageOf } from "../../base/util/values.ts";
+import { DatabaseUnavailableError } from "./database-errors.ts";
+
+/** The transaction conflicts with another one and may succeed if repeated: serialization failure, deadlock. */
+const CONFLICTS: ReadonlySet<string> = new Set(["40001", "40P01"]);
+
+/** The same statement may succeed later. Classes of codes: connections (08), shutdown and start (57P), too few resources (53). */
+const PASSING = /^(?:08|57P|53(?!100))/u;
+/** Further codes of that kind: lock timeout, statement timeout, ended idle transaction, server that became a standby. */
+const PASSING_CODES: ReadonlySet<string> = new Set(["55P03", "57014", "25P03", "25006"]);
+
+/** Codes of system errors of a connection. */
+const SYSTEM_CODES: ReadonlySet<string> = new Set([
+  ...[
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "ECONNABORTED",
+    "EPIPE",
+    "ETIMEDOUT",
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "EHOSTUNREACH",
+    "ENETUNREACH",
+    "EHOSTDOWN",
+  ],
+]);
+/** Messages of the driver without a code: a lost connection, a timeout, a pool that ends because the service stops. */
+const MESSAGES =
+  /^(?:Connection terminated|Connection ended|timeout (?:exceeded|expired)|Query read timeout|Client has encountered|Client was closed|Cannot use a pool after)/u;
+
+const DISK_FULL = "53100";
+const UNIQUE_VIOLATION = "23505";
+/** Text with the character U+0000, which Postgres cannot store. */
+const UNTRANSLATABLE: ReadonlySet<string> = new Set(["22021", "22P05"]);
+
+/** Returns the code of an error of the server or of the system; null without one. */
+export function codeOf(error: unknown): string | null {
+  const code = typeof error === "object" && error !== null && "code" in error ? error.code : null;
+  return typeof code === "string" ? code : null;
+}
+
+/** Whether a transaction failed because of a conflict with another one, and may succeed if repeated. */
+export function isConflict(error: unknown): boolean {
+  return CONFLICTS.has(codeOf(error) ?? "");
+}
+
+/** Whether a statement violates a unique constraint. */
+export function isUniqueViolation(error: unknown): boolean {
+  return codeOf(error) === UNIQUE_VIOLATION;
+}
+
+/** Whether the connection or the server failed, and not the statement. */
+function isPassing(error: unknown): boolean {
+  const code = codeOf(error);
+  if (code === null) return MESSAGES.test(messageOf(error));
+  return PASSING.test(code) || PASSING_CODES.has(code) || SYSTEM_CODES.has(code);
+}
+
+/**
+ * Returns the error that callers get for an error of the driver: a retryable `E_UNAVAILABLE` for a failure of the connection or the server,
+ * `E_NO_SPACE` for a full disk, `E_ARGUMENT` for text that cannot be stored, and otherwise the error itself.
+ *
+ * @param where - Server and database for the message, without a password.
+ */
+export function toDatabaseError(error: unknown, where: string): unknown {
+  const code = codeOf(error) ?? "";
+  if (code === DISK_FULL) {
+    return new NoSpaceError(
+      "The disk of the service's database is full: nothing of the request was kept. Make room there, and send it again",
+      {
+        cause: error,
+      },
+    );
+  }
+  if (UNTRANSLATABLE.has(code)) {
+    return new ArgumentError("Expected text without the character U+0000, which the service's database cannot store", { cause: error });
+  }
+  if (!isPassing(error)) return error;
+  return new DatabaseUnavailableError(
+    `The service's database ${where} cannot be used now: ${messageOf(error) || code}. Send the request again`,
+    {
+      cause: error,
+    },
+  );
+}

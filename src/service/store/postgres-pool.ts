@@ -1,0 +1,118 @@
+/** Connections to Postgres through the package `pg`, which is loaded when a service is started on Postgres. */
+import type { PostgresPool, PostgresPoolClient } from "kysely";
+import { EngineMissingError } from "../../base/errors.ts";
+import { DatabaseUnavailableError } from "./database-errors.ts";
+import { toDatabaseError } from "./postgres-errors.ts";
+import type { PostgresAddress } from "./postgres-url.ts";
+
+/** Subset of a client of `pg`. */
+interface PgClient {
+  query<Row>(sql: string, parameters?: readonly unknown[]): Promise<{ command: string; rowCount: number; rows: Row[] }>;
+  on(event: "error", listener: (error: Error) => void): unknown;
+}
+
+interface PgPoolClient extends PgClient {
+  release(error?: boolean): void;
+}
+
+interface PgPool {
+  connect(): Promise<PgPoolClient>;
+  end(): Promise<void>;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  on(event: "connect", listener: (client: PgClient) => void): unknown;
+}
+
+type Config = Readonly<Record<string, unknown>>;
+
+/** Subset of the module `pg`. */
+interface PgModule {
+  readonly Pool: new (config: Config) => PgPool;
+  readonly types: { getTypeParser(oid: number, format?: string): (value: string) => unknown };
+}
+
+/** Types that Postgres sends as text because their range is larger than a number's: `bigint` and `numeric`, the type of its sums. */
+const NUMBER_TYPES: ReadonlySet<number> = new Set([20, 1700]);
+
+/** Limits in milliseconds of waiting for the server. A statement fails rather than waiting for a connection that has silently ended. */
+const TIMEOUTS = {
+  connectionTimeoutMillis: 10_000,
+  query_timeout: 30_000,
+  statement_timeout: 25_000,
+  lock_timeout: 10_000,
+  // A process that stops in a transaction releases its locks.
+  idle_in_transaction_session_timeout: 15_000,
+};
+
+/** Replacements of {@link TIMEOUTS} for migrations, which take time for many rows and wait for those of other processes. */
+const PATIENT = { query_timeout: 0, statement_timeout: 0, lock_timeout: 0, idle_in_transaction_session_timeout: 0 };
+
+/** Max connections of a process for statements. */
+const MAX_CONNECTIONS = 10;
+
+/** Loads the driver. @throws EngineMissingError `E_ENGINE_MISSING` if it is not installed. */
+async function loadPg(): Promise<PgModule> {
+  try {
+    const { default: module } = (await import("pg" as string)) as { readonly default: PgModule };
+    return module;
+  } catch (cause) {
+    throw new EngineMissingError("A Postgres database needs the package 'pg', which cannot be loaded. Install it with: npm install pg", {
+      cause,
+    });
+  }
+}
+
+function configOf({ connectionString, schema }: PostgresAddress, { types }: PgModule): Config {
+  return {
+    application_name: "whetstone",
+    keepAlive: true,
+    ...TIMEOUTS,
+    connectionString,
+    types: {
+      getTypeParser: (oid: number, format?: string) =>
+        NUMBER_TYPES.has(oid) && format !== "binary" ? Number : types.getTypeParser(oid, format),
+    },
+    ...(schema === null ? {} : { options: `-c search_path=${schema}` }),
+  };
+}
+
+/** Options of {@link createPool}. */
+interface PoolOptions {
+  /** Whether to open only one connection, whose statements have no limit of time. @default false */
+  readonly isPatient?: boolean | undefined;
+}
+
+/** Creates a pool for Kysely, whose errors are errors of this package if the connection or the server failed. */
+export async function createPool(address: PostgresAddress, { isPatient = false }: PoolOptions = {}): Promise<PostgresPool> {
+  const pg = await loadPg();
+  const pool = new pg.Pool({ ...configOf(address, pg), ...(isPatient ? PATIENT : {}), max: isPatient ? 1 : MAX_CONNECTIONS });
+  // A connection that ends is replaced, and its statements report the error. Without listeners the process would end.
+  pool.on("error", () => undefined);
+  pool.on("connect", (client) => client.on("error", () => undefined));
+  return {
+    end: () => pool.end(),
+    async connect() {
+      try {
+        return forKysely(await pool.connect(), address.where);
+      } catch (error) {
+        throw toDatabaseError(error, address.where);
+      }
+    },
+  };
+}
+
+/** Adapts a client to Kysely. A connection that has failed is closed when it is released. */
+function forKysely(client: PgPoolClient, where: string): PostgresPoolClient {
+  let isBroken = false;
+  const query = async (sql: string, parameters: readonly unknown[]) => {
+    // The end of the connection ends the transaction, and the error that broke it is the one to report.
+    if (isBroken && sql === "rollback") return { command: "ROLLBACK", rowCount: 0, rows: [] };
+    try {
+      return await client.query(sql, parameters);
+    } catch (error) {
+      const reason = toDatabaseError(error, where);
+      if (reason instanceof DatabaseUnavailableError) isBroken = true;
+      throw reason;
+    }
+  };
+  return { query, release: () => client.release(isBroken) } as PostgresPoolClient;
+}

@@ -1,0 +1,88 @@
+/** Transactions on Postgres: serializable, repeated after conflicts, and with a known outcome if the connection is lost during the commit. */
+import { sql, type Transaction } from "kysely";
+import { delay } from "../../base/util/delay.ts";
+import { DatabaseUnavailableError, UnknownOutcomeError } from "./database-errors.ts";
+import { isConflict, isUniqueViolation } from "./postgres-errors.ts";
+import type { Store, Tables } from "./tables.ts";
+
+/** Max attempts of a transaction that conflicts with others. */
+const MAX_ATTEMPTS = 30;
+/**
+ * Max attempts of a transaction that violates a unique constraint. Of two transactions that read the absence of a row and insert it, one
+ * gets this error instead of a conflict, and reads the row when it is repeated.
+ */
+const MAX_UNIQUE_ATTEMPTS = 3;
+/** Range of milliseconds before the second attempt, doubled up to the max with each further one. */
+const [PAUSE_MS, MAX_PAUSE_MS] = [5, 500];
+/** Milliseconds between questions for the outcome of a transaction, and max number of questions. */
+const [OUTCOME_PAUSE_MS, OUTCOME_QUESTIONS] = [500, 20];
+
+/** Kind of a transaction. */
+export interface TransactionKind {
+  readonly isolation: "serializable" | "read committed";
+  /** Whether the commit waits until the transaction survives a failure of the system. */
+  readonly isSynchronized: boolean;
+}
+
+/** Runs a transaction, see `transact` of `database.ts`. */
+export async function runTransaction<T>(
+  store: Store,
+  { isolation, isSynchronized }: TransactionKind,
+  body: (transaction: Transaction<Tables>) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    // Set after `body`, before the commit.
+    let done: { readonly id: string; readonly result: T } | undefined;
+    try {
+      return await store
+        .transaction()
+        .setIsolationLevel(isolation)
+        .execute(async (transaction) => {
+          const id = await begin(transaction, isSynchronized);
+          const result = await body(transaction);
+          done = { id, result };
+          return result;
+        });
+    } catch (error) {
+      if (done !== undefined && error instanceof DatabaseUnavailableError) {
+        if (await isCommitted(store, done.id, error)) return done.result;
+      } else if (!isWorthRepeating(error, attempt)) throw error;
+    }
+    await delay(Math.random() * Math.min(PAUSE_MS * 2 ** attempt, MAX_PAUSE_MS));
+  }
+}
+
+function isWorthRepeating(error: unknown, attempt: number): boolean {
+  return (isConflict(error) && attempt < MAX_ATTEMPTS) || (isUniqueViolation(error) && attempt < MAX_UNIQUE_ATTEMPTS);
+}
+
+/** Returns the id of the transaction, and sets how its commit is synchronized. */
+async function begin(transaction: Transaction<Tables>, isSynchronized: boolean): Promise<string> {
+  const { rows } = await (
+    isSynchronized
+      ? sql<{ id: string }>`select pg_current_xact_id()::text as id`
+      : sql<{ id: string }>`select pg_current_xact_id()::text as id, set_config('synchronous_commit', 'off', true)`
+  ).execute(transaction);
+  return (rows[0] as { id: string }).id;
+}
+
+/**
+ * Returns whether a transaction was committed whose connection was lost during the commit.
+ *
+ * @throws UnknownOutcomeError `E_UNAVAILABLE` if the database does not answer, or no longer knows.
+ */
+async function isCommitted(store: Store, id: string, cause: DatabaseUnavailableError): Promise<boolean> {
+  for (let question = 1; question <= OUTCOME_QUESTIONS; question++) {
+    try {
+      const { rows } = await sql<{ status: string | null }>`select pg_xact_status(${id}::xid8) as status`.execute(store);
+      const status = rows[0]?.status ?? null;
+      if (status === "committed" || status === "aborted") return status === "committed";
+      // The server has not noticed the end of the connection.
+      if (status === null) break;
+    } catch (error) {
+      if (!(error instanceof DatabaseUnavailableError)) throw error;
+    }
+    await delay(OUTCOME_PAUSE_MS);
+  }
+  throw new UnknownOutcomeError(`${cause.message}. It is not known whether the change was made`, { cause });
+}

@@ -1,0 +1,267 @@
+/** SQLite file as the database of a service: opening, snapshots, and transactions without synchronization. */
+import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
+import { ConfigError, InternalError, NoSpaceError } from "../../base/errors.ts";
+import { isNoSpace } from "../../base/util/no-space.ts";
+import { sizeOf } from "../disk/files.ts";
+import { requireIntact, requireKnown } from "./checks.ts";
+import { registerDatabase, type Database, type Execute } from "./database.ts";
+import { openConnection, type SqliteConnection } from "./connection.ts";
+import { Transactions } from "./transactions.ts";
+import { HighWaterMark, requireMarked } from "./high-water-mark.ts";
+import { MIGRATIONS } from "./migrations.ts";
+import type { Store, Tables } from "./tables.ts";
+import { createPrivateFile } from "../disk/private-files.ts";
+import { first, messageOf } from "../../base/util/values.ts";
+
+/** Milliseconds to wait for a database that another connection has locked. */
+const BUSY_TIMEOUT_MS = 5000;
+/** Value of SQLite's `user_version` that marks the database of a backup. */
+const SNAPSHOT = 1;
+/** Max cached prepared statements; more than the service uses. */
+const MAX_STATEMENTS = 500;
+
+/** Adapts a connection to Kysely, which needs to know whether a statement returns rows. Statements are prepared once. */
+function forKysely(connection: SqliteConnection, revision: { count: number }, transactions: Transactions | null): SqliteDatabase {
+  const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
+  const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
+    const statement = transactions === null ? connection.prepare(sql) : transactions.prepare(sql);
+    // A statement that changes data may also return rows.
+    const change = /^\s*select\b/i.test(sql) ? 0 : 1;
+    return {
+      reader: statement.columns().length > 0,
+      all(parameters) {
+        revision.count += change;
+        return statement.all(...parameters);
+      },
+      run(parameters) {
+        revision.count += change;
+        return statement.run(...parameters);
+      },
+      // Each iteration gets its own statement, because reusing one would disturb an iteration in progress.
+      iterate: (parameters) => connection.prepare(sql).iterate(...parameters),
+    };
+  };
+  return {
+    close() {
+      if (transactions === null) connection.close();
+      else transactions.close();
+    },
+    prepare(sql) {
+      let statement = compiled.get(sql);
+      if (!statement) {
+        statement = prepare(sql);
+        if (compiled.size < MAX_STATEMENTS) compiled.set(sql, statement);
+      }
+      return statement;
+    },
+  };
+}
+
+/** SQLite dialect that runs migrations in one transaction. SQLite supports transactional DDL, which Kysely assumes it does not. */
+class TransactionalDialect extends SqliteDialect {
+  override createAdapter(): SqliteAdapter {
+    return new TransactionalAdapter();
+  }
+}
+
+class TransactionalAdapter extends SqliteAdapter {
+  override get supportsTransactionalDdl(): boolean {
+    return true;
+  }
+}
+
+/** Connection settings: with WAL and full synchronization, a committed transaction is durable. */
+const SETTINGS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON";
+/** Setting that keeps the WAL index in memory instead of a file. */
+const EXCLUSIVE_LOCKING = "PRAGMA locking_mode = EXCLUSIVE";
+/** Statements that turn an exclusive connection into a shared one, which is only possible outside WAL mode. */
+const RETURN_TO_SHARED = [
+  "PRAGMA journal_mode = DELETE",
+  "PRAGMA locking_mode = NORMAL",
+  "PRAGMA journal_mode = WAL",
+  "SELECT 1 FROM models",
+];
+
+/** Options of {@link openStore}. */
+export interface OpenStoreOptions {
+  /**
+   * Error message for a missing or empty database, if a new database must not be created; null if it may.
+   *
+   * @default null: a database may be created
+   */
+  readonly whyNotNew?: string | null | undefined;
+  /**
+   * Whether to open without the files that SQLite keeps next to a database, for which a full disk has no room. Reads work, and writes work
+   * once there is room. Other processes cannot open the database before {@link shareStore}.
+   *
+   * @default false
+   */
+  readonly isExclusive?: boolean | undefined;
+}
+
+/**
+ * Opens the metadata database at `path`, creating and migrating it if necessary. All migrations run in one transaction. Committed
+ * transactions are durable (WAL with full synchronization). Close the store with `destroy()`, which leaves all data in a single file.
+ *
+ * @throws ConfigError `E_CONFIG` for a database of a newer version, and for a missing one if `whyNotNew` is given.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged file, a file that is not a database, and a database that lacks acknowledged
+ *   transactions; see {@link requireMarked}.
+ * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
+ * @throws NoSpaceError `E_NO_SPACE` if the disk has no room for a new database or a migration.
+ */
+export async function openStore(path: string, { whyNotNew = null, isExclusive = false }: OpenStoreOptions = {}): Promise<Store> {
+  const missing = () => new ConfigError(whyNotNew as string, { param: "dataDir" });
+  // Opening would create the file, and would remove a write-ahead log without its database.
+  if ((await sizeOf(path)) === 0) {
+    if (whyNotNew !== null) throw missing();
+    await requireMarked(path, null);
+  }
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS);
+  try {
+    if (isExclusive) connection.exec(EXCLUSIVE_LOCKING);
+    requireIntact(connection, path);
+    await requireMarked(path, connection);
+    connection.exec(SETTINGS);
+    // Only if necessary: on a full disk nothing can be written.
+    if (!isExclusive && userVersionOf(connection) !== 0) connection.exec("PRAGMA user_version = 0");
+    if (requireKnown(connection, path) === 0 && whyNotNew !== null) throw missing();
+  } catch (error) {
+    await closeUnchanged(connection, path);
+    throw error;
+  }
+  const revision = { count: 0 };
+  const mark = new HighWaterMark(connection, path);
+  const transactions = new Transactions(connection, mark);
+  const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, revision, transactions) }) });
+  registerDatabase(store, createDatabase(store, { connection, transactions, revision }));
+  const migrator = new Migrator({ db: store, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
+  const { error, results = [] } = await migrator.migrateToLatest();
+  if (error !== undefined) {
+    await store.destroy();
+    const message = `The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`;
+    if (isNoSpace(error)) throw new NoSpaceError(`${message}. Make room on its file system and start again`, { cause: error });
+    throw new InternalError(message, { cause: error });
+  }
+  // Removes what a migration has overwritten, such as keys, from the database and its log.
+  if (results.length > 0) await sql.raw("PRAGMA wal_checkpoint(TRUNCATE)").execute(store);
+  mark.start();
+  return store;
+}
+
+/** Closes a connection that has changed nothing, and leaves the write-ahead log as it is. */
+async function closeUnchanged(connection: SqliteConnection, path: string): Promise<void> {
+  // The last connection to close copies the log into the database and removes it, unless it is read-only.
+  const lastConnection = await openConnection(path, 0, { isReadOnly: true });
+  try {
+    lastConnection.exec("SELECT 1 FROM sqlite_master");
+  } catch {
+    // A database that cannot be read is not changed either.
+  }
+  connection.close();
+  lastConnection.close();
+}
+
+/** Creates the port of an open database. */
+function createDatabase(
+  store: Store,
+  writer: { readonly connection: SqliteConnection; readonly transactions: Transactions; readonly revision: { readonly count: number } },
+): Database {
+  const { connection, transactions, revision } = writer;
+  const execute: Execute = (statement, parameters) => Promise.resolve(transactions.prepareOnce(statement).all(...parameters));
+  return {
+    isShared: false,
+    revision: () => revision.count,
+    currentMs: () => Promise.resolve(Date.now()),
+    // SQLite has one writer: its transactions run one after the other.
+    transact: (visible, body) => visible.transaction().execute(body),
+    // Kysely lends its only connection to one caller at a time.
+    unsynchronized: (body) =>
+      store.connection().execute(async () => {
+        connection.exec("PRAGMA synchronous = NORMAL");
+        try {
+          return await transactions.runUncounted(() => body(execute));
+        } finally {
+          connection.exec("PRAGMA synchronous = FULL");
+        }
+      }),
+    // Copies the write-ahead log into the database.
+    async synchronize() {
+      await sql.raw("PRAGMA wal_checkpoint(PASSIVE)").execute(store);
+    },
+  };
+}
+
+/**
+ * Opens a database of this or any earlier version read-only, without migrating it; rows of an older database lack the columns added by
+ * later migrations. Another process may write to the database at the same time.
+ *
+ * @throws ConfigError `E_CONFIG` for a missing database, or one of a newer version.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged file or a file that is not a database.
+ * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
+ */
+export async function openStoreReadOnly(path: string): Promise<Store> {
+  await requireDatabase(path);
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
+  try {
+    requireIntact(connection, path);
+    if (requireKnown(connection, path) === 0) throw noDatabaseError(path);
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+  return new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, { count: 0 }, null) }) });
+}
+
+/**
+ * Copies a consistent snapshot of a database into a new file at `target`, also while another process writes to the database.
+ *
+ * @throws ConfigError `E_CONFIG` for a missing database.
+ */
+export async function copyDatabase(path: string, target: string): Promise<void> {
+  await requireDatabase(path);
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
+  try {
+    await createPrivateFile(target);
+    connection.prepare("VACUUM INTO ?").run(target);
+  } finally {
+    connection.close();
+  }
+  await markSnapshot(target, true);
+}
+
+function userVersionOf(connection: SqliteConnection): number {
+  const rows = connection.prepare("PRAGMA user_version").all() as { user_version: number }[];
+  return first(rows).user_version;
+}
+
+/** Marks a database as part of a backup, or removes the mark. A service that opens the database removes the mark, too. */
+export async function markSnapshot(path: string, isSnapshot: boolean): Promise<void> {
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS);
+  try {
+    connection.exec(`PRAGMA user_version = ${isSnapshot ? SNAPSHOT : 0}`);
+  } finally {
+    connection.close();
+  }
+}
+
+/** Whether the database is part of a backup on which no service has run. */
+export async function isSnapshot(store: Store): Promise<boolean> {
+  const { rows } = await sql<{ user_version: number }>`PRAGMA user_version`.execute(store);
+  return rows[0]?.user_version === SNAPSHOT;
+}
+
+/** Checks that a database exists. @throws ConfigError `E_CONFIG` if it does not. */
+export async function requireDatabase(path: string): Promise<void> {
+  if ((await sizeOf(path)) === 0) throw noDatabaseError(path);
+}
+
+function noDatabaseError(path: string): ConfigError {
+  return new ConfigError(`Expected a data directory with a database, found none at '${path}'`, { param: "dataDir" });
+}
+
+/** Makes a database opened with `isExclusive` available to other processes. @throws if the disk still has no room. */
+export async function shareStore(store: Store): Promise<void> {
+  await store.connection().execute(async (connection) => {
+    for (const statement of RETURN_TO_SHARED) await sql.raw(statement).execute(connection);
+  });
+}
