@@ -20,7 +20,7 @@ import { contentHash } from "whetstone/environment";
 import { printTable, short, whole } from "./support.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
-const SOURCE = ["--import", "tsx"];
+const SOURCE = ["--conditions=whetstone/source", "--import", "tsx"];
 const ENVIRONMENT = join(import.meta.dirname, "rollouts-environment.ts");
 const HASH = "0".repeat(64);
 /** Groups of one request. */

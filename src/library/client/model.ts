@@ -14,6 +14,7 @@ import type { ModelCheckpoint } from "./checkpoints.ts";
 import { Job } from "./job.ts";
 import { examinationOf } from "./examination.ts";
 import type { BatchFinding } from "./ports.ts";
+import { servedPolicy } from "./served-policy.ts";
 import type { Service } from "./service.ts";
 import { PREFERENCE_NAMES, preferenceBody, RL_NAMES, SFT_NAMES, sftBody, type PreferenceDataset, type SftDataset } from "./job-bodies.ts";
 import { type DeletedModel, type ModelInfo, type PreferenceOptions, type RlOptions, type SftOptions } from "./wire.ts";
@@ -56,27 +57,6 @@ export interface ModelPolicy {
       readonly onRateLimit?: ((retryAfterMs: number | null) => Promise<boolean>) | undefined;
     },
   ): Promise<ChatCompletion>;
-}
-
-/**
- * Returns a model that the service samples as a policy.
- *
- * @param id - Value of a request's `model` field.
- * @param step - Step of the checkpoint; null for a base model.
- * @internal
- */
-export function servedPolicy<Step extends number | null>(
-  { chat: { completions } }: Pick<Service, "chat">,
-  id: string,
-  step: Step,
-): Omit<ModelPolicy, "step"> & { readonly step: Step } {
-  return {
-    id,
-    step,
-    handsOver: true,
-    complete: (request, { signal, onRateLimit } = {}) =>
-      completions.create({ ...request, model: id, stream: false }, { signal, onRateLimit }),
-  };
 }
 
 /** Batch and settings of an RL job in the wire's form, with the warnings of its examination. */

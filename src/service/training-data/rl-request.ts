@@ -5,7 +5,7 @@
 import type { BaseModelInfo } from "../../engine/port.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import { checkRlConfig, needsRendering, rlBatchSteps, type RlBatch } from "../../learner/index.ts";
-import { rolloutOutcome, trajectory, type RlConfig, type TrajectoryGroup } from "../../base/schema/index.ts";
+import { rolloutOutcome, trajectory, type RlConfig } from "../../base/schema/index.ts";
 import { refuseFatal, type Finding } from "../../base/trajectory/findings.ts";
 import { preflightSteps } from "../../base/trajectory/preflight.ts";
 import { validateTrajectory } from "../../base/trajectory/validate.ts";

@@ -3,7 +3,7 @@ import type { RolloutOutcome } from "../../../base/schema/index.ts";
 import { backoffMs } from "../../../base/util/backoff.ts";
 import { delay } from "../../../base/util/delay.ts";
 import { HttpError, type LeasedRolloutInfo, type RolloutPlanInfo, type RolloutTaskInfo, type Service } from "../../client/index.ts";
-import { servedPolicy } from "../../client/model.ts";
+import { servedPolicy } from "../../client/served-policy.ts";
 import { Attempts } from "../../rollout/attempts.ts";
 import { toException } from "../../rollout/failure.ts";
 import type { Rollout } from "../../rollout/options.ts";
