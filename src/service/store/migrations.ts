@@ -12,12 +12,13 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0005-session-key-hashes": { up: sessionKeyHashes },
   "0006-transaction-count": { up: transactionCount },
   "0007-fine-tuning": { up: fineTuning },
-  "0008-keys": { up: keys },
-  "0009-rollout-tasks": { up: rolloutTasks },
-  "0010-audit-log": { up: auditLog },
-  "0011-job-leases": { up: jobLeases },
-  "0012-storage": { up: storage },
+  "0008-team": { up: team },
 };
+
+/** Adds what a service of a team stores: API keys and entities, plans of rollouts, the audit log, leases of jobs, and the storage. */
+async function team(db: Kysely<unknown>): Promise<void> {
+  for (const add of [keys, rolloutTasks, auditLog, jobLeases, storage]) await add(db);
+}
 
 /** Adds the audit log. */
 async function auditLog(db: Kysely<unknown>): Promise<void> {
