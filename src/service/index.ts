@@ -1,6 +1,7 @@
 /** The service: the complete HTTP interface, embedded in a process or run by `whetstone serve`. */
 export { startService } from "./start.ts";
-export type { RunningService, ServiceOptions } from "./start.ts";
+export type { RunningService } from "./start.ts";
+export type { ServiceOptions } from "./options.ts";
 export type { OperationOptions, TlsFiles } from "./operation-options.ts";
 export type { HubOptions } from "./hub/hub.ts";
 export type { ChatLimits } from "./chat/generate/admit.ts";

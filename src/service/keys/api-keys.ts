@@ -9,7 +9,8 @@ import type { Authentication } from "../http/auth.ts";
 import type { Principal } from "../http/principal.ts";
 import { findKeyByHash, insertKey, recordUses, updateKey } from "../store/api-keys.ts";
 import { getModel } from "../store/models.ts";
-import type { ApiKeyRow, Store } from "../store/tables.ts";
+import type { Store } from "../store/tables.ts";
+import type { ApiKeyRow } from "../store/team-tables.ts";
 import { entityFor, visibilityOf } from "../store/visibility.ts";
 import { createSecret, hashSecret, isSecret } from "./secrets.ts";
 

@@ -2,7 +2,8 @@
 import { transact } from "../store/database.ts";
 import { deferred, type Deferred } from "../../base/util/deferred.ts";
 import { byPlan, finishTask, type NamedLease, type TaskEnd } from "../store/rollout-tasks.ts";
-import type { RolloutTaskRow, Store } from "../store/tables.ts";
+import type { Store } from "../store/tables.ts";
+import type { RolloutTaskRow } from "../store/team-tables.ts";
 
 /** Max deliveries of one transaction. */
 const MAX_BATCH = 200;

@@ -8,7 +8,7 @@ import type { DiskSpace } from "../disk/space.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import { getPlan } from "../store/rollout-plans.ts";
 import { getTask, type PlannedTask } from "../store/rollout-tasks.ts";
-import type { RolloutTaskRow } from "../store/tables.ts";
+import type { RolloutTaskRow } from "../store/team-tables.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
 import { taskToWire } from "./wire.ts";

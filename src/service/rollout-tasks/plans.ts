@@ -6,7 +6,8 @@ import type { AddRolloutGroupsRequest, CreateRolloutPlanRequest } from "../../ba
 import type { ServiceLimits } from "../common/limits.ts";
 import { getModel } from "../store/models.ts";
 import { addGroups, getPlan } from "../store/rollout-plans.ts";
-import type { RolloutPlanRow, Store } from "../store/tables.ts";
+import type { Store } from "../store/tables.ts";
+import type { RolloutPlanRow } from "../store/team-tables.ts";
 import { entityFor, requireAllModels } from "../store/visibility.ts";
 import { settingsOf } from "./wire.ts";
 

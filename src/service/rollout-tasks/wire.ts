@@ -1,6 +1,6 @@
 /** Wire form of rollout plans and tasks, and the settings of a plan in its row. */
 import type { CreateRolloutPlanRequest, JsonObject, RolloutPlan, RolloutTask } from "../../base/schema/index.ts";
-import type { RolloutPlanRow, RolloutTaskRow } from "../store/tables.ts";
+import type { RolloutPlanRow, RolloutTaskRow } from "../store/team-tables.ts";
 
 /** Settings of a plan's rollouts, stored as JSON in the column `settings`. */
 export type PlanSettings = Pick<

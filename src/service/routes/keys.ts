@@ -16,7 +16,7 @@ import { statusOf, type KeyWithSecret } from "../keys/api-keys.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { pageOfKeys } from "../store/api-keys.ts";
 import { pageBody } from "../store/paging.ts";
-import type { ApiKeyRow } from "../store/tables.ts";
+import type { ApiKeyRow } from "../store/team-tables.ts";
 import type { RouteContext } from "./context.ts";
 
 const PATH = "/v1/preview/keys";

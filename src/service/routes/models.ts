@@ -112,7 +112,7 @@ export function modelRoutes(context: RouteContext): Route[] {
       query: modelQuery,
       answer: modelList,
       handle: async (c) => {
-        const { store, directory } = context.of(c);
+        const { store } = context.of(c);
         const { rows, hasMore } = await pageOfModels(store, readQuery(c, modelQuery));
         const data = rows.map(async (row) => ({
           ...toWire(row),

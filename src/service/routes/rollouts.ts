@@ -41,7 +41,8 @@ import { forgetAnswer } from "../store/idempotency-keys.ts";
 import { pageBody } from "../store/paging.ts";
 import { getPlan, insertPlan, pageOfPlans, setPlanStatus } from "../store/rollout-plans.ts";
 import { finishedTasks, getTask } from "../store/rollout-tasks.ts";
-import type { RolloutPlanRow, Store } from "../store/tables.ts";
+import type { Store } from "../store/tables.ts";
+import type { RolloutPlanRow } from "../store/team-tables.ts";
 import type { RouteContext, ServiceContext } from "./context.ts";
 
 const PLANS = "/v1/preview/rollout-plans";

@@ -3,7 +3,8 @@ import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
 import type { KeyQuery } from "../../base/schema/index.ts";
 import { pageOf, requireCursor, type RowPage } from "./paging.ts";
-import type { ApiKeyRow, Store } from "./tables.ts";
+import type { Store } from "./tables.ts";
+import type { ApiKeyRow } from "./team-tables.ts";
 import { entityFor } from "./visibility.ts";
 import { transact } from "./database.ts";
 

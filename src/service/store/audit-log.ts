@@ -1,7 +1,8 @@
 import { randomHex } from "../../base/util/random-hex.ts";
 import type { AuditQuery } from "../../base/schema/index.ts";
 import { pageOf, requireCursor, type PageRequest, type RowPage } from "./paging.ts";
-import type { AuditLogRow, Store } from "./tables.ts";
+import type { Store } from "./tables.ts";
+import type { AuditLogRow } from "./team-tables.ts";
 
 /** Number of identifiers that this process has drawn, so that records of one millisecond stay in order. */
 let drawn = 0;

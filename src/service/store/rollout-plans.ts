@@ -4,7 +4,8 @@ import { randomUUID } from "node:crypto";
 import { NotFoundError } from "../../base/errors.ts";
 import type { RolloutPlanQuery } from "../../base/schema/index.ts";
 import { pageOf, requireCursor, type RowPage } from "./paging.ts";
-import type { RolloutGroupRow, RolloutPlanRow, RolloutTaskRow, Store } from "./tables.ts";
+import type { Store } from "./tables.ts";
+import type { RolloutGroupRow, RolloutPlanRow, RolloutTaskRow } from "./team-tables.ts";
 
 /** Max rows of one statement; SQLite and Postgres limit the number of parameters. */
 const ROWS_AT_ONCE = 500;

@@ -1,6 +1,7 @@
 /** Rows of rollout tasks: leases, outcomes and their order. */
 import { NotFoundError } from "../../base/errors.ts";
-import type { RolloutGroupRow, RolloutPlanRow, RolloutTaskRow, Store } from "./tables.ts";
+import type { Store } from "./tables.ts";
+import type { RolloutGroupRow, RolloutPlanRow, RolloutTaskRow } from "./team-tables.ts";
 import { unrestricted } from "./visibility.ts";
 
 /** Max tasks of one statement. */

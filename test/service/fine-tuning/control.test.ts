@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import OpenAI from "openai";
+import type OpenAI from "openai";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { deferred } from "../../../src/base/util/deferred.ts";
 import { openConnection } from "../../../src/service/store/connection.ts";

@@ -19,7 +19,7 @@ describe("the audit log", () => {
     await call("DELETE", `/v1/preview/models/${id}`, undefined, { key: null });
     const { data } = await ok("GET", AUDIT);
     const actor = { entity: "local", key_id: "service", request_id: expect.stringMatching(/\S+/u) };
-    expect(data.map(({ id: _, created_at: __, ...record }: { id: string; created_at: string }) => record)).toEqual([
+    expect(data.map(({ id: _id, created_at: _createdAt, ...record }: { id: string; created_at: string }) => record)).toEqual([
       { ...actor, action: "deleteModel", object: id, status: 200 },
       { ...actor, action: "downloadCheckpoint", object: `${id}/checkpoints/0/archive`, status: expect.any(Number) },
       { ...actor, action: "createModel", object: null, status: 409 },

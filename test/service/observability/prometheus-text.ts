@@ -20,8 +20,13 @@ export function samplesOf(text: string, metric: string): Sample[] {
     });
 }
 
+/** Returns labels as a text that does not depend on their order. */
+function textOf(labels: Readonly<Record<string, string>>): string {
+  return JSON.stringify(Object.entries(labels).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
+
 /** Returns the value of the sample with exactly these labels; undefined without one. */
 export function valueOf(text: string, metric: string, labels: Readonly<Record<string, string>> = {}): number | undefined {
-  const wanted = JSON.stringify(Object.entries(labels).toSorted());
-  return samplesOf(text, metric).find((sample) => JSON.stringify(Object.entries(sample.labels).toSorted()) === wanted)?.value;
+  const wanted = textOf(labels);
+  return samplesOf(text, metric).find((sample) => textOf(sample.labels) === wanted)?.value;
 }

@@ -58,7 +58,7 @@ export function parseS3Location(url: string, environment: Environment): S3Locati
     endpoint,
     region,
     credentials: credentialsOf(environment),
-    url: `s3://${parsed.hostname}${prefix === "" ? "" : `/${prefix}`}?${query}`,
+    url: `s3://${parsed.hostname}${prefix === "" ? "" : `/${prefix}`}?${String(query)}`,
   };
 }
 
