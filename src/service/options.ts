@@ -7,7 +7,7 @@ import type { ServiceLogger } from "./common/logger.ts";
 import type { HubOptions } from "./hub/hub.ts";
 import type { OperationOptions } from "./operation-options.ts";
 
-/** Options of `startService`. */
+/** Options of `startService`: address, data directory, database and storage, engine, limits and hooks. Every option has a default. */
 export interface ServiceOptions extends OperationOptions {
   /** Address to listen on. Any address other than loopback requires an explicit API key. @default "127.0.0.1" */
   readonly host?: string | undefined;

@@ -58,7 +58,7 @@ export const STATUSES = {
   E_NON_FINITE: 422,
 } as const satisfies Partial<Record<ErrorCode, ErrorStatus>>;
 
-/** Returns the status of an error code; undefined for a code whose message is not sent. */
+/** Returns the status of an error code; undefined for a code with a message that is not sent. */
 export function statusOf(statuses: { readonly [Code in ErrorCode]?: ErrorStatus | undefined }, code: ErrorCode): ErrorStatus | undefined {
   return statuses[code];
 }

@@ -107,7 +107,7 @@ function formError(expected: string): ArgumentError {
 /** Buffered reader of a body. */
 type Reader = ReturnType<typeof createReader>;
 
-/** Creates a reader whose buffer starts with a line break. */
+/** Creates a reader with a line break at the start of its buffer. */
 function createReader(body: AsyncIterable<Uint8Array>) {
   const iterator = body[Symbol.asyncIterator]();
   let buffer: Buffer = Buffer.from(CRLF);

@@ -5,7 +5,7 @@ import { randomHex } from "../../base/util/random-hex.ts";
 /** Identifiers that the service accepts from clients: 1 to 128 visible ASCII characters, without spaces. */
 const VALID = /^[\x21-\x7e]{1,128}$/u;
 
-/** Paths of the Messages API, whose clients read the identifier from `request-id`. */
+/** Paths of the Messages API. Its clients read the identifier from `request-id`. */
 const MESSAGES = /^(?:\/sessions\/[^/?]+)?\/v1\/messages(?:[/?]|$)/u;
 
 const ids = new WeakMap<IncomingMessage, string>();

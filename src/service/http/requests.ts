@@ -42,7 +42,7 @@ const rlEnvelope = createRlJobRequest.extend({
 /** RL request with trajectories that are not validated yet. */
 export type RlEnvelope = z.output<typeof rlEnvelope>;
 
-/** Schema of a grader that is checked by `whetstone/graders`, whose errors name unsupported parts. */
+/** Schema of a grader that `whetstone/graders` checks, with errors that name unsupported parts. */
 const uncheckedGrader = { grader: z.unknown() };
 const uncheckedReinforcement = fineTuningMethod.shape.reinforcement.unwrap().unwrap().extend(uncheckedGrader);
 
@@ -80,7 +80,7 @@ export type PlainKind = keyof typeof SCHEMAS;
 /** Validated body of a kind of request. */
 export type PlainBody<K extends PlainKind> = z.output<(typeof SCHEMAS)[K]>;
 
-/** Request of a fine-tuning job whose grader is not checked yet. */
+/** Request of a fine-tuning job with a grader that is not checked yet. */
 export type FineTuningRequest = PlainBody<"fineTuning">;
 
 /** Validated JSON body with a digest for idempotency. */

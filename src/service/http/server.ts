@@ -102,7 +102,7 @@ export function createHttpServer(
   const listener = getRequestListener(fetch, { errorHandler });
   /** Response in progress, by connection. Bytes written to the socket directly would corrupt it. */
   const responses = new WeakMap<Duplex, ServerResponse>();
-  /** Connections whose request was answered with an error of the parser. */
+  /** Connections with a request that was answered with an error of the parser. */
   const refused = new WeakSet<Duplex>();
   const options = { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false };
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {

@@ -9,7 +9,7 @@ import { loadPromClient, type PromClient } from "./prom-client.ts";
 export interface MetricSources {
   /** Version of the package. */
   readonly version: string;
-  /** Returns the number of requests whose response is not complete. */
+  /** Returns the number of requests without a complete response. */
   readonly runningRequests: () => number;
   /** Returns the number of jobs by status. */
   readonly jobs: () => Promise<Readonly<Record<string, number>>>;
@@ -37,7 +37,7 @@ export interface ServiceMetrics {
 /** Bounds of a request's duration until the headers of its response, in seconds. */
 const REQUEST_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 
-/** Creates the gauges whose values are read from their sources on request. */
+/** Creates the gauges. Their values are read from the sources on request. */
 function readOnRequest(client: PromClient, registry: Registry, sources: MetricSources): void {
   const registers = [registry];
   const gauge = <T extends string>(name: string, help: string, labelNames: readonly T[], read: (gauge: Gauge<T>) => unknown): void => {
@@ -55,7 +55,7 @@ function readOnRequest(client: PromClient, registry: Registry, sources: MetricSo
   gauge("whetstone_build_info", "Constant 1, with the version of the package.", ["version"], (each) =>
     each.set({ version: sources.version }, 1),
   );
-  gauge("whetstone_http_requests_running", "Requests whose response is not complete.", [], (each) => each.set(sources.runningRequests()));
+  gauge("whetstone_http_requests_running", "Requests without a complete response.", [], (each) => each.set(sources.runningRequests()));
   gauge("whetstone_jobs", "Training jobs that the service keeps, by status.", ["status"], async (each) => {
     for (const [status, count] of Object.entries(await sources.jobs())) each.set({ status }, count);
   });

@@ -55,7 +55,7 @@ export interface StartedChat {
   readonly messages: () => readonly unknown[];
 }
 
-/** Chat completion whose prompt is encoded, and which waits for the engine. */
+/** Chat completion with an encoded prompt, which waits for the engine. */
 export interface AdmittedChat {
   /** Identifier of the base model. */
   readonly base: string;

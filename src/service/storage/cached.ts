@@ -15,7 +15,7 @@ import type { Storage } from "./storage.ts";
 
 /** Max files that are stored or fetched at one time. */
 const TRANSFERS = 8;
-/** Max milliseconds of a removal. What it leaves is removed later. */
+/** Max milliseconds of a removal. Files that it leaves are removed later. */
 const REMOVAL_MS = 15_000;
 
 /** Options of {@link CachedStorage}. */

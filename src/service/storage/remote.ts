@@ -10,7 +10,7 @@ export interface RemoteFile {
 }
 
 /**
- * Storage outside of the data directory. It holds files by path and digest: two files with the same path and other bytes exist beside each
+ * Storage outside of the data directory. It holds files by path and digest: two files with the same path and other bytes exist next to each
  * other.
  *
  * Every method throws StorageError `E_UNAVAILABLE` if the storage does not answer or rejects the request.
@@ -37,7 +37,7 @@ export interface Remote {
   abandonUploads(beforeMs: number): Promise<number>;
   /** Writes, reads and deletes an object. */
   probe(): Promise<void>;
-  /** Returns the text of {@link writeMark}; null if there is none. */
+  /** Returns the text of {@link writeMark}; null without one. */
   readMark(): Promise<string | null>;
   /** Stores a text that identifies the storage. */
   writeMark(text: string): Promise<void>;

@@ -47,7 +47,7 @@ const STOPPED = new DOMException("The worker has stopped", "AbortError");
  * ```ts
  * import { connect } from "whetstone";
  *
- * const service = await connect({ baseUrl: "https://train.example.com", apiKey: process.env.WHETSTONE_API_KEY });
+ * const service = await connect({ baseUrl: "https://train.example.com", apiKey: process.env["WHETSTONE_API_KEY"] });
  * await runWorker({ service, environments: [environment], concurrency: 16, idleExitMs: 600_000 });
  * ```
  */
