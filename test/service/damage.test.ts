@@ -187,8 +187,8 @@ test("the background verification logs rotten, missing and unread files, and ski
   await rm(report);
   const database = await openConnection(join(dataDir, "whetstone.db"), 1000);
   // The row sorts before the others.
-  database.exec(`INSERT INTO jobs SELECT '0', 999, model_id, type, status, config, committed_steps, progress_dir, attempts, cancel_requested,
-    error_message, step, created_at, training_start, training_end, '{}}', is_paused FROM jobs WHERE id = '${jobId}'`);
+  database.exec(`INSERT INTO jobs (id, seq, entity, model_id, type, status, config, committed_steps, attempts, cancel_requested, created_at, digests)
+    SELECT '0', 999, entity, model_id, type, status, config, committed_steps, attempts, cancel_requested, created_at, '{}}' FROM jobs WHERE id = '${jobId}'`);
   database.close();
   const service = await start();
   await expect.poll(() => loggedDamage(service), { timeout: 20_000 }).toHaveLength(3);

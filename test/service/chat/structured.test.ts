@@ -189,7 +189,10 @@ describe("a schema that the grammar enforces only in part", () => {
       expect([answer.status, answer.body]).toEqual([422, { error }]);
     }
     const message = await post({ structured_outputs: { json: never } }, "/v1/messages");
-    expect([message.status, message.body]).toEqual([422, { type: "error", error: { ...error, type: "invalid_request_error" } }]);
+    expect([message.status, message.body]).toEqual([
+      422,
+      { type: "error", error: { ...error, type: "invalid_request_error" }, request_id: expect.any(String) },
+    ]);
   });
   it("ends a stream with an error instead of the last chunk", async () => {
     const chunks = await chunksOf({ structured_outputs: { json: never } });

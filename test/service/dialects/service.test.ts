@@ -223,7 +223,11 @@ describe("a body over 64 KiB, which is translated on a work thread,", () => {
       const small = await send(test, path, body);
       const large = await send(test, path, { ...body, metadata: { text } });
       expect([path, small.status, small.body.error.param]).toEqual([path, 400, expect.any(String)]);
-      expect(large).toEqual(small);
+      const withoutRequestId = ({ body: { request_id: _requestId, ...members }, ...answer }: typeof small) => ({
+        ...answer,
+        body: members,
+      });
+      expect(withoutRequestId(large)).toEqual(withoutRequestId(small));
     }
     const { status, body } = await send(test, "/v1/messages", text as unknown as object);
     expect([status, body.error.error_code]).toEqual([400, "E_ARGUMENT"]);
