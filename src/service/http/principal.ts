@@ -1,6 +1,6 @@
 /** Principals: identities that credentials of requests prove, and their rights. */
 import { createHash } from "node:crypto";
-import { InternalError } from "../../base/errors.ts";
+import { ForbiddenError, InternalError } from "../../base/errors.ts";
 import type { KeyScope } from "../../base/schema/index.ts";
 import { DEFAULT_ENTITY } from "../common/names.ts";
 import { ALL_ROWS, type Visibility } from "../store/visibility.ts";
@@ -41,6 +41,19 @@ export function principalOf(c: ServiceRequest): Principal {
   const principal = c.get("principal") as Principal | undefined;
   if (principal === undefined) throw new InternalError(`Expected a principal for ${c.req.method} ${c.req.path}, got none`);
   return principal;
+}
+
+/**
+ * Checks that the principal of a request administers all entities.
+ *
+ * @param what - Contents of the answer, after "The API key is bound to an entity and does not permit reading".
+ * @throws ForbiddenError `E_FORBIDDEN` if it does not.
+ */
+export function requireAdministrator(c: ServiceRequest, what: string): void {
+  if (isAdministrator(principalOf(c))) return;
+  throw new ForbiddenError(
+    `The API key is bound to an entity and does not permit reading ${what}. Use the service's own key, or an administrator's key without an entity`,
+  );
 }
 
 /**

@@ -2,6 +2,7 @@ import { NotFoundError } from "../../base/errors.ts";
 import { auditQuery, auditRecordList, type AuditRecordList } from "../../base/schema/index.ts";
 import { readQuery } from "../http/body.ts";
 import type { Route } from "../openapi/route.ts";
+import { requireAdministrator } from "../http/principal.ts";
 import { pageOfRecords } from "../store/audit-log.ts";
 import { pageBody } from "../store/paging.ts";
 import type { Store } from "../store/tables.ts";
@@ -21,6 +22,7 @@ export function auditLogRoutes(store: Store, isOn: boolean): Route[] {
       answer: auditRecordList,
       errors: [404],
       async handle(c) {
+        requireAdministrator(c, "the audit log of all entities");
         if (!isOn)
           throw new NotFoundError("This service keeps no audit log. Start it with `--audit-log`, or with the option `auditLog: true`");
         const { rows, hasMore } = await pageOfRecords(store, readQuery(c, auditQuery));

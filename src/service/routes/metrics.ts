@@ -1,4 +1,5 @@
 import { NotFoundError } from "../../base/errors.ts";
+import { requireAdministrator } from "../http/principal.ts";
 import type { ServiceMetrics } from "../observability/metrics.ts";
 import type { Route } from "../openapi/route.ts";
 
@@ -15,7 +16,8 @@ export function metricsRoutes(metrics: ServiceMetrics | null): Route[] {
       summary: "Read the metrics of the service in the text format of Prometheus",
       answer: { description: "The metrics.", content: { "text/plain": "text" } },
       errors: [404],
-      async handle() {
+      async handle(c) {
+        requireAdministrator(c, "the metrics of all entities");
         if (metrics === null)
           throw new NotFoundError("This service collects no metrics. Start it with `--metrics`, or with the option `metrics: true`");
         return new Response(await metrics.text(), { headers: { "content-type": metrics.contentType } });

@@ -96,7 +96,7 @@ describe.skipIf(missingPostgres !== null)(`with Postgres${missingPostgres === nu
       await store.destroy();
       expect(rows.map((row) => row.name)).toEqual(Object.keys(MIGRATIONS));
     }
-  });
+  }, 120_000);
 
   test("a migration that fails leaves no table, and tables of a newer version are refused by the name of their migration", async () => {
     const url = temporarySchema();
