@@ -69,7 +69,7 @@ test("serve prints its address and the path of the key file, never the key, serv
   await fetch(`${url}/v1/x%0AGET%20/forged%20200%1B%5B2K/${key}`, { headers: { authorization: `Bearer ${key}` } });
   await vi.waitFor(() =>
     expect(logged.split("\n")).toContainEqual(
-      expect.stringMatching(/^GET \/v1\/x%0AGET%20\/forged%20200%1B%5B2K\/\[key\] 404 [\d.]+ ms$/u),
+      expect.stringMatching(/^GET \/v1\/x%0AGET%20\/forged%20200%1B%5B2K\/\[key\] 404 [\d.]+ ms [\da-f]{32}$/u),
     ),
   );
   const second = await runHere("serve", "--port", "0", "--data-dir", dataDir);

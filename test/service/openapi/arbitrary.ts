@@ -72,7 +72,7 @@ export class SchemaArbitraries {
           .array(fc.string({ minLength: 1, maxLength: 5 }), { minLength: 1, maxLength: 3 })
           .map((parts) => parts.join("/"))
           .filter((text) => pattern.test(text));
-      return fc.stringMatching(pattern, { maxLength: Math.min(schema["maxLength"] ?? 40, 40) });
+      return fc.stringMatching(pattern, { maxLength: Math.min(schema["maxLength"] ?? 64, 64) });
     }
     const [minLength, maxLength] = [schema["minLength"] ?? 0, Math.min(schema["maxLength"] ?? 12, 12)];
     return fc.oneof(fc.string({ minLength, maxLength }), fc.string({ unit: "grapheme", minLength, maxLength }));

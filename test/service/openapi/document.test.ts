@@ -74,7 +74,7 @@ test("needs a key exactly where the service does", async () => {
   const { call } = await startTestService();
   const { body } = await call("GET", "/openapi.json", undefined, { key: null });
   const open = operations(body as Document).filter(({ operation }) => operation["security"]?.length === 0);
-  expect(open.map(({ path }) => path).toSorted()).toEqual(["/docs", "/health", "/openapi.json", "/ping", "/version"]);
+  expect(open.map(({ path }) => path).toSorted()).toEqual(["/docs", "/health", "/openapi.json", "/ping", "/ready", "/version"]);
   for (const { path } of open) {
     expect((await call("GET", path, undefined, { key: null })).status).toBe(200);
     expect((await call("HEAD", path, undefined, { key: null })).status).toBe(200);

@@ -19,6 +19,7 @@ const RUNS = Number(process.env["OPENAPI_FUZZ_RUNS"] ?? 12);
 
 /** Operations with rules that no JSON schema holds, between fields or about stored objects; they may refuse a body that fits. */
 const HAVE_RULES = [
+  "addRolloutGroups",
   "countMessageTokens",
   "createChatCompletion",
   "createChatCompletionWithSlash",
@@ -31,12 +32,17 @@ const HAVE_RULES = [
   "createResponse",
   "createRlJob",
   "createSftJob",
+  "createRolloutPlan",
   "deleteServedModel",
+  "deliverRollout",
   "detokenize",
   "generate",
   "listArtifactVersions",
+  "listAuditRecords",
   "listCheckpoints",
+  "leaseRollouts",
   "listFiles",
+  "listFinishedRollouts",
   "listFineTuningJobCheckpoints",
   "listFineTuningJobEvents",
   "listFineTuningJobs",
@@ -44,6 +50,7 @@ const HAVE_RULES = [
   "listJobs",
   "listKeys",
   "listModels",
+  "listRolloutPlans",
   "listSessions",
   "rotateKey",
   "tokenize",
