@@ -145,50 +145,41 @@ export interface NamedLease {
 
 /** Extends leases of open plans. Call in a transaction. Returns the extended ones. */
 export async function extendLeases(transaction: Store, leases: readonly NamedLease[], until: string): Promise<NamedLease[]> {
-  const held: NamedLease[] = [];
-  for (const [token, ids] of byToken(leases)) {
-    const open = transaction.selectFrom("rollout_plans").select("id").where("status", "=", "open");
-    const extended = await transaction
-      .updateTable("rollout_tasks")
-      // An expired lease that no other worker has taken is renewed.
-      .set({ state: "leased", lease_until: until })
-      .where("id", "in", ids)
-      .where("lease_token", "=", token)
-      .where("state", "in", ["leased", "pending"])
-      .where("plan_id", "in", open)
-      .returning("id")
-      .execute();
-    held.push(...extended.map(({ id }) => ({ id, lease_token: token })));
-  }
-  return held;
+  const named = await namedTasks(transaction, leases);
+  const open = transaction.selectFrom("rollout_plans").select("id").where("status", "=", "open");
+  const extended = await transaction
+    .updateTable("rollout_tasks")
+    // An expired lease that no other worker has taken is renewed.
+    .set({ state: "leased", lease_until: until })
+    .where("id", "in", named)
+    .where("state", "in", ["leased", "pending"])
+    .where("plan_id", "in", open)
+    .returning(["id", "lease_token"])
+    .execute();
+  return extended.map(({ id, lease_token: token }) => ({ id, lease_token: token ?? "" }));
 }
 
 /** Releases leases, which then do not count. Call in a transaction. Returns the number of released ones. */
 export async function releaseLeases(transaction: Store, leases: readonly NamedLease[]): Promise<number> {
-  let released = 0;
-  for (const [token, ids] of byToken(leases)) {
-    const rows = await transaction
-      .updateTable("rollout_tasks")
-      .set((eb) => ({ state: "pending" as const, leases: eb("leases", "-", 1), lease_token: null, lease_until: null }))
-      .where("id", "in", ids)
-      .where("lease_token", "=", token)
-      .where("state", "=", "leased")
-      .returning("id")
-      .execute();
-    released += rows.length;
-  }
-  return released;
+  const released = await transaction
+    .updateTable("rollout_tasks")
+    .set((eb) => ({ state: "pending" as const, leases: eb("leases", "-", 1), lease_token: null, lease_until: null }))
+    .where("id", "in", await namedTasks(transaction, leases))
+    .where("state", "=", "leased")
+    .returning("id")
+    .execute();
+  return released.length;
 }
 
-/** Returns the ids of the tasks by lease token. */
-function byToken(leases: readonly NamedLease[]): Map<string, string[]> {
-  const tokens = new Map<string, string[]>();
-  for (const { id, lease_token: token } of leases) {
-    const ids = tokens.get(token.toLowerCase()) ?? [];
-    ids.push(id.toLowerCase());
-    tokens.set(token.toLowerCase(), ids);
-  }
-  return tokens;
+/** Returns the tasks with the token that a lease names. */
+async function namedTasks(transaction: Store, leases: readonly NamedLease[]): Promise<string[]> {
+  const tokens = new Map(leases.map(({ id, lease_token: token }) => [id.toLowerCase(), token.toLowerCase()]));
+  const rows = await transaction
+    .selectFrom("rollout_tasks")
+    .select(["id", "lease_token"])
+    .where("id", "in", [...tokens.keys()])
+    .execute();
+  return rows.flatMap(({ id, lease_token: token }) => (token !== null && token === tokens.get(id) ? [id] : []));
 }
 
 /** Expired leases that {@link expireLeases} has ended. */
