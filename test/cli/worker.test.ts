@@ -89,7 +89,12 @@ test("train --workers plans the rollouts for workers with the same file", { time
   // One command after the other in this process: the plan of the first waits for the worker.
   const { trainRl } = await import("../../src/training/train/index.ts");
   const { loadEnvironment } = await import("../../src/cli/environment-file.ts");
-  const model = await shared.service.models.create({ project: "cli", name: "remainders", baseModel: "whetstone-tiny" });
+  const model = await shared.service.models.create({
+    project: "cli",
+    name: "remainders",
+    baseModel: "whetstone-tiny",
+    returnExisting: true,
+  });
   const environment = await loadEnvironment(file);
   const run = trainRl({ model, environment, steps: 1, scenariosPerStep: 1, groupSize: 2, runDir, workers: true, report: false });
   const worker = await runHere("worker", file, "--idle-exit", "3");
