@@ -13,89 +13,93 @@ async function shared() {
   return { dataDir: await temporaryDirectory(), schema: temporarySchema() };
 }
 
-describe.skipIf(missingPostgres !== null)(`two processes on Postgres${missingPostgres === null ? "" : `: ${missingPostgres}`}`, () => {
-  test("run the jobs of different models at the same time, and answer requests for each other's jobs", async () => {
-    const { dataDir, schema: database } = await shared();
-    const [isIn, release] = [[deferred<void>(), deferred<void>()] as const, deferred<void>()];
-    const before =
-      (index: 0 | 1): Before =>
-      async ({ verb }) => {
-        if (verb !== "optimStep") return;
-        isIn[index].resolve();
-        await release.promise;
-      };
-    const one = await startTestService({ dataDir, database, engine: { before: before(0) } });
-    const other = await startTestService({ dataDir, database, engine: { before: before(1) } });
-    const models = [await createModel(one, "a"), await createModel(other, "b")] as const;
-    const jobs = [await startRlJob(one, models[0].id), await startRlJob(one, models[1].id)] as const;
-    // Each process is in a step of its own job.
-    await Promise.all(isIn.map(({ promise }) => promise));
-    release.resolve();
-    for (const service of [one, other]) {
-      for (const job of jobs) expect((await finishedEvents(service, job)).at(-1)?.type).toBe("training_ended");
-    }
-    expect((await other.ok("GET", MODELS)).data.map((model: { latest_step: number }) => model.latest_step)).toEqual([1, 1]);
-  });
-
-  test("a process that cannot reach the database loses its job to the other one, and cannot commit it", async () => {
-    const { dataDir, schema } = await shared();
-    const address = new URL(schema);
-    const proxy = await startProxy({ host: address.hostname, port: Number(address.port || 5432) });
-    address.port = String(proxy.port);
-    address.searchParams.set("query_timeout", "1000");
-    const [isIn, release] = [deferred<void>(), deferred<void>()];
-    const limits = { jobLeaseMs: 3000 };
-    const one = await startTestService({
-      dataDir,
-      database: address.href,
-      limits,
-      engine: {
-        before: async ({ verb }) => {
+describe.skipIf(missingPostgres !== null)(
+  `two processes on Postgres${missingPostgres === null ? "" : `: ${missingPostgres}`}`,
+  { timeout: 120_000 },
+  () => {
+    test("run the jobs of different models at the same time, and answer requests for each other's jobs", async () => {
+      const { dataDir, schema: database } = await shared();
+      const [isIn, release] = [[deferred<void>(), deferred<void>()] as const, deferred<void>()];
+      const before =
+        (index: 0 | 1): Before =>
+        async ({ verb }) => {
           if (verb !== "optimStep") return;
-          isIn.resolve();
+          isIn[index].resolve();
           await release.promise;
-        },
-      },
+        };
+      const one = await startTestService({ dataDir, database, engine: { before: before(0) } });
+      const other = await startTestService({ dataDir, database, engine: { before: before(1) } });
+      const models = [await createModel(one, "a"), await createModel(other, "b")] as const;
+      const jobs = [await startRlJob(one, models[0].id), await startRlJob(one, models[1].id)] as const;
+      // Each process is in a step of its own job.
+      await Promise.all(isIn.map(({ promise }) => promise));
+      release.resolve();
+      for (const service of [one, other]) {
+        for (const job of jobs) expect((await finishedEvents(service, job)).at(-1)?.type).toBe("training_ended");
+      }
+      expect((await other.ok("GET", MODELS)).data.map((model: { latest_step: number }) => model.latest_step)).toEqual([1, 1]);
     });
-    const { id } = await createModel(one);
-    const job = await startRlJob(one, id);
-    await isIn.promise;
-    // The database gets the statements of the first process no more, and the process gets no answer.
-    proxy.judge = () => "drop";
-    proxy.isMute = true;
-    const other = await startTestService({ dataDir, database: schema, limits });
-    expect((await finishedEvents(other, job)).at(-1)?.type).toBe("training_ended");
-    proxy.judge = () => "forward";
-    proxy.isMute = false;
-    proxy.cut();
-    release.resolve();
-    await expect
-      .poll(() => one.log.map(({ message }) => message))
-      .toContain("A training job continues in another process, or has ended there");
-    const checkpoints = await one.ok("GET", `${MODELS}/${id}/checkpoints`);
-    expect(JSON.stringify(checkpoints)).toMatch(/"step":1/u);
-    expect((await readdir(join(dataDir, "checkpoints", id))).filter((name) => name.startsWith("1-"))).toHaveLength(1);
-    expect((await one.ok("GET", `${RL_JOBS}/${job}`)).status).toBe("succeeded");
-    // The next job starts from the checkpoint of the other process, in either process.
-    expect((await finishedEvents(one, await startRlJob(one, id))).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
-  });
 
-  test("a job is cancelled through the other process, and resumed there when its process stops", async () => {
-    const { dataDir, schema: database } = await shared();
-    let calls = 0;
-    const held: Before = async ({ verb }, { signal }) => {
-      if (verb !== "optimStep" || ++calls > 2) return;
-      await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }));
-    };
-    const one = await startTestService({ dataDir, database, engine: { before: held } });
-    const { id } = await createModel(one);
-    const cancelled = await startRlJob(one, id);
-    await expect.poll(() => calls).toBe(1);
-    const other = await startTestService({ dataDir, database });
-    expect((await other.ok("POST", `${RL_JOBS}/${cancelled}/cancel`)).status).toBe("cancelled");
-    // One of both processes takes the next job; the first one is stopped.
-    const next = await startRlJob(other, id);
-    await one.service.close({ graceMs: 0 });
-    expect((await finishedEvents(other, next)).at(-1)?.type).toBe("training_ended");
-  });
-});
+    test("a process that cannot reach the database loses its job to the other one, and cannot commit it", async () => {
+      const { dataDir, schema } = await shared();
+      const address = new URL(schema);
+      const proxy = await startProxy({ host: address.hostname, port: Number(address.port || 5432) });
+      address.port = String(proxy.port);
+      address.searchParams.set("query_timeout", "1000");
+      const [isIn, release] = [deferred<void>(), deferred<void>()];
+      const limits = { jobLeaseMs: 3000 };
+      const one = await startTestService({
+        dataDir,
+        database: address.href,
+        limits,
+        engine: {
+          before: async ({ verb }) => {
+            if (verb !== "optimStep") return;
+            isIn.resolve();
+            await release.promise;
+          },
+        },
+      });
+      const { id } = await createModel(one);
+      const job = await startRlJob(one, id);
+      await isIn.promise;
+      // The database gets the statements of the first process no more, and the process gets no answer.
+      proxy.judge = () => "drop";
+      proxy.isMute = true;
+      const other = await startTestService({ dataDir, database: schema, limits });
+      expect((await finishedEvents(other, job)).at(-1)?.type).toBe("training_ended");
+      proxy.judge = () => "forward";
+      proxy.isMute = false;
+      proxy.cut();
+      release.resolve();
+      await expect
+        .poll(() => one.log.map(({ message }) => message))
+        .toContain("A training job continues in another process, or has ended there");
+      const checkpoints = await one.ok("GET", `${MODELS}/${id}/checkpoints`);
+      expect(JSON.stringify(checkpoints)).toMatch(/"step":1/u);
+      expect((await readdir(join(dataDir, "checkpoints", id))).filter((name) => name.startsWith("1-"))).toHaveLength(1);
+      expect((await one.ok("GET", `${RL_JOBS}/${job}`)).status).toBe("succeeded");
+      // The next job starts from the checkpoint of the other process, in either process.
+      expect((await finishedEvents(one, await startRlJob(one, id))).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
+    });
+
+    test("a job is cancelled through the other process, and resumed there when its process stops", async () => {
+      const { dataDir, schema: database } = await shared();
+      let calls = 0;
+      const held: Before = async ({ verb }, { signal }) => {
+        if (verb !== "optimStep" || ++calls > 2) return;
+        await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }));
+      };
+      const one = await startTestService({ dataDir, database, engine: { before: held } });
+      const { id } = await createModel(one);
+      const cancelled = await startRlJob(one, id);
+      await expect.poll(() => calls).toBe(1);
+      const other = await startTestService({ dataDir, database });
+      expect((await other.ok("POST", `${RL_JOBS}/${cancelled}/cancel`)).status).toBe("cancelled");
+      // One of both processes takes the next job; the first one is stopped.
+      const next = await startRlJob(other, id);
+      await one.service.close({ graceMs: 0 });
+      expect((await finishedEvents(other, next)).at(-1)?.type).toBe("training_ended");
+    });
+  },
+);
