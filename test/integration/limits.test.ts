@@ -25,9 +25,12 @@ function contention(): number {
   return Math.max(1, ((performance.now() - startedMs) * 1000) / Math.max(user + system, 1));
 }
 
-/** Returns the beginning of an error's message, without numbers. */
+/** Returns the beginning of an error's message, without identifiers and numbers. */
 function errorOf(body: string): string {
-  return (/"message":"((?:[^"\\\\]|\\\\.)*)/u.exec(body)?.[1] ?? body).replaceAll(/\d+/gu, "N").slice(0, 60);
+  return (/"message":"((?:[^"\\\\]|\\\\.)*)/u.exec(body)?.[1] ?? body)
+    .replaceAll(/[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}/gu, "ID")
+    .replaceAll(/\d+/gu, "N")
+    .slice(0, 60);
 }
 
 it("has a sample of every field with a limit", () => {
@@ -106,6 +109,12 @@ it("answers other requests while every field is sent at its largest value", { ti
         "graderRun: nesting": "400 Invalid request: \`grader\`: Invalid input: expected nonoption",
         "graderRun: unknown fields": "400 Invalid request: \`grader\`: Invalid input: expected nonoption",
         "graderRun: values": "400 Invalid request: \`grader\`: Invalid input: expected nonoption",
+        "key: nesting": "422 Invalid request: \`name\`: Invalid input: expected string, rec",
+        "key: unknown fields": "422 Invalid request: \`name\`: Invalid input: expected string, rec",
+        "key: values": "422 Invalid request: \`name\`: Invalid input: expected string, rec",
+        "keyRotation: nesting": "422 Invalid request: the body has unknown field \`unknown\`; allow",
+        "keyRotation: unknown fields": "422 Invalid request: the body has unknown fields \`uN\`, \`uN\`, \`uN",
+        "keyRotation: values": "422 Invalid request: the body has unknown field \`unknown\`; allow",
         "model base_model": "404 The base model ",
         "model from": "404 The model 'the quick brown fox jumps over N lazy dogs, the q",
         "model lora": "422 Invalid request: \`lora\` has unknown field \`more\`; allowed: r",
@@ -120,6 +129,32 @@ it("answers other requests while every field is sent at its largest value", { ti
         "preference: values": "422 Invalid request: \`model_id\`: Invalid input: expected string,",
         "rl experimental_config": "422 Invalid request: \`experimental_config\` has unknown fields \`k",
         "rl: nesting": "422 Invalid request: \`model_id\`: Invalid input: expected string,",
+        "rolloutGroups: nesting": "422 Invalid request: \`groups\`: Invalid input: expected array, re",
+        "rolloutGroups: unknown fields": "422 Invalid request: \`groups\`: Invalid input: expected array, re",
+        "rolloutGroups: values": "422 Invalid request: \`groups\`: Invalid input: expected array, re",
+        "rolloutHeartbeat: nesting": "422 Invalid request: \`leases\`: Invalid input: expected array, re",
+        "rolloutHeartbeat: unknown fields": "422 Invalid request: \`leases\`: Invalid input: expected array, re",
+        "rolloutHeartbeat: values": "422 Invalid request: \`leases\`: Invalid input: expected array, re",
+        "rolloutLease: nesting": "422 Invalid request: \`worker\`: Invalid input: expected string, r",
+        "rolloutLease: unknown fields": "422 Invalid request: \`worker\`: Invalid input: expected string, r",
+        "rolloutLease: values": "422 Invalid request: \`worker\`: Invalid input: expected string, r",
+        "rolloutOutcome replaced": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.additional_histories": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.additional_histories.*.messages": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.additional_histories.*.messages_and_choices": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.additional_histories.*.tools": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.logs": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.messages_and_choices": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.metadata": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.metrics": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome trajectory.tools": "409 Rollout task 'ID' has another outcome, delivered with the sa",
+        "rolloutOutcome: nesting": "422 Invalid request: the body has unknown field \`unknown\`; allow",
+        "rolloutPlan: nesting": "422 Invalid request: \`environment\`: Invalid input: expected stri",
+        "rolloutPlan: unknown fields": "422 Invalid request: \`environment\`: Invalid input: expected stri",
+        "rolloutPlan: values": "422 Invalid request: \`environment\`: Invalid input: expected stri",
+        "rolloutRelease: nesting": "422 Invalid request: \`leases\`: Invalid input: expected array, re",
+        "rolloutRelease: unknown fields": "422 Invalid request: \`leases\`: Invalid input: expected array, re",
+        "rolloutRelease: values": "422 Invalid request: \`leases\`: Invalid input: expected array, re",
         "session body: long texts": "400 The chat template failed: it made a text of more than N char",
         "session body: messages": "400 The chat template failed: it made a text of more than N char",
         "session model": "404 The model 'the quick brown fox jumps over N lazy dogs, the q",
