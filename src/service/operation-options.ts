@@ -18,7 +18,7 @@ export interface OperationOptions {
   readonly metrics?: boolean | undefined;
   /**
    * Whether the service records who created, trained, cancelled, downloaded and deleted what, in its database; `GET /v1/preview/audit-log`
-   * returns the records. A request is not carried out if its record cannot be written.
+   * returns the records. A request fails without an effect if its record cannot be written.
    *
    * @default false
    */

@@ -1,4 +1,4 @@
-/** Proxy in front of a server that can cut connections, and drop or delay what they carry. */
+/** Proxy in front of a server that can cut connections, and drop or delay their data. */
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { onTestFinished } from "vitest";

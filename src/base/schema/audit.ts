@@ -19,7 +19,7 @@ export const auditRecord = z.object({
   action: z.string(),
   /** Identifiers in the path of the request, or the identifier of the created object; null if the request created none. */
   object: z.string().nullable(),
-  /** HTTP status of the answer; null if the service ended before it answered: the action may have been carried out. */
+  /** HTTP status of the answer; null if the service ended before it answered: the action may have had its effect. */
   status: z.int().nullable(),
 });
 /** Record of an action that changed, trained or downloaded something. Extension. @interface */

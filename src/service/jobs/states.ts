@@ -131,7 +131,7 @@ export async function recordJobFile(
 
 /**
  * Returns the end of the names of the job's states. A process that has lost the lease may still write files, which must not take the place
- * of those of the process that has it.
+ * of the files of the process that has it.
  */
 function suffixOf(store: Store, { lease_token: token }: JobRow): string {
   return isShared(store) ? `-${token}` : "";

@@ -1,4 +1,5 @@
 import { access, constants } from "node:fs/promises";
+import { setTimeout } from "node:timers/promises";
 import { z } from "zod";
 import { errorBody, readyReport, type ReadyReport } from "../../base/schema/index.ts";
 import { messageOf } from "../../base/util/values.ts";
@@ -22,6 +23,19 @@ async function checked(check: Promise<unknown>): Promise<Part> {
   }
 }
 
+/** Max milliseconds that a part may take to answer. */
+const PATIENCE_MS = 5000;
+
+/** Rejects if the storage outside of the data directory does not answer, or the directory of checkpoints cannot be written. */
+async function checkStorage({ storage, directory }: Pick<ServiceContext, "storage" | "directory">): Promise<void> {
+  await access(directory.checkpoints, constants.R_OK | constants.W_OK);
+  if (storage.remote === null) return;
+  const late = setTimeout(PATIENCE_MS, undefined, { ref: false }).then(() =>
+    Promise.reject(new Error(`No answer within ${PATIENCE_MS / 1000} s`)),
+  );
+  await Promise.race([storage.remote.readMark(), late]);
+}
+
 /** Returns the state of sampling. */
 function engineState({ engine, upstream }: Pick<ServiceContext, "engine" | "upstream">): Part {
   const workers = engine.workers?.() ?? [];
@@ -30,13 +44,13 @@ function engineState({ engine, upstream }: Pick<ServiceContext, "engine" | "upst
   return status === "ok" ? OK : { status, message: `Restarting: ${restarting.join(", ")}` };
 }
 
-/** Creates `GET /ready`: whether the parts of the service work. Without a key, only the status. */
-export function readyRoutes(context: Pick<ServiceContext, "engine" | "upstream" | "store" | "directory" | "space">): Route[] {
-  const { store, directory, space } = context;
+/** Creates `GET /ready`: whether the parts of the service work. Without the service's own key, only the status. */
+export function readyRoutes(context: Pick<ServiceContext, "engine" | "upstream" | "store" | "storage" | "directory" | "space">): Route[] {
+  const { store, space } = context;
   const read = async (): Promise<Parts> => ({
     engine: engineState(context),
     database: await checked(store.selectFrom("models").select("id").limit(1).execute()),
-    storage: await checked(access(directory.checkpoints, constants.R_OK | constants.W_OK)),
+    storage: await checked(checkStorage(context)),
     disk: (await space.isLow()) ? { status: "degraded", message: LOW_SPACE.message } : OK,
   });
   return [
@@ -48,7 +62,7 @@ export function readyRoutes(context: Pick<ServiceContext, "engine" | "upstream" 
       access: "public",
       isExtension: true,
       summary: "Read whether the service can take requests",
-      description: "With a key, the answer has the states of the parts.",
+      description: "With the service's own key, the answer has the states of the parts.",
       answer: readyReport,
       // An error body during shutdown.
       otherAnswers: { 503: z.union([readyReport, errorBody]) },

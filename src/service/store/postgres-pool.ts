@@ -43,7 +43,7 @@ const TIMEOUTS = {
   idle_in_transaction_session_timeout: 15_000,
 };
 
-/** Replacements of {@link TIMEOUTS} for migrations, which take time for many rows and wait for those of other processes. */
+/** Replacements of {@link TIMEOUTS} for migrations, which take time for many rows and wait for the migrations of other processes. */
 const PATIENT = { query_timeout: 0, statement_timeout: 0, lock_timeout: 0, idle_in_transaction_session_timeout: 0 };
 
 /** Max connections of a process for statements. */

@@ -30,7 +30,7 @@ export async function forgetStorage(path: string): Promise<void> {
   }
 }
 
-/** Whether any row references stored files, or is that of an unfinished job, which may have files without a record. */
+/** Whether any row references stored files, or belongs to an unfinished job, which may have files without a record. */
 export async function referencesFiles(store: Store): Promise<boolean> {
   const found = await Promise.all([
     store.selectFrom("checkpoints").select("id").where("state_dir", "is not", null).limit(1).executeTakeFirst(),

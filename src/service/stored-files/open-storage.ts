@@ -164,7 +164,7 @@ async function claim(store: Store, remote: Remote): Promise<void> {
 async function readMark(remote: Remote): Promise<string | null> {
   const text = await remote.readMark();
   if (text === null) return null;
-  // A damaged mark is that of no database.
+  // A damaged mark belongs to no database.
   return markSchema.safeParse(parseJson(text)).data?.id ?? "";
 }
 

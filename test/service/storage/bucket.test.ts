@@ -62,19 +62,13 @@ describe.skipIf(whyNoS3 !== null)(`an S3 bucket${whyNoS3 === null ? "" : ` (${wh
     expect(digestBytes(await readFile(first.target))).toEqual(first.digest);
   });
 
-  test("lists more files than one answer has, and only those below a path", async ({ skip }) => {
+  test("lists more files than one answer has, and only those below a path", async () => {
     const bucket = bucketOf((await startS3()).newUrl());
     const { source, digest } = await fileOf(Buffer.from("x"));
     const paths = Array.from({ length: 12 }, (_, index) => `jobs/${index}/groups.jsonl`);
     for (const path of paths) await bucket.put(path, digest, source);
     const found = [];
-    try {
-      for await (const { path } of bucket.list("", undefined, 5)) found.push(path);
-    } catch (error) {
-      // The tokens of s3rver need an OpenSSL cipher that Node does not have any more.
-      if (error instanceof StorageError && error.message.includes("InternalError")) skip("the server cannot answer with a part of a list");
-      throw error;
-    }
+    for await (const { path } of bucket.list("", undefined, 5)) found.push(path);
     expect(found.sort()).toEqual(paths.sort());
     expect((await listed(bucket, "jobs/1")).map(({ path }) => path)).toEqual(["jobs/1/groups.jsonl"]);
   });

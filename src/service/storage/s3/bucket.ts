@@ -61,9 +61,9 @@ export class S3Bucket implements Remote {
   async *list(path = "", signal?: AbortSignal, pageSize = PAGE_SIZE): AsyncGenerator<RemoteFile, void> {
     const prefix = this.#prefixed(path === "" ? "" : `${path}/`);
     for (let last: string | null = ""; last !== null;) {
-      // Unlike a continuation token, a key continues the list in every implementation.
-      const after = last === "" ? {} : { "start-after": last };
-      const page: string = await this.#bucketText({ "list-type": "2", prefix, "max-keys": String(pageSize), ...after }, signal);
+      // The first version of the list: unlike the tokens of the second one, a key continues the list in every implementation.
+      const after = last === "" ? {} : { marker: last };
+      const page: string = await this.#bucketText({ prefix, "max-keys": String(pageSize), ...after }, signal);
       const entries = elementsOf(page, "Contents").map((entry) => ({ entry, key: elementOf(entry, "Key") ?? "" }));
       for (const { entry, key } of entries) {
         const [, file, sha256] = FILE_KEY.exec(this.#withoutPrefix(key)) ?? [];
