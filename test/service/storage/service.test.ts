@@ -118,6 +118,7 @@ describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === nul
       body: { error: { error_code: "E_UNAVAILABLE", message: expect.stringContaining("s3://") } },
     });
     expect(answer.headers.get("retry-after")).not.toBe(null);
+    expect(await service.call("GET", "/ready")).toMatchObject({ status: 503, body: { parts: { storage: { status: "unavailable" } } } });
     expect((await service.ok("GET", `${ARTIFACTS}/${version.id}`)).files).toEqual([]);
     const job = await service.ok("POST", SFT_JOBS, { model_id: id, training_data_url: url });
     await vi.waitFor(
@@ -129,6 +130,7 @@ describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === nul
     proxy.faults.isDown = false;
     expect(await ended(service, job.id)).toMatchObject({ status: "succeeded", step: 1 });
     expect((await service.call("PUT", `${ARTIFACTS}/${version.id}/files/a.bin`, "contents")).status).toBe(200);
+    expect((await service.call("GET", "/ready")).status).toBe(200);
   });
 
   test("keeps the copies in the data directory below the limit, and serves every model", async () => {
