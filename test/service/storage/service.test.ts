@@ -6,6 +6,7 @@ import { backUp } from "../../../src/service/stored-files/backup.ts";
 import { restore } from "../../../src/service/stored-files/restore.ts";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
 import { openBucket, type S3Bucket } from "../../../src/service/storage/s3/bucket.ts";
+import { missingPostgres, temporarySchema } from "../../support/postgres.ts";
 import { startS3, whyNoS3 } from "../../support/s3-server.ts";
 import { startProxy } from "../../support/tcp-proxy.ts";
 import {
@@ -17,6 +18,7 @@ import {
   RL_JOBS,
   rlBody,
   SFT_JOBS,
+  startRlJob,
   startTestService,
   temporaryDirectory,
   testBase,
@@ -102,6 +104,26 @@ describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === nul
     expect(await filesOf(bucket)).toEqual([]);
     await bucket.close();
   });
+
+  test.skipIf(missingPostgres !== null)(
+    `is one service in two processes with a Postgres database${missingPostgres === null ? "" : `: ${missingPostgres}`}`,
+    { timeout: 120_000 },
+    async () => {
+      const [storage, database] = [(await startS3()).newUrl(), temporarySchema()];
+      const start = () => startTestService({ storage, database });
+      const one = await start();
+      const ids = await fill(one);
+      const other = await start();
+      expect(other.service.dataDir).not.toBe(one.service.dataDir);
+      expect(await contents(other, ids)).toEqual(await contents(one, ids));
+      const job = await startRlJob(other, ids.modelId);
+      expect(await ended(one, job)).toMatchObject({ status: "succeeded", step: 2 });
+      for (const service of [one, other]) {
+        const chat = { model: `${ids.modelId}:step2`, messages: [{ role: "user", content: "hi" }], max_tokens: 2 };
+        expect((await service.call("POST", "/v1/chat/completions", chat)).status).toBe(200);
+      }
+    },
+  );
 
   test("answers 503 naming the storage while it is down, keeps nothing of the request, and jobs wait for it", async () => {
     const s3 = await startS3();
